@@ -1,8 +1,8 @@
 #!/bin/sh
 # Checks that every folder includes only what it may (docs/README.md, "Layers"):
 #   base <- plan <- family <- {archive, report} <- config, base <- data <- config, base <- launch (torch-free); layer <- {ops, io, comm};
-#   ops <- {model, optim, train}; ops/kernels sees base alone;
-#   {layer, comm} <- engine <- {optim, checkpoint} <- train <- command <- apps (checkpoint also sees io).
+#   {ops, parallel} <- {model, optim, train}; ops/kernels sees base alone;
+#   {layer, comm} <- parallel <- engine <- {optim, checkpoint} <- train <- command <- apps (checkpoint also sees io).
 # The torch side may include the torch-free side. A header of include/sluice belongs to the lowest
 # folder that may see all that it includes, so it is enough that torch-free ones name no torch, and
 # that an installed header includes only installed headers. The commands that run a model include
@@ -27,20 +27,21 @@ BEGIN {
   may["layer"]  = free "layer"
   may["ops"]    = free "layer ops"
   may["graph"]  = free "layer graph"
-  may["model"]  = free "layer graph ops model"
+  may["model"]  = free "layer graph ops comm parallel model"
   may["io"]     = free "layer io"
   may["comm"]   = free "layer comm"
-  may["engine"] = free "layer comm engine"
-  may["optim"]  = free "layer ops comm engine optim"
-  may["checkpoint"] = free "layer io comm engine checkpoint"
-  may["train"]  = free "layer ops comm engine optim checkpoint train"
-  may["command"] = free "layer ops comm engine optim checkpoint train model graph io command"
+  may["parallel"] = free "layer comm parallel"
+  may["engine"] = free "layer comm parallel engine"
+  may["optim"]  = free "layer ops comm parallel engine optim"
+  may["checkpoint"] = free "layer io comm parallel engine checkpoint"
+  may["train"]  = free "layer ops comm parallel engine optim checkpoint train"
+  may["command"] = free "layer ops comm parallel engine optim checkpoint train model graph io command"
   # The folder that implements a public header: where a source or a folder has its name, or begins
   # with it (safetensors_reader.cpp), else here.
   owner["options"] = owner["plan"] = owner["simulate"] = owner["layout"] = "plan"
   owner["data"] = "data"
   owner["layer"] = owner["model"] = owner["observers"] = "layer"; owner["causal_lm"] = "model"; owner["transport"] = "comm"; owner["pipeline"] = "train"
-  owner["run_options"] = "engine"
+  owner["run_options"] = "engine"; owner["tensor_parallel"] = "parallel"
   for (pass = 1; pass <= 2; pass++) {
     for (i = 1; i < ARGC; i++) {
       parts = split(ARGV[i], path, "/")

@@ -5,7 +5,10 @@
 #include <string_view>
 
 #include "base/log.h"
+#include "config/option_keys.h"
 #include "launch/launch_environment.h"
+#include "plan/data_parallel.h"
+#include "plan/divided_layers.h"
 #include "sluice/plan.h"
 
 namespace sluice {
@@ -44,6 +47,14 @@ std::optional<Launched> parsed(std::vector<std::string> arguments) {
   return launched.file.empty() ? std::nullopt : std::optional(std::move(launched));
 }
 
+void require_runnable(const Plan& plan) {
+  try {
+    detail::require_divided_layers(plan);
+  } catch (const Error& error) {
+    throw detail::with_keys(error);
+  }
+}
+
 }  // namespace
 
 std::optional<RunConfig> launched_config(const std::vector<std::string>& command,
@@ -53,10 +64,10 @@ std::optional<RunConfig> launched_config(const std::vector<std::string>& command
   RunConfig config = load_run_config(launched->file, launched->overrides, sluice_environment());
   set_log_level(config.metrics.log_level);
   const PipelineOptions& pipeline = config.parallelism.pipeline;
-  const int num_ranks = pipeline.num_ranks.value_or(1) * pipeline.data_parallel.degree;
+  const int num_ranks = static_cast<int>(detail::ranks_of_run(pipeline));
   require_even_ranks({.num_processes = num_processes}, num_ranks, Launcher::kSluice);
   if (command.front() == "train") {
-    if (!depends_on_machine(config)) plan_of_config(config);
+    if (!depends_on_machine(config)) require_runnable(plan_of_config(config));
     expand_data_files(config);
   }
   return config;

@@ -29,20 +29,53 @@
 
 namespace sluice {
 
+// What a rank holds of a parameter that is divided among ranks, as a layer or a hook declares it.
+//
+// With a split, the tensor has the rank's slices: section by section, in each its neighbouring
+// slices behind each other. So one rank that has all slices holds the parameter as it is.
+// Without a split, the tensor is whole, and `slices` says whose gradient this use has. A weight
+// that all slices share has a variable of its own for each slice of the rank, in their order: the
+// first bears the name, the others are further uses of it (`first_use`). Then each adds up its own
+// microbatches, and the sums add up once a step in the tree of the slices (docs/parallelism.md).
+struct ParameterSlices {
+  std::vector<std::int64_t> global_shape = {};  // of the whole parameter
+  std::optional<ParameterSplit> split = {};
+  SliceRange slices = {};
+  // The axes over which the gradient of this rank is a partial sum.
+  AxisSet summed = {};
+  std::string first_use = {};  // the name, given as that of this parameter; "": this is it
+};
+
+// What a module derives from, beside torch::nn::Module, when ranks hold parts of its parameters: a
+// smaller tensor is else taken for the whole parameter.
+class SlicedModule {
+ public:
+  virtual ~SlicedModule() = default;
+  // By name, of the parameters of this module itself or of those inside it. What is not named is
+  // whole and the same on all ranks.
+  virtual std::vector<std::pair<std::string, ParameterSlices>> slices() const = 0;
+};
+
 // One parameter of a local layer. Buffers, as running statistics, are none: they stay with their
 // module, and are saved and loaded with it (Chunk::buffers).
 struct ParameterInfo {
   // Full name, as in a checkpoint: prefix of the layer, ".", name inside it.
   std::string name = {};
   std::vector<std::int64_t> global_shape = {};
-  Slice slice = {};         // what of it this rank holds; empty: all
-  AxisSet replicated = {};  // axes of the mesh along which all ranks hold this same slice
-  at::Tensor tensor = {};   // the leaf variable on this rank: the slice
+  // What of it this rank holds, and which of its slices, as ParameterSlices.
+  std::optional<ParameterSplit> split = {};
+  SliceRange slices = {};
+  AxisSet replicated = {};  // axes of the mesh along which all ranks hold the same of it
+  AxisSet summed = {};      // axes over which this rank's gradient is a partial sum
+  at::Tensor tensor = {};   // the leaf variable on this rank
   bool trainable = true;
   std::string tied_to = {};  // full name of the first use, "" if this is it or untied
   int layer = 0;             // position in the whole model's list of layers
 
-  bool is_whole() const { return sluice::is_whole(slice, global_shape); }
+  bool is_whole() const { return !split || slices.size() == slices.count; }
+  // The boxes of the whole that the tensor is, one behind the other along split->dim; of a whole
+  // parameter one, of all of it.
+  std::vector<Slice> boxes() const;
 };
 
 struct LayerSpec {
@@ -63,6 +96,9 @@ struct LayerSpec {
   std::function<std::vector<TensorMeta>(const std::vector<TensorMeta>&)> shapes = {};
   // {name inside the module, full name of the first use} of every parameter with an earlier use.
   std::vector<std::pair<std::string, std::string>> ties = {};
+  // {name inside the module, what this rank holds}: of what is divided. SlicedModules inside it are
+  // asked themselves.
+  std::vector<std::pair<std::string, ParameterSlices>> slices = {};
   // Draws the initial value of one of its parameters in place. name: inside the module; key: the
   // full name under which random numbers are drawn (of the first use, if tied). Empty function:
   // normal(0, 0.02) for two or more dimensions, ones for vectors named "weight", zeros for vectors

@@ -61,13 +61,32 @@ struct LayerCost {
 // Bytes of an element of "float32", "bfloat16", "int64", ... Throws Error(kUsage) for another name.
 std::int64_t dtype_bytes(std::string_view dtype);
 
+// How a parameter is divided into slices: along one dimension, every section of it by itself, so
+// that a slice has a box of each (q, k and v of a fused projection). Of a section of n, slice s of
+// S has [n s / S, n (s + 1) / S).
+struct ParameterSplit {
+  int dim = 0;
+  std::vector<std::int64_t> sections = {};  // lengths along dim, all of it; empty: one section
+  // The number of what must not be cut, as heads: the slices divide it. 0: anything may be.
+  std::int64_t units = 0;
+  friend bool operator==(const ParameterSplit&, const ParameterSplit&) = default;
+};
+
+// Slices [begin, end) of `count`.
+struct SliceRange {
+  int begin = 0, end = 1, count = 1;
+  int size() const { return end - begin; }
+  friend bool operator==(const SliceRange&, const SliceRange&) = default;
+};
+
 struct ParameterSpec {
   std::string name;  // full name
   std::vector<std::int64_t> shape;
   std::string tied_to;  // full name of the first use, when this is another use of it
   std::string dtype = "float32";
   bool trainable = true;
-  bool of_adapter = false;     // beside the weights of the base (lora.h)
+  bool of_adapter = false;                   // beside the weights of the base (lora.h)
+  std::optional<ParameterSplit> split = {};  // among ranks that share the layer; none: each has it
   std::string stored_as = {};  // in a Hugging Face directory, where that is another name
   std::int64_t numel() const;
 };

@@ -1,10 +1,10 @@
 // What a training step can be told: one struct a concept, torch-free.
 //
 // Owns: the options of the optimizer, of the learning rate, learning_rate() itself, of the scale of
-// gradients, of what is computed twice, of data parallelism, of how a checkpoint appears. Does not
-// own: those of a split (partition.h), of a plan (plan.h), of data (data.h); where values come
-// from, such as files and command lines. Every field has a default that works. Thread-safety:
-// values.
+// gradients, of what is computed twice, of data and tensor parallelism, of how a checkpoint
+// appears. Does not own: those of a split (partition.h), of a plan (plan.h), of data (data.h);
+// where values come from, such as files and command lines. Every field has a default that works.
+// Thread-safety: values.
 #pragma once
 
 #include <array>
@@ -125,6 +125,23 @@ struct DataParallel {
 
   int num_shards() const { return shards > 0 ? shards : degree; }
   friend bool operator==(const DataParallel&, const DataParallel&) = default;
+};
+
+// Tensor parallelism: ranks that hold parts of each layer and run it together.
+//
+// What is divided is divided into `slices`, whatever the degree: each is computed by itself, with
+// the same shapes, and partial sums add up in a balanced binary tree over the slices. So the bits
+// belong to the slices. A rank has neighbouring slices that are one subtree: the degree is a power
+// of two that divides the slices, or as many.
+struct TensorParallel {
+  int degree = 1;  // ranks
+  // Slices; 0: as many as the degree, with which nothing is computed in pieces.
+  int slices = 0;
+  // Between the layers that are divided, each rank has rows of its own. Changes no bit.
+  bool sequence = true;
+
+  int num_slices() const { return slices > 0 ? slices : degree; }
+  friend bool operator==(const TensorParallel&, const TensorParallel&) = default;
 };
 
 // How a checkpoint appears as a whole.

@@ -112,7 +112,11 @@ struct PipelineOptions {
   // Replicas of the pipeline: the run has degree x num_ranks ranks. num_microbatches are those of
   // one replica.
   DataParallel data_parallel = {};
-  // The order of the ranks' numbers, the fastest axis last: "pp,dp" or "dp,pp".
+  // Ranks that share every layer of a stage: the run has degree times as many. Memory and
+  // operations are then those of a rank's slices.
+  TensorParallel tensor_parallel = {};
+  // The order of the ranks' numbers, the fastest axis last: pp, dp, cp and tp in any order. "pp,dp"
+  // and "dp,pp" are short for it with cp and tp behind them.
   std::string rank_order = "pp,dp";
 
   // The optimizer whose state counts towards the memory of a rank, also where it is the caller's.
@@ -169,6 +173,7 @@ struct Plan {
   Partition partition;
   Schedule schedule;
   DataParallel data_parallel;
+  TensorParallel tensor_parallel;
   std::string rank_order;  // of program.mesh
   StepEnd step_end = StepEnd::kGradients;
   bool gathers_outputs = false;

@@ -13,6 +13,7 @@
 #include "comm/gather_messages.h"
 #include "family/lora/adapter_files.h"
 #include "io/safetensors_dtype.h"
+#include "layer/slice.h"
 #include "sluice/error.h"
 #include "sluice/lora.h"
 #include "sluice/parts/saver.h"
@@ -20,12 +21,12 @@
 namespace sluice {
 namespace {
 
-// A read: which tensor, from where, into which memory.
+// A read: which tensor, into which memory.
 struct Reading {
-  std::string name;  // in the checkpoint
-  Slice slice;
+  std::string name;                 // in the checkpoint
   std::vector<std::int64_t> shape;  // of the whole
   at::Tensor destination;
+  const ParameterInfo* parameter = nullptr;  // that it is of; null: a buffer
 };
 
 std::vector<Reading> readings_of(const std::vector<Stage*>& stages, const Checkpoint& checkpoint) {
@@ -35,12 +36,12 @@ std::vector<Reading> readings_of(const std::vector<Stage*>& stages, const Checkp
     for (const ParameterInfo& parameter : stage->parameters()) {
       if (adapter_alone && !is_adapter_parameter(parameter.name)) continue;
       const std::string& name = parameter.tied_to.empty() ? parameter.name : parameter.tied_to;
-      readings.push_back({(adapter_alone ? kAdapterPrefix : "") + name, parameter.slice,
-                          parameter.global_shape, parameter.tensor});
+      readings.push_back({(adapter_alone ? kAdapterPrefix : "") + name, parameter.global_shape,
+                          parameter.tensor, &parameter});
     }
     if (adapter_alone) continue;
     for (auto& [name, tensor] : stage->chunk().buffers())
-      readings.push_back({name, {}, tensor.sizes().vec(), tensor});
+      readings.push_back({name, tensor.sizes().vec(), tensor});
   }
   return readings;
 }
@@ -101,7 +102,26 @@ void read_checked(const Checkpoint& checkpoint, SavedKind kind, const std::strin
                .remedy = "it was damaged: take an older checkpoint"});
 }
 
+// What this rank holds, and of it the elements of the part.
+void read_held_part(const Checkpoint& checkpoint, SavedKind kind, const StatePart& part) {
+  const ParameterInfo& parameter = *part.parameter;
+  std::vector<std::int64_t> shape = parameter.global_shape;
+  shape[static_cast<std::size_t>(parameter.split->dim)] = 0;
+  for (const Slice& box : parameter.boxes()) {
+    const auto dim = static_cast<std::size_t>(parameter.split->dim);
+    shape[dim] += box[dim].size;
+  }
+  at::Tensor held = at::empty(shape, part.tensor.options());
+  for_each_box(parameter, held, [&](const Slice& box, at::Tensor of_box) {
+    read_checked(checkpoint, kind, part.name, box, of_box);
+  });
+  at::Tensor(part.tensor).view(-1).copy_(held.view(-1).narrow(0, part.begin, part.tensor.numel()));
+}
+
 void read_part(const Checkpoint& checkpoint, SavedKind kind, const StatePart& part) {
+  const bool is_held = part.parameter && !part.parameter->is_whole() &&
+                       part.shape.size() == part.parameter->global_shape.size();
+  if (is_held) return read_held_part(checkpoint, kind, part);
   const std::int64_t all = c10::multiply_integers(part.shape);
   if (part.tensor.numel() == all) {
     at::Tensor whole = part.tensor.sizes() == at::IntArrayRef(part.shape)
@@ -124,6 +144,15 @@ void read_part(const Checkpoint& checkpoint, SavedKind kind, const StatePart& pa
       .copy_(rows.view(-1).narrow(0, part.begin - first * row, part.tensor.numel()));
 }
 
+void read(const Checkpoint& checkpoint, Reading& reading) {
+  const auto read_box = [&](const Slice& box, at::Tensor part) {
+    read_checked(checkpoint, SavedKind::kWeights, reading.name, box, part);
+  };
+  if (reading.parameter)
+    return for_each_box(*reading.parameter, reading.destination.detach(), read_box);
+  read_box({}, reading.destination);
+}
+
 }  // namespace
 
 void load_stages(const Checkpoint& checkpoint, const std::vector<Stage*>& stages,
@@ -134,17 +163,9 @@ void load_stages(const Checkpoint& checkpoint, const std::vector<Stage*>& stages
   require_all_used(checkpoint, readings, world);
   for (Stage* stage : stages) {
     if (begin) begin(*stage);
-    for (Reading& reading : readings_of({stage}, checkpoint))
-      read_checked(checkpoint, SavedKind::kWeights, reading.name, reading.slice,
-                   reading.destination);
+    for (Reading& reading : readings_of({stage}, checkpoint)) read(checkpoint, reading);
     if (end) end(*stage);
   }
-}
-
-std::vector<std::string> load_optimizer(const Checkpoint& checkpoint, const NamedTensors& state) {
-  std::vector<StatePart> parts;
-  for (const auto& [name, tensor] : state) parts.push_back({name, tensor, tensor.sizes().vec(), 0});
-  return load_optimizer(checkpoint, parts);
 }
 
 std::vector<std::string> load_optimizer(const Checkpoint& checkpoint,

@@ -25,19 +25,18 @@ void load_stages(const Checkpoint& checkpoint, const std::vector<Stage*>& stages
                  const Group& world, const std::function<void(Stage& stage)>& begin = {},
                  const std::function<void(Stage& stage)>& end = {});
 
-// Fills what the checkpoint has of {"exp_avg/NAME", tensor}, ..; the rest becomes zero: what was
-// frozen when it was saved has no state. Returns the names of those parameters. Throws
-// Error(kCheckpoint) for another shape.
-std::vector<std::string> load_optimizer(const Checkpoint& checkpoint, const NamedTensors& state);
-
 // Some elements of a tensor of the optimizer's state, in the order of memory.
 struct StatePart {
   std::string name;                 // in the checkpoint
   at::Tensor tensor;                // of these elements, contiguous
   std::vector<std::int64_t> shape;  // of the whole
   std::int64_t begin = 0;           // the first of the elements
+  // Of which this rank holds slices: `begin` is among what it holds. null: it holds all.
+  const ParameterInfo* parameter = nullptr;
 };
-// The same of parts, reading no more than the rows that they are in.
+// Fills what the checkpoint has of {"exp_avg/NAME", ..}, reading no more than the rows that the
+// elements are in; the rest becomes zero: what was frozen when it was saved has no state. Returns
+// the names of those parameters. Throws Error(kCheckpoint) for another shape.
 std::vector<std::string> load_optimizer(const Checkpoint& checkpoint,
                                         const std::vector<StatePart>& state);
 

@@ -2,34 +2,18 @@
 
 #include <set>
 
-#include "base/text.h"
 #include "checkpoint/rank_state.h"
-#include "layer/slice.h"
-#include "sluice/error.h"
 
 namespace sluice {
-namespace {
-
-void require_whole(const ParameterInfo& parameter) {
-  if (parameter.is_whole()) return;
-  throw Error(ErrorKind::kInternal,
-              {.what = "'" + parameter.name + "' cannot be saved from " + to_text(parameter.slice) +
-                       " of " + shape_text(parameter.global_shape) + " alone",
-               .where = "weights of one rank",
-               .remedy = "gather its slices first"});
-}
-
-}  // namespace
-
 RankState state_of(const std::vector<Stage*>& stages) {
   RankState state;
   for (Stage* stage : stages) {
     for (const ParameterInfo& parameter : stage->parameters()) {
       if (!parameter.tied_to.empty()) {
-        state.ties.emplace(parameter.name, parameter.tied_to);
+        // A use for another slice is no name of the model's.
+        if (parameter.summed.empty()) state.ties.emplace(parameter.name, parameter.tied_to);
         continue;
       }
-      require_whole(parameter);
       state.parameters.emplace_back(parameter.name, parameter.tensor.detach());
     }
     for (auto& [name, tensor] : stage->chunk().buffers())

@@ -9,8 +9,7 @@
 
 namespace sluice {
 
-// Parameters, buffers and ties of a rank's stages. Throws Error(kInternal) for a parameter of which
-// this rank has a slice.
+// Parameters, buffers and ties of a rank's stages; of a parameter that is divided what it holds.
 RankState state_of(const std::vector<Stage*>& stages);
 
 // The entries {"exp_avg/NAME", tensor} of `all` that are of the state's own parameters.

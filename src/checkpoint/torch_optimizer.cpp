@@ -116,10 +116,10 @@ at::Tensor read_elements(const Checkpoint& checkpoint, const std::string& key,
                                          .where = checkpoint.path(),
                                          .remedy = "it is of another model"});
   }
-  if (parameter.sizes() == at::IntArrayRef(of.shape))
+  if (!of.parameter && parameter.sizes() == at::IntArrayRef(of.shape))
     return checkpoint.read(SavedKind::kOptimizer, key).to(parameter.device());
   const at::Tensor own = at::empty(parameter.sizes(), parameter.detach().options());
-  load_optimizer(checkpoint, {StatePart{key, own, of.shape, of.begin}});
+  load_optimizer(checkpoint, {StatePart{key, own, of.shape, of.begin, of.parameter}});
   return own;
 }
 

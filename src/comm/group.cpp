@@ -102,14 +102,17 @@ std::size_t require_member(const GroupBackend& backend, int rank) {
   return index;
 }
 
+const char* order_text(SumOrder order) { return order == SumOrder::kTree ? " in a tree" : ""; }
+
 // The sum of what the members gave to this one.
 template <typename Member>
-at::Tensor sum(const Member& backend, const Exchanged& exchanged) {
+at::Tensor sum(const Member& backend, const Exchanged& exchanged, SumOrder order) {
   const at::Tensor& own = exchanged.pieces[backend.rank()];
   if (!own.defined() || own.scalar_type() == at::kBool) {
     refuse_call(backend, "there is no sum of " + describe({own}));
   }
-  return sum_in_order(exchanged.pieces, own.device());
+  return order == SumOrder::kTree ? sum_in_tree(exchanged.pieces, own.device())
+                                  : sum_in_order(exchanged.pieces, own.device());
 }
 
 // From here on a tensor is summed in pieces where members are in several processes.
@@ -119,7 +122,7 @@ constexpr std::size_t kInPiecesBytes = 64 << 10;
 // ring, 2 (n - 1) / n of the tensor for each member instead of n - 1 times the tensor. Additions
 // are those of a single exchange, so are the bits.
 Work<at::Tensor> all_reduce_in_pieces(const std::shared_ptr<GroupBackend>& backend,
-                                      const at::Tensor& tensor) {
+                                      const at::Tensor& tensor, SumOrder order) {
   const at::NoGradGuard no_grad;
   const auto num_members = static_cast<std::int64_t>(backend->members().size());
   const std::int64_t numel = tensor.numel();
@@ -128,12 +131,13 @@ Work<at::Tensor> all_reduce_in_pieces(const std::shared_ptr<GroupBackend>& backe
     sizes.push_back(numel * (i + 1) / num_members - numel * i / num_members);
   std::vector<at::Tensor> pieces = tensor.detach().contiguous().view(-1).split_with_sizes(sizes);
   return backend
-      ->exchange_twice(
-          {"all_reduce of " + describe({tensor}), {}}, std::move(pieces),
-          [place = Place(*backend)](Exchanged exchanged) -> Gift {
-            require_same_call(place, exchanged.notes);
-            return {{"all_reduce, the sums", {}}, for_everybody(place, sum(place, exchanged))};
-          })
+      ->exchange_twice({"all_reduce of " + describe({tensor}) + order_text(order), {}},
+                       std::move(pieces),
+                       [place = Place(*backend), order](Exchanged exchanged) -> Gift {
+                         require_same_call(place, exchanged.notes);
+                         return {{"all_reduce, the sums", {}},
+                                 for_everybody(place, sum(place, exchanged, order))};
+                       })
       .then([backend,
              like = at::empty_like(tensor, at::TensorOptions(), at::MemoryFormat::Preserve),
              sizes](Exchanged exchanged) {
@@ -205,20 +209,23 @@ Work<std::vector<at::Tensor>> Group::all_to_all(std::vector<at::Tensor> pieces) 
   return collective(backend(), {"all_to_all", {}}, std::move(pieces), pieces_of);
 }
 
-Work<at::Tensor> Group::all_reduce(const at::Tensor& tensor) const {
+Work<at::Tensor> Group::all_reduce(const at::Tensor& tensor, SumOrder order) const {
   if (backend()->spans_processes() && tensor.defined() && tensor.nbytes() >= kInPiecesBytes)
-    return all_reduce_in_pieces(backend(), tensor);
-  return collective(
-      backend(), {"all_reduce of " + describe({tensor}), {}}, for_everybody(*backend(), tensor),
-      [backend = backend()](const Exchanged& exchanged) { return sum(*backend, exchanged); });
+    return all_reduce_in_pieces(backend(), tensor, order);
+  return collective(backend(), {"all_reduce of " + describe({tensor}) + order_text(order), {}},
+                    for_everybody(*backend(), tensor),
+                    [backend = backend(), order](const Exchanged& exchanged) {
+                      return sum(*backend, exchanged, order);
+                    });
 }
 
-Work<at::Tensor> Group::reduce_scatter(std::vector<at::Tensor> pieces) const {
+Work<at::Tensor> Group::reduce_scatter(std::vector<at::Tensor> pieces, SumOrder order) const {
   require_one_for_each(*backend(), "reduce_scatter", pieces.size());
-  std::string call = "reduce_scatter of " + describe(pieces);
-  return collective(
-      backend(), {std::move(call), {}}, std::move(pieces),
-      [backend = backend()](const Exchanged& exchanged) { return sum(*backend, exchanged); });
+  std::string call = "reduce_scatter of " + describe(pieces) + order_text(order);
+  return collective(backend(), {std::move(call), {}}, std::move(pieces),
+                    [backend = backend(), order](const Exchanged& exchanged) {
+                      return sum(*backend, exchanged, order);
+                    });
 }
 
 Work<void> Group::barrier() const {

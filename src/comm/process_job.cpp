@@ -226,6 +226,12 @@ struct ProcessJob::Impl {
     endpoints->abort(of_rank(failure));
   }
 
+  // The first of all is the same, whoever says it here.
+  void keep(const JobFailure& failure) {
+    const std::lock_guard lock(mutex);
+    if (!first) first = failure;
+  }
+
   std::optional<JobFailure> heard() {
     const std::lock_guard lock(mutex);
     return first;
@@ -322,7 +328,9 @@ Error ProcessJob::agreed(const Error& own) noexcept {
   if (!impl.heard()) {
     impl.line->report(
         {.process = impl.environment.layout.process, .kind = own.kind(), .message = own.what()});
-    impl.line->wait_for_failure(kPatience);
+    // The line's thread may not have told of it here yet.
+    const std::optional<JobFailure> told = impl.line->wait_for_failure(kPatience);
+    if (told) impl.keep(*told);
   }
   const std::optional<JobFailure> failure = impl.heard();
   impl.store->outlive_failure();  // what is left to do together is to keep what is there

@@ -20,6 +20,7 @@
 #include "config/machine_memory.h"
 #include "engine/rank_threads.h"
 #include "launch/launch_environment.h"
+#include "plan/data_parallel.h"
 #include "plan/predict/layer_times.h"
 #include "sluice/causal_lm.h"
 #include "sluice/parts/transport.h"
@@ -159,7 +160,7 @@ MeasuredMachine measure_machine(const RunConfig& config, double seconds) {
   const SmallModel small = small_model(one, whole.model, groups);
 
   const PipelineOptions& pipeline = config.parallelism.pipeline;
-  const int num_ranks = pipeline.num_ranks.value_or(1) * pipeline.data_parallel.degree;
+  const int num_ranks = static_cast<int>(detail::ranks_of_run(pipeline));
   const ProcessLayout layout = read_launch_environment().layout;
   const int ranks_here = num_ranks * layout.processes_on_machine / layout.num_processes;
   const int threads =

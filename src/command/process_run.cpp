@@ -24,6 +24,9 @@
 #include "io/step_name.h"
 #include "launch/record_signal.h"
 #include "launch/told_elsewhere.h"
+#include "plan/data_parallel.h"
+#include "plan/divided_layers.h"
+#include "train/step_checks.h"
 
 namespace sluice {
 namespace {
@@ -117,8 +120,8 @@ TrainingJob::TrainingJob(const RunConfig& config, StopSignal& stop,
     plan = plan_of_config(config);
   }
   const PipelineOptions& pipeline = config.parallelism.pipeline;
-  const int num_ranks = plan ? plan->program.mesh.num_ranks()
-                             : pipeline.num_ranks.value_or(1) * pipeline.data_parallel.degree;
+  const int num_ranks =
+      plan ? plan->program.mesh.num_ranks() : static_cast<int>(detail::ranks_of_run(pipeline));
   impl_ = std::make_unique<Impl>(config, num_ranks);
   told_to_all(impl_->processes, [&] {
     if (!plan) {
@@ -126,6 +129,7 @@ TrainingJob::TrainingJob(const RunConfig& config, StopSignal& stop,
       plan = plan_of_config(config, &measured);
     }
     try {
+      detail::require_divided_layers(*plan);
       impl_->run.emplace(config, std::move(*plan), stop, ranks_of(impl_->processes, num_ranks),
                          traced);
     } catch (const Error& error) {

@@ -54,6 +54,7 @@ RunConfig of_one_rank(RunConfig config) {
   parallelism.pipeline.schedule = ScheduleKind::k1F1B;
   parallelism.pipeline.partition = {};
   parallelism.pipeline.data_parallel = {};
+  parallelism.pipeline.tensor_parallel = {};
   parallelism.schedule_csv.clear();
   parallelism.partition = Balance::kEven;
   parallelism.costs.clear();

@@ -21,6 +21,7 @@ std::vector<Key> make_table() {
   using Parallel = ParallelismOptions;
   using Pipeline = PipelineOptions;
   using Replicas = DataParallel;
+  using Shares = TensorParallel;
   using Split = PartitionOptions;
   using Validation = ValidationOptions;
   using Comm = CommOptions;
@@ -350,9 +351,28 @@ std::vector<Key> make_table() {
                  "all-reduce of the transport, whose order is its own."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::rank_order>("parallelism", "rank_order")
           .is_option("rank_order")
-          .one_of({"pp,dp", "dp,pp"})
-          .means("How ranks are numbered, the fastest axis last: with `dp,pp` those of a pipeline "
-                 "follow each other, with `pp,dp` those of a stage."),
+          .means("How ranks are numbered, the fastest axis last: pp, dp, cp and tp in any order. "
+                 "`pp,dp` and `dp,pp` are short for it with cp and tp behind them: with `dp,pp` "
+                 "those of a pipeline follow each other, with `pp,dp` those of a stage."),
+      key<&C::parallelism, &Parallel::pipeline, &Pipeline::tensor_parallel, &Shares::degree>(
+          "parallelism", "tensor_parallel_degree")
+          .decides_the_numbers()
+          .is_option("tensor_parallel.degree")
+          .between(1, 65536)
+          .means("Ranks that share every layer: the run has as many times the ranks. A power of "
+                 "two that divides `parallelism.tensor_parallel_slices`, or as many. Not for "
+                 "GPT-2, OLMo 2, experts, adapters and graphs, which are not divided yet."),
+      key<&C::parallelism, &Parallel::pipeline, &Pipeline::tensor_parallel, &Shares::slices>(
+          "parallelism", "tensor_parallel_slices")
+          .decides_the_numbers()
+          .is_option("tensor_parallel.slices")
+          .between(0, 65536)
+          .means("Slices into which layers are divided, on which the bits depend; they divide the "
+                 "key-value heads. 0: as many as the degree, and nothing is computed in pieces."),
+      key<&C::parallelism, &Parallel::pipeline, &Pipeline::tensor_parallel, &Shares::sequence>(
+          "parallelism", "sequence_parallel")
+          .means("Between layers that are divided, each of the ranks that share them has rows of "
+                 "its own. Changes no bit."),
       key<&C::parallelism, &Parallel::transport>("parallelism", "transport")
           .means("`threads`: all ranks in one process; `gloo`: between processes, over TCP; "
                  "`nccl`: between GPUs, not built yet; `auto`: `gloo` between processes. "

@@ -29,7 +29,8 @@ std::int64_t to_bytes(double bytes) {
 }
 
 struct Needs {
-  double held = 0, peak = 0;  // of all ranks of all replicas; sums of anything, so doubles
+  double held = 0,
+         peak = 0;  // of all ranks of all replicas and shares; sums of anything, so doubles
   bool snapshots = false;
 };
 
@@ -40,7 +41,7 @@ Needs needs_of(const Plan& plan) {
     needs.peak += static_cast<double>(rank.memory.total_bytes());
     needs.snapshots |= rank.memory.snapshot_bytes > 0;
   }
-  const double replicas = plan.data_parallel.degree;
+  const double replicas = plan.data_parallel.degree * plan.tensor_parallel.degree;
   needs.held *= replicas;
   needs.peak *= replicas;
   return needs;

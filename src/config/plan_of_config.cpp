@@ -18,6 +18,7 @@
 #include "config/run_config.h"
 #include "family/lora/adapter_files.h"
 #include "plan/choose/best.h"
+#include "plan/data_parallel.h"
 #include "plan/option_words.h"
 #include "plan/predict/layer_times.h"
 #include "plan/trainable.h"
@@ -85,6 +86,11 @@ void check_graph(const RunConfig& config) {
   if (config.data.pack) refuse("data.pack", "a graph keeps no documents apart: write false");
   if (config.parallelism.pipeline.data_parallel.zero3)
     refuse("parallelism.zero3", "write zero1 = true");
+  if (config.parallelism.pipeline.tensor_parallel.num_slices() > 1) {
+    const bool by_degree = is_set(config, "parallelism.tensor_parallel_degree");
+    refuse(by_degree ? "parallelism.tensor_parallel_degree" : "parallelism.tensor_parallel_slices",
+           "a graph is cut between its nodes, not within them: leave it out");
+  }
 }
 
 ModelSpec read_graph(const RunConfig& config) {
@@ -207,7 +213,7 @@ Balance balance_of(const RunConfig& config) {
 
 std::int64_t num_ranks(const RunConfig& config) {
   const PipelineOptions& pipeline = config.parallelism.pipeline;
-  return std::int64_t{pipeline.num_ranks.value_or(1)} * pipeline.data_parallel.degree;
+  return detail::ranks_of_run(pipeline);
 }
 
 // Threads for a rank's operators, where the configuration leaves them open and nobody has said.

@@ -13,6 +13,7 @@
 #include "layer/deferred.h"
 #include "layer/initialize_chunks.h"
 #include "layer/owner_of.h"
+#include "parallel/slice_group_scope.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -126,12 +127,14 @@ LocalChunk local_chunk(const Partition& partition, const StageContent& stage,
   chunk.num_stages = partition.num_stages();
   chunk.is_first = stage.stage == 0;
   chunk.is_last = stage.stage + 1 == chunk.num_stages;
-  const bool has_replicas = num_replicas(options.mesh) > 1;
-  const int rank = has_replicas ? rank_at(options.mesh, stage.rank, options.replica) : stage.rank;
+  const bool has_others = num_replicas(options.mesh) > 1 || options.mesh.size(Axis::kTp) > 1;
+  const int rank =
+      has_others ? rank_at(options.mesh, stage.rank, options.replica, options.share) : stage.rank;
   chunk.rank = rank;
   chunk.world_mesh = world_mesh(options.mesh, rank, options.axis_names, options.groups);
   chunk.expert_mesh = expert_mesh(options.mesh, rank, options.axis_names, options.groups);
   chunk.axis_names = options.axis_names;
+  chunk.tensor_parallel = options.tensor_parallel;
   return chunk;
 }
 
@@ -160,11 +163,24 @@ Chunk make_chunk(const Model& model, const Partition& partition, const StageCont
       };
     }
   }
+  const auto tp = options.groups.find(Axis::kTp);
+  const SliceGroup slices(tp == options.groups.end() ? Group() : tp->second,
+                          options.tensor_parallel);
+  const detail::SliceGroupScope scope(slices);
   if (options.parallelize)
     parallelize(run, local_chunk(partition, stage, options), options.parallelize);
   Chunk chunk(std::move(run), stage.layers.front(), std::move(inputs), std::move(outputs));
   if (model.fuse) sort_by_layer(chunk, layers);
   return chunk;
+}
+
+// With sequence parallelism a rank has some of the rows between layers: what a layer's shape
+// function says is of all, so sizes travel with the messages.
+Model with_sizes_of_rows(const Model& model, const TensorParallel& how) {
+  Model of_rank = model;
+  if (how.degree > 1 && how.sequence)
+    for (LayerSpec& layer : of_rank.layers) layer.shapes = nullptr;
+  return of_rank;
 }
 
 void require_memory(const std::vector<std::unique_ptr<Stage>>& stages, const std::string& call) {
@@ -266,8 +282,9 @@ void RankStages::share_storage() {
   share_tied_storage(chunks);
 }
 
-RankStages build_stages(const Model& model, const Partition& partition, int rank,
+RankStages build_stages(const Model& of_one_rank, const Partition& partition, int rank,
                         const StageOptions& options) {
+  const Model model = with_sizes_of_rows(of_one_rank, options.tensor_parallel);
   require_layers(model, partition);
   require_auxiliary(model);
   const std::vector<int> first = first_layers(partition);

@@ -3,6 +3,7 @@
 #include <set>
 #include <utility>
 
+#include "parallel/divided_weights.h"
 #include "sluice/error.h"
 #include "sluice/layer.h"
 
@@ -78,6 +79,41 @@ void require_declared(const LocalChunk& chunk, NameSet before, const NameSet& af
       refuse("the hook has added parameter '" + name + "'", "say so in LocalChunk::added");
 }
 
+// Gives each layer what the hook says of its parameters.
+void take_slices(std::vector<LayerSpec>& layers, const LocalChunk& chunk) {
+  NameSet known;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (!chunk.modules[i]) continue;
+    const std::string prefix = layers[i].full_name("");
+    for (const auto& item : chunk.modules[i]->named_parameters()) {
+      const std::string name = layers[i].full_name(item.key());
+      known.insert(name);
+      for (const auto& [declared, held] : chunk.slices) {
+        if (declared != name) continue;
+        ParameterSlices& taken = layers[i].slices.emplace_back(item.key(), held).second;
+        if (taken.first_use.starts_with(prefix)) taken.first_use.erase(0, prefix.size());
+      }
+    }
+  }
+  for (const auto& [name, held] : chunk.slices) {
+    if (known.contains(name)) continue;
+    throw Error(
+        ErrorKind::kUsage,
+        {.what = "LocalChunk::slices names '" + name + "', which is no parameter of it",
+         .where = "parallelize, stage " + std::to_string(chunk.stage),
+         .remedy = suggest_name(name, std::vector<std::string>(known.begin(), known.end()))});
+  }
+}
+
+using LayerForward = decltype(LayerSpec::forward);
+
+LayerForward divided(LayerForward forward, std::shared_ptr<detail::DividedWeights> weights) {
+  return [forward = std::move(forward), weights = std::move(weights)](
+             torch::nn::Module& module, const std::vector<at::Tensor>& inputs) {
+    return weights->run([&] { return forward(module, inputs); });
+  };
+}
+
 }  // namespace
 
 const std::string& AxisNames::of(Axis axis) const {
@@ -111,13 +147,26 @@ const MeshAxis& NamedMesh::operator[](std::string_view name) const {
                                   .remedy = suggest_name(name, names)});
 }
 
-std::map<Axis, Group> make_axis_groups(const Group& world, const Mesh& mesh) {
-  std::map<Axis, Group> groups;
+std::map<Axis, Group> make_axis_groups(const RunGroups& groups, const Mesh& mesh) {
+  std::map<Axis, Group> of_axes;
+  const Group& world = groups.world;
   for (const Axis axis : {Axis::kPp, Axis::kDpReplicate, Axis::kDpShard, Axis::kCp, Axis::kTp,
                           Axis::kEpShard, Axis::kEp}) {
-    if (mesh.size(axis) > 1) groups[axis] = world.split(mesh.group(world.rank(), axis).front());
+    if (mesh.size(axis) == 1) continue;
+    const std::vector<int> ranks = mesh.group(world.rank(), axis);
+    // Not of pp, whose members run other rows.
+    const auto is = [&](const Group& group) {
+      return axis != Axis::kPp && group && group.members() == ranks;
+    };
+    if (is(groups.replicas)) {
+      of_axes[axis] = groups.replicas;
+    } else if (is(groups.shares)) {
+      of_axes[axis] = groups.shares;
+    } else {
+      of_axes[axis] = world.split(ranks.front());
+    }
   }
-  return groups;
+  return of_axes;
 }
 
 NamedMesh world_mesh(const Mesh& mesh, int rank, const AxisNames& names,
@@ -137,6 +186,7 @@ void parallelize(std::vector<LayerSpec>& layers, LocalChunk chunk, const Paralle
   for (const LayerSpec& layer : layers) {
     const KeyedRandomScope scope(0, 0, layer.name, 0);
     chunk.layers.push_back(layer.name);
+    chunk.prefixes.push_back(layer.prefix.value_or(layer.name));
     chunk.modules.push_back(layer.make ? layer.make() : nullptr);
   }
   require_modules(layers, chunk);
@@ -146,7 +196,10 @@ void parallelize(std::vector<LayerSpec>& layers, LocalChunk chunk, const Paralle
   require_declared(chunk, before, parameter_names(layers, chunk));
   for (std::size_t i = 0; i < layers.size(); ++i) {
     if (chunk.modules[i]) layers[i].make = [module = chunk.modules[i]] { return module; };
+    if (i < chunk.divided.size() && chunk.divided[i])
+      layers[i].forward = divided(std::move(layers[i].forward), chunk.divided[i]);
   }
+  take_slices(layers, chunk);
 }
 
 }  // namespace sluice

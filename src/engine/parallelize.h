@@ -5,6 +5,7 @@
 #include <map>
 #include <vector>
 
+#include "engine/run_groups.h"
 #include "sluice/layer.h"
 #include "sluice/parts/group.h"
 #include "sluice/parts/layout.h"
@@ -12,8 +13,9 @@
 
 namespace sluice {
 
-// Collective over the world, all ranks of the mesh: a group for every axis of more than one.
-std::map<Axis, Group> make_axis_groups(const Group& world, const Mesh& mesh);
+// Collective over the world, all ranks of the mesh: a group for every axis of more than one, those
+// of the run where it has them.
+std::map<Axis, Group> make_axis_groups(const RunGroups& groups, const Mesh& mesh);
 
 // The mesh as a rank sees it. Throws Error(kUsage) for two axes of one name.
 NamedMesh world_mesh(const Mesh& mesh, int rank, const AxisNames& names,

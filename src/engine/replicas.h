@@ -1,4 +1,4 @@
-// Which place of which replica a rank of the mesh has.
+// Which place and share of which replica a rank of the mesh has.
 // Thread-safety: pure functions.
 #pragma once
 
@@ -18,10 +18,15 @@ inline int replica_of(const Mesh& mesh, int rank) {
 // In its pipeline: the number of its row.
 inline int place_of(const Mesh& mesh, int rank) { return mesh.coordinate(rank, Axis::kPp); }
 
-// The rank of this place and replica, the first one where the mesh has other axes.
-inline int rank_at(const Mesh& mesh, int place, int replica) {
+// Along tensor parallelism: the number of its share of the slices.
+inline int share_of(const Mesh& mesh, int rank) { return mesh.coordinate(rank, Axis::kTp); }
+
+// The rank of this place, replica and share, the first one where the mesh has other axes.
+inline int rank_at(const Mesh& mesh, int place, int replica, int share = 0) {
   int rank = 0;
-  while (place_of(mesh, rank) != place || replica_of(mesh, rank) != replica) ++rank;
+  while (place_of(mesh, rank) != place || replica_of(mesh, rank) != replica ||
+         share_of(mesh, rank) != share)
+    ++rank;
   return rank;
 }
 

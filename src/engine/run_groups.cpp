@@ -16,19 +16,30 @@ RunGroups make_run_groups(const Group& world, const Mesh& mesh) {
                                    counted(mesh.num_ranks(), "rank"), world.size()),
                  .remedy = "make as many endpoints as the mesh has ranks"});
   }
-  RunGroups groups{.world = world, .pipeline = world, .replicas = {}};
+  RunGroups groups{.world = world, .pipeline = world, .replicas = {}, .shares = {}, .copy = world};
   groups.num_replicas = num_replicas(mesh);
-  if (groups.num_replicas * mesh.size(Axis::kPp) != mesh.num_ranks()) {
-    throw Error(
-        ErrorKind::kInternal,
-        {.what = formatted("the mesh has {}, {} of it {}: gradients are not added over other axes",
-                           counted(mesh.num_ranks(), "rank"),
-                           counted(groups.num_replicas, "pipeline"), mesh.size(Axis::kPp))});
+  groups.num_shares = mesh.size(Axis::kTp);
+  if (groups.num_replicas * groups.num_shares * mesh.size(Axis::kPp) != mesh.num_ranks()) {
+    throw Error(ErrorKind::kInternal,
+                {.what = formatted(
+                     "the mesh has {}, {} of it {}: gradients are not added over other axes",
+                     counted(mesh.num_ranks(), "rank"),
+                     counted(std::int64_t{groups.num_replicas} * groups.num_shares, "pipeline"),
+                     mesh.size(Axis::kPp))});
   }
-  if (groups.num_replicas == 1) return groups;
-  groups.replica = replica_of(mesh, world.rank());
-  groups.pipeline = world.split(groups.replica);
-  groups.replicas = world.split(place_of(mesh, world.rank()));
+  const int rank = world.rank(), shares = groups.num_shares;
+  groups.replica = replica_of(mesh, rank);
+  groups.share = share_of(mesh, rank);
+  const bool has_replicas = groups.num_replicas > 1, has_shares = shares > 1;
+  if (has_replicas || has_shares)
+    groups.pipeline = world.split(groups.replica * shares + groups.share);
+  if (has_replicas) groups.replicas = world.split(place_of(mesh, rank) * shares + groups.share);
+  if (has_shares) {
+    groups.shares = world.split(place_of(mesh, rank) * groups.num_replicas + groups.replica);
+    if (has_replicas) groups.copy = world.split(groups.replica);
+  } else {
+    groups.copy = groups.pipeline;
+  }
   return groups;
 }
 

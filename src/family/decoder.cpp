@@ -24,6 +24,7 @@ LayerInfo embedding_layer(std::string name, std::int64_t rows, std::int64_t widt
   layer.reads = {"input_ids"};
   OperatorList operators(precision);
   operators.matrix("", rows, width);
+  operators.divide_outputs("");
   operators.embedding(rows, width, dropout, scaled, has_positions);
   operators.give(layer);
   return layer;
@@ -45,6 +46,7 @@ LayerInfo head_layer(std::string name, std::int64_t vocab_size, std::int64_t wid
   layer.writes.front().name = "logits";
   OperatorList operators(precision);
   operators.matrix("", vocab_size, width);
+  operators.divide_outputs("");
   if (precision.chunks_loss(vocab_size)) {
     layer.reads = {"hidden", "labels"};
     layer.writes = {{"loss", {}}};

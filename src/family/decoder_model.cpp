@@ -92,6 +92,11 @@ void name_attention(const DecoderConfig& c, OperatorList& operators) {
     operators.matrix("self_attn.v_proj", k, d, c.qkv_bias);
     operators.matrix("self_attn.o_proj", d, q, c.output_bias);
   }
+  const std::int64_t heads = c.num_key_value_heads;
+  operators.divide_outputs("self_attn.qkv_proj", heads, {q, k, k});
+  for (const char* name : {"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"})
+    operators.divide_outputs(name, heads);
+  operators.divide_inputs("self_attn.o_proj", heads);
   if (c.head_norms == HeadNorms::kNone) return;
   const bool each = c.head_norms == HeadNorms::kEach, bias = c.norm == NormKind::kLayer;
   operators.vector("self_attn.q_norm", each ? c.head_dim : q, bias);
@@ -103,6 +108,8 @@ void name_feed_forward(const DecoderConfig& c, OperatorList& operators) {
   if (c.plain_mlp) {
     operators.matrix("mlp.c_fc", f, d, c.mlp_bias);
     operators.matrix("mlp.c_proj", d, f, c.mlp_bias);
+    operators.divide_outputs("mlp.c_fc");
+    operators.divide_inputs("mlp.c_proj");
     return;
   }
   if (c.fused_gate_up) {
@@ -112,6 +119,9 @@ void name_feed_forward(const DecoderConfig& c, OperatorList& operators) {
     operators.matrix("mlp.up_proj", f, d, c.mlp_bias);
   }
   operators.matrix("mlp.down_proj", d, f, c.mlp_bias);
+  operators.divide_outputs("mlp.gate_up_proj", 0, {f, f});
+  for (const char* name : {"mlp.gate_proj", "mlp.up_proj"}) operators.divide_outputs(name);
+  operators.divide_inputs("mlp.down_proj");
 }
 
 // experts: null: a gated MLP.

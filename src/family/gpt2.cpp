@@ -21,6 +21,10 @@ OperatorList block_operators(const Gpt2Config& c, const Precision& precision) {
   operators.vector("ln_2", d, /*bias=*/true);
   conv1d("mlp.c_fc", d, f);
   conv1d("mlp.c_proj", f, d);
+  operators.divide_outputs("attn.c_attn", h, {d, d, d}, /*transposed=*/true);
+  operators.divide_inputs("attn.c_proj", h, /*transposed=*/true);
+  operators.divide_outputs("mlp.c_fc", 0, {}, /*transposed=*/true);
+  operators.divide_inputs("mlp.c_proj", 0, /*transposed=*/true);
   operators.attention({.norm_before = "ln_1",
                        .projections = {"attn.c_attn"},
                        .output = "attn.c_proj",

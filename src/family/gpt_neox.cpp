@@ -20,6 +20,11 @@ OperatorList block_operators(const GptNeoxConfig& c, const Precision& precision)
   operators.matrix("attention.dense", d, d, c.attention_bias);
   operators.matrix("mlp.dense_h_to_4h", f, d, /*bias=*/true);
   operators.matrix("mlp.dense_4h_to_h", d, f, /*bias=*/true);
+  // Rows of q, k and v alternate from head to head.
+  operators.divide_outputs("attention.query_key_value", c.num_attention_heads);
+  operators.divide_inputs("attention.dense", c.num_attention_heads);
+  operators.divide_outputs("mlp.dense_h_to_4h");
+  operators.divide_inputs("mlp.dense_4h_to_h");
   operators.attention({.norm_before = "input_layernorm",
                        .projections = {"attention.query_key_value"},
                        .output = "attention.dense",

@@ -53,6 +53,24 @@ void OperatorList::matrix(const std::string& name, std::int64_t rows, std::int64
   if (bias) parameters_.push_back({parameter_of(name, "bias"), {transposed ? columns : rows}, {}});
 }
 
+void OperatorList::divide_outputs(const std::string& name, std::int64_t units,
+                                  std::vector<std::int64_t> sections, bool transposed) {
+  ParameterSplit split{.dim = transposed ? 1 : 0, .sections = std::move(sections), .units = units};
+  for (ParameterSpec& parameter : parameters_) {
+    if (parameter.name == parameter_of(name, "weight")) parameter.split = split;
+    if (parameter.name != parameter_of(name, "bias")) continue;
+    parameter.split = split;
+    parameter.split->dim = 0;
+  }
+}
+
+void OperatorList::divide_inputs(const std::string& name, std::int64_t units, bool transposed) {
+  for (ParameterSpec& parameter : parameters_) {
+    if (parameter.name == parameter_of(name, "weight"))
+      parameter.split = {.dim = transposed ? 0 : 1, .sections = {}, .units = units};
+  }
+}
+
 void OperatorList::vector(const std::string& name, std::int64_t size, bool bias) {
   parameters_.push_back({parameter_of(name, "weight"), {size}, {}});
   if (bias) parameters_.push_back({parameter_of(name, "bias"), {size}, {}});

@@ -81,6 +81,12 @@ class OperatorList {
   void matrix(const std::string& name, std::int64_t rows, std::int64_t columns, bool bias = false,
               bool transposed = false);
   void vector(const std::string& name, std::int64_t size, bool bias = false);
+  // Ranks that share the layer divide what a matrix makes, and its bias: columns of its product;
+  // sections and units as in ParameterSplit. Or what it takes, and its products are partial sums:
+  // then all have the bias.
+  void divide_outputs(const std::string& name, std::int64_t units = 0,
+                      std::vector<std::int64_t> sections = {}, bool transposed = false);
+  void divide_inputs(const std::string& name, std::int64_t units = 0, bool transposed = false);
 
   void embedding(std::int64_t rows, std::int64_t width, double dropout, bool scaled,
                  bool has_positions);

@@ -37,7 +37,9 @@ void require_base_layers(const AdapterDirectory& directory, const HfDirectory& b
 void load_adapter(const AdapterDirectory& directory, std::vector<ParameterInfo>& parameters) {
   for (ParameterInfo& parameter : parameters) {
     if (!is_adapter_parameter(parameter.name)) continue;
-    directory.file().read_into(kAdapterPrefix + parameter.name, parameter.slice, parameter.tensor);
+    for_each_box(parameter, parameter.tensor.detach(), [&](const Slice& box, at::Tensor part) {
+      directory.file().read_into(kAdapterPrefix + parameter.name, box, part);
+    });
   }
 }
 

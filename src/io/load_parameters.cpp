@@ -119,7 +119,9 @@ void load_parameters(const HfDirectory& directory, std::vector<ParameterInfo>& p
     const TensorSource source =
         source_of(directory, parameter.name, parameter.tied_to, ties, stored, model);
     check_fits(source, parameter.name, parameter.global_shape);
-    source.file->read_into(source.entry->name, parameter.slice, parameter.tensor);
+    for_each_box(parameter, parameter.tensor.detach(), [&](const Slice& box, at::Tensor part) {
+      source.file->read_into(source.entry->name, box, part);
+    });
   }
 }
 

@@ -17,6 +17,7 @@
 #include "layer/autocast.h"
 #include "layer/autograd_node.h"
 #include "layer/interception_key.h"
+#include "layer/operator_reader.h"
 #include "layer/storage_memory.h"
 
 namespace sluice {
@@ -91,6 +92,7 @@ at::Tensor copy_of(const at::Tensor& tensor, CastedWeights& weights) {
 
 void take_copies(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                  torch::jit::Stack* stack) {
+  if (run_by_reader(op, *stack)) return;
   if (current_copies) {
     const auto count = static_cast<std::ptrdiff_t>(op.schema().arguments().size());
     for (auto value = stack->end() - count; value != stack->end(); ++value) {

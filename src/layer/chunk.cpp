@@ -3,6 +3,7 @@
 
 #include "base/format.h"
 #include "layer/casted_weights.h"
+#include "layer/declared_slices.h"
 #include "layer/initialize_chunks.h"
 #include "layer/keyed_stream.h"
 #include "sluice/error.h"
@@ -116,6 +117,7 @@ void Chunk::clear_casted_weights() { casted_weights_->clear(); }
 
 void Chunk::collect_parameters(std::size_t index) {
   const LayerSpec& layer = layers_[index];
+  DeclaredSlices declared(layer, *modules_[index]);
   int first = first_layer_;  // of the model's layers that it stands for
   for (std::size_t i = 0; i < index; ++i) first += layers_[i].num_layers;
   Names local_names;
@@ -134,8 +136,8 @@ void Chunk::collect_parameters(std::size_t index) {
       throw_usage(formatted("parameter '{}' is the very tensor of '{}'", info.name, same->name),
                   in_quotes(layer), "make a tensor of its own and declare it in LayerSpec::ties");
     }
-    info.global_shape = tensor.sizes().vec();
     info.tensor = tensor;
+    declared.fill(info, item.key());
     info.trainable = tensor.requires_grad();
     info.layer = first;
     for (const auto& [local, first_use] : layer.ties) {
@@ -143,6 +145,7 @@ void Chunk::collect_parameters(std::size_t index) {
     }
     parameters_.push_back(std::move(info));
   }
+  declared.require_all_found(local_names);
   for (const auto& [local, first_use] : layer.ties) {
     if (!contains(local_names, local)) {
       throw_usage(formatted("{} ties '{}', which is not a parameter of its module",

@@ -5,11 +5,13 @@
 
 #include <cstdint>
 
+#include "layer/slice.h"
 #include "sluice/layer.h"
 
 namespace sluice {
 
-// draw(at::Tensor& whole) is given the whole parameter, of which the slice is kept in `value`.
+// draw(at::Tensor& whole) is given the whole parameter, of which this rank's boxes are kept in
+// `value`.
 template <typename Draw>
 void draw_whole(const ParameterInfo& parameter, at::Tensor& value, Draw draw) {
   if (parameter.is_whole()) {
@@ -17,14 +19,17 @@ void draw_whole(const ParameterInfo& parameter, at::Tensor& value, Draw draw) {
     return;
   }
   at::Tensor whole = at::zeros(parameter.global_shape, value.options());
-  at::Tensor box = whole;
-  for (std::size_t d = 0; d < parameter.slice.size(); ++d) {
-    const auto [offset, size] = parameter.slice[d];
-    box = box.narrow(static_cast<std::int64_t>(d), offset, size);
-  }
-  box.copy_(value);
+  const auto box_of_whole = [&](const Slice& box) {
+    at::Tensor part = whole;
+    for (std::size_t d = 0; d < box.size(); ++d)
+      part = part.narrow(static_cast<std::int64_t>(d), box[d].offset, box[d].size);
+    return part;
+  };
+  for_each_box(parameter, value,
+               [&](const Slice& box, const at::Tensor& part) { box_of_whole(box).copy_(part); });
   draw(whole);
-  value.copy_(box);
+  for_each_box(parameter, value,
+               [&](const Slice& box, const at::Tensor& part) { part.copy_(box_of_whole(box)); });
 }
 
 }  // namespace sluice

@@ -54,11 +54,10 @@ class TiedValues {
 
 void require_whole(const ParameterInfo& parameter) {
   if (parameter.is_whole()) return;
-  throw Error(ErrorKind::kUsage,
-              {.what = "of '" + parameter.name + "' this rank holds a slice, " +
-                       to_text(parameter.slice) + ", which its module cannot draw",
-               .where = "Initialization::module",
-               .remedy = "set Initialization::tensor"});
+  throw Error(ErrorKind::kUsage, {.what = "of '" + parameter.name + "' this rank holds " +
+                                          held_text(parameter) + ", which its module cannot draw",
+                                  .where = "Initialization::module",
+                                  .remedy = "set Initialization::tensor"});
 }
 
 // A module that is in several pieces of its stage is drawn once.

@@ -21,14 +21,16 @@ constexpr double kDefaultStd = 0.02;
 // Each element as in the whole tensor.
 void draw_normal(const ParameterInfo& parameter, const std::string& key, at::Tensor& value,
                  std::uint64_t seed) {
-  const at::Tensor target = value.contiguous();  // shares the storage if it can
-  const at::Tensor flat = target.view({-1});
-  for_each_run(parameter.slice, parameter.global_shape,
-               [&](std::int64_t in_whole, std::int64_t in_box, std::int64_t count) {
-                 at::Tensor run = flat.narrow(0, in_box, count);
-                 keyed_normal_(run, seed, key, 0.0, kDefaultStd, in_whole);
-               });
-  if (!target.is_alias_of(value)) value.copy_(target);
+  for_each_box(parameter, value, [&](const Slice& box, const at::Tensor& part) {
+    const at::Tensor target = part.contiguous();  // shares the storage if it can
+    const at::Tensor flat = target.view({-1});
+    for_each_run(box, parameter.global_shape,
+                 [&](std::int64_t in_whole, std::int64_t in_box, std::int64_t count) {
+                   at::Tensor run = flat.narrow(0, in_box, count);
+                   keyed_normal_(run, seed, key, 0.0, kDefaultStd, in_whole);
+                 });
+    if (!target.is_alias_of(part)) part.copy_(target);
+  });
 }
 
 void initialize_by_default(const ParameterInfo& parameter, const std::string& name,
@@ -40,15 +42,6 @@ void initialize_by_default(const ParameterInfo& parameter, const std::string& na
   } else if (has_default_zeros(name, value)) {
     value.zero_();
   }
-}
-
-void require_its_slice(const ParameterInfo& parameter) {
-  const std::vector<std::int64_t> expected =
-      shape_of(parameter.slice, parameter.global_shape, parameter.name);
-  if (parameter.tensor.sizes() == at::IntArrayRef(expected)) return;
-  throw Error(ErrorKind::kInternal, {.what = "a slice of shape " + shape_text(expected) +
-                                             " is held in " + to_text(meta_of(parameter.tensor)),
-                                     .where = "'" + parameter.name + "'"});
 }
 
 void require_own_tensors(const std::vector<Chunk*>& chunks) {
@@ -108,7 +101,8 @@ void share_tied_storage(const std::vector<Chunk*>& chunks) {
       if (parameter.tied_to.empty()) continue;
       const ParameterInfo& source = *first_uses.at(parameter.tied_to);
       if (source.tensor.is_same(parameter.tensor)) continue;
-      if (meta_of(source.tensor) != meta_of(parameter.tensor) || source.slice != parameter.slice) {
+      if (meta_of(source.tensor) != meta_of(parameter.tensor) || source.split != parameter.split ||
+          (source.split && source.slices != parameter.slices)) {
         throw Error(
             ErrorKind::kUsage,
             {.what = "'" + parameter.name + "' is " + to_text(meta_of(parameter.tensor)) +
@@ -128,7 +122,6 @@ void initialize_parameters(Chunk& chunk, std::uint64_t seed) {
   std::unordered_set<const void*> drawn;
   for (ParameterInfo& parameter : chunk.parameters()) {
     if (!drawn.insert(parameter.tensor.const_data_ptr()).second) continue;
-    require_its_slice(parameter);
     const LayerSpec& layer = chunk.layers()[chunk.index_of(parameter)];
     const std::size_t prefix = layer.prefix.value_or(layer.name).size();
     const std::string name = prefix == 0 ? parameter.name : parameter.name.substr(prefix + 1);

@@ -3,6 +3,7 @@
 #include "base/format.h"
 #include "base/text.h"
 #include "layer/slice.h"
+#include "plan/slices.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -66,6 +67,55 @@ void for_each_run(const Slice& slice, const std::vector<std::int64_t>& shape,
     }
     visit(in_whole, run * count, count);
   }
+}
+
+std::vector<Slice> ParameterInfo::boxes() const {
+  Slice all;
+  for (const std::int64_t size : global_shape) all.push_back({0, size});
+  if (is_whole()) return {all};
+  std::vector<Slice> boxes;
+  for (const detail::Cut& cut : detail::cuts_of(global_shape, *split, slices, name)) {
+    boxes.push_back(all);
+    boxes.back()[static_cast<std::size_t>(split->dim)] = {cut.begin, cut.size()};
+  }
+  return boxes;
+}
+
+void for_each_box(const ParameterInfo& parameter, const at::Tensor& local,
+                  const std::function<void(const Slice& box, at::Tensor part)>& visit) {
+  const std::vector<Slice> boxes = parameter.boxes();
+  if (boxes.size() == 1) return visit(boxes.front(), local);
+  const int dim = parameter.split->dim;
+  std::int64_t begin = 0;
+  for (const Slice& box : boxes) {
+    const std::int64_t size = box[static_cast<std::size_t>(dim)].size;
+    visit(box, local.narrow(dim, begin, size));
+    begin += size;
+  }
+}
+
+std::vector<at::Tensor> parts_of_slice(const ParameterInfo& parameter, const at::Tensor& local,
+                                       int slice) {
+  if (!parameter.split) return {local};
+  const auto cuts = [&](const SliceRange& slices) {
+    return detail::cuts_of(parameter.global_shape, *parameter.split, slices, parameter.name);
+  };
+  const std::vector<detail::Cut> own = cuts(parameter.slices);
+  const std::vector<detail::Cut> wanted = cuts({slice, slice + 1, parameter.slices.count});
+  std::vector<at::Tensor> parts;
+  std::int64_t begin = 0;
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    parts.push_back(local.narrow(parameter.split->dim, begin + wanted[i].begin - own[i].begin,
+                                 wanted[i].size()));
+    begin += own[i].size();
+  }
+  return parts;
+}
+
+std::string held_text(const ParameterInfo& parameter) {
+  const auto& [begin, end, count] = parameter.slices;
+  return formatted("slices {} to {} of {} of {}", begin, end, count,
+                   shape_text(parameter.global_shape));
 }
 
 }  // namespace sluice

@@ -95,5 +95,16 @@ at::Tensor next_token_sum(const at::Tensor& x_BLD, const ops::LinearCrossEntropy
   return ops::linear_cross_entropy_block(x_BLD, head, targets_R);
 }
 
+at::Tensor next_token_sum(const std::vector<at::Tensor>& logits, const at::Tensor& labels_BL,
+                          std::int64_t vocab_size, const SliceGroup& tp) {
+  require_shapes("logits", logits.front(), labels_BL);
+  const at::Tensor targets_R = targets_of(labels_BL).to(logits.front().device());
+  if (targets_R.is_cpu() && !are_in_vocabulary(targets_R, vocab_size))
+    refuse_labels(labels_BL, vocab_size);
+  std::vector<at::Tensor> rows;
+  for (const at::Tensor& of_slice : logits) rows.push_back(of_slice.flatten(0, 1));
+  return parallel_cross_entropy(rows, targets_R, vocab_size, tp, kIgnoredLabel).sum();
+}
+
 }  // namespace detail
 }  // namespace sluice

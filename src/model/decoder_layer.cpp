@@ -13,6 +13,8 @@
 #include "model/families.h"
 #include "ops/attention_block.h"
 #include "ops/feed_forward_block.h"
+#include "parallel/divided_operators.h"
+#include "plan/slices.h"
 
 namespace sluice::detail {
 namespace {
@@ -23,6 +25,7 @@ class DecoderEmbedding : public Embedding {
       : Embedding(config.vocab_size, config.hidden_size, config.padding_row, options),
         scale_(config.embedding_scale),
         dropout_(config.embedding_dropout) {
+    if (dropout_ > 0) require_one_slice("an embedding with dropout");
     if (config.embedding_scale_in_weight_type)
       scale_ = at::scalar_tensor(scale_, options.dtype).item<double>();
   }
@@ -54,20 +57,28 @@ class DecoderAttention : public torch::nn::Module {
         dropout_(config.attention_dropout),
         scale_(config.attention_scale),
         cap_(config.attention_cap),
-        fused_(options.fused && fuses_attention(config)),
+        tp_(SliceGroup::current()),
+        fused_(options.fused && fuses_attention(config) && tp_.slices().count == 1),
         inputs_(std::move(inputs)) {
     const std::int64_t d = config.hidden_size, q = widths_[0], kv = widths_[1];
-    const auto add = [&](const char* name, std::int64_t in, std::int64_t out, bool bias) {
-      return register_module(name, std::make_shared<Linear>(in, out, bias, options));
+    require_whole_units(tp_.slices().count, kv / head_dim_, "key-value heads");
+    if (head_norms_ == HeadNorms::kTogether) require_one_slice("a norm over all heads");
+    if (dropout_ > 0) require_one_slice("attention with dropout");
+    const auto add = [&](const char* name, std::int64_t in, std::int64_t out, bool bias,
+                         Division division) {
+      return register_module(name,
+                             std::make_shared<Linear>(in, out, bias, options, std::move(division)));
     };
+    const Division columns{Division::How::kColumns}, rows{Division::How::kRows};
     if (config.fused_qkv) {
-      o_proj_ = add("o_proj", q, d, config.output_bias);
-      qkv_proj_ = add("qkv_proj", d, q + 2 * kv, config.qkv_bias);
+      o_proj_ = add("o_proj", q, d, config.output_bias, rows);
+      qkv_proj_ =
+          add("qkv_proj", d, q + 2 * kv, config.qkv_bias, {Division::How::kColumns, {q, kv, kv}});
     } else {
-      q_proj_ = add("q_proj", d, q, config.qkv_bias);
-      k_proj_ = add("k_proj", d, kv, config.qkv_bias);
-      v_proj_ = add("v_proj", d, kv, config.qkv_bias);
-      o_proj_ = add("o_proj", q, d, config.output_bias);
+      q_proj_ = add("q_proj", d, q, config.qkv_bias, columns);
+      k_proj_ = add("k_proj", d, kv, config.qkv_bias, columns);
+      v_proj_ = add("v_proj", d, kv, config.qkv_bias, columns);
+      o_proj_ = add("o_proj", q, d, config.output_bias, rows);
     }
     if (head_norms_ == HeadNorms::kNone) return;
     const bool each = head_norms_ == HeadNorms::kEach;
@@ -108,6 +119,7 @@ class DecoderAttention : public torch::nn::Module {
   }
 
   at::Tensor forward(const at::Tensor& x_BLD, const BatchPositions& batch) const {
+    if (tp_.slices().count > 1) return forward_slices(detail::enter(x_BLD, tp_), batch);
     at::Tensor q_BLN, k_BLN, v_BLN;  // N: all heads
     if (qkv_proj_) {
       const auto parts = qkv_proj_->forward(x_BLD).split_with_sizes(widths_, -1);
@@ -117,23 +129,55 @@ class DecoderAttention : public torch::nn::Module {
       k_BLN = k_proj_->forward(x_BLD);
       v_BLN = v_proj_->forward(x_BLD);
     }
-    at::Tensor q_BHLE = heads(q_BLN, q_norm_), k_BKLE = heads(k_BLN, k_norm_);
-    const at::Tensor v_BKLE = split_heads(v_BLN, head_dim_);
+    return o_proj_->forward(attended(heads(q_BLN, q_norm_), heads(k_BLN, k_norm_),
+                                     split_heads(v_BLN, head_dim_), batch));
+  }
+
+ private:
+  // Of each own slice its heads.
+  at::Tensor forward_slices(const std::vector<at::Tensor>& inputs,
+                            const BatchPositions& batch) const {
+    std::vector<at::Tensor> q, k, v;
+    if (qkv_proj_) {
+      std::vector<std::int64_t> widths;
+      for (const std::int64_t width : widths_) widths.push_back(width / tp_.slices().count);
+      for (const at::Tensor& all : qkv_proj_->columns(inputs)) {
+        const auto parts = all.split_with_sizes(widths, -1);
+        q.push_back(parts[0]), k.push_back(parts[1]), v.push_back(parts[2]);
+      }
+    } else {
+      q = q_proj_->columns(inputs);
+      k = k_proj_->columns(inputs);
+      v = v_proj_->columns(inputs);
+    }
+    for (auto* all : {&q, &k, &v})
+      for (at::Tensor& of_slice : *all) of_slice = of_slice.unflatten(-1, {-1, head_dim_});
+    if (q_norm_) q = q_norm_->forward_each(q), k = k_norm_->forward_each(k);
+    std::vector<at::Tensor> parts;
+    for (std::size_t i = 0; i < q.size(); ++i) {
+      parts.push_back(
+          attended(q[i].transpose(1, 2), k[i].transpose(1, 2), v[i].transpose(1, 2), batch));
+    }
+    return o_proj_->rows(parts);
+  }
+
+  // [B, L, H * E]
+  at::Tensor attended(at::Tensor q_BHLE, at::Tensor k_BKLE, const at::Tensor& v_BKLE,
+                      const BatchPositions& batch) const {
     if (rope_ >= 0) {
       const auto [cos, sin] = inputs_->rotary(static_cast<std::size_t>(rope_), batch.position_ids,
-                                              x_BLD.size(1), x_BLD.device());
+                                              q_BHLE.size(2), q_BHLE.device());
       q_BHLE = turned(q_BHLE, cos, sin);
       k_BKLE = turned(k_BKLE, cos, sin);
     }
     const AttentionSettings settings{is_training() ? dropout_ : 0.0, scale_};
     const at::Tensor mask = inputs_->mask(batch, q_BHLE, mask_kind_);
     const bool is_plain = cap_ || (unseen_is_mean_ && batch.attention_mask.defined());
-    return o_proj_->forward(is_plain && mask.defined()
-                                ? plain_attention(q_BHLE, k_BKLE, v_BKLE, mask, cap_, settings)
-                                : attention(q_BHLE, k_BKLE, v_BKLE, mask, settings));
+    return is_plain && mask.defined()
+               ? plain_attention(q_BHLE, k_BKLE, v_BKLE, mask, cap_, settings)
+               : attention(q_BHLE, k_BKLE, v_BKLE, mask, settings);
   }
 
- private:
   at::Tensor heads(const at::Tensor& x_BLN, const std::shared_ptr<Norm>& norm) const {
     if (!norm) return split_heads(x_BLN, head_dim_);
     if (head_norms_ == HeadNorms::kTogether) return split_heads(norm->forward(x_BLN), head_dim_);
@@ -154,6 +198,7 @@ class DecoderAttention : public torch::nn::Module {
   bool unseen_is_mean_;
   double dropout_;
   std::optional<double> scale_, cap_;
+  SliceGroup tp_;
   bool fused_;
   std::shared_ptr<AttentionInputs> inputs_;
   std::shared_ptr<Linear> q_proj_, k_proj_, v_proj_, qkv_proj_, o_proj_;
@@ -163,18 +208,22 @@ class DecoderAttention : public torch::nn::Module {
 class GatedMlp : public FeedForward {
  public:
   GatedMlp(const DecoderConfig& config, std::int64_t f, const LayerOptions& options)
-      : activation_(config.activation), fused_(options.fused && fuses_feed_forward(config)) {
+      : activation_(config.activation),
+        tp_(SliceGroup::current()),
+        fused_(options.fused && fuses_feed_forward(config) && tp_.slices().count == 1) {
     const std::int64_t d = config.hidden_size;
-    const auto add = [&](const char* name, std::int64_t in, std::int64_t out) {
-      return register_module(name, std::make_shared<Linear>(in, out, config.mlp_bias, options));
+    const auto add = [&](const char* name, std::int64_t in, std::int64_t out, Division division) {
+      return register_module(
+          name, std::make_shared<Linear>(in, out, config.mlp_bias, options, std::move(division)));
     };
+    const Division columns{Division::How::kColumns};
     if (config.fused_gate_up) {
-      gate_up_proj_ = add("gate_up_proj", d, 2 * f);
+      gate_up_proj_ = add("gate_up_proj", d, 2 * f, {Division::How::kColumns, {f, f}});
     } else {
-      gate_proj_ = add("gate_proj", d, f);
-      up_proj_ = add("up_proj", d, f);
+      gate_proj_ = add("gate_proj", d, f, columns);
+      up_proj_ = add("up_proj", d, f, columns);
     }
-    down_proj_ = add("down_proj", f, d);
+    down_proj_ = add("down_proj", f, d, {Division::How::kRows});
   }
 
   at::Tensor fused(const at::Tensor& x_BLD, const ops::NormWeights& before,
@@ -191,6 +240,7 @@ class GatedMlp : public FeedForward {
   }
 
   Output forward(const at::Tensor& x_BLD, const BatchPositions& /*batch*/) const override {
+    if (tp_.slices().count > 1) return {forward_slices(detail::enter(x_BLD, tp_))};
     if (gate_up_proj_) {
       const std::vector<at::Tensor> both = gate_up_proj_->forward(x_BLD).chunk(2, -1);
       return {down_proj_->forward(activate(both[0], activation_) * both[1])};
@@ -200,7 +250,24 @@ class GatedMlp : public FeedForward {
   }
 
  private:
+  at::Tensor forward_slices(const std::vector<at::Tensor>& inputs) const {
+    std::vector<at::Tensor> gates, ups;
+    if (gate_up_proj_) {
+      for (const at::Tensor& both : gate_up_proj_->columns(inputs)) {
+        const std::vector<at::Tensor> halves = both.chunk(2, -1);
+        gates.push_back(halves[0]), ups.push_back(halves[1]);
+      }
+    } else {
+      gates = gate_proj_->columns(inputs);
+      ups = up_proj_->columns(inputs);
+    }
+    for (std::size_t i = 0; i < gates.size(); ++i)
+      gates[i] = activate(gates[i], activation_) * ups[i];
+    return down_proj_->rows(gates);
+  }
+
   Activation activation_;
+  SliceGroup tp_;
   bool fused_;
   std::shared_ptr<Linear> gate_proj_, up_proj_, gate_up_proj_, down_proj_;
 };
@@ -211,6 +278,7 @@ class DecoderLayer : public torch::nn::Module {
                std::shared_ptr<AttentionInputs> inputs, const std::string& feed_forward_name,
                std::shared_ptr<FeedForward> feed_forward, const LayerOptions& options)
       : residual_scale_(config.residual_scale), dropout_(config.residual_dropout) {
+    if (dropout_ > 0) require_one_slice("a block with dropout");
     const auto norm = [&](const char* name) {
       return register_module(name, make_norm(config, config.hidden_size, options));
     };

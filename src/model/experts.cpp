@@ -69,6 +69,7 @@ at::Tensor GatedExpert::forward(const at::Tensor& x_TD) const {
 Experts::Experts(const detail::ExpertsConfig& config, std::int64_t hidden_size,
                  const LayerOptions& options)
     : config_(config) {
+  require_one_slice("a feed-forward of experts");
   gate_ = register_module("gate", std::make_shared<Linear>(hidden_size, config.num_experts,
                                                            /*bias=*/false, options));
   const auto list = register_module("experts", std::make_shared<torch::nn::Module>("Experts"));

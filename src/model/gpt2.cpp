@@ -20,6 +20,7 @@ class Gpt2Embedding : public torch::nn::Module {
  public:
   Gpt2Embedding(const Gpt2Config& config, const LayerOptions& options)
       : dropout_(config.embedding_dropout) {
+    require_one_slice("the family gpt2");
     const std::int64_t d = config.hidden_size;
     wte_ = register_module("wte", std::make_shared<Embedding>(config.vocab_size, d, -1, options));
     wpe_ =

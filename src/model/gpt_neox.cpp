@@ -12,6 +12,8 @@
 #include "model/modules.h"
 #include "ops/attention_block.h"
 #include "ops/feed_forward_block.h"
+#include "parallel/divided_operators.h"
+#include "plan/slices.h"
 
 namespace sluice::detail {
 namespace {
@@ -36,15 +38,18 @@ class GptNeoxAttention : public torch::nn::Module {
                    const LayerOptions& options)
       : num_heads_(config.num_attention_heads),
         dropout_(config.attention_dropout),
-        fused_(options.fused && fuses(config)),
+        tp_(SliceGroup::current()),
+        fused_(options.fused && fuses(config) && tp_.slices().count == 1),
         inputs_(std::move(inputs)) {
     const std::int64_t d = config.hidden_size;
-    const auto add = [&](const char* name, std::int64_t out) {
-      return register_module(name,
-                             std::make_shared<Linear>(d, out, config.attention_bias, options));
+    require_whole_units(tp_.slices().count, num_heads_, "heads");
+    if (dropout_ > 0) require_one_slice("attention with dropout");
+    const auto add = [&](const char* name, std::int64_t out, Division division) {
+      return register_module(name, std::make_shared<Linear>(d, out, config.attention_bias, options,
+                                                            std::move(division)));
     };
-    query_key_value_ = add("query_key_value", 3 * d);
-    dense_ = add("dense", d);
+    query_key_value_ = add("query_key_value", 3 * d, {Division::How::kColumns});
+    dense_ = add("dense", d, {Division::How::kRows});
   }
 
   // this(before(x)), and x where it adds it, as one node; undefined where that cannot be.
@@ -72,23 +77,32 @@ class GptNeoxAttention : public torch::nn::Module {
   }
 
   at::Tensor forward(const at::Tensor& x_BLD, const BatchPositions& batch) const {
-    // For every head its query, key and value behind each other.
-    const std::vector<at::Tensor> qkv = query_key_value_->forward(x_BLD)
-                                            .unflatten(-1, {num_heads_, -1})
-                                            .transpose(1, 2)
-                                            .chunk(3, -1);
-    const auto [cos, sin] = inputs_->rotary(0, batch.position_ids, x_BLD.size(1), x_BLD.device());
+    if (tp_.slices().count == 1)
+      return dense_->forward(attended(query_key_value_->forward(x_BLD), num_heads_, batch));
+    std::vector<at::Tensor> parts = query_key_value_->columns(detail::enter(x_BLD, tp_));
+    for (at::Tensor& of_slice : parts)
+      of_slice = attended(of_slice, num_heads_ / tp_.slices().count, batch);
+    return dense_->rows(parts);
+  }
+
+ private:
+  // For every head its query, key and value behind each other.
+  at::Tensor attended(const at::Tensor& all_BLN, std::int64_t num_heads,
+                      const BatchPositions& batch) const {
+    const std::vector<at::Tensor> qkv =
+        all_BLN.unflatten(-1, {num_heads, -1}).transpose(1, 2).chunk(3, -1);
+    const auto [cos, sin] =
+        inputs_->rotary(0, batch.position_ids, all_BLN.size(1), all_BLN.device());
     const at::Tensor q_BHLE = rotate(qkv[0], cos, sin), k_BHLE = rotate(qkv[1], cos, sin);
     // A view would keep the queries and keys before they were turned, too.
     const at::Tensor v_BHLE = qkv[2].contiguous();
     const at::Tensor mask = inputs_->mask(batch, q_BHLE, {});
-    return dense_->forward(
-        attention(q_BHLE, k_BHLE, v_BHLE, mask, {is_training() ? dropout_ : 0.0, std::nullopt}));
+    return attention(q_BHLE, k_BHLE, v_BHLE, mask, {is_training() ? dropout_ : 0.0, std::nullopt});
   }
 
- private:
   std::int64_t num_heads_;
   double dropout_;
+  SliceGroup tp_;
   bool fused_;
   std::shared_ptr<AttentionInputs> inputs_;
   std::shared_ptr<Linear> query_key_value_, dense_;
@@ -97,12 +111,16 @@ class GptNeoxAttention : public torch::nn::Module {
 class GptNeoxMlp : public torch::nn::Module {
  public:
   GptNeoxMlp(const GptNeoxConfig& config, const LayerOptions& options)
-      : activation_(config.activation), fused_(options.fused && fuses(config)) {
+      : activation_(config.activation),
+        tp_(SliceGroup::current()),
+        fused_(options.fused && fuses(config) && tp_.slices().count == 1) {
     const std::int64_t d = config.hidden_size, f = config.intermediate_size;
-    dense_h_to_4h_ =
-        register_module("dense_h_to_4h", std::make_shared<Linear>(d, f, /*bias=*/true, options));
-    dense_4h_to_h_ =
-        register_module("dense_4h_to_h", std::make_shared<Linear>(f, d, /*bias=*/true, options));
+    dense_h_to_4h_ = register_module(
+        "dense_h_to_4h",
+        std::make_shared<Linear>(d, f, /*bias=*/true, options, Division{Division::How::kColumns}));
+    dense_4h_to_h_ = register_module(
+        "dense_4h_to_h",
+        std::make_shared<Linear>(f, d, /*bias=*/true, options, Division{Division::How::kRows}));
   }
 
   // this(before(x)), and x where it adds it, as one node; undefined where that cannot be.
@@ -117,11 +135,16 @@ class GptNeoxMlp : public torch::nn::Module {
   }
 
   at::Tensor forward(const at::Tensor& x_BLD) const {
-    return dense_4h_to_h_->forward(activate(dense_h_to_4h_->forward(x_BLD), activation_));
+    if (tp_.slices().count == 1)
+      return dense_4h_to_h_->forward(activate(dense_h_to_4h_->forward(x_BLD), activation_));
+    std::vector<at::Tensor> parts = dense_h_to_4h_->columns(detail::enter(x_BLD, tp_));
+    for (at::Tensor& of_slice : parts) of_slice = activate(of_slice, activation_);
+    return dense_4h_to_h_->rows(parts);
   }
 
  private:
   Activation activation_;
+  SliceGroup tp_;
   bool fused_;
   std::shared_ptr<Linear> dense_h_to_4h_, dense_4h_to_h_;
 };
@@ -132,7 +155,8 @@ class GptNeoxLayer : public torch::nn::Module {
                const LayerOptions& options)
       : parallel_(config.parallel_residual),
         dropout_(config.hidden_dropout),
-        fused_(options.fused && fuses(config)) {
+        fused_(options.fused && fuses(config) && SliceGroup::current().slices().count == 1) {
+    if (dropout_ > 0) require_one_slice("a block with dropout");
     const auto norm = [&](const char* name) {
       return register_module(
           name, std::make_shared<LayerNorm>(config.hidden_size, config.norm_eps, options));

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "model/modules.h"
 
@@ -20,10 +21,16 @@ struct HeadConfig {
 class Head : public Linear {
  public:
   Head(const HeadConfig& config, const LayerOptions& options);
-  at::Tensor forward(const at::Tensor& x_BLD) const;  // logits_BLV
+  // logits_BLV; where ranks share the slices of the vocabulary, those of all on each of them.
+  at::Tensor forward(const at::Tensor& x_BLD) const;
 
  protected:
+  bool is_sliced() const { return tp_.slices().count > 1; }
+  std::vector<at::Tensor> logits_of_slices(const at::Tensor& x_BLD) const;  // of each own slice
+  at::Tensor scaled(at::Tensor logits_BLV) const;
+
   HeadConfig config_;
+  SliceGroup tp_;
   bool fused_;
 };
 

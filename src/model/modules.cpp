@@ -8,6 +8,8 @@
 #include "base/format.h"
 #include "ops/embedding_block.h"
 #include "ops/linear_block.h"
+#include "parallel/divided_operators.h"
+#include "parallel/shared_weights.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -17,17 +19,77 @@ at::Tensor allocate(at::IntArrayRef sizes, const LayerOptions& options) {
   return at::empty(sizes, at::TensorOptions(options.dtype).device(options.device));
 }
 
+bool is_sliced(const SliceGroup& tp) { return tp.slices().count > 1; }
+
+ParameterSlices slices_of(std::vector<std::int64_t> shape, int dim,
+                          const std::vector<std::int64_t>& sections, const SliceGroup& tp) {
+  ParameterSlices slices;
+  slices.global_shape = std::move(shape);
+  slices.split = ParameterSplit{
+      .dim = dim, .sections = sections.size() > 1 ? sections : std::vector<std::int64_t>()};
+  slices.slices = tp.slices();
+  return slices;
+}
+
 }  // namespace
+
+void require_one_slice(const std::string& what) {
+  if (!is_sliced(SliceGroup::current())) return;
+  throw Error(ErrorKind::kUsage,
+              {.what = what + " cannot be divided among ranks of tensor parallelism yet",
+               .where = "`tensor_parallel.degree`",
+               .remedy = "set degree and slices of tensor parallelism to 1"});
+}
 
 bool takes_fused(const at::Tensor& x) {
   return x.is_cpu() && x.scalar_type() == at::kFloat && x.numel() > 0 &&
          !at::autocast::is_autocast_enabled(at::kCPU);
 }
 
-Linear::Linear(std::int64_t in, std::int64_t out, bool bias, const LayerOptions& options)
-    : fused_(options.fused) {
-  weight_ = register_parameter("weight", allocate({out, in}, options));
-  if (bias) bias_ = register_parameter("bias", allocate({out}, options));
+Linear::Linear(std::int64_t in, std::int64_t out, bool bias, const LayerOptions& options,
+               Division division)
+    : in_(in), out_(out), division_(std::move(division)), fused_(options.fused) {
+  if (division_.sections.empty()) division_.sections = {out};
+  if (division_.how != Division::How::kWhole) tp_ = SliceGroup::current();
+  std::int64_t own_in = in, own_out = out;
+  if (division_.how == Division::How::kRows) own_in = tp_.range(in).size;
+  if (division_.how == Division::How::kColumns) {
+    own_out = 0;
+    for (const std::int64_t section : division_.sections) own_out += tp_.range(section).size;
+  }
+  weight_ = register_parameter("weight", allocate({own_out, own_in}, options));
+  if (bias) bias_ = register_parameter("bias", allocate({own_out}, options));
+}
+
+void Linear::require_no_adapter() const {
+  if (!is_adapted()) return;
+  throw Error(ErrorKind::kUsage,
+              {.what = "adapters of layers that are divided among ranks are not built yet",
+               .where = "LayerOptions::adapter",
+               .remedy = "set degree and slices of tensor parallelism to 1"});
+}
+
+std::vector<at::Tensor> Linear::columns(const std::vector<at::Tensor>& inputs) const {
+  require_no_adapter();
+  return detail::products(inputs, detail::weight_slices(weight_, 0, division_.sections, tp_),
+                          bias_.defined() ? detail::weight_slices(bias_, 0, division_.sections, tp_)
+                                          : std::vector<at::Tensor>());
+}
+
+at::Tensor Linear::rows(const std::vector<at::Tensor>& parts) const {
+  require_no_adapter();
+  const at::Tensor y = detail::leave(detail::products_of_columns(parts, weight_, in_, tp_), tp_);
+  return bias_.defined() ? detail::add_shared(y, bias_, tp_) : y;
+}
+
+std::vector<std::pair<std::string, ParameterSlices>> Linear::slices() const {
+  if (!is_sliced(tp_)) return {};
+  if (division_.how == Division::How::kRows)
+    return {{"weight", slices_of({out_, in_}, 1, {in_}, tp_)}};
+  std::vector<std::pair<std::string, ParameterSlices>> all = {
+      {"weight", slices_of({out_, in_}, 0, division_.sections, tp_)}};
+  if (bias_.defined()) all.emplace_back("bias", slices_of({out_}, 0, division_.sections, tp_));
+  return all;
 }
 
 at::Tensor Linear::forward(const at::Tensor& x) const {
@@ -47,7 +109,7 @@ at::Tensor Conv1D::forward(const at::Tensor& x) const {
 }
 
 RmsNorm::RmsNorm(std::int64_t size, double eps, const LayerOptions& options, Scale scale)
-    : eps_(eps), scale_(scale), fused_(options.fused) {
+    : tp_(SliceGroup::current()), eps_(eps), scale_(scale), fused_(options.fused) {
   weight_ = register_parameter("weight", allocate({size}, options));
 }
 
@@ -59,22 +121,35 @@ ops::NormWeights RmsNorm::weights() const {
 }
 
 at::Tensor RmsNorm::forward(const at::Tensor& x) const {
-  if (fused_ && takes_fused(x)) return ops::norm_block(x, weights());
+  if (fused_ && takes_fused(x) && !is_sliced(tp_)) return ops::norm_block(x, weights());
+  return normed(x, weight_, tp_);
+}
+
+std::vector<at::Tensor> RmsNorm::forward_each(const std::vector<at::Tensor>& parts) const {
+  const std::vector<at::Tensor> weights = copy_to(weight_, tp_);
+  std::vector<at::Tensor> results;
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    results.push_back(normed(parts[i], weights[i], SliceGroup()));
+  return results;
+}
+
+at::Tensor RmsNorm::normed(const at::Tensor& x, const at::Tensor& weight,
+                           const SliceGroup& tp) const {
   const at::Tensor wide = x.to(wide_type(x));
   const at::Tensor normalized = wide * at::rsqrt(wide.square().mean(-1, /*keepdim=*/true) + eps_);
   switch (scale_) {
     case Scale::kWeight:
-      return weight_ * normalized.to(x.scalar_type());
+      return detail::multiply_shared(normalized.to(x.scalar_type()), weight, tp);
     case Scale::kWideWeight:
-      return (weight_ * normalized).to(x.scalar_type());
+      return detail::multiply_shared(normalized, weight, tp).to(x.scalar_type());
     case Scale::kWideWeightAndOne:
       break;
   }
-  return (normalized * (weight_.to(wide_type(x)) + 1.0)).to(x.scalar_type());
+  return detail::multiply_shared(normalized, weight.to(wide_type(x)) + 1.0, tp).to(x.scalar_type());
 }
 
 LayerNorm::LayerNorm(std::int64_t size, double eps, const LayerOptions& options)
-    : eps_(eps), fused_(options.fused) {
+    : tp_(SliceGroup::current()), eps_(eps), fused_(options.fused) {
   weight_ = register_parameter("weight", allocate({size}, options));
   bias_ = register_parameter("bias", allocate({size}, options));
 }
@@ -84,17 +159,35 @@ ops::NormWeights LayerNorm::weights() const {
 }
 
 at::Tensor LayerNorm::forward(const at::Tensor& x) const {
-  if (fused_ && takes_fused(x)) return ops::norm_block(x, weights());
-  return at::layer_norm(x, weight_.sizes(), weight_, bias_, eps_);
+  if (fused_ && takes_fused(x) && !is_sliced(tp_)) return ops::norm_block(x, weights());
+  return detail::layer_norm_shared(x, weight_.sizes(), weight_, bias_, eps_, tp_);
+}
+
+std::vector<at::Tensor> LayerNorm::forward_each(const std::vector<at::Tensor>& parts) const {
+  const std::vector<at::Tensor> weights = copy_to(weight_, tp_), biases = copy_to(bias_, tp_);
+  std::vector<at::Tensor> results;
+  for (std::size_t i = 0; i < parts.size(); ++i)
+    results.push_back(at::layer_norm(parts[i], weight_.sizes(), weights[i], biases[i], eps_));
+  return results;
 }
 
 Embedding::Embedding(std::int64_t rows, std::int64_t size, std::int64_t padding_row,
                      const LayerOptions& options)
-    : padding_row_(padding_row), fused_(options.fused) {
-  weight_ = register_parameter("weight", allocate({rows, size}, options));
+    : tp_(SliceGroup::current()),
+      rows_(rows),
+      size_(size),
+      padding_row_(padding_row),
+      fused_(options.fused) {
+  weight_ = register_parameter("weight", allocate({tp_.range(rows).size, size}, options));
+}
+
+std::vector<std::pair<std::string, ParameterSlices>> Embedding::slices() const {
+  if (!is_sliced(tp_)) return {};
+  return {{"weight", slices_of({rows_, size_}, 0, {rows_}, tp_)}};
 }
 
 at::Tensor Embedding::forward(const at::Tensor& ids_BL) const {
+  if (is_sliced(tp_)) return detail::divided_embedding(weight_, ids_BL, rows_, padding_row_, tp_);
   try {
     if (fused_ && takes_fused(weight_)) return ops::embedding_block(ids_BL, weight_, padding_row_);
     return at::embedding(weight_, ids_BL, padding_row_);

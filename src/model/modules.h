@@ -14,22 +14,47 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "model/low_rank.h"
 #include "ops/norm.h"
 #include "ops/products.h"
 #include "sluice/causal_lm.h"
+#include "sluice/layer.h"
+#include "sluice/parts/tensor_parallel.h"
 
 namespace sluice {
 
-class Linear : public AdaptableLinear {
+// How a layer is divided where ranks share its slices (SliceGroup::current() when it is made).
+struct Division {
+  enum class How { kWhole, kColumns, kRows };
+  How how = How::kWhole;
+  std::vector<std::int64_t> sections = {};  // of columns: several projections; empty: one
+};
+
+class Linear : public AdaptableLinear, public SlicedModule {
  public:
-  Linear(std::int64_t in, std::int64_t out, bool bias, const LayerOptions& options);
-  at::Tensor forward(const at::Tensor& x) const;  // [.., in] -> [.., out]
+  Linear(std::int64_t in, std::int64_t out, bool bias, const LayerOptions& options,
+         Division division = {});
+  // [.., in] -> [.., out]. Precondition: whole, or of one slice.
+  at::Tensor forward(const at::Tensor& x) const;
   ops::LinearWeights weights() const { return {weight_, bias_}; }
+  // Divided by columns: of each own slice what it makes of its input.
+  std::vector<at::Tensor> columns(const std::vector<at::Tensor>& inputs) const;
+  // Divided by rows: the sum over all slices, and the bias; with sequence parallelism the rows of
+  // this rank.
+  at::Tensor rows(const std::vector<at::Tensor>& parts) const;
+  std::vector<std::pair<std::string, ParameterSlices>> slices() const override;
 
  private:
-  at::Tensor weight_, bias_;  // [out, in], [out] or undefined
+  void require_no_adapter() const;
+
+  std::int64_t in_, out_;
+  Division division_;
+  SliceGroup tp_;
+  at::Tensor weight_, bias_;  // [out, in], [out] or undefined; or of this rank
   bool fused_;
 };
 
@@ -48,6 +73,9 @@ class Conv1D : public AdaptableLinear {
 class Norm : public torch::nn::Module {
  public:
   virtual at::Tensor forward(const at::Tensor& x) const = 0;
+  // What each own slice has, as of heads, by itself: the gradient of the weights is the sum over
+  // all slices.
+  virtual std::vector<at::Tensor> forward_each(const std::vector<at::Tensor>& parts) const = 0;
   virtual ops::NormWeights weights() const = 0;
 };
 
@@ -60,9 +88,13 @@ class RmsNorm : public Norm {
   enum class Scale { kWeight, kWideWeight, kWideWeightAndOne };
   RmsNorm(std::int64_t size, double eps, const LayerOptions& options, Scale scale = Scale::kWeight);
   at::Tensor forward(const at::Tensor& x) const override;
+  std::vector<at::Tensor> forward_each(const std::vector<at::Tensor>& parts) const override;
   ops::NormWeights weights() const override;
 
  private:
+  at::Tensor normed(const at::Tensor& x, const at::Tensor& weight, const SliceGroup& tp) const;
+
+  SliceGroup tp_;
   at::Tensor weight_;
   double eps_;
   Scale scale_;
@@ -73,28 +105,37 @@ class LayerNorm : public Norm {
  public:
   LayerNorm(std::int64_t size, double eps, const LayerOptions& options);
   at::Tensor forward(const at::Tensor& x) const override;
+  std::vector<at::Tensor> forward_each(const std::vector<at::Tensor>& parts) const override;
   ops::NormWeights weights() const override;
 
  private:
+  SliceGroup tp_;
   at::Tensor weight_, bias_;
   double eps_;
   bool fused_;
 };
 
-// padding_row: takes no gradient; -1: none.
-class Embedding : public torch::nn::Module {
+// padding_row: takes no gradient; -1: none. Its rows are divided where ranks share slices.
+class Embedding : public torch::nn::Module, public SlicedModule {
  public:
   Embedding(std::int64_t rows, std::int64_t size, std::int64_t padding_row,
             const LayerOptions& options);
   // Throws Error(kInput) for an id outside the table (on CPU).
   at::Tensor forward(const at::Tensor& ids_BL) const;
   const at::Tensor& weight() const { return weight_; }
+  std::vector<std::pair<std::string, ParameterSlices>> slices() const override;
 
  private:
-  at::Tensor weight_;
+  SliceGroup tp_;
+  std::int64_t rows_, size_;
+  at::Tensor weight_;  // of this rank
   std::int64_t padding_row_;
   bool fused_;
 };
+
+// Throws Error(kUsage) where ranks share the slices of the modules that are being made, and `what`
+// has no slices.
+void require_one_slice(const std::string& what);
 
 // In which norms, probabilities and turned queries are computed: float32, or float64 of float64.
 inline at::ScalarType wide_type(const at::Tensor& x) {

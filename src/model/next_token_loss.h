@@ -7,7 +7,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <vector>
+
 #include "ops/linear_cross_entropy_block.h"
+#include "sluice/parts/tensor_parallel.h"
 
 namespace sluice::detail {
 
@@ -16,5 +20,9 @@ at::Tensor next_token_sum(const at::Tensor& logits_BLV, const at::Tensor& labels
 // By blocks of the vocabulary. Precondition: takes_fused(x).
 at::Tensor next_token_sum(const at::Tensor& x_BLD, const ops::LinearCrossEntropy& head,
                           const at::Tensor& labels_BL);
+
+// Of the logits of each own slice of the vocabulary: the same sum on every rank.
+at::Tensor next_token_sum(const std::vector<at::Tensor>& logits, const at::Tensor& labels_BL,
+                          std::int64_t vocab_size, const SliceGroup& tp);
 
 }  // namespace sluice::detail

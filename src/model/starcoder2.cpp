@@ -8,6 +8,7 @@
 #include "model/decoder_layer.h"
 #include "model/families.h"
 #include "ops/feed_forward_block.h"
+#include "parallel/divided_operators.h"
 
 namespace sluice::detail {
 namespace {
@@ -15,10 +16,14 @@ namespace {
 class Starcoder2Mlp : public FeedForward {
  public:
   Starcoder2Mlp(const DecoderConfig& config, const LayerOptions& options)
-      : activation_(config.activation), fused_(options.fused && fuses_feed_forward(config)) {
+      : activation_(config.activation),
+        tp_(SliceGroup::current()),
+        fused_(options.fused && fuses_feed_forward(config) && tp_.slices().count == 1) {
     const std::int64_t d = config.hidden_size, f = config.intermediate_size;
-    c_fc_ = register_module("c_fc", std::make_shared<Linear>(d, f, config.mlp_bias, options));
-    c_proj_ = register_module("c_proj", std::make_shared<Linear>(f, d, config.mlp_bias, options));
+    c_fc_ = register_module("c_fc", std::make_shared<Linear>(d, f, config.mlp_bias, options,
+                                                             Division{Division::How::kColumns}));
+    c_proj_ = register_module("c_proj", std::make_shared<Linear>(f, d, config.mlp_bias, options,
+                                                                 Division{Division::How::kRows}));
   }
 
   at::Tensor fused(const at::Tensor& x_BLD, const ops::NormWeights& before,
@@ -34,11 +39,16 @@ class Starcoder2Mlp : public FeedForward {
   }
 
   Output forward(const at::Tensor& x_BLD, const BatchPositions& /*batch*/) const override {
-    return {c_proj_->forward(activate(c_fc_->forward(x_BLD), activation_))};
+    if (tp_.slices().count == 1)
+      return {c_proj_->forward(activate(c_fc_->forward(x_BLD), activation_))};
+    std::vector<at::Tensor> parts = c_fc_->columns(detail::enter(x_BLD, tp_));
+    for (at::Tensor& of_slice : parts) of_slice = activate(of_slice, activation_);
+    return {c_proj_->rows(parts)};
   }
 
  private:
   Activation activation_;
+  SliceGroup tp_;
   bool fused_;
   std::shared_ptr<Linear> c_fc_, c_proj_;
 };

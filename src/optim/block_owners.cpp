@@ -1,16 +1,23 @@
 #include "optim/block_owners.h"
 
+#include "optim/slice_blocks.h"
+
 namespace sluice {
+
+std::vector<std::int64_t> blocks_of(const ParameterInfo& parameter) {
+  const bool by_slice = parameter.split && parameter.tensor.is_contiguous();
+  return by_slice ? block_ends(parameter) : block_ends(parameter.tensor);
+}
 
 BlockOwners::BlockOwners(const std::vector<Stage*>& stages, int num_replicas) {
   for (Stage* stage : stages) {
-    std::vector<at::Tensor> parameters;
+    std::vector<std::vector<std::int64_t>> ends;
     std::vector<std::size_t> trainable;
     for (const ParameterInfo& info : stage->parameters()) {
-      if (info.trainable) trainable.push_back(parameters.size());
-      parameters.push_back(info.tensor);
+      if (info.trainable) trainable.push_back(ends.size());
+      ends.push_back(blocks_of(info));
     }
-    stages_[stage->index()] = divide_blocks(parameters, trainable, num_replicas);
+    stages_[stage->index()] = divide_blocks(ends, trainable, num_replicas);
   }
 }
 

@@ -12,6 +12,9 @@
 
 namespace sluice {
 
+// The ends of its blocks, for divide_blocks().
+std::vector<std::int64_t> blocks_of(const ParameterInfo& parameter);
+
 class BlockOwners {
  public:
   BlockOwners(const std::vector<Stage*>& stages, int num_replicas);

@@ -6,18 +6,25 @@
 
 namespace sluice {
 
-std::vector<std::vector<ElementRange>> divide_blocks(const std::vector<at::Tensor>& parameters,
-                                                     const std::vector<std::size_t>& indices,
-                                                     int num_owners) {
+std::vector<std::int64_t> block_ends(const at::Tensor& parameter) {
+  const std::int64_t numel = parameter.numel();
+  const std::int64_t block =
+      parameter.is_contiguous() ? kGradientBlock : std::max<std::int64_t>(numel, 1);
+  std::vector<std::int64_t> ends;
+  for (std::int64_t begin = 0; begin == 0 || begin < numel; begin += block)
+    ends.push_back(std::min(begin + block, numel));
+  return ends;
+}
+
+std::vector<std::vector<ElementRange>> divide_blocks(
+    const std::vector<std::vector<std::int64_t>>& ends, const std::vector<std::size_t>& indices,
+    int num_owners) {
   std::int64_t all = 0, before = 0;
-  for (const std::size_t index : indices) all += parameters[index].numel();
+  for (const std::size_t index : indices) all += ends[index].back();
   std::vector<std::vector<ElementRange>> of_owner(static_cast<std::size_t>(num_owners));
   for (const std::size_t index : indices) {
-    const std::int64_t numel = parameters[index].numel();
-    const std::int64_t block =
-        parameters[index].is_contiguous() ? kGradientBlock : std::max<std::int64_t>(numel, 1);
-    for (std::int64_t begin = 0; begin == 0 || begin < numel; begin += block) {
-      const std::int64_t end = std::min(begin + block, numel);
+    std::int64_t begin = 0;
+    for (const std::int64_t end : ends[index]) {
       // The owner is the replica whose share of the elements the middle of the block falls into.
       const std::int64_t twice_middle = 2 * before + begin + end;
       const std::int64_t owner = all == 0 ? 0 : twice_middle * num_owners / (2 * all);
@@ -28,8 +35,9 @@ std::vector<std::vector<ElementRange>> divide_blocks(const std::vector<at::Tenso
       } else {
         ranges.push_back({index, begin, end});
       }
+      begin = end;
     }
-    before += numel;
+    before += ends[index].back();
   }
   return of_owner;
 }

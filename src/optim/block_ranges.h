@@ -2,7 +2,8 @@
 // each parameter, in layer order, to every replica a range of blocks that follow each other, of
 // about as many elements.
 //
-// A parameter whose memory is not contiguous is one block.
+// A parameter whose memory is not contiguous is one block; one that is divided into slices has
+// blocks of its own (slice_blocks.h).
 // Thread-safety: pure functions.
 #pragma once
 
@@ -23,10 +24,14 @@ struct ElementRange {
   friend bool operator==(const ElementRange&, const ElementRange&) = default;
 };
 
-// [owner][range]: of the parameters with these indices, ascending.
-std::vector<std::vector<ElementRange>> divide_blocks(const std::vector<at::Tensor>& parameters,
-                                                     const std::vector<std::size_t>& indices,
-                                                     int num_owners);
+// The ends of a tensor's blocks in memory, ascending; the last is numel().
+std::vector<std::int64_t> block_ends(const at::Tensor& parameter);
+
+// [owner][range]: of the parameters with these indices, ascending. ends: of the blocks of each
+// parameter.
+std::vector<std::vector<ElementRange>> divide_blocks(
+    const std::vector<std::vector<std::int64_t>>& ends, const std::vector<std::size_t>& indices,
+    int num_owners);
 
 // Elements of a contiguous tensor, or all elements of any: flat, sharing its memory where it is
 // contiguous.

@@ -33,11 +33,11 @@ ShardedParameters::ShardedParameters(const std::vector<Stage*>& stages, const Bl
   }
   for (Stage* stage : stages) {
     Parameters& parameters = stages_[stage->index()];
-    std::vector<at::Tensor> tensors;
+    std::vector<std::vector<std::int64_t>> ends;
     std::vector<std::size_t> frozen;
     for (const ParameterInfo& info : stage->parameters()) {
-      const std::size_t index = tensors.size();
-      tensors.push_back(info.tensor);
+      const std::size_t index = ends.size();
+      ends.push_back(blocks_of(info));
       if (!has_memory_of_its_own(info.tensor, num_of_storage)) continue;
       if (!info.trainable) frozen.push_back(index);
       Parameter& parameter = parameters[index];
@@ -46,7 +46,7 @@ ShardedParameters::ShardedParameters(const std::vector<Stage*>& stages, const Bl
         parameter.of_replica.push_back(info.trainable ? owners.range(stage->index(), index, replica)
                                                       : std::nullopt);
     }
-    const auto of_frozen = divide_blocks(tensors, frozen, groups.num_replicas);
+    const auto of_frozen = divide_blocks(ends, frozen, groups.num_replicas);
     for (std::size_t replica = 0; replica < of_frozen.size(); ++replica) {
       for (const ElementRange& range : of_frozen[replica])
         parameters.at(range.parameter).of_replica[replica] = range;

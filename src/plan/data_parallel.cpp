@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <set>
+#include <tuple>
 
 #include "base/text.h"
 #include "plan/neighbours.h"
@@ -107,6 +109,28 @@ std::vector<std::string> notes_of_replicas(const DataParallel& options) {
                 : "every microbatch is reduced by itself")};
 }
 
+// The axes in the order that the words name.
+Mesh::Order axes_in_order(const std::string& rank_order) {
+  static const std::vector<std::string> kShort = {"pp,dp", "dp,pp"};
+  const std::string all = rank_order + (rank_order.size() == 5 ? ",cp,tp" : "");
+  std::vector<Axis> axes;
+  for (const std::string& word : split(all, ',')) {
+    if (word == "pp") axes.push_back(Axis::kPp);
+    if (word == "dp") axes.insert(axes.end(), {Axis::kDpReplicate, Axis::kDpShard});
+    if (word == "cp") axes.push_back(Axis::kCp);
+    if (word == "tp") axes.push_back(Axis::kTp);
+  }
+  std::set<Axis> distinct(axes.begin(), axes.end());
+  constexpr std::size_t kNumAxes = std::tuple_size_v<Mesh::Order>;
+  if (axes.size() != kNumAxes || distinct.size() != kNumAxes || all.size() != 11) {
+    refuse("`rank_order` = \"" + rank_order + "\" is no order of ranks", "`rank_order`",
+           "name pp, dp, cp and tp, each once; " + suggest_name(rank_order, kShort));
+  }
+  Mesh::Order order{};
+  std::copy(axes.begin(), axes.end(), order.begin());
+  return order;
+}
+
 }  // namespace
 
 std::string nearest_multiples(std::int64_t value, std::int64_t step) {
@@ -127,22 +151,28 @@ std::vector<std::string> check_data_parallel(const DataParallel& options, const 
   return notes_of_replicas(options);
 }
 
-Mesh mesh_of(int num_ranks, const DataParallel& options, const std::string& rank_order) {
-  static const std::vector<std::string> kOrders = {"pp,dp", "dp,pp"};
-  if (rank_order != kOrders[0] && rank_order != kOrders[1]) {
-    refuse("`rank_order` = \"" + rank_order + "\" is no order of ranks", "`rank_order`",
-           suggest_name(rank_order, kOrders));
-  }
-  const std::int64_t all = std::int64_t{num_ranks} * options.degree;
-  if (all > std::numeric_limits<int>::max()) {
-    refuse(counted(options.degree, "replica") + " of " + counted(num_ranks, "rank") + " are " +
-               with_commas(all) + " ranks",
+Mesh mesh_of(int num_ranks, const DataParallel& options, const std::string& rank_order,
+             const TensorParallel& shares) {
+  const Mesh::Order order = axes_in_order(rank_order);
+  const std::int64_t replicas = std::int64_t{num_ranks} * options.degree;
+  const bool fits = replicas <= std::numeric_limits<int>::max() / shares.degree;
+  if (!fits) {
+    refuse(counted(options.degree, "replica") + " of " + counted(num_ranks, "rank") +
+               (shares.degree > 1 ? " with " + counted(shares.degree, "share") : "") + " are " +
+               with_commas(replicas * shares.degree) + " ranks",
            kDegree, "make one of them smaller");
   }
   MeshSizes sizes{.pp = num_ranks};
   (options.zero3 ? sizes.dp_shard : sizes.dp_replicate) = options.degree;
-  if (rank_order == kOrders[0] || options.degree == 1) return Mesh(sizes);
-  return Mesh(sizes, {Axis::kDpReplicate, Axis::kDpShard, Axis::kPp, Axis::kCp, Axis::kTp});
+  sizes.tp = shares.degree;
+  // One axis alone has the ranks in their order.
+  const int num_axes = (num_ranks > 1) + (options.degree > 1) + (shares.degree > 1);
+  return num_axes < 2 ? Mesh(sizes) : Mesh(sizes, order);
+}
+
+std::int64_t ranks_of_run(const PipelineOptions& options) {
+  return std::int64_t{options.num_ranks.value_or(1)} * options.data_parallel.degree *
+         options.tensor_parallel.degree;
 }
 
 void set_lowering(const DataParallel& options, LowerOptions& lowering) {

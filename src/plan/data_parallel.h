@@ -23,9 +23,14 @@ bool sums_in_shards(const DataParallel& options);
 std::vector<std::string> check_data_parallel(const DataParallel& options, const Schedule& schedule,
                                              bool is_own_schedule);
 
-// num_ranks x degree ranks: along dp_shard where parameters are sharded, else along dp_replicate.
-// Throws Error(kUsage) for an order that is neither "pp,dp" nor "dp,pp", and for too many ranks.
-Mesh mesh_of(int num_ranks, const DataParallel& options, const std::string& rank_order);
+// num_ranks x replicas x shares ranks: replicas along dp_shard where parameters are sharded, else
+// along dp_replicate. Throws Error(kUsage) for an order that does not name pp and dp once, or pp,
+// dp, cp and tp, and for too many ranks.
+Mesh mesh_of(int num_ranks, const DataParallel& options, const std::string& rank_order,
+             const TensorParallel& shares = {});
+
+// Ranks of a run: of the pipeline, times its replicas, times the shares of its layers.
+std::int64_t ranks_of_run(const PipelineOptions& options);
 
 // The multiples of `step` around `value`, at least one of them above 0: "4 or 6", "6".
 std::string nearest_multiples(std::int64_t value, std::int64_t step);

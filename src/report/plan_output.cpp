@@ -158,6 +158,25 @@ std::string prediction_text(const Plan& plan, int width) {
          table.to_string("  ", width);
 }
 
+std::string shares_text(const Plan& plan, int width) {
+  const TensorParallel& shares = plan.tensor_parallel;
+  if (shares.num_slices() == 1) return {};
+  return wrapped(
+      formatted("tensor parallel: {} to each place of a pipeline, {} in all (rank_order "
+                "{}), layers divided into {}{}",
+                counted(shares.degree, "rank"), counted(plan.program.mesh.num_ranks(), "rank"),
+                plan.rank_order, counted(shares.num_slices(), "slice"),
+                shares.degree > 1 && shares.sequence ? ", rows between them, too" : ""),
+      width);
+}
+
+Json shares_json(const Plan& plan) {
+  const TensorParallel& shares = plan.tensor_parallel;
+  return {{"degree", shares.degree},
+          {"slices", shares.num_slices()},
+          {"sequence_parallel", shares.degree > 1 && shares.sequence}};
+}
+
 Json replicas_json(const Plan& plan) {
   const DataParallel& replicas = plan.data_parallel;
   return {{"degree", replicas.degree},
@@ -180,8 +199,9 @@ std::string notes_text(const Plan& plan, int width) {
 
 std::string describe_plan(const Plan& plan, const GridOptions& options) {
   return split_text(plan, options.width) + schedule_text(plan, options) +
-         replicas_text(plan, options.width) + auto_text(plan, options.width) +
-         prediction_text(plan, options.width) + notes_text(plan, options.width);
+         replicas_text(plan, options.width) + shares_text(plan, options.width) +
+         auto_text(plan, options.width) + prediction_text(plan, options.width) +
+         notes_text(plan, options.width);
 }
 
 std::ostream& operator<<(std::ostream& out, const Plan& plan) {
@@ -220,6 +240,7 @@ std::string plan_json(const Plan& plan) {
                         {"microbatch_size", plan.microbatch.rows},
                         {"seq_len", plan.microbatch.length}};
   object["data_parallel"] = replicas_json(plan);
+  if (plan.tensor_parallel.num_slices() > 1) object["tensor_parallel"] = shares_json(plan);
   object["check"] = verify_json(plan.report);
   object["simulate"] = simulation_json(plan.simulation);
   object["prediction"] = {

@@ -83,17 +83,21 @@ void hand_out(const std::string& name, const std::vector<Use>& uses,
   for (at::Tensor& tensor : own) tensor.copy_(value);
 }
 
-void copy_first_replica(const std::vector<Stage*>& stages, const RunGroups& groups) {
+// Gives everybody in the group what its first member has of the parameters that are wanted, and of
+// the buffers.
+template <typename Wanted>
+void copy_first(const std::vector<Stage*>& stages, const Group& group, const Wanted& is_wanted) {
   std::vector<at::Tensor> tensors;
   for (Stage* stage : stages) {
-    for (const ParameterInfo& info : stage->parameters()) tensors.push_back(info.tensor.detach());
+    for (const ParameterInfo& info : stage->parameters())
+      if (is_wanted(info)) tensors.push_back(info.tensor.detach());
     for (const auto& [name, buffer] : stage->chunk().buffers()) tensors.push_back(buffer.detach());
   }
   for (at::Tensor& tensor : tensors) {
     // A given tensor is shared by all who get it.
-    const at::Tensor given = groups.replica == 0 ? tensor.clone() : at::Tensor();
-    const at::Tensor first = groups.replicas.broadcast(given, 0).wait();
-    if (groups.replica != 0) tensor.copy_(first);
+    const at::Tensor given = group.rank() == 0 ? tensor.clone() : at::Tensor();
+    const at::Tensor first = group.broadcast(given, 0).wait();
+    if (group.rank() != 0) tensor.copy_(first);
   }
 }
 
@@ -110,7 +114,10 @@ void begin_alike(const std::vector<Stage*>& stages, const RunGroups& groups, boo
     const auto elsewhere = [&](const Use& use) { return use.rank != of_tie.front().rank; };
     if (std::any_of(of_tie.begin(), of_tie.end(), elsewhere)) hand_out(name, of_tie, stages, world);
   }
-  if (groups.num_replicas > 1) copy_first_replica(stages, groups);
+  if (groups.shares)
+    copy_first(stages, groups.shares, [](const ParameterInfo& info) { return !info.split; });
+  if (groups.replicas)
+    copy_first(stages, groups.replicas, [](const ParameterInfo&) { return true; });
 }
 
 }  // namespace sluice

@@ -6,9 +6,7 @@
 #include <tuple>
 #include <utility>
 
-#include "base/text.h"
 #include "comm/gather_messages.h"
-#include "layer/slice.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -21,16 +19,9 @@ bool has_replicas(const ParameterInfo& info, const Mesh& mesh) {
   return false;
 }
 
-void require_whole(const ParameterInfo& info) {
-  if (info.is_whole()) return;
-  throw Error(ErrorKind::kInternal,
-              {.what = "of '" + info.name + "' a rank holds " + to_text(info.slice) + " of " +
-                       shape_text(info.global_shape) +
-                       "; tied sums, the norm and the update take whole parameters"});
-}
-
 // The facts of every use: layer, position, whether this rank stands for it, whether it trains and
-// has replicas, name of the first use, name.
+// has replicas, whether it is divided, whether its gradient is a partial sum, its slices, name of
+// the first use, name.
 Packer write_uses(const std::vector<Stage*>& stages, const Mesh& mesh, int rank) {
   Packer message;
   std::size_t num_uses = 0;
@@ -39,11 +30,12 @@ Packer write_uses(const std::vector<Stage*>& stages, const Mesh& mesh, int rank)
   for (Stage* stage : stages) {
     int layer = -1, position = 0;
     for (const ParameterInfo& info : stage->parameters()) {
-      require_whole(info);
       position = info.layer == layer ? position + 1 : 0;
       layer = info.layer;
       message.add(layer).add(position).add(mesh.is_first(rank, info.replicated));
       message.add(info.trainable).add(has_replicas(info, mesh));
+      message.add(info.split.has_value()).add(!info.summed.empty());
+      message.add(info.slices.begin).add(info.slices.end).add(info.slices.count);
       message.add(info.tied_to.empty() ? info.name : info.tied_to).add(info.name);
     }
   }
@@ -79,6 +71,34 @@ void require_one_owner(const SharedParameter& parameter) {
                 {.what = "parameter '" + parameter.uses.front().name + "' is tied to '" +
                          parameter.name + "', which no earlier layer has"});
   }
+}
+
+// The uses of a parameter have the same slices; of one that all slices share, a slice each, in
+// order.
+void set_slices(SharedParameter& parameter) {
+  const ParameterUse& first = parameter.uses.front();
+  parameter.is_divided = first.is_divided;
+  parameter.slices = first.slices;
+  bool fits = true;
+  for (std::size_t i = 0; fits && i < parameter.uses.size(); ++i) {
+    const ParameterUse& use = parameter.uses[i];
+    fits = use.is_divided == first.is_divided && use.slices.count == first.slices.count;
+    if (parameter.is_shared_by_slices) {
+      const int begin = first.slices.begin + static_cast<int>(i);
+      fits = fits && !use.is_divided && use.layer == first.layer && use.slices.begin == begin;
+      parameter.slices.end = begin + 1;
+    } else {
+      fits = fits && (!use.is_divided || use.slices == first.slices);
+    }
+  }
+  if (fits) return;
+  throw Error(ErrorKind::kUsage,
+              {.what = "the uses of '" + parameter.name +
+                       "' are not of the same slices, or not in "
+                       "their order",
+               .where = "ParameterSlices",
+               .remedy = "let tied parameters be divided alike, and let a weight that all slices "
+                         "share have a use for each slice of the rank, in one layer"});
 }
 
 // A group of replicas would be another on each of them.
@@ -142,10 +162,16 @@ std::vector<SharedParameter> list_parameters(const std::vector<Stage*>& stages, 
       const bool stands_for_it = message.take<bool>();
       const bool trainable = message.take<bool>();
       use.has_replicas = message.take<bool>();
+      use.is_divided = message.take<bool>();
+      const bool is_partial = message.take<bool>();
+      use.slices.begin = message.take<int>();
+      use.slices.end = message.take<int>();
+      use.slices.count = message.take<int>();
       const auto first_use = message.take<std::string>();
       use.name = message.take<std::string>();
       if (!stands_for_it) continue;
       if (trainable) {
+        by_name[first_use].is_shared_by_slices |= is_partial;
         by_name[first_use].uses.push_back(std::move(use));
       } else {
         frozen[first_use] = use.name;
@@ -164,6 +190,7 @@ std::vector<SharedParameter> list_parameters(const std::vector<Stage*>& stages, 
       return std::tie(a.layer, a.position) < std::tie(b.layer, b.position);
     });
     require_one_owner(parameter);
+    set_slices(parameter);
     std::set<int> ranks;
     for (const ParameterUse& use : parameter.uses) ranks.insert(use.rank);
     parameter.ranks.assign(ranks.begin(), ranks.end());

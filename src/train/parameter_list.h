@@ -1,5 +1,6 @@
 // All trainable parameters of all ranks, in layer order: what norm and tied sums go by. Of those
-// that several ranks hold alike (ParameterInfo::replicated), the first rank's stand for all.
+// that several ranks hold alike (ParameterInfo::replicated), the first rank's stand for all. Of
+// those that are divided, each pipeline lists its slices.
 #pragma once
 
 #include <string>
@@ -18,6 +19,9 @@ struct ParameterUse {
   std::string name;  // of this use
   int rank = 0;      // the first that holds it
   bool has_replicas = false;
+  // As in its ParameterInfo, of this pipeline's ranks.
+  bool is_divided = false;
+  SliceRange slices = {};
   Stage* stage = nullptr;  // null where this rank does not hold it
   std::size_t index = 0;   // within stage->parameters()
 
@@ -32,7 +36,15 @@ struct SharedParameter {
   std::vector<int> ranks;  // ascending, each once
   Group group;             // of these ranks, on each of them, when they are several
 
+  // The slices of this pipeline, of a divided one; of one that all slices share, those whose
+  // gradients its uses have.
+  bool is_divided = false;
+  bool is_shared_by_slices = false;
+  SliceRange slices = {};
+
   int owner() const { return uses.front().rank; }
+  // Its gradient is the sum over all slices, which may be on several ranks (ParameterInfo::summed).
+  bool has_partial_sums() const { return is_shared_by_slices && slices.count > 1; }
   // The first use on this rank, or null.
   const ParameterUse* local_use() const;
 };

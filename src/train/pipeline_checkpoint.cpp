@@ -25,9 +25,11 @@ namespace {
 ParameterNames names_of(const CallersParameters& parameters) {
   ParameterNames names;
   for (const OwnBlocks& own : parameters.all()) {
-    names.emplace(own.value.unsafeGetTensorImpl(),
-                  OptimizedElements{own.parameter->name, own.use->value().sizes().vec(),
-                                    own.range ? own.range->begin : 0});
+    const ParameterInfo& info = own.use->stage->parameters()[own.use->index];
+    names.emplace(
+        own.value.unsafeGetTensorImpl(),
+        OptimizedElements{own.parameter->name, info.global_shape, own.range ? own.range->begin : 0,
+                          info.is_whole() ? nullptr : &info});
   }
   return names;
 }
@@ -169,10 +171,15 @@ SaveOutcome save_pipeline(const PipelineState& state, const std::string& path,
   target.head.step = state.step;
   target.head.seed = state.rank.options().seed;
   target.head.extra = options.extra;
-  RankState saved = state.rank.state(state.rank.share().groups);
-  if (!options.optimizers.empty()) {
+  const RunGroups& groups = state.rank.share().groups;
+  RankState saved;
+  if (options.optimizers.empty()) {
+    saved = state.rank.state(groups);
+  } else {
     target.head.settings[kOptimizerSetting] = kinds_of(options.optimizers);
-    saved.optimizer = optimizer_state(state, saved, options.optimizers);
+    saved = state.rank.state(groups, [&](const RankState& held) {
+      return optimizer_state(state, held, options.optimizers);
+    });
   }
   const int rank = state.world.rank();
   if (has_rank_tensors) target.head.settings[kRanksSetting] = std::to_string(state.world.size());

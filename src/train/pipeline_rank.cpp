@@ -19,6 +19,7 @@
 #include "sluice/error.h"
 #include "sluice/model.h"
 #include "sluice/parts/saver.h"
+#include "train/gather_slices.h"
 #include "train/not_finite.h"
 #include "train/step_checks.h"
 
@@ -248,7 +249,8 @@ std::vector<ShardedTensor> PipelineRank::sharded_parameters(bool all) const {
       if (!all && !saves(info.name)) continue;
       ShardedTensor& tensor = tensors.emplace_back();
       tensor.name = info.name;
-      tensor.shape = info.global_shape;
+      tensor.shape = info.tensor.sizes().vec();
+      tensor.elements = c10::multiply_integers(info.global_shape);
       tensor.options = at::TensorOptions(info.tensor.device()).dtype(info.tensor.scalar_type());
       for (int replica = 0; replica < groups.num_replicas; ++replica)
         tensor.of_replica.push_back(sharded->range(stage->index(), i, replica));
@@ -260,7 +262,7 @@ std::vector<ShardedTensor> PipelineRank::sharded_parameters(bool all) const {
 }
 
 // State that is not sharded is replica 0's: a forward may have changed buffers otherwise on others.
-RankState PipelineRank::weights(const RunGroups& connected, bool all) const {
+RankState PipelineRank::held_weights(const RunGroups& connected, bool all) const {
   const bool is_first = share_->groups.replica == 0;
   const std::vector<ShardedTensor> sharded = sharded_parameters(all);
   RankState state;
@@ -280,15 +282,38 @@ RankState PipelineRank::weights(const RunGroups& connected, bool all) const {
   return state;
 }
 
+// What all shares of the slices hold alike is the first one's.
+RankState PipelineRank::gathered(RankState state, const RunGroups& connected) const {
+  if (!connected.shares) return state;
+  const auto parameters = parameters_by_name(share_->stages.pointers());
+  state.parameters = gather_slices(std::move(state.parameters), parameters, connected);
+  state.optimizer = gather_slices(std::move(state.optimizer), parameters, connected);
+  if (connected.is_first_share()) return state;
+  state.buffers.clear();
+  state.ties.clear();
+  return state;
+}
+
+RankState PipelineRank::weights(const RunGroups& connected, bool all) const {
+  return gathered(held_weights(connected, all), connected);
+}
+
 RankState PipelineRank::state(const RunGroups& connected) const {
-  RankState state = weights(connected, /*all=*/false);
-  if (!update_) return state;
-  if (share_->shards_state) {
+  RankState state = held_weights(connected, /*all=*/false);
+  if (update_ && share_->shards_state) {
     state.optimizer = update_->gather_state(connected);
-  } else if (share_->groups.replica == 0) {
+  } else if (update_ && share_->groups.replica == 0) {
     state.optimizer = optimizer_state_of(state, update_->optimizer().state());
   }
-  return state;
+  return gathered(std::move(state), connected);
+}
+
+RankState PipelineRank::state(
+    const RunGroups& connected,
+    const std::function<NamedTensors(const RankState& held)>& optimizer_of) const {
+  RankState state = held_weights(connected, /*all=*/false);
+  state.optimizer = optimizer_of(state);
+  return gathered(std::move(state), connected);
 }
 
 std::vector<std::string> PipelineRank::load(const Checkpoint& checkpoint, const FillStage& rest) {

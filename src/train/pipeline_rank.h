@@ -76,6 +76,10 @@ class PipelineRank {
   // The part of a checkpoint that this rank holds. Where replicas have their own blocks: collective
   // over the ranks of `groups`, which may be others than those of the steps.
   RankState state(const RunGroups& groups) const;
+  // The same with the state of a caller's optimizers, which optimizer_of gives of the parameters
+  // that this rank holds.
+  RankState state(const RunGroups& groups,
+                  const std::function<NamedTensors(const RankState& held)>& optimizer_of) const;
   // Parameters and buffers alone. all: also what RunOptions::saves leaves out.
   RankState weights(const RunGroups& groups, bool all) const;
   // Collective. Fills all that state() says; rest: called for each stage before. Returns the
@@ -100,6 +104,9 @@ class PipelineRank {
   StepRunner& training_runner(bool gathers_outputs);
   Evaluator& evaluator();
   std::vector<ShardedTensor> sharded_parameters(bool all) const;
+  // With the slices of this rank, where several share them.
+  RankState held_weights(const RunGroups& groups, bool all) const;
+  RankState gathered(RankState held, const RunGroups& groups) const;
   bool saves(const std::string& parameter) const;
 
   std::optional<Plan> finished_;

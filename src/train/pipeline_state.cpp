@@ -12,6 +12,7 @@
 #include "sluice/error.h"
 #include "sluice/parts/saver.h"
 #include "sluice/pipeline.h"
+#include "train/gather_slices.h"
 #include "train/pipeline_impl.h"
 #include "train/state_dict.h"
 #include "train/step_checks.h"
@@ -60,13 +61,14 @@ void Pipeline::Impl::give_out_whole() {
 
 Work<GradientNorms> Pipeline::Impl::post_norms() {
   if (!callers.are_blocks()) {
-    return post_gradient_norms(share.parameters, share.groups.pipeline,
+    return post_gradient_norms(share.parameters, share.groups, share.mesh,
                                [&](const ParameterUse& use) { return grads.of(use); });
   }
-  return post_block_norms(share.parameters, share.groups, share.mesh, [&](const ParameterUse& use) {
-    const at::Tensor gradient = grads.of(use);
-    return gradient.defined() ? gradient.detach().reshape({-1}) : gradient;
-  });
+  return post_block_norms(share.parameters, share.owners, share.groups, share.mesh,
+                          [&](const ParameterUse& use) {
+                            const at::Tensor gradient = grads.of(use);
+                            return gradient.defined() ? gradient.detach().reshape({-1}) : gradient;
+                          });
 }
 
 PipelineState Pipeline::Impl::state() {
@@ -161,6 +163,13 @@ void Pipeline::load_state_dict(const std::vector<std::pair<std::string, at::Tens
   const auto own = local_state_dict();
   std::map<std::string, std::size_t> num_own, num_seen;
   for (const auto& [name, tensor] : own) ++num_own[name];
+  // A divided parameter may come whole, as state_dict() gives it.
+  for (const auto& [name, info] : parameters_by_name(impl_->share.stages.pointers())) {
+    const auto found = given.find(name);
+    if (found == given.end()) continue;
+    for (at::Tensor& value : found->second)
+      if (value.sizes() == at::IntArrayRef(info->global_shape)) value = held_of(*info, value);
+  }
   // All is checked before anything is written.
   std::vector<at::Tensor> values;
   for (const auto& [name, tensor] : own) {
@@ -220,7 +229,9 @@ void Pipeline::load_weights(const FillStage& fill) {
 RankState Pipeline::state() const { return impl_->rank.state(impl_->share.groups); }
 RankState Pipeline::state(const Group& world) const {
   const RankModel& share = impl_->share;
-  return impl_->rank.state(share.shards_state ? make_run_groups(world, share.mesh) : share.groups);
+  return impl_->rank.state(share.shards_state || share.groups.num_shares > 1
+                               ? make_run_groups(world, share.mesh)
+                               : share.groups);
 }
 
 std::vector<std::string> Pipeline::load_state(const Checkpoint& checkpoint, const FillStage& rest) {

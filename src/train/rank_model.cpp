@@ -11,6 +11,7 @@
 #include "base/format.h"
 #include "comm/gather_messages.h"
 #include "engine/parallelize.h"
+#include "plan/slices.h"
 #include "sluice/error.h"
 #include "train/begin_alike.h"
 
@@ -25,9 +26,45 @@ RankStages make_stages(const Model& model, const Plan& plan, const RunGroups& gr
   of_stages.parallelize = options.parallelize;
   of_stages.axis_names = options.axis_names;
   of_stages.mesh = mesh;
-  if (options.parallelize) of_stages.groups = make_axis_groups(groups.world, mesh);
+  of_stages.tensor_parallel = plan.tensor_parallel;
+  if (options.parallelize || groups.num_shares > 1)
+    of_stages.groups = make_axis_groups(groups, mesh);
   of_stages.replica = groups.replica;
+  of_stages.share = groups.share;
   return build_stages(model, plan.partition, groups.place(), of_stages);
+}
+
+bool is_one_pipeline(const RunGroups& groups) {
+  return groups.num_replicas == 1 && groups.num_shares == 1;
+}
+
+// Throws Error(kUsage) for slices other than those that this rank has of the plan's.
+void require_own_slices(const ParameterInfo& info, const TensorParallel& how, int share) {
+  const bool is_of_slices = info.split || !info.summed.empty();
+  if (!is_of_slices) return;
+  const SliceRange own = detail::slices_of(share, how);
+  const auto& [begin, end, count] = info.slices;
+  const bool fits =
+      info.split ? info.slices == own : count == own.count && own.begin <= begin && end <= own.end;
+  if (fits) return;
+  throw Error(
+      ErrorKind::kUsage,
+      {.what = formatted("a module has slices {} to {} of {}, and this rank those from {} to "
+                         "{} of {}",
+                         begin, end, count, own.begin, own.end, own.count),
+       .where = "'" + info.name + "', ParameterSlices",
+       .remedy = "divide by PipelineOptions::tensor_parallel: as many slices, those of the "
+                 "rank's place along tp"});
+}
+
+// The slices of the plan, and that all shares have the same of what is not divided.
+void set_shares(const RankStages& stages, const TensorParallel& how, const RunGroups& groups) {
+  for (Stage* stage : stages.pointers()) {
+    for (ParameterInfo& info : stage->chunk().parameters()) {
+      require_own_slices(info, how, groups.share);
+      if (groups.num_shares > 1 && !info.split) info.replicated = {Axis::kTp};
+    }
+  }
 }
 
 // A number that tells the modules of this process from those of others.
@@ -38,7 +75,7 @@ std::int64_t process_token() {
 
 // Ranks that are threads would write to the same gradients, each for its own rows.
 void require_own_modules(const RankModel& rank) {
-  if (rank.groups.num_replicas == 1) return;
+  if (is_one_pipeline(rank.groups)) return;
   std::vector<std::int64_t> own;
   std::vector<std::string> names;
   for (Stage* stage : rank.stages.pointers()) {
@@ -88,6 +125,7 @@ RankModel::RankModel(const Model& model, const Plan& plan, const Group& world,
                                  Mesh({.pp = groups.pipeline.size()}))),
       owners(stages.pointers(), groups.num_replicas),
       shards_state(groups.num_replicas > 1 && (data_parallel.zero1 || data_parallel.zero3)) {
+  set_shares(stages, plan.tensor_parallel, groups);
   require_own_modules(*this);
 }
 
@@ -141,7 +179,7 @@ Stage& RankModel::stage(int index) const {
 
 bool RankModel::is_tied(int stage, std::size_t parameter) const {
   return std::any_of(parameters.begin(), parameters.end(), [&](const SharedParameter& shared) {
-    return shared.uses.size() > 1 &&
+    return (shared.uses.size() > 1 || shared.has_partial_sums()) &&
            std::any_of(shared.uses.begin(), shared.uses.end(), [&](const ParameterUse& use) {
              return use.stage && use.stage->index() == stage && use.index == parameter;
            });
@@ -154,7 +192,7 @@ std::vector<bool> layers_that_train(const RankModel& rank, const Model& model) {
     for (const ParameterUse& use : parameter.uses)
       trains[static_cast<std::size_t>(use.layer)] = true;
   }
-  if (rank.groups.num_replicas == 1) return trains;
+  if (is_one_pipeline(rank.groups)) return trains;
   const std::vector<int> own(trains.begin(), trains.end());
   for (Unpacker& message : gather_messages(rank.groups.world, Packer().add(own), "what trains")) {
     const auto theirs = message.take<std::vector<int>>();

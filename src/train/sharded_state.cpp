@@ -26,10 +26,13 @@ std::vector<int> spread(const std::vector<ShardedTensor>& tensors, int num_repli
   for (const ShardedTensor& tensor : tensors) {
     const auto least = std::min_element(load.begin(), load.end());
     receivers.push_back(static_cast<int>(least - load.begin()));
-    *least += c10::multiply_integers(tensor.shape) *
-              static_cast<std::int64_t>(tensor.options.dtype().itemsize());
+    *least += tensor.elements * static_cast<std::int64_t>(tensor.options.dtype().itemsize());
   }
   return receivers;
+}
+
+std::int64_t elements_of_whole(const ParameterUse& use, bool per_element) {
+  return per_element ? c10::multiply_integers(use.stage->parameters()[use.index].global_shape) : 1;
 }
 
 std::map<std::string, at::Tensor> by_name(const Optimizer& optimizer) {
@@ -141,6 +144,7 @@ std::vector<ShardedTensor> list_state(const ShardedState& state, const RunGroups
       ShardedTensor& tensor = tensors.emplace_back();
       tensor.name = kind.name + "/" + parameter.name;
       if (kind.per_element) tensor.shape = use.value().sizes().vec();
+      tensor.elements = elements_of_whole(use, kind.per_element);
       tensor.options = at::TensorOptions(use.value().device()).dtype(kind.dtype);
       add_shares(tensor, state.owners, use, kind.per_element, groups.num_replicas);
       if (tensor.of_replica[static_cast<std::size_t>(groups.replica)])
@@ -150,20 +154,23 @@ std::vector<ShardedTensor> list_state(const ShardedState& state, const RunGroups
   return tensors;
 }
 
-std::vector<StatePart> parts_of(const ShardedState& state, int replica) {
+std::vector<StatePart> parts_of(const ShardedState& state, std::optional<int> replica) {
   const auto own = by_name(state.optimizer);
   std::vector<StatePart> parts;
   for (const SharedParameter& parameter : state.parameters) {
     const ParameterUse* use = parameter.local_use();
     if (!use) continue;
-    const auto range = state.owners.range(use->stage->index(), use->index, replica);
+    const auto range = replica ? state.owners.range(use->stage->index(), use->index, *replica)
+                               : ElementRange{use->index, 0, use->value().numel()};
     if (!range) continue;
     for (const StateKind& kind : state_kinds(state.kind, use->value())) {
       const std::string name = kind.name + "/" + parameter.name;
       StatePart& part = parts.emplace_back(StatePart{name, own.at(name), {}, 0});
       if (!kind.per_element) continue;
-      part.shape = use->value().sizes().vec();
+      const ParameterInfo& info = use->stage->parameters()[use->index];
+      part.shape = info.global_shape;
       part.begin = range->begin;
+      part.parameter = &info;
     }
   }
   return parts;
@@ -182,6 +189,7 @@ NamedTensors gather_callers_state(const NamedTensors& own, const RankModel& rank
       ShardedTensor& tensor = tensors.emplace_back();
       tensor.name = name;
       if (per_element) tensor.shape = use.value().sizes().vec();
+      tensor.elements = elements_of_whole(use, per_element);
       tensor.options =
           at::TensorOptions(per_element ? use.value().device() : at::Device(at::kCPU)).dtype(type);
       for (std::size_t replica = 0; replica < states.of_replica.size(); ++replica) {

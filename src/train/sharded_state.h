@@ -19,7 +19,8 @@ namespace sluice {
 
 struct ShardedTensor {
   std::string name;
-  std::vector<std::int64_t> shape;  // of the whole
+  std::vector<std::int64_t> shape;  // of all that replicas have of it together
+  std::int64_t elements = 0;        // of the whole parameter: by them tensors are spread
   at::TensorOptions options;
   std::vector<std::optional<ElementRange>> of_replica;  // what each has
   at::Tensor own;                                       // this one's; undefined: nothing
@@ -39,8 +40,9 @@ struct ShardedState {
 
 // State of the parameters of which this rank has the first use.
 std::vector<ShardedTensor> list_state(const ShardedState& state, const RunGroups& groups);
-// All parts that this rank has, for load_optimizer.
-std::vector<StatePart> parts_of(const ShardedState& state, int replica);
+// All parts that this rank has, for load_optimizer. replica: of which it has the blocks; none: it
+// has all of its parameters.
+std::vector<StatePart> parts_of(const ShardedState& state, std::optional<int> replica);
 
 // State of a caller's optimizer, {"KIND/NAME", tensor}, where each replica has that of its own
 // blocks; one number, where it is no tensor of elements, all alike. As gather_whole() gives it, of

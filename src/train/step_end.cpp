@@ -22,7 +22,7 @@ StepEndOps::StepEndOps(const Program& program, RankModel& rank, OutputWatch& out
                        StepUpdate& update)
     : rank_(rank),
       trains_(!program.forward_only && !program.update_only),
-      ties_(program, trains_ ? rank.parameters : none_, rank.groups.place()),
+      ties_(program, trains_ ? rank.parameters : none_, rank.groups),
       reductions_(program, rank.stages.pointers(),
                   trains_ ? options.reduction : GradientReduction()),
       replicas_(program, rank.stages.pointers(), rank.owners, rank.groups,
@@ -63,7 +63,9 @@ Work<void> StepEndOps::reduce_tied(int group) { return ties_.reduce(group); }
 
 Work<void> StepEndOps::reduce_loss() {
   const bool asks = trains_ && requested_;
-  return post_losses(rank_.groups.world, executor_, asks ? requested_() : StepRequest::kNone)
+  // All shares have the same losses.
+  const Executor* const counted = rank_.groups.is_first_share() ? executor_ : nullptr;
+  return post_losses(rank_.groups.world, counted, asks ? requested_() : StepRequest::kNone)
       .then([this](GatheredLosses losses) {
         // The norm may have come before.
         StepResult result = result_of(losses, auxiliary_);

@@ -1,25 +1,64 @@
 #include "train/step_norm.h"
 
+#include <algorithm>
+
 #include "comm/gather_messages.h"
 #include "engine/executor.h"
 #include "engine/replicas.h"
 #include "optim/gradient_norm.h"
+#include "optim/slice_blocks.h"
 
 namespace sluice {
 namespace {
 
-// own: of the parameters that this rank owns, in layer order.
-Work<GradientNorms> post_norms(const std::vector<SharedParameter>& parameters, const Group& world,
-                               const std::vector<double>& own) {
+// Of what all shares hold alike the first share's counts.
+bool is_counted(const SharedParameter& parameter, const RunGroups& groups) {
+  return parameter.owner() == groups.place() && (parameter.is_divided || groups.is_first_share());
+}
+
+// The norms of the slices of a parameter, in their order; of one that is not divided its norm.
+// squares_of: of a share and slice of it, those of all blocks.
+template <typename SquaresOf>
+std::vector<double> norms_of_slices(const SharedParameter& parameter, const RunGroups& groups,
+                                    const SquaresOf& squares_of) {
+  std::vector<double> norms;
+  const int num_shares = parameter.is_divided ? groups.num_shares : 1;
+  const int each = parameter.is_divided ? parameter.slices.size() : 1;
+  for (int share = 0; share < num_shares; ++share) {
+    for (int slice = 0; slice < each; ++slice) norms.push_back(squares_of(share, slice));
+  }
+  return norms;
+}
+
+void add_norms(GradientNorms& norms, std::vector<double>& values, const SharedParameter& parameter,
+               const std::vector<double>& of_slices) {
+  values.insert(values.end(), of_slices.begin(), of_slices.end());
+  norms.of_parameters.emplace_back(parameter.name, combine_norms(of_slices));
+}
+
+// own: of the parameters that count on this rank, in layer order, the norm of each slice.
+Work<GradientNorms> post_norms(const std::vector<SharedParameter>& parameters,
+                               const RunGroups& groups, const Mesh& mesh,
+                               const std::vector<SliceSquares>& own) {
   Packer writer;
-  for (const double norm : own) writer.add(norm);
-  return post_messages(world, writer, "gradient norms")
-      .then([&parameters](std::vector<Unpacker> messages) {
+  for (const SliceSquares& norms : own) {
+    for (const std::vector<double>& norm : norms) writer.add(norm.front());
+  }
+  return post_messages(groups.copy, writer, "gradient norms")
+      .then([&parameters, &mesh, groups](std::vector<Unpacker> messages) {
         GradientNorms norms;
         std::vector<double> values;
+        const std::vector<int>& members = groups.copy.members();
+        const auto message_of = [&](int place, int share) -> Unpacker& {
+          const int rank = rank_at(mesh, place, groups.replica, share);
+          const auto member = std::lower_bound(members.begin(), members.end(), rank);
+          return messages[static_cast<std::size_t>(member - members.begin())];
+        };
         for (const SharedParameter& parameter : parameters) {
-          values.push_back(messages[parameter.owner()].take<double>());
-          norms.of_parameters.emplace_back(parameter.name, values.back());
+          add_norms(norms, values, parameter,
+                    norms_of_slices(parameter, groups, [&](int share, int /*slice*/) {
+                      return message_of(parameter.owner(), share).take<double>();
+                    }));
         }
         for (const Unpacker& message : messages) message.finish();
         norms.total = combine_norms(values);
@@ -27,26 +66,30 @@ Work<GradientNorms> post_norms(const std::vector<SharedParameter>& parameters, c
       });
 }
 
-// own: the sums of squares of the blocks that this rank owns of its parameters, in layer order.
+// own: the sums of squares of the blocks that this rank owns of each slice of these parameters.
 Work<GradientNorms> post_squares(const std::vector<SharedParameter>& parameters,
                                  const RunGroups& groups, const Mesh& mesh,
-                                 const std::vector<std::vector<double>>& own) {
+                                 const std::vector<SliceSquares>& own) {
   Packer writer;
-  for (const std::vector<double>& squares : own) writer.add(squares);
+  for (const SliceSquares& squares : own) {
+    for (const std::vector<double>& of_slice : squares) writer.add(of_slice);
+  }
   return post_messages(groups.world, writer, "gradient norms")
-      .then([&parameters, &mesh,
-             num_replicas = groups.num_replicas](std::vector<Unpacker> messages) {
+      .then([&parameters, &mesh, groups](std::vector<Unpacker> messages) {
         GradientNorms norms;
         std::vector<double> values;
         for (const SharedParameter& parameter : parameters) {
-          std::vector<double> squares;
-          for (int replica = 0; replica < num_replicas; ++replica) {
-            const int rank = rank_at(mesh, parameter.owner(), replica);
-            const auto more = messages[static_cast<std::size_t>(rank)].take<std::vector<double>>();
-            squares.insert(squares.end(), more.begin(), more.end());
-          }
-          values.push_back(norm_of_blocks(squares));
-          norms.of_parameters.emplace_back(parameter.name, values.back());
+          add_norms(norms, values, parameter,
+                    norms_of_slices(parameter, groups, [&](int share, int /*slice*/) {
+                      std::vector<double> squares;
+                      for (int replica = 0; replica < groups.num_replicas; ++replica) {
+                        const int rank = rank_at(mesh, parameter.owner(), replica, share);
+                        const auto more =
+                            messages[static_cast<std::size_t>(rank)].take<std::vector<double>>();
+                        squares.insert(squares.end(), more.begin(), more.end());
+                      }
+                      return norm_of_blocks(squares);
+                    }));
         }
         for (const Unpacker& message : messages) message.finish();
         norms.total = combine_norms(values);
@@ -63,51 +106,81 @@ bool is_summed_by_blocks(const at::Tensor& gradient) {
   return gradient.device().is_cpu() && is_float && gradient.is_contiguous();
 }
 
-double norm_of(const at::Tensor& gradient) {
-  return gradient.defined() ? tensor_norm(gradient) : 0.0;
+const ParameterInfo& info_of(const ParameterUse& use) { return use.stage->parameters()[use.index]; }
+
+SliceSquares no_squares(const SharedParameter& parameter) {
+  return SliceSquares(static_cast<std::size_t>(parameter.is_divided ? parameter.slices.size() : 1));
+}
+
+// Of a whole gradient, as post_norms() takes them.
+SliceSquares norms_here(const SharedParameter& parameter, const at::Tensor& gradient) {
+  SliceSquares norms = no_squares(parameter);
+  if (!gradient.defined()) {
+    for (std::vector<double>& norm : norms) norm = {0.0};
+  } else if (parameter.is_divided) {
+    const at::Tensor flat = gradient.detach().contiguous().view(-1);
+    norms = slice_squares(info_of(parameter.uses.front()), flat, 0);
+    for (std::vector<double>& norm : norms) norm = {norm_of_blocks(norm)};
+  } else {
+    norms.front() = {tensor_norm(gradient)};
+  }
+  return norms;
+}
+
+// Of elements from `begin` on, as post_squares() takes them.
+SliceSquares squares_here(const SharedParameter& parameter, const at::Tensor& flat,
+                          std::int64_t begin) {
+  if (!flat.defined()) return no_squares(parameter);
+  if (parameter.is_divided) return slice_squares(info_of(parameter.uses.front()), flat, begin);
+  return {block_squares(flat)};
 }
 
 }  // namespace
 
 Work<GradientNorms> post_gradient_norms(
-    const std::vector<SharedParameter>& parameters, const Group& world,
+    const std::vector<SharedParameter>& parameters, const RunGroups& groups, const Mesh& mesh,
     const std::function<at::Tensor(const ParameterUse&)>& gradient_of) {
-  std::vector<double> own;
+  std::vector<SliceSquares> own;
   for (const SharedParameter& parameter : parameters) {
-    if (parameter.owner() == world.rank())
-      own.push_back(norm_of(gradient_of(parameter.uses.front())));
+    if (is_counted(parameter, groups))
+      own.push_back(norms_here(parameter, gradient_of(parameter.uses.front())));
   }
-  return post_norms(parameters, world, own);
+  return post_norms(parameters, groups, mesh, own);
 }
 
 Work<GradientNorms> post_block_norms(
-    const std::vector<SharedParameter>& parameters, const RunGroups& groups, const Mesh& mesh,
+    const std::vector<SharedParameter>& parameters, const BlockOwners& owners,
+    const RunGroups& groups, const Mesh& mesh,
     const std::function<at::Tensor(const ParameterUse&)>& gradient_of) {
-  std::vector<std::vector<double>> own;
+  std::vector<SliceSquares> own;
   for (const SharedParameter& parameter : parameters) {
-    if (parameter.owner() != groups.place()) continue;
-    const at::Tensor gradient = gradient_of(parameter.uses.front());
-    own.push_back(gradient.defined() ? block_squares(gradient) : std::vector<double>());
+    if (!is_counted(parameter, groups)) continue;
+    const ParameterUse& use = parameter.uses.front();
+    const auto range = owners.range(use.stage->index(), use.index, groups.replica);
+    own.push_back(
+        squares_here(parameter, range ? gradient_of(use) : at::Tensor(), range ? range->begin : 0));
   }
   return post_squares(parameters, groups, mesh, own);
 }
 
 bool StepNorms::is_owned(const SharedParameter& parameter) const {
-  return parameter.owner() == groups_.place();
+  return is_counted(parameter, groups_);
 }
 
-at::Tensor StepNorms::own_elements(const SharedParameter& parameter) const {
+at::Tensor StepNorms::own_elements(const SharedParameter& parameter, std::int64_t& begin) const {
   const ParameterUse& use = parameter.uses.front();
   const at::Tensor& gradient = use.gradient();
+  begin = 0;
   if (!owners_ || !gradient.defined()) return gradient;
   const auto range = owners_->range(use.stage->index(), use.index, groups_.replica);
+  if (range) begin = range->begin;
   return range ? elements_of(gradient, *range) : at::Tensor();
 }
 
-std::vector<double> StepNorms::take(const SharedParameter& parameter) const {
-  const at::Tensor own = own_elements(parameter);
-  if (!owners_) return {norm_of(own)};
-  return own.defined() ? block_squares(own) : std::vector<double>();
+SliceSquares StepNorms::take(const SharedParameter& parameter) const {
+  std::int64_t begin = 0;
+  const at::Tensor own = own_elements(parameter, begin);
+  return owners_ ? squares_here(parameter, own, begin) : norms_here(parameter, own);
 }
 
 IdleWork StepNorms::of_stage(int stage, std::function<bool(const SharedParameter&)> is_known) {
@@ -121,13 +194,16 @@ IdleWork StepNorms::of_stage(int stage, std::function<bool(const SharedParameter
   return [this, left = std::move(left), squares = std::vector<double>(),
           begin = std::int64_t{0}]() mutable {
     const SharedParameter& parameter = *left.back();
-    const at::Tensor own = own_elements(parameter);
+    std::int64_t first = 0;
+    const at::Tensor own = own_elements(parameter, first);
     const auto add = [&](std::int64_t end) {
       const std::vector<double> more = block_squares(own.view({-1}).slice(0, begin, end));
       squares.insert(squares.end(), more.begin(), more.end());
       begin = end;
     };
-    if (own.defined() && is_summed_by_blocks(own) && begin + kPieceElements < own.numel()) {
+    // A divided one is taken whole: it is a part of what another layout has in one piece.
+    const bool in_pieces = own.defined() && !parameter.is_divided && is_summed_by_blocks(own);
+    if (in_pieces && begin + kPieceElements < own.numel()) {
       add(begin + kPieceElements);
       return true;
     }
@@ -135,7 +211,7 @@ IdleWork StepNorms::of_stage(int stage, std::function<bool(const SharedParameter
       taken_[&parameter] = take(parameter);
     } else {
       add(own.numel());
-      taken_[&parameter] = owners_ ? std::move(squares) : std::vector{norm_of_blocks(squares)};
+      taken_[&parameter] = {owners_ ? std::move(squares) : std::vector{norm_of_blocks(squares)}};
       squares.clear();
       begin = 0;
     }
@@ -145,20 +221,15 @@ IdleWork StepNorms::of_stage(int stage, std::function<bool(const SharedParameter
 }
 
 Work<GradientNorms> StepNorms::post() {
-  std::vector<std::vector<double>> own;
+  std::vector<SliceSquares> own;
   for (const SharedParameter& parameter : parameters_) {
     if (!is_owned(parameter)) continue;
     const auto taken = taken_.find(&parameter);
     own.push_back(taken == taken_.end() ? take(parameter) : std::move(taken->second));
   }
   taken_.clear();
-  return owners_ ? post_squares(parameters_, groups_, mesh_, own) : post_whole(own);
-}
-
-Work<GradientNorms> StepNorms::post_whole(const std::vector<std::vector<double>>& own) const {
-  std::vector<double> norms;
-  for (const std::vector<double>& norm : own) norms.push_back(norm.front());
-  return post_norms(parameters_, groups_.pipeline, norms);
+  return owners_ ? post_squares(parameters_, groups_, mesh_, own)
+                 : post_norms(parameters_, groups_, mesh_, own);
 }
 
 }  // namespace sluice

@@ -1,4 +1,6 @@
-// The norm of the gradients of all parameters, each counted once: by its owner.
+// The norm of the gradients of all parameters, each counted once: by its owner, of what shares hold
+// alike the first. A divided parameter has a norm for each slice, which counts as one of a
+// parameter of its own; a report has them together.
 //
 // Does not own: sums of ties, which come before (tied_sums.h); how norms add up (gradient_norm.h).
 // Thread-safety: one rank's thread.
@@ -13,6 +15,7 @@
 #include "engine/executor.h"
 #include "engine/run_groups.h"
 #include "optim/block_owners.h"
+#include "optim/slice_blocks.h"
 #include "sluice/parts/group.h"
 #include "train/parameter_list.h"
 
@@ -23,16 +26,17 @@ struct GradientNorms {
   std::vector<std::pair<std::string, double>> of_parameters;  // in layer order; without one: 0
 };
 
-// Collective over `world`, the ranks of a pipeline. gradient_of: of a use on this rank; undefined:
-// none. The parameters must outlive the work.
+// Collective over the ranks of a replica. gradient_of: of a use on this rank; undefined: none. The
+// parameters and the mesh must outlive the work.
 Work<GradientNorms> post_gradient_norms(
-    const std::vector<SharedParameter>& parameters, const Group& world,
+    const std::vector<SharedParameter>& parameters, const RunGroups& groups, const Mesh& mesh,
     const std::function<at::Tensor(const ParameterUse&)>& gradient_of);
 
 // The same where each replica has the gradients of its own blocks, which gradient_of gives, flat.
 // Collective over all ranks.
 Work<GradientNorms> post_block_norms(
-    const std::vector<SharedParameter>& parameters, const RunGroups& groups, const Mesh& mesh,
+    const std::vector<SharedParameter>& parameters, const BlockOwners& owners,
+    const RunGroups& groups, const Mesh& mesh,
     const std::function<at::Tensor(const ParameterUse&)>& gradient_of);
 
 // The norms of a training step, taken stage by stage as gradients become known, and the rest at the
@@ -48,24 +52,23 @@ class StepNorms {
   // Piece by piece, of at most some milliseconds, those of a stage that this rank owns; is_known:
   // this one is what it will be at the end of the step.
   IdleWork of_stage(int stage, std::function<bool(const SharedParameter&)> is_known);
-  // Takes what is left. Collective over the ranks of the pipeline, with owners of the mesh. What
+  // Takes what is left. Collective over the ranks of the replica, with owners of the mesh. What
   // was taken is forgotten.
   Work<GradientNorms> post();
 
  private:
   bool is_owned(const SharedParameter& parameter) const;
   // The elements of its gradient that this rank sums: with owners of blocks theirs; undefined:
-  // nothing.
-  at::Tensor own_elements(const SharedParameter& parameter) const;
-  // For a whole gradient its norm alone; else the sums of squares of the blocks owned here.
-  std::vector<double> take(const SharedParameter& parameter) const;
-  Work<GradientNorms> post_whole(const std::vector<std::vector<double>>& own) const;
+  // nothing. begin: the first of them, in the order of memory.
+  at::Tensor own_elements(const SharedParameter& parameter, std::int64_t& begin) const;
+  // Of each slice here its norm alone, or with owners the sums of squares of the blocks owned here.
+  SliceSquares take(const SharedParameter& parameter) const;
 
   const std::vector<SharedParameter>& parameters_;
   const BlockOwners* const owners_;
   const RunGroups groups_;
   const Mesh& mesh_;
-  std::map<const SharedParameter*, std::vector<double>> taken_;
+  std::map<const SharedParameter*, SliceSquares> taken_;
 };
 
 }  // namespace sluice

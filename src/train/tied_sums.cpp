@@ -7,6 +7,7 @@
 
 #include "base/format.h"
 #include "comm/sum_in_order.h"
+#include "optim/packed_parts.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -51,10 +52,15 @@ class TiedGathering {
   std::vector<Work<std::vector<at::Tensor>>> rounds_;
 };
 
+at::Tensor sum_of(const SharedParameter& parameter, const std::vector<at::Tensor>& gradients) {
+  return sum_in_order(gradients, parameter.local_use()->value().device());
+}
+
 }  // namespace
 
-TiedSums::TiedSums(const Program& program, const std::vector<SharedParameter>& parameters, int rank)
-    : program_(program), parameters_(parameters), rank_(rank) {
+TiedSums::TiedSums(const Program& program, const std::vector<SharedParameter>& parameters,
+                   const RunGroups& groups)
+    : program_(program), parameters_(parameters), rank_(groups.place()), shares_(groups.shares) {
   if (program.forward_only) return;  // no gradients
   for (const SharedParameter& parameter : parameters) {
     const bool has_group =
@@ -81,21 +87,56 @@ Work<void> TiedSums::reduce(int group) {
   if (!parameter) return Work<void>::done();
   auto gathering = std::make_shared<TiedGathering>(*parameter, rank_);
   return Work<void>([this, parameter, gathering = std::move(gathering)] {
-    put_sum(*parameter, gathering->wait());
+    put_sum(*parameter, sum_of(*parameter, gathering->wait()));
   });
 }
 
 void TiedSums::sum_others() {
   for (const SharedParameter& parameter : parameters_) {
-    const bool tied_here =
-        parameter.uses.size() > 1 && parameter.ranks.size() == 1 && parameter.local_use();
+    const bool tied_here = parameter.uses.size() > 1 && parameter.ranks.size() == 1 &&
+                           parameter.local_use() && !parameter.is_shared_by_slices;
     if (tied_here && !summed_.count(parameter.name))
-      put_sum(parameter, TiedGathering(parameter, rank_).wait());
+      put_sum(parameter, sum_of(parameter, TiedGathering(parameter, rank_).wait()));
   }
+  sum_slices();
 }
 
-void TiedSums::put_sum(const SharedParameter& parameter, const std::vector<at::Tensor>& gradients) {
-  const at::Tensor sum = sum_in_order(gradients, parameter.local_use()->value().device());
+void TiedSums::sum_slices() {
+  std::vector<const SharedParameter*> shared;
+  std::vector<at::Tensor> sums;  // of the slices of this rank, which are a subtree
+  for (const SharedParameter& parameter : parameters_) {
+    if (!parameter.has_partial_sums() || !parameter.local_use() || summed_.count(parameter.name))
+      continue;
+    std::vector<at::Tensor> gradients;
+    for (const ParameterUse& use : parameter.uses) gradients.push_back(use.gradient());
+    shared.push_back(&parameter);
+    sums.push_back(sum_in_tree(gradients, parameter.local_use()->value().device()));
+  }
+  if (shared.empty()) return;
+  if (shares_) {
+    std::vector<at::Tensor> parts;
+    std::vector<PartMeta> metas;
+    for (std::size_t i = 0; i < shared.size(); ++i) {
+      const at::Tensor& value = shared[i]->local_use()->value();
+      const bool is_half = at::isReducedFloatingType(value.scalar_type());
+      metas.push_back({value.numel(), is_half ? at::kFloat : value.scalar_type()});
+      parts.push_back(sums[i].defined() ? sums[i].contiguous().view(-1) : at::Tensor());
+    }
+    const at::Device device = shared.front()->local_use()->value().device();
+    std::vector<std::vector<at::Tensor>> of_share;
+    for (const at::Tensor& packed : shares_.all_gather(pack_parts(parts, device)).wait())
+      of_share.push_back(unpack_parts(packed, metas));
+    for (std::size_t i = 0; i < shared.size(); ++i) {
+      std::vector<at::Tensor> terms;
+      for (const auto& of_one : of_share) terms.push_back(of_one[i]);
+      sums[i] = sum_in_tree(terms, device);
+      if (sums[i].defined()) sums[i] = sums[i].view(shared[i]->local_use()->value().sizes());
+    }
+  }
+  for (std::size_t i = 0; i < shared.size(); ++i) put_sum(*shared[i], sums[i]);
+}
+
+void TiedSums::put_sum(const SharedParameter& parameter, const at::Tensor& sum) {
   for (const ParameterUse& use : parameter.uses) {
     if (use.stage) use.gradient() = sum;
   }

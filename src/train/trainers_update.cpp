@@ -135,8 +135,10 @@ void TrainersUpdate::require_own_kind(const Checkpoint& checkpoint) const {
 
 std::vector<std::string> TrainersUpdate::load_state(const Checkpoint& checkpoint) {
   weights_step_ = checkpoint.manifest().step;
-  if (!rank_.shards_state) return load_optimizer(checkpoint, optimizer().state());
-  return load_optimizer(checkpoint, parts_of(sharded_state(), rank_.groups.replica));
+  return load_optimizer(
+      checkpoint,
+      parts_of(sharded_state(),
+               rank_.shards_state ? std::optional<int>(rank_.groups.replica) : std::nullopt));
 }
 
 }  // namespace sluice

@@ -47,8 +47,6 @@ INSTANTIATE_TEST_SUITE_P(
     Every, GraphMemoryTest,
     ::testing::Values(GraphMemoryCase{"Whole", {"--parallelism.pipeline_parallel_degree=1"}},
                       GraphMemoryCase{"OnTwoRanks", {}},
-                      GraphMemoryCase{"CutInsideABlock",
-                                      {"--parallelism.pipeline_parallel_cuts=[\"blocks.0.mix\"]"}},
                       GraphMemoryCase{"LayersThatRunTwice",
                                       {"--training.activation_checkpoint=full"}}),
     [](const ::testing::TestParamInfo<GraphMemoryCase>& info) { return info.param.name; });

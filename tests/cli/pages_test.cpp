@@ -19,6 +19,7 @@ const std::string kSource = SLUICE_TEST_DATA "/..";
 const std::string kReference = SLUICE_TEST_DATA "/reference/";
 constexpr const char* kNotBuilt = "is not built yet";
 constexpr const char* kPeersKey = "here not built yet";
+constexpr const char* kUndivided = "are not divided among ranks yet";
 
 struct Claim {
   std::string page, sentence;
@@ -29,6 +30,12 @@ struct Claim {
 
 std::vector<std::string> planned(std::vector<std::string> overrides) {
   overrides.insert(overrides.begin(), {"plan", "DIR/run.toml"});
+  return overrides;
+}
+
+// Refused before a process starts.
+std::vector<std::string> trained(std::vector<std::string> overrides) {
+  overrides.insert(overrides.begin(), {"launch", "-n", "2", "--", "train", "DIR/run.toml"});
   return overrides;
 }
 
@@ -53,8 +60,8 @@ std::vector<std::string> of_base(std::vector<std::string> overrides) {
 const std::vector<Claim>& claims() {
   static const std::vector<Claim> table = {
       // Not built.
-      {"README.md", "tensor, context, expert parallelism | not yet",
-       planned({"--parallelism.tensor_parallel_degree=2"}), 2, kPeersKey},
+      {"README.md", "context, expert parallelism | not yet",
+       planned({"--parallelism.context_parallel_degree=2"}), 2, kPeersKey},
       {"README.md", "is refused with \"not built yet\", never ignored",
        planned({"--model.rewrites=false"}), 2, kNotBuilt},
       {"README.md", "no NCCL", planned({"--parallelism.transport=nccl"}), 2, kNotBuilt},
@@ -71,18 +78,30 @@ const std::vector<Claim>& claims() {
        kNotBuilt},
       {"docs/from-torchtitan.md", "*not built yet* is refused, never ignored",
        planned({"--parallelism.context_parallel_degree=2"}), 2, kPeersKey},
-      {"docs/from-torchtitan.md", "`cp`, `tp`, `ep` are not built yet: their keys are refused",
+      {"docs/from-torchtitan.md", "`cp`, `ep` are not built yet: their keys are refused",
        planned({"--parallelism.expert_parallel_degree=2"}), 2, kPeersKey},
-      {"docs/from-torchtitan.md", "tensor-parallel layers are not built yet",
-       planned({"--parallelism.tensor_parallel_degree=2"}), 2, kPeersKey},
+      {"docs/from-torchtitan.md", "those of GPT-2, OLMo 2 and experts are not divided yet",
+       trained({"--model.config=", "--model.path=" + kReference + "models/gpt2",
+                "--parallelism.tensor_parallel_degree=2"}),
+       2, kUndivided},
+      {"docs/parallelism.md", "adapters and exported graphs are not divided yet",
+       trained({"--model.config=", "--model.path=" + kReference + "models/gpt2",
+                "--parallelism.tensor_parallel_degree=2"}),
+       2, kUndivided},
+      {"docs/configuration.md", "adapters and graphs, which are not divided yet",
+       trained({"--model.config=", "--model.path=" + kReference + "models/gpt2",
+                "--parallelism.tensor_parallel_degree=2"}),
+       2, kUndivided},
       {"docs/from-nemo-automodel.md", "*not built yet* is refused, never ignored",
-       planned({"--distributed.tp_size=2"}), 2, kPeersKey},
-      {"docs/from-nemo-automodel.md", "tensor, context and expert parallelism are not built yet",
+       planned({"--distributed.ep_size=2"}), 2, kPeersKey},
+      {"docs/from-nemo-automodel.md", "context and expert parallelism are not built yet",
        planned({"--distributed.cp_size=2"}), 2, kPeersKey},
       {"docs/from-neuronx.md", "*not built yet* is refused, never ignored",
-       planned({"--neuron.tensor_parallel_size=2"}), 2, kPeersKey},
-      {"docs/from-neuronx.md", "tensor-parallel layers are not built yet",
-       planned({"--neuron.tensor_parallel_size=2"}), 2, kPeersKey},
+       planned({"--model.rewrites=false"}), 2, kNotBuilt},
+      {"docs/from-neuronx.md", "those of GPT-2, OLMo 2 and experts are not divided yet",
+       trained({"--model.config=", "--model.path=" + kReference + "models/gpt2",
+                "--parallelism.tensor_parallel_degree=2"}),
+       2, kUndivided},
       // Built, as these pages say.
       {"docs/from-torchtitan.md",
        "Replicas: `PipelineOptions::data_parallel`, key `data_parallel_degree`",
@@ -109,7 +128,9 @@ const std::vector<Claim>& claims() {
        of_base({"--model.adapter=DIR/dora"}), 3, "use_dora"},
       {"README.md", "weights tied across stages | yes | no (manual stages) | refused | refused",
        of_model("models/llama_tied", {"--parallelism.pipeline_parallel_degree=4"})},
-      {"docs/any-model.md", "the elements of the\noutermost lists", of_graph({})},
+      {"docs/any-model.md", "elements of the\noutermost lists", of_graph({})},
+      {"docs/any-model.md", "a graph is cut between its nodes, not within them; refused",
+       of_graph({"--parallelism.context_parallel_degree=2"}), 2, kPeersKey},
       {"docs/any-model.md", "LoRA adapters (`lora.rank`, `model.adapter`) | refused",
        of_graph({"--lora.rank=4"}), 2, "lora.rank is not for a model.graph"},
       {"docs/any-model.md", "ZeRO-3 | refused",

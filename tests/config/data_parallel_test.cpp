@@ -1,6 +1,8 @@
 // Replicas in a configuration: sizes of batches, what does not divide, and the plan of it.
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "config/batch_sizes.h"
 #include "config/run_config.h"
 #include "support/expect_error.h"
@@ -111,10 +113,29 @@ TEST(DataParallelConfigTest, ShardsDivideOrNameTheNearestBatch) {
             "is 3 or 6");
 }
 
+TEST(DataParallelConfigTest, RanksThatShareLayersAreRanksOfTheRun) {
+  const Plan plan = plan_of_config(config({{"parallelism.data_parallel_degree", "2"},
+                                           {"parallelism.tensor_parallel_degree", "2"},
+                                           {"parallelism.rank_order", "dp,pp,cp,tp"}}));
+  EXPECT_EQ(plan.program.mesh.num_ranks(), 8);
+  EXPECT_EQ(plan.program.mesh.size(Axis::kTp), 2);
+  EXPECT_EQ(plan.ranks.size(), 2U);  // of a pipeline
+  const std::string text = describe_plan(plan, {});
+  EXPECT_NE(text.find("tensor parallel: 2 ranks to each place of a pipeline, 8 ranks in all"),
+            std::string::npos)
+      << text;
+  EXPECT_EQ(nlohmann::json::parse(plan_json(plan)).at("tensor_parallel").dump(),
+            R"({"degree":2,"sequence_parallel":true,"slices":2})");
+  EXPECT_EQ(refusal({{"parallelism.tensor_parallel_degree", "4"},
+                     {"parallelism.tensor_parallel_slices", "2"}})
+                .substr(0, 40),
+            "parallelism.tensor_parallel_degree = 4 r");
+}
+
 TEST(DataParallelConfigTest, NamesTheNearestWord) {
   EXPECT_EQ(refusal({{"parallelism.rank_order", "dp,ppp"}}),
-            "parallelism.rank_order: 'dp,ppp' is not one of its words; --parallelism.rank_order; "
-            "did you mean 'dp,pp'?");
+            "parallelism.rank_order = \"dp,ppp\" is no order of ranks; --parallelism.rank_order; "
+            "name pp, dp, cp and tp, each once; did you mean 'dp,pp'?");
   EXPECT_EQ(refusal({{"parallelism.reduction", "exakt"}}),
             "parallelism.reduction: 'exakt' is not one of its words; --parallelism.reduction; did "
             "you mean 'exact'?");

@@ -69,15 +69,8 @@ Precision precision_of(const json& layer) {
 
 LayerCost cost_for(const json& layer) {
   std::vector<OperatorCall> calls = calls_of(layer);
-  LayerOperators operators =
-      operators_of(calls, layer.at("leaving").get<std::vector<std::string>>(), precision_of(layer));
-  for (const json& name : layer.at("gradients")) {
-    Operator of;
-    of.reads = {"x"};
-    of.writes = name;
-    if (of.writes != "x") operators.all.insert(operators.all.begin(), of);
-  }
-  return cost_of(operators);
+  return cost_of(operators_of(calls, layer.at("leaving").get<std::vector<std::string>>(),
+                              precision_of(layer)));
 }
 
 TEST(AtenLayersTest, EveryOperatorOfTheLayersHasARow) {

@@ -222,11 +222,19 @@ TEST(LoadParametersTest, SaysExpectedAndFoundShape) {
   EXPECT_EQ(error.where(), directory / "model.safetensors" + ", tensor 'a'");
 }
 
-// What a rank holds of "a".
-ParameterInfo part_of(const std::vector<std::int64_t>& shape, const Slice& slice) {
-  ParameterInfo info = parameter("a", shape_of(slice, shape, "a"));
+// What a rank holds of "a": these of its slices along `dim`.
+ParameterInfo part_of(std::vector<std::int64_t> shape, const ParameterSplit& split,
+                      const SliceRange& slices) {
+  ParameterInfo info;
+  info.name = "a";
   info.global_shape = shape;
-  info.slice = slice;
+  info.split = split;
+  info.slices = slices;
+  std::int64_t held = 0;
+  const auto dim = static_cast<std::size_t>(split.dim);
+  for (const Slice& box : info.boxes()) held += box.at(dim).size;
+  shape.at(dim) = held;
+  info.tensor = at::zeros(shape).requires_grad_();
   return info;
 }
 
@@ -236,25 +244,33 @@ TEST(LoadParametersTest, ASliceHasTheBitsOfTheWhole) {
     const at::Tensor value = at::randn({6, 5, 4}).to(stored);
     write_tensors(directory / "model.safetensors", {{"a", value}});
     const HfDirectory opened(directory.str());
-    at::Tensor joined = at::full({6, 5, 4}, -1.0);
-    for (const std::int64_t row : {0, 2}) {
-      for (const std::int64_t column : {0, 1}) {
-        const Slice slice = {{row, row == 0 ? 2 : 4}, {column, column == 0 ? 1 : 4}, {0, 4}};
-        std::vector<ParameterInfo> parameters = {part_of({6, 5, 4}, slice)};
-        load_parameters(opened, parameters, {});
-        joined.narrow(0, slice[0].offset, slice[0].size)
-            .narrow(1, slice[1].offset, slice[1].size)
-            .copy_(parameters[0].tensor.detach());
+    for (const int dim : {0, 1, 2}) {
+      // Two sections, so that a slice has a box of each.
+      const std::int64_t size = value.size(dim);
+      for (const ParameterSplit& split :
+           {ParameterSplit{.dim = dim}, ParameterSplit{.dim = dim, .sections = {2, size - 2}}}) {
+        at::Tensor joined = at::full({6, 5, 4}, -1.0);
+        for (const SliceRange slices : {SliceRange{0, 1, 4}, SliceRange{1, 4, 4}}) {
+          std::vector<ParameterInfo> parameters = {part_of({6, 5, 4}, split, slices)};
+          load_parameters(opened, parameters, {});
+          std::int64_t begin = 0;
+          for (const Slice& box : parameters[0].boxes()) {
+            const IndexRange range = box.at(static_cast<std::size_t>(dim));
+            joined.narrow(dim, range.offset, range.size)
+                .copy_(parameters[0].tensor.detach().narrow(dim, begin, range.size));
+            begin += range.size;
+          }
+        }
+        EXPECT_TRUE(joined.equal(value.to(at::kFloat))) << dim;
       }
     }
-    EXPECT_TRUE(joined.equal(value.to(at::kFloat)));
   }
 }
 
 TEST(LoadParametersTest, OfASliceTheWholeShapeIsCompared) {
   const TempDirectory directory;
   write_tensors(directory / "model.safetensors", {{"a", at::ones({6, 4})}});
-  std::vector<ParameterInfo> parameters = {part_of({8, 4}, {{0, 2}, {0, 4}})};
+  std::vector<ParameterInfo> parameters = {part_of({8, 4}, {.dim = 0}, {0, 1, 4})};
   const Error error =
       error_of([&] { load_parameters(HfDirectory(directory.str()), parameters, {}); });
   EXPECT_EQ(error.fact(), "expected shape [8, 4] for 'a', found [6, 4]");
@@ -296,7 +312,7 @@ TEST(LoadParametersTest, ReadsOnlyTheTensorsOfThisRank) {
 
 TEST(LoadParametersTest, ReadsOnlyTheBytesOfASlice) {
   const HfDirectory directory(kModels + "llama_untied");
-  ParameterInfo part = part_of({128, 64}, {{32, 16}, {0, 64}});
+  ParameterInfo part = part_of({128, 64}, {.dim = 0}, {2, 3, 8});
   part.name = "model.layers.3.mlp.up_proj.weight";
   std::vector<ParameterInfo> parameters = {part};
   bytes_read_so_far();

@@ -6,6 +6,7 @@
 
 #include "layer/initialize_chunks.h"
 #include "layer/slice.h"
+#include "plan/slices.h"
 #include "sluice/layer.h"
 #include "sluice/parts/chunk.h"
 #include "support/expect_error.h"
@@ -75,17 +76,25 @@ struct Weight : torch::nn::Module {
   explicit Weight(const at::Tensor& value) { register_parameter("weight", value); }
 };
 
-// "a.weight" as one rank holds it, drawn.
-at::Tensor drawn(const Shape& shape, const Slice& slice, at::ScalarType dtype,
-                 bool with_own_function = false, bool strided = false) {
+// A layer "a" whose module has `value` as its weight, of which it holds this.
+LayerSpec holding(const at::Tensor& value, const ParameterSlices& held) {
   LayerSpec layer;
   layer.name = "a";
-  layer.make = [&]() -> std::shared_ptr<torch::nn::Module> {
-    const Shape sizes = shape_of(slice, shape, "a.weight");
-    return std::make_shared<Weight>(strided ? at::full({sizes[1], sizes[0]}, -1.0, dtype).t()
-                                            : at::full(sizes, -1.0, dtype));
-  };
+  layer.make = [value] { return std::make_shared<Weight>(value); };
   layer.forward = [](torch::nn::Module&, const std::vector<at::Tensor>& in) { return in; };
+  layer.slices = {{"weight", held}};
+  return layer;
+}
+
+// "a.weight" as one rank holds it, drawn.
+at::Tensor drawn(const ParameterSlices& held, at::ScalarType dtype, bool with_own_function = false,
+                 bool strided = false) {
+  const Shape sizes =
+      held.split ? detail::sliced_shape(held.global_shape, *held.split, held.slices, "a.weight")
+                 : held.global_shape;
+  LayerSpec layer = holding(
+      strided ? at::full({sizes[1], sizes[0]}, -1.0, dtype).t() : at::full(sizes, -1.0, dtype),
+      held);
   if (with_own_function) {
     layer.initialize = [](const std::string&, const std::string& key, at::Tensor& value,
                           std::uint64_t seed) {
@@ -94,44 +103,149 @@ at::Tensor drawn(const Shape& shape, const Slice& slice, at::ScalarType dtype,
     };
   }
   Chunk chunk({layer}, 0, {"hidden"}, {"hidden"});
-  chunk.parameters()[0].global_shape = shape;
-  chunk.parameters()[0].slice = slice;
   initialize_parameters(chunk, 5);
   return chunk.parameters()[0].tensor.detach();
 }
 
+// What the slices have of a whole tensor.
+at::Tensor held_of(const at::Tensor& whole, const ParameterSlices& held) {
+  std::vector<at::Tensor> parts;
+  for (const detail::Cut& cut : detail::cuts_of(held.global_shape, *held.split, held.slices, "x"))
+    parts.push_back(whole.narrow(held.split->dim, cut.begin, cut.size()));
+  return at::cat(parts, held.split->dim);
+}
+
+std::vector<ParameterSplit> splits_of(const Shape& shape) {
+  return {{.dim = 0},
+          {.dim = 1},
+          {.dim = 0, .sections = {shape[0] - 5, 2, 3}},
+          {.dim = 1, .sections = {4, shape[1] - 4}}};
+}
+
 TEST(SlicedParametersTest, EveryRankDrawsItsPartOfTheWhole) {
-  const Shape shape = {6, 10};
-  const std::vector<Slice> parts = {{{0, 2}, {0, 10}}, {{2, 4}, {0, 10}}, {{0, 6}, {0, 3}},
-                                    {{0, 6}, {3, 7}},  {{1, 3}, {4, 5}},  {{0, 6}, {0, 10}}};
+  const Shape shape = {9, 10};
   for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16}) {
     for (const bool with_own_function : {false, true}) {
-      const at::Tensor whole = drawn(shape, {}, dtype, with_own_function);
+      const at::Tensor whole = drawn({.global_shape = shape}, dtype, with_own_function);
       EXPECT_GT(whole.to(at::kDouble).std().item<double>(), 0.0);
-      for (const Slice& part : parts) {
-        EXPECT_TRUE(drawn(shape, part, dtype, with_own_function).equal(box_of(whole, part)))
-            << to_text(part) << " " << with_own_function;
+      for (const ParameterSplit& split : splits_of(shape)) {
+        for (const SliceRange& slices :
+             {SliceRange{0, 4, 4}, SliceRange{0, 2, 4}, SliceRange{2, 4, 4}, SliceRange{3, 4, 4}}) {
+          const ParameterSlices held = {.global_shape = shape, .split = split, .slices = slices};
+          const at::Tensor expected = held_of(whole, held);
+          EXPECT_TRUE(drawn(held, dtype, with_own_function).equal(expected));
+          EXPECT_TRUE(drawn(held, dtype, with_own_function, /*strided=*/true).equal(expected));
+        }
       }
-      EXPECT_TRUE(drawn(shape, parts[4], dtype, with_own_function, /*strided=*/true)
-                      .equal(box_of(whole, parts[4])));
     }
   }
 }
 
 TEST(SlicedParametersTest, VectorsOfOnesStayOnes) {
-  EXPECT_TRUE(drawn({6}, {{2, 3}}, at::kFloat).equal(at::ones({3})));
+  EXPECT_TRUE(drawn({.global_shape = {6}, .split = {{.dim = 0}}, .slices = {1, 2, 2}}, at::kFloat)
+                  .equal(at::ones({3})));
 }
 
-TEST(SlicedParametersTest, ATensorThatIsNotItsSliceIsRefused) {
+TEST(SlicedParametersTest, ARankThatHasAllSlicesHoldsTheParameterAsItIs) {
+  const ParameterSlices held = {
+      .global_shape = {6, 2}, .split = {{.dim = 0, .sections = {4, 2}}}, .slices = {0, 2, 2}};
+  const at::Tensor value = at::arange(12, at::kFloat).view({6, 2});
+  Chunk chunk({holding(value, held)}, 0, {"hidden"}, {"hidden"});
+  const ParameterInfo& info = chunk.parameters()[0];
+  EXPECT_TRUE(info.is_whole());
+  EXPECT_EQ(info.boxes(), (std::vector<Slice>{{{0, 6}, {0, 2}}}));
+}
+
+TEST(SlicedParametersTest, ASliceIsAPartOfEverySection) {
+  ParameterSlices held = {
+      .global_shape = {12, 2}, .split = {{.dim = 0, .sections = {8, 4}}}, .slices = {2, 4, 4}};
+  const at::Tensor value = at::arange(12, at::kFloat).view({6, 2});
+  Chunk chunk({holding(value, held)}, 0, {"hidden"}, {"hidden"});
+  const ParameterInfo& info = chunk.parameters()[0];
+  EXPECT_EQ(info.boxes(), (std::vector<Slice>{{{4, 4}, {0, 2}}, {{10, 2}, {0, 2}}}));
+  EXPECT_FALSE(info.is_whole());
+  const std::vector<at::Tensor> last = parts_of_slice(info, value, 3);
+  ASSERT_EQ(last.size(), 2U);
+  EXPECT_TRUE(last[0].equal(value.narrow(0, 2, 2)));
+  EXPECT_TRUE(last[1].equal(value.narrow(0, 5, 1)));
+}
+
+// A module that says itself what it holds.
+struct Sliced : torch::nn::Module, SlicedModule {
+  explicit Sliced(std::vector<std::pair<std::string, ParameterSlices>> declared)
+      : declared_(std::move(declared)) {
+    register_parameter("weight", at::zeros({2, 4}));
+    register_parameter("scale", at::zeros({4}));
+    register_parameter("scale_1", at::zeros({4}));
+  }
+  std::vector<std::pair<std::string, ParameterSlices>> slices() const override { return declared_; }
+  std::vector<std::pair<std::string, ParameterSlices>> declared_;
+};
+struct Outer : torch::nn::Module {
+  explicit Outer(std::shared_ptr<Sliced> inner) { register_module("inner", std::move(inner)); }
+};
+
+ParameterSlices shared(int slice, const std::string& first_use = "") {
+  return {.global_shape = {4},
+          .slices = {slice, slice + 1, 4},
+          .summed = {Axis::kTp},
+          .first_use = first_use};
+}
+
+TEST(SlicedParametersTest, AModuleInsideSaysWhatItHolds) {
   LayerSpec layer;
   layer.name = "a";
-  layer.make = [] { return std::make_shared<Weight>(at::zeros({2, 2})); };
+  layer.make = [] {
+    return std::make_shared<Outer>(
+        std::make_shared<Sliced>(std::vector<std::pair<std::string, ParameterSlices>>{
+            {"weight", {.global_shape = {4, 4}, .split = {{.dim = 0}}, .slices = {2, 4, 4}}},
+            {"scale", shared(2)},
+            {"scale_1", shared(3, "scale")}}));
+  };
   layer.forward = [](torch::nn::Module&, const std::vector<at::Tensor>& in) { return in; };
   Chunk chunk({layer}, 0, {"hidden"}, {"hidden"});
-  chunk.parameters()[0].global_shape = {4, 2};
-  const Error error = error_of([&] { initialize_parameters(chunk, 5); });
-  EXPECT_EQ(error.kind(), ErrorKind::kInternal);
-  EXPECT_EQ(error.where(), "'a.weight'");
+  ASSERT_EQ(chunk.parameters().size(), 3U);
+  const ParameterInfo& weight = chunk.parameters()[0];
+  EXPECT_EQ(weight.global_shape, (Shape{4, 4}));
+  EXPECT_EQ(weight.slices, (SliceRange{2, 4, 4}));
+  EXPECT_TRUE(weight.summed.empty());
+  const ParameterInfo& scale = chunk.parameters()[2];
+  EXPECT_TRUE(scale.summed.has(Axis::kTp));
+  EXPECT_EQ(scale.tied_to, "a.inner.scale");
+  EXPECT_EQ(scale.tensor.const_data_ptr(), chunk.parameters()[1].tensor.const_data_ptr());
+  EXPECT_TRUE(scale.is_whole());
+}
+
+std::string refusal(const at::Tensor& value, const ParameterSlices& held) {
+  const Error error = error_of([&] { Chunk({holding(value, held)}, 0, {"hidden"}, {"hidden"}); });
+  EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+  EXPECT_NE(std::string(error.what()).find("'a.weight'"), std::string::npos) << error.what();
+  return error.what();
+}
+
+TEST(SlicedParametersTest, WhatIsNoPartOfTheParameterIsRefused) {
+  const auto expect = [](const std::string& refused, const std::string& why) {
+    EXPECT_NE(refused.find(why), std::string::npos) << refused;
+  };
+  const at::Tensor value = at::zeros({2, 2});
+  const ParameterSlices half = {.global_shape = {4, 2}, .split = {{.dim = 0}}, .slices = {0, 1, 2}};
+  expect(refusal(at::zeros({3, 2}), half),
+         "slices 0 to 1 of 2 of [4, 2] are [2, 2], and its tensor is [3, 2]");
+  ParameterSlices wrong = half;
+  wrong.split->dim = 2;
+  expect(refusal(value, wrong), "along dimension 2 of [4, 2]");
+  wrong = half;
+  wrong.split->sections = {1, 2};
+  expect(refusal(value, wrong), "not all of dimension 0");
+  wrong = half;
+  wrong.slices = {2, 3, 2};
+  expect(refusal(value, wrong), "slices 2 to 3 are none of 2");
+  expect(refusal(value, {.global_shape = {2, 2}, .slices = {0, 2, 2}, .summed = {Axis::kTp}}),
+         "one variable stands for slices 0 to 2");
+  LayerSpec layer = holding(value, half);
+  layer.slices[0].first = "wieght";
+  const Error error = error_of([&] { Chunk({layer}, 0, {"hidden"}, {"hidden"}); });
+  expect(error.what(), "'weight'");
 }
 
 }  // namespace

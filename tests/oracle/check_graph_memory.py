@@ -22,6 +22,8 @@ sys.path.insert(0, str(HERE.parent / "graph"))
 import make_archives  # noqa: E402
 
 TOLERANCE = 0.05
+# Convolutions take scratch memory by the processor's own choice of their algorithm.
+TOLERANCES = {"unet": 0.07}
 ROWS, MICROBATCHES, LENGTH = 2, 4, 128
 WIDTHS = dict(vocab_size=512, hidden_size=128, intermediate_size=352, num_hidden_layers=4, num_attention_heads=4,
               max_position_embeddings=256)
@@ -107,7 +109,7 @@ def main():
         options = prepare(name, folder)
         for ranks in (1, 2):
             found = ratios(arguments.sluice.resolve(), folder, [*options, f"--parallelism.pipeline_parallel_degree={ranks}"])
-            is_far = any(abs(ratio - 1) > TOLERANCE for ratio in found)
+            is_far = any(abs(ratio - 1) > TOLERANCES.get(name, TOLERANCE) for ratio in found)
             failed += is_far
             print(f"{name}, {ranks} rank{'s' if ranks > 1 else ''}: measured / predicted "
                   f"{', '.join(f'{ratio:.3f}' for ratio in found)}{': too far' if is_far else ''}", flush=True)

@@ -61,11 +61,16 @@ class Weights {
     const auto known = tensors_.find(name);
     if (known != tensors_.end()) return known->second;
     const GraphTensor* tensor = graph_.tensor(input.name);
-    const bool in_file = file_ && (file_->find(name) || file_->find(input.name));
+    std::string stored;
+    for (const std::string& each : {name, input.name}) {
+      for (const auto& [own, other] : graph_.facts.stored)
+        if (own == each && file_ && file_->find(other)) stored = other;
+      if (stored.empty() && file_ && file_->find(each)) stored = each;
+    }
+    const bool in_file = !stored.empty();
     if (!in_file && (!tensor || tensor->record.empty()))
       throw Error(ErrorKind::kInput, {.what = "no bytes of '" + name + "'"});
-    at::Tensor value =
-        in_file ? file_->read(file_->find(name) ? name : input.name) : read_record(graph_, *tensor);
+    at::Tensor value = in_file ? file_->read(stored) : read_record(graph_, *tensor);
     if (tensor) value = value.to(*scalar_type(tensor->dtype));
     if (input.kind == GraphInput::Kind::kParameter && (!tensor || tensor->trainable))
       value.set_requires_grad(true);

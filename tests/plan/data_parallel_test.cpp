@@ -92,6 +92,90 @@ TEST(DataParallelPlanTest, RanksAreNumberedInTheOrderThatIsGiven) {
   EXPECT_EQ(plan.program.mesh.group(0, Axis::kDpReplicate), (std::vector<int>{0, 2, 4}));
 }
 
+TEST(DataParallelPlanTest, AnOrderOfAllAxesNamesEachOnce) {
+  PipelineOptions options{.num_ranks = 2, .data_parallel = {.degree = 2}};
+  options.tensor_parallel = {.degree = 2};
+  const auto group = [&](const char* order, Axis axis) {
+    options.rank_order = order;
+    return plan_of(options).program.mesh.group(0, axis);
+  };
+  EXPECT_EQ(group("pp,dp", Axis::kTp), (std::vector<int>{0, 1}));
+  EXPECT_EQ(group("pp,dp,cp,tp", Axis::kTp), (std::vector<int>{0, 1}));
+  EXPECT_EQ(group("pp,dp,cp,tp", Axis::kDpReplicate), (std::vector<int>{0, 2}));
+  EXPECT_EQ(group("tp,cp,dp,pp", Axis::kTp), (std::vector<int>{0, 4}));
+  EXPECT_EQ(group("dp,tp,pp,cp", Axis::kTp), (std::vector<int>{0, 2}));
+  EXPECT_EQ(group("dp,tp,pp,cp", Axis::kPp), (std::vector<int>{0, 1}));
+  for (const char* order : {"", "pp", "pp,pp", "pp,dp,tp", "pp,dp,cp,cp", "pp,dp,cp,tp,tp"}) {
+    const Error error = test::error_of([&] { group(order, Axis::kTp); });
+    EXPECT_EQ(error.where(), "`rank_order`") << error.what();
+  }
+}
+
+TEST(DataParallelPlanTest, ARankThatSharesLayersHoldsAndComputesItsPart) {
+  const auto memory_of = [](int degree, DataParallel how = {}) {
+    return plan_of({.data_parallel = how, .tensor_parallel = {.degree = degree}}).ranks[0].memory;
+  };
+  const RankMemory one = memory_of(1), two = memory_of(2);
+  const ModelSpec model = model_of("llama_untied");
+  std::int64_t whole = 0;  // of what all have: norms
+  for (const LayerInfo& layer : model.layers) {
+    for (const ParameterSpec& parameter : layer.parameters) {
+      EXPECT_EQ(parameter.split.has_value(), parameter.shape.size() == 2) << parameter.name;
+      if (!parameter.split) whole += parameter.numel();
+    }
+  }
+  EXPECT_EQ(two.num_parameters, (one.num_parameters - whole) / 2 + whole);
+  EXPECT_EQ(two.parameter_bytes, 4 * two.num_parameters);
+  EXPECT_EQ(two.gradient_bytes, two.parameter_bytes);
+  EXPECT_EQ(two.optimizer_bytes, 2 * two.parameter_bytes);
+  const RankMemory sharded = memory_of(2, {.degree = 2, .zero1 = true});
+  EXPECT_LT(sharded.optimizer_bytes, two.optimizer_bytes);
+  EXPECT_EQ(sharded.parameter_bytes, two.parameter_bytes);
+
+  const auto step_of = [](int degree) {
+    PipelineOptions options{.balance = Balance::kCost};
+    options.tensor_parallel.degree = degree;
+    return plan_of(options).simulation.makespan;
+  };
+  EXPECT_DOUBLE_EQ(step_of(2), step_of(1) / 2);
+}
+
+TEST(DataParallelPlanTest, SlicesDivideTheKeyValueHeads) {
+  const Error error = test::error_of([] { plan_of({.tensor_parallel = {.slices = 4}}); });
+  EXPECT_EQ(error.where(), "`tensor_parallel.slices`");
+  EXPECT_NE(std::string(error.what())
+                .find("4 does not divide 2 key-value heads of 'model.layers.0'; "
+                      "`tensor_parallel.slices`; the nearest is 2"),
+            std::string::npos)
+      << error.what();
+}
+
+TEST(DataParallelPlanTest, EveryFamilySaysHowItIsDivided) {
+  const ModelSpec gpt2 = model_of("gpt2");
+  for (const ParameterSpec& parameter : gpt2.layers[1].parameters) {
+    if (parameter.name.ends_with("attn.c_attn.weight")) {
+      const std::int64_t d = parameter.shape[0];
+      EXPECT_EQ(parameter.split->dim, 1);
+      EXPECT_EQ(parameter.split->sections, (std::vector<std::int64_t>{d, d, d}));
+    }
+    if (parameter.name.ends_with("attn.c_attn.bias")) {
+      EXPECT_EQ(parameter.split->dim, 0);
+    }
+    if (parameter.name.ends_with("c_proj.weight")) {
+      EXPECT_EQ(parameter.split->dim, 0);
+    }
+    if (parameter.name.ends_with("c_proj.bias")) {
+      EXPECT_FALSE(parameter.split.has_value());
+    }
+  }
+}
+
+TEST(DataParallelPlanTest, RanksThatCannotShareTheSlicesAreRefused) {
+  const Error error =
+      test::error_of([] { plan_of({.tensor_parallel = {.degree = 3, .slices = 6}}); });
+  EXPECT_EQ(error.where(), "`tensor_parallel.degree`") << error.what();
+}
+
 TEST(DataParallelPlanTest, EveryScheduleIsProvenWithReplicas) {
   for (const char* schedule : {"GPipe", "1F1B", "Interleaved1F1B", "LoopedBFS",
                                "InterleavedZeroBubble", "ZBVZeroBubble", "DualPipeV"}) {
@@ -185,8 +269,10 @@ TEST(DataParallelPlanTest, RefusesOptionsThatExcludeEachOther) {
   EXPECT_EQ(refusal({.data_parallel = {.degree = 2, .zero3 = true, .per_microbatch = true}}),
             "`data_parallel.zero3` and `data_parallel.per_microbatch` exclude each other; "
             "`data_parallel.per_microbatch`; reduce once a step where parameters are sharded");
-  EXPECT_EQ(refusal({.data_parallel = {.degree = 2}, .rank_order = "pp,bp"}),
-            "`rank_order` = \"pp,bp\" is no order of ranks; `rank_order`; did you mean 'pp,dp'?");
+  EXPECT_EQ(
+      refusal({.data_parallel = {.degree = 2}, .rank_order = "pp,bp"}),
+      "`rank_order` = \"pp,bp\" is no order of ranks; `rank_order`; name pp, dp, cp and tp, each "
+      "once; did you mean 'pp,dp'?");
 }
 
 TEST(DataParallelPlanTest, ShardsWithoutMeaningAreANote) {

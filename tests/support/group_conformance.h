@@ -167,6 +167,42 @@ TEST_P(GroupConformance, AllReduceOfALargeTensorHasTheSameBitsAndNeedsNobodyToWa
   }));
 }
 
+// Members that have subtrees of the same terms get the same sum, however many they are.
+TEST_P(GroupConformance, SumsInATreeBelongToTheTermsNotToTheMembers) {
+  constexpr int kRanks = 4;
+  for (const std::int64_t size : {7, 100'003}) {
+    std::vector<at::Tensor> terms;
+    for (int i = 0; i < 2 * kRanks; ++i) terms.push_back(awkward(i, size, at::kFloat));
+    const auto pair = [&](int i) { return terms[2 * i] + terms[2 * i + 1]; };
+    const at::Tensor expected = (pair(0) + pair(1)) + (pair(2) + pair(3));
+    start(kRanks);
+    expect_no_errors(in_world([&](const Group& world) {
+      const at::Tensor own = pair(world.rank());
+      const at::Tensor sum = world.all_reduce(own, SumOrder::kTree).wait();
+      EXPECT_TRUE(same_bits(sum, expected));
+      const std::vector<at::Tensor> pieces = own.tensor_split(kRanks);
+      const at::Tensor piece = world.reduce_scatter(pieces, SumOrder::kTree).wait();
+      EXPECT_TRUE(same_bits(piece, expected.tensor_split(kRanks)[world.rank()]));
+      const Group three = world.split(world.rank() < 3 ? 0 : 1);
+      if (world.rank() == 3) return;
+      EXPECT_TRUE(
+          same_bits(three.all_reduce(own, SumOrder::kTree).wait(), pair(0) + (pair(1) + pair(2))));
+    }));
+    EXPECT_FALSE(same_bits(expected, ((pair(0) + pair(1)) + pair(2)) + pair(3)));
+  }
+}
+
+TEST_P(GroupConformance, AnotherOrderOfASumIsAnotherCall) {
+  start(2);
+  for (const std::string& error : in_world([](const Group& world) {
+         const auto order = world.rank() == 0 ? SumOrder::kMembers : SumOrder::kTree;
+         world.all_reduce(at::ones({3}), order).wait();
+       })) {
+    EXPECT_NE(error.find("all_reduce of float32[3] in a tree on rank 1"), std::string::npos)
+        << error;
+  }
+}
+
 TEST_P(GroupConformance, DifferentLargeSumsAreAnErrorOnEveryMember) {
   start(3);
   for (const std::string& error : in_world([](const Group& world) {

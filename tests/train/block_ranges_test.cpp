@@ -8,11 +8,19 @@
 
 #include "optim/gradient_norm.h"
 #include "optim/packed_parts.h"
+#include "optim/slice_blocks.h"
 #include "plan/block_shares.h"
+#include "plan/slices.h"
 #include "support/expect_error.h"
 
 namespace sluice::test::block_ranges_test {
 namespace {
+
+std::vector<std::vector<std::int64_t>> ends_of(const std::vector<at::Tensor>& parameters) {
+  std::vector<std::vector<std::int64_t>> ends;
+  for (const at::Tensor& parameter : parameters) ends.push_back(block_ends(parameter));
+  return ends;
+}
 
 TEST(BlockRangesTest, EveryElementHasOneOwnerAndRangesEndAtBlocks) {
   const std::vector<at::Tensor> parameters = {
@@ -21,7 +29,7 @@ TEST(BlockRangesTest, EveryElementHasOneOwnerAndRangesEndAtBlocks) {
       at::empty({2 * kGradientBlock})};
   const std::vector<std::size_t> trainable = {0, 1, 2, 3, 4, 5, 6};
   for (int owners = 1; owners <= 9; ++owners) {
-    const auto of_owner = divide_blocks(parameters, trainable, owners);
+    const auto of_owner = divide_blocks(ends_of(parameters), trainable, owners);
     ASSERT_EQ(of_owner.size(), static_cast<std::size_t>(owners));
     std::vector<std::int64_t> next(parameters.size(), 0);
     std::int64_t all = 0, most = 0;
@@ -55,12 +63,86 @@ TEST(BlockRangesTest, ThePlanCountsWhatEachOwnerGets) {
     std::iota(all.begin(), all.end(), 0);
     for (int owners = 1; owners <= 9; ++owners) {
       std::vector<std::int64_t> shares;
-      for (const auto& ranges : divide_blocks(parameters, all, owners)) {
+      for (const auto& ranges : divide_blocks(ends_of(parameters), all, owners)) {
         std::int64_t& own = shares.emplace_back(0);
         for (const ElementRange& range : ranges) own += range.size();
       }
       EXPECT_EQ(detail::block_shares(sizes, owners), shares) << owners;
     }
+  }
+}
+
+// The norms of all slices, where `shares` ranks have neighbouring slices, and each of them `owners`
+// replicas that have the blocks of a gradient.
+std::vector<double> slice_norms(const at::Tensor& whole, const ParameterSplit& split, int count,
+                                int shares, int owners) {
+  std::vector<double> norms;
+  for (int share = 0; share < shares; ++share) {
+    ParameterInfo info;
+    info.name = "w";
+    info.global_shape = whole.sizes().vec();
+    info.split = split;
+    info.slices = {share * count / shares, (share + 1) * count / shares, count};
+    std::vector<at::Tensor> parts;
+    for (const detail::Cut& cut : detail::cuts_of(info.global_shape, split, info.slices, "w"))
+      parts.push_back(whole.narrow(split.dim, cut.begin, cut.size()));
+    const at::Tensor held = at::cat(parts, split.dim).contiguous();
+    info.tensor = held;
+    SliceSquares all(static_cast<std::size_t>(info.slices.size()));
+    for (const auto& ranges : divide_blocks({block_ends(info)}, {0}, owners)) {
+      for (const ElementRange& range : ranges) {
+        const SliceSquares some = slice_squares(info, elements_of(held, range), range.begin);
+        for (std::size_t s = 0; s < all.size(); ++s)
+          all[s].insert(all[s].end(), some[s].begin(), some[s].end());
+      }
+    }
+    for (const std::vector<double>& squares : all) norms.push_back(norm_of_blocks(squares));
+  }
+  return norms;
+}
+
+TEST(BlockRangesTest, NormsOfSlicesDoNotDependOnWhoHasThem) {
+  struct Case {
+    std::vector<std::int64_t> shape;
+    ParameterSplit split;
+  };
+  const std::vector<Case> cases = {
+      {{700, 300}, {.dim = 0}},
+      {{700, 300}, {.dim = 1}},
+      {{900, 120}, {.dim = 0, .sections = {500, 300, 100}}},
+      {{130, 900}, {.dim = 1, .sections = {300, 300, 300}}},
+      {{6, 210, 130}, {.dim = 1}},
+      {{70'003}, {.dim = 0}},
+      {{3, 2}, {.dim = 1}},
+  };
+  for (const auto& [shape, split] : cases) {
+    const at::Tensor whole = at::randn(shape);
+    const std::vector<double> expected = slice_norms(whole, split, 4, 1, 1);
+    EXPECT_EQ(expected.size(), 4U);
+    EXPECT_NEAR(combine_norms(expected), whole.norm().item<double>(), 1e-3);
+    for (const int shares : {1, 2, 4}) {
+      for (const int owners : {1, 2, 3, 5})
+        EXPECT_EQ(slice_norms(whole, split, 4, shares, owners), expected)
+            << shape << ": " << shares << ", " << owners;
+    }
+  }
+}
+
+TEST(BlockRangesTest, ALargeSliceFallsIntoBlocksThatSeveralOwnersHave) {
+  for (const int dim : {0, 1}) {
+    ParameterInfo info;
+    info.global_shape = {800, 800};
+    info.split = {.dim = dim};
+    info.slices = {0, 2, 4};
+    info.tensor = at::empty(dim == 0 ? std::vector<std::int64_t>{400, 800}
+                                     : std::vector<std::int64_t>{800, 400});
+    std::int64_t begin = 0;
+    for (const std::int64_t end : block_ends(info)) {
+      EXPECT_GT(end, begin);
+      EXPECT_LE(end - begin, 2 * kGradientBlock);
+      begin = end;
+    }
+    EXPECT_EQ(begin, info.tensor.numel());
   }
 }
 

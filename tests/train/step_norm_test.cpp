@@ -38,10 +38,12 @@ std::vector<GradientNorms> norms_of_replicas(
     stage.gradient(1) = at::full({2, 2}, 3.0);
     const std::vector<SharedParameter> parameters =
         list_parameters({&stage}, transport.world(), Mesh({.dp_replicate = 2}));
+    // As a pipeline of two places, of which the first has what is replicated.
+    const Mesh mesh({.pp = 2});
     norms[transport.rank()] =
-        post_gradient_norms(parameters, transport.world(), [](const ParameterUse& use) {
-          return use.gradient();
-        }).wait();
+        post_gradient_norms(parameters, make_run_groups(transport.world(), mesh), mesh,
+                            [](const ParameterUse& use) { return use.gradient(); })
+            .wait();
   });
   return norms;
 }
@@ -118,16 +120,17 @@ TEST(StepNormTest, AParameterOnTwoRanksThatIsNotReplicatedIsRefused) {
   EXPECT_NE(std::string(error.what()).find("is on more than one stage"), std::string::npos);
 }
 
-TEST(StepNormTest, ASliceIsRefused) {
+TEST(StepNormTest, UsesOfOtherSlicesAreRefused) {
   const Error error = error_of([] {
     norms_of_replicas([](std::vector<ParameterInfo>& parameters) {
       for (ParameterInfo& info : parameters) info.replicated = {Axis::kDpReplicate};
-      parameters[1].global_shape = {4, 2};
-      parameters[1].slice = {{2, 2}, {0, 2}};
+      parameters[1].tied_to = "a.weight";
+      parameters[1].split = {{.dim = 0}};
+      parameters[1].slices = {1, 2, 2};
     });
   });
-  EXPECT_EQ(error.kind(), ErrorKind::kInternal);
-  EXPECT_NE(std::string(error.what()).find("'b.weight' a rank holds [2:4, 0:2] of [4, 2]"),
+  EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+  EXPECT_NE(std::string(error.what()).find("'a.weight' are not of the same slices"),
             std::string::npos)
       << error.what();
 }

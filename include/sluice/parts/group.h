@@ -9,8 +9,9 @@
 //     Works may be waited for in any order, another one on every member; a member whose Work is
 //     dropped has taken part all the same.
 //  2. Results are in the order of members(). A sum is ((t0 + t1) + t2) + ... element by element in
-//     that order, in the dtype of the tensors: the same bits on every member, in every run and over
-//     every backend, and all_reduce gives those of reduce_scatter.
+//     that order, or that of a balanced tree (SumOrder), in the dtype of the tensors: the same bits
+//     on every member, in every run and over every backend, and all_reduce gives those of
+//     reduce_scatter. Either order moves the same bytes.
 //  3. Every wait ends, as those of Transport: by its result, by the deadline (Error kPeer naming
 //     the ranks that are missing), or by abort (Error with the first failure).
 //  4. When members call different things (another collective, another root, other shapes or dtypes
@@ -22,6 +23,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -74,6 +76,14 @@ class [[nodiscard]] Work {
   std::function<Result()> finish_;
 };
 
+// How the terms of a sum are put together.
+enum class SumOrder : std::uint8_t {
+  kMembers,  // ((t0 + t1) + t2) + ...
+  // A balanced binary tree: [b, e) is [b, b + (e - b) / 2) plus the rest. Members that have sums of
+  // subtrees of as many slices each get the sum of all slices, whatever their number.
+  kTree,
+};
+
 class Group {
  public:
   Group() = default;  // of nobody, as split() gives to a rank that joins none
@@ -94,10 +104,11 @@ class Group {
   Work<std::vector<at::Tensor>> all_to_all(std::vector<at::Tensor> pieces) const;
 
   // The sum over the members. Any dtype but bool; every member gives the same shape and dtype.
-  Work<at::Tensor> all_reduce(const at::Tensor& tensor) const;
+  Work<at::Tensor> all_reduce(const at::Tensor& tensor, SumOrder order = SumOrder::kMembers) const;
   // The sum over the members' pieces number rank(). Pieces of one member may differ in shape and
   // dtype; piece i has the same on all.
-  Work<at::Tensor> reduce_scatter(std::vector<at::Tensor> pieces) const;
+  Work<at::Tensor> reduce_scatter(std::vector<at::Tensor> pieces,
+                                  SumOrder order = SumOrder::kMembers) const;
 
   Work<void> barrier() const;
 

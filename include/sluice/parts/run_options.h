@@ -27,6 +27,10 @@
 
 namespace sluice {
 
+namespace detail {
+class DividedWeights;
+}
+
 // The names that a program gives to the axes.
 struct AxisNames {
   std::string pp = "pp", dp_replicate = "dp_replicate", dp_shard = "dp_shard", cp = "cp", tp = "tp";
@@ -61,11 +65,18 @@ struct LocalChunk {
   // the layer's forward takes. Of a whole module: one. Null: a layer without.
   std::vector<std::string> layers;
   std::vector<std::shared_ptr<torch::nn::Module>> modules;
-  NamedMesh world_mesh;   // pp, dp_replicate, dp_shard, cp, tp
-  NamedMesh expert_mesh;  // ep_shard, ep: another view of dp_replicate, dp_shard and cp
+  std::vector<std::string> prefixes;  // of the full names of their parameters
+  NamedMesh world_mesh;               // pp, dp_replicate, dp_shard, cp, tp
+  NamedMesh expert_mesh;              // ep_shard, ep: another view of dp_replicate, dp_shard and cp
   AxisNames axis_names;
+  TensorParallel tensor_parallel;  // of the plan: what the axis tp divides
   // Parameters, by full name, that the hook has added or taken out: all others must stay.
   std::vector<std::string> added, removed;
+  // By full name, the parameters of which this rank holds a part or a partial gradient. What a
+  // SlicedModule says itself need not be here.
+  std::vector<std::pair<std::string, ParameterSlices>> slices;
+  // By layer, what parallelize_module (tensor_parallel.h) has divided; null: nothing.
+  std::vector<std::shared_ptr<detail::DividedWeights>> divided;
 };
 
 using Parallelize = std::function<void(LocalChunk& chunk)>;

@@ -119,9 +119,11 @@ struct StageOptions {
   // Called for each chunk of the rank when its modules are made, before its parameters are listed.
   Parallelize parallelize = {};
   AxisNames axis_names = {};
-  Mesh mesh = {};                     // of the run, for the hook
-  std::map<Axis, Group> groups = {};  // of each axis of more than one rank, for the hook
-  int replica = 0;                    // of the mesh: the one that the stages are of
+  Mesh mesh = {};                       // of the run, for the hook
+  TensorParallel tensor_parallel = {};  // what the axis tp of it divides
+  std::map<Axis, Group> groups = {};    // of each axis of more than one rank, for the hook
+  int replica = 0;                      // of the mesh: the one that the stages are of
+  int share = 0;                        // the same along tensor parallelism
   // Parameters of two or more dimensions are made on the meta device, names, shapes and types
   // without memory, of stages of any size, until RankStages::to_empty(); all else has the numbers
   // that LayerSpec::make gives it, which need not know of it (docs/library.md). One that makes them

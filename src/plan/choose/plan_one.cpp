@@ -110,7 +110,8 @@ Plan draft_one(Question& question, const Candidate& candidate) {
   note(plan.partition.notes);
   note(check_data_parallel(plan.data_parallel, plan.schedule, candidate.own.has_value()));
   require_one_reduction(question.options());
-  plan.program.mesh = mesh_of(plan.schedule.num_ranks(), plan.data_parallel, plan.rank_order);
+  plan.program.mesh =
+      mesh_of(plan.schedule.num_ranks(), plan.data_parallel, plan.rank_order, plan.tensor_parallel);
   note(set_recomputed(plan.model, plan.partition, question.options().activation_checkpoint));
   if (question.times()) plan.costs = stage_costs(*question.times(), plan.partition);
   return plan;

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "plan/recompute.h"
+#include "plan/slices.h"
 #include "plan/trainable.h"
 
 namespace sluice::detail {
@@ -75,6 +76,7 @@ Question::Question(ModelSpec model, const PipelineOptions& options) : options_(o
   base_.model = std::move(model);
   base_.microbatch = {options.microbatch_size, options.seq_len};
   base_.data_parallel = options.data_parallel;
+  base_.tensor_parallel = options.tensor_parallel;
   base_.rank_order = options.rank_order;
   base_.step_end = options.step_end;
   base_.gathers_outputs = options.gathers_outputs;
@@ -89,6 +91,8 @@ Question::Question(ModelSpec model, const PipelineOptions& options) : options_(o
   require_positions(base_.model, options.seq_len);
   warn_of_positions(base_.model, options.seq_len, base_.warnings);
   warn_of_one_microbatch(options, base_.warnings);
+  check_tensor_parallel(base_.tensor_parallel);
+  require_dividable(base_.model, base_.tensor_parallel);
   set_times();
   if (cuts_by_costs()) set_layer_costs();
 }
@@ -103,7 +107,12 @@ void Question::set_times() {
   }
   if (!times_) return;
   base_.time_unit = times_->unit;
-  if (times_->layers.size() == base_.model.layers.size()) return;
+  if (times_->layers.size() == base_.model.layers.size()) {
+    if (base_.tensor_parallel.degree > 1)
+      times_ = std::make_shared<const LayerTimes>(
+          of_one_share(*times_, base_.model, base_.tensor_parallel));
+    return;
+  }
   refuse_times("the times are of " + counted(std::ssize(times_->layers), "layer") +
                    ", the model has " + std::to_string(base_.model.layers.size()),
                "give the times of this model");

@@ -11,6 +11,7 @@
 #include "plan/option_words.h"
 #include "plan/predict/activation_memory.h"
 #include "plan/predict/memory.h"
+#include "plan/slices.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -172,6 +173,36 @@ LayerTimes counted_times(const ModelSpec& model, const MicrobatchShape& microbat
     if (layer.role != LayerRole::kBlock) continue;
     layer.forward = layer.backward_input = layer.backward_weight = 1;
     layer.backward = 2;
+  }
+  return times;
+}
+
+LayerTimes of_one_share(LayerTimes times, const ModelSpec& model, const TensorParallel& how) {
+  if (how.degree == 1) return times;
+  const double share = 1.0 / how.degree;
+  for (std::size_t i = 0; i < times.layers.size(); ++i) {
+    const LayerInfo& info = model.layers[i];
+    LayerTime& layer = times.layers[i];
+    if (!detail::is_divided(info)) continue;
+    double held = 0, whole = 0;
+    for (const ParameterSpec& parameter : info.parameters) {
+      held += static_cast<double>(detail::most_held(parameter, how));
+      whole += static_cast<double>(parameter.numel());
+    }
+    layer.held_bytes *= held / whole;
+    for (double* time : {&layer.forward, &layer.backward_input, &layer.backward_weight,
+                         &layer.backward, &layer.cast})
+      *time *= share;
+    // A ring of the shares: each sends its part of the sum on, and then the sums.
+    double bytes = 0;
+    for (const ValueSpec& value : info.writes)
+      if (value.name == "hidden") bytes += value.bytes_at(times.of.microbatch);
+    const double sent = 2.0 * (1.0 - share) * bytes;
+    const double seconds = times.latency + (times.bandwidth > 0 ? sent / times.bandwidth : 0.0);
+    const double exchanges = seconds * (info.role == LayerRole::kBlock ? 2 : 1);
+    layer.forward += exchanges;
+    layer.backward_input += exchanges;
+    layer.backward += exchanges;
   }
   return times;
 }

@@ -77,6 +77,11 @@ bool holds_layer_times(std::string_view text);
 std::string require_times_of(const LayerTimes& times, const ModelSpec& model,
                              const TimedRun& wanted);
 
+// The same of a rank that has one of the shares of each layer that is divided: that part of its
+// time and memory; what it exchanges with the other shares, twice a block and once in the layers at
+// the ends, takes what messages do.
+LayerTimes of_one_share(LayerTimes times, const ModelSpec& model, const TensorParallel& how);
+
 // Names, roles and bytes of the layers; no times.
 LayerTimes without_times(const ModelSpec& model, const MicrobatchShape& microbatch,
                          OptimizerKind optimizer);

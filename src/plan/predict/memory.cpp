@@ -9,6 +9,7 @@
 #include "plan/predict/activation_memory.h"
 #include "plan/predict/layer_times.h"
 #include "plan/predict/replica_memory.h"
+#include "plan/slices.h"
 #include "sluice/simulate.h"
 
 namespace sluice {
@@ -36,26 +37,28 @@ int moments_of(OptimizerKind optimizer) {
 }
 
 // The gradients of all its uses.
-std::int64_t gradient_bytes_of(const ModelSpec& model, const StageContent& stage) {
+std::int64_t gradient_bytes_of(const Plan& plan, const StageContent& stage) {
   std::int64_t bytes = 0;
   if (!has_weight_gradients(stage.backward)) return bytes;
   for (const int layer : stage.layers) {
-    for (const ParameterSpec& parameter : model.layers[layer].parameters) {
+    for (const ParameterSpec& parameter : plan.model.layers[layer].parameters) {
       if (parameter.trainable)
-        bytes = saturating_add(bytes, saturating_multiply(kFloat32, parameter.numel()));
+        bytes = saturating_add(
+            bytes,
+            saturating_multiply(kFloat32, detail::most_held(parameter, plan.tensor_parallel)));
     }
   }
   return bytes;
 }
 
 // Every use of a parameter by itself.
-detail::ExchangedParameters exchanged_parameters(const ModelSpec& model,
-                                                 const StageContent& stage) {
+detail::ExchangedParameters exchanged_parameters(const Plan& plan, const StageContent& stage) {
   detail::ExchangedParameters exchanged;
   exchanged.bytes_of_number = 1;
   for (const int layer : stage.layers) {
-    for (const ParameterSpec& parameter : model.layers[layer].parameters) {
-      (parameter.trainable ? exchanged.trained : exchanged.frozen).push_back(parameter.numel());
+    for (const ParameterSpec& parameter : plan.model.layers[layer].parameters) {
+      (parameter.trainable ? exchanged.trained : exchanged.frozen)
+          .push_back(detail::most_held(parameter, plan.tensor_parallel));
       exchanged.bytes_of_number =
           std::max<std::int64_t>(exchanged.bytes_of_number, dtype_bytes(parameter.dtype));
     }
@@ -72,21 +75,22 @@ struct RankParameters {
   std::int64_t of_adapters = 0;  // bytes
 };
 
-void add_parameters(const ModelSpec& model, const StageContent& stage, RankParameters& of,
+void add_parameters(const Plan& plan, const StageContent& stage, RankParameters& of,
                     RankMemory& rank) {
   for (const int layer : stage.layers) {
-    for (const ParameterSpec& parameter : model.layers[layer].parameters) {
+    for (const ParameterSpec& parameter : plan.model.layers[layer].parameters) {
       const std::string& name = parameter.tied_to.empty() ? parameter.name : parameter.tied_to;
       if (!of.held.insert(name).second) continue;
       const std::int64_t width = dtype_bytes(parameter.dtype);
-      rank.num_parameters += parameter.numel();
-      rank.parameter_bytes += width * parameter.numel();
+      const std::int64_t held = detail::most_held(parameter, plan.tensor_parallel);
+      rank.num_parameters += held;
+      rank.parameter_bytes += width * held;
       if (parameter.trainable) {
-        of.num_trained += parameter.numel();
-        of.trained_bytes += width * parameter.numel();
-        of.shown_bytes += width == kFloat32 ? 0 : width * parameter.numel();
+        of.num_trained += held;
+        of.trained_bytes += width * held;
+        of.shown_bytes += width == kFloat32 ? 0 : width * held;
       }
-      if (parameter.of_adapter) of.of_adapters += width * parameter.numel();
+      if (parameter.of_adapter) of.of_adapters += width * held;
     }
   }
 }
@@ -153,7 +157,8 @@ std::int64_t tied_sum(const Plan& plan, const std::vector<const StageContent*>& 
   std::map<std::string, std::int64_t> numbers;
   for (const LayerInfo& layer : plan.model.layers) {
     for (const ParameterSpec& parameter : layer.parameters) {
-      if (!parameter.tied_to.empty()) numbers[parameter.tied_to] = parameter.numel();
+      if (!parameter.tied_to.empty())
+        numbers[parameter.tied_to] = detail::most_held(parameter, plan.tensor_parallel);
     }
   }
   std::int64_t sum = 0;
@@ -200,12 +205,12 @@ RankMemory rank_memory(const Plan& plan, const Partition& partition, int rank,
     stages.push_back(&stage);
     const auto index = static_cast<std::size_t>(stage.stage);
     activations[index] = stage_activations(plan.model, stage, plan.microbatch);
-    of.gradient_bytes = saturating_add(
-        of.gradient_bytes,
-        saturating_multiply(open_sums(replicas), gradient_bytes_of(plan.model, stage)));
-    add_parameters(plan.model, stage, parameters, of);
+    of.gradient_bytes =
+        saturating_add(of.gradient_bytes,
+                       saturating_multiply(open_sums(replicas), gradient_bytes_of(plan, stage)));
+    add_parameters(plan, stage, parameters, of);
     if (replicas.degree == 1) continue;
-    exchanged[index] = replica_bytes(exchanged_parameters(plan.model, stage), replicas);
+    exchanged[index] = replica_bytes(exchanged_parameters(plan, stage), replicas);
     share.trained_numbers = saturating_add(share.trained_numbers, exchanged[index].trained_numbers);
     share.trained_share = saturating_add(share.trained_share, exchanged[index].trained_share);
     share.frozen_share = saturating_add(share.frozen_share, exchanged[index].frozen_share);

@@ -93,7 +93,7 @@ class DecoderBlock(nn.Module):
 class Decoder(nn.Module):
     def __init__(self):
         super().__init__()
-        self.words, self.places = nn.Embedding(256, 8), nn.Embedding(32, 8)
+        self.words, self.places = nn.Embedding(256, 8), nn.Embedding(128, 8)
         self.blocks = nn.ModuleList(DecoderBlock() for _ in range(2))
         self.norm, self.head = nn.LayerNorm(8, bias=False), nn.Linear(8, 256, bias=False)
         self.head.weight = self.words.weight

@@ -1,0 +1,278 @@
+#include "parallel/divided_weights.h"
+
+#include <ATen/ATen.h>
+
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "base/format.h"
+#include "parallel/divided_operators.h"
+#include "parallel/shared_weights.h"
+#include "sluice/error.h"
+
+namespace sluice::detail {
+namespace {
+
+using Arguments = std::vector<c10::IValue>;
+
+at::Tensor tensor_of(const c10::IValue& value) {
+  return value.isTensor() ? value.toTensor() : at::Tensor();
+}
+
+bool is_one(const c10::IValue& value) { return value.toScalar().equal(1); }
+
+at::Tensor called(const c10::OperatorHandle& op, Arguments arguments) {
+  torch::jit::Stack stack(std::make_move_iterator(arguments.begin()),
+                          std::make_move_iterator(arguments.end()));
+  op.callBoxed(stack);
+  return stack.back().toTensor();
+}
+
+[[noreturn]] void refuse_read(const std::string& name, std::string_view op,
+                              const std::string& remedy) {
+  throw Error(ErrorKind::kUsage, {.what = formatted("'{}' is divided, and is read by {}", name, op),
+                                  .where = "parallelize_module",
+                                  .remedy = remedy});
+}
+
+std::uint32_t version_of(const at::Tensor& x) {
+  return x.is_inference() ? 0 : static_cast<std::uint32_t>(x._version());
+}
+
+}  // namespace
+
+void DividedWeights::add(const at::Tensor& weight, DividedWeight divided) {
+  weights_[weight.unsafeGetTensorImpl()] = {std::move(divided)};
+}
+
+bool DividedWeights::has(const at::Tensor& weight) const {
+  return weights_.contains(weight.unsafeGetTensorImpl());
+}
+
+DividedWeights::Entry* DividedWeights::find(const c10::IValue& value) {
+  if (!value.isTensor()) return nullptr;
+  const auto found = weights_.find(value.toTensor().unsafeGetTensorImpl());
+  return found == weights_.end() ? nullptr : &found->second;
+}
+
+// The weight of which this is the transpose.
+DividedWeights::Entry* DividedWeights::find_transpose(const c10::IValue& value) {
+  const at::Tensor view = tensor_of(value);
+  if (!view.defined() || !view.is_view() || view.dim() != 2) return nullptr;
+  const at::Tensor weight(view._base());
+  if (view.storage_offset() != weight.storage_offset() || weight.dim() != 2 ||
+      view.size(0) != weight.size(1) || view.size(1) != weight.size(0) ||
+      view.stride(0) != weight.stride(1) || view.stride(1) != weight.stride(0))
+    return nullptr;
+  return find(weight);
+}
+
+void DividedWeights::forget_input() {
+  input_.reset();
+  entered_.clear();
+}
+
+std::vector<at::Tensor> DividedWeights::run(
+    const std::function<std::vector<at::Tensor>()>& forward) {
+  for (auto& [impl, entry] : weights_) entry.read = false;
+  columns_ = 0;
+  std::vector<at::Tensor> outputs;
+  try {
+    const OperatorReaderScope scope(this);
+    outputs = forward();
+  } catch (...) {
+    forget_input();
+    throw;
+  }
+  forget_input();
+  for (const auto& [impl, entry] : weights_) {
+    if (entry.read) continue;
+    throw Error(ErrorKind::kUsage,
+                {.what = formatted("the forward has not read '{}', which is divided, by an "
+                                   "operator that computes by slices",
+                                   entry.divided.name),
+                 .where = "parallelize_module",
+                 .remedy = "read it by its module's forward; a norm's weight by at::layer_norm, "
+                           "at::rms_norm or x * weight; or leave its module out of the table"});
+  }
+  return outputs;
+}
+
+const std::vector<at::Tensor>& DividedWeights::entered(const at::Tensor& x) {
+  if (!input_.is_same(x) || input_version_ != version_of(x)) {
+    forget_input();
+    entered_ = enter(x, tp_);
+    input_ = x;
+    input_version_ = version_of(x);
+  }
+  return entered_;
+}
+
+at::Tensor DividedWeights::linear(const at::Tensor& x, const at::Tensor& weight,
+                                  const at::Tensor& bias, const DividedWeight& divided) {
+  const std::vector<std::int64_t> sections = {divided.length};
+  if (divided.style == ParallelStyle::kRowwise) {
+    columns_ = 0;
+    const at::Tensor y = leave(
+        products_of_columns(own_slices(x, divided.length, tp_), weight, divided.length, tp_), tp_);
+    return bias.defined() ? add_shared(y, bias, tp_) : y;
+  }
+  const at::Tensor own = side_by_side(
+      products(entered(x), weight_slices(weight, 0, sections, tp_),
+               bias.defined() ? weight_slices(bias, 0, sections, tp_) : std::vector<at::Tensor>()),
+      sections, tp_);
+  if (divided.style == ParallelStyle::kColwiseGather) return gather_from(own, tp_);
+  columns_ = divided.length;
+  return own;
+}
+
+at::Tensor DividedWeights::product(const std::string& op, const Arguments& in) {
+  const bool is_linear = op == "aten::linear", adds = op == "aten::addmm";
+  const std::size_t x = adds ? 1 : 0;
+  Entry* const weight = is_linear ? find(in[1]) : find_transpose(in[x + 1]);
+  if (!weight) return {};
+  if (weight->divided.style == ParallelStyle::kSequence)
+    refuse_read(weight->divided.name, op, "give its module the style kColwise or kRowwise");
+  if (adds && !(is_one(in[3]) && is_one(in[4])))
+    refuse_read(weight->divided.name, op, "read it by its module's forward");
+  const at::Tensor bias = is_linear ? tensor_of(in[2]) : adds ? tensor_of(in[0]) : at::Tensor();
+  if (Entry* const of_bias = bias.defined() ? find(bias) : nullptr) of_bias->read = true;
+  weight->read = true;
+  const at::Tensor read = in[x + 1].toTensor();
+  return linear(tensor_of(in[x]), is_linear ? read : at::Tensor(read._base()), bias,
+                weight->divided);
+}
+
+at::Tensor DividedWeights::embedding(const Arguments& in) {
+  Entry* const weight = find(in[0]);
+  if (!weight) return {};
+  if (weight->divided.style != ParallelStyle::kRowwise)
+    refuse_read(weight->divided.name, "at::embedding", "give its module the style kRowwise");
+  weight->read = true;
+  return divided_embedding(in[0].toTensor(), in[1].toTensor(), weight->divided.length,
+                           in[2].toInt(), tp_);
+}
+
+at::Tensor DividedWeights::norm(const std::string& op, const Arguments& in) {
+  const bool is_layer_norm = op == "aten::layer_norm";
+  Entry* const weight = find(in[2]);
+  Entry* const bias = is_layer_norm ? find(in[3]) : nullptr;
+  if (!weight && !bias) return {};
+  for (Entry* const entry : {weight, bias})
+    if (entry) entry->read = true;
+  const std::vector<std::int64_t> shape = in[1].toIntVector();
+  if (is_layer_norm) {
+    return layer_norm_shared(in[0].toTensor(), shape, tensor_of(in[2]), tensor_of(in[3]),
+                             in[4].toDouble(), tp_);
+  }
+  return rms_norm_shared(in[0].toTensor(), shape, tensor_of(in[2]),
+                         in[3].isNone() ? std::nullopt : std::optional(in[3].toDouble()), tp_);
+}
+
+// As torch::nn::Linear adds its bias.
+at::Tensor DividedWeights::add_in_place(const Arguments& in) {
+  Entry* const bias = find(in[1]);
+  if (!bias || !is_one(in[2])) return {};
+  bias->read = true;
+  const at::Tensor x = in[0].toTensor(), added = in[1].toTensor();
+  const DividedWeight& divided = bias->divided;
+  if (divided.style == ParallelStyle::kRowwise || divided.style == ParallelStyle::kSequence)
+    return add_shared_(x, added, tp_);
+  return add_columns_(x, added, divided.length, divided.style == ParallelStyle::kColwiseGather,
+                      tp_);
+}
+
+// x * weight, x + bias, in either order.
+at::Tensor DividedWeights::by_element(const std::string& op, const Arguments& in) {
+  Entry* const left = find(in[0]);
+  Entry* const right = find(in[1]);
+  if (!left == !right) return {};
+  Entry& weight = left ? *left : *right;
+  const at::Tensor rows = tensor_of(in[left ? 1 : 0]), shared = tensor_of(in[left ? 0 : 1]);
+  // Of weight + 1 the result is read later, which is not seen.
+  if (weight.divided.style != ParallelStyle::kSequence || rows.dim() < 2) return {};
+  const bool adds = op == "aten::add";
+  if (adds && !is_one(in[2])) return {};
+  weight.read = true;
+  return adds ? add_shared(rows, shared, tp_) : multiply_shared(rows, shared, tp_);
+}
+
+at::Tensor DividedWeights::activation(const c10::OperatorHandle& op, const Arguments& in) {
+  const at::Tensor x = in[0].toTensor();
+  if (columns_ == 0 || tp_.slices().size() == 1 || x.dim() == 0 ||
+      x.size(-1) != tp_.range(columns_).size)
+    return {};
+  std::vector<at::Tensor> parts;
+  for (const at::Tensor& of_slice : own_slices(x, columns_, tp_)) {
+    Arguments of_call = in;
+    of_call[0] = of_slice.contiguous();
+    parts.push_back(called(op, std::move(of_call)));
+  }
+  return concatenated(parts, -1);
+}
+
+// Heads by slice, each in the layout that they would have alone.
+at::Tensor DividedWeights::attention(const c10::OperatorHandle& op, const Arguments& in) {
+  const std::int64_t num_slices = tp_.slices().size();
+  const at::Tensor q = in[0].toTensor(), k = in[1].toTensor(), mask = tensor_of(in[3]);
+  if (columns_ == 0 || num_slices == 1 || q.dim() != 4) return {};
+  if (q.size(1) % num_slices != 0 || k.size(1) % num_slices != 0) {
+    throw Error(ErrorKind::kUsage,
+                {.what = formatted("{} and {} heads of this rank for {} slices", q.size(1),
+                                   k.size(1), num_slices),
+                 .where = "parallelize_module, at::scaled_dot_product_attention",
+                 .remedy = "give a number of slices that divides the key-value heads"});
+  }
+  const bool mask_has_heads = mask.defined() && mask.dim() == 4 && mask.size(1) != 1;
+  std::vector<at::Tensor> parts;
+  for (std::int64_t slice = 0; slice < num_slices; ++slice) {
+    const auto part = [&](const c10::IValue& all) {
+      return all.toTensor().chunk(num_slices, 1)[static_cast<std::size_t>(slice)];
+    };
+    Arguments of_call = in;
+    for (std::size_t i = 0; i < 3; ++i) of_call[i] = part(in[i]).clone();
+    if (mask_has_heads) of_call[3] = part(in[3]);
+    parts.push_back(called(op, std::move(of_call)));
+  }
+  return concatenated(parts, 1);
+}
+
+bool DividedWeights::run(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+  const std::string& name = op.schema().name();
+  const auto count = static_cast<std::ptrdiff_t>(op.schema().arguments().size());
+  const Arguments in(stack.end() - count, stack.end());
+  at::Tensor result;
+  const bool is_attention = name == "aten::scaled_dot_product_attention";
+  if (name == "aten::dropout" || is_attention) {
+    const bool drops = is_attention ? in[4].toDouble() > 0 : in[1].toDouble() > 0 && in[2].toBool();
+    if (drops) {
+      throw Error(ErrorKind::kUsage,
+                  {.what = "dropout in a layer whose weights are divided: its numbers would depend "
+                           "on how rows and columns lie on ranks",
+                   .where = "parallelize_module",
+                   .remedy = "set its probability to 0"});
+    }
+    if (is_attention) result = attention(op, in);
+  } else if (name == "aten::silu" || name == "aten::gelu" || name == "aten::sigmoid" ||
+             name == "aten::tanh") {
+    result = activation(op, in);
+  } else if (name == "aten::embedding") {
+    result = embedding(in);
+  } else if (name == "aten::layer_norm" || name == "aten::rms_norm") {
+    result = norm(name, in);
+  } else if (name == "aten::add_") {
+    result = add_in_place(in);
+  } else if (name == "aten::add" || name == "aten::mul") {
+    result = by_element(name, in);
+  } else if (name == "aten::linear" || name == "aten::matmul" || name == "aten::mm" ||
+             name == "aten::addmm") {
+    result = product(name, in);
+  }
+  if (!result.defined()) return false;
+  stack.erase(stack.end() - count, stack.end());
+  stack.emplace_back(std::move(result));
+  return true;
+}
+
+}  // namespace sluice::detail

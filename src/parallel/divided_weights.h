@@ -1,0 +1,83 @@
+// Weights of plain modules that are divided, and what reads them in a forward.
+//
+// LibTorch's modules have no hooks, and code holds them by their classes; so what makes them
+// parallel sits below their forward: in run() at::linear (and what torch::nn::Linear calls in its
+// place: x W^T as at::matmul or at::addmm, then += bias), at::embedding, at::layer_norm,
+// at::rms_norm, x * weight and x + bias look whether they read a weight that is listed here, and
+// then compute by slices. Between a product by columns and the next one by rows, activations (silu,
+// gelu, sigmoid, tanh) and at::scaled_dot_product_attention run once for each own slice, since
+// LibTorch's numbers may depend on how many columns and heads a call has. All other operators run
+// as ever.
+//
+// Owns: the list of such weights of a layer; how operators that read them are carried out.
+// Does not own: the weights (their modules). Invariants:
+//  1. An input that several products read in a row, as of q, k and v, is exchanged once; its
+//     gradients add up within a slice first.
+//  2. A weight that a forward has not read by an operator of its style is refused when the forward
+//     returns: it was read otherwise, and the numbers are wrong.
+// Thread-safety: one rank's thread.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "layer/operator_reader.h"
+#include "sluice/parts/tensor_parallel.h"
+
+namespace sluice::detail {
+
+struct DividedWeight {
+  ParallelStyle style = ParallelStyle::kColwise;
+  std::int64_t length = 0;  // of the dimension that is divided, in the whole
+  std::string name = {};    // for messages
+};
+
+class DividedWeights : public OperatorReader {
+ public:
+  explicit DividedWeights(SliceGroup tp) : tp_(std::move(tp)) {}
+  void add(const at::Tensor& weight, DividedWeight divided);
+  bool has(const at::Tensor& weight) const;
+
+  // Calls a layer's forward, whose operators ask. Throws Error(kUsage) for a weight that is read by
+  // no operator of its style, for dropout, and what the forward throws.
+  std::vector<at::Tensor> run(const std::function<std::vector<at::Tensor>()>& forward);
+
+  bool run(const c10::OperatorHandle& op, torch::jit::Stack& stack) override;
+
+ private:
+  struct Entry {
+    DividedWeight divided;
+    bool read = false;
+  };
+  Entry* find(const c10::IValue& value);
+  Entry* find_transpose(const c10::IValue& value);
+  const std::vector<at::Tensor>& entered(const at::Tensor& x);
+  // bias: undefined for none.
+  at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                    const DividedWeight& divided);
+  // The results of operators that read a weight in the table; undefined: they do not.
+  at::Tensor product(const std::string& op, const std::vector<c10::IValue>& in);
+  at::Tensor embedding(const std::vector<c10::IValue>& in);
+  at::Tensor norm(const std::string& op, const std::vector<c10::IValue>& in);
+  at::Tensor add_in_place(const std::vector<c10::IValue>& in);
+  at::Tensor activation(const c10::OperatorHandle& op, const std::vector<c10::IValue>& in);
+  at::Tensor attention(const c10::OperatorHandle& op, const std::vector<c10::IValue>& in);
+  at::Tensor by_element(const std::string& op, const std::vector<c10::IValue>& in);
+  void forget_input();
+
+  SliceGroup tp_;
+  // Of the latest product by columns, all of them, while none by rows has followed; else 0.
+  std::int64_t columns_ = 0;
+  std::unordered_map<const c10::TensorImpl*, Entry> weights_;
+  // The latest input of a product by columns, and what the slices get of it.
+  at::Tensor input_;
+  std::uint32_t input_version_ = 0;
+  std::vector<at::Tensor> entered_;
+};
+
+}  // namespace sluice::detail

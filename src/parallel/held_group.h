@@ -1,0 +1,41 @@
+// The SliceGroup of a node of autograd's graph, from its forward to its backward.
+// Thread-safety: one rank's thread; on CUDA the engine's thread while that thread waits for it.
+#pragma once
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/core/ivalue.h>
+#include <c10/util/intrusive_ptr.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <utility>
+
+#include "sluice/error.h"
+#include "sluice/parts/tensor_parallel.h"
+
+namespace sluice::detail {
+
+struct HeldGroup : torch::CustomClassHolder {
+  explicit HeldGroup(SliceGroup group) : tp(std::move(group)) {}
+  SliceGroup tp;
+};
+
+inline void hold(torch::autograd::AutogradContext* context, const SliceGroup& tp) {
+  context->saved_data["tp"] = c10::IValue::make_capsule(c10::make_intrusive<HeldGroup>(tp));
+}
+
+// Throws Error(kUsage) in a backward that is itself differentiated.
+inline void require_one_derivative() {
+  if (at::GradMode::is_enabled()) {
+    throw Error(ErrorKind::kUsage,
+                {.what = "layers that ranks run together are differentiable once",
+                 .where = "sluice/parts/tensor_parallel.h",
+                 .remedy = "call backward without create_graph"});
+  }
+}
+
+inline SliceGroup held(torch::autograd::AutogradContext* context) {
+  require_one_derivative();
+  return static_cast<HeldGroup&>(*context->saved_data["tp"].toCapsule()).tp;
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,244 @@
+#include "parallel/shared_weights.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <array>
+#include <tuple>
+
+#include "base/format.h"
+#include "base/text.h"
+#include "parallel/held_group.h"
+#include "parallel/tree_exchange.h"
+#include "plan/slices.h"
+#include "sluice/error.h"
+
+namespace sluice::detail {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+bool is_alone(const SliceGroup& tp) { return tp.slices().count == 1; }
+
+// The rows of every slice whose rows are here, in memory of the same layout wherever they are.
+class Blocks {
+ public:
+  Blocks(const at::Tensor& x, const SliceGroup& tp) : tp_(tp), dim_(tp.sequence_dim()) {
+    const bool divided = tp.sequence_parallel() && tp.degree() > 1;
+    sizes_ = divided
+                 ? std::vector<std::int64_t>(static_cast<std::size_t>(tp.slices().size()),
+                                             x.size(dim_) / tp.slices().size())
+                 : slice_sizes(x.size(dim_), SliceRange{0, tp.slices().count, tp.slices().count});
+  }
+
+  std::vector<at::Tensor> of(const at::Tensor& x) const {
+    if (sizes_.size() == 1) return {x.contiguous()};
+    std::vector<at::Tensor> blocks;
+    for (const at::Tensor& block : x.split_with_sizes(sizes_, dim_))
+      blocks.push_back(block.contiguous());
+    return blocks;
+  }
+  // The gradient that all ranks have, of that of each block.
+  at::Tensor sum(const std::vector<at::Tensor>& of_blocks) const {
+    const at::Tensor own = tree_sum(of_blocks);
+    return tp_.sequence_parallel() ? tree_all_reduce(own, tp_) : own;
+  }
+
+ private:
+  const SliceGroup& tp_;
+  std::int64_t dim_;
+  std::vector<std::int64_t> sizes_;
+};
+
+// The sum over all rows of x.
+at::Tensor sum_of_rows(const at::Tensor& x, std::int64_t width) {
+  return x.reshape({-1, width}).sum(0);
+}
+
+struct AddShared : torch::autograd::Function<AddShared> {
+  static at::Tensor forward(AutogradContext* context, at::Tensor x, const at::Tensor& bias,
+                            const SliceGroup& tp, bool in_place) {
+    hold(context, tp);
+    context->saved_data["type"] = bias.scalar_type();
+    if (!in_place) return at::add(x, bias);
+    x.add_(bias);
+    context->mark_dirty({x});
+    return x;
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const SliceGroup tp = held(context);
+    at::Tensor of_bias;
+    if (context->needs_input_grad(1)) {
+      const Blocks blocks(gradients[0], tp);
+      std::vector<at::Tensor> sums;
+      for (const at::Tensor& dy : blocks.of(gradients[0]))
+        sums.push_back(sum_of_rows(dy, dy.size(-1)));
+      of_bias = blocks.sum(sums).to(context->saved_data["type"].toScalarType());
+    }
+    return {gradients[0], of_bias, {}, {}};
+  }
+};
+
+struct AddColumns : torch::autograd::Function<AddColumns> {
+  static at::Tensor forward(AutogradContext* context, at::Tensor x, const at::Tensor& bias,
+                            const SliceGroup& tp, std::int64_t length, bool gathered) {
+    hold(context, tp);
+    context->saved_data["length"] = length;
+    context->saved_data["type"] = bias.scalar_type();
+    x.add_(gathered ? all_gather(bias, 0, tp) : bias);
+    context->mark_dirty({x});
+    return x;
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const SliceGroup tp = held(context);
+    at::Tensor of_bias;
+    if (context->needs_input_grad(1)) {
+      const std::int64_t length = context->saved_data["length"].toInt();
+      at::Tensor own = gradients[0];
+      if (own.size(-1) == length) own = part_of(own, own.dim() - 1, tp.range(length));
+      std::vector<at::Tensor> sums;
+      for (const at::Tensor& dy : own_slices(own, length, tp))
+        sums.push_back(sum_of_rows(dy.contiguous(), dy.size(-1)));
+      of_bias = (sums.size() == 1 ? sums.front() : at::cat(sums))
+                    .to(context->saved_data["type"].toScalarType());
+    }
+    return {gradients[0], of_bias, {}, {}, {}};
+  }
+};
+
+struct MultiplyShared : torch::autograd::Function<MultiplyShared> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
+                            const SliceGroup& tp) {
+    hold(context, tp);
+    context->save_for_backward({x, weight});
+    return at::mul(x, weight);
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const SliceGroup tp = held(context);
+    const variable_list saved = context->get_saved_variables();
+    at::Tensor of_x, of_weight;
+    if (context->needs_input_grad(0))
+      of_x = at::mul(gradients[0], saved[1]).to(saved[0].scalar_type());
+    if (context->needs_input_grad(1)) {
+      const at::Tensor products = at::mul(gradients[0], saved[0]);
+      const Blocks blocks(products, tp);
+      std::vector<at::Tensor> sums;
+      for (const at::Tensor& block : blocks.of(products))
+        sums.push_back(sum_of_rows(block, block.size(-1)));
+      of_weight = blocks.sum(sums).to(saved[1].scalar_type());
+    }
+    return {of_x, of_weight, {}};
+  }
+};
+
+struct LayerNormShared : torch::autograd::Function<LayerNormShared> {
+  // num_dims: the last ones of x, over which it is normalized.
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, std::int64_t num_dims,
+                            const at::Tensor& weight, const at::Tensor& bias, double eps,
+                            const SliceGroup& tp) {
+    hold(context, tp);
+    const at::IntArrayRef shape = x.sizes().slice(static_cast<std::size_t>(x.dim() - num_dims));
+    auto [y, mean, inverse] = at::native_layer_norm(x, shape, weight, bias, eps);
+    context->save_for_backward({x, weight, bias, mean, inverse});
+    context->saved_data["num_dims"] = num_dims;
+    return y;
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const SliceGroup tp = held(context);
+    const variable_list saved = context->get_saved_variables();
+    const auto &x = saved[0], &weight = saved[1], &bias = saved[2];
+    const at::IntArrayRef shape = x.sizes().slice(
+        static_cast<std::size_t>(x.dim() - context->saved_data["num_dims"].toInt()));
+    const auto gradient = [&](const at::Tensor& dy, const at::Tensor& rows, const at::Tensor& mean,
+                              const at::Tensor& inverse, std::array<bool, 3> wanted) {
+      return at::native_layer_norm_backward(dy, rows, shape, mean, inverse, weight, bias, wanted);
+    };
+    at::Tensor of_x, of_weight, of_bias;
+    if (context->needs_input_grad(0)) {
+      of_x = std::get<0>(
+          gradient(gradients[0].contiguous(), x, saved[3], saved[4], {true, false, false}));
+    }
+    const bool wants_weight = weight.defined() && context->needs_input_grad(1);
+    const bool wants_bias = bias.defined() && context->needs_input_grad(2);
+    if (wants_weight || wants_bias) {
+      const Blocks blocks(x, tp);
+      const auto dy = blocks.of(gradients[0]), rows = blocks.of(x), mean = blocks.of(saved[3]),
+                 inverse = blocks.of(saved[4]);
+      std::vector<at::Tensor> of_weights, of_biases;
+      for (std::size_t i = 0; i < rows.size(); ++i) {
+        auto [none, w, b] =
+            gradient(dy[i], rows[i], mean[i], inverse[i], {false, wants_weight, wants_bias});
+        of_weights.push_back(w);
+        of_biases.push_back(b);
+      }
+      if (wants_weight) of_weight = blocks.sum(of_weights);
+      if (wants_bias) of_bias = blocks.sum(of_biases);
+    }
+    return {of_x, {}, of_weight, of_bias, {}, {}};
+  }
+};
+
+void require_rows(const at::Tensor& x, const SliceGroup& tp) {
+  const std::int64_t dim = dimension_of_rows(x, tp);
+  if (!tp.sequence_parallel() || tp.degree() == 1 || x.size(dim) % tp.slices().size() == 0) return;
+  throw Error(
+      ErrorKind::kUsage,
+      {.what = formatted("{} rows of this rank for {} slices", x.size(dim), tp.slices().size()),
+       .where = "sequence parallelism",
+       .remedy = "give a length that the slices divide, or turn sequence parallelism off"});
+}
+
+void require_width(const at::Tensor& x, const at::Tensor& weight) {
+  if (weight.dim() == 1 && x.dim() > 0 && weight.size(0) == x.size(-1)) return;
+  throw Error(ErrorKind::kUsage,
+              {.what = formatted("a weight {} for rows {}", shape_text(weight.sizes().vec()),
+                                 shape_text(x.sizes().vec())),
+               .where = "ParallelStyle::kSequence",
+               .remedy = "give a weight of the last dimension"});
+}
+
+}  // namespace
+
+at::Tensor add_shared(const at::Tensor& x, const at::Tensor& bias, const SliceGroup& tp) {
+  if (is_alone(tp)) return at::add(x, bias);
+  require_rows(x, tp);
+  require_width(x, bias);
+  return AddShared::apply(x, bias, tp, /*in_place=*/false);
+}
+
+at::Tensor add_shared_(at::Tensor x, const at::Tensor& bias, const SliceGroup& tp) {
+  if (is_alone(tp)) return x.add_(bias);
+  require_rows(x, tp);
+  require_width(x, bias);
+  return AddShared::apply(x, bias, tp, /*in_place=*/true);
+}
+
+at::Tensor add_columns_(at::Tensor x, const at::Tensor& bias, std::int64_t length, bool gathered,
+                        const SliceGroup& tp) {
+  if (is_alone(tp)) return x.add_(bias);
+  return AddColumns::apply(x, bias, tp, length, gathered);
+}
+
+at::Tensor multiply_shared(const at::Tensor& x, const at::Tensor& weight, const SliceGroup& tp) {
+  if (is_alone(tp)) return at::mul(x, weight);
+  require_rows(x, tp);
+  require_width(x, weight);
+  return MultiplyShared::apply(x, weight, tp);
+}
+
+at::Tensor layer_norm_shared(const at::Tensor& x, at::IntArrayRef shape, const at::Tensor& weight,
+                             const at::Tensor& bias, double eps, const SliceGroup& tp) {
+  if (is_alone(tp)) return at::layer_norm(x, shape, weight, bias, eps);
+  require_rows(x, tp);
+  return LayerNormShared::apply(x.contiguous(), static_cast<std::int64_t>(shape.size()), weight,
+                                bias, eps, tp);
+}
+
+at::Tensor rms_norm_shared(const at::Tensor& x, at::IntArrayRef shape, const at::Tensor& weight,
+                           std::optional<double> eps, const SliceGroup& tp) {
+  if (is_alone(tp) || !weight.defined()) return at::rms_norm(x, shape, weight, eps);
+  return multiply_shared(at::rms_norm(x, shape, {}, eps), weight, tp);
+}
+
+}  // namespace sluice::detail

@@ -1,0 +1,84 @@
+#include "parallel/tree_exchange.h"
+
+#include <ATen/ATen.h>
+
+#include <utility>
+
+#include "base/format.h"
+#include "base/text.h"
+#include "comm/sum_in_order.h"
+#include "plan/slices.h"
+#include "sluice/error.h"
+
+namespace sluice::detail {
+namespace {
+
+std::vector<at::Tensor> rows_of_members(const at::Tensor& own, std::int64_t dim,
+                                        const SliceGroup& tp) {
+  std::vector<at::Tensor> pieces;
+  for (int member = 0; member < tp.degree(); ++member)
+    pieces.push_back(part_of(own, dim, tp.range(own.size(dim), member)));
+  return pieces;
+}
+
+}  // namespace
+
+at::Tensor tree_sum(const std::vector<at::Tensor>& terms) {
+  return terms.size() == 1 ? terms.front() : sum_in_tree(terms, terms.front().device());
+}
+
+at::Tensor tree_all_reduce(const at::Tensor& own, const SliceGroup& tp) {
+  if (tp.degree() == 1) return own;
+  return tp.group().all_reduce(own, SumOrder::kTree).wait();
+}
+
+at::Tensor tree_reduce_scatter(const at::Tensor& own, std::int64_t dim, const SliceGroup& tp) {
+  if (tp.degree() == 1) return own;
+  return tp.group().reduce_scatter(rows_of_members(own, dim, tp), SumOrder::kTree).wait();
+}
+
+at::Tensor all_gather(const at::Tensor& part, std::int64_t dim, const SliceGroup& tp) {
+  if (tp.degree() == 1) return part;
+  const at::NoGradGuard no_grad;
+  return at::cat(tp.group().all_gather(part).wait(), dim);
+}
+
+at::Tensor all_reduce_max(const at::Tensor& own, const SliceGroup& tp) {
+  if (tp.degree() == 1) return own;
+  const at::NoGradGuard no_grad;
+  at::Tensor largest;
+  for (const at::Tensor& of_member : tp.group().all_gather(own).wait())
+    largest = largest.defined() ? at::maximum(largest, of_member) : of_member;
+  return largest;
+}
+
+std::vector<std::int64_t> slice_sizes(std::int64_t length, const SliceRange& slices) {
+  std::vector<std::int64_t> sizes;
+  for (int slice = slices.begin; slice < slices.end; ++slice)
+    sizes.push_back(cut_of(length, {slice, slice + 1, slices.count}).size());
+  return sizes;
+}
+
+std::int64_t dimension_of(std::int64_t dim, const at::Tensor& x) {
+  if (dim >= -x.dim() && dim < x.dim()) return dim < 0 ? dim + x.dim() : dim;
+  throw Error(ErrorKind::kUsage,
+              {.what = formatted("a tensor of {} dimensions has no dimension {}", x.dim(), dim),
+               .where = "sluice/parts/tensor_parallel.h",
+               .remedy = "give the dimension of rows as sequence_dim"});
+}
+
+std::int64_t dimension_of_rows(const at::Tensor& x, const SliceGroup& tp) {
+  const std::int64_t dim = dimension_of(tp.sequence_dim(), x);
+  if (dim + 1 < x.dim()) return dim;
+  throw Error(ErrorKind::kUsage, {.what = formatted("dimension {} of {} has columns, not rows", dim,
+                                                    shape_text(x.sizes().vec())),
+                                  .where = "sluice/parts/tensor_parallel.h",
+                                  .remedy = "give the dimension of rows as sequence_dim"});
+}
+
+at::Tensor part_of(const at::Tensor& x, std::int64_t dim, const IndexRange& range) {
+  if (range.offset == 0 && range.size == x.size(dim)) return x;
+  return x.narrow(dim, range.offset, range.size);
+}
+
+}  // namespace sluice::detail

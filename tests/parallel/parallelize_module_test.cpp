@@ -1,0 +1,246 @@
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/dropout.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/normalization.h>
+
+#include <set>
+
+#include "engine/parallelize.h"
+#include "layer/initialize_chunks.h"
+#include "parallel/slice_ranks.h"
+#include "sluice/parts/chunk.h"
+#include "sluice/parts/run_options.h"
+#include "support/expect_error.h"
+
+namespace sluice::test {
+namespace parallelize_module_test {
+namespace {
+
+constexpr std::int64_t kBatch = 2, kLength = 8, kHidden = 24, kWide = 52, kVocabulary = 37,
+                       kHead = 6;
+
+// A norm of one's own, as models have that were written for torch.
+struct OwnNorm : torch::nn::Module {
+  explicit OwnNorm(std::int64_t size) { weight = register_parameter("weight", at::ones({size})); }
+  at::Tensor forward(const at::Tensor& x) {
+    return weight * (x * at::rsqrt(x.square().mean(-1, true) + 1e-6));
+  }
+  at::Tensor weight;
+};
+
+struct Block : torch::nn::Module {
+  Block()
+      : norm(std::make_shared<OwnNorm>(kHidden)),
+        q(kHidden, kHidden),
+        k(kHidden, kHidden),
+        v(kHidden, kHidden),
+        o(kHidden, kHidden),
+        second(torch::nn::LayerNormOptions({kHidden})),
+        up(kHidden, kWide),
+        down(kWide, kHidden) {
+    register_module("norm", norm);
+    register_module("q_proj", q), register_module("k_proj", k), register_module("v_proj", v);
+    register_module("o_proj", o), register_module("second_norm", second);
+    register_module("up", up), register_module("down", down);
+  }
+  at::Tensor forward(at::Tensor x) {
+    const at::Tensor h = norm->forward(x);
+    const auto heads = [](const at::Tensor& all) {
+      return all.unflatten(-1, {-1, kHead}).transpose(1, 2);
+    };
+    x = x + o(at::scaled_dot_product_attention(heads(q(h)), heads(k(h)), heads(v(h)), {}, 0.0, true)
+                  .transpose(1, 2)
+                  .flatten(2));
+    return x + down(at::silu(up(second(x))));
+  }
+  std::shared_ptr<OwnNorm> norm;
+  torch::nn::Linear q, k, v, o;
+  torch::nn::LayerNorm second;
+  torch::nn::Linear up, down;
+};
+
+LayerSpec spec(const std::string& name, std::function<std::shared_ptr<torch::nn::Module>()> make,
+               std::function<at::Tensor(torch::nn::Module&, const at::Tensor&)> forward) {
+  LayerSpec layer;
+  layer.name = name;
+  layer.make = std::move(make);
+  layer.forward = [forward = std::move(forward)](torch::nn::Module& module,
+                                                 const std::vector<at::Tensor>& read) {
+    return std::vector<at::Tensor>{forward(module, read[0])};
+  };
+  return layer;
+}
+
+std::vector<LayerSpec> two_layer_model() {
+  std::vector<LayerSpec> layers;
+  layers.push_back(spec(
+      "embed", [] { return torch::nn::Embedding(kVocabulary, kHidden).ptr(); },
+      [](torch::nn::Module& module, const at::Tensor& ids) {
+        return module.as<torch::nn::EmbeddingImpl>()->forward(ids);
+      }));
+  layers.front().reads = {"ids"};
+  for (const char* name : {"layers.0", "layers.1"}) {
+    layers.push_back(spec(
+        name, [] { return std::make_shared<Block>(); },
+        [](torch::nn::Module& module, const at::Tensor& x) {
+          return module.as<Block>()->forward(x);
+        }));
+  }
+  layers.push_back(spec(
+      "norm", [] { return std::make_shared<OwnNorm>(kHidden); },
+      [](torch::nn::Module& module, const at::Tensor& x) {
+        return module.as<OwnNorm>()->forward(x);
+      }));
+  layers.push_back(spec(
+      "head", [] { return torch::nn::Linear(kHidden, kVocabulary).ptr(); },
+      [](torch::nn::Module& module, const at::Tensor& x) {
+        return module.as<torch::nn::LinearImpl>()->forward(x);
+      }));
+  return layers;
+}
+
+const ParallelTable kTable = {
+    {"embed", kRowwise},    {"*.q_proj", kColwise}, {"*.k_proj", kColwise},
+    {"*.v_proj", kColwise}, {"*.o_proj", kRowwise}, {"*.up", kColwise},
+    {"*.down", kRowwise},   {"*norm", kSequence},   {"head", kColwiseGather}};
+
+LocalChunk chunk_of(const SliceGroup& tp) {
+  LocalChunk chunk;
+  chunk.world_mesh.axes = {
+      {"tp", Axis::kTp, tp.degree(), tp.group() ? tp.group().rank() : 0, {}, tp.group()}};
+  chunk.tensor_parallel = {
+      .degree = tp.degree(), .slices = tp.slices().count, .sequence = tp.sequence_parallel()};
+  return chunk;
+}
+
+Chunk chunk_of(std::vector<LayerSpec> layers, const SliceGroup& tp, const ParallelTable& table) {
+  parallelize(layers, chunk_of(tp), [&](LocalChunk& chunk) { parallelize_module(chunk, table); });
+  Chunk chunk(std::move(layers), 0, {}, {"hidden"});
+  initialize_parameters(chunk, 3);
+  return chunk;
+}
+
+at::Tensor ids() {
+  return at::arange(kBatch * kLength).mul(11).remainder(kVocabulary).view({kBatch, kLength});
+}
+
+FoundByName train_once(const SliceGroup& tp, bool parallel = true) {
+  Chunk chunk = chunk_of(two_layer_model(), tp, parallel ? kTable : ParallelTable());
+  Values batch;
+  batch.set("ids", ids());
+  FoundByName found;
+  const at::Tensor logits = chunk.forward({}, batch, 1, 0, 0).get("hidden");
+  found["logits"] = {logits};
+  at::log_softmax(logits, -1).square().mean().backward();
+  for (const ParameterInfo& parameter : chunk.parameters()) {
+    const std::int64_t dim = parameter.is_whole() ? -1 : parameter.split->dim;
+    found[parameter.name] = {parameter.tensor, dim};
+    found["gradient of " + parameter.name] = {parameter.tensor.grad(), dim};
+  }
+  return found;
+}
+
+TEST(ParallelizeModuleTest, PlainModulesHaveTheSameBitsForEveryDegreeAndWithRowsDivided) {
+  const Whole one = on_slice_ranks({1, 4, false}, [](const auto& tp) { return train_once(tp); });
+  EXPECT_GT(one.size(), 50u);
+  for (const int degree : {1, 2, 4}) {
+    for (const bool sequence : {false, true}) {
+      const SliceLayout layout{degree, 4, sequence};
+      expect_same_bits(one, on_slice_ranks(layout, [](const auto& tp) { return train_once(tp); }),
+                       name_of(layout));
+    }
+  }
+}
+
+TEST(ParallelizeModuleTest, OneSliceIsThePlainModule) {
+  const Whole plain =
+      on_slice_ranks({1, 1, true}, [](const auto& tp) { return train_once(tp, false); });
+  expect_same_bits(plain,
+                   on_slice_ranks({1, 1, true}, [](const auto& tp) { return train_once(tp); }),
+                   "one slice");
+}
+
+TEST(ParallelizeModuleTest, SlicesAreAsFarFromThePlainModuleAsRoundingIs) {
+  Whole plain = on_slice_ranks({1, 1, true}, [](const auto& tp) { return train_once(tp, false); });
+  for (const char* layer : {"0", "1"})  // softmax does not see it: rounding is left of its gradient
+    plain.erase("gradient of layers." + std::string(layer) + ".k_proj.bias");
+  EXPECT_LT(
+      distance(plain, on_slice_ranks({2, 4, true}, [](const auto& tp) { return train_once(tp); })),
+      2e-6);
+}
+
+TEST(ParallelizeModuleTest, ARankHoldsItsSlicesAlone) {
+  on_slice_ranks({2, 4, true}, [](const SliceGroup& tp) -> FoundByName {
+    const Chunk chunk = chunk_of(two_layer_model(), tp, kTable);
+    std::int64_t held = 0, all = 0;
+    for (const ParameterInfo& parameter : chunk.parameters()) {
+      held += parameter.tensor.numel();
+      all += c10::multiply_integers(parameter.global_shape);
+    }
+    EXPECT_LT(held, all * 6 / 10);
+    return {};
+  });
+}
+
+std::string refusal(std::vector<LayerSpec> layers, const ParallelTable& table, bool runs = false) {
+  const SliceGroup tp({}, {.degree = 1, .slices = 4, .sequence = true});
+  return message_of([&] {
+    Chunk chunk = chunk_of(std::move(layers), tp, table);
+    if (!runs) return;
+    Values batch;
+    batch.set("ids", ids());
+    chunk.forward({}, batch, 1, 0, 0);
+  });
+}
+
+TEST(ParallelizeModuleTest, RefusesWhatItWouldGetWrong) {
+  const auto expect = [](const std::string& part, const std::string& message) {
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+  };
+  expect("no module is called '*.gate'", refusal(two_layer_model(), {{"*.gate", kColwise}}));
+  expect("'norm' is no torch::nn::Linear", refusal(two_layer_model(), {{"norm", kColwise}}));
+  expect("give it the style kRowwise", refusal(two_layer_model(), {{"embed", kColwise}}));
+
+  std::vector<LayerSpec> reads_otherwise = two_layer_model();
+  reads_otherwise.back().forward = [](torch::nn::Module& module,
+                                      const std::vector<at::Tensor>& read) {
+    return std::vector<at::Tensor>{
+        at::matmul(read[0], module.as<torch::nn::LinearImpl>()->weight.t())};
+  };
+  expect("the forward has not read 'head.", refusal(reads_otherwise, kTable, true));
+
+  std::vector<LayerSpec> drops = two_layer_model();
+  drops.back().forward = [](torch::nn::Module& module, const std::vector<at::Tensor>& read) {
+    return std::vector<at::Tensor>{
+        module.as<torch::nn::LinearImpl>()->forward(at::dropout(read[0], 0.5, true))};
+  };
+  expect("dropout in a layer whose weights are divided", refusal(drops, kTable, true));
+}
+
+// Gradients of q, k and v add up within a slice, and travel once.
+TEST(ParallelizeModuleTest, AnInputThatSeveralProductsReadIsExchangedOnce) {
+  on_slice_ranks({2, 2, true}, [](const SliceGroup& tp) -> FoundByName {
+    Chunk chunk = chunk_of(two_layer_model(), tp, kTable);
+    Values batch;
+    batch.set("ids", ids());
+    const at::Tensor logits = chunk.forward({}, batch, 1, 0, 0).get("hidden");
+    // Nodes of the graph that gather rows: two a block, one of the head.
+    std::set<torch::autograd::Node*> seen;
+    std::vector<torch::autograd::Node*> open = {logits.grad_fn().get()};
+    int fans = 0;
+    while (!open.empty()) {
+      torch::autograd::Node* const node = open.back();
+      open.pop_back();
+      if (!node || !seen.insert(node).second) continue;
+      fans += node->name().find("Fan") != std::string::npos;
+      for (const auto& edge : node->next_edges()) open.push_back(edge.function.get());
+    }
+    EXPECT_EQ(fans, 2 * 2 + 1);
+    return {};
+  });
+}
+
+}  // namespace
+}  // namespace parallelize_module_test
+}  // namespace sluice::test

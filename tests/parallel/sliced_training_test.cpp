@@ -1,0 +1,241 @@
+// Runs of models that are divided by a table of names, and of a native family: the same bits for
+// every degree, schedule and number of replicas, with rows divided and whole.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/nn/modules/normalization.h>
+
+#include <map>
+#include <mutex>
+#include <nlohmann/json.hpp>
+
+#include "sluice/causal_lm.h"
+#include "sluice/checkpoint.h"
+#include "sluice/parts/tensor_parallel.h"
+#include "sluice/pipeline.h"
+#include "sluice/trainer.h"
+#include "support/temp_directory.h"
+
+namespace sluice::test::sliced_training_test {
+namespace {
+
+struct Layout {
+  int tp = 1, pp = 1, dp = 1;
+  bool sequence = true, zero1 = false, zero3 = false, checkpointed = false;
+  const char* schedule = "1F1B";
+  int slices = 4;
+};
+
+std::string name_of(const Layout& layout) {
+  return std::string(layout.schedule) + ", tp " + std::to_string(layout.tp) + ", pp " +
+         std::to_string(layout.pp) + ", dp " + std::to_string(layout.dp) +
+         (layout.sequence ? ", rows divided" : ", rows whole") +
+         (layout.zero3   ? ", zero3"
+          : layout.zero1 ? ", zero1"
+                         : "") +
+         (layout.checkpointed ? ", checkpointed" : "");
+}
+
+PipelineOptions options_of(const Layout& layout) {
+  PipelineOptions options;
+  options.num_ranks = layout.pp;
+  options.schedule = layout.schedule;
+  options.num_microbatches = 4 / layout.dp;
+  options.data_parallel = {.degree = layout.dp, .shards = 2};
+  options.data_parallel.zero1 = layout.zero1;
+  options.data_parallel.zero3 = layout.zero3;
+  options.tensor_parallel = {
+      .degree = layout.tp, .slices = layout.slices, .sequence = layout.sequence};
+  options.step_end = StepEnd::kUpdate;
+  if (layout.checkpointed) options.activation_checkpoint = ActivationCheckpoint::kFull;
+  return options;
+}
+
+struct Result {
+  std::vector<double> losses, norms;
+  std::map<std::string, std::string> tensors;  // of the checkpoint: hashes
+};
+
+using Batch = std::function<Inputs(int step, int replica, int degree)>;
+
+Result train(const Model& model, const Layout& layout, const Batch& batch, const Parallelize& hook,
+             const std::string& to, const std::string& from = "", int first = 0, int last = 5) {
+  Result result;
+  std::mutex mutex;
+  RunOptions options;
+  options.seed = 3;
+  options.parallelize = hook;
+  run(
+      model, options_of(layout),
+      [&](Pipeline& pipeline) {
+        Trainer trainer(pipeline, {.max_norm = 0.5});
+        if (!from.empty()) pipeline.load(from);
+        Result own;
+        for (int step = first; step < last; ++step) {
+          const StepResult done = trainer.step(batch(step, pipeline.replica(), layout.dp), 1e-2);
+          own.losses.push_back(done.loss);
+          own.norms.push_back(done.grad_norm);
+        }
+        pipeline.save(to);
+        const std::lock_guard lock(mutex);
+        EXPECT_TRUE(result.losses.empty() || result.losses == own.losses) << name_of(layout);
+        EXPECT_TRUE(result.norms.empty() || result.norms == own.norms) << name_of(layout);
+        result.losses = own.losses, result.norms = own.norms;
+      },
+      options);
+  const Checkpoint checkpoint(to);
+  for (const auto* tensors : {&checkpoint.manifest().weights, &checkpoint.manifest().optimizer})
+    for (const SavedTensor& tensor : *tensors) result.tensors[tensor.name] = tensor.hash;
+  return result;
+}
+
+void expect_same(const Result& a, const Result& b, const std::string& what) {
+  EXPECT_EQ(a.losses, b.losses) << what;
+  EXPECT_EQ(a.norms, b.norms) << what;
+  EXPECT_EQ(a.tensors.size(), b.tensors.size()) << what;
+  for (const auto& [name, hash] : a.tensors) {
+    const auto found = b.tensors.find(name);
+    EXPECT_TRUE(found != b.tensors.end() && found->second == hash) << name << ", " << what;
+  }
+}
+
+// ---- a user's own model of two layers, divided by a table ----
+
+constexpr std::int64_t kHidden = 24, kWide = 52, kVocabulary = 37, kHead = 6, kLength = 8;
+
+struct BlockImpl : torch::nn::Module {
+  BlockImpl() {
+    register_module("norm", norm), register_module("q_proj", q), register_module("k_proj", k);
+    register_module("v_proj", v), register_module("o_proj", o), register_module("up", up);
+    register_module("down", down);
+  }
+  at::Tensor forward(at::Tensor x) {
+    const at::Tensor h = norm(x);
+    const auto heads = [](const at::Tensor& all) {
+      return all.unflatten(-1, {-1, kHead}).transpose(1, 2);
+    };
+    x = x + o(at::scaled_dot_product_attention(heads(q(h)), heads(k(h)), heads(v(h)), {}, 0.0, true)
+                  .transpose(1, 2)
+                  .flatten(2));
+    return x + down(torch::silu(up(x)));
+  }
+  torch::nn::LayerNorm norm{torch::nn::LayerNormOptions({kHidden})};
+  torch::nn::Linear q{kHidden, kHidden}, k{kHidden, kHidden}, v{kHidden, kHidden},
+      o{kHidden, kHidden}, up{kHidden, kWide}, down{kWide, kHidden};
+};
+TORCH_MODULE(Block);
+
+Model two_layers() {
+  Model model;
+  model.layers = {
+      layer(
+          "embed", {"ids"}, {"hidden"}, [] { return torch::nn::Embedding(kVocabulary, kHidden); },
+          [](torch::nn::EmbeddingImpl& embed, const Values& in) {
+            return embed.forward(in["ids"]);
+          }),
+      layer(
+          "layers.0", {"hidden"}, {"hidden"}, [] { return Block(); },
+          [](BlockImpl& block, const Values& in) { return block.forward(in["hidden"]); }),
+      layer(
+          "layers.1", {"hidden"}, {"hidden"}, [] { return Block(); },
+          [](BlockImpl& block, const Values& in) { return block.forward(in["hidden"]); }),
+      layer(
+          "head", {"hidden"}, {"hidden"}, [] { return torch::nn::Linear(kHidden, kVocabulary); },
+          [](torch::nn::LinearImpl& head, const Values& in) {
+            return head.forward(in["hidden"]);
+          })};
+  model.inputs = {"ids"};
+  model.outputs = {"hidden"};
+  model.count = [](const Values& batch) { return batch.get("ids").numel(); };
+  model.loss = [](const Values& out, const Values& in) {
+    const at::Tensor logits = out["hidden"].flatten(0, 1);
+    return LossValue{at::cross_entropy_loss(logits, in["ids"].flatten(), {}, at::Reduction::Sum),
+                     logits.size(0)};
+  };
+  return model;
+}
+
+void divide(LocalChunk& chunk) {
+  parallelize_module(chunk, {{"embed", kRowwise},
+                             {"*.q_proj", kColwise},
+                             {"*.k_proj", kColwise},
+                             {"*.v_proj", kColwise},
+                             {"*.o_proj", kRowwise},
+                             {"*.up", kColwise},
+                             {"*.down", kRowwise},
+                             {"*.norm", kSequence},
+                             {"head", kColwiseGather}});
+}
+
+Inputs rows_of(int step, int replica, int degree) {
+  const at::Tensor ids =
+      at::arange(8 * kLength, at::kLong).mul(7).add(step).remainder(kVocabulary).view({8, kLength});
+  return {{"ids", ids.tensor_split(degree)[static_cast<std::size_t>(replica)]}};
+}
+
+const std::vector<Layout> kLayouts = {
+    {.tp = 1, .sequence = false},
+    {.tp = 2},
+    {.tp = 2, .sequence = false},
+    {.tp = 4},
+    {.tp = 4, .sequence = false, .schedule = "GPipe"},
+    {.tp = 2, .pp = 2},
+    {.tp = 2, .pp = 2, .schedule = "GPipe"},
+    {.tp = 2, .pp = 2, .schedule = "ZBVZeroBubble"},
+    {.tp = 2, .dp = 2, .zero1 = true},
+    {.tp = 2, .pp = 2, .dp = 2, .zero3 = true, .checkpointed = true},
+    {.tp = 4, .checkpointed = true},
+};
+
+TEST(SlicedTrainingTest, AModelDividedByATableHasTheSameBitsInEveryLayout) {
+  const TempDirectory folder;
+  const Result one = train(two_layers(), {}, rows_of, divide, folder / "one");
+  for (const Layout& layout : kLayouts) {
+    expect_same(one, train(two_layers(), layout, rows_of, divide, folder / name_of(layout)),
+                name_of(layout));
+  }
+}
+
+TEST(SlicedTrainingTest, ANativeFamilyHasTheSameBitsInEveryLayout) {
+  nlohmann::json config = nlohmann::json::parse(
+      read_model_spec(std::string(SLUICE_TEST_DATA) + "/reference/models_extra/qwen2_tied")
+          .config_text);
+  config["num_hidden_layers"] = 4;
+  config.erase("layer_types");
+  const ModelSpec spec = parse_model_spec(config.dump(), "config.json");
+  const auto batch = [](int step, int replica, int degree) -> Inputs {
+    const at::Tensor ids = at::arange(8 * kLength, at::kLong)
+                               .mul(7)
+                               .add(step)
+                               .remainder(kVocabulary)
+                               .view({8, kLength})
+                               .tensor_split(degree)[static_cast<std::size_t>(replica)];
+    return {{"input_ids", ids}, {"labels", ids}};
+  };
+  const Model model = causal_lm(spec);
+  const TempDirectory folder;
+  const Result one = train(model, {.slices = 2}, batch, {}, folder / "one");
+  for (Layout layout : kLayouts) {
+    if (layout.tp > 2) continue;
+    layout.slices = 2;
+    expect_same(one, train(model, layout, batch, {}, folder / name_of(layout)), name_of(layout));
+  }
+}
+
+TEST(SlicedTrainingTest, ACheckpointOfAnyDegreeGoesOnAtAnyOther) {
+  const TempDirectory folder;
+  const Result one = train(two_layers(), {}, rows_of, divide, folder / "one");
+  for (const auto& [from, to] : {std::pair(4, 1), std::pair(1, 2), std::pair(2, 4)}) {
+    const std::string begun = folder / ("begun" + std::to_string(from));
+    train(two_layers(), {.tp = from}, rows_of, divide, begun, "", 0, 3);
+    const Result rest = train(two_layers(), {.tp = to}, rows_of, divide,
+                              folder / ("ended" + std::to_string(from)), begun, 3, 5);
+    EXPECT_EQ(rest.losses, std::vector<double>(one.losses.begin() + 3, one.losses.end()));
+    EXPECT_EQ(rest.tensors, one.tensors);
+  }
+}
+
+}  // namespace
+}  // namespace sluice::test::sliced_training_test
