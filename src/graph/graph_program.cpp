@@ -214,11 +214,13 @@ class GraphProgramBuilder {
       call.number = function;
       bind_as_written(node, values, call);
     } else {
-      throw Error(ErrorKind::kInput,
-                  {.what = "the exported graph calls '" + node.target +
-                           "', which LibTorch has not and nobody added",
-                   .where = call.place,
-                   .remedy = "give it to load_graph in a program of your own, or export the model without it"});
+      throw Error(
+          ErrorKind::kInput,
+          {.what = "the exported graph calls '" + node.target +
+                   "', which LibTorch has not and nobody added",
+           .where = call.place,
+           .remedy =
+               "give it to load_graph in a program of your own, or export the model without it"});
     }
     if (const auto name = names_.find(number); name != names_.end()) {
       call.random_name = name->second;

@@ -21,8 +21,8 @@ inline void require_divided_layers(const Plan& plan) {
   const TensorParallel& how = plan.tensor_parallel;
   if (how.num_slices() == 1) return;
   const auto of_adapter = [](const ParameterSpec& parameter) { return parameter.of_adapter; };
-  const bool has_adapter = std::any_of(
-      plan.model.layers.begin(), plan.model.layers.end(), [&](const LayerInfo& layer) {
+  const bool has_adapter =
+      std::any_of(plan.model.layers.begin(), plan.model.layers.end(), [&](const LayerInfo& layer) {
         return std::any_of(layer.parameters.begin(), layer.parameters.end(), of_adapter);
       });
   const bool is_whole = std::find(kWhole.begin(), kWhole.end(), plan.model.family) != kWhole.end();

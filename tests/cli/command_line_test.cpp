@@ -398,8 +398,9 @@ TEST_F(CommandLineTest, ConfigCheckWithoutAFileChecksDefaultsEnvironmentAndOverr
   const Outcome outcome = run("config check " + model + files + pipeline);
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_TRUE(outcome.out.starts_with("no file: ok: llama, ")) << outcome.out;
-  expect_error("config check", 2,
-               "the configuration names no model; model.path; set model.path, model.config or model.graph");
+  expect_error(
+      "config check", 2,
+      "the configuration names no model; model.path; set model.path, model.config or model.graph");
   expect_error("config check " + model + pipeline, 2,
                "data.files names no file; data.files; for example data.files = "
                "[\"corpus/*.txt\"]");

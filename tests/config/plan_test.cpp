@@ -139,8 +139,9 @@ TEST_F(PlanTest, AStarInAListOfLayersToRunTwiceIsANameAsAnyOther) {
 }
 
 TEST_F(PlanTest, NeedsAModel) {
-  EXPECT_EQ(refusal(load_run_config("", {}, {}), 2),
-            "the configuration names no model; model.path; set model.path, model.config or model.graph");
+  EXPECT_EQ(
+      refusal(load_run_config("", {}, {}), 2),
+      "the configuration names no model; model.path; set model.path, model.config or model.graph");
   EXPECT_NE(refusal(load_run_config("", {{"model.path", "no/such/folder"}}, {}), 3).find("no/such"),
             std::string::npos);
 }

@@ -130,8 +130,7 @@ std::vector<std::int64_t> waiting_gradients(const ModelSpec& model, const Microb
       const auto last = last_reader.find(value.name);
       if (last == last_reader.end() || value.dtype.find("float") == std::string::npos) continue;
       const std::int64_t bytes = whole_bytes(value.bytes_at(shape));
-      for (std::size_t k = i; k < last->second; ++k)
-        waiting[k] = saturating_add(waiting[k], bytes);
+      for (std::size_t k = i; k < last->second; ++k) waiting[k] = saturating_add(waiting[k], bytes);
     }
   }
   return waiting;
@@ -162,8 +161,7 @@ ActivationBytes stage_activations(const ModelSpec& model, const StageContent& st
   std::int64_t on_input = 0, on_weight = 0;
   for (auto index = stage.layers.rbegin(); index != stage.layers.rend(); ++index) {
     ActivationBytes layer = layer_activations(model.layers.at(*index), shape);
-    layer.on_entry =
-        saturating_add(layer.on_entry, gradients[static_cast<std::size_t>(*index)]);
+    layer.on_entry = saturating_add(layer.on_entry, gradients[static_cast<std::size_t>(*index)]);
     std::int64_t waiting = 0, ran_again = 0;
     const auto& again = stage.recomputed;
     if (std::find(again.begin(), again.end(), *index) != again.end()) {
