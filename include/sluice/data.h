@@ -96,11 +96,11 @@ inline constexpr std::int64_t kAnySize = -1, kRowTokens = -2;
 // A further field of every row of .jsonl: a number, a truth value, or arrays of them of one shape.
 struct FieldOption {
   std::string name;
-  // Of its elements: "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16",
-  // "float32" or "float64".
+  // The type of its elements: "bool", "uint8", "int8", "int16", "int32", "int64", "float16",
+  // "bfloat16", "float32" or "float64".
   std::string dtype = "float32";
-  // Of one row, outermost first: numbers, kAnySize, kRowTokens. Empty: one number. Where there are
-  // tokens, kRowTokens are filled up with 0 as the tokens are.
+  // The sizes of one row, outermost first: numbers, kAnySize, kRowTokens. Empty: one number. Where
+  // there are tokens, kRowTokens are filled up with 0 as the tokens are.
   std::vector<std::int64_t> sizes = {};
   friend bool operator==(const FieldOption&, const FieldOption&) = default;
 };
@@ -130,7 +130,7 @@ struct TokenDataOptions {
   bool tokens = true;
   // What a step may not be without; kRows where tokens = false.
   CountOf count = CountOf::kLabels;
-  // Of a row of tokens: may it hide tokens by an attention_mask, may it have position_ids of its
+  // A row of tokens: may it hide tokens by an attention_mask, may it have position_ids of its
   // own?
   bool takes_mask = true, takes_positions = true;
   // Padding has attention_mask 0, not 1: for models whose tokens see those behind them.

@@ -164,7 +164,7 @@ struct GraphModelOptions {
                                  // causal loss of "logits"
   std::string products = {};     // of RunOptions::autocast, "bfloat16", for the plan
   std::vector<GraphOperator> operators = {};
-  // Of the microbatches that the model's description is for; 0: as exported.
+  // Sizes of the microbatches that the model's description is for; 0: as exported.
   std::int64_t rows = 0, length = 0;
 };
 

@@ -28,10 +28,11 @@ struct GraphValue {
   enum class Kind : std::uint8_t { kTensor, kInt, kFloat, kBool };  // but tensors, symbolic numbers
   std::string name;                                                 // in the archive
   Kind kind = Kind::kTensor;
-  // Of a tensor; "" and none of a result that nothing reads, which the archive does not describe.
+  // A tensor's dtype and sizes; "" and none of a result that nothing reads, which the archive does
+  // not describe.
   std::string dtype;
   std::vector<SizeExpression> sizes;
-  // Of a symbolic number, where the archive says what it is.
+  // The value of a symbolic number, where the archive says what it is.
   std::optional<SizeExpression> number;
 };
 

@@ -56,7 +56,7 @@ struct GraphLayer {
   // Tensors by their values: of the batch, of free layers, of earlier layers; what later layers or
   // the outputs read.
   std::vector<int> reads, writes;
-  // Of `reads`: values that another block reads too, and several nodes here.
+  // Those of `reads` that another block reads too, and several nodes here.
   std::vector<int> shared;
   std::vector<GraphUse> parameters;
   std::vector<int> held;  // buffers and constants that it reads, by their values

@@ -221,7 +221,8 @@ class Calls {
     return operators;
   }
 
-  // Of a value that a layer writes: under autocast it may be another one than the graph says.
+  // The type of a value that a layer writes: under autocast it may be another one than the graph
+  // says.
   std::string type_of(int value) const {
     const auto type = types_.find(value);
     return type != types_.end() ? type->second : value_of(module_, value).dtype;

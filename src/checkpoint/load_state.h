@@ -31,7 +31,8 @@ struct StatePart {
   at::Tensor tensor;                // of these elements, contiguous
   std::vector<std::int64_t> shape;  // of the whole
   std::int64_t begin = 0;           // the first of the elements
-  // Of which this rank holds slices: `begin` is among what it holds. null: it holds all.
+  // The parameter of which this rank holds slices: `begin` is among what it holds. null: it holds
+  // all.
   const ParameterInfo* parameter = nullptr;
 };
 // Fills what the checkpoint has of {"exp_avg/NAME", ..}, reading no more than the rows that the

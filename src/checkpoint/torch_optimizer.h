@@ -26,7 +26,8 @@ struct OptimizedElements {
   std::string name;                 // full, of the parameter
   std::vector<std::int64_t> shape;  // of the whole
   std::int64_t begin = 0;           // the first of the elements
-  // Of which this rank holds slices: `begin` is among what it holds. null: it holds all.
+  // The parameter of which this rank holds slices: `begin` is among what it holds. null: it holds
+  // all.
   const ParameterInfo* parameter = nullptr;
 };
 // By tensor (unsafeGetTensorImpl).

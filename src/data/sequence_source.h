@@ -23,8 +23,8 @@ struct Sequence {
   std::vector<std::int32_t> ids, labels;  // as many of both
   std::vector<std::uint8_t> mask;         // as many, or none: all 1
   std::vector<std::int32_t> positions;    // as many, or none: 0, 1, 2, ...
-  // Of SourceOptions::fields, as the row has them: kRowTokens are those of the row as it was
-  // written.
+  // The values of SourceOptions::fields, as the row has them: kRowTokens are those of the row as it
+  // was written.
   std::vector<FieldValue> fields = {};
 };
 

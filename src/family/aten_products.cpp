@@ -19,7 +19,7 @@ void linear(Row& row) {
   row.product(*x, *weight, 2 * as_double(x->numel()) * as_double(columns));
 }
 
-// Of two arguments that are matrices or batches of them already.
+// The product of two arguments that are matrices or batches of them already.
 void plain_product(Row& row, const char* left, const char* right) {
   const CallTensor *a = row.tensor(left), *b = row.tensor(right);
   row.reads_first({left, right});
@@ -228,7 +228,7 @@ void convolution(Row& row) {
                   as_double(std::max<std::int64_t>(1, first)));
 }
 
-// Of rows sorted by their matrix, each by its own.
+// The products of rows sorted by their matrix, each by its own.
 void grouped(Row& row) {
   const CallTensor *x = row.tensor("input"), *weight = row.tensor("weight");
   row.reads_first({"input", "weight"});

@@ -1,4 +1,4 @@
-// Whether the sizes of a batch are ones that a graph was exported for.
+// The check that the sizes of a batch are ones that a graph was exported for.
 // Thread-safety: pure function.
 #pragma once
 

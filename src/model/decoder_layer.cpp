@@ -134,7 +134,7 @@ class DecoderAttention : public torch::nn::Module {
   }
 
  private:
-  // Of each own slice its heads.
+  // The heads of each own slice.
   at::Tensor forward_slices(const std::vector<at::Tensor>& inputs,
                             const BatchPositions& batch) const {
     std::vector<at::Tensor> q, k, v;

@@ -21,7 +21,7 @@ at::Tensor next_token_sum(const at::Tensor& logits_BLV, const at::Tensor& labels
 at::Tensor next_token_sum(const at::Tensor& x_BLD, const ops::LinearCrossEntropy& head,
                           const at::Tensor& labels_BL);
 
-// Of the logits of each own slice of the vocabulary: the same sum on every rank.
+// The loss of the logits of each own slice of the vocabulary: the same sum on every rank.
 at::Tensor next_token_sum(const std::vector<at::Tensor>& logits, const at::Tensor& labels_BL,
                           std::int64_t vocab_size, const SliceGroup& tp);
 

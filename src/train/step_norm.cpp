@@ -11,7 +11,7 @@
 namespace sluice {
 namespace {
 
-// Of what all shares hold alike the first share's counts.
+// Where all shares hold the same, the first share's counts.
 bool is_counted(const SharedParameter& parameter, const RunGroups& groups) {
   return parameter.owner() == groups.place() && (parameter.is_divided || groups.is_first_share());
 }
@@ -112,7 +112,7 @@ SliceSquares no_squares(const SharedParameter& parameter) {
   return SliceSquares(static_cast<std::size_t>(parameter.is_divided ? parameter.slices.size() : 1));
 }
 
-// Of a whole gradient, as post_norms() takes them.
+// The norm of a whole gradient, as post_norms() takes them.
 SliceSquares norms_here(const SharedParameter& parameter, const at::Tensor& gradient) {
   SliceSquares norms = no_squares(parameter);
   if (!gradient.defined()) {
@@ -127,7 +127,7 @@ SliceSquares norms_here(const SharedParameter& parameter, const at::Tensor& grad
   return norms;
 }
 
-// Of elements from `begin` on, as post_squares() takes them.
+// The squares of elements from `begin` on, as post_squares() takes them.
 SliceSquares squares_here(const SharedParameter& parameter, const at::Tensor& flat,
                           std::int64_t begin) {
   if (!flat.defined()) return no_squares(parameter);

@@ -61,7 +61,7 @@ class StepNorms {
   // The elements of its gradient that this rank sums: with owners of blocks theirs; undefined:
   // nothing. begin: the first of them, in the order of memory.
   at::Tensor own_elements(const SharedParameter& parameter, std::int64_t& begin) const;
-  // Of each slice here its norm alone, or with owners the sums of squares of the blocks owned here.
+  // The norm of each slice here alone, or with owners the sums of squares of the blocks owned here.
   SliceSquares take(const SharedParameter& parameter) const;
 
   const std::vector<SharedParameter>& parameters_;

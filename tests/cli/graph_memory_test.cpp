@@ -49,7 +49,7 @@ INSTANTIATE_TEST_SUITE_P(
                       GraphMemoryCase{"OnTwoRanks", {}},
                       GraphMemoryCase{"LayersThatRunTwice",
                                       {"--training.activation_checkpoint=full"}}),
-    [](const ::testing::TestParamInfo<GraphMemoryCase>& info) { return info.param.name; });
+    [](const ::testing::TestParamInfo<GraphMemoryCase>& each) { return each.param.name; });
 
 }  // namespace
 }  // namespace sluice::testing

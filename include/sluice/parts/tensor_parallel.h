@@ -57,8 +57,8 @@ class SliceGroup {
   // As a hook is told.
   explicit SliceGroup(const LocalChunk& chunk, std::int64_t sequence_dim = 1);
 
-  // Of the stage whose modules are being made on this thread, as a factory asks; one slice
-  // elsewhere.
+  // The group of the stage whose modules are being made on this thread, as a factory asks; one
+  // slice elsewhere.
   static SliceGroup current();
 
   const Group& group() const { return group_; }
