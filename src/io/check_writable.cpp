@@ -40,9 +40,11 @@ void check_writable(const std::string& folder, ErrorKind kind, std::uint64_t byt
   struct stat status;
   while (::stat(ancestor.c_str(), &status) != 0) {
     const int error_number = errno;
-    // A link without a target is there, though nothing can be created through it.
-    const bool missing = error_number == ENOENT && ::lstat(ancestor.c_str(), &status) != 0;
-    if (!missing) {
+    // Nothing is there, or a link without a target, through which nothing can be created. Or it has
+    // been made since, by another process of the run: then it is looked at again.
+    const bool exists = ::lstat(ancestor.c_str(), &status) == 0;
+    if (error_number == ENOENT && exists && !S_ISLNK(status.st_mode)) continue;
+    if (error_number != ENOENT || exists) {
       throw file_error(kind, "cannot write into '" + folder + "'", ancestor, error_number);
     }
     ancestor = parent_directory(ancestor);

@@ -3,9 +3,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <thread>
 
 #include "io/check_writable.h"
 #include "sluice/parts/hf_directory.h"
@@ -60,6 +63,31 @@ TEST(CheckWritableTest, RemovesWhatKilledProcessesLeftAndNothingThatHoldsSomethi
   test::write_file(directory / ".sluice-probe-ghijkl/file", "");
   check_writable(directory.str());
   EXPECT_EQ(test::list_directory(directory.str()), std::set<std::string>{".sluice-probe-ghijkl"});
+}
+
+TEST(CheckWritableTest, AFolderMayAppearWhileItLooks) {
+  const TempDirectory directory;
+  const std::string folder = directory / "made";
+  std::atomic<int> turn = 0;
+  std::thread other_process([&] {
+    for (int i = 1; i <= 4000; ++i) {
+      while (turn < i) {
+      }
+      fs::create_directory(folder);
+      turn = -i;
+    }
+  });
+  for (int i = 1; i <= 4000; ++i) {
+    turn = i;
+    const auto look = std::chrono::steady_clock::now() + std::chrono::nanoseconds(10 * (i % 1000));
+    while (std::chrono::steady_clock::now() < look) {
+    }
+    EXPECT_NO_THROW(check_writable(folder));
+    while (turn != -i) {
+    }
+    fs::remove(folder);
+  }
+  other_process.join();
 }
 
 TEST(CheckWritableTest, NamesWhatStandsInTheWay) {
