@@ -523,7 +523,7 @@ TEST_F(ProcessesSweepTest, TwoHundredRandomKillsEndInTheBitsOfTheCleanRun) {
   for (int kills = 0, round = 0; kills < 200; ++round) {
     fs::remove_all(out());
     std::string line = started_by("sluice launch", 4, killed);
-    line.replace(line.find("launch -n 4"), 11, "launch -n 4 --max-restarts 40");
+    line.replace(line.find("launch -n 4"), 11, "launch -n 4 --max-restarts 1000");
     // Every half second to two, one of the ranks, while the run lasts.
     const ProgramResult result = run_shell(
         line +
