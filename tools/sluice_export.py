@@ -1595,6 +1595,8 @@ def export(torch, arguments):
         loss = {"output": subject.loss_output, "count": subject.loss_count, "sum": subject.loss_is_sum}
         if not subject.loss_count:
             notes.append("The loss has no count: microbatches weigh by their rows.")
+    elif "logits" not in outputs:
+        notes.append("No result is said to be the loss, and none is called 'logits': what trains it sets model.loss_output.")
     versions = sys.modules.get("transformers")
     facts = {
         "format": FORMAT,

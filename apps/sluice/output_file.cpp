@@ -43,6 +43,8 @@ std::string remedy_of(int failed, const std::string& option) {
     case ENOSPC:
     case EDQUOT:
       return "free some space there, or give " + option + " another folder";
+    case EFBIG:
+      return "raise the limit on the size of files (ulimit -f)";
     case ENOENT:
     case ENOTDIR:
       return "make its folder first, or give " + option + " another one";

@@ -1,4 +1,5 @@
 // sluice sample MODEL --prompt TEXT: the text that a model goes on with. Creates nothing.
+#include <filesystem>
 #include <iostream>
 #include <limits>
 #include <memory>
@@ -11,6 +12,7 @@
 #include "commands.h"
 #include "config/run_config.h"
 #include "number_option.h"
+#include "sluice/error.h"
 
 namespace sluice {
 namespace {
@@ -26,6 +28,13 @@ struct SampleArguments {
 int sample_model(const SampleArguments& arguments, const Overrides& overrides) {
   RunConfig config = load_run_config("", overrides, sluice_environment());
   set_log_level(config.metrics.log_level);
+  if (std::error_code failed; !std::filesystem::exists(arguments.model, failed)) {
+    throw Error(ErrorKind::kInput,
+                {.what = "no such file or folder",
+                 .where = arguments.model,
+                 .remedy = "name a Hugging Face model folder, a checkpoint, the folder of a run or "
+                           "an exported graph (.pt2)"});
+  }
   const bool is_graph = arguments.model.ends_with(".pt2");
   ModelOptions model = {.dtype = config.model.dtype};
   (is_graph ? model.graph : model.path) = arguments.model;
@@ -53,7 +62,8 @@ Command sample_command(const Overrides& overrides) {
   const auto a = std::make_shared<SampleArguments>();
   return {.name = "sample",
           .help = "Continues a text, forward only.",
-          .options = {required({"MODEL", &a->model, "a model, a checkpoint or a folder of them"}),
+          .options = {required({"MODEL", &a->model,
+                                "a model, an adapter, a checkpoint, a run's folder, or FILE.pt2"}),
                       required({"--prompt", &a->prompt, "the text"}),
                       {"--tokens", &a->tokens, "at most so many new tokens; 64 without it"},
                       {"--temperature", &a->temperature,

@@ -220,6 +220,8 @@ int run(const ScheduleArguments& arguments) {
     check_output_file(*arguments.draw, "--draw");
   }
   if (arguments.out && arguments.out->empty()) refuse_schedule("--out is empty", "name a file");
+  if (arguments.out && arguments.out == arguments.draw)
+    refuse_schedule("--out and --draw name one file", "give each a file of its own");
   const Schedule schedule = arguments.csv.empty() ? make_named(arguments) : read_file(arguments);
   bool is_as_given = true;  // rows with their idle slots
   const Program program = make_program(arguments, schedule, is_as_given);
@@ -246,10 +248,10 @@ int run(const ScheduleArguments& arguments) {
   }
   if (arguments.draw) draw(arguments, schedule, program);
   if (arguments.out && holds) write_output_file(*arguments.out, to_csv(rows), "--out");
-  if (!arguments.check && !arguments.simulate && !arguments.draw) {
+  if (!arguments.check && !arguments.simulate) {
     if (arguments.json)
       object = rows_json(program, rows);
-    else if (!arguments.out)
+    else if (!arguments.out && !arguments.draw)
       text = rows_text(arguments, program, rows);
   }
   std::cout << (arguments.json ? object.dump() + "\n" : text);

@@ -343,7 +343,8 @@ class GraphReader : private GraphValues {
     for (std::size_t i = 0; i < results.size(); ++i) {
       const bool has_name = names && names->size() == results.size() && !(*names)[i].empty() &&
                             (*names)[i].find_first_not_of("0123456789") != std::string::npos;
-      results[i]->name = has_name ? (*names)[i] : i == 0 ? "output" : formatted("output_{}", i);
+      const std::string number = results.size() == 1 ? "output" : formatted("output_{}", i);
+      results[i]->name = has_name ? (*names)[i] : number;
     }
   }
 

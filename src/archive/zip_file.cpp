@@ -92,7 +92,9 @@ DirectoryPlace find_directory(const ZipSource& source) {
       if (at > place.end - kEnd64PlaceBytes || place.end - kEnd64PlaceBytes - at < kEnd64Bytes)
         refuse(source.name, formatted("the zip file has no 64-bit end record at {}", at));
       const std::string record_64 = bytes_at(source, at, kEnd64Bytes);
-      if (u32(record_64, 0) != kEnd64)
+      // Its size leaves out the twelve bytes up to and with the size (APPNOTE 4.3.14.1).
+      const std::uint64_t left = place.end - kEnd64PlaceBytes - at - 12;
+      if (u32(record_64, 0) != kEnd64 || u64(record_64, 4) != left)
         refuse(source.name, formatted("the zip file has no 64-bit end record at {}", at));
       is_split = is_split || u32(record_64, 16) != 0 || u32(record_64, 20) != 0;
       place = {.offset = u64(record_64, 48),
@@ -109,9 +111,11 @@ DirectoryPlace find_directory(const ZipSource& source) {
     refuse(source.name, "the zip file is one of several parts",
            "put the parts together into one file");
   }
-  if (place.offset > place.end || place.bytes > place.end - place.offset) {
-    refuse(source.name, formatted("the zip file's directory, {} bytes at {}, is outside the file",
-                                  place.bytes, place.offset));
+  if (place.offset > place.end || place.bytes != place.end - place.offset) {
+    refuse(
+        source.name,
+        formatted("the zip file's directory, {} bytes at {}, does not end where its end record is",
+                  place.bytes, place.offset));
   }
   if (place.bytes > ZipFile::kMaxDirectoryBytes) {
     refuse(source.name, formatted("the zip file's directory has {} bytes, at most {} are read",

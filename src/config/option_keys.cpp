@@ -45,7 +45,10 @@ std::string place_of(const RunConfig& config, const std::string& where) {
   const std::string option = first_option(where);
   if (option == "partition") return places_of_split(config);
   const Key* key = key_of(option);
-  return key ? config.origins.at(key->full_name()) : where;  // a file of its own
+  if (!key) return where;  // a file of its own
+  const std::string& origin = config.origins.at(key->full_name());
+  if (origin != "default") return origin;
+  return config.file.empty() ? key->full_name() : config.file + ", " + key->full_name();
 }
 
 }  // namespace

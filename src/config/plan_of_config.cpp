@@ -120,8 +120,7 @@ auto in_keys(const RunConfig& config, const Call& call) {
     throw;
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kUsage && error.kind() != ErrorKind::kMemory) throw;
-    const Error placed = detail::with_places(config, error);
-    throw placed.where() == "default" ? placed.at("this machine") : placed;
+    throw detail::with_places(config, error);
   }
 }
 

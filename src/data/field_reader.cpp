@@ -194,6 +194,8 @@ void FieldReader::integer(std::int64_t value) {
 
 void FieldReader::real(double value) {
   const FieldType& type = type_of(field_);
+  if (!is_real(type) && std::abs(value) >= 0x1p63 && value == std::trunc(value))
+    fail(formatted("{} in '{}' is beyond {}", shortest(value), field_.name, field_.dtype));
   if (!is_real(type)) refuse(formatted("{}, which is no integer,", shortest(value)));
   require_number_here("a number");
   if (std::abs(value) > type.largest)

@@ -37,18 +37,16 @@ void check_writable(const std::string& folder, ErrorKind kind, std::uint64_t byt
                     std::uint64_t largest_file) {
   std::string ancestor = folder.empty() ? "." : folder;
   while (ancestor.size() > 1 && ancestor.ends_with('/')) ancestor.pop_back();
+  // The nearest ancestor that is there. One look at each: another process of the run may make it.
   struct stat status;
-  while (::stat(ancestor.c_str(), &status) != 0) {
-    const int error_number = errno;
-    // Nothing is there, or a link without a target, through which nothing can be created. Or it has
-    // been made since, by another process of the run: then it is looked at again.
-    const bool exists = ::lstat(ancestor.c_str(), &status) == 0;
-    if (error_number == ENOENT && exists && !S_ISLNK(status.st_mode)) continue;
-    if (error_number != ENOENT || exists) {
-      throw file_error(kind, "cannot write into '" + folder + "'", ancestor, error_number);
-    }
+  while (::lstat(ancestor.c_str(), &status) != 0) {
+    if (errno != ENOENT)
+      throw file_error(kind, "cannot write into '" + folder + "'", ancestor, errno);
     ancestor = parent_directory(ancestor);
   }
+  // Nothing can be created through a link without a target.
+  if (S_ISLNK(status.st_mode) && ::stat(ancestor.c_str(), &status) != 0)
+    throw file_error(kind, "cannot write into '" + folder + "'", ancestor, errno);
   if (!S_ISDIR(status.st_mode)) {
     throw Error(kind, {.what = "cannot write into '" + folder + "': not a directory",
                        .where = ancestor,

@@ -160,5 +160,12 @@ TEST(ZipFileTest, RefusesWildDirectories) {
   EXPECT_EQ(refused(bytes).fact(), "the zip file needs a 64-bit end record and has none");
 }
 
+TEST(ZipFileTest, RefusesBytesThatNoEntryOwnsBeforeTheEnd) {
+  for (const bool is_64 : {false, true}) {
+    const std::string bytes = zip_bytes({{.name = "x", .content = "content"}}, {.is_64 = is_64});
+    EXPECT_NE(refused(bytes + bytes).fact().find("end record"), std::string::npos);
+  }
+}
+
 }  // namespace
 }  // namespace sluice::detail

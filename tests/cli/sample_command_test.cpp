@@ -116,7 +116,9 @@ TEST_F(SampleCommandTest, PromptsThatCannotBeGoneOnWithAreRefusedBeforeTheRun) {
 TEST_F(SampleCommandTest, SaysWhyItCannot) {
   expect_sample_refused({kModel}, 2, "--prompt is required");
   expect_sample_refused({kModel, "--prompt", ""}, 2, "the prompt has no tokens");
-  expect_sample_refused({"nowhere", "--prompt", "x"}, 3, "no such file or folder; nowhere");
+  expect_sample_refused(
+      {"nowhere", "--prompt", "x"}, 3,
+      "no such file or folder; nowhere; name a Hugging Face model folder, a checkpoint");
   expect_sample_refused({kModel, "--prompt", "x", "--tokens", "0"}, 2, "--tokens");
   expect_sample_refused({kModel, "--prompt", "x", "--temperature", "-1"}, 2, "no number from 0");
   expect_sample_refused({kModel, "--prompt", "x", "--training.stesp", "1"}, 2,

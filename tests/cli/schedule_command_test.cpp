@@ -292,6 +292,8 @@ TEST_F(ScheduleCommandTest, RefusesOptionsThatMeanNothing) {
                  "'0' is not a value of --max-active-stages");
   expect_refused(with({"--draw", "x.png"}), 2, "'x.png' is no kind of picture");
   expect_refused(with({"--critical-path"}), 2, "--critical-path needs --draw");
+  expect_refused(with({"--draw", folder_ / "x.svg", "--out", folder_ / "x.svg"}), 2,
+                 "--out and --draw name one file");
   expect_refused(with({"--draw", folder_ / "no/x.svg"}), 2, "cannot write the file");
   expect_refused(with({"--chek"}), 2, "did you mean '--check'?");
   expect_refused(with({"--out", folder_ / "no/such/folder.csv"}), 2,
