@@ -1,5 +1,5 @@
-// What glibc's allocator is told when `sluice` starts `sluice-run`: to keep what tensors of a step
-// have freed for the next one, and to ask for 2 MiB pages.
+// The settings of glibc's allocator in `sluice-run`, which `sluice` starts: memory that the tensors
+// of a step free is kept for the next step, and comes in 2 MiB pages.
 //
 // Owns: the settings. Does not own: the environment. Thread-safety: values.
 #pragma once

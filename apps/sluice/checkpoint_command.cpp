@@ -197,7 +197,7 @@ int diff(const CheckpointArguments& arguments) {
 
 // ---- export ----
 
-// Where the weights are that an adapter belongs to: as said, or as it says itself.
+// The directory of an adapter's base weights: --base, or the one that the adapter names.
 std::string base_of(const CheckpointArguments& arguments) {
   if (!arguments.base.empty()) return arguments.base;
   std::string base = base_of_adapter(arguments.first);

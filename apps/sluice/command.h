@@ -12,8 +12,8 @@
 
 namespace sluice {
 
-// What an option sets: a flag, a text, a whole number, all the arguments that are left. With
-// std::monostate it takes a value that nobody reads here.
+// The target of an option: a flag, a text, a whole number, all remaining arguments. With
+// std::monostate its value is not read here.
 using OptionValue = std::variant<std::monostate, bool*, std::string*, std::optional<std::string>*,
                                  std::optional<int>*, std::vector<std::string>*>;
 
@@ -21,7 +21,7 @@ struct Option {
   const char* names;  // "--pp", "-n,--nproc-per-node", or "FILE" of an argument without a name
   OptionValue value;
   const char* help;
-  int min = 1, max = 1 << 20;  // of a whole number
+  int min = 1, max = 1 << 20;  // range of a whole number
   bool is_required = false;
   bool shows_default = false;  // the text that is there, in the help
   const char* if_empty = "";   // what is wrong with an empty text, if anything

@@ -27,7 +27,7 @@ namespace {
 // The group of help for options that nothing acts on yet.
 constexpr std::size_t kHelpColumns = 100;
 
-// What does not fit in a line goes below it, `indent` columns further in.
+// A line folded to the width of the help: the rest goes below it, indented by `indent` columns.
 std::string folded(std::string line, std::size_t indent) {
   std::string text;
   while (line.size() > kHelpColumns) {

@@ -1,5 +1,5 @@
-// What both programs (sluice, sluice-run) do with a command line: parse, and turn every failure
-// into one line on stderr and the exit code of docs/exit-codes.md.
+// The command line of both programs (sluice, sluice-run): parses it, and turns every failure into
+// one line on stderr and the exit code of docs/exit-codes.md.
 //
 // Owns: CLI11, which no other source sees; the mapping of its errors and of sluice::Error. Does not
 // own: the commands (command.h).
@@ -15,14 +15,14 @@
 
 namespace sluice {
 
-// What main() does first: stdin, stdout and stderr that are closed become /dev/null, so that no
-// file of ours gets their numbers (what is printed there fails, as before), and a file that grows
-// beyond `ulimit -f` is an error of the write, not the end of the process.
+// Called first by main(): makes closed stdin, stdout and stderr /dev/null, so that no file of ours
+// gets their numbers (printing there fails, as before), and makes a file that grows beyond `ulimit
+// -f` an error of the write, not the end of the process.
 void begin_process();
 
 // Parses `arguments` (without the program's name) and runs the command that they name. Help goes to
-// stdout. `extra_options` are accepted names that are no option of a command ("--training.steps"),
-// for the nearest name of an unknown option. Returns the process exit code.
+// stdout. `extra_options` are accepted names that are not options of a command
+// ("--training.steps"), for the nearest name of an unknown option. Returns the process exit code.
 int run_program(const Command& program, const std::vector<std::string>& arguments,
                 const std::vector<std::string>& extra_options = {});
 

@@ -32,7 +32,7 @@ void print(const Evaluation& result, bool json) {
             << " tokens\nperplexity: " << result.perplexity() << "\n";
 }
 
-// What is evaluated decides whether there is an adapter: a new one, of [lora], adds nothing yet.
+// The evaluated weights decide whether there is an adapter: a new one, of [lora], adds nothing yet.
 void choose_adapter(RunConfig& config, const std::string& checkpoint) {
   config.lora = {};
   for (const char* key : {"lora.rank", "lora.alpha", "lora.dropout", "lora.target"})

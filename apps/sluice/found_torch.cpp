@@ -30,7 +30,7 @@ std::optional<T> at(const std::vector<char>& bytes, std::uint64_t offset) {
   return value;
 }
 
-// What a program for 64 bits asks of the loader; nothing of anything else, as a script.
+// The requests of a 64-bit program to the loader; empty for any other file, such as a script.
 struct Linking {
   std::string paths;  // RPATH or RUNPATH
   bool needs_torch = false;
@@ -73,7 +73,7 @@ std::string first_line_of(const fs::path& path) {
   return line;
 }
 
-// Of torch/version.py (a wheel), or build-version (an unpacked libtorch).
+// The version in torch/version.py (a wheel) or build-version (an unpacked libtorch).
 std::string version_in(const fs::path& folder) {
   std::ifstream file(folder / "version.py");
   for (std::string line; std::getline(file, line);) {

@@ -107,7 +107,7 @@ Json values_json(const std::vector<ValueSpec>& values, const MicrobatchShape& sh
   return list;
 }
 
-// What crosses a cut behind layer i: written up to there and read behind it, or an output.
+// The values that cross a cut after layer i: written up to there and read after it, or an output.
 std::vector<ValueSpec> crossing_behind(const ModelSpec& spec, std::size_t i,
                                        const std::vector<std::string>& outputs) {
   std::set<std::string> read(outputs.begin(), outputs.end());

@@ -123,7 +123,7 @@ std::string program_file(const std::string& word) {
     std::error_code failed;
     const bool is_there = std::filesystem::exists(word, failed);
     throw Error(ErrorKind::kUsage,
-                {.what = is_there ? "this is no file that can be executed" : "no such program",
+                {.what = is_there ? "this is not a file that can be executed" : "no such program",
                  .where = word,
                  .remedy = is_there ? "name a program, or allow it with chmod +x"
                                     : "check the path of the program to launch"});
@@ -133,7 +133,7 @@ std::string program_file(const std::string& word) {
     std::string file = (folder.empty() ? "." : folder) + "/" + word;
     if (is_executable(file)) return file;
   }
-  refuse_launch("'" + word + "' is no command and no program on PATH",
+  refuse_launch("'" + word + "' is neither a command nor a program on PATH",
                 "give the path of a program, as ./" + word + ", or a command; " +
                     suggest_name(word, kLaunchable));
 }

@@ -1,5 +1,5 @@
-// What the launcher reads of the configuration that it launches, before it starts anything.
-// Thread-safety: for the main thread.
+// The part of a configuration that the launcher reads before it starts anything. Thread-safety:
+// for the main thread.
 #pragma once
 
 #include <optional>

@@ -127,7 +127,8 @@ void require_known_command(const std::vector<std::string>& words) {
                                   .remedy = suggest_name(words.front(), names)});
 }
 
-// LibTorch finds its own parts no more when there is none, and ends the process.
+// Refuses a working folder that is gone: without one LibTorch no longer finds its own parts, and
+// ends the process.
 void require_working_folder() {
   std::error_code error;
   [[maybe_unused]] const std::filesystem::path here = std::filesystem::current_path(error);
@@ -235,7 +236,7 @@ int run(int argc, char** argv) {
   if (command == "plan" && measures(arguments) && !asks_help(arguments))
     execute_sibling("plan --measure", argv);
 
-  // What is launched has options of its own.
+  // The launched program has its own options.
   const std::vector<std::string> launched =
       command == "launch" ? take_launched(arguments) : std::vector<std::string>();
   Overrides overrides;

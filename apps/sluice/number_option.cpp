@@ -19,7 +19,7 @@ std::optional<double> finite_number(const std::string& text) {
 }
 
 Error no_such(const char* range, const char* option, const std::string& text, const char* example) {
-  return Error(ErrorKind::kUsage, {.what = "'" + text + "' is no number " + range,
+  return Error(ErrorKind::kUsage, {.what = "'" + text + "' is not a number " + range,
                                    .where = option,
                                    .remedy = std::string("give it as ") + option + " " + example});
 }

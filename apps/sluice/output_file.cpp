@@ -62,7 +62,7 @@ Error cannot_write(int failed, const std::string& path, const std::string& optio
            .remedy = remedy_of(failed, option)}};
 }
 
-// What a link points to is replaced, not the link.
+// The target of a link: it is replaced, not the link.
 std::string target_of(const std::string& path) {
   std::error_code unresolved;
   const std::string resolved = std::filesystem::weakly_canonical(path, unresolved).string();

@@ -1,4 +1,4 @@
-// Files that a command is told to write.
+// Files that a command writes on request.
 //
 // Owns: writing one whole file so that nobody sees half of it. Does not own: what is in it.
 // Thread-safety: independent calls may run at once; of two to one path the last one stays.

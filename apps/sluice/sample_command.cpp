@@ -1,4 +1,5 @@
-// sluice sample MODEL --prompt TEXT: the text that a model goes on with. Creates nothing.
+// sluice sample MODEL --prompt TEXT: the text with which a model continues a prompt. Creates
+// nothing.
 #include <filesystem>
 #include <iostream>
 #include <limits>

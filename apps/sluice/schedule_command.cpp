@@ -168,7 +168,7 @@ std::string rows_text(const ScheduleArguments& arguments, const Program& program
 double bytes_of_max_memory(const std::string& text) {
   const std::optional<std::int64_t> bytes = detail::bytes_of_text(text);
   if (!bytes) {
-    refuse_schedule("--max-memory: '" + text + "' is no amount of memory",
+    refuse_schedule("--max-memory: '" + text + "' is not an amount of memory",
                     "write 80GB, 640MiB or a number of bytes");
   }
   return static_cast<double>(*bytes);

@@ -58,7 +58,7 @@ class LineReader {
     return line;
   }
 
-  // searched: where what was read begins, which moves with it.
+  // searched: the start of the unread text moves with it.
   bool read_more(std::size_t& searched) {
     buffer_.erase(0, begin_);
     searched -= begin_;

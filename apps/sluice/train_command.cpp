@@ -4,7 +4,7 @@
 //   plan    the exact instruction list of every rank, proven before anything is allocated
 //   build   data, weights, folders, opened and checked: a run that is refused leaves nothing behind
 //   train   one thread a rank, all making the same calls in the same order; the weights are saved,
-//           what was learned before an error too
+//           those of the last whole step too if a later one fails
 //   close   the exit code
 #include <charconv>
 #include <filesystem>
@@ -76,7 +76,8 @@ void require_profile_apart(const std::string& path, const RunConfig& config) {
   if (!fs::is_regular_file(file, unknown) || fs::file_size(file, unknown) == 0) return;
   std::string start(64, '\0');
   std::ifstream(file).read(start.data(), static_cast<std::streamsize>(start.size()));
-  if (start.find("\"traceEvents\"") == std::string::npos) refuse("the file exists and is no trace");
+  if (start.find("\"traceEvents\"") == std::string::npos)
+    refuse("the file exists and is not a trace");
 }
 
 // A run that ends with a failure has one error to report, that of the run.

@@ -1,9 +1,9 @@
 // The native decoder families as lists of layers, their batches and their loss.
 //
-// Owns: modules of the families that ModelSpec knows, names of their values, the tensors of their
-// microbatches, next-token loss.
-// Does not own: what a model is (model_spec.h), tokens (data.h), weights (hf_directory.h), stages
-// (stage.h).
+// Owns: the modules of the families that ModelSpec knows, the names of their values, the tensors of
+// their microbatches, the next-token loss.
+// Does not own: the description of a model (model_spec.h), tokens (data.h), weights
+// (hf_directory.h), stages (stage.h).
 // Parameters have exactly the names and layouts of the Hugging Face checkpoint; results are those
 // of transformers up to rounding. Thread-safety: the layers may be shared by threads; pure
 // functions otherwise.
@@ -25,37 +25,39 @@
 namespace sluice {
 
 struct LayerOptions {
-  at::ScalarType dtype = at::kFloat;  // of parameters and activations
+  at::ScalarType dtype = at::kFloat;  // dtype of parameters and activations
   c10::Device device = c10::kCPU;     // at::kMeta: sizes without memory (RankStages::to_empty)
-  // The one given to with_adapter(), so that the model's description has its parameters.
+  // The adapter that was given to with_adapter(), so that the model's description has its
+  // parameters.
   std::optional<Adapter> adapter = {};
-  // Blocks as a few nodes of their own kernels where these take them: float32 on the CPU, no
-  // dropout in them, no adapter, no mask in the microbatch, heads of a multiple of 16 channels.
-  // False: LibTorch's operators. The bits differ.
+  // Blocks run on sluice's own kernels where these support them: float32 on the CPU, no dropout in
+  // the block, no adapter, no mask in the microbatch, a multiple of 16 channels a head. False:
+  // LibTorch's operators. The bits differ.
   bool fused = true;
 };
 
 // One LayerSpec per entry of model.layers, under the same name, with the settings in
 // model.config_text; allocates nothing. The layers of one call share one rotary table per device.
-// Throws Error(kInput) for a family or setting without modules, Error(kUsage) for adapters that the
-// description and the options do not both have.
+// Throws Error(kInput) for a family or setting without modules, Error(kUsage) for an adapter that
+// only one of the description and the options has.
 std::vector<LayerSpec> make_layers(const ModelSpec& model, const LayerOptions& options = {});
 
-// These layers with causal_lm_loss. Its values: int64 [batch, length] "input_ids" and "labels" in
-// every batch, "hidden" [batch, length, hidden_size] between the layers, "logits" [batch, length,
-// vocab_size] behind the last. A batch may have "attention_mask" and "position_ids" too, int64
-// [batch, length], as TokenRows means them (data.h).
-// Where `model` was read with Precision::loss_chunks, its head may compute the loss too, by blocks
-// of the vocabulary: then "loss", its sum, is behind the last layer.
+// The layers of make_layers() with causal_lm_loss. Values: int64 [batch, length] "input_ids" and
+// "labels" in every batch, "hidden" [batch, length, hidden_size] between the layers, "logits"
+// [batch, length, vocab_size] after the last. A batch may also have "attention_mask" and
+// "position_ids", int64 [batch, length], with the meaning of TokenRows (data.h).
+// With Precision::loss_chunks in `model` the head may compute the loss itself, by blocks of the
+// vocabulary: then "loss", its sum, comes after the last layer.
 Model causal_lm(const ModelSpec& model, const LayerOptions& options = {});
 
-// A step (1-based) of the native families: consecutive rows in microbatches of microbatch_size (the
-// last may be smaller), as the values of causal_lm(), and the labels of each that causal_lm_loss
-// counts. A mask of ones alone is left out. The rows are held, at 8 bytes a token; the tensors of a
-// microbatch are made wherever it is used. Throws Error(kUsage) for a microbatch_size below 1.
+// The batch of a step (1-based) of the native families: consecutive rows in microbatches of
+// microbatch_size (the last may be smaller), as the values of causal_lm(), and the number of labels
+// in each that causal_lm_loss counts. A mask of ones alone is left out. The rows are held, at 8
+// bytes a token; the tensors of a microbatch are made wherever it is used. Throws Error(kUsage) for
+// a microbatch_size below 1.
 StepBatch causal_lm_batch(TokenRows rows, std::int64_t microbatch_size, std::int64_t step);
-// The same of one replica, whose rows are [first_row, ..) of the batch of all, whose counted labels
-// are share.total_counted. Precondition: microbatch_size divides first_row.
+// The same for one replica: its rows are [first_row, ..) of the whole batch, which has
+// share.total_counted counted labels. Precondition: microbatch_size divides first_row.
 StepBatch causal_lm_batch(StepShare share, std::int64_t first_row, std::int64_t microbatch_size,
                           std::int64_t step);
 

@@ -1,7 +1,7 @@
 // Checkpoints: a folder with weights that transformers reads, optimizer state, and a manifest.
 //
-// Owns: Manifest, what a checkpoint says of itself in manifest.json (docs/checkpoints.md); opening
-// and verifying a checkpoint, reading its tensors by full name, listing those of a folder.
+// Owns: Manifest, the content of manifest.json (docs/checkpoints.md); opening and verifying a
+// checkpoint, reading its tensors by full name, listing the checkpoints of a folder.
 // Does not own: writing (Pipeline::save, parts/saver.h).
 //
 // A checkpoint knows nothing of the layout that wrote it: every tensor is there once, whole, under
@@ -10,8 +10,8 @@
 // Invariants:
 //  1. Opening reads the manifest and the headers of files, and compares them; verify() reads
 //     everything.
-//  2. Files come through pread: one that is truncated meanwhile is an Error. Symbolic links inside
-//     a checkpoint are refused, and so is everything that is no regular file.
+//  2. Files are read by pread: one that is truncated meanwhile is an Error. Symbolic links inside a
+//     checkpoint are refused, and so is everything else that is not a regular file.
 // Thread-safety: const members may be called from any thread.
 #pragma once
 
@@ -34,14 +34,14 @@ struct IndexRange;  // values.h
 struct SavedTensor {
   std::string name;                     // full name, as in the file
   std::string file;                     // "model-00001-of-00002.safetensors", "optimizer/..."
-  std::uint64_t offset = 0, bytes = 0;  // of the data, from the start of the file
+  std::uint64_t offset = 0, bytes = 0;  // position and size of the data in the file
   std::vector<std::int64_t> shape;      // {} is a scalar
-  std::string dtype;                    // as safetensors says it: "F32", "BF16"
-  std::string hash;                     // of the data (content_hash), 32 hexadecimal digits
+  std::string dtype;                    // the word of safetensors: "F32", "BF16"
+  std::string hash;                     // content_hash of the data, 32 hexadecimal digits
   friend bool operator==(const SavedTensor&, const SavedTensor&) = default;
 };
 
-// A file that is not of tensors: config.json, the index of the shards, a tokenizer.
+// A file that holds no tensors: config.json, the index of the shards, a tokenizer.
 struct SavedFile {
   std::string file;
   std::uint64_t bytes = 0;
@@ -49,7 +49,7 @@ struct SavedFile {
   friend bool operator==(const SavedFile&, const SavedFile&) = default;
 };
 
-// The size and content of something that a run began from.
+// Size and content hash of a file or model that a run started from.
 struct Fingerprint {
   std::uint64_t bytes = 0;
   std::string hash;
@@ -57,15 +57,15 @@ struct Fingerprint {
 };
 
 struct Manifest {
-  std::string version;  // of sluice
+  std::string version;  // version of sluice that wrote it
   std::string run;      // the same for all checkpoints of a run, resumed or not; 16 hex digits
-  std::int64_t generation = 0;  // a run that begins beside others, or goes back, has a later one
-  std::int64_t step = 0;        // whose update the weights hold
-  std::int64_t sequence = 0;    // position in the data: so many sequences came before
+  std::int64_t generation = 0;  // higher for a run that starts beside others, or goes back
+  std::int64_t step = 0;        // the last step whose update the weights hold
+  std::int64_t sequence = 0;    // position in the data: number of sequences used before
   std::uint64_t seed = 0;
   std::map<std::string, Fingerprint> fingerprints;  // "configuration", "model", "data"
-  std::map<std::string, std::string> settings;  // that decide numbers: "optimizer.lr" -> "0.001"
-  std::map<std::string, std::string> extra;     // the caller's own; UTF-8
+  std::map<std::string, std::string> settings;  // by key, if they decide numbers: "optimizer.lr"
+  std::map<std::string, std::string> extra;     // the caller's entries; UTF-8
   std::map<std::string, std::string> ties;      // another use of a parameter -> its first
   std::vector<SavedTensor> weights;    // parameters and buffers; tied ones under their first use
   std::vector<SavedTensor> optimizer;  // "exp_avg/model.norm.weight"
@@ -78,7 +78,7 @@ enum class SavedKind : std::uint8_t { kWeights, kOptimizer, kExtra };
 
 class Checkpoint {
  public:
-  // Throws Error(kCheckpoint): not there, not committed, or not what its manifest says.
+  // Throws Error(kCheckpoint) when it is missing, not committed, or differs from its manifest.
   explicit Checkpoint(std::string path);
   ~Checkpoint();
   Checkpoint(Checkpoint&&) noexcept;
@@ -86,20 +86,20 @@ class Checkpoint {
 
   const std::string& path() const;
   const Manifest& manifest() const;
-  // Compares the content of every file with its hash, on so many threads. Throws
+  // Compares the content of every file with its hash, on num_threads threads. Throws
   // Error(kCheckpoint) naming file and tensor.
   void verify(int num_threads = 1) const;
 
-  // nullptr: there is none.
+  // The entry of this tensor; nullptr if there is none.
   const SavedTensor* find(SavedKind kind, std::string_view name) const;
   // Fills `destination` with this slice of the tensor (empty: all of it), reading no other bytes;
   // floating dtypes are converted. Throws Error(kCheckpoint): no such tensor (with the nearest
   // name), another shape or dtype, a file that was truncated.
   void read_into(SavedKind kind, std::string_view name, const std::vector<IndexRange>& slice,
                  at::Tensor& destination) const;
-  // As it is stored, in new memory on the CPU, and compared with its hash.
+  // The tensor as it is stored, in new memory on the CPU, compared with its hash.
   at::Tensor read(SavedKind kind, std::string_view name) const;
-  // Closes the files: path and manifest stay, nothing can be read any more.
+  // Closes the files: path and manifest stay, tensors can no longer be read.
   void close();
 
  private:
@@ -107,7 +107,7 @@ class Checkpoint {
   std::unique_ptr<Impl> impl_;
 };
 
-// A folder step-XXXXXXXX, and whether it can be gone on from.
+// A folder step-XXXXXXXX, and whether a run can resume from it.
 struct ListedCheckpoint {
   std::int64_t step = 0;
   std::string path;
@@ -116,7 +116,8 @@ struct ListedCheckpoint {
   std::string reason;      // why not
 };
 
-// Those directly in `folder`, by step; none where there is no such folder. All are verified.
+// The checkpoints directly in `folder`, by step; empty where there is no such folder. All are
+// verified.
 std::vector<ListedCheckpoint> list_checkpoints(const std::string& folder, int num_threads = 1);
 
 }  // namespace sluice

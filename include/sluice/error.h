@@ -1,4 +1,4 @@
-// The one exception of sluice, what every message must say, and where the log goes.
+// The one exception of sluice, the parts of every message, and the log.
 //
 // Owns: the kinds of failure with their process exit codes, the shape of an error line:
 //   WHAT; WHERE; HOW TO MEND IT
@@ -33,7 +33,7 @@ struct ErrorText {
   std::string remedy = {};  // which knob to turn, the nearest valid name
 };
 
-// `what()` is "WHAT; WHERE; REMEDY" without the empty parts, fit to be read: on one line, without
+// `what()` is "WHAT; WHERE; REMEDY" without the empty parts, made printable: on one line, without
 // control characters (shown as '?'), long values cut in their middle ("abc...xyz").
 class Error : public std::runtime_error {
  public:
@@ -48,29 +48,29 @@ class Error : public std::runtime_error {
   Error at(std::string place) const;
 
  private:
-  struct Printable {};  // the parts are
+  struct Printable {};  // marks parts that are printable already
   Error(Printable, ErrorKind kind, ErrorText text);
 
   ErrorKind kind_;
   ErrorText text_;
 };
 
-// The candidate with the smallest edit distance to `name` (case ignored), or "" when none is
-// near: more than max(2, length / 3) edits away.
+// The candidate with the smallest edit distance to `name` (case ignored), or "" when all are more
+// than max(2, length / 3) edits away.
 std::string nearest_name(std::string_view name, std::span<const std::string> candidates);
 
 // "did you mean 'X'?" for the nearest candidate, else "one of: a, b, c". The usual remedy.
 std::string suggest_name(std::string_view name, std::span<const std::string> candidates);
 
-// ---- the log: what the library has to say besides results and errors, a line at a time ----
+// ---- the log: the library's messages besides results and errors, a line at a time ----
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
-// The lowest level of messages that are said; kInfo at first.
+// The lowest level of messages that are logged; kInfo at first.
 void set_log_level(LogLevel least);
 
-// Takes every message that is said, without a line end, one at a time. It must not log. An empty
-// one restores the first: "sluice: warning: MESSAGE" on stderr, a line in one write.
+// The receiver of every logged message, without a line end, one at a time. It must not log. An
+// empty sink restores the first one: "sluice: warning: MESSAGE" on stderr, each line in one write.
 using LogSink = std::function<void(LogLevel level, std::string_view message)>;
 void set_log_sink(LogSink sink);
 

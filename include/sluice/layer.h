@@ -29,43 +29,44 @@
 
 namespace sluice {
 
-// What a rank holds of a parameter that is divided among ranks, as a layer or a hook declares it.
+// The part of a divided parameter that one rank holds, as a layer or a hook declares it.
 //
-// With a split, the tensor has the rank's slices: section by section, in each its neighbouring
-// slices behind each other. So one rank that has all slices holds the parameter as it is.
-// Without a split, the tensor is whole, and `slices` says whose gradient this use has. A weight
-// that all slices share has a variable of its own for each slice of the rank, in their order: the
-// first bears the name, the others are further uses of it (`first_use`). Then each adds up its own
-// microbatches, and the sums add up once a step in the tree of the slices (docs/parallelism.md).
+// With a split, the tensor holds the rank's slices: section by section, in each section its
+// neighbouring slices in order. So a rank that has all slices holds the parameter unchanged.
+// Without a split, the tensor is whole, and `slices` names the slices whose gradient this use has.
+// A weight that all slices share has a separate variable for each slice of the rank, in their
+// order: the first has the name, the others are further uses of it (`first_use`). Each then adds up
+// its own microbatches, and the sums add up once a step in the tree of the slices
+// (docs/parallelism.md).
 struct ParameterSlices {
-  std::vector<std::int64_t> global_shape = {};  // of the whole parameter
+  std::vector<std::int64_t> global_shape = {};  // shape of the whole parameter
   std::optional<ParameterSplit> split = {};
   SliceRange slices = {};
   // The axes over which the gradient of this rank is a partial sum.
   AxisSet summed = {};
-  std::string first_use = {};  // the name, given as that of this parameter; "": this is it
+  std::string first_use = {};  // the name of the first use; "": this is it
 };
 
-// What a module derives from, beside torch::nn::Module, when ranks hold parts of its parameters: a
-// smaller tensor is else taken for the whole parameter.
+// A second base class, beside torch::nn::Module, of modules of whose parameters ranks hold parts:
+// without it a smaller tensor is taken for the whole parameter.
 class SlicedModule {
  public:
   virtual ~SlicedModule() = default;
-  // By name, of the parameters of this module itself or of those inside it. What is not named is
-  // whole and the same on all ranks.
+  // The parts by name, of parameters of this module or of modules inside it. A parameter that is
+  // not named is whole and the same on all ranks.
   virtual std::vector<std::pair<std::string, ParameterSlices>> slices() const = 0;
 };
 
-// One parameter of a local layer. Buffers, as running statistics, are none: they stay with their
-// module, and are saved and loaded with it (Chunk::buffers).
+// One parameter of a local layer. Buffers, such as running statistics, are not parameters: they
+// stay with their module, and are saved and loaded with it (Chunk::buffers).
 struct ParameterInfo {
   // Full name, as in a checkpoint: prefix of the layer, ".", name inside it.
   std::string name = {};
   std::vector<std::int64_t> global_shape = {};
-  // What of it this rank holds, and which of its slices, as ParameterSlices.
+  // The part and the slices of it that this rank holds, as in ParameterSlices.
   std::optional<ParameterSplit> split = {};
   SliceRange slices = {};
-  AxisSet replicated = {};  // axes of the mesh along which all ranks hold the same of it
+  AxisSet replicated = {};  // axes of the mesh along which all ranks hold the same part
   AxisSet summed = {};      // axes over which this rank's gradient is a partial sum
   at::Tensor tensor = {};   // the leaf variable on this rank
   bool trainable = true;
@@ -73,14 +74,14 @@ struct ParameterInfo {
   int layer = 0;             // position in the whole model's list of layers
 
   bool is_whole() const { return !split || slices.size() == slices.count; }
-  // The boxes of the whole that the tensor is, one behind the other along split->dim; of a whole
-  // parameter one, of all of it.
+  // The boxes of the whole parameter that make up the tensor, one after the other along split->dim;
+  // a whole parameter is one box.
   std::vector<Slice> boxes() const;
 };
 
 struct LayerSpec {
   std::string name = {};                   // key of its random numbers
-  std::optional<std::string> prefix = {};  // of its parameters' full names, when it is not the name
+  std::optional<std::string> prefix = {};  // prefix of full names of parameters; none: name
   std::vector<std::string> reads = {"hidden"};
   std::vector<std::string> writes = {"hidden"};
   // Allocates the module. Parameters need not be initialised: weights are loaded or drawn
@@ -88,39 +89,39 @@ struct LayerSpec {
   // these may change later. Called only on the rank that owns the layer. Empty: a layer without
   // parameters.
   std::function<std::shared_ptr<torch::nn::Module>()> make = {};
-  // inputs in the order of `reads`, outputs in the order of `writes`; an output may be undefined
-  // (an optional value). May write to an input as autograd allows, never to one of the batch.
+  // Runs the module: inputs in the order of `reads`, outputs in the order of `writes`; an output
+  // may be undefined (an optional value). May write to an input as autograd allows, never to an
+  // input of the batch.
   std::function<std::vector<at::Tensor>(torch::nn::Module&, const std::vector<at::Tensor>&)>
       forward = {};
   // Output metas from input metas; empty function: unknown, sizes travel in headers.
   std::function<std::vector<TensorMeta>(const std::vector<TensorMeta>&)> shapes = {};
   // {name inside the module, full name of the first use} of every parameter with an earlier use.
   std::vector<std::pair<std::string, std::string>> ties = {};
-  // {name inside the module, what this rank holds}: of what is divided. SlicedModules inside it are
-  // asked themselves.
+  // {name inside the module, the part that this rank holds} of every divided parameter. A
+  // SlicedModule inside declares its own.
   std::vector<std::pair<std::string, ParameterSlices>> slices = {};
   // Draws the initial value of one of its parameters in place. name: inside the module; key: the
-  // full name under which random numbers are drawn (of the first use, if tied). Empty function:
-  // normal(0, 0.02) for two or more dimensions, ones for vectors named "weight", zeros for vectors
-  // whose name ends with "bias"; anything else keeps what `make` gave it. value is whole: of a
-  // parameter of which a rank holds a slice, too, which is then taken out of it.
+  // full name that keys the random numbers (of the first use, if tied). Empty function: normal(0,
+  // 0.02) for two or more dimensions, ones for vectors named "weight", zeros for vectors whose name
+  // ends with "bias"; anything else keeps the value from `make`. value is always whole: a rank that
+  // holds a slice takes it out afterwards.
   std::function<void(const std::string& name, const std::string& key, at::Tensor& value,
                      std::uint64_t seed)>
       initialize = {};
-  // For the plan: what it counts as in a split, and what it costs. Without a cost, describe()
+  // For the plan: the role of the layer in a split, and its cost. Without a cost, describe()
   // (model.h) measures it.
   LayerRole role = LayerRole::kBlock;
   std::optional<LayerCost> cost = {};
-  std::string class_name = {};  // of the module, where it is known before `make`
-  // The forward keeps only its inputs for the backward, and runs again there. Set by build_stages()
-  // as the plan says (PipelineOptions::activation_checkpoint).
+  std::string class_name = {};  // class of the module, where known before `make`
+  // The forward keeps only its inputs, and runs again in the backward. Set by build_stages() as the
+  // plan says (PipelineOptions::activation_checkpoint).
   bool recompute = false;
-  // Its random numbers go on where those of the layer before it ended, in place of a key of its
-  // own; of the model's layers, it stands for so many. Set by build_stages() for what Model::fuse
-  // gives.
+  // Its random numbers continue those of the layer before it, instead of having their own key; it
+  // stands for num_layers layers of the model. Set by build_stages() for what Model::fuse gives.
   bool continues = false;
   int num_layers = 1;
-  // Its name in messages, where `name` does not say it all; empty: "layer 'NAME'".
+  // Its name in messages, where `name` is not enough; empty: "layer 'NAME'".
   std::string shown_as = {};
 
   // The full name of a parameter or buffer, from its name inside the module.
@@ -130,9 +131,10 @@ struct LayerSpec {
   }
 };
 
-// A layer of one module, by named values as losses and from_module() have them: make() gives the
-// module, a pointer or holder; forward(M&, const Values& in) runs it: `in` has what the layer
-// reads, and returned are a tensor, where it writes one value, or Values with all that it writes.
+// A layer of one module, with named values as in losses and from_module(). make() returns the
+// module, a pointer or holder; forward(M&, const Values& in) runs it: `in` has the values that the
+// layer reads, the result is a tensor, for a layer that writes one value, or Values with all that
+// it writes.
 template <typename Make, typename Forward>
 LayerSpec layer(std::string name, std::vector<std::string> reads, std::vector<std::string> writes,
                 Make make, Forward forward) {
@@ -179,10 +181,10 @@ LayerSpec layer(std::string name, std::vector<std::string> reads, std::vector<st
 // Within this scope every operator that would draw from the default generator (dropout, rand,
 // bernoulli, attention dropout, ...) draws from the stream of this key instead, on this thread, in
 // unchanged user code; a generator that the caller passes is respected. CPU and CUDA; each device
-// has a stream of its own. Scopes nest: the inner key holds, then the outer stream goes on where
-// it was. Costs well under a microsecond until something random is called. Not for another
-// thread's work: a scope is left on the thread that entered it. Nothing is keyed in backward: a
-// function of your own that computes its forward again there must save what it drew.
+// has a stream of its own. Scopes nest: the inner key holds, then the outer stream continues where
+// it was. Costs well under a microsecond until something random is called. A scope must end on the
+// thread that entered it. Nothing is keyed in backward: a function of your own that computes its
+// forward again there must save its random numbers.
 class KeyedRandomScope {
  public:
   KeyedRandomScope(std::uint64_t seed, std::int64_t step, std::string_view layer,

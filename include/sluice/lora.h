@@ -2,9 +2,9 @@
 // form in which Hugging Face's PEFT keeps them. Hu et al., "LoRA: Low-Rank Adaptation of Large
 // Language Models", arXiv:2106.09685.
 //
-// Owns: which linear layers of a model have an adapter and how large it is, what that makes of the
-// model's description, adapter_config.json. Does not own: modules (causal_lm.h), tensors
-// (src/io). No torch.
+// Owns: the choice of linear layers that have an adapter, its sizes, the description of a model
+// with adapters, adapter_config.json. Does not own: modules (causal_lm.h), tensors (src/io). No
+// torch.
 //
 // A linear layer y = W x with an adapter is y = W x + scale * B A dropout(x). It keeps its names;
 // A and B are the parameters X.lora_A.weight [rank, in] and X.lora_B.weight [out, rank] of the
@@ -29,7 +29,7 @@ namespace sluice {
 // A new adapter.
 struct LoraOptions {
   std::int64_t rank = 0;  // 0: none
-  double alpha = 16.0;    // what the adapter adds is scaled by alpha / rank
+  double alpha = 16.0;    // the adapter's output is scaled by alpha / rank
   double dropout = 0.0;   // share of the adapter's inputs that are dropped
   // Patterns of the full names of linear layers ("model.layers.0.self_attn.q_proj"); `*` is any run
   // of characters.
@@ -38,7 +38,7 @@ struct LoraOptions {
 
 // The adapter of one linear layer.
 struct AdaptedLinear {
-  std::string name;  // of the linear layer
+  std::string name;  // full name of the linear layer
   std::int64_t rank = 0, in = 0, out = 0;
   double alpha = 0;
   bool transposed = false;  // the layer's own weight is stored as [in, out]
@@ -61,14 +61,14 @@ struct Adapter {
 Adapter make_adapter(const ModelSpec& model, const LoraOptions& options);
 
 // The adapter of a PEFT directory: adapter_config.json, and the names and shapes of
-// adapter_model.safetensors, which say what target_modules matched. Throws Error(kInput) naming
-// file and field or tensor: what is missing, malformed, of another model, or not implemented
-// (docs/lora.md).
+// adapter_model.safetensors, which show the layers that target_modules matched. Throws
+// Error(kInput) naming file and field or tensor that is missing, malformed, of another model, or
+// not implemented (docs/lora.md).
 Adapter read_adapter(const std::string& directory, const ModelSpec& model);
 bool is_adapter_directory(const std::string& directory);  // has an adapter_config.json
 
-// `model` with the adapter's parameters, the only ones that train, and what they cost. precision:
-// that of the model. Throws Error(kUsage) for an adapter of another model.
+// `model` with the adapter's parameters, the only ones that train, and their costs. precision: the
+// model's. Throws Error(kUsage) for an adapter of another model.
 ModelSpec with_adapter(ModelSpec model, const Adapter& adapter, const Precision& precision = {});
 
 }  // namespace sluice

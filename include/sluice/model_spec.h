@@ -1,10 +1,10 @@
-// A model without torch: an ordered list of named layers with the values that they read
-// and write, their parameters and costs.
+// A model without torch: an ordered list of named layers with the values that they read and write,
+// their parameters and costs.
 //
 // Owns: ModelSpec, costs of layers as functions of the shape of a microbatch, and reading both from
 // a Hugging Face config.json for a Precision, on which they depend.
-// Does not own: weights (io), modules (model), where a layer goes (partition.h); the description of
-// layers of your own (model.h).
+// Does not own: weights (io), modules (model), the stage of a layer (partition.h); the description
+// of your own layers (model.h).
 // Names are those of the Hugging Face checkpoint ("model.layers.7.mlp.up_proj.weight") in every
 // layout. Thread-safety: values.
 #pragma once
@@ -25,7 +25,7 @@ struct MicrobatchShape {
 };
 
 // constant + per_row * rows + per_token * rows * length + per_pair * rows * length^2 + per_length *
-// length. Plain numbers: they may be derived from a configuration or measured.
+// length. The numbers are derived from a configuration, or measured.
 struct ShapePolynomial {
   double constant = 0, per_row = 0, per_token = 0, per_pair = 0, per_length = 0;
   double at(const MicrobatchShape& shape) const;
@@ -37,37 +37,39 @@ struct ShapePolynomial {
 
 // The costs of a layer as functions of the shape of a microbatch.
 struct LayerCost {
-  // Operations of matrix products, a multiply-add being two; attention's of all pairs of tokens.
+  // Operations of matrix products, a multiply-add being two; in attention, of all pairs of tokens.
   ShapePolynomial forward_flops, input_flops, weight_flops;
   // Bytes.
   ShapePolynomial after_forward;  // kept from F to B or I
   ShapePolynomial after_input;    // kept from I to W
-  ShapePolynomial on_entry;       // more than is kept, when a backward begins
-  ShapePolynomial in_weight;      // the same, while the gradient of a weight joins its sum
-  ShapePolynomial at_end;         // more than is left, when a backward ends
+  ShapePolynomial on_entry;       // beyond what is kept, when a backward starts
+  ShapePolynomial in_weight;      // the same, while a weight's gradient is added to its sum
+  ShapePolynomial at_end;         // beyond what is left, when a backward ends
   ShapePolynomial in_forward;     // while a forward runs that keeps nothing
-  // Bytes beside them, of fused operators, whose memory stays with the rank from microbatch to
-  // microbatch: what is used at once of each of these, at most, is there all the time.
+  // Further bytes, of fused operators, whose memory stays with the rank from microbatch to
+  // microbatch: the largest amount of each that is in use at once is held all the time.
   ShapePolynomial pooled_until_input;   // from F to B or I
   ShapePolynomial pooled_until_weight;  // from F to B or W
   ShapePolynomial pooled_after_input;   // from I to W, and while B runs
   ShapePolynomial pooled_in_backward;   // while B or I runs
   ShapePolynomial pooled_in_forward;    // while a forward runs that keeps nothing
-  // Bytes of copies of weights in the type of products, which the microbatches of a step share.
+  // Bytes of the weights' copies in the type of products, which the microbatches of a step share.
   double casted_weights = 0;
   friend bool operator==(const LayerCost&, const LayerCost&) = default;
 };
 
-// Bytes of an element of "float32", "bfloat16", "int64", ... Throws Error(kUsage) for another name.
+// Bytes of an element of "float32", "bfloat16", "int64", ... Throws Error(kUsage) for any other
+// name.
 std::int64_t dtype_bytes(std::string_view dtype);
 
-// How a parameter is divided into slices: along one dimension, every section of it by itself, so
-// that a slice has a box of each (q, k and v of a fused projection). Of a section of n, slice s of
-// S has [n s / S, n (s + 1) / S).
+// The division of a parameter into slices: along one dimension, every section of it by itself, so
+// that a slice has a box of each (q, k and v of a fused projection). Slice s of S has [n s / S, n
+// (s + 1) / S) of a section of length n.
 struct ParameterSplit {
   int dim = 0;
   std::vector<std::int64_t> sections = {};  // lengths along dim, all of it; empty: one section
-  // The number of what must not be cut, as heads: the slices divide it. 0: anything may be.
+  // Number of units that must not be cut, such as heads: the slices divide it. 0: cuts may be
+  // anywhere.
   std::int64_t units = 0;
   friend bool operator==(const ParameterSplit&, const ParameterSplit&) = default;
 };
@@ -85,13 +87,13 @@ struct ParameterSpec {
   std::string tied_to;  // full name of the first use, when this is another use of it
   std::string dtype = "float32";
   bool trainable = true;
-  bool of_adapter = false;                   // beside the weights of the base (lora.h)
-  std::optional<ParameterSplit> split = {};  // among ranks that share the layer; none: each has it
-  std::string stored_as = {};  // in a Hugging Face directory, where that is another name
+  bool of_adapter = false;                   // part of an adapter (lora.h)
+  std::optional<ParameterSplit> split = {};  // among ranks that share the layer; none: each has all
+  std::string stored_as = {};                // its name in a Hugging Face directory, if another
   std::int64_t numel() const;
 };
 
-// Among the sizes of a value: what the microbatch decides.
+// Special sizes of a value: those that the microbatch decides.
 inline constexpr std::int64_t kMicrobatchRows = -1, kMicrobatchLength = -2;
 
 struct ValueSpec {
@@ -102,9 +104,9 @@ struct ValueSpec {
   double bytes_at(const MicrobatchShape& shape) const;
 };
 
-// A mask that attention adds to written scores; layers of a rank with one window share it.
+// A mask that attention adds to scores in memory; layers of a rank with the same window share it.
 struct AttentionMask {
-  std::int64_t window = 0;  // a token sees as many; 0: all before it
+  std::int64_t window = 0;  // number of tokens that a token sees; 0: all before it
   bool always = false;      // also where every token is in the window
   double bytes_of_score = 4;
 };
@@ -115,79 +117,80 @@ struct LayerInfo {
   std::string name;  // "model.embed_tokens", "model.layers.3", "model.norm", "lm_head"
   LayerRole role = LayerRole::kBlock;
   std::vector<ParameterSpec> parameters;  // in the order of the module
-  std::vector<std::string> modules;  // its Hugging Face modules where these are not just `name`
-  std::vector<std::string> reads;    // values of the batch or of earlier layers
+  std::vector<std::string> modules;       // its Hugging Face modules; empty: `name`
+  std::vector<std::string> reads;         // values of the batch or of earlier layers
   std::vector<ValueSpec> writes;
   LayerCost cost;
-  std::shared_ptr<const struct LayerOperators> operators;  // of which `cost` is the sum
+  std::shared_ptr<const struct LayerOperators> operators;  // whose costs add up to `cost`
   std::optional<AttentionMask> mask;
-  bool parameters_known = false;  // it has no others than `parameters`
-  bool frozen = false;            // nothing of it trains, whatever parameters it has
-  std::string class_name;         // of its module; "": not known
+  bool parameters_known = false;  // `parameters` are all that it has
+  bool frozen = false;            // none of its parameters trains
+  std::string class_name;         // class of its module; "": not known
   std::vector<std::string> module_names() const;
-  bool computes_loss() const;           // a head that writes "loss" in place of logits
-  bool trains() const;                  // has something to train, as far as that is known
-  std::int64_t num_parameters() const;  // uses of tied parameters counted here too
+  bool computes_loss() const;           // True for a head that writes "loss" in place of logits.
+  bool trains() const;                  // True if it has something to train, as far as known.
+  std::int64_t num_parameters() const;  // uses of tied parameters count here too
 };
 
 struct ModelSpec {
-  std::string family;             // model_type of config.json; "": of none
+  std::string family;             // model_type of config.json; "": no family
   std::string dtype;              // dtype / torch_dtype of config.json, "" if absent
-  std::vector<ValueSpec> inputs;  // of every batch
+  std::vector<ValueSpec> inputs;  // values in every batch
   std::vector<LayerInfo> layers;  // forward order
-  // Those that depend on the batch and on constants alone (masks, rotary tables): on no stage,
-  // never cut, and what they write never crosses. Every stage that reads it runs them for itself.
+  // Layers that depend on the batch and on constants alone (masks, rotary tables): they are on no
+  // stage, and every stage that reads what they write runs them for itself, so that it never
+  // crosses a cut.
   std::vector<LayerInfo> free_layers;
   std::int64_t vocab_size = 0;                // token ids are below it; 0: the batch has none
   std::optional<std::int64_t> max_positions;  // the longest sequence; none: no limit
-  // Longer ones work, but the model was not made for them.
+  // The longest sequence that the model was made for; longer ones work.
   std::optional<std::int64_t> usual_positions;
   std::string config_text;  // config.json as read, for writing it back
-  // The exported graph that it describes, where it describes one (src/archive).
+  // The exported graph that it describes (src/archive); null if it is not of a graph.
   std::shared_ptr<const struct GraphOfModel> graph;
 
-  // The layers that are counted in a split: [first, second) from the first to the last block,
-  // with all that is between.
+  // The layers that a split counts: [first, second) from the first to the last block, with all that
+  // is between.
   std::pair<int, int> block_range() const;
   int num_blocks() const { return block_range().second - block_range().first; }
-  // Indices of the free layers that these layers need, and `outputs` beside them, in order.
+  // Indices of the free layers that these layers and `outputs` need, in order.
   std::vector<int> free_layers_of(const std::vector<int>& layers,
                                   const std::vector<std::string>& outputs = {}) const;
   std::int64_t num_parameters() const;  // each tied parameter once
 };
 
-// path: a directory with config.json, or the file. Throws Error(kInput) naming file and field:
-// missing file, bad JSON, unknown family (with the known ones), missing or out-of-range values,
-// values that sluice does not implement. Unknown extra keys are fine.
+// The model of a config.json. path: a directory with config.json, or the file. Throws Error(kInput)
+// naming file and field: missing file, bad JSON, unknown family (with the known ones), missing or
+// out-of-range values, values that sluice does not implement. Unknown extra keys are fine.
 ModelSpec read_model_spec(const std::string& path);
 ModelSpec parse_model_spec(const std::string& config_json, const std::string& file_name);
 
-// The same for planning, where config.json may hold a language model beside any encoders, nested in
-// text_config (docs/models.md: what trains, read_model_spec() reads too). Names are those in the
+// The same for planning: config.json may also hold a language model beside any encoders, nested in
+// text_config (docs/models.md; read_model_spec() reads all that trains). Names are those in the
 // files; hidden and vocabulary sizes are the outer ones where these are given.
 ModelSpec read_language_model_spec(const std::string& path);
 
-inline constexpr int kMaxLayers = 10000;  // that a model may have
+inline constexpr int kMaxLayers = 10000;  // most layers that a model may have
 // A model of which only the number of blocks is known, 0 to kMaxLayers: Hugging Face names, no
 // parameters, values or costs, family "". For make_partition() by counts. Throws Error(kUsage).
 ModelSpec model_spec_of_blocks(int num_layers);
 
-// The loss computed by the head, by blocks of the vocabulary, so that all logits of a
-// microbatch are never there at once. The model's last value is then "loss", not "logits".
+// The choice of a head that computes the loss, by blocks of the vocabulary, so that all logits of a
+// microbatch never exist at once. The model's last value is then "loss", not "logits".
 enum class LossChunks { kOff, kAuto, kOn };
-// The vocabulary from which on kAuto does so.
+// The smallest vocabulary with which kAuto means kOn.
 inline constexpr std::int64_t kLargeVocabulary = 32768;
 
 struct Precision {
-  std::string parameters = "float32";  // and what goes from layer to layer
-  // Operands and results of products of matrices, under autocast; "": the same.
+  std::string parameters = "float32";  // and of values between layers
+  // Type of the operands and results of matrix products, under autocast; "": that of parameters.
   std::string products;
 
-  // Blocks run as fused operators where they can: LayerOptions::fused (causal_lm.h). A model with
-  // adapters is read without.
+  // Blocks run as fused operators where possible: LayerOptions::fused (causal_lm.h). A model with
+  // adapters is read with false.
   bool fused = true;
 
-  LossChunks loss_chunks = LossChunks::kOff;  // where operators are fused
+  LossChunks loss_chunks = LossChunks::kOff;  // acts only where operators are fused
 
   std::int64_t parameter_bytes() const { return dtype_bytes(parameters); }
   std::int64_t product_bytes() const {
@@ -198,12 +201,11 @@ struct Precision {
     return fuses() && loss_chunks != LossChunks::kOff &&
            (loss_chunks == LossChunks::kOn || vocab_size >= kLargeVocabulary);
   }
-  // Every product then keeps a copy of its weights and of its input.
+  // True if every product keeps copies of its weights and of its input in another type.
   bool casts() const { return !products.empty() && products != parameters; }
 };
 
-// As read_model_spec(path), with the types of parameters and values and the costs of this
-// precision.
+// The same with the types of parameters and values and the costs of this precision.
 ModelSpec read_model_spec(const std::string& path, const Precision& precision);
 ModelSpec parse_model_spec(const std::string& config_json, const std::string& file_name,
                            const Precision& precision);

@@ -1,10 +1,9 @@
-// What a training step can be told: one struct a concept, torch-free.
+// The options of a training step: one struct a concept, torch-free.
 //
-// Owns: the options of the optimizer, of the learning rate, learning_rate() itself, of the scale of
-// gradients, of what is computed twice, of data and tensor parallelism, of how a checkpoint
-// appears. Does not own: those of a split (partition.h), of a plan (plan.h), of data (data.h);
-// where values come from, such as files and command lines. Every field has a default that works.
-// Thread-safety: values.
+// Owns: options of the optimizer, the learning rate, the scale of gradients, recomputation, data
+// and tensor parallelism, the commit of a checkpoint; learning_rate() itself. Does not own: options
+// of a split (partition.h), a plan (plan.h), data (data.h); reading values from files and command
+// lines. Every field has a default that works. Thread-safety: values.
 #pragma once
 
 #include <array>
@@ -16,7 +15,7 @@
 namespace sluice {
 
 enum class OptimizerKind {
-  kAdamW,  // Loshchilov and Hutter, arXiv:1711.05101; keeps two numbers a parameter
+  kAdamW,  // Loshchilov and Hutter, arXiv:1711.05101; keeps two numbers for each parameter
   kSgd,    // without momentum; keeps nothing
 };
 
@@ -24,21 +23,22 @@ struct OptimizerOptions {
   // The update rule.
   OptimizerKind kind = OptimizerKind::kAdamW;
 
-  // Learning rate before LearningRateOptions: what an update multiplies its direction by. 0 changes
+  // Learning rate before LearningRateOptions: the factor of an update's direction. 0 changes
   // nothing. At least 0.
   double lr = 3e-4;
 
-  // Shares of AdamW's first and second moment that a step keeps: nearer to 1 is smoother and slower
-  // to follow. Each in [0, 1). SGD has none.
+  // Shares of AdamW's first and second moment that a step keeps: values nearer to 1 are smoother
+  // and react more slowly. Each in [0, 1). SGD has none.
   std::array<double, 2> betas = {0.9, 0.95};
 
-  // Added to AdamW's denominator: larger damps the updates of parameters with tiny gradients.
+  // Number added to AdamW's denominator: a larger one damps the updates of parameters with tiny
+  // gradients.
   double eps = 1e-8;
 
   // Share of itself that a parameter loses at each step, times the learning rate. 0: none.
   double weight_decay = 0.1;
 
-  // Patterns ("*.bias") of the full names of parameters without weight decay. Empty: all decay.
+  // Patterns ("*.bias") of full names of parameters without weight decay. Empty: all decay.
   std::vector<std::string> no_decay = {};
 
   // Largest norm of all gradients together; longer ones are scaled down to it before the update.
@@ -50,13 +50,13 @@ enum class Decay { kConstant, kLinear, kCosine };
 
 // The learning rate over the steps: see learning_rate().
 struct LearningRateOptions {
-  // Steps over which the rate grows evenly to OptimizerOptions::lr. 0: it begins there.
+  // Steps over which the rate grows evenly to OptimizerOptions::lr. 0: it starts there.
   std::int64_t warmup_steps = 0;
 
-  // The way from the end of the warm-up to the last step.
+  // The curve from the end of the warm-up to the last step.
   Decay decay = Decay::kConstant;
 
-  // The decay ends at lr * min_lr_factor. In [0, 1]; without meaning for Decay::kConstant.
+  // The decay ends at lr * min_lr_factor. In [0, 1]; not used by Decay::kConstant.
   double min_lr_factor = 0.0;
 };
 
@@ -70,31 +70,31 @@ struct LearningRateOptions {
 double learning_rate(std::int64_t step, std::int64_t num_steps, double base,
                      const LearningRateOptions& options);
 
-// The quantity that the gradients of a step are the gradients of.
+// The quantity that a step differentiates.
 struct GradientScale {
   enum Kind {
-    kTokens,        // of the sum of token losses / counted tokens of the whole step
-    kMicrobatches,  // of the mean over microbatches of each microbatch's mean
-    kSumOfMeans,    // of the sum over microbatches of each microbatch's mean
+    kTokens,        // sum of token losses / counted tokens of the whole step
+    kMicrobatches,  // mean over microbatches of each microbatch's mean
+    kSumOfMeans,    // sum over microbatches of each microbatch's mean
     kDivisor,       // kSumOfMeans / divisor
   };
   Kind kind;
-  double divisor;  // of kDivisor alone; above 0
+  double divisor;  // used by kDivisor alone; above 0
 
   GradientScale(Kind of = kTokens, double by = 1.0) : kind(of), divisor(by) {}
   friend bool operator==(const GradientScale&, const GradientScale&) = default;
 };
 
-// Which layers keep nothing for the backward but what enters them, and run a second time in it.
+// The layers that keep only their inputs for the backward, and run a second time in it.
 struct ActivationCheckpoint {
   enum Kind {
     kNone,
     kFull,     // every block (LayerRole::kBlock)
-    kClasses,  // layers whose module is of one of these classes, as torch::nn::Module::name() says
+    kClasses,  // layers whose module's class (torch::nn::Module::name()) is one of these
     kLayers,   // these layers, by name
   };
   Kind kind;
-  std::vector<std::string> names;  // of kClasses and kLayers
+  std::vector<std::string> names;  // names for kClasses and kLayers
 
   ActivationCheckpoint(Kind of = kNone, std::vector<std::string> which = {})
       : kind(of), names(std::move(which)) {}
@@ -103,11 +103,11 @@ struct ActivationCheckpoint {
 
 // Data parallelism: replicas of the pipeline, each with its own rows of every step's batch.
 //
-// The microbatches of a step, of all replicas, are numbered through: those of replica 0 first. They
-// fall into `shards` ranges of equal length. Each range is summed in its order; the sums of the
-// ranges add up in a balanced binary tree: [0, n) is [0, n/2) + [n/2, n). So the gradients are the
-// same bits for every degree that divides the shards, 1 included. With Reduction::kFast every
-// replica adds up its own, and replicas in their order.
+// The microbatches of a step are numbered across all replicas, those of replica 0 first. They fall
+// into `shards` ranges of equal length. Each range is summed in order; the sums of the ranges add
+// up in a balanced binary tree: [0, n) is [0, n/2) + [n/2, n). So the gradients are the same bits
+// for every degree that divides the shards, 1 included. With Reduction::kFast every replica adds up
+// its own, and replicas in their order.
 enum class Reduction : std::uint8_t { kExact, kFast };
 
 struct DataParallel {
@@ -116,9 +116,9 @@ struct DataParallel {
   // replicas. 0: as many as the degree.
   int shards = 0;
   // Optimizer state is sharded over the replicas: each updates its share of the parameters, and
-  // gives it to the others.
+  // sends it to the others.
   bool zero1 = false;
-  // So are the parameters: gathered where the program says UNSHARD, dropped at RESHARD.
+  // Parameters are sharded too: gathered at the program's UNSHARD, dropped at its RESHARD.
   bool zero3 = false;
   Reduction reduction = Reduction::kExact;
   bool per_microbatch = false;  // gradients are reduced after every backward
@@ -129,22 +129,22 @@ struct DataParallel {
 
 // Tensor parallelism: ranks that hold parts of each layer and run it together.
 //
-// What is divided is divided into `slices`, whatever the degree: each is computed by itself, with
-// the same shapes, and partial sums add up in a balanced binary tree over the slices. So the bits
-// belong to the slices. A rank has neighbouring slices that are one subtree: the degree is a power
-// of two that divides the slices, or as many.
+// A layer is divided into `slices`, whatever the degree: each is computed by itself, with the same
+// shapes, and partial sums add up in a balanced binary tree over the slices. So the bits depend on
+// the slices alone. A rank has neighbouring slices that are one subtree: the degree is a power of
+// two that divides the slices, or equals their number.
 struct TensorParallel {
   int degree = 1;  // ranks
-  // Slices; 0: as many as the degree, with which nothing is computed in pieces.
+  // Number of slices; 0: the degree, so that a rank has one slice and computes nothing in pieces.
   int slices = 0;
-  // Between the layers that are divided, each rank has rows of its own. Changes no bit.
+  // Between divided layers each rank has its own rows. Changes no bit.
   bool sequence = true;
 
   int num_slices() const { return slices > 0 ? slices : degree; }
   friend bool operator==(const TensorParallel&, const TensorParallel&) = default;
 };
 
-// How a checkpoint appears as a whole.
+// The way in which a checkpoint appears as a whole.
 enum class Commit : std::uint8_t {
   kRename,  // written under another name, then renamed
   kMarker,  // manifest.json, written last, decides: where renames are not atomic

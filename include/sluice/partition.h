@@ -1,10 +1,11 @@
-// Which stage has which layers, and which rank has which stage.
+// A partition: the layers of each stage, and the rank of each stage.
 //
 // Owns: Partition, sluice's own split rule, the choice among the conventions of docs/partition.md.
 // Does not own: the split by costs (PipelineOptions::balance), the schedule, modules.
 // Invariants of a Partition (checked by make_partition):
 //  1. Every layer of the model is on exactly one stage, in order: stages are contiguous.
-//  2. No stage is empty: it has at least one layer, if only the embedding, or norm and head.
+//  2. No stage is empty: it has at least one layer, which may be only the embedding, or norm and
+//     head.
 //  3. Every parameter is owned by exactly one stage, or declared in a tie group.
 //  4. Every rank has a stage.
 // Thread-safety: values.
@@ -29,13 +30,13 @@ enum class Rounding { kNone, kUp, kDown };  // of the number of stages to a mult
 
 enum class Remainder { kFirst, kLast, kMiddle };
 
-// Layers that the ends of a model count for: the embedding on the first stage, norm and head on the
-// last.
+// The numbers of layers that the ends of a model count as: the embedding on the first stage, norm
+// and head on the last.
 struct EndWeights {
   int first = 0, last = 0;
 };
 
-// Whose rules and names a split follows (docs/partition.md), in the order of
+// The project whose rules and names a split follows (docs/partition.md), in the order of
 // partition_conventions().
 enum class Convention {
   kSluice,
@@ -45,43 +46,43 @@ enum class Convention {
   kAutomodel,
   kNeuronx,
 };
-// "torchtitan-2024".
+// The name of a convention, such as "torchtitan-2024".
 std::string_view name_of(Convention convention);
-// Throws Error(kUsage) with the nearest name.
+// The convention of this name. Throws Error(kUsage) with the nearest name.
 Convention kind_of_name(std::string_view name, Convention);
 using ConventionName = ByName<Convention>;
 
-// How a model is split. What is not given follows from what is; an option that the convention has
-// no meaning for, or that contradicts another, is refused and never ignored. Counts are of decoder
-// layers, stages or ranks.
+// How a model is split. Options that are not given follow from those that are; an option that has
+// no meaning in the convention, or contradicts another, is refused and never ignored. Counts are of
+// decoder layers, stages or ranks.
 struct PartitionOptions {
-  // Whose rules decide where the cuts are, and whose names modules have.
+  // The convention whose rules decide the cuts, and whose names modules have.
   ConventionName convention = Convention::kSluice;
 
-  // Ranks of the pipeline. 0: as many as stages.
+  // Ranks of the pipeline. 0: one a stage.
   int num_ranks = 0;
 
-  // Says how many stages a rank runs and where they live; one that cannot run the stages that are
-  // made is refused. None: any number of stages, placed as a loop.
+  // The schedule, which decides how many stages a rank runs and which; refused if it cannot run the
+  // stages of the split. None: any number of stages, placed as a loop.
   std::optional<ScheduleName> schedule = ScheduleKind::k1F1B;
 
   // ---- by counts: at most one of these three ----
-  // 0: from layers_per_stage, else from stages_per_rank.
+  // Stages. 0: from layers_per_stage, else from stages_per_rank.
   int num_stages = 0;
-  // 0: as the schedule needs: 1, or 2 for schedules of several stages a rank.
+  // Stages of a rank. 0: as the schedule needs: 1, or 2 for schedules of several stages a rank.
   int stages_per_rank = 0;
-  // Layers of a stage, from which the number of stages follows. 0: not given, layers are even.
+  // Layers of a stage, from which the number of stages follows. 0: layers are spread evenly.
   int layers_per_stage = 0;
 
-  // With layers_per_stage: the number of stages to a multiple of the ranks, which it must be
-  // otherwise.
+  // With layers_per_stage: rounds the number of stages to a multiple of the ranks; kNone: it must
+  // be one.
   Rounding rounding = Rounding::kNone;
 
   // Layers that the embedding (first) or norm and head (last) count for: a stage with a heavy end
   // gets fewer others. None: default_end_weight(convention).
   std::optional<int> first_stage_weight = {}, last_stage_weight = {};
 
-  // Which stages get one layer more when they cannot be even. None: the first.
+  // The stages that get one layer more when they cannot be even. None: the first.
   std::optional<Remainder> remainder = {};
 
   // ---- by names of the convention, instead of counts: at most one of these ----
@@ -91,11 +92,11 @@ struct PartitionOptions {
 
   // ---- convention automodel: what the ends hold ----
   bool embeddings = true, lm_head = true, rotary = true, multimodal = false;
-  std::vector<std::string> extra_modules = {};                // on the first stage, as they are
-  std::optional<std::string> prefix = {}, lm_head_name = {};  // none: the model's
+  std::vector<std::string> extra_modules = {};  // modules of the first stage, named as given
+  std::optional<std::string> prefix = {}, lm_head_name = {};  // none: those of the model
 
   // ---- which rank has which stage ----
-  // None: as the schedule wants.
+  // The placement of the stages. None: that of the schedule.
   std::optional<Placement> placement = {};
   // The rank of every stage; wins over placement. Empty: not given.
   std::vector<int> stage_to_rank = {};
@@ -109,9 +110,9 @@ struct StageContent {
   std::vector<std::string> modules;  // names of the convention, in order
   std::vector<int> layers;           // indices into ModelSpec::layers
   std::int64_t num_parameters = 0;   // uses of tied parameters counted on every stage
-  // By what the model trains; what is not known to be frozen counts as trained.
+  // The gradients that its backward computes; what is not known to be frozen counts as trained.
   StageBackward backward = StageBackward::kFull;
-  std::vector<int> recomputed;  // of `layers`: those whose forward runs again in the backward
+  std::vector<int> recomputed;  // those of `layers` that run again in the backward
 };
 
 struct Partition {
@@ -119,10 +120,10 @@ struct Partition {
   StageMap stage_map;
   std::vector<std::string> split_points;  // first layer of every stage but the first
   std::vector<StageContent> stages;
-  std::vector<TieGroup> tie_groups;   // tied parameters, also where all uses are on one stage
-  std::optional<EndWeights> weights;  // with which layers were counted; none: names cut, or the
-                                      // convention has no weights
-  std::vector<std::string> notes;     // options that gave way to others
+  std::vector<TieGroup> tie_groups;  // tied parameters, even if all uses are on one stage
+  // The weights used in counting layers; none: names cut, or the convention has no weights.
+  std::optional<EndWeights> weights;
+  std::vector<std::string> notes;  // options that gave way to others
 
   int num_ranks() const { return stage_map.num_ranks(); }
   int num_stages() const { return stage_map.num_stages(); }
@@ -130,19 +131,19 @@ struct Partition {
 };
 
 const std::vector<std::string>& partition_conventions();
-// What either end counts for where it is not said: 1 in torchtitan's conventions, 0 in others.
+// The default weight of either end: 1 in torchtitan's conventions, 0 in others.
 int default_end_weight(const ConventionName& convention);
 
-// Throws Error(kUsage) naming the option, the numbers and the remedy.
+// Splits the model. Throws Error(kUsage) naming the option, the numbers and the remedy.
 Partition make_partition(const ModelSpec& model, const PartitionOptions& options);
 
 // Names of the parameters of a stage, in the order of the model.
 std::vector<std::string> parameter_names(const ModelSpec& model, const StageContent& stage);
 
-// Sizes of one microbatch at the borders of a stage: of the first value that its first layer reads,
-// and of the first that its last layer writes. In a decoder: ids [microbatch, sequence] into the
-// first stage, [microbatch, sequence, hidden] between stages, [microbatch, sequence, vocabulary]
-// out of the head. Throws Error(kUsage) for a model that does not know its values.
+// Sizes of one microbatch at the borders of a stage: the first value that its first layer reads,
+// and the first that its last layer writes. In a decoder: ids [microbatch, sequence] into the first
+// stage, [microbatch, sequence, hidden] between stages, [microbatch, sequence, vocabulary] out of
+// the head. Throws Error(kUsage) for a model that does not know its values.
 struct StageShape {
   std::vector<std::int64_t> input, output;
   std::string input_dtype, output_dtype;

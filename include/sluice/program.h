@@ -3,15 +3,15 @@
 // Owns: Program, and lower(), which makes one of a Schedule.
 // Does not own: proof (verify.h), prediction (simulate.h), execution (docs/executor.md).
 //
-// The meaning of instructions. SEND and RECV are posts: SEND hands over and goes on, RECV reserves
-// and goes on; a compute action waits for the inputs it needs. A channel is one FIFO per (source
-// rank, destination rank, activation or gradient). Between two stages of one rank nothing is
-// transferred: the hand-over is the compute action's own.
+// The meaning of instructions. SEND and RECV are posts: SEND hands over and does not wait, RECV
+// reserves and does not wait; a compute action waits for the inputs that it needs. A channel is one
+// FIFO per (source rank, destination rank, activation or gradient). Between two stages of one rank
+// nothing is transferred: the hand-over is the compute action's own.
 //
 // REDUCE_TIED, REDUCE_LOSS, GATHER_OUTPUTS and REDUCE_NORM are collectives of this program's ranks:
 // every rank concerned executes them, in the same order. UNSHARD and REDUCE_GRAD are collectives
 // along other axes (axes_of), where all ranks run the same row, and so is an UPDATE whose blocks
-// replicas share. All seven are posts: they begin and go on, and the first instruction below that
+// replicas share. All seven are posts: they start and do not wait; the first instruction below that
 // uses the result waits for it:
 //   UNSHARD of a stage       a compute action, or the RESHARD, of the stage
 //   REDUCE_GRAD of a stage   REDUCE_TIED of a group with a member in the stage, PARTIAL_NORM and
@@ -19,14 +19,14 @@
 //   REDUCE_TIED              PARTIAL_NORM and UPDATE of a member, REDUCE_NORM, OPTIMIZER_STEP
 //   REDUCE_LOSS, GATHER_OUTPUTS, REDUCE_NORM   UPDATE, OPTIMIZER_STEP
 //   UPDATE                   OPTIMIZER_STEP
-// A result that nobody used is waited for at the end of the row.
+// The end of the row waits for results that no instruction used.
 //
-// PARTIAL_NORM is work of its rank alone that has time: the rank does it, from where it stands,
-// whenever it would otherwise wait for a message, and what is left of it when its user comes:
-// REDUCE_NORM, UPDATE of the stage, OPTIMIZER_STEP. REDUCE_NORM takes the norms of what no
-// PARTIAL_NORM was about; OPTIMIZER_STEP updates the stages that no UPDATE above it was about. No
-// weight is written before REDUCE_LOSS and REDUCE_NORM of the whole step are known: after a step
-// that is not finite all weights are those of the step before.
+// PARTIAL_NORM is work of its rank alone that can be put off: below it, the rank does pieces of it
+// whenever it would otherwise wait for a message, and the rest when its first user needs it:
+// REDUCE_NORM, UPDATE of the stage, OPTIMIZER_STEP. REDUCE_NORM computes the norms of stages
+// without a PARTIAL_NORM; OPTIMIZER_STEP updates the stages without an UPDATE above it. No weight
+// is written before REDUCE_LOSS and REDUCE_NORM of the whole step are known: after a step that is
+// not finite all weights are those of the step before.
 // Thread-safety: values.
 #pragma once
 
@@ -40,24 +40,24 @@
 
 namespace sluice {
 
-// Parameters that are one: the stages that use it, ascending, each once.
+// One parameter used by several stages: those stages, ascending, each once.
 struct TieGroup {
   std::string name;  // full name of the first use
   std::vector<int> stages;
 };
 
-// One pipeline: `ranks` are those of the mesh along the axis pp, and all that differ from one of
-// them in other axes alone run the same row.
+// One pipeline: `ranks` are those of the mesh along the axis pp; ranks of the mesh that differ from
+// one of them only along other axes run the same row.
 struct Program {
   int num_microbatches = 0;
-  StageMap stage_map;                      // which rank has which stage
-  Flow flow;                               // which stages a microbatch passes
+  StageMap stage_map;                      // the rank of each stage
+  Flow flow;                               // the stages that a microbatch passes
   Mesh mesh;                               // its axis pp has num_ranks() ranks: these
   std::vector<std::vector<Action>> ranks;  // [rank][instruction]; no kIdle
   std::vector<TieGroup> tie_groups;        // by Action::group
   bool forward_only = false;               // evaluation: F, and no backward of any kind
-  // The program after steps whose optimizer is the caller's: UPDATE and OPTIMIZER_STEP alone, of no
-  // microbatches.
+  // True for the program after steps whose optimizer is the caller's: UPDATE and OPTIMIZER_STEP
+  // alone, without microbatches.
   bool update_only = false;
   std::vector<StageBackward> backwards;  // by stage; empty: all are kFull
 
@@ -74,13 +74,13 @@ struct LowerOptions {
   bool shard_parameters = false;  // UNSHARD / RESHARD
   int max_active_stages = 3;
   bool reduce_gradients = false;       // REDUCE_GRAD
-  bool reduce_per_microbatch = false;  // of every microbatch by itself
+  bool reduce_per_microbatch = false;  // REDUCE_GRAD of every microbatch by itself
   bool transfers = true;               // SEND / RECV
   bool defer_receives = false;
   bool merge_backward = false;  // adjacent I, W -> B
   bool forward_only = false;    // for evaluation: no backward, norm, update or sum of gradients
-  bool update_only = false;     // OPTIMIZER_STEP alone, or what update_by_stage makes of it
-  std::vector<StageBackward> backwards;  // of every stage; empty: all kFull
+  bool update_only = false;     // OPTIMIZER_STEP, or with update_by_stage UPDATE, alone
+  std::vector<StageBackward> backwards;  // by stage; empty: all are kFull
   std::vector<TieGroup> tie_groups;
   bool loss = false;     // REDUCE_LOSS
   bool outputs = false;  // GATHER_OUTPUTS
@@ -90,10 +90,10 @@ struct LowerOptions {
   bool update_by_stage = false;  // UPDATE in place of OPTIMIZER_STEP
 };
 
-// The instructions of a step, by the passes that the options ask for (docs/program.md), but for
-// those whose instructions a compute_comms schedule holds already. Proves nothing; a debug build
-// checks that no pass breaks what verify() accepted before it. Throws Error(kInput) for an
-// instruction whose stage or microbatch the schedule does not have.
+// The program of a step, by the passes that the options ask for (docs/program.md), without passes
+// whose instructions a compute_comms schedule already has. Proves nothing; a debug build checks
+// that no pass breaks what verify() accepted before it. Throws Error(kInput) for an instruction
+// whose stage or microbatch the schedule does not have.
 Program lower(const Schedule& schedule, const LowerOptions& options = {});
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// A schedule: which rank computes what, in which slot. Pure values, no torch.
+// A schedule: the action of every rank in every slot. Pure values, no torch.
 //
 // Owns: the grid rank x slot, builders by name (ByName), torch's CSV form.
 // Does not own: transfers, reductions, proof (program.h, verify.h).
@@ -15,10 +15,11 @@
 
 namespace sluice {
 
-// An enumerator that may also be said by name: `options.schedule = "zbv"`. For an enum with two
+// An enumerator that may also be given by name: `options.schedule = "zbv"`. For an enum with two
 // functions beside it:
 //   std::string_view name_of(Kind);            its name
-//   Kind kind_of_name(std::string_view, Kind); by any of its names; the second says of which enum
+//   Kind kind_of_name(std::string_view, Kind); by any of its names; the second argument selects the
+//   enum
 template <typename Kind>
 class ByName {
  public:
@@ -29,7 +30,7 @@ class ByName {
       : kind_(kind_of_name(std::string_view(name), Kind())), text_(name) {}
 
   Kind kind() const { return kind_; }
-  const std::string& text() const { return text_; }  // as it was said
+  const std::string& text() const { return text_; }  // the name as given
 
   friend bool operator==(const ByName& a, const ByName& b) { return a.kind_ == b.kind_; }
 
@@ -38,16 +39,16 @@ class ByName {
   std::string text_;
 };
 
-// "loop", "v", or ranks separated by commas, one a stage ("0,1,1,0"). Throws Error(kUsage).
-// For the two words num_ranks and num_stages count as in make_stage_map(); a list stands for
-// itself, and only its form is checked.
+// The ranks by stage of a text: "loop", "v", or ranks separated by commas, one for each stage
+// ("0,1,1,0"). The two words use num_ranks and num_stages as make_stage_map() does; a list does
+// not, and only its form is checked. Throws Error(kUsage).
 std::vector<int> parse_stage_to_rank(std::string_view text, int num_ranks, int num_stages);
 
 struct Schedule {
   std::string name;  // canonical name, or the file's
   int num_microbatches = 0;
-  // kNowhere, from a file only: no row names the stage, or the given map lacks it; such a schedule
-  // can be printed, and verify() refuses it.
+  // A stage is kNowhere only from a file: no row names it, or the given map lacks it; such a
+  // schedule can be printed, and verify() refuses it.
   StageMap stage_map;
   std::vector<std::vector<Action>> rows;  // [rank][slot]; kIdle: the slot is empty
 
@@ -65,17 +66,18 @@ enum class ScheduleKind {
   kZBVZeroBubble,
   kDualPipeV,
 };
-// Canonical: "1F1B".
+// The canonical name: "1F1B".
 std::string_view name_of(ScheduleKind kind);
-// By name or alias, any case. Throws Error(kUsage) with the nearest name.
+// The schedule of this name or alias, in any case. Throws Error(kUsage) with the nearest name.
 ScheduleKind kind_of_name(std::string_view name, ScheduleKind);
-// The name of one of them: ScheduleKind::kZBVZeroBubble, "ZBVZeroBubble" and "zbv" are the same.
+// A schedule as enumerator or name: ScheduleKind::kZBVZeroBubble, "ZBVZeroBubble" and "zbv" are the
+// same.
 using ScheduleName = ByName<ScheduleKind>;
 
 // The request to a builder.
 struct ScheduleShape {
   int num_ranks = 1;
-  int stages_per_rank = 0;  // 0: what the schedule needs (1, or 2 for multi-stage schedules)
+  int stages_per_rank = 0;  // 0: the schedule's default (1, or 2 for multi-stage schedules)
   int num_microbatches = 1;
 };
 
@@ -92,17 +94,17 @@ struct ScheduleInfo {
 
 const std::vector<ScheduleInfo>& schedule_table();
 
-// Where a schedule wants its stages. Throws Error(kUsage) also for a V schedule with other than 2
-// stages a rank.
+// The ranks of the stages under a schedule. Throws Error(kUsage) as the other make_stage_map(), and
+// for a V schedule without exactly 2 stages a rank.
 StageMap make_stage_map(const ScheduleInfo& schedule, int num_ranks, int num_stages);
 
 const ScheduleInfo& find_schedule(const ScheduleName& name);
 
-// Throws Error(kUsage): counts below 1, stages a rank that the schedule refuses
-// (single-stage: exactly 1; V schedules: exactly 2), microbatches it refuses.
+// Builds a schedule. Throws Error(kUsage) for counts below 1, for stages a rank that the schedule
+// refuses (single-stage: exactly 1; V schedules: exactly 2), and for microbatches that it refuses.
 Schedule make_schedule(const ScheduleName& name, const ScheduleShape& shape);
 
-// The forwards of any number of microbatches, for an evaluation: no backward. To be lowered with
+// The forwards of any number of microbatches, for an evaluation without backward. Lower it with
 // LowerOptions::forward_only.
 Schedule make_forward_schedule(const StageMap& stage_map, int num_microbatches);
 
@@ -114,7 +116,8 @@ Schedule make_forward_schedule(const StageMap& stage_map, int num_microbatches);
 Schedule parse_schedule_csv(std::string_view text, std::string_view file_name,
                             const std::vector<int>& stage_to_rank = {});
 Schedule read_schedule_csv(const std::string& path, const std::vector<int>& stage_to_rank = {});
-// Byte for byte what torch writes: lines end in CR LF, and a row of one idle slot is `""`.
+// The file that torch writes, byte for byte: lines end in CR LF, and a row of one idle slot is
+// `""`.
 std::string to_csv(const std::vector<std::vector<Action>>& rows);
 
 }  // namespace sluice

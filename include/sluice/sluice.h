@@ -1,5 +1,5 @@
-// All that users of sluice say, one header a concept. A program that only plans, without LibTorch,
-// includes those of the plan by themselves. parts/ has what is documented and may change.
+// All public headers, one for each concept. A program that only plans, without LibTorch, includes
+// those of the plan by themselves. The headers in parts/ are documented, and may change.
 #pragma once
 
 // The plan: no LibTorch.

@@ -20,14 +20,14 @@ namespace sluice {
 
 struct Violation {
   int rank = -1;       // -1: no single rank
-  int index = -1;      // instruction of that rank; -1: the rank as a whole
-  std::string action;  // text form; "" where there is none
+  int index = -1;      // index of that rank's instruction; -1: the rank as a whole
+  std::string action;  // its text form; "" if there is none
   std::string reason;
 };
 
 struct VerifyReport {
   std::vector<Violation> violations;
-  // Smallest uniform channel capacity (messages) with which the program completes, a SEND waiting
+  // Smallest uniform channel capacity (messages) with which the program completes if a SEND waits
   // for room; 0 when nothing is sent. Meaningful only if ok().
   int required_capacity = 0;
   // Largest occupancy that a channel can reach over every possible timing.

@@ -18,7 +18,7 @@ class ContentHash {
   ContentHash& operator=(const ContentHash&) = delete;
 
   void add(const void* data, std::size_t count);
-  std::string digits() const;  // of all that was added so far
+  std::string digits() const;  // hash of all that was added so far
 
  private:
   struct Impl;

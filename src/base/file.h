@@ -1,8 +1,8 @@
 // Files: a descriptor with errors that name the file, small files as a whole, and the steps of an
 // atomic publish. No torch.
 //
-// Owns: how files are opened (never waiting for a pipe), read, written (over interruptions, and to
-// the limit on file sizes) and replaced at once. Does not own: what is in them.
+// Owns: opening files (never waiting for a pipe), reading, writing (over interruptions, and to the
+// limit on file sizes) and replacing them at once. Does not own: their content.
 // Thread-safety: reads of one File may run concurrently (pread); writes belong to one thread.
 #pragma once
 

@@ -1,6 +1,6 @@
 // The text of a JSON document as a stream of its values, which keeps nothing of it.
 //
-// Owns: reading. Does not own: what becomes of the values, limits on depth, keys that come twice.
+// Owns: reading. Does not own: the use of the values, limits on depth, keys that come twice.
 // Thread-safety: pure but for what the handler does.
 #pragma once
 

@@ -1,7 +1,7 @@
 // The log: all that the library says besides results and errors, a line at a time.
 //
-// Does not own: the level below which nothing is said, and where lines go (sluice/error.h); errors
-// that end a call, what a run prints of itself.
+// Does not own: the level of the log, and the sink of its lines (sluice/error.h); errors that end a
+// call, what a run prints of itself.
 // Thread-safety: every function may be called from any thread.
 #pragma once
 

@@ -1,7 +1,7 @@
 // Messages between ranks, packed in bytes: values in a row, each after a byte that says its type.
 //
 // Owns: the format, and that a message which says something else than expected is an error.
-// Does not own: how bytes get to another rank (comm), what they mean.
+// Does not own: sending bytes to another rank (comm), their meaning.
 //
 // Format: tag, then the value. 'b' bool: 1 byte, 0 or 1. 'i' integer: 8 bytes, signed. 'd' double:
 // 8 bytes. 's' string: its length as 8 bytes, its bytes. 'B', 'I', 'D', 'S', a list of these: its

@@ -33,7 +33,7 @@ class HeaderHandler final : public JsonEvents {
     return skipping() ? value_done() : unexpected("a negative number");
   }
   bool number_float(double) override {
-    return skipping() ? value_done() : unexpected("a number that is no 64-bit integer");
+    return skipping() ? value_done() : unexpected("a number that is not a 64-bit integer");
   }
 
   bool number_unsigned(std::uint64_t value) override {

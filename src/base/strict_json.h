@@ -1,7 +1,7 @@
 // JSON from files that users bring: bounded and unambiguous.
 //
 // Owns: parsing with a limit on depth and without duplicate keys, errors with line and column.
-// Does not own: what the fields mean.
+// Does not own: the meaning of the fields.
 // Thread-safety: pure functions.
 #pragma once
 

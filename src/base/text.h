@@ -16,7 +16,7 @@ namespace sluice {
 bool is_terminal(int file_descriptor);
 // Colour is wanted: a terminal, TERM is not "dumb", NO_COLOR is unset or empty.
 bool use_color(int file_descriptor);
-// Columns of the terminal, at least 40; `otherwise` where there is none.
+// Columns of the terminal, at least 40; `otherwise` without a terminal.
 int terminal_width(int file_descriptor, int otherwise = 120);
 
 // ---- numbers ----

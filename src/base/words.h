@@ -38,8 +38,8 @@ Enum meaning_of(const Words<Enum>& table, const std::string& word) {
   return {};
 }
 
-// The same of a word that somebody wrote at `where`: Error(kUsage) with the nearest, "unknown
-// <noun> '..'", where the table has it not.
+// The same for a word that was written at `where`: Error(kUsage) with the nearest, "unknown <noun>
+// '..'", where the table has it not.
 template <typename Enum>
 Enum parse_word(const Words<Enum>& table, const std::string& word, const std::string& noun,
                 const std::string& where) {

@@ -155,7 +155,7 @@ struct Checkpoint::Impl {
   std::string path;
   Manifest manifest;
   std::map<std::string, SafetensorsReader> files;  // by name in the checkpoint
-  std::array<TensorsByName, 3> by_name;            // of each kind
+  std::array<TensorsByName, 3> by_name;            // tensors of each kind
 };
 
 namespace {

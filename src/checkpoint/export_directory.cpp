@@ -28,7 +28,7 @@ void require_free(const std::string& out) {
   if (fs::is_directory(status) && fs::is_empty(out, error) && !error) return;
   throw Error(ErrorKind::kUsage,
               {.what = fs::is_directory(status) ? "the directory to export to is not empty"
-                                                : "cannot export to what is no directory",
+                                                : "cannot export to what is not a directory",
                .where = out.empty() ? "''" : out,
                .remedy = "name a directory that is not there yet"});
 }

@@ -1,6 +1,6 @@
 // A directory that is written beside its final name, and has it only when it is whole.
 //
-// Owns: the temporary directory, its publication. Does not own: what is in it.
+// Owns: the temporary directory, its publication. Does not own: its content.
 // Thread-safety: one thread.
 #pragma once
 

@@ -24,9 +24,9 @@ namespace {
 // A read: which tensor, into which memory.
 struct Reading {
   std::string name;                 // in the checkpoint
-  std::vector<std::int64_t> shape;  // of the whole
+  std::vector<std::int64_t> shape;  // shape of the whole tensor
   at::Tensor destination;
-  const ParameterInfo* parameter = nullptr;  // that it is of; null: a buffer
+  const ParameterInfo* parameter = nullptr;  // its parameter; null: a buffer
 };
 
 std::vector<Reading> readings_of(const std::vector<Stage*>& stages, const Checkpoint& checkpoint) {
@@ -102,7 +102,7 @@ void read_checked(const Checkpoint& checkpoint, SavedKind kind, const std::strin
                .remedy = "it was damaged: take an older checkpoint"});
 }
 
-// What this rank holds, and of it the elements of the part.
+// Reads the elements of the part that lie in this rank's slice of the parameter.
 void read_held_part(const Checkpoint& checkpoint, SavedKind kind, const StatePart& part) {
   const ParameterInfo& parameter = *part.parameter;
   std::vector<std::int64_t> shape = parameter.global_shape;

@@ -28,8 +28,8 @@ void load_stages(const Checkpoint& checkpoint, const std::vector<Stage*>& stages
 // Some elements of a tensor of the optimizer's state, in the order of memory.
 struct StatePart {
   std::string name;                 // in the checkpoint
-  at::Tensor tensor;                // of these elements, contiguous
-  std::vector<std::int64_t> shape;  // of the whole
+  at::Tensor tensor;                // these elements, contiguous
+  std::vector<std::int64_t> shape;  // shape of the whole tensor
   std::int64_t begin = 0;           // the first of the elements
   // The parameter of which this rank holds slices: `begin` is among what it holds. null: it holds
   // all.

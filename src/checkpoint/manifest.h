@@ -1,7 +1,7 @@
-// manifest.json: what a checkpoint says of itself.
+// manifest.json: the contents of a checkpoint.
 //
-// Owns: the JSON form of a Manifest (checkpoint.h), its strict parser. Does not own: files,
-// what fingerprints are made of (src/command).
+// Owns: the JSON form of a Manifest (checkpoint.h), its strict parser. Does not own: files, what
+// fingerprints are made of (src/command).
 // The format is a page: docs/checkpoints.md.
 //
 // Invariants of a parsed manifest (everything else is refused):
@@ -31,8 +31,8 @@ inline constexpr std::size_t kMaxManifestBytes = std::size_t{256} << 20;
 // rest of the model is the one that `fingerprints` tells of.
 bool holds_adapter(const Manifest& manifest);
 
-// Throws Error(kCheckpoint) "file: what" for a text that is no manifest: torn, of another version,
-// with an invariant broken. Time and memory are bounded by the length of the text.
+// Throws Error(kCheckpoint) "file: what" for a text that is not a manifest: torn, of another
+// version, with an invariant broken. Time and memory are bounded by the length of the text.
 Manifest parse_manifest(std::string_view text, const std::string& file);
 // Deterministic; with a newline at its end. Precondition: the invariants hold.
 std::string to_json(const Manifest& manifest);

@@ -84,7 +84,7 @@ class ManifestHandler final : public JsonEvents {
   bool null() override { return unexpected("null"); }
   bool boolean(bool) override { return unexpected("a boolean"); }
   bool number_integer(std::int64_t) override { return unexpected("a negative number"); }
-  bool number_float(double) override { return unexpected("a number that is no 64-bit integer"); }
+  bool number_float(double) override { return unexpected("a number that is not a 64-bit integer"); }
 
   bool number_unsigned(std::uint64_t value) override {
     if (depth_ == 1 && form() == Form::kNumber) {

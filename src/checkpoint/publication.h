@@ -1,4 +1,4 @@
-// Rank 0's part of a save: the directory, what is in it beside tensors, the manifest, the commit.
+// Rank 0's part of a save: the directory, its files without tensors, the manifest, the commit.
 // Thread-safety: one thread at a time.
 #pragma once
 

@@ -1,4 +1,4 @@
-// The manifest of a folder, and what is said where there is none.
+// The manifest of a folder, and the errors of a folder without one.
 //
 // Owns: finding the folder and its manifest. Does not own: the other files (checkpoint.h).
 // Thread-safety: pure functions, but for the files.

@@ -23,7 +23,7 @@ std::optional<Manifest> manifest_of(const StepFolder& folder) {
   try {
     Manifest manifest = read_manifest(folder.path);
     if (manifest.step == folder.step) return manifest;
-  } catch (const Error&) {  // not committed, or damaged: somebody may want to look at it
+  } catch (const Error&) {  // not committed, or damaged: its owner may want to look at it
   }
   return std::nullopt;
 }

@@ -1,6 +1,6 @@
 // The agreement of the ranks of a save.
 //
-// Owns: which rank writes which tensors into which files, and that all of them can.
+// Owns: the rank and the file of every tensor, and the check that all ranks can write.
 // Thread-safety: one rank's thread; collective over all ranks.
 #pragma once
 
@@ -24,7 +24,7 @@ struct TensorFile {
 
 struct SaveAgreement {
   std::vector<TensorFile> files;            // this rank's
-  std::map<std::string, std::string> ties;  // of all ranks
+  std::map<std::string, std::string> ties;  // ties of all ranks
   std::shared_ptr<const KeptTensors> kept;  // rank 0's to copy; nullptr: none
 };
 

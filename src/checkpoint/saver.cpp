@@ -77,7 +77,7 @@ struct Saver::Impl {
   std::future<std::vector<SavedTensor>> writing;  // this rank's files
   std::optional<WrittenFiles> written;            // what came of it
   std::future<void> committing;                   // rank 0
-  std::optional<SaveOutcome> outcome;             // of the last save
+  std::optional<SaveOutcome> outcome;             // outcome of the last save
   std::set<std::string> not_finite;               // parameters of which it has warned
 
   bool leads(const Group& world) const { return world.rank() == kRankZero; }

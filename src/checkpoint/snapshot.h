@@ -1,4 +1,4 @@
-// A copy of a rank's state on the host, which stays as it is while training goes on.
+// A copy of a rank's state on the host, which does not change while training continues.
 // Thread-safety: one thread at a time.
 #pragma once
 

@@ -69,7 +69,7 @@ constexpr Kind kind(const char* name) {
           [](OptimizerParamState& state) { return fields_of(static_cast<State&>(state)); }};
 }
 
-// Null: it is none of them.
+// The known kind of an optimizer; null: none.
 const Kind* find_kind(const Optimizer& optimizer) {
   static constexpr std::array kKinds = {
       kind<torch::optim::AdamW, torch::optim::AdamWParamState>("AdamW"),
@@ -177,7 +177,7 @@ void require_own_state(const Optimizer& optimizer, const ParameterNames& names,
     if (!parameters.contains(saved.name.substr(slash + 1))) continue;
     if (fields.contains(saved.name.substr(0, slash))) continue;
     throw Error(ErrorKind::kCheckpoint,
-                {.what = "the checkpoint has '" + saved.name + "', which is no state of " +
+                {.what = "the checkpoint has '" + saved.name + "', which is not a state of " +
                          kind.name + "; another optimizer had the parameter",
                  .where = checkpoint.path(),
                  .remedy = "make the optimizers of the parameters that they had"});

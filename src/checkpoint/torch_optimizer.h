@@ -24,7 +24,7 @@ inline constexpr const char* kOptimizerSetting = "optimizer";
 // The role of a tensor of the optimizer: a parameter, or some elements of one, flat.
 struct OptimizedElements {
   std::string name;                 // full, of the parameter
-  std::vector<std::int64_t> shape;  // of the whole
+  std::vector<std::int64_t> shape;  // shape of the whole tensor
   std::int64_t begin = 0;           // the first of the elements
   // The parameter of which this rank holds slices: `begin` is among what it holds. null: it holds
   // all.

@@ -1,6 +1,6 @@
 // Comparing the content of a checkpoint's files with the hashes of its manifest.
 //
-// Owns: how the reading is spread over threads; at most kBufferBytes a thread are held.
+// Owns: the spread of the reading over threads; each holds at most kBufferBytes.
 // Does not own: headers of files (checkpoint.cpp).
 // Thread-safety: a pure function, but for the files.
 #pragma once

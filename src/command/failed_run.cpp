@@ -50,8 +50,8 @@ HangLimits hang_limits(const CommOptions& comm) {
   return limits;
 }
 
-// Ends every wait, of all ranks, by the error of a rank that hangs. A launcher may end this process
-// as soon as the others have ended, so that what it has to tell is told at once.
+// Ends every wait of all ranks by the error of a rank that hangs. A launcher may end this process
+// as soon as the others have ended, so it reports at once.
 void end_hung(ProcessRun& run, Transport& endpoint, int rank, const Error& error, bool& has_told) {
   const FlightRecorder& recorder = run.flight.recorder(rank);
   run.post_mortem.add(rank, recorder.running().value_or(RunningAction()).index, recorder.text());

@@ -1,6 +1,7 @@
 // The end of a run that fails, or in which a rank hangs.
 //
-// Owns: what is worth keeping of it, and what its user needs to see besides the error.
+// Owns: keeping the last weights and records of the run, and the report to its user besides the
+// error.
 // Does not own: the records (forensics.h), the last weights (saves.h), the judgement that a rank
 // hangs (hang_watch.h).
 // Thread-safety: for the thread that runs the ranks; the watch calls its options on its own.
@@ -15,14 +16,14 @@
 
 namespace sluice {
 
-// Saves the last weights and tells the user. Others may be busy for long before they can help to
-// keep it: where there are others, the error is told first. has_told: it was, before all ranks had
-// ended.
+// Saves the last weights and reports to the user. Other processes may be busy for long before they
+// can help with the save: if there are others, the error is reported first. has_told: it was
+// reported before all ranks had ended.
 void close_failed(ProcessRun& run, const Error& error, const std::optional<Failure>& failure,
                   bool has_told);
 
-// A rank that hangs is named, and ends the run over `endpoint`; has_told: set when the user has
-// been told of that. All outlive the watch.
+// Options of a watch that names a rank that hangs, and ends the run over `endpoint`. has_told: set
+// when this was reported to the user. All arguments outlive the watch.
 HangWatchOptions hang_watch_options(ProcessRun& run, Transport& endpoint, bool& has_told);
 
 }  // namespace sluice

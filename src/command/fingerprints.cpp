@@ -126,7 +126,7 @@ Fingerprint model_fingerprint(const ModelSpec& spec, const OpenedWeights& weight
   return fingerprint;
 }
 
-// The adapter that the run began from: what it is, and its tensors.
+// The adapter that the run started from: its description and its tensors.
 Fingerprint adapter_fingerprint(const RunConfig& config, const ModelSpec& spec) {
   ContentHash hash;
   Fingerprint fingerprint;

@@ -1,8 +1,8 @@
-// The inputs of a run, as its checkpoints say them and its processes compare them: the model that
-// it began from, the data, the settings that decide numbers.
+// The inputs of a run, as its checkpoints record them and its processes compare them: the model
+// that it started from, the data, the settings that decide numbers.
 //
-// Owns: what counts, and what does not: names, paths and times of files never do, nor layout,
-// folders, number of steps and metrics. Does not own: what a difference means (resume.h).
+// Owns: the choice of what counts: names, paths and times of files never do, nor layout, folders,
+// number of steps and metrics. Does not own: the consequence of a difference (resume.h).
 // Thread-safety: pure functions of the configuration and the files; require_same_run() is one call
 // a rank, each on its own thread.
 #pragma once

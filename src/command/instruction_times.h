@@ -1,10 +1,10 @@
-// The time that an instruction takes, from the times that it took.
+// The time of an instruction, estimated from its samples.
 //
-// Owns: the statistic, what of it cannot be, when a measurement has to go on, and the observer that
-// takes the times. Does not own: what is run (measure_machine()).
+// Owns: the statistic, its bounds, the decision to measure longer, and the observer that takes the
+// times. Does not own: the measured program (measure_machine()).
 //
-// Whatever else happens on a machine makes a sample longer, never shorter; a few samples of many
-// may be any number of times too long, and so may the only one. Invariants:
+// Other activity on a machine makes a sample longer, never shorter; a few samples of many may be
+// many times too long, and so may a single one. Invariants:
 //  1. A time comes from at least two samples where there are two, and one sample never decides it,
 //     unless it is the shortest.
 //  2. A whole backward takes no longer than its halves, and no half longer than the whole.

@@ -42,18 +42,19 @@ struct StepRange {
 
 class TrainingJob {
  public:
-  // Plans the configuration; where the plan goes by what only the machine tells
-  // (depends_on_machine()), one process says it when all have met, and all plan alike. Meets the
-  // other processes, where a launcher has started several (docs/launching.md); opens the data, the
-  // headers of the weights and the checkpoint that the run goes on from; checks memory, folders and
-  // disk. traced: none, unless given. config and stop must outlive the job. Throws Error: whatever
-  // is refused; what is wrong with the configuration or the model before the processes meet.
+  // Plans the configuration; if the plan depends on the machine (depends_on_machine()), one process
+  // reports its numbers when all have met, and all make the same plan. Meets the other processes,
+  // where a launcher has started several (docs/launching.md); opens the data, the headers of the
+  // weights and the checkpoint that the run resumes from; checks memory, folders and disk. traced:
+  // none, unless given. config and stop must outlive the job. Throws Error for everything that is
+  // refused; for errors of the configuration or the model before the processes meet.
   TrainingJob(const RunConfig& config, StopSignal& stop, std::optional<StepRange> traced = {});
   ~TrainingJob();
 
-  // Trains until the last step or a request to stop, and saves the weights; says that nothing is
-  // left to do where the last step is done already. When a rank fails, the weights of the last
-  // finished step are saved, stderr gets what the ranks did last, and the failure is thrown.
+  // Trains until the last step or a request to stop, and saves the weights; reports if the last
+  // step is already done and nothing is left to do. When a rank fails, the weights of the last
+  // finished step are saved, stderr gets the last instructions of the ranks, and the failure is
+  // thrown.
   void train();
 
   // After train(), also when it threw: what ran in the steps that were traced, as a Chrome trace
@@ -73,7 +74,7 @@ class TrainingJob {
 struct Evaluation {
   double loss = 0;          // mean over all counted tokens
   std::int64_t tokens = 0;  // counted
-  bool told_here = true;    // of several processes one is to print it
+  bool told_here = true;    // true in the one of several processes that prints it
   double perplexity() const;
 };
 // {"loss", "tokens", "perplexity"} on one line.
@@ -106,7 +107,7 @@ std::string to_json(const Continuation& continuation);
 struct SampleOptions {
   std::int64_t tokens = 64;  // new ones, at most
   double temperature = 0;    // logits are divided by it before one is drawn; 0: the likeliest
-  std::uint64_t seed = 0;    // of what is drawn: the same on every rank and for every layout
+  std::uint64_t seed = 0;    // seed of all draws: the same on every rank and for every layout
 };
 
 // Goes on with the prompt. config:

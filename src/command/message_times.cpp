@@ -22,10 +22,10 @@ void be_busy(double seconds) {
   while (seconds_between(began, Clock::now()) < seconds) continue;
 }
 
-// As in a pipeline, whoever has sent computes, and whoever waits has nothing else to do: a
-// transport with threads of its own shares the core with the sender. The first rank computes while
-// its message is on the way, the other one before and after its answer, and is waiting again when
-// the next message comes. tag: of the first message, and counts on.
+// As in a pipeline, the rank that has sent computes, and the rank that waits has nothing else to
+// do: a transport with threads of its own shares the core with the sender. The first rank computes
+// while its message is on the way, the other one before and after its answer, and is waiting again
+// when the next message comes. tag: of the first message, and counts on.
 double typical_message(Transport& transport, int other, std::int64_t numbers, MessageTag& tag) {
   const at::Tensor payload = at::zeros({numbers});
   const bool begins = transport.rank() < other;

@@ -1,6 +1,6 @@
 // Time that a message between two ranks takes, over the transport of the run.
 //
-// Does not own: endpoints, when it is measured (measure_machine.cpp, processes.cpp).
+// Does not own: endpoints, the time of measuring (measure_machine.cpp, processes.cpp).
 // Thread-safety: pure functions; an endpoint is for its rank's thread.
 #pragma once
 

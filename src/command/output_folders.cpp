@@ -196,9 +196,9 @@ std::string earlier_run_warning(const RunConfig& config, const ResumePoint& resu
   if (found.empty() || (replaced.empty() && is_asked_for)) return {};
   std::string text = formatted("an earlier run left {}; this run ", join(found, " and "));
   if (!resume.checkpoint) {
-    text += replaced.empty() ? "begins at step 1" : "begins at step 1 and ";
+    text += replaced.empty() ? "starts at step 1" : "begins at step 1 and ";
   } else if (replaced.empty()) {
-    text += formatted("goes on from step {}", resume.done.steps);
+    text += formatted("resumes from step {}", resume.done.steps);
   }
   if (!replaced.empty()) text += "replaces " + join(replaced, " and ");
   if (another_is_newest)

@@ -2,7 +2,7 @@
 // this one writes fits there, that all machines see them, and that no other run that is alive
 // writes there.
 //
-// Does not own: what is written.
+// Does not own: writing the files.
 // Thread-safety: the collective check is one call a rank, each on its own thread; the rest is for
 // the main thread.
 #pragma once
@@ -25,8 +25,8 @@ void require_model_is_kept(const RunConfig& config);
 // Throws Error(kUsage) when data.files has the metrics.jsonl that this run would replace.
 void require_data_is_kept(const RunConfig& config);
 
-// A warning of what is found and not gone on from, and of what will be replaced; "" for none.
-// Checkpoints that were skipped are in resume.warnings.
+// A warning about remains of an earlier run that this one does not resume from, or will replace; ""
+// for none. Checkpoints that were skipped are in resume.warnings.
 std::string earlier_run_warning(const RunConfig& config, const ResumePoint& resume);
 
 // Throws Error(kCheckpoint / kUsage) unless a checkpoint fits into checkpoint.folder and

@@ -276,7 +276,7 @@ std::int64_t ProcessRun::train() {
   const RecordSignal on_request([this] { flight.write_on_request(); });
   const auto endpoints = ranks.connect();
   PerRank<std::int64_t> steps(ranks);
-  bool has_told = false;  // of a rank that hangs
+  bool has_told = false;  // true if a rank that hangs was reported
   try {
     read_ahead();
     const HangWatch watch(flight.recorders(),

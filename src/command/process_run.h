@@ -1,9 +1,9 @@
-// This process's part of a training run: its ranks, and what they share.
+// This process's part of a training run: its ranks and their shared state.
 //
-// Owns: data, headers of the weights, where the run begins, what is printed and recorded, and what
-// the ranks leave when they fail. Does not own: what one rank does (train_rank.h), what becomes of
-// a run that fails (failed_run.h). Thread-safety: for the main thread; the ranks' threads use the
-// members that say so themselves.
+// Owns: data, headers of the weights, the start of the run, its printed and recorded output, and
+// the remains of ranks that failed. Does not own: the work of one rank (train_rank.h), the end of a
+// run that fails (failed_run.h). Thread-safety: for the main thread; the ranks' threads use only
+// the members that document it.
 #pragma once
 
 #include <cstdint>
@@ -64,11 +64,11 @@ struct ProcessRun {
   StopSignal& stop;
   const LocalRanks ranks;
   const TokenData data;
-  std::optional<data::ReadAhead> batches;     // of the steps, while they run
+  std::optional<data::ReadAhead> batches;     // batches of the steps, while they run
   const std::optional<TokenData> validation;  // validation.files, where there are any
   const std::deque<Prompt> prompts;           // validation.prompts
   const OpenedWeights weights;
-  const std::optional<AdapterDirectory> adapter_tensors;  // of model.adapter
+  const std::optional<AdapterDirectory> adapter_tensors;  // tensors of model.adapter
   RunFingerprints made_of;
   // Every process finds it by itself; the speaker's is in what is saved.
   ResumePoint resume;
@@ -78,7 +78,7 @@ struct ProcessRun {
   PostMortem post_mortem;
   FlightRecords flight;
   std::optional<StepTrace> trace;
-  PerRank<InterruptedRank> interrupted;  // of the ranks whose steps failed
+  PerRank<InterruptedRank> interrupted;  // remains of the ranks whose steps failed
 };
 
 }  // namespace sluice

@@ -27,9 +27,9 @@
 namespace sluice {
 
 struct LocalRanks {
-  int num_ranks = 1;      // of the run, in all processes
-  std::vector<int> here;  // of this process, ascending
-  int on_machine = 1;     // of all processes on this machine: they share its cores
+  int num_ranks = 1;      // number of ranks of the run, in all processes
+  std::vector<int> here;  // ranks of this process, ascending
+  int on_machine = 1;     // ranks of all processes on this machine: they share its cores
   // Endpoints of the ranks here; new ones are made after a failure.
   std::function<std::vector<std::unique_ptr<Transport>>()> connect;
   // The cause that all processes which live take for a failure here, and whether this one is to
@@ -87,13 +87,13 @@ const T& agreed(const PerRank<T>& values, const std::string& what) {
 // Throws Error(kUsage) for a transport that does not fit the processes.
 ProcessJobOptions job_options(const RunConfig& config, int num_ranks);
 
-// Calls. What it throws is told to all processes, and becomes what all of them take for the cause:
-// an Error in the one that tells the user, ToldElsewhere in the others.
+// Calls `call`. Its exception is sent to all processes and becomes the cause for all of them: an
+// Error in the one that reports to the user, ToldElsewhere in the others.
 void told_to_all(ProcessJob& processes, const std::function<void()>& call);
 
-// Collective over the processes, which have to plan alike: the first measures what the plan goes by
-// (depends_on_machine()), the others get its numbers. Throws what measure_machine() throws, and
-// Error(kPeer).
+// Collective over the processes, which have to make the same plan: the first measures the numbers
+// that the plan needs (depends_on_machine()), the others get them. Throws what measure_machine()
+// throws, and Error(kPeer).
 MeasuredMachine measured_once(const RunConfig& config, ProcessJob& processes);
 
 }  // namespace sluice

@@ -92,7 +92,7 @@ std::vector<ValueSpec> inputs_of_text(const ModelSpec& spec) {
         ErrorKind::kUsage,
         {.what = data.tokens ? formatted("the graph needs '{}' too, which a text does not say",
                                          data.fields.front().name)
-                             : "the rows of the graph are no texts",
+                             : "the rows of the graph are not texts",
          .where = spec.graph->graph.path,
          .remedy = "prompts are for models of text alone"});
   }

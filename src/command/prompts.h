@@ -1,6 +1,6 @@
-// A prompt and how a model goes on with it.
+// A prompt and its continuation by a model.
 //
-// Owns: the tokens of a prompt, the token that comes next, where a continuation ends, its text.
+// Owns: the tokens of a prompt, the choice of the next token, the end of a continuation, its text.
 // Does not own: the pipeline. Every token runs the whole sequence: no keys and values are kept.
 // Thread-safety: const members may be called from any thread.
 #pragma once
@@ -26,7 +26,7 @@ class Prompt {
   Prompt(const RunConfig& config, const ModelSpec& spec, std::string text,
          const SampleOptions& options);
 
-  // Of the longest sequence that is run.
+  // The length of the longest sequence that is run.
   std::int64_t length() const;
   // Settings of the model's generation_config.json by which transformers would choose other tokens;
   // "" for none.

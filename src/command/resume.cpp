@@ -37,7 +37,7 @@ Checkpoint open_verified(const std::string& path, std::optional<std::int64_t> st
   if (manifest.sequence > kLastSequence) {
     throw Error(ErrorKind::kCheckpoint, {.what = "its position in the data is beyond any data",
                                          .where = path,
-                                         .remedy = "go on from another checkpoint"});
+                                         .remedy = "resume from another checkpoint"});
   }
   checkpoint.verify(num_cores());
   return checkpoint;
@@ -102,11 +102,11 @@ std::optional<Checkpoint> newest_verified(const std::string& folder,
   if (damaged.empty()) return std::nullopt;
   throw Error(
       ErrorKind::kCheckpoint,
-      {.what = "no checkpoint of checkpoint.folder can be gone on from; the newest that was "
+      {.what = "no checkpoint of checkpoint.folder can be resumed from; the newest that was "
                "committed: " +
                damage,
        .where = damaged,
-       .remedy = "set checkpoint.resume = \"none\" to begin anew, or another "
+       .remedy = "set checkpoint.resume = \"none\" to start afresh, or another "
                  "checkpoint.folder"});
 }
 
@@ -145,18 +145,18 @@ void judge(const std::string& kind, const std::string& difference, const Checkpo
       formatted("the checkpoint is of {}: {}", kind == "data" ? "other data" : "another model",
                 printable(difference));
   if (std::find(options.allow.begin(), options.allow.end(), kind) != options.allow.end()) {
-    warnings.push_back(what + "; it is gone on from all the same, by checkpoint.allow");
+    warnings.push_back(what + "; the run resumes from it all the same, by checkpoint.allow");
     return;
   }
   throw Error(ErrorKind::kCheckpoint,
               {.what = what,
                .where = checkpoint.path(),
-               .remedy = formatted("{}, set checkpoint.allow = [\"{}\"] to go on all the same, or "
-                                   "checkpoint.resume = \"none\" to begin anew",
+               .remedy = formatted("{}, set checkpoint.allow = [\"{}\"] to resume all the same, or "
+                                   "checkpoint.resume = \"none\" to start afresh",
                                    remedy, kind)});
 }
 
-// All weights and an adapter alone: neither goes on as the other.
+// A checkpoint of all weights and one of an adapter alone: neither can resume as the other.
 void require_same_kind(const Checkpoint& checkpoint, const RunConfig& config) {
   const bool was = holds_adapter(checkpoint.manifest());
   const bool is = !config.model.adapter.empty() || config.lora.rank > 0;
@@ -166,11 +166,12 @@ void require_same_kind(const Checkpoint& checkpoint, const RunConfig& config) {
                            : "the checkpoint has all weights, and this run trains an adapter",
                .where = checkpoint.path(),
                .remedy = formatted(
-                   "{}, or checkpoint.resume = \"none\" to begin anew",
+                   "{}, or checkpoint.resume = \"none\" to start afresh",
                    was ? "set [lora] as its run had it" : "set model.path to the checkpoint")});
 }
 
-// The generation of a run: after whatever is newer in the folder than what it goes on from.
+// The generation of a run: after all in the folder that are newer than the checkpoint it resumes
+// from.
 std::int64_t generation_after(const std::string& folder, const std::optional<Checkpoint>& from) {
   std::optional<std::int64_t> latest;
   bool goes_back = !from;
@@ -235,7 +236,7 @@ void require_free_steps(const RunConfig& config, const ResumePoint& resume) {
                            "replaced with checkpoint.commit = \"marker\"",
                            folder.step),
          .where = folder.path,
-         .remedy = "go on from it, remove it, or set another checkpoint.folder"});
+         .remedy = "resume from it, remove it, or set another checkpoint.folder"});
   }
 }
 
@@ -255,7 +256,7 @@ void require_same_resume_point(const ResumePoint& resume, const Group& world) {
   for (std::size_t rank = 1; rank < of_ranks.size(); ++rank) {
     if (of_ranks[rank] == of_ranks[0]) continue;
     throw Error(ErrorKind::kCheckpoint,
-                {.what = formatted("rank 0 goes on from {}, rank {} from {}", of_ranks[0], rank,
+                {.what = formatted("rank 0 resumes from {}, rank {} from {}", of_ranks[0], rank,
                                    of_ranks[rank]),
                  .where = "checkpoint.folder",
                  .remedy = "use a folder that all ranks see"});

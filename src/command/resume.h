@@ -1,8 +1,8 @@
-// The place where a run begins: at step 1, or after the step of a checkpoint.
+// The place where a run starts: at step 1, or after the step of a checkpoint.
 //
-// Owns: which checkpoint it is (checkpoint.resume), what may differ from it (checkpoint.allow),
-// what is said of that. Does not own: loading it, what an earlier run left besides
-// (output_folders.h). Thread-safety: pure functions, but for reading the folders.
+// Owns: the choice of the checkpoint (checkpoint.resume), the differences that are allowed
+// (checkpoint.allow), the messages about both. Does not own: loading it, other remains of an
+// earlier run (output_folders.h). Thread-safety: pure functions, but for reading the folders.
 #pragma once
 
 #include <optional>
@@ -18,24 +18,25 @@
 namespace sluice {
 
 struct ResumePoint {
-  std::optional<Checkpoint> checkpoint;  // verified; none: the run begins
+  std::optional<Checkpoint> checkpoint;  // verified; none: the run starts afresh
   StepsDone done;
   std::string run;                    // 16 hexadecimal digits: a new one, or the checkpoint's
-  std::int64_t generation = 0;        // after that of whatever else is in the folder
-  std::vector<std::string> warnings;  // checkpoints that were skipped, what differs
+  std::int64_t generation = 0;        // after those of all others in the folder
+  std::vector<std::string> warnings;  // checkpoints that were skipped, differences
 };
 
-// A run that begins.
+// The start of a new run.
 ResumePoint new_run();
 
-// "auto": of checkpoint.folder the newest that verifies: the latest step of the latest generation.
-// A run that begins beside others' checkpoints, or goes back to one that is not the newest, is of a
-// generation after theirs. One that is not committed or damaged is
-// skipped with a warning; where some are committed and all of those are damaged, nothing is thrown
-// away silently: Error(kCheckpoint). "none": begins. A step, a path: that one, whatever it costs.
-// Throws Error(kCheckpoint) when it is not there (with those that are), damaged, or of another
-// model or other data that are not allowed to differ, also where nothing is left to do. Settings
-// that differ are one warning. Reads all of the checkpoint, on as many threads as there are cores.
+// The start that checkpoint.resume asks for. "auto": the newest checkpoint of checkpoint.folder
+// that verifies, that is the latest step of the latest generation. A checkpoint that is not
+// committed or damaged is skipped with a warning; if some are committed and all of these are
+// damaged, nothing is replaced silently: Error(kCheckpoint). A run that starts beside others'
+// checkpoints, or goes back to one that is not the newest, has a later generation than theirs.
+// "none": starts afresh. A step or a path: that checkpoint, even if newer ones exist. Throws
+// Error(kCheckpoint) when it is missing (with those that exist), damaged, or of another model or
+// other data that are not allowed to differ, even if nothing is left to do. Settings that differ
+// give one warning. Reads all of the checkpoint, on as many threads as there are cores.
 ResumePoint find_resume_point(const RunConfig& config, const RunFingerprints& made_of);
 
 // The last step is done.

@@ -1,4 +1,4 @@
-// The differences between a run and the checkpoint that it goes on from.
+// The differences between a run and the checkpoint that it resumes from.
 // Thread-safety: pure functions, but for reading the checkpoint's config.json.
 #pragma once
 

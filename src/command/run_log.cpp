@@ -25,15 +25,16 @@ namespace {
 
 constexpr std::chrono::seconds kNoteInterval{20};
 
-// All ranks begin and end a step together, which they learn one after another: it takes as long as
-// for the rank that says most.
+// The time of a step, which all ranks start and end together: that of the rank that reports most,
+// since they notice one after another.
 double seconds_of(const std::vector<RankStats>& stats) {
   double seconds = 0;
   for (const RankStats& rank : stats) seconds = std::max(seconds, rank.times.total);
   return seconds;
 }
 
-// The step of a rank that says less: the rest is waiting for the others.
+// The times of a rank within the step: a rank that reports less than the slowest spent the
+// difference waiting.
 RankSeconds within(double step_seconds, StepTimes times) {
   times.reduction += step_seconds - times.total;
   times.total = step_seconds;
@@ -117,7 +118,7 @@ std::string RunLog::data_text() const {
 
 std::string RunLog::resume_text() const {
   if (!resume_.checkpoint) return {};
-  return formatted("goes on from {}: step {} of {}, after {}\n", resume_.checkpoint->path(),
+  return formatted("resumes from {}: step {} of {}, after {}\n", resume_.checkpoint->path(),
                    with_commas(resume_.done.steps + 1), with_commas(config_.training.steps),
                    counted(resume_.done.position.sequence, "sequence"));
 }

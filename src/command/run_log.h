@@ -1,10 +1,10 @@
 // All that a training run tells its user: settings and plan, then the steps, then the outcome.
 //
 // Owns: the text on stdout, which fits the terminal, and metrics.jsonl, which it creates with the
-// first logged step, or with the first checkpoint of a run that goes on. The run is worth more than
-// its text: what cannot be written is given up with a warning, and the run goes on. Does not own:
-// the numbers. Used by the speaker's thread (processes.h) between begin() and end(), in its
-// process only.
+// first logged step, or with the first checkpoint of a run that resumes. The run matters more than
+// its text: output that cannot be written is given up with a warning, and the run continues. Does
+// not own: the numbers. Used by the speaker's thread (processes.h) between begin() and end(), in
+// its process only.
 #pragma once
 
 #include <chrono>
@@ -27,7 +27,7 @@
 
 namespace sluice {
 
-// What a step's weights were looked at for: validation.files, validation.prompts.
+// The results of validating a step's weights: validation.files, validation.prompts.
 struct Validated {
   std::optional<double> loss;
   std::vector<std::pair<std::string, std::string>> continuations;  // prompt, text
@@ -35,7 +35,7 @@ struct Validated {
 
 class RunLog {
  public:
-  // resume: what the run goes on from, whose metrics are kept.
+  // resume: the start of the run; metrics up to there are kept.
   RunLog(const RunConfig& config, const Plan& plan, const TokenData& data,
          const ResumePoint& resume);
 
@@ -84,7 +84,7 @@ class RunLog {
   const TokenData& data_;
   std::optional<double> unigram_entropy_;  // nats a byte; only of text
   bool color_;
-  int width_;  // of the terminal, 0: none
+  int width_;  // width of the terminal, 0: none
   std::optional<MetricsFile> file_;
   std::optional<Error> metrics_error_;
   const ResumePoint& resume_;

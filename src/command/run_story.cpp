@@ -108,7 +108,7 @@ LastStep gather_last_step(const Group& world, const FlightRecord& own) {
   return last;
 }
 
-// Of the process that made the checkpoint: its starts, saves and lines up to there.
+// Keeps the story of the process that made the checkpoint: its starts, saves and lines up to there.
 void RunStory::keep_earlier() {
   const std::int64_t done = resume_.done.steps;
   Json& facts = record_.facts;

@@ -1,9 +1,9 @@
-// What a run leaves for whoever looks at it later: run.json (docs/report.md), and at its end the
-// report and the event file of TensorBoard.
+// The story of a run for later readers: run.json (docs/report.md), and at its end the report and
+// the event file of TensorBoard.
 //
-// Owns: these files. What cannot be written is given up with a warning, once: the run is worth
-// more. Does not own: the page (report/run_report.h), metrics.jsonl. Thread-safety: one thread at a
-// time.
+// Owns: these files. A file that cannot be written is given up with a warning, once: the run
+// matters more. Does not own: the page (report/run_report.h), metrics.jsonl. Thread-safety: one
+// thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ enum class Ending { kFinished, kStopped, kFailed };  // kStopped: by a signal
 
 struct RunEnd {
   Ending ending = Ending::kFinished;
-  std::int64_t step = 0;  // that is done
+  std::int64_t step = 0;  // step that is done
   std::string weights;    // "": none were saved
   std::string error;
   bool refused = false;  // the error is one of weights, data or numbers, which says it all
@@ -59,7 +59,7 @@ class RunStory {
   // Nothing more is written: the folder is gone.
   void give_up() { given_up_ = true; }
   // The end, in run.json; then the files that metrics.report and metrics.enable_tensorboard ask
-  // for. Nothing where it never began, or was refused. Returns the lines that tell of them.
+  // for. Does nothing if the run never started, or was refused. Returns the lines that report them.
   std::string end(const RunEnd& of);
 
  private:

@@ -29,16 +29,16 @@ std::string non_finite_weight(const Pipeline& pipeline) {
   return {};
 }
 
-// The last step that this run has made and the weights hold, 0 before its first; nothing when an
-// update was begun and failed.
+// The last step of this run whose update the weights hold, 0 before its first; none when an update
+// was started and failed.
 std::optional<std::int64_t> step_of(const InterruptedRank& left) {
   if (!left.trainer) return std::nullopt;
   const std::optional<std::int64_t> step = left.trainer->weights_step();
   return step == left.began_after ? 0 : step;
 }
 
-// Collective. The most steps that a rank has finished, 0 when one has not begun to step. reason:
-// set when some rank holds the weights of another step, or of none.
+// Collective. The largest number of steps that a rank has finished, 0 if some rank has not started
+// to step. reason: set when some rank holds the weights of another step, or of none.
 std::int64_t steps_finished(const InterruptedRank& left, const Group& world, std::string& reason) {
   const std::optional<std::int64_t> own = step_of(left);
   bool all_began = true, all_same = true;

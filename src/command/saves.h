@@ -1,8 +1,8 @@
-// The saves of a run: every interval steps, when somebody asked, at the end, and of the last
-// finished step when a later one fails, so that nothing that was computed is lost.
+// The saves of a run: every interval steps, on request, at the end, and of the last finished step
+// when a later one fails, so that no computed step is lost.
 //
-// Owns: when one rank saves, and what its saves came to. Does not own: how a checkpoint is written
-// (saver.h), what is in its manifest (ProcessRun::target).
+// Owns: the times at which a rank saves, and the outcomes of its saves. Does not own: writing a
+// checkpoint (saver.h), the content of its manifest (ProcessRun::target).
 // Thread-safety: RankSaves is for one rank's thread, collective over all ranks of the run;
 // save_last_weights() for the thread that ran the ranks, after they have ended.
 #pragma once
@@ -33,14 +33,14 @@ class RankSaves {
             bool warns)
       : options_(options), target_(std::move(target)), pipeline_(pipeline), warns_(warns) {}
 
-  // Between steps. Sees to a save on its way; begins one when the interval or a request says so.
-  // Throws the Error(kCheckpoint) of a save that failed, on every rank, unless
+  // Called between steps. Polls a save in flight; starts one when the interval or a request asks
+  // for it. Throws the Error(kCheckpoint) of a save that failed, on every rank, unless
   // checkpoint.on_save_error = "continue": then it is a warning.
   void after_step(std::int64_t step, StepRequest request, const Group& world);
-  // The state after `step`, at the end: waits until it is committed. Returns the path. Throws
+  // Saves the state after `step`, at the end, and waits for the commit. Returns the path. Throws
   // Error(kCheckpoint).
   std::string finish(std::int64_t step, const Group& world);
-  // Over new endpoints, when the ranks failed: what became of a save on its way. nullopt: there was
+  // The outcome of a save in flight, over new endpoints, after the ranks failed. nullopt: there was
   // none, or it failed.
   std::optional<SaveOutcome> drain(const Group& world);
 
@@ -54,12 +54,12 @@ class RankSaves {
   const Pipeline& pipeline_;
   const bool warns_;
   Saver saver_;
-  std::optional<SaveOutcome> last_;  // that succeeded
+  std::optional<SaveOutcome> last_;  // last save that succeeded
 };
 
 struct LastWeights {
   std::int64_t step = 0;
-  std::string path;  // of the published directory
+  std::string path;  // path of the published directory
 };
 
 // The objects that a rank's thread leaves when its steps fail.

@@ -20,7 +20,7 @@
 namespace sluice {
 
 struct SmallModel {
-  std::vector<int> groups;  // of layer_groups(): those that are measured, a stage each
+  std::vector<int> groups;  // the groups of layer_groups() that are measured, a stage each
   ModelSpec spec;
   Model model;
   Plan plan;

@@ -59,7 +59,7 @@ StepTrace::StepTrace(const StepRange& steps, std::int64_t steps_done, std::int64
   }
   if (steps_.first > num_steps) {
     throw Error(ErrorKind::kUsage,
-                {.what = formatted("the trace begins with step {}, the run has {}", steps_.first,
+                {.what = formatted("the trace starts with step {}, the run has {}", steps_.first,
                                    counted(num_steps, "step")),
                  .where = "--profile-steps",
                  .remedy = "give steps that the run makes, or raise training.steps"});

@@ -1,6 +1,6 @@
-// The trace of some steps of a run: what ran on all ranks (parts/observers.h).
+// The trace of some steps of a run on all ranks (parts/observers.h).
 //
-// Owns: a recorder for each rank here, and what the ranks of other processes have sent.
+// Owns: a recorder for each rank here, and the events that the ranks of other processes have sent.
 // Does not own: the file.
 // Thread-safety: recorder() and gather() are for the rank's thread; text() for the main thread,
 // when the ranks have ended.

@@ -23,8 +23,8 @@ OpenedWeights open_weights(const RunConfig& config, const ModelSpec& spec);
 // The same of any directory.
 OpenedWeights open_weights_in(const std::string& path, const ModelSpec& spec);
 
-// Throws Error(kCheckpoint) when `adapter` is a checkpoint of a run that began from another model
-// than these weights. A PEFT directory that is no checkpoint does not say from which.
+// Throws Error(kCheckpoint) when `adapter` is a checkpoint of a run that started from another model
+// than these weights. A PEFT directory that is not a checkpoint does not name its model.
 void require_base_of_run(const std::string& adapter, const ModelSpec& spec,
                          const OpenedWeights& base);
 // The same of the Hugging Face directory `base`. Throws Error(kInput) where it cannot be read.

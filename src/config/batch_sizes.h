@@ -10,17 +10,17 @@
 namespace sluice {
 
 struct BatchSizes {
-  std::int64_t global_batch = 0;  // sequences of a step, of all replicas: the data goes on by these
-  std::int64_t local_batch = 0;   // of a replica; those of replica r start at r * local_batch
-  int num_microbatches = 0;       // of a replica
+  std::int64_t global_batch = 0;  // sequences of a step of all replicas: the data advances by these
+  std::int64_t local_batch = 0;   // sequences of replica r, from r * local_batch on
+  int num_microbatches = 0;       // number of microbatches of a replica
 };
 
 // Precondition: load_run_config() made it, so that sizes divide evenly.
 BatchSizes batch_sizes(const RunConfig& config);
 
-// The configuration of one replica that computes the same bits: the whole batch, as many shards.
-// Where sums depend on the number of replicas, it keeps them. What decides the numbers of a run is
-// compared in this form, so that another number of replicas is no change.
+// The configuration of one replica that computes the same bits: the whole batch, as many shards. If
+// sums depend on the number of replicas, it keeps that number. The settings that decide the numbers
+// of a run are compared in this form, so that another number of replicas is no change.
 RunConfig as_one_replica(RunConfig config);
 
 }  // namespace sluice

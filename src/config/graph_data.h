@@ -1,8 +1,9 @@
-// What the rows of a run's data are for an exported graph: sequences of tokens with fields beside
-// them, or fields alone.
+// The form of a run's rows for an exported graph: sequences of tokens with fields beside them, or
+// fields alone.
 //
-// Owns: which of the graph's inputs the tokens of a row are, which are fields of what shape, what a
-// step counts. Does not own: reading rows (data.h), tensors (model/graph_batch.h).
+// Owns: the inputs of the graph that are tokens of a row, those that are fields, with their shapes,
+// and the unit that a step counts. Does not own: reading rows (data.h), tensors
+// (model/graph_batch.h).
 // Thread-safety: values; pure functions.
 #pragma once
 

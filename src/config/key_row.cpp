@@ -100,9 +100,10 @@ Row device_memory_key() {
       [](RunConfig& config, const Value& value) {
         const auto& text = std::get<std::string>(value);
         if (!text.empty() && !bytes_of_text(text)) {
-          throw Error(ErrorKind::kUsage,
-                      {.what = "parallelism.device_memory: '" + text + "' is no amount of memory",
-                       .remedy = "write \"80GB\", \"640MiB\" or a number of bytes"});
+          throw Error(
+              ErrorKind::kUsage,
+              {.what = "parallelism.device_memory: '" + text + "' is not an amount of memory",
+               .remedy = "write \"80GB\", \"640MiB\" or a number of bytes"});
         }
         config.parallelism.device_memory = text;
       });

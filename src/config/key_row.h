@@ -125,7 +125,7 @@ Row key(const char* section, const char* name) {
   return row;
 }
 
-// Nothing acts on it yet: a RunConfig has no member for it, and takes nothing but the default.
+// A key that is not built yet: a RunConfig has no member for it, and accepts only the default.
 Row unbuilt_key(const char* section, const char* name, Value (*default_value)(const RunConfig&));
 // A pair, and names.
 Row betas_key();

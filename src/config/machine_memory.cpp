@@ -30,7 +30,7 @@ std::int64_t to_bytes(double bytes) {
 
 struct Needs {
   double held = 0,
-         peak = 0;  // of all ranks of all replicas and shares; sums of anything, so doubles
+         peak = 0;  // sum over ranks of all replicas and shares, which may be huge: doubles
   bool snapshots = false;
 };
 

@@ -1,8 +1,8 @@
-// A run that cannot fit is refused: the system gives memory that it does not have, and kills who
-// uses it without a word.
+// The check that a run fits into memory: the system grants memory that it does not have, and kills
+// the process that uses it without a message.
 //
-// Owns: what the machine has, and whether the predicted peaks of a plan fit into it. Does not own:
-// the prediction (plan.h). Thread-safety: pure functions, but for reading the system's files.
+// Owns: the memory of the machine, and the comparison of a plan's predicted peaks with it. Does not
+// own: the prediction (plan.h). Thread-safety: pure functions, but for reading the system's files.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,8 @@ std::int64_t machine_memory_bytes();
 
 // Error(kMemory) when a rank's peak is above Plan::memory_per_rank, or when the peaks of the ranks
 // on this machine together are more than `machine_bytes`, by more than the prediction may be wrong.
-// ranks_here: how many of the run they are, taken for average ones; all, unless given.
+// ranks_here: number of the run's ranks on this machine, counted as average ones; all, unless
+// given.
 std::optional<Error> memory_shortage(const Plan& plan, std::int64_t machine_bytes,
                                      std::optional<int> ranks_here = {});
 

@@ -17,7 +17,7 @@ bool has_wildcard(std::string_view component);
 
 struct Matches {
   std::vector<std::string> files;
-  std::string other;  // a match that is no regular file, "" for none
+  std::string other;  // a match that is not a regular file, "" for none
 };
 // The regular files that `pattern` names, sorted by name: `*`, `?` and `[...]` match within a path
 // component (not a leading dot), `**` as a whole component matches any number of folders (not those

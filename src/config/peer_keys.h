@@ -1,5 +1,5 @@
-// The names that other libraries have for what our keys do: what an unknown key is answered with,
-// and a section of the reference.
+// The names of our keys in other libraries: for messages about an unknown key, and a section of the
+// reference.
 //
 // Thread-safety: the table is immutable.
 #pragma once

@@ -1,4 +1,4 @@
-// The plan that a configuration asks for: keys into options, and what is said of options back into
+// The plan that a configuration asks for: keys into options, and messages about options back into
 // keys.
 #include <algorithm>
 #include <memory>
@@ -242,7 +242,7 @@ std::string require_times_of_run(const RunConfig& config, const ModelSpec& model
   return require_times_of(times, model, timed_run_of(config, model, threads));
 }
 
-// What a configuration asks the planner.
+// The request of a configuration to the planner.
 struct Asked {
   ModelSpec model;
   std::optional<Adapter> adapter;
@@ -378,7 +378,7 @@ std::string subject_of(const Asked& asked) {
                    options.microbatch_size, options.seq_len);
 }
 
-// What the configuration names, planned; or why it cannot be.
+// The plan that the configuration names, or the reason why there is none.
 ScheduleCandidate configured_candidate(const Asked& asked) {
   const PipelineOptions& options = asked.options;
   ScheduleCandidate named;

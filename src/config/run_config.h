@@ -1,10 +1,9 @@
 // The resolved configuration of a run: every key of the TOML file with its default.
 //
 // Owns: RunConfig (the options of the library, and those of the command alone, whose names are the
-// keys of the file), where each value came from, reading, checking, showing, and the plan of it.
-// Does not own: what the values cause. Of the library's headers, none knows a RunConfig.
-// Precedence: command line, then SLUICE_SECTION_KEY in the environment, then file, then default.
-// Thread-safety: values.
+// keys of the file), the origin of each value, reading, checking, showing, and its plan. Does not
+// own: acting on the values. No header of the library knows a RunConfig. Precedence: command line,
+// then SLUICE_SECTION_KEY in the environment, then file, then default. Thread-safety: values.
 #pragma once
 
 #include <cstdint>
@@ -33,17 +32,17 @@ enum class FusedOperators { kAuto, kOff };
 enum class TransportKind { kAuto, kThreads, kGloo, kNccl };
 enum class OnSaveError { kStop, kContinue };
 
-// The checkpoint that a run goes on from.
+// The checkpoint that a run resumes from.
 struct ResumeFrom {
   enum Kind {
-    kNewest,  // of checkpoint.folder, that verifies; without one the run begins
-    kNone,    // the run begins anew
-    kStep,    // of checkpoint.folder
+    kNewest,  // newest of checkpoint.folder that verifies; without one the run starts
+    kNone,    // the run starts afresh
+    kStep,    // a step of checkpoint.folder
     kPath,
   };
   Kind kind = kNewest;
-  std::int64_t step = 0;  // of kStep alone
-  std::string path = {};  // of kPath alone
+  std::int64_t step = 0;  // used by kStep alone
+  std::string path = {};  // used by kPath alone
 
   friend bool operator==(const ResumeFrom&, const ResumeFrom&) = default;
 };
@@ -53,7 +52,7 @@ struct ModelOptions {
   std::string adapter;
   std::string config;
   std::string graph;                               // an exported graph; "": a family
-  std::string loss_output, transformer_layer_cls;  // of a graph
+  std::string loss_output, transformer_layer_cls;  // keys of a graph
   ParameterType dtype = ParameterType::kFloat32;
 };
 struct TrainingOptions {
@@ -126,7 +125,8 @@ struct RunConfig {
   CheckpointOptions checkpoint;
   MetricsOptions metrics;
 
-  // What a rank does, where its times are not to be measured: no key, only `sluice plan --flops`.
+  // The speed of a rank, where its times are not to be measured: no key, only `sluice plan
+  // --flops`.
   struct Speed {
     double flops = 0;      // operations a second that products of matrices attain
     double bandwidth = 0;  // bytes a second between ranks; 0: messages take no time
@@ -151,47 +151,47 @@ using Overrides = std::vector<std::pair<std::string, std::string>>;
 Overrides take_overrides(std::vector<std::string>& arguments);
 
 // Reads and checks `file` (may be "" for defaults only) with `overrides` and `environment`
-// (SLUICE_SECTION_KEY -> value). Throws Error(kUsage) "file:line:column" for unknown keys (with
-// the nearest, or what another library's key is here), wrong types, values out of range,
+// (SLUICE_SECTION_KEY -> value). Throws Error(kUsage) "file:line:column" for unknown keys (with the
+// nearest, or what another library's key is here), wrong types, values out of range,
 // contradictions, and documented keys that are set away from their default but "not built yet".
 RunConfig load_run_config(const std::string& file, const Overrides& overrides,
                           const std::map<std::string, std::string>& environment);
 // The variables of this process that start with SLUICE_.
 std::map<std::string, std::string> sluice_environment();
 
-// The machine of one process, as it tells all for a plan, so that all plan alike.
+// The machine of one process, as it reports it to all processes, so that all make the same plan.
 struct MeasuredMachine {
   std::string times;                  // layer_times_json(); "": nothing was timed
-  std::int64_t memory_per_rank = 0;   // bytes, where parallelism.device_memory does not say
-  std::int64_t threads_per_rank = 1;  // that were timed, or would be; 0: not told yet
+  std::int64_t memory_per_rank = 0;   // bytes, if parallelism.device_memory does not decide it
+  std::int64_t threads_per_rank = 1;  // threads that were timed, or would be; 0: not known yet
 };
-// The plan of the configuration goes by measured times, and no file has them: they are to be
-// measured where the run starts. Without that, its plan goes by counted costs, and a note says so.
+// True if the plan of the configuration needs measured times that no file has: they are to be
+// measured where the run starts. Without that, its plan uses counted costs, and a note says so.
 bool needs_measurement(const RunConfig& config);
-// The plan goes by something of the machine that the configuration does not say, times or memory:
-// of several processes one is to say it for all.
+// True if the plan depends on times or memory of the machine that the configuration does not give:
+// one of several processes has to report them to all.
 bool depends_on_machine(const RunConfig& config);
-// The run that times have to be of. threads_per_rank: of a run whose configuration
-// leaves them open; without it, this machine's share for each of all ranks.
+// The run whose times are needed. threads_per_rank: those of a run whose configuration leaves them
+// open; without it, this machine's share for each of all ranks.
 TimedRun timed_run_of(const RunConfig& config, const ModelSpec& model,
                       std::optional<std::int64_t> threads_per_rank = {});
 // parallelism.device_memory in bytes; none: "".
 std::optional<std::int64_t> device_memory_bytes(const RunConfig& config);
 
 // plan_pipeline() of the model that the configuration names, of which only config.json is read. Its
-// notes, warnings and errors speak of keys and of the places where they were given. measured: what
-// all processes were told; without it, this machine counts, as if all ranks were on it. Throws
-// Error(kUsage) for a configuration without a model or that does not fit it, Error(kInput) for the
-// files that it names, and what plan_pipeline() throws.
+// notes, warnings and errors speak of keys and of the places where they were given. measured: the
+// report that all processes got; without it, this machine is used, as if all ranks were on it.
+// Throws Error(kUsage) for a configuration without a model or that does not fit it, Error(kInput)
+// for the files that it names, and what plan_pipeline() throws.
 Plan plan_of_config(const RunConfig& config, const MeasuredMachine* measured = nullptr);
 
-// Every schedule, with every number of stages a rank that it can have, beside what the
-// configuration names (none with "auto"), under what ranks may use. Throws as plan_of_config(), but
-// not for a schedule that cannot be had.
+// Every schedule, with every number of stages a rank that it can have, beside the one that the
+// configuration names (none with "auto"), under the memory limit of ranks. Throws as
+// plan_of_config(), but not for a schedule that is impossible.
 Comparison compare_schedules(const RunConfig& config);
 
-// Throws what plan_of_config() would, whatever is measured: what is wrong with the configuration or
-// the model, but not that memory is short, which may depend on it.
+// Throws what plan_of_config() would throw whatever is measured: errors of the configuration or the
+// model, but not a lack of memory, which may depend on measured times.
 void require_plannable(const RunConfig& config);
 
 // The adapter that model.adapter or [lora] asks for, of the model (with or without it); none: all

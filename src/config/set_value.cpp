@@ -128,7 +128,7 @@ void expand_paths(const Key& key, Value& value, const Source& source) {
   if (auto* list = std::get_if<std::vector<std::string>>(&value)) {
     for (std::string& path : *list) path = expand_path(path, source.folder, source.origin);
   } else if (auto* path = std::get_if<std::string>(&value)) {
-    // The words of these keys are no paths, nor is a step number of checkpoint.resume.
+    // The words of these keys are not paths, nor is a step number of checkpoint.resume.
     const bool is_step =
         std::all_of(path->begin(), path->end(), [](char c) { return c >= '0' && c <= '9'; });
     if (key.full_name() == "checkpoint.resume" && (*path == "auto" || *path == "none" || is_step)) {

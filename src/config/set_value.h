@@ -14,7 +14,7 @@ namespace sluice::detail {
 // The place where a value was given.
 struct Source {
   std::string file;    // "" on the command line and in the environment
-  std::string folder;  // of relative paths
+  std::string folder;  // base of relative paths
   std::string origin;  // "run.toml:12:1", "--training.steps", "SLUICE_TRAINING_STEPS"
 
   std::string at(Position position) const {

@@ -19,7 +19,7 @@ struct RawKey {
   std::string section;  // "" for a key above the first section
   std::string name;     // "" for the section itself, when it is not a table
   RawValue value;
-  Position position;  // of the key
+  Position position;  // position of the key
 };
 
 // The keys of all sections, in the order of the file. A section that is empty gives one RawKey

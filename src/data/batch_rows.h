@@ -3,7 +3,7 @@
 // Owns: padding: id 0, label -100, a document of its own where positions are given, mask 1 (behind
 // the last token, so that none sees it) or 0, as is asked, 0 in fields that are as long as the
 // tokens.
-// Does not own: which sequences (data_entries.h). Thread-safety: a value.
+// Does not own: the choice of sequences (data_entries.h). Thread-safety: a value.
 #pragma once
 
 #include <cstdint>

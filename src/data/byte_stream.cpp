@@ -92,7 +92,7 @@ class ByteStream final : public TokenStream {
 
  private:
   std::vector<std::string> files_;
-  Starts starts_;  // of the files
+  Starts starts_;  // start of each file
 };
 
 }  // namespace

@@ -10,8 +10,8 @@
 // and gemma have no system message of their own: one in front goes before the first of the user,
 // two line ends between.
 //
-// Owns: the texts, which roles may follow which. Does not own: tokens (row_tokens.h).
-// Thread-safety: const members may be called from any thread.
+// Owns: the texts, the allowed orders of roles. Does not own: tokens (row_tokens.h). Thread-safety:
+// const members may be called from any thread.
 #pragma once
 
 #include <cstddef>

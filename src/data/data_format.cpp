@@ -54,7 +54,7 @@ DataFormat format_of(const std::string& file, DataFormat format, const std::stri
   }
   if (std::find(kNoText.begin(), kNoText.end(), ending) != kNoText.end()) {
     throw Error(ErrorKind::kUsage,
-                {.what = "'" + file + "' is no text by its ending",
+                {.what = "'" + file + "' is not a text by its ending",
                  .where = where,
                  .remedy = "set `data.format` = \"text\" to read its bytes all the same"});
   }

@@ -18,8 +18,8 @@ struct FieldType {
   enum class Kind : std::uint8_t { kBool, kInteger, kFloat, kDouble };
   std::string_view name;
   Kind kind;
-  std::int64_t least, most;  // of integers
-  double largest;            // of floats: up to it a number does not round to infinity
+  std::int64_t least, most;  // range of integers
+  double largest;            // largest float: up to it a number does not round to infinity
 };
 
 template <typename Integer>
@@ -196,7 +196,7 @@ void FieldReader::real(double value) {
   const FieldType& type = type_of(field_);
   if (!is_real(type) && std::abs(value) >= 0x1p63 && value == std::trunc(value))
     fail(formatted("{} in '{}' is beyond {}", shortest(value), field_.name, field_.dtype));
-  if (!is_real(type)) refuse(formatted("{}, which is no integer,", shortest(value)));
+  if (!is_real(type)) refuse(formatted("{}, which is not an integer,", shortest(value)));
   require_number_here("a number");
   if (std::abs(value) > type.largest)
     fail(formatted("{} in '{}' is beyond {}", shortest(value), field_.name, field_.dtype));

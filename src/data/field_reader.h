@@ -1,7 +1,7 @@
 // A field of numbers of a row of .jsonl, as the values of its JSON come one after the other.
 //
-// Owns: what a dtype takes, one shape for all of an array, sizes. Does not own: reading JSON
-// (jsonl_row.cpp), filling up what is as long as the tokens (batch_rows.h).
+// Owns: the numbers that a dtype can hold, one shape for all of an array, sizes. Does not own:
+// reading JSON (jsonl_row.cpp), filling up what is as long as the tokens (batch_rows.h).
 // Invariant: no more numbers are kept than the text has, nor than sizes that are known leave room
 // for.
 // Thread-safety: a value of one thread.
@@ -35,7 +35,7 @@ class FieldReader {
   void boolean(bool value);
   void integer(std::int64_t value);
   void real(double value);
-  // Refuses what is no number: "null", "a string".
+  // Refuses a value that is not a number: "null", "a string".
   [[noreturn]] void refuse(const std::string& found) const;
 
   bool takes_reals() const;
@@ -51,7 +51,7 @@ class FieldReader {
   const FieldOption& field_;
   FieldValue value_;
   std::vector<bool> is_known_;        // by dimension: value_.sizes has it
-  std::vector<std::int64_t> counts_;  // of the arrays that are open
+  std::vector<std::int64_t> counts_;  // lengths of the arrays that are open
   bool is_complete_ = false;
 };
 

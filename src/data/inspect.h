@@ -27,19 +27,19 @@ struct InspectOptions {
 struct FirstRow {
   std::string source;             // the text, or the line of the file, cut
   std::vector<std::int32_t> ids;  // some; none without a tokenizer
-  std::string decoded;            // of those ids; "" without a tokenizer
+  std::string decoded;            // text of those ids; "" without a tokenizer
 };
 
 struct FileContents {
   std::string path;
   DataFormat format = DataFormat::kText;
-  std::string id_type;  // of token files: "uint16"
+  std::string id_type;  // type of the ids of token files: "uint16"
   std::uint64_t bytes = 0;
   std::uint64_t documents = 0;  // rows of .jsonl
   // Counts, where they are known: of ids, or with a tokenizer.
   std::optional<std::uint64_t> tokens, counted, longest;
   std::optional<std::int32_t> largest_id;
-  std::map<std::string, std::uint64_t> fields;  // of .jsonl: how many rows have each
+  std::map<std::string, std::uint64_t> fields;  // number of .jsonl rows that have each field
   std::vector<FirstRow> first;
   std::vector<std::string> warnings;  // as TokenData::warnings()
 };

@@ -37,7 +37,7 @@ class RowHandler final : public JsonEvents {
   }
   bool number_float(double number) override {
     return give([&](FieldReader& field) { field.real(number); }) ||
-           other("a number that is no integer");
+           other("a number that is not an integer");
   }
   bool number_integer(std::int64_t number) override { return integer(number); }
   bool number_unsigned(std::uint64_t number) override {
@@ -309,12 +309,12 @@ class RowHandler final : public JsonEvents {
   const std::string& where_;
   const RowFormat& format_;
   JsonlRow row_;
-  std::vector<std::optional<FieldValue>> values_;  // of format_.fields
+  std::vector<std::optional<FieldValue>> values_;  // values of format_.fields
   std::optional<std::size_t> asked_;               // which of these the row's field is
-  std::optional<FieldReader> reader_;              // of it
+  std::optional<FieldReader> reader_;              // reader of that field
   Place place_ = Place::kOutside;
-  std::string field_;         // of the row itself
-  std::string key_;           // of a message, or of a part of its content
+  std::string field_;         // field of the row itself
+  std::string key_;           // key of a message, or of a part of its content
   std::size_t skipped_ = 0;   // objects and lists that are open and of no use
   Numbers* list_ = nullptr;   // the one that is being read
   Speech* speech_ = nullptr;  // likewise

@@ -36,7 +36,7 @@ struct JsonlRow {
   std::optional<std::vector<std::int64_t>> input_ids, labels, attention_mask, position_ids;
   std::optional<Speech> messages, prompt, completion;
   std::vector<std::string> fields;  // names of all, in their order; the first kMaxNamedFields
-  std::vector<FieldValue> values;   // of RowFormat::fields, in their order
+  std::vector<FieldValue> values;   // values of RowFormat::fields, in their order
 };
 inline constexpr std::size_t kMaxNamedFields = 64;
 
@@ -49,7 +49,7 @@ struct RowFormat {
 
 // Throws Error(kInput) at `where` ("file:line"): not a JSON object, a field of text or numbers of
 // the wrong type, a known field given twice; and for a field that is asked for: missing, ragged, of
-// other sizes, a value that is no number of its dtype.
+// other sizes, a value that is not a number of its dtype.
 JsonlRow parse_jsonl_row(std::string_view json, const std::string& where,
                          const RowFormat& format = {});
 

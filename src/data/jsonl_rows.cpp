@@ -11,7 +11,7 @@ namespace sluice::data {
 namespace {
 
 constexpr std::size_t kRowBlockBytes = std::size_t{1} << 20;
-// A longer row is no sequence but a broken file, and would be held in memory as a whole.
+// A longer row is not a sequence but a broken file, and would be held in memory as a whole.
 constexpr std::uint64_t kMaxRowBytes = std::uint64_t{64} << 20;
 
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
@@ -80,7 +80,7 @@ bool first_row_has_ids(const std::string& path) {
       return parse_jsonl_row(std::string_view(text).substr(begin, end - begin), "")
           .input_ids.has_value();
     } catch (const Error&) {
-      return false;  // whoever reads it says so
+      return false;  // its reader reports it
     }
   }
   return false;

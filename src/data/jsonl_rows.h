@@ -1,8 +1,8 @@
 // The rows of .jsonl files, numbered in file order: found by one scan for line ends, read when they
 // are needed.
 //
-// Owns: where rows begin, at 8 bytes each; which file and line a row is.
-// Does not own: what a row means (row_tokens.h).
+// Owns: the starts of rows, at 8 bytes each; the file and line of a row.
+// Does not own: the meaning of a row (row_tokens.h).
 // Thread-safety: const members may be called from any thread.
 #pragma once
 
@@ -69,7 +69,7 @@ class JsonlRows {
   std::vector<std::string> files_;
   bool has_tokens_;
   std::vector<FieldOption> fields_;
-  std::vector<std::vector<std::uint64_t>> offsets_;  // of the rows of a file, then its size
+  std::vector<std::vector<std::uint64_t>> offsets_;  // offsets of the rows of a file, then its size
   std::vector<std::uint64_t> first_;                 // number of the first row of every file
   std::uint64_t size_ = 0, num_bytes_ = 0;
 };

@@ -64,7 +64,7 @@ class JsonlSource final : public SequenceSource {
   JsonlRows rows_;
   RowTokens tokens_;
   std::uint64_t num_checked_ = 0;         // rows that were read at the start
-  std::vector<std::uint64_t> uncounted_;  // of those
+  std::vector<std::uint64_t> uncounted_;  // rows without counted labels among those
 };
 
 // Whole rows, one after the other as long as they fit: the next that does not starts a sequence.
@@ -156,7 +156,7 @@ class PackedJsonlSource final : public SequenceSource {
   JsonlRows rows_;
   RowTokens tokens_;
   std::size_t seq_len_;
-  std::vector<std::uint64_t> first_rows_;  // of every sequence, then the number of rows
+  std::vector<std::uint64_t> first_rows_;  // first row of every sequence, then the number of rows
   std::vector<std::uint64_t> uncounted_;
   std::string uncounted_file_;
 };

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint32_t kMaxPeriod = 65536;
 
-using Shares = std::vector<long double>;  // that add up to 1
+using Shares = std::vector<long double>;  // shares that add up to 1
 
 // The nearest whole turns of each entry in a period; false where they are not its share.
 bool are_turns(const Shares& shares, std::uint32_t period, std::vector<std::uint32_t>& turns) {
@@ -75,7 +75,7 @@ Mixture::Mixture(const std::vector<double>& weights) {
       chosen = i;
       chosen_slack = until;
     }
-    if (chosen == turns_.size()) chosen = 0;  // of one entry alone
+    if (chosen == turns_.size()) chosen = 0;  // a turn of one entry alone
     order_.push_back(
         {static_cast<std::uint32_t>(chosen), static_cast<std::uint32_t>(had[chosen]++)});
   }

@@ -1,7 +1,7 @@
 // Which of several entries takes its turn at each place of an endless row, so that each has its
 // share.
 //
-// Owns: whose turn it is, and its how manyth. Does not own: what an entry does with its turn.
+// Owns: the entry whose turn it is, and the number of that turn. Does not own: the use of a turn.
 // Invariants:
 //  1. In every prefix of n places an entry with share s has had less than one turn more or fewer
 //     than s * n (R. Tijdeman, "The chairman assignment problem", Discrete Mathematics 32, 1980:
@@ -36,7 +36,7 @@ class Mixture {
 
  private:
   struct Slot {
-    std::uint32_t entry, number;  // of the period
+    std::uint32_t entry, number;  // entry, and its number in the period
   };
   std::vector<std::uint32_t> turns_;
   std::vector<Slot> order_;

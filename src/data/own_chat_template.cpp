@@ -21,7 +21,7 @@ constexpr std::size_t kMaxTemplateBytes = std::size_t{16} << 20;
 
 struct KnownTemplate {
   ChatTemplate format;
-  std::string_view hash;  // of the plain template
+  std::string_view hash;  // hash of the plain template
 };
 // Published templates that write what the format writes, by their content.
 constexpr std::array<KnownTemplate, 5> kKnownTemplates = {

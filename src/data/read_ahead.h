@@ -2,7 +2,7 @@
 // once for all ranks of a process.
 //
 // Owns: the thread, the batches that are ready.
-// Does not own: what a batch is (data.h), when a step starts.
+// Does not own: the content of a batch (data.h), the start of a step.
 // Invariants:
 //  1. What a rank gets is TokenData::step_share() of its rows, whenever it was read.
 //  2. At most kStepsAhead steps are in memory that not all ranks have taken.
@@ -28,9 +28,9 @@ inline constexpr std::size_t kStepsAhead = 2;
 
 struct StepsToRead {
   std::int64_t first = 1, last = 0;
-  std::int64_t batch_size = 0;  // of all replicas
+  std::int64_t batch_size = 0;  // batch size, of all replicas
   StepsDone done;
-  std::map<int, BatchRange> rows;  // of each rank that takes batches
+  std::map<int, BatchRange> rows;  // rows of each rank that takes batches
   MicrobatchCount count = {};      // what StepShare::total_counted is a sum of
 };
 
@@ -49,7 +49,7 @@ class ReadAhead {
 
  private:
   struct Batch {
-    std::vector<std::shared_ptr<const StepShare>> shares;  // of ranges_
+    std::vector<std::shared_ptr<const StepShare>> shares;  // shares of ranges_
     std::exception_ptr error;
     std::size_t takers_left = 0;
   };

@@ -22,7 +22,7 @@ class SequenceOrder {
 
   struct Place {
     std::size_t entry = 0;
-    std::uint64_t sequence = 0;  // of the entry
+    std::uint64_t sequence = 0;  // number within the entry
     friend bool operator==(const Place&, const Place&) = default;
   };
   // The sequence that is `ahead` places after `position`.

@@ -2,8 +2,8 @@
 //
 // Owns: finding sequence i in the files, reading it.
 // Does not own: the order of use, padding, batches (data.h).
-// Labels that are not counted are kIgnoredLabel. Thread-safety: const members may be
-// called from any thread.
+// Labels that are not counted are kIgnoredLabel. Thread-safety: const members may be called from
+// any thread.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +50,7 @@ class SequenceSource {
 
 struct SourceOptions {
   std::vector<std::string> files;
-  DataFormat format = DataFormat::kText;  // of all of them; not kAuto
+  DataFormat format = DataFormat::kText;  // format of all files; not kAuto
   std::int64_t seq_len = 0;
   std::int64_t vocab_size = 0;
   std::optional<std::int64_t> max_positions;

@@ -19,7 +19,7 @@ namespace sluice::data {
 namespace {
 
 constexpr std::size_t kPieceBytes = std::size_t{8} << 10;
-// A piece goes on so far for a place to be cut; then it is cut between any two characters.
+// The search for a place to cut a piece goes this far; then it is cut between any two characters.
 constexpr std::size_t kMaxPieceBytes = std::size_t{1} << 20;
 constexpr std::size_t kWindow = std::size_t{1} << 10;
 constexpr std::size_t kKeptPieces = 64;
@@ -166,8 +166,8 @@ class TextTokenStream final : public TokenStream {
   std::int64_t vocab_size_;
   Starts files_;                       // in the row of all bytes
   std::vector<std::uint64_t> pieces_;  // likewise
-  Starts piece_tokens_;                // of the pieces, in the row of tokens
-  Starts documents_;                   // of the files, likewise
+  Starts piece_tokens_;                // start of each piece in the row of tokens
+  Starts documents_;                   // start of each file, likewise
   Kept kept_;
 };
 

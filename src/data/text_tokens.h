@@ -44,7 +44,7 @@ class TextTokens {
   std::string end_token() const;
   std::optional<std::int32_t> end_id() const;
 
-  // Keeps a warning about the tokenizer's directory for whoever starts a run, each once; "" is
+  // Keeps a warning about the tokenizer's directory for the user who starts a run, each once; "" is
   // nothing.
   void warn(const std::string& text) const;
   std::vector<std::string> warnings() const;

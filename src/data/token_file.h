@@ -6,7 +6,7 @@
 // and with which sequence each document starts. All are little-endian.
 //
 // Owns: checking the headers, reading ids and the starts of documents.
-// Does not own: what is made of the ids (token_stream.h).
+// Does not own: the use of the ids (token_stream.h).
 // Invariants: opening reads headers, and of an .idx all in pieces: memory does not follow the size
 // of the files, nor what they claim. Ids are compared with the vocabulary as they are read.
 // Thread-safety: const members may be called from any thread.

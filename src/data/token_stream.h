@@ -1,6 +1,6 @@
 // Files as one row of tokens, any of which can be read by itself: text, and files of ids.
 //
-// Owns: where the tokens lie in the files, and where documents start.
+// Owns: the places of tokens in the files, and the starts of documents.
 // Does not own: cutting them into sequences (stream_source.cpp).
 // Thread-safety: const members may be called from any thread.
 #pragma once
@@ -19,7 +19,7 @@ class TokenStream {
  public:
   virtual ~TokenStream() = default;
   virtual std::uint64_t num_tokens() const = 0;
-  virtual std::uint64_t num_bytes() const = 0;  // of all files
+  virtual std::uint64_t num_bytes() const = 0;  // size of all files
   // Tokens [first, first + count). Throws Error(kInput) naming the file: it became shorter, an id
   // outside of the vocabulary. Precondition: they exist.
   virtual void read(std::uint64_t first, std::size_t count, std::int32_t* ids) const = 0;

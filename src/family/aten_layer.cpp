@@ -1,6 +1,6 @@
 // A list of calls as the operators of a layer.
 //
-// What rows say of a call by itself is added up by cost_of(). The order says three things more:
+// cost_of() adds up the rows of single calls. The order of the calls adds three facts:
 //
 //   - one gradient: y = a + b hands the gradient of y on to a and b as it is. So where a product's
 //     result goes into such a sum alone, what it keeps for W is the gradient of the sum, one for
@@ -44,8 +44,9 @@ std::set<std::string> entering_with_gradient(const std::vector<OperatorCall>& ca
   return entering;
 }
 
-// Where a gradient of the layer's input is wanted first, what comes of weights and of what is free,
-// as a table of positions or chosen experts, is as a weight: its gradient comes later.
+// When the gradient of the layer's input is wanted first, values made of weights and of free
+// values, such as a table of positions or chosen experts, count as weights: their gradients come
+// later.
 void note_weights(OperatorCall& call) {
   std::string weight;
   for (const auto& [argument, tensors] : call.tensors)
@@ -103,9 +104,9 @@ struct Step {
 struct Storage {
   double bytes = 0;
   int made = -1, last_read = -1;  // numbers of calls; -1: it enters the layer, nobody reads it
-  int readers = 0;                // that are no views
+  int readers = 0;                // readers that are not views
   bool leaves = false, counts = true;
-  std::string same_gradient;  // of the storage whose gradient its own is
+  std::string same_gradient;  // name of the storage that has the same gradient
 };
 
 using Storages = std::map<std::string, Storage>;
@@ -119,7 +120,7 @@ Storages storages_of(const std::vector<OperatorCall>& calls, const std::set<std:
     for (const auto& [argument, tensors] : call.tensors)
       for (const CallTensor& tensor : tensors) {
         Storage& of = all[tensor.name];
-        // What is free is made once for all layers that read it.
+        // A free value is made once for all layers that read it.
         if (of.made < 0 && is_parameter(tensor)) of.counts = false;
         if (of.made < 0 && tensor.is_free) of.counts = false;
         of.bytes = std::max(of.bytes, tensor.bytes());
@@ -277,8 +278,9 @@ class Backward {
   const std::vector<Step>& steps_;
   const std::vector<OperatorRow>& rows_;
   std::map<std::string, double> kept_;
-  std::map<std::string, std::size_t> first_user_;  // of what is kept: whose backward is its last
-  std::vector<double> freed_;                      // bytes, by calls
+  std::map<std::string, std::size_t>
+      first_user_;             // of a kept tensor: its backward is the last user
+  std::vector<double> freed_;  // bytes, by calls
   BufferOf gradients_;
   std::vector<Buffer> buffers_;
   double live_ = 0, most_ = 0;

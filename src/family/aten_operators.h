@@ -21,7 +21,7 @@
 namespace sluice::detail {
 
 struct CallTensor {
-  std::string name;  // of its storage: views of one tensor share it
+  std::string name;  // name of its storage: views of one tensor share it
   std::string dtype;
   std::vector<std::int64_t> sizes;
   std::vector<std::int64_t> strides;  // in elements; empty: contiguous
@@ -31,7 +31,7 @@ struct CallTensor {
   bool is_free = false;  // an input, a buffer, a constant or made of these: never has a gradient
 
   std::int64_t numel() const;
-  double bytes() const;  // of its storage
+  double bytes() const;  // bytes of its storage
   bool is_floating() const;
 };
 
@@ -56,9 +56,9 @@ struct OperatorCall {
 };
 
 struct OperatorRow {
-  // What is kept has the name of its storage, so that a tensor that several operators keep counts
-  // once; the gradient of a value has "d " before the name. More than one where gradients of the
-  // operands need different things.
+  // A kept tensor has the name of its storage, so that it counts once if several operators keep it;
+  // the gradient of a value has "d " before the name. There are several operators if gradients of
+  // the operands need different tensors.
   std::vector<Operator> operators;
   bool known = true;  // false: without a row of its own, a pass over its tensors is counted
   // Bytes beside arguments and results while it runs, and while its backward does.
@@ -80,9 +80,9 @@ bool is_blockwise_attention(const OperatorCall& call);
 // How the result of an einsum lies in memory: that of a product of matrices, turned.
 std::vector<std::int64_t> einsum_strides(const OperatorCall& call);
 
-// What comes of a call, beside sizes: types under autocast, strides, and the storage: that of an
-// argument where the result is a view or written in place; else it has `bytes` of its own, under
-// the name that it has. Also what it is made of: weight, is_made, is_free.
+// Sets the results of a call, beside sizes: types under autocast, strides, and the storage: that of
+// an argument if the result is a view or written in place, else its own `bytes` under its own name.
+// Also sets the origin of a result: weight, is_made, is_free.
 void settle_results(OperatorCall& call, const Precision& precision);
 
 // Throws Error(kInput) without a place for sizes that no tensor has: row_of() and settle_results()
@@ -98,8 +98,8 @@ std::vector<std::int64_t> contiguous_strides(const std::vector<std::int64_t>& si
 
 // The operators of a layer: calls in their order, whose results are settled here. Values that leave
 // the layer live beyond it; what is free and enters it is there once for all that read it, and does
-// not count here. Adds to the rows what only their order tells: gradients that are one
-// tensor, what a forward and the beginning of a backward need beside what is kept.
+// not count here. Adds to the rows what only their order tells: gradients that are one tensor, what
+// a forward and the beginning of a backward need beside what is kept.
 LayerOperators operators_of(std::vector<OperatorCall>& calls,
                             const std::vector<std::string>& leaving, const Precision& precision);
 

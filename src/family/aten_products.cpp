@@ -1,4 +1,4 @@
-// What products of matrices, convolutions and attention keep, and their operations.
+// The kept tensors and the operations of matrix products, convolutions and attention.
 #include <tuple>
 
 #include "family/aten_row.h"

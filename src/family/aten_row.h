@@ -198,7 +198,7 @@ class Row {
                           .needed = Needed::kAlways,
                           .name = "moment",
                           .bytes = {.constant = moment}});
-    // What else is written has the same gradients.
+    // Further results have the same gradients.
     for (std::size_t i = 1; i < call_.results.size(); ++i) {
       const CallTensor& more = call_.results[i];
       if (more.is_free || !more.is_floating() || more.name == result().name) continue;

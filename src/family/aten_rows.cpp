@@ -1,4 +1,4 @@
-// What LibTorch's operators keep for their backward on the CPU, as measured
+// The tensors that LibTorch's operators keep for their backward on the CPU, as measured
 // (tests/family/measure_aten.py); products and attention are in aten_products.cpp.
 #include <array>
 #include <iterator>
@@ -292,7 +292,7 @@ constexpr Rule kRules[] = {
     {"feature_dropout", dropout},
     {"native_dropout", dropout},
     {"neg", nothing},
-    // Of two tensors.
+    // Operators of two tensors.
     {"add", nothing},
     {"sub", nothing},
     {"rsub", nothing},

@@ -17,7 +17,7 @@ bool is_of_numbers(std::string_view target);
 
 // The result lies in memory as the operands do.
 bool keeps_layout(std::string_view name);
-// What autocast on the CPU runs in its type, and what it runs in float32.
+// True for operators that autocast on the CPU runs in its type, or in float32.
 bool is_autocast_product(std::string_view name);
 bool is_autocast_float(std::string_view name);
 

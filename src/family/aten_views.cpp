@@ -67,7 +67,7 @@ std::size_t axis_of(std::int64_t dimension, std::size_t count) {
       std::clamp<std::int64_t>(axis, 0, std::max<std::int64_t>(0, std::int64_t(count) - 1)));
 }
 
-// Of a slice that has more than one element.
+// The step of a slice, for slices of more than one element.
 std::int64_t steps(const OperatorCall& call) {
   return std::clamp<std::int64_t>(call.integer("step", 1), 1, std::int64_t{1} << 12);
 }
@@ -241,7 +241,7 @@ std::optional<Sizes> strides_of_view(const View& view, const OperatorCall& call,
       strides.assign(result.sizes.size(), 0);
       for (std::size_t i = 0; i < count; ++i)
         if (self.sizes[i] == result.sizes[i + added]) strides[i + added] = from[i];
-      // Of a new dimension of size 1 the stride counts nothing.
+      // The stride of a new dimension of size 1 does not matter.
       for (std::size_t i = added; i-- > 0;)
         if (result.sizes[i] == 1 && i + 1 < strides.size())
           strides[i] = saturating_multiply(strides[i + 1], result.sizes[i + 1]);

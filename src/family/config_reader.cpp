@@ -111,7 +111,8 @@ double ConfigReader::number(const std::string& key, double fallback, double min,
 bool ConfigReader::flag(const std::string& key, bool fallback) const {
   const Json* value = find(key);
   if (!value) return fallback;
-  if (!value->is_boolean()) fail(key, value->shown() + " is no truth value", "write true or false");
+  if (!value->is_boolean())
+    fail(key, value->shown() + " is not a truth value", "write true or false");
   return value->boolean();
 }
 
@@ -143,7 +144,7 @@ std::vector<std::int64_t> ConfigReader::sizes(const std::string& key, std::int64
   for (const Json& item : value->list()) {
     const bool is_size = item.is_number_integer() && item.integer() >= min && item.integer() <= max;
     if (!is_size) {
-      fail(key, formatted("{} is no whole number between {} and {}", item.shown(), min, max),
+      fail(key, formatted("{} is not a whole number between {} and {}", item.shown(), min, max),
            "mend it");
     }
     sizes.push_back(item.integer());
@@ -159,10 +160,10 @@ std::vector<double> ConfigReader::numbers(const std::string& key, double min, do
   for (const Json& item : value->list()) {
     const bool fits = item.is_number() && item.number() >= min && item.number() <= max;
     if (!fits) {
-      fail(
-          key,
-          item.shown() + " is no number between " + Json(min).shown() + " and " + Json(max).shown(),
-          "mend it");
+      fail(key,
+           item.shown() + " is not a number between " + Json(min).shown() + " and " +
+               Json(max).shown(),
+           "mend it");
     }
     numbers.push_back(item.number());
   }

@@ -1,7 +1,7 @@
 // Typed access to the fields of a config.json, with errors that name file and field.
 //
 // Owns: types and ranges of single fields.
-// Does not own: which fields a family has (llama.h, gpt2.h).
+// Does not own: the fields of a family (llama.h, gpt2.h).
 // A field whose value is null counts as absent, as transformers means it.
 // Thread-safety: values.
 #pragma once

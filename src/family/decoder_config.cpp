@@ -18,7 +18,8 @@ std::int64_t read_padding_row(const ConfigReader& config, std::int64_t vocab_siz
   if (!id) return -1;
   const double size = static_cast<double>(vocab_size);
   if (*id != std::floor(*id) || *id < -size || *id >= size) {
-    config.fail(key, "pad_token_id is no token of the vocabulary of " + std::to_string(vocab_size),
+    config.fail(key,
+                "pad_token_id is not a token of the vocabulary of " + std::to_string(vocab_size),
                 "write one of its numbers, or null");
   }
   const auto row = static_cast<std::int64_t>(*id);

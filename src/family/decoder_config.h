@@ -28,14 +28,14 @@ enum class HeadNorms { kNone, kEach, kTogether };
 // Facts that may differ from block to block.
 struct BlockConfig {
   std::int64_t window = 0;  // a token sees itself and the window - 1 before it; 0: all before it
-  int rope = 0;             // of DecoderConfig::ropes; -1: queries and keys are not turned
+  int rope = 0;             // index in DecoderConfig::ropes; -1: queries and keys are not turned
 };
 
 // NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): by subject; there is one a model.
 struct DecoderConfig {
   std::int64_t vocab_size = 0, hidden_size = 0, intermediate_size = 0, num_layers = 0;
   std::int64_t num_attention_heads = 0, num_key_value_heads = 0, head_dim = 0;
-  std::int64_t max_position_embeddings = 0;  // of the rope types that ask; no limit
+  std::int64_t max_position_embeddings = 0;  // limit for rope types that need it, not for sequences
   // The row of the embedding that takes no gradient and starts as zeros; -1: none.
   std::int64_t padding_row = -1;
   double initializer_range = 0.02;
@@ -53,7 +53,7 @@ struct DecoderConfig {
   HeadNorms head_norms = HeadNorms::kNone;
   double attention_dropout = 0.0;
   double residual_dropout = 0.0,
-         embedding_dropout = 0.0;         // of what a block adds; of what is looked up
+         embedding_dropout = 0.0;         // dropout of a block's output; of looked-up embeddings
   std::optional<double> attention_scale;  // none: 1 / sqrt(head_dim)
   bool unseen_is_mean = false;            // a token that sees none gets the mean of all, else zeros
   std::optional<double> attention_cap;    // scores s become cap * tanh(s / cap)
@@ -61,7 +61,7 @@ struct DecoderConfig {
 
   double embedding_scale = 1.0;
   bool embedding_scale_in_weight_type = false;  // rounded to it first
-  double residual_scale = 1.0;                  // of what a block adds
+  double residual_scale = 1.0;                  // scale of a block's output
   double logit_divisor = 1.0;
   std::optional<double> logit_cap;
 

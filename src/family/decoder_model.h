@@ -12,7 +12,7 @@
 
 namespace sluice::detail {
 
-// Whether the halves of a block run as fused operators, as far as the model decides it.
+// True if the halves of a block run as fused operators, as far as the model decides it.
 bool fuses_attention(const DecoderConfig& config);
 bool fuses_feed_forward(const DecoderConfig& config);
 

@@ -22,7 +22,7 @@ struct Family {
   std::vector<std::string> buffers;
   // Layers, values, vocab_size, max_positions.
   ModelSpec (*read)(const ConfigReader& config, const Precision& precision);
-  DecoderConfig (*decoder)(const ConfigReader& config) = nullptr;  // of those that are one
+  DecoderConfig (*decoder)(const ConfigReader& config) = nullptr;  // for families of decoders
   bool conv1d = false;  // the matrices of its blocks are stored as [in, out]
 };
 

@@ -2,7 +2,7 @@
 // feed-forward, windows on most layers; soft caps, or norms of every head of queries and keys.
 //
 // Owns: meaning of their config.json.
-// Does not own: what they share with all (decoder_config.h), layers (decoder_model.h), modules.
+// Does not own: settings that all share (decoder_config.h), layers (decoder_model.h), modules.
 // Thread-safety: values.
 #pragma once
 

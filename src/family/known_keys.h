@@ -3,7 +3,7 @@
 //
 // Owns: the tables. tests/oracle/check_keys.py holds them against the classes of both libraries. A
 // key that is not in them changes nothing there either.
-// Does not own: what the keys mean (decoder_config.h, gpt2.h, ../lora/adapter_config.h).
+// Does not own: the meaning of the keys (decoder_config.h, gpt2.h, ../lora/adapter_config.h).
 // Thread-safety: constant.
 #pragma once
 

@@ -1,7 +1,7 @@
 // Llama, and the families that are its decoder with other settings: Mistral, Granite, SmolLM3.
 //
 // Owns: meaning of their config.json.
-// Does not own: what they share with all (decoder_config.h), layers (decoder_model.h), modules.
+// Does not own: settings that all share (decoder_config.h), layers (decoder_model.h), modules.
 // Thread-safety: values.
 #pragma once
 

@@ -1,7 +1,7 @@
 // Mixtral, Qwen3-MoE and OLMoE: decoders with experts behind attention.
 //
 // Owns: meaning of their config.json.
-// Does not own: what they share with all (decoder_config.h), experts (experts.h), modules.
+// Does not own: settings that all share (decoder_config.h), experts (experts.h), modules.
 // Thread-safety: values.
 #pragma once
 

@@ -1,7 +1,7 @@
 // OLMo 2: norms behind attention and feed-forward alone, and of queries and keys over all heads.
 //
 // Owns: meaning of its config.json.
-// Does not own: what it shares with all (decoder_config.h), layers (decoder_model.h), modules.
+// Does not own: settings that all share (decoder_config.h), layers (decoder_model.h), modules.
 // Thread-safety: values.
 #pragma once
 

@@ -27,7 +27,8 @@ void need(Operator& of, Field field, Needed when, std::string name, const ShapeP
   of.bytes.push_back({.field = field, .needed = when, .name = std::move(name), .bytes = bytes});
 }
 
-// What norms and sums make is of the parameters' type, all else between products of theirs.
+// True for results of norms and sums, which have the parameters' type; other values between
+// products have the products' type.
 bool is_stored(const std::string& value) {
   return value == "x" || value == "h" || value.starts_with("normed ");
 }
@@ -37,7 +38,7 @@ std::string parameter_of(const std::string& module, const std::string& name) {
   return module.empty() ? name : module + "." + name;
 }
 
-// Of all that is there for a moment, the largest counts.
+// The name of all short-lived memory: the largest counts.
 constexpr const char* kMoment = "moment";
 
 }  // namespace
@@ -264,7 +265,7 @@ void OperatorList::fused_half(Operator& of, const FusedHalf& half) {
   using enum Needed;
   const double d = wide(half.hidden);
   double until_input = half.until_input, until_weight = half.until_weight,
-         after_input = half.after_input, sums = 0;  // of the weights of norms
+         after_input = half.after_input, sums = 0;  // sums over the weights of norms
   const std::string& x = of.reads.front();
   need(of, kKept, kBackward, x, per_token(d));
   need(of, kOnEntry, kBackward, "d " + half.name, per_token(d));
@@ -397,7 +398,8 @@ void OperatorList::feed_forward(const FeedForwardSizes& sizes) {
   sizes.fused&& fuses() ? fused_feed_forward(sizes) : plain_feed_forward(sizes);
 }
 
-// What is held does not depend on which experts a token meets. Casted weights are those of all.
+// The operators of experts: kept memory does not depend on the choice of a token's experts.
+// Casted weights are those of all.
 void OperatorList::experts(const ExpertSizes& s, const std::string& norm_before,
                            const std::string& norm_behind, NormKind norm_kind) {
   const std::int64_t d = s.hidden, f = s.inner, e = s.experts, k = s.top_k;
@@ -418,10 +420,10 @@ void OperatorList::experts(const ExpertSizes& s, const std::string& norm_before,
   of.forward_flops = of.input_flops = of.weight_flops =
       per_token(6 * as_double(d) * as_double(k) * as_double(f));
   of.casted_weights = casted_weights(3 * as_double(d) * as_double(e) * as_double(f));
-  // Of every chosen expert gate, its activation, up, their product and the result.
+  // The gate, its activation, up, their product and the result of every chosen expert.
   const std::int64_t between = s.activation == Activation::kRelu ? 2 : 3;
   const double operands = product(k * d) * (precision_.casts() ? 2 : 1);
-  // Where a choice goes among the tokens sorted by expert.
+  // The place of each choice among the tokens sorted by expert.
   need(of, kKept, Needed::kFlows, "places", per_token(kInt64 * as_double(k)));
   need(of, kKept, Needed::kBackward, "chosen", per_token(product(k * between * f)));
   need(of, kKept, Needed::kTrains, "inner", per_token(product(k * f) + operands));

@@ -31,7 +31,7 @@ enum class NormKind {
 // experts, each a gated MLP.
 struct ExpertSizes {
   std::string block;           // before the names of the router, "gate", and of "experts"
-  std::string gate, up, down;  // of an expert
+  std::string gate, up, down;  // matrices of an expert
   std::int64_t hidden = 0, inner = 0, experts = 0, top_k = 0;
   Activation activation = Activation::kSilu;
   bool normalizes = false, wide_weights = false, balances = false;
@@ -41,14 +41,15 @@ struct ExpertSizes {
 // the block's parameters; "": there is none.
 struct AttentionSizes {
   std::string norm_before, norm_behind, query_norm, key_norm;
-  std::vector<std::string> projections;  // of queries, keys, values, or of all three
+  std::vector<std::string> projections;  // projections of queries, keys, values, or of all three
   std::string output;
   NormKind norm = NormKind::kRms;
   std::int64_t hidden = 0, heads = 0, head_dim = 0, query_width = 0, key_width = 0;
   std::int64_t rotary_dim = 0;  // channels of a head that are turned; 0: none
   bool wide_rotary = false;     // in float32
-  bool norms_heads = false;     // of queries and keys: each head by itself
-  bool copies_values = false;   // of one matrix for all three; else they are views of its result
+  bool norms_heads = false;     // norms of queries and keys: each head by itself
+  bool copies_values = false;   // queries, keys and values of one matrix are copied; else they are
+                                // views of its result
   bool capped = false;          // scores, which are then written down where it is not fused
   double dropout = 0, residual_dropout = 0;
   bool fused = false;

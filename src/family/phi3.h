@@ -2,7 +2,7 @@
 // "longrope" for long contexts.
 //
 // Owns: meaning of its config.json.
-// Does not own: what it shares with all (decoder_config.h), layers (decoder_model.h), modules.
+// Does not own: settings that all share (decoder_config.h), layers (decoder_model.h), modules.
 // Thread-safety: values.
 #pragma once
 

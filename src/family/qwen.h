@@ -2,7 +2,7 @@
 // queries and keys; windows on the later layers.
 //
 // Owns: meaning of their config.json.
-// Does not own: what they share with all (decoder_config.h), layers (decoder_model.h), modules.
+// Does not own: settings that all share (decoder_config.h), layers (decoder_model.h), modules.
 // Thread-safety: values.
 #pragma once
 

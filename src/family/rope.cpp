@@ -11,7 +11,7 @@ namespace {
 
 struct RopeType {
   std::string name;
-  std::vector<std::string> settings;  // that it uses beside the base
+  std::vector<std::string> settings;  // further settings that it uses beside the base
 };
 
 const std::vector<RopeType>& rope_types() {

@@ -89,7 +89,7 @@ void check_fits(const TensorSource& source, const std::string& name,
   const auto dtype = io::torch_dtype(source.entry->dtype);
   if (!dtype || !io::is_plain_float(*dtype)) {
     throw Error(ErrorKind::kInput,
-                {.what = "dtype " + source.entry->dtype + " is no weight that can be trained",
+                {.what = "dtype " + source.entry->dtype + " is not a weight that can be trained",
                  .where = where,
                  .remedy = "F32, F16, BF16 and F64 are; convert quantized weights first"});
   }

@@ -4,7 +4,7 @@
 //   killed processes leave behind: .NAME.tmp-* (being written, or on its way out) and .NAME.old-*
 //   (moved aside where the file system cannot exchange two names); in marker mode a file
 //   .sluice-incomplete in what is not committed yet.
-// Does not own: what is in the directory.
+// Does not own: the files in the directory.
 //
 // The commit, by kRename: the last file, the marker, is written into the temporary directory like
 // any other; files, folders, then the rename, then the folder above are flushed in this order. By

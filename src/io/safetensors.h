@@ -45,7 +45,7 @@ class SafetensorsReader {
   const std::vector<SafetensorsEntry>& entries() const { return header_.entries; }
   const SafetensorsHeader& header() const { return header_; }
   const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
-  // Where the data begins: offsets of entries count from there.
+  // The start of the data, from which offsets of entries count.
   std::uint64_t data_start() const;
   // The bytes before the data as they are in the file.
   std::string header_bytes() const;
@@ -100,7 +100,7 @@ class SafetensorsWriter {
   // Each tensor of the plan once, in any order; any device; floating dtypes are converted to the
   // plan's. Copies at most one buffer of the tensor at a time. Throws Error(kCheckpoint) on I/O.
   void write(std::string_view name, const at::Tensor& tensor);
-  // Where a tensor's data begins, from the start of the file. Precondition: it is in the plan.
+  // The start of a tensor's data, from the start of the file. Precondition: it is in the plan.
   std::uint64_t offset(std::string_view name) const;
   // Publishes. Throws Error(kCheckpoint) on I/O; Error(kInternal) if a tensor is missing.
   void finish();

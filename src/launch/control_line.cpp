@@ -222,7 +222,7 @@ struct ControlLine::Impl {
 
   const StoreAddress address;
   const ControlLineOptions options;
-  StoreConnection connection;  // of the line's thread, while it runs
+  StoreConnection connection;  // connection of the line's thread, while it runs
   const Socket wake;
   std::string server_name;
   int server_process = -1, teller_without_server = -1;
@@ -230,7 +230,7 @@ struct ControlLine::Impl {
   Clock::duration last_heard{0};
   Deadline next_beat{};
 
-  std::mutex mutex;  // of all below
+  std::mutex mutex;  // guard of all below
   std::condition_variable told;
   std::deque<std::string> reports;
   std::optional<JobFailure> failure;

@@ -1,14 +1,14 @@
-// A process's line to the server of its job: it says that it lives, and hears of the first failure
-// of all processes.
+// A process's line to the server of its job: it reports that the process lives, and receives the
+// first failure of all processes.
 //
-// Owns: a connection of its own and the thread that serves it.
+// Owns: its connection and the thread that serves it.
 //
 // Invariants:
 //  1. The server counts a process as lost when its line ends without finish(), or is silent for
 //     longer than the heartbeat; a process counts the server as lost likewise. Time in which the
-//     judge itself was stopped does not count. A server that is destroyed says so: no failure.
-//  2. The first failure wins: every line hears the same one, once. Who loses the server makes up a
-//     failure of its own, which is the same for all that lost it.
+//     judge itself was stopped does not count. A server that is destroyed reports it: no failure.
+//  2. The first failure wins: every line receives the same one, once. A process that loses the
+//     server reports its own failure, identical for all that lose it.
 // Thread-safety: any thread may call anything.
 #pragma once
 
@@ -27,7 +27,7 @@ namespace sluice {
 struct ControlLineOptions {
   int process = 0;
   std::string name;  // "process 1 (ranks 2, 3), pid 4711 on node7": how it is named when it is lost
-  std::vector<int> ranks;  // of this process: of others' status, what waits for these is reported
+  std::vector<int> ranks;  // ranks of this process; waits of others for these are reported
   std::chrono::milliseconds heartbeat{5000};
   std::chrono::milliseconds connect_timeout{10'000};
   // The current waits of this process's ranks ("rank 0 waits for 1RECV_B3 of step 4 from rank 2",

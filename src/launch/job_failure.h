@@ -9,8 +9,8 @@
 namespace sluice {
 
 struct JobFailure {
-  int process = -1;  // that failed
-  int rank = -1;     // of the run, where one rank is to blame; else -1
+  int process = -1;  // the process that failed
+  int rank = -1;     // rank of the run, if one rank is to blame; else -1
   ErrorKind kind = ErrorKind::kPeer;
   std::string message;  // the whole line, without "sluice: error: "
   // The living process that is to tell the user: of several lines that say the same, one is

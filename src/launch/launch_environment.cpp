@@ -66,7 +66,7 @@ class Variables {
     const char* const end = value.data() + value.size();
     const auto [rest, error] = std::from_chars(value.data(), end, number);
     if (error != std::errc() || rest != end || number < min || number > max) {
-      refuse(formatted("{} = '{}' is no whole number from {} to {}", name, value, min, max),
+      refuse(formatted("{} = '{}' is not a whole number from {} to {}", name, value, min, max),
              "set it to one, or unset it");
     }
     return number;

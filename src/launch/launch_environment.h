@@ -1,8 +1,8 @@
-// The processes of a run as the environment describes them, whoever started them: `sluice launch`,
-// torchrun, srun, mpirun, or somebody by hand with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
+// The processes of a run as the environment describes them, started by `sluice launch`, torchrun,
+// srun, mpirun, or by hand with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
 //
-// Owns: reading and checking the variables. Does not own: how the processes find each other
-// (rendezvous.h). Thread-safety: pure functions of what they are given.
+// Owns: reading and checking the variables. Does not own: the meeting of the processes
+// (rendezvous.h). Thread-safety: pure functions of their arguments.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ std::string has_started(Launcher launcher);
 struct ProcessLayout {
   int num_processes = 1;
   int process = 0;               // this one
-  int processes_on_machine = 1;  // of this machine
+  int processes_on_machine = 1;  // number of processes on this machine
   int local_process = 0;         // this one among them
 
   // Precondition: the number of ranks is a multiple of num_processes (require_even_ranks).
@@ -51,7 +51,7 @@ struct LaunchEnvironment {
   std::string job;
   std::string secret;      // SLUICE_JOB_SECRET; "" without
   std::string error_file;  // TORCHELASTIC_ERROR_FILE; "" without
-  int restart = 0;         // how often the launcher has started the run anew
+  int restart = 0;         // number of times that the launcher has restarted the run
 
   bool one_machine() const { return layout.processes_on_machine == layout.num_processes; }
 };

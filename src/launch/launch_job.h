@@ -17,7 +17,7 @@ struct LaunchOptions {
   std::string program;               // the file to execute
   std::vector<std::string> command;  // argv of every process
   int processes = 1;                 // on this machine, and on every other
-  bool must_join = false;  // of several processes, who ends well without joining the job has failed
+  bool must_join = false;  // with several processes: one that ends well without joining has failed
   int max_restarts = 0;
   std::string log_folder;  // for rank_N.log of every process; "": no logs
   // Several machines: where machine 0 serves the store, and what all know.

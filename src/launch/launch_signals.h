@@ -1,7 +1,7 @@
 // The signals that a launcher acts on, as events.
 //
 // Owns: the signal mask of the thread that makes it, and of those that thread starts, while it is
-// there. Does not own: what is done about them (supervisor.h). Thread-safety: for one thread.
+// there. Does not own: acting on them (supervisor.h). Thread-safety: for one thread.
 #pragma once
 
 #include <signal.h>

@@ -6,8 +6,8 @@
 // Invariants:
 //  1. A process is lost when its line ends without finish, or is silent for longer than its
 //     heartbeat, of counted time (judge_clock.h).
-//  2. An end is judged after `grace`, or sooner when all others have said what they wait for, if
-//     there is no grace: the message tells who waits for whom.
+//  2. An end is judged after `grace`, or sooner when all others have reported what they wait for,
+//     if there is no grace: the message names which process waits for which.
 // Thread-safety: for one thread.
 #pragma once
 
@@ -44,7 +44,7 @@ class LineTable {
   void finish(int process) { lines_.erase(process); }
   // Without finish().
   void end(int process, Clock::time_point now);
-  // True if somebody's end waits to be judged. Then others should be asked for their status.
+  // True if the end of a process waits to be judged. Then others should be asked for their status.
   bool has_suspect() const;
   // The first that is lost, if any; it is forgotten then.
   std::optional<JobFailure> judge(Clock::time_point now, Clock::duration counted);

@@ -61,8 +61,8 @@ MachineGroup::MachineGroup(const StoreAddress& address, MachineGroupOptions opti
   client_->set(key("compared", options_.machine), "");
 }
 
-// A launcher that was started anew does not know at which attempt the others are; one that starts
-// its next attempt may find the store of the one before, which is about to end.
+// A launcher that was restarted does not know at which attempt the others are; one that starts its
+// next attempt may find the store of the one before, which is about to end.
 void MachineGroup::come(Deadline deadline) {
   const bool may_repeat = options_.max_restarts > 0;
   const Deadline begin = Clock::now();

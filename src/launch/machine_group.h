@@ -1,13 +1,13 @@
-// The launchers of a job on several machines: they start together, and agree on what comes after an
-// attempt.
+// The launchers of a job on several machines: they start together, and agree on the next step after
+// an attempt.
 //
 // Owns: a connection to the store of the attempt, which machine 0 serves, and a control line to it,
 // by which each launcher notices that the other is gone. Does not own: the store.
 //
 // Invariants:
-//  1. All machines hear the same verdict, or, where machine 0 is gone, none.
-//  2. A launcher that was started anew, on a machine that came back, finds the attempt that the
-//     others are at.
+//  1. All machines receive the same verdict, or, if machine 0 is gone, none.
+//  2. A launcher that was restarted, on a machine that came back, finds the attempt that the others
+//     are at.
 // Thread-safety: for one thread.
 #pragma once
 
@@ -31,10 +31,10 @@ struct MachineGroupOptions {
   int machine = 0;
   std::string where;                  // they meet, for messages: "node0:29500"
   int processes = 1;                  // on every machine, the same
-  int restart = 0, max_restarts = 0;  // of the attempt to start with, and of the last
+  int restart = 0, max_restarts = 0;  // attempt to start with, and the last one
   // Every attempt has a secret of its own.
   std::function<std::string(int restart)> secret_of;
-  const StoreServer* server = nullptr;  // of the store, which machine 0 serves
+  const StoreServer* server = nullptr;  // server of the store, which machine 0 serves
   std::chrono::milliseconds heartbeat{5000};
   std::chrono::milliseconds meet{300'000};  // for all machines to come
   std::chrono::milliseconds agree{30'000};  // for all machines to end an attempt

@@ -3,10 +3,10 @@
 // Owns: pipes, and the thread that empties them. Does not own: the descriptors written to.
 //
 // Invariants:
-//  1. Of what is shown as lines, lines come whole where they are written within 100 ms, and a line
-//     that starts with "sluice: error: " or "sluice: warning: " is shown once, however many
-//     processes write it. Logs have everything.
-//  2. A target that cannot be written does not stop the processes: what is for it is dropped.
+//  1. Lines are shown whole if they are written within 100 ms, and a line that starts with "sluice:
+//     error: " or "sluice: warning: " is shown once, however many processes write it. Logs have
+//     everything.
+//  2. A target that cannot be written does not stop the processes: its output is dropped.
 // Thread-safety: for one thread.
 #pragma once
 
@@ -26,7 +26,7 @@ class OutputMerger {
 
   // A file that what is written to a source is appended to, as well.
   class Log;
-  // Throws Error(kUsage) when it cannot be opened. anew: it is emptied first.
+  // Throws Error(kUsage) when it cannot be opened. anew: true if it is emptied first.
   static std::shared_ptr<Log> open_log(const std::string& path, bool anew);
 
   // A new source; the descriptor to give to a process, to be closed here after that. show: 1, 2, or

@@ -1,12 +1,12 @@
 // A small file that only this user can read, by which processes of one machine find each other.
 //
 // Owns: a folder of this user alone below $XDG_RUNTIME_DIR, $TMPDIR or /tmp, and files in it. Does
-// not own: what they say (rendezvous.h).
+// not own: their content (rendezvous.h).
 //
 // Invariants:
-//  1. Nothing is read from or written into a folder or file that is somebody else's, that others
-//     may read, or that is a link: Error(kUsage) for the folder, as if it were not there for a
-//     file.
+//  1. Nothing is read from or written into a folder or file that belongs to another user, that
+//     others may read, or that is a link: Error(kUsage) for the folder, as if it were not there for
+//     a file.
 //  2. A file is there as a whole or not at all.
 // Thread-safety: one thread a file.
 #pragma once

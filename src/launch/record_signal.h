@@ -1,5 +1,5 @@
-// SIGUSR2, the request for records of what a run does, as a call on a thread of its own.
-// Thread-safety: for the main thread; at most one at a time in a process.
+// SIGUSR2, the request for flight records of a run, as a call on its own thread. Thread-safety: for
+// the main thread; at most one at a time in a process.
 #pragma once
 
 #include <functional>

@@ -72,7 +72,7 @@ std::vector<std::string> keys_of_all(const ProcessLayout& layout) {
   return keys;
 }
 
-// False when somebody else has come as this process.
+// False when another process has come as this one.
 bool arrive(StoreClient& client, int process) {
   const std::string own = random_secret();
   return client.compare_set(arrival_key(process), "", own) == own;
@@ -270,7 +270,7 @@ class FileReader {
       return true;
     } catch (const Error&) {
       if (Clock::now() >= deadline_) throw;
-      // The failure of an earlier job is none of ours.
+      // The failure of an earlier job does not concern this one.
       const Deadline patience = std::min(deadline_, deadline_in(kAfterFailure));
       for (; Clock::now() < patience; std::this_thread::sleep_for(kPause)) {
         const auto text = read_private_file(path_);

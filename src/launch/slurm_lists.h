@@ -9,9 +9,9 @@
 
 namespace sluice {
 
-// "gpu-[03-17,20],login1" -> "gpu-03"; "" when it is no such list.
+// "gpu-[03-17,20],login1" -> "gpu-03"; "" when it is not such a list.
 std::string first_slurm_host(std::string_view hosts);
-// SLURM_STEP_TASKS_PER_NODE, "2(x3),1" -> {2, 2, 2, 1}; nothing when it is no such list.
+// SLURM_STEP_TASKS_PER_NODE, "2(x3),1" -> {2, 2, 2, 1}; none when it is not such a list.
 std::optional<std::vector<int>> slurm_counts(std::string_view counts);
 
 }  // namespace sluice

@@ -1,7 +1,7 @@
 // TCP sockets that never wait longer than a given time.
 //
 // Owns: descriptors, all of them non-blocking and closed on exec; names to addresses. Does not own:
-// what is said (store_protocol.h). Thread-safety: one thread a socket.
+// the protocol (store_protocol.h). Thread-safety: one thread a socket.
 #pragma once
 
 #include <chrono>

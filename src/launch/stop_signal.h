@@ -1,5 +1,5 @@
 // Ctrl-C, SIGTERM and SIGHUP (the terminal was closed) as a request to stop after the step that
-// runs; SIGUSR1 as one to save after it and go on.
+// runs; SIGUSR1 as a request to save after it and continue.
 //
 // Before the first step is finished there is nothing to save: the signal ends the process at once
 // with 128 + its number. After that, the first signal is a request and the second ends the process.

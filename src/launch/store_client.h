@@ -5,9 +5,9 @@
 // Invariants:
 //  1. Before anything else both sides prove that they know the secret (HMAC-SHA-256 over both
 //     sides' random numbers); without it neither side learns or changes anything.
-//  2. Every wait ends: by what was waited for, by its deadline, because the server is gone
-//     (Error(kPeer)), or because the job has failed: with its first failure. What is there is given
-//     also after a failure.
+//  2. Every wait ends: by its value, by its deadline, because the server is gone (Error(kPeer)), or
+//     because the job has failed, with its first failure. A value that exists is returned also
+//     after a failure.
 // Thread-safety: any thread may call; calls on one client wait for each other. Waiting calls of
 // several threads need a client each.
 #pragma once
@@ -45,7 +45,8 @@ class StoreClient {
   // The time that an answer may take beyond what was asked to be waited for; half a minute at
   // first.
   void set_reply_time(Milliseconds time);
-  // From now on waits go on although the job has failed: to meet once more and keep what is there.
+  // From now on waits continue although the job has failed: to meet once more and save the last
+  // weights.
   void outlive_failure();
 
   void set(const std::string& key, const std::string& value);

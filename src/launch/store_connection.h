@@ -12,7 +12,7 @@
 
 namespace sluice {
 
-// The remedy of an Error that says: one side does not know the secret of the other.
+// The remedy of an Error for a side that does not know the secret of the other.
 inline constexpr const char* kSecretRemedy =
     "start all processes of the job in the same way, with the same secret";
 

@@ -3,12 +3,12 @@
 // A connection starts with both proofs: the server sends a random number R (32 bytes); the client
 // one of its own, Q, and HMAC(secret, "sluice store 1, client" R Q); the server, when that is
 // right, HMAC(secret, "sluice store 1, server" R Q), else the end of the connection. So a proof can
-// neither be used again nor be sent back, and nobody learns the secret.
+// neither be used again nor be sent back, and the secret is never sent.
 //
 // Then frames: the number of bytes (4, little-endian), the bytes, 16 bytes of
 // HMAC(key, number of the frame, bytes), with a key for each direction that follows from the secret
-// and both random numbers: what somebody on the way changes, repeats or leaves out is found. It is
-// not encrypted. Inside are values of base/packer.h:
+// and both random numbers: changed, repeated and missing frames are found. It is not encrypted.
+// Inside are values of base/packer.h:
 //   a client asks     integer ID, integer Ask, its values;  the server answers  ID, Answer, values
 //   a control line    integer LineWord, its values, in both directions, after Ask::kLine
 //
@@ -50,7 +50,7 @@ enum class Ask : int {
 enum class Answer : int { kDone, kTimedOut, kFailed, kRefused };
 // From a line: kBeat (status), kReport (a failure), kHung (a rank, what, remedy), kFinish. From the
 // server: kBeat (teller), kAsk (a beat at once), kFailure (the first), kWarning (for the user),
-// kEnd (no more, and that is no failure).
+// kEnd (the line ends, which is not a failure).
 enum class LineWord : int { kBeat, kReport, kFinish, kAsk, kFailure, kEnd, kHung, kWarning };
 
 // Both random numbers and what follows from them.

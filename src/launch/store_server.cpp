@@ -419,7 +419,7 @@ struct StoreServer::Impl {
   const Socket wake;
   const int port;
 
-  mutable std::mutex mutex;  // of all below; not held while the server waits
+  mutable std::mutex mutex;  // guard of all below; not held while the server waits
   std::condition_variable no_lines;
   bool stopping = false;
   std::optional<Deadline> stop_by;

@@ -1,15 +1,15 @@
-// The server of a job's store: keys and values, and who of the processes lives.
+// The server of a job's store: keys and values, and the list of living processes.
 //
 // Owns: the listening socket, the values, the judgement of lost processes, and one thread that
 // serves all connections.
 //
 // Invariants:
-//  1. Whoever does not know the secret gets a random number and the end of the connection, after 2
-//     seconds at the latest; costs some hundred bytes; and cannot keep others out: of more than 128
-//     such connections the oldest is ended.
+//  1. A client that does not know the secret gets a random number and the end of the connection,
+//     after 2 seconds at the latest; it costs some hundred bytes, and cannot keep others out: of
+//     more than 128 such connections the oldest is ended.
 //  2. The first failure wins, and is sent to every control line, also to those that come later, and
-//     to everybody who waits for a key. While the end of a line is known and not yet judged, what
-//     others report as kPeer is its consequence, and left out.
+//     to every client that waits for a key. While the end of a line is known and not yet judged,
+//     others' reports of kPeer are its consequence, and left out.
 // Thread-safety: any thread may call anything.
 #pragma once
 
@@ -27,7 +27,7 @@ struct StoreServerOptions {
   std::string host = "127.0.0.1";  // the address to listen on; "" for all
   int port = 0;                    // 0: a free one
   std::string secret;
-  // The time that the end of a line waits for somebody who knows more (a launcher, of the exit
+  // The time that the end of a line waits for a process that knows more (a launcher, of the exit
   // status) before it is judged.
   std::chrono::milliseconds grace{0};
   // The process of the job that serves, -1 for none of them, and how it is named when it is lost.
@@ -39,7 +39,7 @@ class StoreServer {
  public:
   // Throws Error(kUsage) when the port is taken, Error(kPeer) otherwise.
   explicit StoreServer(StoreServerOptions options);
-  // Tells the lines that it ends, which is no failure of theirs.
+  // Reports to the lines that it ends, which is not a failure.
   ~StoreServer();
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;

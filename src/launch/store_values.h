@@ -1,4 +1,4 @@
-// The keys and values of a store, and what every question to it answers.
+// The keys and values of a store, and the answers to questions about them.
 // Thread-safety: for one thread.
 #pragma once
 

@@ -20,7 +20,7 @@ constexpr int kStopped = 75;
 constexpr const char* kNeverJoined = "ended with exit code 0 and has not joined the job";
 // The signals that one key or one kill of a whole group makes come within this time.
 constexpr milliseconds kOneRequest{1000};
-// The time between looks whether somebody was judged lost.
+// The time between checks for processes that were judged lost.
 constexpr milliseconds kChildLook{200}, kIdleLook{1000};
 
 }  // namespace
@@ -85,7 +85,7 @@ void Supervisor::reap() {
   for (std::size_t index = 0; index < children_.size(); ++index) {
     Child& child = children_[index];
     siginfo_t info = {};
-    // It stays a zombie, so that its number, which is that of its group, stays its own.
+    // Keep it a zombie: its pid is also its process group id and must not be reused yet.
     if (!child.lives ||
         ::waitid(P_PID, static_cast<id_t>(child.pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
         info.si_pid == 0) {

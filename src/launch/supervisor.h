@@ -1,7 +1,7 @@
 // The processes of a job on this machine, from their start to their end.
 //
-// Owns: the processes. Does not own: the store that they meet at (told how they end), whether they
-// are started again (launch_job.h).
+// Owns: the processes. Does not own: the store that they meet at (it gets their ends), the decision
+// to restart (launch_job.h).
 //
 // Invariants:
 //  1. When run() returns or throws, all processes and whatever is left of their process groups have
@@ -9,10 +9,8 @@
 //  2. SIGINT, SIGTERM and SIGHUP are one request to stop: within a second they are forwarded once,
 //     as SIGTERM. One that comes later kills all.
 //  3. After the first failure here, or the loss of a process anywhere, the others have `patience`
-//  to
-//     end by themselves; then comes SIGTERM,
-//     then, as long after that, SIGKILL. Whom the store's server has judged lost is killed as soon
-//     as all others have ended.
+//     to end by themselves; then comes SIGTERM, then, as long after that, SIGKILL. A process that
+//     the store's server has judged lost is killed as soon as all others have ended.
 //  4. SIGTSTP and SIGCONT stop and continue the processes with the launcher.
 // Thread-safety: for the main thread.
 #pragma once
@@ -34,8 +32,8 @@ namespace sluice {
 struct JobOutcome {
   int exit_code = 0;
   bool stopped = false;       // there was a request to stop
-  std::string what;           // of a failure: "process 1 was ended by signal 9 (Killed)"
-  bool never_joined = false;  // of the process that failed first
+  std::string what;           // text of a failure: "process 1 was ended by signal 9 (Killed)"
+  bool never_joined = false;  // true if the process that failed first never joined
 };
 
 class Supervisor {
@@ -89,7 +87,7 @@ class Supervisor {
   std::optional<std::size_t> first_failed_;
   std::optional<Deadline> terminate_at_, kill_at_;
   std::optional<Deadline> stop_requested_;  // when
-  int stop_signal_ = 0, kill_signal_ = 0;   // of the request, and of the second
+  int stop_signal_ = 0, kill_signal_ = 0;   // signal of the request, and of the second one
   std::atomic<bool> lost_elsewhere_{false};
 };
 

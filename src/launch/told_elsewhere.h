@@ -1,5 +1,5 @@
-// The failure of a run of several processes, in those of them that do not tell the user: another
-// one does. Thread-safety: values.
+// The failure of a run of several processes, in the processes that do not report it to the user:
+// another one does. Thread-safety: values.
 #pragma once
 
 #include "sluice/error.h"

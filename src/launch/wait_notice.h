@@ -1,5 +1,5 @@
-// Says, when a wait for other processes has lasted some seconds, for whom it waits; again now and
-// then, and at once when somebody who does not know the secret was refused.
+// A notice when a wait for other processes has lasted some seconds, with their names; repeated now
+// and then, and given at once when a client that does not know the secret was refused.
 // Thread-safety: for one thread.
 #pragma once
 

@@ -17,9 +17,9 @@ namespace sluice {
 inline constexpr std::array kAutocastDevices = {at::kCPU, at::kCUDA};
 
 // While it lives, this thread is under autocast to `type` on every device (the executor turns it
-// off for what is no forward); without a type, under the state that it has. Either way without the
-// cache of casted weights: that is one of the process, and would tie the graph of a microbatch to
-// those of others.
+// off for anything but a forward); without a type, under the state that it has. Either way without
+// the cache of casted weights: that is one of the process, and would tie the graph of a microbatch
+// to those of others.
 class AutocastScope {
  public:
   // Throws Error(kUsage) for a type other than kBFloat16.
@@ -33,7 +33,7 @@ class AutocastScope {
     bool enabled = false;
     at::ScalarType type = at::kFloat;
   };
-  std::vector<Saved> saved_;  // of each device, when there is a type
+  std::vector<Saved> saved_;  // saved state of each device, when there is a type
   bool cache_ = true;
 };
 

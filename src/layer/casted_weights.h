@@ -9,7 +9,7 @@
 //  1. Numbers are those of autocast without copies: the weight rounded, its gradient of a
 //     microbatch rounded to the lower type, then widened and added up in the weight's own type.
 //  2. A copy serves several graphs and ties none to another: each has a node of its own.
-//  3. A weight that an operator has written to since, or that has other memory, is cast anew. Not
+//  3. A weight that an operator has written to since, or that has other memory, is cast again. Not
 //     seen: writes through data(), through another use of a tied weight, and to raw memory.
 // Thread-safety: one rank's thread; on CUDA the engine's thread runs layers again while that thread
 // waits for it.
@@ -45,7 +45,7 @@ class CastedWeights {
     at::Tensor weight;
     at::Tensor value;  // without a graph; undefined: none
     std::int64_t version = 0;
-    const void* data = nullptr;  // of the weight
+    const void* data = nullptr;  // memory of the weight
   };
   std::unordered_map<const c10::TensorImpl*, Copy> copies_;
   bool is_empty_ = false;  // between empty() and fill()

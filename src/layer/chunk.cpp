@@ -118,7 +118,7 @@ void Chunk::clear_casted_weights() { casted_weights_->clear(); }
 void Chunk::collect_parameters(std::size_t index) {
   const LayerSpec& layer = layers_[index];
   DeclaredSlices declared(layer, *modules_[index]);
-  int first = first_layer_;  // of the model's layers that it stands for
+  int first = first_layer_;  // first of the model's layers that it stands for
   for (std::size_t i = 0; i < index; ++i) first += layers_[i].num_layers;
   Names local_names;
   for (const auto& item : modules_[index]->named_parameters()) {

@@ -1,9 +1,9 @@
 // A word on stderr before a null pointer ends the process: C++ has no way to turn the signal into
 // an error that others can catch.
 //
-// Owns: what is said while a thread runs code of the user's, and the handler of SIGSEGV that says
-// it. Does not own: how the process ends: as it would have, by the handler that was there before.
-// Thread-safety: a CrashWord belongs to the thread that made it.
+// Owns: the message while a thread runs the user's code, and the handler of SIGSEGV that prints it.
+// Does not own: the end of the process: it ends as before, by the earlier handler. Thread-safety: a
+// CrashWord belongs to the thread that made it.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// What the module of a layer holds of its parameters, as LayerSpec::slices and the SlicedModules in
-// it say. Thread-safety: one rank's thread.
+// The parts of its parameters that a layer's module holds, as LayerSpec::slices and the
+// SlicedModules in it declare them. Thread-safety: one rank's thread.
 #pragma once
 
 #include <torch/nn/module.h>

@@ -178,7 +178,7 @@ class Probe {
   Chunk chunk_;
   GradientSums sums_;
   ChunkBackwardMaker make_backward_;
-  std::unique_ptr<ChunkBackward> backward_;  // of the run
+  std::unique_ptr<ChunkBackward> backward_;  // backward of the run
   const ValueTable& values_;
   std::vector<std::string> batch_names_;
   at::Device device_ = at::kCPU;

@@ -112,7 +112,7 @@ void FlopCounter::add_attention(const at::Tensor& q, const at::Tensor& k, const 
   if (q.requires_grad()) counts_.input += scores;
   if (k.requires_grad()) counts_.input += scores;
   if (v.requires_grad()) counts_.input += sums;
-  if (q.requires_grad() || k.requires_grad()) counts_.input += sums;  // of the probabilities
+  if (q.requires_grad() || k.requires_grad()) counts_.input += sums;  // gradient of probabilities
 }
 
 bool FlopCounter::is_weight(const at::Tensor& operand) const {

@@ -1,6 +1,6 @@
 // Counts the floating-point operations of matrix products while layers run.
 //
-// Owns: an observer of LibTorch's operators on one thread. Does not own: what the counts are for.
+// Owns: an observer of LibTorch's operators on one thread. Does not own: the use of the counts.
 // A multiply-add is two operations. Attention counts every pair of tokens, masked or not. An
 // operator inside a counted one counts nothing. The backward is not watched but derived: one
 // product for the gradient of each operand that needs one (attention: as many again for the
@@ -42,7 +42,7 @@ class FlopCounter {
 
   std::map<const torch::autograd::Node*, std::int64_t> weights_;  // accumulator -> elements
   std::vector<NodePtr> accumulators_;                             // alive for weights_
-  int depth_ = 0;                                                 // of counted operators
+  int depth_ = 0;  // depth of nested counted operators
   Counts counts_;
   at::CallbackHandle handle_;
 };

@@ -1,7 +1,7 @@
-// Where the weight gradients of one parameter use add up over the microbatches of a step.
+// The sum of the weight gradients of one parameter use over the microbatches of a step.
 //
-// Owns: the sums and their memory. Does not own: where gradients come from (chunk.h),
-// which microbatches a shard has (stage.h), the sums of other replicas.
+// Owns: the sums and their memory. Does not own: the source of gradients (chunk.h), the
+// microbatches of a shard (stage.h), the sums of other replicas.
 //
 // Invariants:
 //  1. Additions happen in the order of the calls; half-precision gradients add up in float32.
@@ -65,8 +65,8 @@ class ShardedSum final : public GradientSum {
 
   std::string name_;
   at::Tensor sum_;
-  std::vector<at::Tensor> memory_;  // of sums, while there are none
-  std::size_t num_sums_ = 1;        // that were there at once, at most
+  std::vector<at::Tensor> memory_;  // memory for sums, while there are none
+  std::size_t num_sums_ = 1;        // largest number of sums at once
   at::Tensor parameter_;
   at::ScalarType dtype_;
   OwnShards shards_;

@@ -1,4 +1,4 @@
-// The backward of any chunk, by autograd's graph: what a stage does by default.
+// The backward of any chunk, by autograd's graph: the default of a stage.
 //
 // Owns: the edges of the outputs of its microbatch, never an output. Does not own: the walk that
 // splits the graph (split_backward.h), the sums.

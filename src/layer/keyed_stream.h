@@ -30,7 +30,7 @@ class KeyedStream {
  private:
   KeyedStream() = default;
 
-  std::uint64_t step_key_ = 0;  // of seed and step
+  std::uint64_t step_key_ = 0;  // key of seed and step
   std::int64_t microbatch_ = 0;
   std::uint64_t key_ = 0;
   std::vector<std::pair<c10::Device, at::Generator>> generators_;

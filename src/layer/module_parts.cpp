@@ -37,7 +37,7 @@ bool is_or_is_in(const std::string& name, const std::string& holder) {
 struct FoundPart {
   std::string name;
   bool in_list = false, of_class = false;
-  std::string class_name = {};  // of the module
+  std::string class_name = {};  // class name of the module
 };
 
 // Opens lists, and what holds modules of the class; all else is a part.

@@ -14,7 +14,7 @@ namespace sluice::detail {
 struct PlacedPart {
   Part part;
   LayerRole role = LayerRole::kBlock;
-  std::string class_name;  // of its module, where that is there
+  std::string class_name;  // class name of its module, if it exists
 };
 
 // True if the names of all parts can be told without the module.

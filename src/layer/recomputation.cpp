@@ -261,7 +261,7 @@ class RecomputedLayer final : public Node {
   const c10::impl::LocalDispatchKeySet dispatch_keys_ = c10::impl::tls_local_dispatch_key_set();
   std::vector<Saved> saved_;        // by read
   std::vector<std::size_t> reads_;  // the first read of the same value
-  std::size_t num_reads_ = 0;       // that want a gradient
+  std::size_t num_reads_ = 0;       // number of reads that want a gradient
   std::vector<bool> writes_;        // by output: whether it may want a gradient
   bool has_run_ = false;
   DeferredWeights deferred_;

@@ -28,9 +28,9 @@ std::vector<std::int64_t> shape_of(const Slice& slice, const std::vector<std::in
     sizes.push_back(size);
   }
   if (fits) return sizes;
-  throw Error(
-      ErrorKind::kInternal,
-      {.what = to_text(slice) + " is no slice of " + shape_text(shape), .where = "'" + name + "'"});
+  throw Error(ErrorKind::kInternal,
+              {.what = to_text(slice) + " is not a slice of " + shape_text(shape),
+               .where = "'" + name + "'"});
 }
 
 std::string to_text(const Slice& slice) {

@@ -1,7 +1,7 @@
 // A batch cut into microbatches.
 //
-// Owns: which input has which name, and the cuts. Does not own: kinds of inputs (values.h).
-// Thread-safety: values.
+// Owns: the names of inputs, and the cuts. Does not own: kinds of inputs (values.h). Thread-safety:
+// values.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ class BatchSplit {
  private:
   struct Known {
     std::int64_t count = 0;
-    std::string name;  // of the input that says so
+    std::string name;  // name of the input that decides it
   };
   void require_offsets_of_rows() const;
   void learn_rows(const std::string& name, std::int64_t rows);
@@ -44,7 +44,7 @@ class BatchSplit {
 
   const std::vector<std::string>& names_;
   std::vector<const Input*> inputs_;   // by name
-  std::optional<Known> rows_, given_;  // of what is cut; of what is given for each microbatch
+  std::optional<Known> rows_, given_;  // facts of inputs that are cut; of given ones
 };
 
 }  // namespace sluice

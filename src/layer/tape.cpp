@@ -183,7 +183,7 @@ class Tape::Notes {
     c10::OperatorHandle op;
     Stack arguments;                  // stand-ins in the place of tensors without memory
     std::vector<at::Tensor> results;  // stand-ins of new tensors, in order; undefined: an argument
-    std::size_t place = 0;            // of any of its storages
+    std::size_t place = 0;            // place of any of its storages
     int generator_argument = -1;
     at::Generator generator = {};  // which it has yet to draw from, or a copy as it was
     bool is_settled = true, has_run = false;

@@ -1,7 +1,7 @@
 // Lets nodes of autograd's graph add the gradients of weights where they add up, instead of handing
 // them over as tensors.
 //
-// Owns: which sums this thread's backward adds to, while it runs.
+// Owns: the sums that this thread's backward adds to, while it runs.
 // Does not own: the sums (src/layer/gradient_sum.h), the nodes that add (src/ops).
 //
 // A node that finds no sum of a weight gives its gradient to the engine, as any other node.

@@ -182,7 +182,7 @@ std::optional<at::Tensor> AttentionInputs::first_keys(const BatchPositions& batc
   auto* key = keys_BL.mutable_data_ptr<std::int32_t>();
   const std::int64_t* position = is_causal ? nullptr : position_ids.const_data_ptr<std::int64_t>();
   for (std::int64_t row = 0; row < num_rows; ++row) {
-    std::int64_t begin = 0;  // of the document
+    std::int64_t begin = 0;  // start of the document
     for (std::int64_t i = 0; i < length; ++i, ++key) {
       if (position) {
         if (i > 0 && position[0] != position[-1] + 1) begin = i;

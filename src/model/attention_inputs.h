@@ -1,4 +1,4 @@
-// The shared inputs of a model's blocks: who sees whom, and the angles of the positions.
+// The shared inputs of a model's blocks: the tokens that a token sees, and the angles of positions.
 //
 // Owns: masks and rotary tables, made once for a microbatch and a thread.
 // Does not own: attention itself (modules.h), frequencies (rotary.h).
@@ -67,7 +67,7 @@ class AttentionInputs {
   enum class What { kIsPlain, kMask, kCosine, kSine };
   struct Tag {
     What what;
-    std::int64_t number = 0;  // of a window, or of a table
+    std::int64_t number = 0;  // number of a window or a table
     at::ScalarType dtype = at::kFloat;
     c10::Device device = c10::kCPU;
     Unseen unseen = Unseen::kInfinity;
@@ -87,7 +87,7 @@ class AttentionInputs {
     Tag tag;
     std::thread::id thread;
     WeakTensor value;
-    at::Tensor held;  // of the last microbatch of the thread
+    at::Tensor held;  // tensor of the thread's last microbatch
   };
   struct Static {
     Tag tag;

@@ -193,7 +193,7 @@ class DecoderAttention : public torch::nn::Module {
   AttentionInputs::Kind mask_kind_;
   int rope_;
   bool wide_rope_;
-  std::vector<std::int64_t> widths_;  // of q, k, v
+  std::vector<std::int64_t> widths_;  // widths of q, k, v
   HeadNorms head_norms_;
   bool unseen_is_mean_;
   double dropout_;

@@ -30,9 +30,9 @@ class TakeRows : public torch::autograd::Function<TakeRows> {
 
 // The tokens of every expert: choices sorted by expert, those of one expert by token.
 struct Routes {
-  at::Tensor token;                  // of every place
-  at::Tensor place;                  // of every choice
-  at::Tensor choice;                 // of every place
+  at::Tensor token;                  // token of every place
+  at::Tensor place;                  // place of every choice
+  at::Tensor choice;                 // choice of every place
   std::vector<std::int64_t> counts;  // places of every expert
 
   Routes(const at::Tensor& experts_TK, std::int64_t num_experts) {

@@ -1,7 +1,7 @@
 // Mixture of experts: Shazeer et al., "Outrageously Large Neural Networks", arXiv:1701.06538; its
 // load balancing loss after Fedus et al., "Switch Transformers", arXiv:2101.03961, section 2.2.
 //
-// Owns: router, experts, which tokens go where.
+// Owns: router, experts, the assignment of tokens to experts.
 // Does not own: settings (family/experts.h), blocks around it.
 //
 // Invariants:

@@ -1,4 +1,4 @@
-// The families that have modules, and what their layers have in common.
+// The families that have modules, and the common parts of their layers.
 //
 // Owns: the table of families, LayerSpecs of one input and one output, Hugging Face's initial
 // values. Does not own: configurations (plan), the modules' mathematics (decoder_layer.cpp,

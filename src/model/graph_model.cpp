@@ -35,7 +35,7 @@ at::ScalarType scalar_type_of(const std::string& dtype) {
                                   .remedy = "export the model again, with this release of torch"});
 }
 
-// What a layer's nodes read beside values, in the order in which they were told.
+// The module of a layer: the tensors that its nodes read beside values, in the order given.
 class GraphLayerModule final : public torch::nn::Module {
  public:
   explicit GraphLayerModule(std::string class_name) : Module(std::move(class_name)) {}

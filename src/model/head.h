@@ -26,7 +26,8 @@ class Head : public Linear {
 
  protected:
   bool is_sliced() const { return tp_.slices().count > 1; }
-  std::vector<at::Tensor> logits_of_slices(const at::Tensor& x_BLD) const;  // of each own slice
+  std::vector<at::Tensor> logits_of_slices(
+      const at::Tensor& x_BLD) const;  // logits of each own slice
   at::Tensor scaled(at::Tensor logits_BLV) const;
 
   HeadConfig config_;

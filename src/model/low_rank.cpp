@@ -63,7 +63,7 @@ struct Adaptations {
         if (!found && item.key() == name) found = item.value().get();
       }
       auto* const linear = dynamic_cast<AdaptableLinear*>(found);
-      if (!linear) refuse("'" + adapted.name + "' is no linear layer", "leave it out");
+      if (!linear) refuse("'" + adapted.name + "' is not a linear layer", "leave it out");
       linear->adapt(adapted, settings.scale(adapted), settings.dropout, device);
     }
   }

@@ -1,7 +1,7 @@
 // The rows of one microbatch as tensors.
 //
-// Owns: their common length, whether any has a mask or positions of its own.
-// Does not own: the rows, which outlive it; which of the tensors a model takes.
+// Owns: their common length, and the check for masks and positions of their own.
+// Does not own: the rows, which outlive it; the choice of tensors that a model takes.
 // Thread-safety: a value, whose functions are pure.
 #pragma once
 

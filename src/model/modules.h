@@ -2,7 +2,7 @@
 //
 // Owns: modules whose parameters are allocated but not initialised (weights are loaded or drawn by
 // full name afterwards; torch::nn's own modules would draw every weight first).
-// Does not own: how a family puts them together (llama.cpp, gpt2.cpp).
+// Does not own: the layers of a family (decoder_layer.h, gpt2.cpp).
 // Shapes of tensors are in their names:
 //   B batch   L length of the sequence   D hidden size   F intermediate size   V vocabulary
 //   H query heads   K key-value heads   E size of a head   R half of it
@@ -31,7 +31,7 @@ namespace sluice {
 struct Division {
   enum class How { kWhole, kColumns, kRows };
   How how = How::kWhole;
-  std::vector<std::int64_t> sections = {};  // of columns: several projections; empty: one
+  std::vector<std::int64_t> sections = {};  // sections of columns: several projections; empty: one
 };
 
 class Linear : public AdaptableLinear, public SlicedModule {
@@ -73,8 +73,8 @@ class Conv1D : public AdaptableLinear {
 class Norm : public torch::nn::Module {
  public:
   virtual at::Tensor forward(const at::Tensor& x) const = 0;
-  // What each own slice has, as of heads, by itself: the gradient of the weights is the sum over
-  // all slices.
+  // Norms the part of each own slice (its heads, for instance) by itself: the gradient of the
+  // weights is the sum over all slices.
   virtual std::vector<at::Tensor> forward_each(const std::vector<at::Tensor>& parts) const = 0;
   virtual ops::NormWeights weights() const = 0;
 };
@@ -128,7 +128,7 @@ class Embedding : public torch::nn::Module, public SlicedModule {
  private:
   SliceGroup tp_;
   std::int64_t rows_, size_;
-  at::Tensor weight_;  // of this rank
+  at::Tensor weight_;  // this rank's part
   std::int64_t padding_row_;
   bool fused_;
 };
@@ -147,7 +147,7 @@ bool takes_fused(const at::Tensor& x);
 
 struct AttentionSettings {
   double dropout = 0.0;
-  std::optional<double> scale;  // of the scores; none: 1 / sqrt(E)
+  std::optional<double> scale;  // scale of the scores; none: 1 / sqrt(E)
 };
 
 // Scaled dot-product attention; query head h uses key-value head h / (H / K). mask: is added to the

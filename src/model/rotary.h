@@ -51,7 +51,7 @@ class RotaryTable {
   }
   std::vector<float> frequencies_, long_frequencies_;  // the latter empty: they are the same
   std::int64_t original_length_;
-  float factor_;  // of cosines and sines
+  float factor_;  // factor of cosines and sines
   std::mutex mutex_;
   std::vector<Entry> entries_;
 };

@@ -182,8 +182,8 @@ class AdamW : public Optimizer {
 
   OptimizerOptions options_;
   std::vector<OptimizedParameter> parameters_;
-  std::vector<double> decays_;    // of parameters_[i]
-  std::vector<Moments> moments_;  // of parameters_[i]
+  std::vector<double> decays_;    // decays of parameters_[i]
+  std::vector<Moments> moments_;  // moments of parameters_[i]
 };
 
 }  // namespace

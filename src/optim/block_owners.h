@@ -1,5 +1,5 @@
-// Which replica owns which blocks of the trainable parameters of a rank's stages: who adds up their
-// gradients, and who updates them where the state of the optimizer is sharded.
+// The replica that owns each block of the trainable parameters of a rank's stages: it adds up their
+// gradients, and updates them where the state of the optimizer is sharded.
 // Thread-safety: values.
 #pragma once
 

@@ -43,7 +43,7 @@ std::optional<at::Tensor> grad_scale_tensor(double grad_scale, const at::Tensor&
 // A tensor that Optimizer::state() has for every parameter, as "NAME/PARAMETER".
 struct StateKind {
   std::string name;
-  bool per_element = true;  // of the parameter; else one number
+  bool per_element = true;  // one number per element of the parameter; else one number
   at::ScalarType dtype = at::kFloat;
 };
 std::vector<StateKind> state_kinds(OptimizerKind kind, const at::Tensor& parameter);

@@ -3,7 +3,7 @@
 // An update walks all of the state once, in order, so what it costs is the memory's: with pages of
 // 4 KiB a part of that is finding the pages.
 //
-// Owns: how tensors lie in the buffer; the advice to the system, which may ignore it.
+// Owns: the places of tensors in the buffer; the advice to the system, which may ignore it.
 // Does not own: the tensors, which keep the buffer alive.
 // Thread-safety: pure functions.
 #pragma once

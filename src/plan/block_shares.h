@@ -1,6 +1,6 @@
 // Counts of the numbers of parameters that each replica gets where they are divided among them.
 //
-// Does not own: which numbers these are (src/optim/block_ranges.h, of which this is the count).
+// Does not own: the ranges of these numbers (src/optim/block_ranges.h; this is their count).
 // Thread-safety: pure functions.
 #pragma once
 

@@ -123,7 +123,7 @@ Mesh::Order axes_in_order(const std::string& rank_order) {
   std::set<Axis> distinct(axes.begin(), axes.end());
   constexpr std::size_t kNumAxes = std::tuple_size_v<Mesh::Order>;
   if (axes.size() != kNumAxes || distinct.size() != kNumAxes || all.size() != 11) {
-    refuse("`rank_order` = \"" + rank_order + "\" is no order of ranks", "`rank_order`",
+    refuse("`rank_order` = \"" + rank_order + "\" is not an order of ranks", "`rank_order`",
            "name pp, dp, cp and tp, each once; " + suggest_name(rank_order, kShort));
   }
   Mesh::Order order{};

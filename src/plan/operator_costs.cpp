@@ -23,7 +23,7 @@ void add(ShapePolynomial& sum, const ShapePolynomial& more) {
 
 // Gradients that an operator's backward has to compute.
 struct Gradients {
-  bool first = false, second = false, flows = false;  // of values that it reads
+  bool first = false, second = false, flows = false;  // facts about the values that it reads
   bool weight = false, trains = false;
 
   bool needs(Needed needed) const {

@@ -1,7 +1,7 @@
 // A layer as a list of operators: the values between them and the bytes that each needs, from which
 // its cost follows for whatever trains.
 //
-// Owns: the sum. Does not own: what an operator needs (family/operators.h).
+// Owns: the sum. Does not own: the needs of an operator (family/operators.h).
 // Thread-safety: values, pure functions.
 #pragma once
 
@@ -31,7 +31,7 @@ enum class Needed : std::uint8_t {
 };
 
 struct OperatorBytes {
-  ShapePolynomial LayerCost::*field = nullptr;  // of which it is a part
+  ShapePolynomial LayerCost::*field = nullptr;  // the sum that it is a part of
   Needed needed = Needed::kBackward;
   // Bytes of one name are there once, as large as the largest; those of others beside them.
   std::string name;

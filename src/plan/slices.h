@@ -1,9 +1,8 @@
 // The slices into which tensors are divided: their sizes, and who owns which.
 //
-// A rank owns neighbouring slices that are one subtree of the tree over all of them
-// (shard_tree.h): so its partial sum is one tensor.
-// Does not own: what holds the elements (layer/slice.h), sums (src/comm). Thread-safety: pure
-// functions.
+// A rank owns neighbouring slices that are one subtree of the tree over all of them (shard_tree.h):
+// so its partial sum is one tensor.
+// Does not own: the elements (layer/slice.h), sums (src/comm). Thread-safety: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +21,12 @@ struct Cut {
   friend bool operator==(const Cut&, const Cut&) = default;
 };
 
-// What the slices have of a section of this length.
+// The part of a section of this length that the slices have.
 Cut cut_of(std::int64_t length, const SliceRange& slices);
 
-// What the slices have of each section, along split.dim of the whole. Throws Error(kUsage) naming
-// `name` for a dimension that the shape does not have, for sections that are not all of it, and
-// for a range of slices that is none.
+// The parts of each section that the slices have, along split.dim of the whole. Throws
+// Error(kUsage) naming `name` for a dimension that the shape does not have, for sections that are
+// not all of it, and for a range of slices that is none.
 std::vector<Cut> cuts_of(const std::vector<std::int64_t>& shape, const ParameterSplit& split,
                          const SliceRange& slices, const std::string& name);
 

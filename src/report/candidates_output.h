@@ -1,6 +1,6 @@
 // The output for the schedules that a plan was chosen from, and for a comparison of them all.
 //
-// Does not own: what is looked at (plan/choose).
+// Does not own: the candidates (plan/choose).
 // Thread-safety: pure functions.
 #pragma once
 
@@ -13,11 +13,11 @@
 
 namespace sluice {
 
-// What expected times go by.
+// The basis of expected times.
 struct TimeBasis {
   std::string unit;         // Plan::time_unit
-  bool measured = false;    // not counted; of seconds
-  bool replicated = false;  // reductions are among what takes no time
+  bool measured = false;    // times are measured seconds, not counted costs
+  bool replicated = false;  // reductions are among the actions that take no time
 };
 TimeBasis basis_of(const Plan& plan);
 // "12.3 ms", "0.412 GFLOP", "37".

@@ -86,7 +86,7 @@ std::vector<Json> lines_of(const std::string& path, bool& cut_off) {
     std::optional<Json> line = parse_json(std::string_view(text).substr(begin, end - begin));
     const bool holds = line && line->is_object() && line->find("step");
     if (!holds && end < text.size()) {
-      throw Error(ErrorKind::kInput, {.what = "the line is no object with a step",
+      throw Error(ErrorKind::kInput, {.what = "the line is not an object with a step",
                                       .where = formatted("{}:{}", path, lines.size() + 1),
                                       .remedy = "take the line out, or name another folder"});
     }

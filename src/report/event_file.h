@@ -1,7 +1,7 @@
 // metrics.jsonl as an event file of TensorBoard.
 //
-// Owns: which numbers are scalars under which tags, TFRecord and its checksums. Does not own: what
-// the numbers mean (docs/metrics.md). Thread-safety: pure functions, but for reading the file.
+// Owns: the choice of scalars and their tags, TFRecord and its checksums. Does not own: the meaning
+// of the numbers (docs/metrics.md). Thread-safety: pure functions, but for reading the file.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,18 @@
 
 namespace sluice {
 
-// The content of an event file, and what it is of.
+// The content of an event file, and the lines that it has.
 struct EventFile {
   std::string bytes;
   std::int64_t steps = 0;
-  bool cut_off = false;  // the last line was half written, and is passed over
+  bool cut_off = false;  // the last line was half written, and is left out
 };
 
 // Its place in a folder: the same every time, so that a later file takes the place of an earlier.
 std::string event_file_path(const std::string& folder);
 
-// Of a metrics.jsonl. wall_end: seconds since 1970 of its last step. Throws Error(kInput) for a
-// file that cannot be read, has no line, or has a damaged one before the last.
+// The events of a metrics.jsonl. wall_end: seconds since 1970 of its last step. Throws
+// Error(kInput) for a file that cannot be read, has no line, or has a damaged one before the last.
 EventFile events_of_metrics(const std::string& path, double wall_end);
 
 namespace detail {

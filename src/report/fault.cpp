@@ -85,7 +85,7 @@ std::string action_selector(const std::string& text) {
     if (action.kind != ActionKind::kIdle) return to_text(action);
   } catch (const Error&) {
   }
-  refuse_fault("'" + text + "' is no action",
+  refuse_fault("'" + text + "' is not an action",
                "write one as in a schedule's CSV, 1F0, or a kind: " + suggest_name(text, words));
 }
 

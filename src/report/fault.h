@@ -26,7 +26,7 @@ enum class FaultKind : std::uint8_t { kKill, kStop, kExit, kThrow, kDelay, kNan,
 
 struct Fault {
   FaultKind kind = FaultKind::kThrow;
-  std::optional<int> rank;           // of the run
+  std::optional<int> rank;           // rank of the run
   std::optional<std::int64_t> step;  // 1-based
   std::optional<int> instruction;    // index in the rank's row
   std::optional<int> stage, microbatch;

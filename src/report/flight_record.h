@@ -34,9 +34,9 @@ struct FlightEntry {
   FlightState state = FlightState::kRunning;
   double start = 0;        // seconds since 1970
   double seconds = 0;      // until it ended, or the record was written
-  double waited = 0;       // of these, for others
-  std::int64_t bytes = 0;  // of messages that it sent or that arrived for it
-  int peer = -1;           // of a SEND or RECV: the rank at the other end
+  double waited = 0;       // part of these spent waiting for others
+  std::int64_t bytes = 0;  // bytes of messages that it sent or that arrived for it
+  int peer = -1;           // peer of a SEND or RECV: the rank at the other end
   // Instructions that it waits for, or waited for when it failed: RECVs and collectives above it in
   // the row.
   std::vector<std::string> waits_for;
@@ -50,18 +50,18 @@ struct RunningAction {
 };
 
 struct FlightFailure {
-  int rank = -1;  // that failed first
+  int rank = -1;  // the rank that failed first
   int exit_code = 1;
   std::string message;
 };
 
 // The row of the program that ran last.
 struct FlightRow {
-  std::string fingerprint;  // of the programs of all ranks
+  std::string fingerprint;  // fingerprint of the programs of all ranks
   bool forward_only = false;
   int num_microbatches = 0;
   std::vector<std::string> instructions;
-  std::vector<int> peers;                 // of SEND and RECV; else -1
+  std::vector<int> peers;                 // peers of SEND and RECV; else -1
   std::vector<std::string> counterparts;  // in the peer's row: "1RECV_F0" of "0SEND_F0"; else ""
 };
 

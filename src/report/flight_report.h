@@ -39,7 +39,7 @@ struct FlightMismatch {
 struct FlightReport {
   std::string run;
   int num_ranks = 0;
-  std::vector<FlightRecord> records;       // of the run, by rank
+  std::vector<FlightRecord> records;       // records of the run, by rank
   std::vector<int> missing;                // ranks without a record of this run, ascending
   std::vector<FlightMismatch> mismatches;  // the first one first
   std::vector<std::string> notes;

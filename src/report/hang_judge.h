@@ -35,7 +35,7 @@ class HangJudge {
 
   explicit HangJudge(const HangLimits& limits) : limits_(limits) {}
 
-  // Told of every instruction that has ended.
+  // Takes every instruction that has ended.
   void learn(const Action& action, double seconds);
   // running: where the rank computes now, nothing where it waits or nothing runs. counted: the time
   // of the judge (judge_clock.h). Each verdict is given once for every stay in an instruction.
@@ -47,7 +47,7 @@ class HangJudge {
   std::optional<Duration> expected() const { return expected_of(at_->action); }
 
  private:
-  using Kind = std::pair<ActionKind, int>;  // of a stage
+  using Kind = std::pair<ActionKind, int>;  // a kind of action on a stage
   static Kind kind_of(const Action& action) { return {action.kind, action.stage}; }
   std::optional<Duration> expected_of(const Action& action) const;
 

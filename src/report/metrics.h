@@ -28,8 +28,8 @@ struct StepMetrics {
   double bubble_fraction = 0;
   std::vector<std::int64_t> memory_bytes;  // per rank: the step's peak of tensor bytes
   std::vector<RankSeconds> rank_seconds;   // per rank
-  std::optional<double> validation_loss;   // of the weights after the step
-  std::vector<std::pair<std::string, std::string>> continuations;  // of prompts, by these weights
+  std::optional<double> validation_loss;   // validation loss of the weights after the step
+  std::vector<std::pair<std::string, std::string>> continuations;  // prompt, text by these weights
   // metrics.parameter_norms: in layer order.
   std::optional<std::vector<std::pair<std::string, double>>> parameter_norms;
   // Only on a terminal.

@@ -1,8 +1,8 @@
 // metrics.jsonl of a run: a line for each step that is logged.
 //
-// Owns: the file, and which lines of an earlier one a run that goes on keeps. Does not own: what a
-// line says (metrics.h), whether the folder can be written (a run asks that before it begins).
-// Thread-safety: a MetricsFile belongs to one thread; pure functions, but for the files.
+// Owns: the file, and the lines of an earlier one that a resumed run keeps. Does not own: the
+// content of a line (metrics.h), the check that the folder can be written (a run does it before it
+// starts). Thread-safety: a MetricsFile belongs to one thread; pure functions, but for the files.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@
 
 namespace sluice {
 
-// FOLDER/metrics.jsonl. A run that begins replaces that of the run before; one that goes on from a
-// checkpoint keeps the lines up to there.
+// FOLDER/metrics.jsonl. A run that starts replaces that of the run before; a run that resumes from
+// a checkpoint keeps the lines up to there.
 class MetricsFile {
  public:
   static std::string path_in(const std::string& folder);

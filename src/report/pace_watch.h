@@ -1,8 +1,8 @@
-// Steps that take other times than the plan of measured times expects, and why, as far as the
-// machine tells.
+// The search for steps whose time differs from the plan of measured times, and for its reason, as
+// far as the machine reports it.
 //
 // The median of every 50 steps after the first 5 is compared with the expectation; the first that
-// is more than 15 % off is said, and none after it.
+// is more than 15 % off is reported, and none after it.
 //
 // Owns: the judgement and its text. Does not own: the expectation (Plan), reading the machine
 // (command/machine_state.h), the log. Thread-safety: values.
@@ -19,11 +19,12 @@ namespace sluice {
 struct MachineState {
   double elapsed = 0;  // seconds, of one core
   int cores = 1;
-  double busy = 0;                                   // processor seconds of all programs
-  double own = 0;                                    // of them those of this run
-  double stolen = 0;                                 // that another virtual machine had
-  std::int64_t swapped_pages = 0, major_faults = 0;  // of all programs; of this process
-  double clock_mhz = 0;                              // now, the mean of the cores
+  double busy = 0;    // processor seconds of all programs
+  double own = 0;     // part of busy that this run had
+  double stolen = 0;  // seconds that another virtual machine had
+  std::int64_t swapped_pages = 0,
+               major_faults = 0;  // pages of all programs; faults of this process
+  double clock_mhz = 0;           // now, the mean of the cores
 };
 
 // Reasons for steps that take longer, between two states: of load, clock and memory. Empty: none.
@@ -37,10 +38,10 @@ class PaceWatch {
   // expected: seconds of a step.
   explicit PaceWatch(double expected) : expected_(expected) {}
 
-  // Whether the state of the machine has to be known, after this step: after kWarmUp, and after
-  // every kWindow steps from there on.
+  // True if the state of the machine is needed after this step: after kWarmUp, and after every
+  // kWindow steps from then on.
   bool add(double seconds);
-  // After add() was true. Returns the warning, if it is due: nothing is to be watched after it.
+  // After add() was true. Returns the warning, if it is due: the watch ends with it.
   std::optional<std::string> judge(const MachineState& now);
   // A rank that the others wait for, as the search for stragglers found.
   void straggles(int rank) { straggler_ = rank; }

@@ -577,8 +577,8 @@ std::string picture_html(const Picture& picture) {
   Drawing drawing(picture);
   const std::string svg = drawing.svg();
   const Lanes& lanes = drawing.lanes();
-  // Of every lane: kind, stage, microbatch, begin and end of each action, times in tenths of
-  // pixels.
+  // The data of every lane: kind, stage, microbatch, start and end of each action, times in tenths
+  // of pixels.
   std::string data;
   for (const RankTimeline& rank : picture.simulation.ranks) {
     data += data.empty() ? "[" : ",\n[";
@@ -650,7 +650,7 @@ Json timeline_json(const Program& program, const Simulation& simulation, const C
 void require_picture_ending(const std::string& file, const std::string& option) {
   for (const char* ending : {".svg", ".html", ".json"})
     if (file.ends_with(ending)) return;
-  throw Error(ErrorKind::kUsage, {.what = "'" + file + "' is no kind of picture",
+  throw Error(ErrorKind::kUsage, {.what = "'" + file + "' is not a kind of picture",
                                   .where = option,
                                   .remedy = "name a file that ends in .svg, .html or .json"});
 }

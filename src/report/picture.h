@@ -20,7 +20,7 @@
 
 namespace sluice {
 
-// What is alive on a rank after a change of it.
+// The live amount on a rank after a change.
 struct LivePoint {
   double time = 0, live = 0;
 };
@@ -28,14 +28,14 @@ struct LivePoint {
 struct Picture {
   std::string title, subtitle;
   Simulation simulation;
-  TimeBasis basis;  // of its times
+  TimeBasis basis;  // basis of its times
   // By rank: the forwards whose backward has not run. Their bytes, or their number.
   std::vector<std::vector<LivePoint>> live = {};
   bool live_in_bytes = false;
   // By rank, of its actions in the timeline: the first of the two that an OVERLAP holds.
   std::vector<std::vector<int>> pairs = {};
   bool critical_path = false;
-  // Of actions of the timeline, with the reason: a refused order.
+  // The violations of a refused order, at actions of the timeline.
   std::vector<Violation> violations = {};
 };
 
@@ -71,7 +71,8 @@ Json timeline_json(const Program& program, const Simulation& simulation, const C
 namespace detail {
 
 using Rgb = std::array<int, 3>;
-// Of F, I, W, B: at least 50 apart in CIELAB, 30 to protan and deutan, 25 to tritan eyes.
+// The colours of F, I, W, B: at least 50 apart in CIELAB, 30 to protan and deutan, 25 to tritan
+// eyes.
 const std::vector<std::pair<ActionKind, Rgb>>& picture_colors();
 
 }  // namespace detail

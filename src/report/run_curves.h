@@ -1,4 +1,4 @@
-// What a run has logged, in bounded memory: for the report of a run of any length.
+// The logged curves of a run, in bounded memory: for the report of a run of any length.
 //
 // Owns: thinning of curves, sums over the steps. Does not own: the lines (metrics.h), pictures
 // (run_report.h). Thread-safety: values.
@@ -41,7 +41,7 @@ class RunCurves {
  public:
   void add(const StepMetrics& metrics);
 
-  std::int64_t steps = 0;  // that are logged
+  std::int64_t steps = 0;  // number of logged steps
   StepMetrics last;        // without its norms
   Curve loss, validation_loss, tokens_per_second, grad_norm, lr;
   // Per rank: of the logged steps after the first, and how many these are; or of the first alone.

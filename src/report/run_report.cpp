@@ -638,7 +638,7 @@ Json read_run_facts(const std::string& path) {
   Json facts = parse_strict_json(read_text(path, kMostFacts), path, KeyOrder::kAsWritten);
   if (integer_in(facts, "format") != kFormat || !facts.at("plan").is_object() ||
       !facts.at("starts").is_array() || facts.at("starts").empty())
-    throw damaged(path, "the file is no run.json of this version");
+    throw damaged(path, "the file is not a run.json of this version");
   return facts;
 }
 

@@ -18,8 +18,8 @@ struct RanInstruction {
   double start = 0, end = 0;  // seconds since 1970
 };
 
-// Of what the rank ran last, the instructions in which it computed or updated, in order: all of
-// that step or evaluation, as far as the record goes back.
+// The compute and update instructions of the step or evaluation that the rank ran last, in order,
+// as far as the record goes back.
 std::vector<RanInstruction> ran_instructions(const FlightRecord& record);
 
 // By rank of the run, of which the first replica's are drawn. Halves of a pair, which are recorded

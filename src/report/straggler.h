@@ -67,7 +67,7 @@ class StragglerWatch {
   std::optional<double> slowdown(std::size_t rank) const;
 
   std::vector<RankWork> work_;
-  std::vector<double> share_;       // of each rank, once learned: of what a rank is expected
+  std::vector<double> share_;       // usual ratio of each rank to the expectation, once learned
   std::deque<Observation> window_;  // raw until learned
   std::int64_t window_steps_ = 0;
   std::vector<bool> in_episode_;

@@ -46,14 +46,14 @@ class CallersParameters {
  private:
   struct Mark {
     std::int64_t of_block = 0, of_parameter = 0;  // version counters
-    std::string hash;                             // of some elements
+    std::string hash;                             // hash of some elements
   };
   static Mark mark_of(const OwnBlocks& own);
 
   const RankModel& rank_;
   const bool are_blocks_;
   std::vector<OwnBlocks> blocks_;
-  std::vector<Mark> marks_;  // of the blocks
+  std::vector<Mark> marks_;  // marks of the blocks
 };
 
 // Throws Error(kUsage) for an optimizer whose step() needs a closure.

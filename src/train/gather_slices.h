@@ -23,7 +23,7 @@ NamedTensors gather_slices(NamedTensors tensors,
                            const std::map<std::string, const ParameterInfo*>& parameters,
                            const RunGroups& groups);
 
-// What this rank holds of a whole parameter, in new memory where that is not all.
+// The part of a whole parameter that this rank holds, in new memory unless that is all of it.
 at::Tensor held_of(const ParameterInfo& parameter, const at::Tensor& whole);
 
 }  // namespace sluice

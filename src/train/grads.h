@@ -24,7 +24,8 @@ class Grads {
       : parameters_(parameters), are_held_(has_several_ranks) {}
 
   // Adds the gradients of a step; of blocks it takes them out of the stages, whose memory is free
-  // then. A sum goes on as long as nobody else has written to its `.grad`, else from what is there.
+  // then. A sum continues unless another writer has changed its `.grad`; then it continues from
+  // that.
   void add_step();
   void scale(double factor);
   void clear();
@@ -40,8 +41,8 @@ class Grads {
  private:
   struct Sum {
     at::Tensor value;           // float32
-    at::Tensor grad;            // that shows it
-    std::uint32_t version = 0;  // of `grad` when it did
+    at::Tensor grad;            // the `.grad` that shows it
+    std::uint32_t version = 0;  // version of `grad` when it did
   };
   at::Tensor& grad_of(const at::Tensor& parameter);
   void add(const at::Tensor& parameter, const at::Tensor& gradient);

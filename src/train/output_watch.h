@@ -1,7 +1,7 @@
-// Outputs that leave the model in a step, for those who ask for them.
+// Outputs that leave the model in a step, for callers who ask for them.
 //
 // Owns: the outputs of the microbatches whose last stage this rank has, and after a gathering all.
-// Does not own: when they are gathered (the program). Thread-safety: one rank's thread.
+// Does not own: the time of gathering (the program). Thread-safety: one rank's thread.
 #pragma once
 
 #include <map>

@@ -20,7 +20,7 @@ struct OwnBlocks {
   // The parameter, or the blocks: flat, sharing its memory unless that is sharded, too (zero3); one
   // that is not contiguous is one block.
   at::Tensor value;
-  std::optional<ElementRange> range;  // of the parameter; none: another replica has all
+  std::optional<ElementRange> range;  // range in the parameter; none: another replica has all
   bool is_part = false;               // `value` is flat
 
   // The same elements of a gradient of the whole, sharing its memory.

@@ -16,7 +16,7 @@ namespace sluice {
 struct ParameterUse {
   int layer = 0;
   int position = 0;  // among the parameters of its layer
-  std::string name;  // of this use
+  std::string name;  // name of this use
   int rank = 0;      // the first that holds it
   bool has_replicas = false;
   // As in its ParameterInfo, of this pipeline's ranks.
@@ -31,10 +31,10 @@ struct ParameterUse {
 
 // A parameter with all its uses, in layer order. Untied: one use.
 struct SharedParameter {
-  std::string name;  // of the first use
+  std::string name;  // name of the first use
   std::vector<ParameterUse> uses;
   std::vector<int> ranks;  // ascending, each once
-  Group group;             // of these ranks, on each of them, when they are several
+  Group group;             // group of these ranks, on each of them, if they are several
 
   // The slices of this pipeline, of a divided one; of one that all slices share, those whose
   // gradients its uses have.

@@ -63,11 +63,11 @@ Error usage(const std::string& what, const std::string& remedy) {
 // The text as JSON; refuses what is not UTF-8.
 std::string text_of(const std::map<std::string, std::string>& extra) {
   if (std::optional<std::string> text = Json(extra).dump_valid()) return std::move(*text);
-  throw usage("a text of the extra state is no UTF-8", "save bytes as a tensor of kByte");
+  throw usage("a text of the extra state is not UTF-8", "save bytes as a tensor of kByte");
 }
 
-// Which ranks' tensors those of a rank are, in Manifest::extra_tensors: "ranks/3/NAME"; and the
-// key of Manifest::settings that says how many ranks there were.
+// Which ranks' tensors those of a rank are, in Manifest::extra_tensors: "ranks/3/NAME"; and the key
+// of Manifest::settings that says how many ranks there were.
 constexpr const char* kOfRanks = "ranks/";
 constexpr const char* kRanksSetting = "ranks";
 
@@ -128,7 +128,7 @@ void require_optimizers_of(const Checkpoint& checkpoint, const PipelineState& st
                      ? std::string("the checkpoint was saved without an optimizer")
                      : "the checkpoint has the state of " + saved->second + ", not of " + own,
          .where = checkpoint.path(),
-         .remedy = "load it without an optimizer, whose state then starts anew"});
+         .remedy = "load it without an optimizer, whose state then starts afresh"});
   }
   for (const torch::optim::Optimizer* optimizer : optimizers)
     require_own_state(*optimizer, names_of(state.parameters), checkpoint);

@@ -1,4 +1,4 @@
-// Pipeline::save() and load(): what of a pipeline is in a checkpoint.
+// Pipeline::save() and load(): the parts of a pipeline that a checkpoint holds.
 // Thread-safety: one rank's thread; collective over all ranks.
 #pragma once
 

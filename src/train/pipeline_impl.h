@@ -53,9 +53,9 @@ struct Pipeline::Impl {
   void require_own(const torch::optim::Optimizer& optimizer);
   // The same of all, which have no parameter twice. call: for the message.
   void require_own(const char* call, const std::vector<const torch::optim::Optimizer*>& optimizers);
-  // Where parameters are sharded, those of the modules have no memory between steps.
+  // Refuses sharded parameters: those of the modules have no memory between steps.
   void require_whole(const char* call) const;
-  // Somebody asks for whole parameters, which are an optimizer's unless those are blocks.
+  // Notes a request for whole parameters, which an optimizer holds unless it has blocks.
   void give_out_whole();
   // Norms of all gradients, each counted once.
   Work<GradientNorms> post_norms();

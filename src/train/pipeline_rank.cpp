@@ -93,7 +93,7 @@ void warn_of_fresh_state(const std::set<std::string>& parameters) {
   if (has_more) names.resize(kMostNames);
   log_warning("the checkpoint has no optimizer state for " +
               counted(static_cast<std::int64_t>(parameters.size()), "parameter") +
-              ", which begins anew: '" + join(names, "', '") + "'" + (has_more ? ", .." : ""));
+              ", which starts afresh: '" + join(names, "', '") + "'" + (has_more ? ", .." : ""));
 }
 
 }  // namespace
@@ -282,7 +282,7 @@ RankState PipelineRank::held_weights(const RunGroups& connected, bool all) const
   return state;
 }
 
-// What all shares of the slices hold alike is the first one's.
+// The state that all shares of the slices hold alike stays with the first share alone.
 RankState PipelineRank::gathered(RankState state, const RunGroups& connected) const {
   if (!connected.shares) return state;
   const auto parameters = parameters_by_name(share_->stages.pointers());

@@ -113,7 +113,7 @@ class PipelineRank {
   const Plan& plan_;
   Transport& transport_;
   const RunOptions options_;
-  const std::unique_ptr<FaultInjector> faults_;  // of SLUICE_FAULT
+  const std::unique_ptr<FaultInjector> faults_;  // faults of SLUICE_FAULT
   std::unique_ptr<RankModel> share_;
   const ModelEnd end_;
   CurrentInstruction current_;
@@ -125,7 +125,7 @@ class PipelineRank {
   std::optional<Evaluator> evaluation_;
   StepRunner* last_trained_ = nullptr;
   std::optional<CallersUpdate> callers_update_;
-  std::optional<StepRunner> callers_runner_;  // of that
+  std::optional<StepRunner> callers_runner_;  // runner of that program
   enum class Ran { kTraining, kEvaluation, kUpdate } ran_last_ = Ran::kTraining;
 };
 

@@ -40,9 +40,9 @@ struct RankModel {
   const DataParallel data_parallel;
   const RunGroups groups;
   RankStages stages;
-  const std::vector<SharedParameter> parameters;  // that train
+  const std::vector<SharedParameter> parameters;  // the parameters that train
   const BlockOwners owners;
-  const bool shards_state;                     // of the optimizer: zero1, zero3
+  const bool shards_state;                     // optimizer state is sharded: zero1, zero3
   std::unique_ptr<ShardedParameters> sharded;  // zero3; null: whole
   bool has_weights = false;                    // else they hold nothing yet
 };

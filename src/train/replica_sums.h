@@ -10,7 +10,7 @@
 //
 // Fast: every replica's own sum, added in the order of the replicas by the group's all_reduce.
 //
-// Owns: what is on its way. Does not own: partial sums (Stage), sums of ties (tied_sums.h).
+// Owns: sums in flight. Does not own: partial sums (Stage), sums of ties (tied_sums.h).
 // Thread-safety: one rank's thread.
 #pragma once
 

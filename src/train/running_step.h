@@ -1,4 +1,4 @@
-// Refuses what may not happen within a step of this thread's pipeline.
+// The refusal of calls that may not happen within a step of this thread's pipeline.
 #pragma once
 
 #include <thread>

@@ -110,7 +110,7 @@ NamedTensors gather_whole(const std::vector<ShardedTensor>& tensors, const RunGr
   const std::vector<at::Tensor> given = groups.replicas.all_to_all(std::move(pieces)).wait();
 
   NamedTensors gathered;
-  std::map<std::size_t, std::size_t> place;  // of a tensor in `gathered`
+  std::map<std::size_t, std::size_t> place;  // place of a tensor in `gathered`
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (receivers[i] != groups.replica) continue;
     place[i] = gathered.size();

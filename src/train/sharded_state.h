@@ -19,8 +19,8 @@ namespace sluice {
 
 struct ShardedTensor {
   std::string name;
-  std::vector<std::int64_t> shape;  // of all that replicas have of it together
-  std::int64_t elements = 0;        // of the whole parameter: by them tensors are spread
+  std::vector<std::int64_t> shape;  // shape of all that the replicas have of it together
+  std::int64_t elements = 0;        // elements of the whole parameter, by which tensors are spread
   at::TensorOptions options;
   std::vector<std::optional<ElementRange>> of_replica;  // what each has
   at::Tensor own;                                       // this one's; undefined: nothing

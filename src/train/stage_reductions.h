@@ -1,6 +1,6 @@
 // REDUCE_GRAD by a hook of the user's: of a whole step, or a microbatch at a time.
 //
-// Owns: what has been reduced of a step so far. Does not own: the gradients (Stage), when it
+// Owns: the reduced gradients of a step so far. Does not own: the gradients (Stage), when it
 // happens (the program). Thread-safety: one rank's thread.
 #pragma once
 

@@ -11,7 +11,8 @@
 namespace sluice {
 namespace {
 
-// Where all shares hold the same, the first share's counts.
+// True if this rank counts the parameter's norm: its owner, and if all shares hold the same, the
+// first share.
 bool is_counted(const SharedParameter& parameter, const RunGroups& groups) {
   return parameter.owner() == groups.place() && (parameter.is_divided || groups.is_first_share());
 }

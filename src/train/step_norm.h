@@ -2,7 +2,7 @@
 // alike the first. A divided parameter has a norm for each slice, which counts as one of a
 // parameter of its own; a report has them together.
 //
-// Does not own: sums of ties, which come before (tied_sums.h); how norms add up (gradient_norm.h).
+// Does not own: sums of ties, which come before (tied_sums.h); the sum of norms (gradient_norm.h).
 // Thread-safety: one rank's thread.
 #pragma once
 

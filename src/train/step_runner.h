@@ -1,7 +1,7 @@
 // A program of a pipeline with all that runs it: for training, for evaluations of one number of
 // microbatches, or for a caller's update. Several share the stages of a rank and take turns.
 //
-// Owns: the program, its executor, what ends its steps. Does not own: stages, `.grad`, the update.
+// Owns: the program, its executor, the end of its steps. Does not own: stages, `.grad`, the update.
 // Thread-safety: one rank's thread.
 #pragma once
 

@@ -103,7 +103,7 @@ void TiedSums::sum_others() {
 
 void TiedSums::sum_slices() {
   std::vector<const SharedParameter*> shared;
-  std::vector<at::Tensor> sums;  // of the slices of this rank, which are a subtree
+  std::vector<at::Tensor> sums;  // sums of the slices of this rank, which are a subtree
   for (const SharedParameter& parameter : parameters_) {
     if (!parameter.has_partial_sums() || !parameter.local_use() || summed_.count(parameter.name))
       continue;

@@ -2,7 +2,7 @@
 // are; each use gets the sum. And those of a weight that all slices share: a use for each slice,
 // added up in the tree over all slices, those of other ranks among them.
 //
-// Does not own: gradients of single uses (Stage), which parameters there are (parameter_list.h).
+// Does not own: gradients of single uses (Stage), the list of parameters (parameter_list.h).
 // Thread-safety: one rank's thread.
 #pragma once
 

@@ -52,9 +52,9 @@ class TrainersUpdate final : public StepUpdate {
   void end_step(std::int64_t step, const StepResult& result) override;
 
   const Optimizer& optimizer() const { return update_.optimizer(); }
-  // Where each replica has the state of its own blocks: gathered, as a checkpoint holds it, each
-  // tensor on one replica. Collective over the ranks of `groups`, which may be others than those of
-  // the steps.
+  // The state of the optimizer, gathered from the blocks of the replicas into whole tensors as in a
+  // checkpoint, each on one replica. Collective over the ranks of `groups`, which may differ from
+  // those of the steps.
   NamedTensors gather_state(const RunGroups& groups) const;
   // Throws Error(kCheckpoint) for the state of another kind of optimizer.
   void require_own_kind(const Checkpoint& checkpoint) const;
@@ -76,7 +76,7 @@ class TrainersUpdate final : public StepUpdate {
   const OptimizerKind kind_;
   Update update_;
   double lr_ = 0;
-  bool loss_known_ = false, norm_known_ = false;  // of this step
+  bool loss_known_ = false, norm_known_ = false;  // facts about this step
   std::set<int> updated_;                         // stages, since then
   bool is_updating_ = false;                      // an update began and has not ended
   std::int64_t weights_step_ = 0;

@@ -233,7 +233,7 @@ TEST_F(CheckpointCommandTest, AnExportThatFailsLeavesNothing) {
   write_checkpoint(at("a"));
   write_file(at("full/x"), "x");
   expect_refused({"export", at("a"), at("full")}, 2, "is not empty");
-  expect_refused({"export", at("a"), at("full/x")}, 2, "no directory");
+  expect_refused({"export", at("a"), at("full/x")}, 2, "not a directory");
   expect_refused({"export", at("a"), at("none/hf")}, 4, "cannot create directory");
   expect_refused({"export", at("a"), at("hf"), "--merge"}, 2, "there is no adapter to merge");
   damage(at("a/model.safetensors"));

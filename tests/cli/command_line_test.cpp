@@ -150,9 +150,10 @@ TEST_F(CommandLineTest, PlanDrawsItsStep) {
   EXPECT_NE(test::read_file(folder_ / "step.svg").find("<path class=\"path\""), std::string::npos);
   EXPECT_EQ(run("plan run.toml --flops 1e9 --draw step.html").exit_code, 0);
   EXPECT_NE(test::read_file(folder_ / "step.html").find("unit = \" ms\""), std::string::npos);
-  expect_error("plan run.toml --draw step.png", 2,
-               "'step.png' is no kind of picture; --draw; name a file that ends in .svg, .html or "
-               ".json");
+  expect_error(
+      "plan run.toml --draw step.png", 2,
+      "'step.png' is not a kind of picture; --draw; name a file that ends in .svg, .html or "
+      ".json");
   expect_error("plan run.toml --draw no/step.svg", 2,
                "cannot write the file: No such file or directory; no/step.svg; make its folder "
                "first, or give --draw another one");

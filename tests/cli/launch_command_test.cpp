@@ -38,9 +38,10 @@ TEST(LaunchCommandTest, RefusesWhatIsMissingOrWrong) {
   expect_refused("-n 2 --", "there is no command to launch; ");
   expect_refused("-n 2 -- plan run.toml",
                  "'plan' cannot be launched; command 'sluice launch'; one of: train, eval");
-  expect_refused("-n 2 -- trian run.toml",
-                 "'trian' is no command and no program on PATH; command 'sluice launch'; give the "
-                 "path of a program, as ./trian, or a command; did you mean 'train'?");
+  expect_refused(
+      "-n 2 -- trian run.toml",
+      "'trian' is neither a command nor a program on PATH; command 'sluice launch'; give the "
+      "path of a program, as ./trian, or a command; did you mean 'train'?");
   expect_refused("-n 2 train run.toml", "unexpected argument 'train'; ");
   expect_refused("-n 2 --max-restarts -1 -- train run.toml",
                  "'-1' is not a value of --max-restarts");
@@ -53,11 +54,11 @@ TEST(LaunchCommandTest, RefusesAProgramThatCannotBeStarted) {
   const std::string file = folder / "program";
   expect_refused("-n 2 -- " + file, "no such program; " + file + "; check the path");
   test::write_file(file, "no program\n");
-  expect_refused("-n 2 -- " + file, "this is no file that can be executed; " + file + "; ");
-  expect_refused("-n 2 -- " + folder.str(), "this is no file that can be executed; ");
+  expect_refused("-n 2 -- " + file, "this is not a file that can be executed; " + file + "; ");
+  expect_refused("-n 2 -- " + folder.str(), "this is not a file that can be executed; ");
   ::chmod(file.c_str(), 0700);
   expect_refused("-n 2 -- " + file, "cannot execute the program: Exec format error; " + file);
-  expect_refused("-n 2 -- program", "'program' is no command and no program on PATH; ");
+  expect_refused("-n 2 -- program", "'program' is neither a command nor a program on PATH; ");
   expect_refused("-n 2 -- ''", "there is no command to launch; ");
   expect_refused("-n 2 -- program", "cannot execute the program: Exec format error; " + file,
                  "PATH=" + folder.str());

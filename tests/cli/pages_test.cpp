@@ -173,7 +173,7 @@ const std::vector<Claim>& claims() {
        "refused (exit 2): certainly no text",
        {"data", "inspect", "DIR/text.gz"},
        2,
-       "no text by its ending"},
+       "not a text by its ending"},
       {"docs/from-nemo-automodel.md", "GPT-2, GPT-NeoX and tied heads under convention `sluice`",
        of_model("models_extra/gpt_neox", {"--parallelism.partition_convention=automodel"}), 2,
        "does not know the structure"},

@@ -125,7 +125,7 @@ TEST_F(PlanCompareTest, RefusesRatesThatAreNone) {
     const ProgramResult result = plan({std::string("--flops=") + value});
     EXPECT_EQ(result.exit_code, 2) << value;
     EXPECT_EQ(result.err, std::string("sluice: error: '") + value +
-                              "' is no number above 0; --flops; give it as --flops 400e12\n");
+                              "' is not a number above 0; --flops; give it as --flops 400e12\n");
   }
   EXPECT_EQ(plan({"--bandwidth", "1e9"}).err,
             "sluice: error: --bandwidth needs --flops; command 'sluice plan'; give --flops too\n");

@@ -120,7 +120,8 @@ TEST_F(SampleCommandTest, SaysWhyItCannot) {
       {"nowhere", "--prompt", "x"}, 3,
       "no such file or folder; nowhere; name a Hugging Face model folder, a checkpoint");
   expect_sample_refused({kModel, "--prompt", "x", "--tokens", "0"}, 2, "--tokens");
-  expect_sample_refused({kModel, "--prompt", "x", "--temperature", "-1"}, 2, "no number from 0");
+  expect_sample_refused({kModel, "--prompt", "x", "--temperature", "-1"}, 2,
+                        "is not a number from 0");
   expect_sample_refused({kModel, "--prompt", "x", "--training.stesp", "1"}, 2,
                         "did you mean 'steps'");
   expect_sample_refused({kModel, "--prompt", std::string(5000, 'x')}, 2,

@@ -290,7 +290,7 @@ TEST_F(ScheduleCommandTest, RefusesOptionsThatMeanNothing) {
   expect_refused(with({"--costs", "F=1"}), 2, "--costs needs --simulate");
   expect_refused(with({"--lower", "--shard-parameters", "--max-active-stages", "0"}), 2,
                  "'0' is not a value of --max-active-stages");
-  expect_refused(with({"--draw", "x.png"}), 2, "'x.png' is no kind of picture");
+  expect_refused(with({"--draw", "x.png"}), 2, "'x.png' is not a kind of picture");
   expect_refused(with({"--critical-path"}), 2, "--critical-path needs --draw");
   expect_refused(with({"--draw", folder_ / "x.svg", "--out", folder_ / "x.svg"}), 2,
                  "--out and --draw name one file");
@@ -391,7 +391,7 @@ TEST_F(ScheduleSearchTest, RefusesWhatItCannotUse) {
   expect_refused(search({"--name", "1F1B"}), 2, "--search and --name exclude each other");
   for (const char* text : {"1 apple", "0", "-5", ""})
     expect_refused(search({"--max-memory", text}), 2,
-                   "--max-memory: '" + std::string(text) + "' is no amount of memory");
+                   "--max-memory: '" + std::string(text) + "' is not an amount of memory");
   expect_refused(search({"--stages", "3"}), 2, "3 stages cannot be divided evenly over 2 ranks");
   expect_refused(run({"--search", "--pp", "2", "--microbatches", "4", "--costs", "F=1",
                       "--max-memory", "100"}),

@@ -277,7 +277,7 @@ TEST_F(TrainCommandTest, ARunOverAnEarlierOneWarnsOfWhatItReplaces) {
   EXPECT_EQ(again.exit_code, 0);
   EXPECT_EQ(again.err, "sluice: warning: an earlier run left step-00000003 in " + out() +
                            "/checkpoint and metrics.jsonl in " + out() +
-                           "; this run begins at step 1 and replaces metrics.jsonl and "
+                           "; this run starts at step 1 and replaces metrics.jsonl and "
                            "step-00000003\n");
 }
 

@@ -95,7 +95,7 @@ TEST_F(TrainProfileTest, WhatCannotBeIsRefusedBeforeAnythingIsCreated) {
   expect_refused({"--profile="}, 2, "the name of a file");
   expect_refused({profile, "--training.stpes=3"}, 2, "steps");
   test::write_file(folder_ / "notes.txt", "mine");
-  expect_refused({"--profile=" + (folder_ / "notes.txt")}, 2, "the file exists and is no trace");
+  expect_refused({"--profile=" + (folder_ / "notes.txt")}, 2, "the file exists and is not a trace");
   EXPECT_EQ(test::read_file(folder_ / "notes.txt"), "mine");
   expect_refused({"--profile=" + out() + "/metrics.jsonl"}, 2, "its metrics there");
   expect_refused({"--profile=" + out() + "/checkpoint/t.json"}, 2, "its checkpoints there");

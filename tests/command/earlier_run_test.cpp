@@ -54,12 +54,12 @@ TEST_F(EarlierRunTest, NothingIsSaidWhereNothingIs) {
 TEST_F(EarlierRunTest, NamesWhatIsThereAndWhatWillBeReplaced) {
   leave_step("step-00000047");
   EXPECT_EQ(warning(), "an earlier run left step-00000047 in " + (folder_ / "ck") +
-                           "; this run begins at step 1");
+                           "; this run starts at step 1");
   leave_step("step-00000100");
   leave_metrics();
   EXPECT_EQ(warning(), "an earlier run left 2 checkpoints up to step-00000100 in " +
                            (folder_ / "ck") + " and metrics.jsonl in " + (folder_ / "out") +
-                           "; this run begins at step 1 and replaces metrics.jsonl and "
+                           "; this run starts at step 1 and replaces metrics.jsonl and "
                            "step-00000100");
   config_.checkpoint.interval = 47;
   EXPECT_TRUE(warning().ends_with("metrics.jsonl and step-00000047 and step-00000100"));
@@ -72,14 +72,14 @@ TEST_F(EarlierRunTest, BeginningAnewIsNotWarnedOfButReplacing) {
   leave_metrics();
   EXPECT_EQ(warning(), "an earlier run left step-00000047 in " + (folder_ / "ck") +
                            " and metrics.jsonl in " + (folder_ / "out") +
-                           "; this run begins at step 1 and replaces metrics.jsonl");
+                           "; this run starts at step 1 and replaces metrics.jsonl");
 }
 
 TEST_F(EarlierRunTest, BeginningAnewBesideACheckpointSaysWhatAutoMeansUntilThereIsALaterOne) {
   config_.checkpoint.resume = {ResumeFrom::kNone};
   leave_checkpoint("step-00000047", 47);
   EXPECT_EQ(warning(), "an earlier run left step-00000047 in " + (folder_ / "ck") +
-                           "; this run begins at step 1; until it has a checkpoint of its own, "
+                           "; this run starts at step 1; until it has a checkpoint of its own, "
                            "checkpoint.resume = \"auto\" means the earlier run");
 }
 

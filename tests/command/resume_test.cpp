@@ -221,7 +221,7 @@ TEST_F(ResumeTest, OtherDataIsRefusedWithWhatDiffersUnlessAllowed) {
   const ResumePoint point = found();
   EXPECT_EQ(point.done.steps, 5);
   ASSERT_EQ(point.warnings.size(), 1u);
-  EXPECT_NE(point.warnings[0].find("it is gone on from all the same"), std::string::npos);
+  EXPECT_NE(point.warnings[0].find("the run resumes from it all the same"), std::string::npos);
 }
 
 TEST_F(ResumeTest, AnotherModelIsRefusedWithTheKeyThatDiffersUnlessAllowed) {
@@ -309,7 +309,7 @@ TEST_F(ResumeTest, RanksWhoseProcessesFoundDifferentCheckpointsAreToldSo) {
   const Error error = error_of([&] { meet(none); });
   EXPECT_EQ(error.kind(), ErrorKind::kCheckpoint);
   EXPECT_EQ(std::string(error.what())
-                .rfind("rank 0 goes on from the checkpoint of step 5 of run 0123456789abcdef, "
+                .rfind("rank 0 resumes from the checkpoint of step 5 of run 0123456789abcdef, "
                        "sequence 40, rank 1 from step 1, sequence 0; checkpoint.folder",
                        0),
             0u)

@@ -350,7 +350,7 @@ TEST_F(ConfigErrorTest, TakesAmountsOfMemory) {
   for (const char* text : {"lots", "80XB", "-1GB", "0", "GB", "1e3GB", "80GB80"}) {
     EXPECT_EQ(refusal("", {{"parallelism.device_memory", "\"" + std::string(text) + "\""}}),
               "parallelism.device_memory: '" + std::string(text) +
-                  "' is no amount of memory; --parallelism.device_memory; write \"80GB\", "
+                  "' is not an amount of memory; --parallelism.device_memory; write \"80GB\", "
                   "\"640MiB\" or a number of bytes");
   }
 }

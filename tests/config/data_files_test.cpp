@@ -118,7 +118,7 @@ TEST_F(DataFilesTest, RefusesEndingsThatAreCertainlyNoTextUnlessTheFormatIsSaid)
     test::write_file(folder_ / name, "x");
     EXPECT_EQ(refusal({name}, 2),
               "'D/" + name +
-                  "' is no text by its ending; run.toml:2:1; set data.format = \"text\" to read "
+                  "' is not a text by its ending; run.toml:2:1; set data.format = \"text\" to read "
                   "its bytes all the same");
     RunConfig text = config({name});
     text.data.format = DataFormat::kText;

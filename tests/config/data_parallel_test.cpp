@@ -133,9 +133,10 @@ TEST(DataParallelConfigTest, RanksThatShareLayersAreRanksOfTheRun) {
 }
 
 TEST(DataParallelConfigTest, NamesTheNearestWord) {
-  EXPECT_EQ(refusal({{"parallelism.rank_order", "dp,ppp"}}),
-            "parallelism.rank_order = \"dp,ppp\" is no order of ranks; --parallelism.rank_order; "
-            "name pp, dp, cp and tp, each once; did you mean 'dp,pp'?");
+  EXPECT_EQ(
+      refusal({{"parallelism.rank_order", "dp,ppp"}}),
+      "parallelism.rank_order = \"dp,ppp\" is not an order of ranks; --parallelism.rank_order; "
+      "name pp, dp, cp and tp, each once; did you mean 'dp,pp'?");
   EXPECT_EQ(refusal({{"parallelism.reduction", "exakt"}}),
             "parallelism.reduction: 'exakt' is not one of its words; --parallelism.reduction; did "
             "you mean 'exact'?");

@@ -100,7 +100,7 @@ TEST(FieldTest, RefusesOtherSizesThanTheModelTakes) {
 
 TEST(FieldTest, RefusesWhatIsNoNumberOfItsType) {
   const FieldOption integer{"x", "int64", {1}}, real{"x", "float32", {1}}, truth{"x", "bool", {1}};
-  EXPECT_EQ(refusal(integer, "[1.5]").fact(), "1.5, which is no integer, in 'x'");
+  EXPECT_EQ(refusal(integer, "[1.5]").fact(), "1.5, which is not an integer, in 'x'");
   EXPECT_EQ(refusal(integer, "[1180591620717411303424]").fact(),
             "1180591620717411303424 in 'x' is beyond int64");
   EXPECT_EQ(refusal(integer, "[1.0]").kind(), ErrorKind::kInput);

@@ -123,7 +123,7 @@ TEST(LaunchEnvironmentTest, ReadsSrun) {
 
 TEST(LaunchEnvironmentTest, RefusesWhatSrunCannotMean) {
   expect_refused(with(kSrun, {{"SLURM_PROCID", "5"}}),
-                 "SLURM_PROCID = '5' is no whole number from 0 to 4");
+                 "SLURM_PROCID = '5' is not a whole number from 0 to 4");
   expect_refused(with(kSrun, {{"SLURM_LOCALID", "2"}}), "SLURM_LOCALID = '2'");
   expect_refused(with(kSrun, {{"SLURM_NODEID", "3"}}),
                  "SLURM_STEP_TASKS_PER_NODE = '2(x2),1' says nothing of node 3");
@@ -159,7 +159,7 @@ TEST(LaunchEnvironmentTest, SeveralMachinesUnderMpirunNeedAMeetingPlace) {
   EXPECT_FALSE(environment.one_machine());
   EXPECT_EQ(environment.master_address, "n0");
   expect_refused(with(kMpirun, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "5"}}),
-                 "OMPI_COMM_WORLD_LOCAL_SIZE = '5' is no whole number from 1 to 4");
+                 "OMPI_COMM_WORLD_LOCAL_SIZE = '5' is not a whole number from 1 to 4");
 }
 
 TEST(LaunchEnvironmentTest, ReadsMpiexecOfMpich) {
@@ -194,7 +194,7 @@ TEST(LaunchEnvironmentTest, ReadsWhatIsSetByHand) {
                    std::string(name) +
                        " is not set, although this is one of several processes that "
                        "were started by hand; ");
-  expect_refused(with(by_hand, {{"RANK", "2"}}), "RANK = '2' is no whole number from 0 to 1");
+  expect_refused(with(by_hand, {{"RANK", "2"}}), "RANK = '2' is not a whole number from 0 to 1");
   for (const char* wrong : {"two", "0", "-1", " 2", "2x", "99999999999"})
     expect_refused(with(by_hand, {{"WORLD_SIZE", wrong}}),
                    std::string("WORLD_SIZE = '") + wrong + "'");

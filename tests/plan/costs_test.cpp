@@ -93,7 +93,8 @@ TEST_F(CostsFileTest, HoldsTheCostsOfPosts) {
   EXPECT_EQ(costs.per_stage[0].reduce_gradients, 2);
   EXPECT_EQ(costs.per_stage[1].unshard, 1);
   EXPECT_EQ(costs.per_stage[1].reduce_gradients, 8);
-  EXPECT_EQ(refusal(R"({"REDUCE_NORM": -1})").fact(), "'REDUCE_NORM' is no number of at least 0");
+  EXPECT_EQ(refusal(R"({"REDUCE_NORM": -1})").fact(),
+            "'REDUCE_NORM' is not a number of at least 0");
   EXPECT_EQ(refusal(R"({"stages": [{"REDUCE_LOSS": 1}]})").kind(), ErrorKind::kInput);
 }
 
@@ -101,7 +102,8 @@ TEST_F(CostsFileTest, HoldsTheCostsOfNormsOfStages) {
   const Costs costs = read(R"({"PARTIAL_NORM": 1, "stages": [{"PARTIAL_NORM": 3}, {}]})");
   EXPECT_EQ(costs.per_stage[0].partial_norm, 3);
   EXPECT_EQ(costs.per_stage[1].partial_norm, 1);
-  EXPECT_EQ(refusal(R"({"PARTIAL_NORM": -1})").fact(), "'PARTIAL_NORM' is no number of at least 0");
+  EXPECT_EQ(refusal(R"({"PARTIAL_NORM": -1})").fact(),
+            "'PARTIAL_NORM' is not a number of at least 0");
 }
 
 TEST_F(CostsFileTest, MayBeAListOfStages) {
@@ -145,7 +147,7 @@ TEST_F(CostsFileTest, RefusesHostileFiles) {
 
 TEST_F(CostsFileTest, SaysWhichFieldIsWrong) {
   const Error error = refusal(R"({"stages": [{"F": 1}, {"W": "x"}]})");
-  EXPECT_EQ(error.fact(), "'stages[1].W' is no number of at least 0");
+  EXPECT_EQ(error.fact(), "'stages[1].W' is not a number of at least 0");
   const Error huge = refusal(R"({"stages": [{"F": 1e308}]})");
   EXPECT_EQ(huge.fact(), "'stages[0].F' is 1e+308");
   EXPECT_EQ(huge.remedy(), "write at most 1e30");

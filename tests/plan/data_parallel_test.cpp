@@ -269,10 +269,10 @@ TEST(DataParallelPlanTest, RefusesOptionsThatExcludeEachOther) {
   EXPECT_EQ(refusal({.data_parallel = {.degree = 2, .zero3 = true, .per_microbatch = true}}),
             "`data_parallel.zero3` and `data_parallel.per_microbatch` exclude each other; "
             "`data_parallel.per_microbatch`; reduce once a step where parameters are sharded");
-  EXPECT_EQ(
-      refusal({.data_parallel = {.degree = 2}, .rank_order = "pp,bp"}),
-      "`rank_order` = \"pp,bp\" is no order of ranks; `rank_order`; name pp, dp, cp and tp, each "
-      "once; did you mean 'pp,dp'?");
+  EXPECT_EQ(refusal({.data_parallel = {.degree = 2}, .rank_order = "pp,bp"}),
+            "`rank_order` = \"pp,bp\" is not an order of ranks; `rank_order`; name pp, dp, cp and "
+            "tp, each "
+            "once; did you mean 'pp,dp'?");
 }
 
 TEST(DataParallelPlanTest, ShardsWithoutMeaningAreANote) {

@@ -271,7 +271,7 @@ TEST(DecoderFamiliesTest, SmolLM3TurnsNothingInEveryFourthLayer) {
   EXPECT_NE(refusal(config).find("2 entries for 4 layers; config.json, field 'no_rope_layers'"),
             std::string::npos);
   config["no_rope_layers"] = {0, 1, 2, 1};
-  EXPECT_NE(refusal(config).find("2 is no whole number between 0 and 1"), std::string::npos);
+  EXPECT_NE(refusal(config).find("2 is not a whole number between 0 and 1"), std::string::npos);
   config.erase("pad_token_id");
   EXPECT_NE(refusal(config).find("field 'pad_token_id'"), std::string::npos);
 }

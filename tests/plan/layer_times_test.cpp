@@ -67,21 +67,21 @@ std::string refusal(const std::function<void(nlohmann::json&)>& change) {
 
 TEST(LayerTimesFileTest, NamesTheFieldThatItCannotRead) {
   EXPECT_EQ(refusal([](auto& file) { file["layers"][2]["F"] = -1; }),
-            "'layers[2].F' is no number of at least 0");
+            "'layers[2].F' is not a number of at least 0");
   // Times the number of microbatches it would be infinite.
   EXPECT_EQ(refusal([](auto& file) { file["layers"][1]["F"] = 1e308; }), "'layers[1].F' is 1e+308");
   EXPECT_EQ(refusal([](auto& file) { file["layers"][0].erase("W"); }), "'layers[0].W' is missing");
   EXPECT_EQ(refusal([](auto& file) { file["layers"][1]["role"] = "tail"; }),
             "'layers[1].role' is 'tail'");
   EXPECT_EQ(refusal([](auto& file) { file["of"]["seq_len"] = "32"; }),
-            "'of.seq_len' is no whole number of at least 1");
+            "'of.seq_len' is not a whole number of at least 1");
   EXPECT_EQ(refusal([](auto& file) { file["of"].erase("model"); }), "'of.model' is missing");
   EXPECT_EQ(refusal([](auto& file) { file["latencies"] = 1; }),
             "'latencies' is not a key of measured costs");
   EXPECT_EQ(refusal([](auto& file) { file["sluice_costs"] = 2; }),
             "'sluice_costs' is 2, this program reads 1");
   EXPECT_EQ(refusal([](auto& file) { file["layers"] = nlohmann::json::array(); }),
-            "'layers' is no list with one object per layer");
+            "'layers' is not a list with one object per layer");
 }
 
 TEST(LayerTimesFileTest, TakesBAsIAndWWhereItIsNotGiven) {

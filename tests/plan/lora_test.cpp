@@ -251,7 +251,7 @@ TEST_F(AdapterDirectoryTest, RefusesTensorsThatAreMissingUnexpectedOrOfAnotherSh
   expect_refused("the model has no linear layer 'model.layers.0.self_attn.q_porj'");
   tensors_ = whole;
   rename("layers.0.self_attn.q_proj.lora_A", "layers.0.self_attn.q_proj.lora_C");
-  expect_refused("it is no matrix of an adapter");
+  expect_refused("it is not a matrix of an adapter");
   tensors_ = whole;
   rename("layers.0.self_attn.q_proj.lora_A", "layers.0.self_attn.o_proj.lora_A");
   expect_refused("target_modules does not name its layer");

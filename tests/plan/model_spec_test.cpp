@@ -187,7 +187,7 @@ TEST(ModelSpecTest, ThePaddingRowIsThatOfPadTokenId) {
   EXPECT_EQ(llama_of(config).padding_row, 0);
   config["pad_token_id"] = -1;
   EXPECT_EQ(llama_of(config).padding_row, 95);
-  EXPECT_NE(refusal_of("pad_token_id", 96).find("is no token of the vocabulary of 96"),
+  EXPECT_NE(refusal_of("pad_token_id", 96).find("is not a token of the vocabulary of 96"),
             std::string::npos);
   EXPECT_NE(refusal_of("pad_token_id", -97).find("field 'pad_token_id'"), std::string::npos);
   EXPECT_NE(refusal_of("pad_token_id", 1.5).find("field 'pad_token_id'"), std::string::npos);

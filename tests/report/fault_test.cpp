@@ -97,8 +97,8 @@ TEST(FaultTest, WhatIsMalformedIsNamedWithTheNearest) {
   EXPECT_EQ(refusal("kill:ms=5"), "'ms' is of delay alone; SLUICE_FAULT; leave it out");
   EXPECT_EQ(refusal("kill:"), refusal("kill:,"));
   EXPECT_EQ(refusal("kill;").substr(0, 16), "a fault is empty");
-  EXPECT_EQ(refusal("throw:action=1G0").substr(0, 18), "'1G0' is no action");
-  EXPECT_EQ(refusal("throw:action=").substr(0, 15), "'' is no action");
+  EXPECT_EQ(refusal("throw:action=1G0").substr(0, 22), "'1G0' is not an action");
+  EXPECT_EQ(refusal("throw:action=").substr(0, 19), "'' is not an action");
   EXPECT_EQ(error_of([] { parse_faults("x"); }).kind(), ErrorKind::kUsage);
 }
 

@@ -232,7 +232,7 @@ TEST_F(RunFolder, LinesOfAnEarlierRunAreNotItsOwn) {
 TEST_F(RunFolder, WithoutOrWithADamagedRunJsonIsAnError) {
   expect_input_error([&] { read_run(folder()); }, "run.json");
   write("run.json", "{\"format\": 1}");
-  expect_input_error([&] { read_run(folder()); }, "no run.json of this version");
+  expect_input_error([&] { read_run(folder()); }, "not a run.json of this version");
   write("run.json", "{\"format\": 1");
   expect_input_error([&] { read_run(folder()); }, "run.json:1");
 }

@@ -11,9 +11,9 @@
 //   {stage}SEND_B{mb} {stage}RECV_B{mb}                       gradient: leaves / enters the stage
 //   {stage}UNSHARD {stage}RESHARD {stage}REDUCE_GRAD          data-parallel
 // Ours, beyond torch:
-//   {stage}REDUCE_GRAD{mb}                                    of one microbatch alone
+//   {stage}REDUCE_GRAD{mb}                                    gradients of one microbatch alone
 //   {group}REDUCE_TIED  REDUCE_LOSS  GATHER_OUTPUTS  REDUCE_NORM  OPTIMIZER_STEP   end of a step
-//   {stage}PARTIAL_NORM  {stage}UPDATE                        of one stage: its norms, its update
+//   {stage}PARTIAL_NORM  {stage}UPDATE                        norms and update of one stage
 //
 // Thread-safety: values.
 #pragma once
@@ -42,12 +42,12 @@ enum class ActionKind : std::uint8_t {
   kReduceGrad,      // reduce the stage's gradients, or those of one microbatch, over the
                     // data-parallel axis
   kReduceTied,      // sum the gradients of one tie group over the ranks that hold a member
-  kReduceLoss,      // every rank learns the loss of the step and its counted tokens
-  kGatherOutputs,   // every rank learns what leaves the model
+  kReduceLoss,      // every rank gets the loss of the step and its counted tokens
+  kGatherOutputs,   // every rank gets the outputs of the model
   kReduceNorm,      // global gradient norm over all ranks
   kUpdate,          // update the stage's parameters
-  kPartialNorm,     // the norms of the stage's gradients, when the rank has time for them
-  kOptimizerStep,   // update the parameters of this rank's stages that no kUpdate was about
+  kPartialNorm,     // the norms of the stage's gradients, while the rank would wait otherwise
+  kOptimizerStep,   // update the parameters of this rank's stages that have no kUpdate
 };
 
 // 20 bytes, plain value: plans have millions. Fields that a kind does not use hold their defaults,
@@ -102,16 +102,16 @@ struct Action {
   }
 };
 
-// F, B, I, W, OVERLAP
+// True for F, B, I, W, OVERLAP.
 constexpr bool is_compute(ActionKind kind) {
   return kind >= ActionKind::kForward && kind <= ActionKind::kOverlap;
 }
-// SEND_*, RECV_*
+// True for SEND_*, RECV_*.
 constexpr bool is_transfer(ActionKind kind) {
   return kind >= ActionKind::kSendForward && kind <= ActionKind::kRecvBackward;
 }
-// UNSHARD, REDUCE_*, GATHER_OUTPUTS, UPDATE: begins what its first user, further down its row,
-// waits for (program.h).
+// True for UNSHARD, REDUCE_*, GATHER_OUTPUTS, UPDATE: it starts work that its first user, further
+// down its row, waits for (program.h).
 constexpr bool is_post(ActionKind kind) {
   return kind == ActionKind::kUnshard ||
          (kind >= ActionKind::kReduceGrad && kind <= ActionKind::kUpdate);
@@ -120,7 +120,7 @@ constexpr bool is_post(ActionKind kind) {
 // The axes of the mesh that an instruction spans. SEND, RECV and REDUCE_TIED: pp. UNSHARD, and
 // RESHARD that undoes it: dp_shard. REDUCE_GRAD and UPDATE: dp_replicate and dp_shard.
 // REDUCE_LOSS and REDUCE_NORM: every axis of the grid, that is all ranks of the run.
-// GATHER_OUTPUTS: pp. What a rank does alone, compute and PARTIAL_NORM, and OPTIMIZER_STEP, which
+// GATHER_OUTPUTS: pp. Compute and PARTIAL_NORM, which a rank does alone, and OPTIMIZER_STEP, which
 // stands for updates: none.
 AxisSet axes_of(ActionKind kind);
 
@@ -131,7 +131,7 @@ void append_text(const Action& action, std::string& out);
 // Exact inverse of to_text. Spaces around the text and around the parts of a pair are allowed;
 // blank text is kIdle. Anything incomplete or trailing is refused: "0F", "1F0junk", "0f0",
 // "0UNSHARD3", numbers above 2^31-1, a pair that is not F then B or I. Throws Error(kInput) that
-// quotes the text and says what is wrong with it.
+// quotes the text and names the mistake.
 Action parse_action(std::string_view text);
 
 }  // namespace sluice

@@ -1,19 +1,20 @@
-// Which stages a microbatch passes, in which order: who produces what a stage consumes.
+// The stages that a microbatch passes, in order: the producer and the consumer of each.
 //
 // A microbatch takes a *route*: stages in the order of their forwards. A stage's activation goes to
 // the next stage of the route, its input gradient to the one before; the last of the route computes
 // the loss. By default all microbatches take one route, the chain 0, 1, .. num_stages - 1.
 //
-// A stage that lives on several ranks is a stage a rank here, and every route passes one of them:
-// with two directions through P ranks (DualPipe), routes 0 .. P-1 and P .. 2P-1, where stages s and
-// P + s have the same content on ranks s and P-1-s, and their weights are tie groups (program.h).
+// A stage that lives on several ranks counts here as one stage on each, and every route passes one
+// of them: with two directions through P ranks (DualPipe), routes 0 .. P-1 and P .. 2P-1, where
+// stages s and P + s have the same content on ranks s and P-1-s, and their weights are tie groups
+// (program.h).
 //
-// Owns: Flow, the kinds of channels, what of a backward each stage has to compute.
-// Does not own: what the values are (layer.h), where stages live (layout.h), what is trained
+// Owns: Flow, the kinds of channels, the parts of a backward that a stage computes. Does not own:
+// the values (layer.h), the ranks of stages (layout.h), the choice of trained parameters
 // (model_spec.h).
 // Invariants:
 //  1. A stage is on a route at most once, so for one microbatch it has at most one producer and one
-//     consumer. What more stages read is passed on by those between.
+//     consumer. Stages between relay a value that later stages read.
 //  2. Every stage is on some route.
 // Thread-safety: values.
 #pragma once
@@ -26,11 +27,11 @@ namespace sluice {
 // A channel is one FIFO per source rank, destination rank and kind.
 enum class ChannelKind : std::uint8_t { kActivation, kGradient };
 
-// The gradients that the backward of a stage has to compute, by what is trained.
+// The gradients that the backward of a stage has to compute, depending on what is trained.
 enum class StageBackward : std::uint8_t {
   kFull,     // gradients of its input and of its weights
-  kInput,    // nothing of its own is trained: it only passes gradients on
-  kWeights,  // nothing below it is trained: nobody waits for the gradient of its input
+  kInput,    // no weight of it is trained: it only passes gradients on
+  kWeights,  // nothing before it is trained: its input needs no gradient
   kNone,     // it has no backward, and nothing is sent back to it
 };
 
@@ -45,29 +46,29 @@ class Flow {
  public:
   static constexpr int kNone = -1;
 
-  Flow() = default;  // of no stages
+  Flow() = default;  // no stages
   static Flow chain(int num_stages);
   // routes[i]: the stages of a route. route_of[m]: index of the route of microbatch m. Throws
-  // Error(kUsage) for an empty route, a stage that is on a route twice or on none, stages and
-  // routes that do not exist.
+  // Error(kUsage) for an empty route, a stage that is on a route twice or on none, and for stages
+  // and routes that do not exist.
   static Flow along(const std::vector<std::vector<int>>& routes, std::vector<int> route_of);
 
   int num_stages() const { return num_stages_; }
-  // Whether it says where this many microbatches go.
+  // True if it has routes for this many microbatches.
   bool covers(int num_microbatches) const;
 
-  // A cut is behind a stage that has a consumer; they are counted like stages, up to the last such
-  // stage: num_stages - 1 of the chain.
+  // The number of cuts. A cut follows a stage that has a consumer, and has its number, so this is
+  // one more than the last such stage: num_stages - 1 in the chain.
   int num_cuts() const;
-  // How many of the first num_microbatches pass the stage.
+  // The number of the first num_microbatches that pass the stage.
   int num_passing(int stage, int num_microbatches) const;
 
-  // Preconditions: stage and microbatch in range. What is asked of a stage that the microbatch does
-  // not pass is kNone.
+  // Preconditions: stage and microbatch in range. A stage that the microbatch does not pass has
+  // kNone for producer and consumer.
   bool passes(int stage, int microbatch) const {
     return is_chain() || step_of(stage, microbatch).is_passed;
   }
-  // The stage whose activation this one takes; kNone: the microbatch begins here.
+  // The stage whose activation this one takes; kNone: the microbatch starts here.
   int producer(int stage, int microbatch) const {
     return is_chain() ? stage - 1 : step_of(stage, microbatch).producer;
   }
@@ -76,7 +77,8 @@ class Flow {
     if (is_chain()) return stage + 1 < num_stages_ ? stage + 1 : kNone;
     return step_of(stage, microbatch).consumer;
   }
-  // The same for either kind: from where the stage receives, and where it sends what it makes.
+  // The same for either kind of channel: the stage that this one receives from, and the one it
+  // sends to.
   int source(ChannelKind kind, int stage, int microbatch) const {
     return kind == ChannelKind::kActivation ? producer(stage, microbatch)
                                             : consumer(stage, microbatch);
@@ -86,7 +88,7 @@ class Flow {
                                             : producer(stage, microbatch);
   }
 
-  // Where a microbatch begins, and where its loss is computed.
+  // The stage where a microbatch starts, and the one that computes its loss.
   int first_stage(int microbatch) const { return is_chain() ? 0 : route_of(microbatch).first; }
   int last_stage(int microbatch) const {
     return is_chain() ? num_stages_ - 1 : route_of(microbatch).last;

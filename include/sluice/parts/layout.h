@@ -1,12 +1,12 @@
-// Where a run is: stages on the ranks of a pipeline, and ranks in a grid with a named axis for each
-// way to share the work.
+// The layout of a run: stages on the ranks of a pipeline, and ranks in a grid with a named axis for
+// each way to share the work.
 //
 // The grid is pp x dp_replicate x dp_shard x cp x tp, numbered in a given order, the last axis
-// fastest. Experts are shared over ranks that otherwise share data: ep_shard x ep is another view
+// fastest. Experts are spread over ranks that otherwise divide data: ep_shard x ep is another view
 // of dp_replicate x dp_shard x cp, in this order, ep fastest.
 //
-// Owns: StageMap, decided once, by a partition or a schedule, and handed on; Mesh and its axes.
-// Does not own: what is sent along an axis (program.h), which layers a stage has (partition.h).
+// Owns: StageMap, decided once, by a partition or a schedule, and passed on; Mesh and its axes.
+// Does not own: traffic along an axis (program.h), the layers of a stage (partition.h).
 // Thread-safety: values.
 #pragma once
 
@@ -20,7 +20,7 @@
 
 namespace sluice {
 
-// Where the stages live.
+// The ranks of the stages.
 //   loop: stage s on rank s mod P.
 //   v:    ranks 0..P-1, then P-1..0, alternating (with 2 stages a rank: rank r has r and 2P-1-r).
 enum class Placement { kLoop, kV };
@@ -30,22 +30,22 @@ class StageMap {
   static constexpr int kNowhere = -1;
 
   StageMap() = default;  // no ranks, no stages
-  // ranks[s]: the rank of stage s, or kNowhere. What is out of range is for verify() to refuse.
+  // ranks[s]: the rank of stage s, or kNowhere. verify() refuses ranks out of range.
   StageMap(int num_ranks, std::vector<int> ranks)
       : num_ranks_(num_ranks), ranks_(std::move(ranks)) {}
 
   int num_ranks() const { return num_ranks_; }
   int num_stages() const { return static_cast<int>(ranks_.size()); }
-  // kNowhere also for a stage that does not exist.
+  // The rank of a stage; kNowhere also for a stage that does not exist.
   int rank_of(int stage) const {
     return stage < 0 || stage >= num_stages() ? kNowhere : ranks_[stage];
   }
   std::vector<int> stages_of(int rank) const;  // ascending
-  // The most that any rank has.
+  // The largest number of stages on a rank.
   int stages_per_rank() const;
-  // By stage: what files and configurations call stage_to_rank.
+  // The rank of every stage, which files and configurations call stage_to_rank.
   const std::vector<int>& ranks() const { return ranks_; }
-  // True for what make_stage_map() gives.
+  // True if it equals the map that make_stage_map() returns for this placement.
   bool is(Placement placement) const;
 
   friend bool operator==(const StageMap&, const StageMap&) = default;
@@ -60,8 +60,8 @@ StageMap make_stage_map(Placement placement, int num_ranks, int num_stages);
 
 enum class Axis : std::uint8_t {
   kPp,           // stages
-  kDpReplicate,  // copies of the parameters, other data
-  kDpShard,      // shards of the parameters, other data
+  kDpReplicate,  // copies of the parameters, each with other data
+  kDpShard,      // shards of the parameters, each with other data
   kCp,           // parts of a sequence
   kTp,           // parts of a layer
   kEp,           // other experts
@@ -71,7 +71,7 @@ enum class Axis : std::uint8_t {
 // "pp", "dp_replicate", "dp_shard", "cp", "tp", "ep", "ep_shard".
 std::string_view to_text(Axis axis);
 
-// Some of the axes, or none.
+// A set of axes.
 class AxisSet {
  public:
   constexpr AxisSet() = default;
@@ -91,7 +91,7 @@ class AxisSet {
 
 struct MeshSizes {
   int pp = 1, dp_replicate = 1, dp_shard = 1, cp = 1, tp = 1;
-  int ep = 1;  // ep_shard follows
+  int ep = 1;  // the size of ep_shard follows
 };
 
 class Mesh {
@@ -109,11 +109,11 @@ class Mesh {
   int size(Axis axis) const;
   // Precondition of both: 0 <= rank < num_ranks().
   int coordinate(int rank, Axis axis) const;
-  // Whether every one of these coordinates of the rank is 0: of the ranks that differ along these
+  // True if the rank's coordinates along all these axes are 0: of ranks that differ along these
   // axes alone, one is first.
   bool is_first(int rank, AxisSet axes) const;
-  // The ranks that differ from `rank` in this coordinate alone, and `rank`; by that coordinate. In
-  // the view of the axis: along ep the coordinate of ep_shard stays, those of dp and cp do not.
+  // `rank` and the ranks that differ from it in this coordinate alone, ordered by it, in the view
+  // of the axis: along ep the coordinate of ep_shard is fixed, those of dp and cp are not.
   std::vector<int> group(int rank, Axis axis) const;
 
   friend bool operator==(const Mesh&, const Mesh&) = default;
@@ -123,7 +123,7 @@ class Mesh {
   int expert_position(int rank) const;
 
   std::array<int, 5> sizes_ = {1, 1, 1, 1, 1};    // by Axis
-  std::array<int, 5> strides_ = {1, 1, 1, 1, 1};  // by Axis: from a rank to the next along it
+  std::array<int, 5> strides_ = {1, 1, 1, 1, 1};  // by Axis: step from a rank to the next along it
   int ep_ = 1;
 };
 

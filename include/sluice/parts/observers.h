@@ -1,22 +1,22 @@
-// The interface of whoever watches a rank at work.
+// Observers: they watch a rank at work.
 //
-// Owns: the interface of observers, and what comes with the library for users: the times of a step,
-// traces, memory by rank.
-// Does not own: the loop, which does the same with and without observers (docs/executor.md);
-// gathering what all ranks have recorded, files on disk.
+// Owns: the interface of observers, and those that the library offers to users: the times of a
+// step, traces, memory by rank. Does not own: the loop, which does the same with and without
+// observers (docs/executor.md); gathering the records of all ranks, files on disk.
 //
 // Invariants of an ExecutorObserver:
-//  1. An instruction is a begin() and an end(); failed() comes as soon as anything of it throws,
-//     an observer included (those after that one have not heard of the call). It is the last.
-//  2. waiting(), arrived(), produced() and sending() come between them. Of a message, waiting and
-//     arrived once for each half of an overlapped pair, with the half as their action, as produced;
-//     of posts (program.h), once for all that the instruction waits for, at its beginning, or at
-//     the end of the row's last one.
-//  3. begin_idle_work() and end_idle_work() come between the begin() and end() of whatever
-//     instruction would wait, before its waiting(), once for each piece of the work.
-//  4. Observers are told in the order of their list. What one of them throws is the failure of the
-//     instruction.
-// Thread-safety: observers are called on the rank's thread; a MemoryLedger from any.
+//  1. An instruction is a begin() and an end(); failed() comes as soon as any part of it throws, an
+//     observer included (observers after that one did not get the call). It is the last call.
+//  2. waiting(), arrived(), produced() and sending() come between them. For messages, waiting() and
+//     arrived(), like produced(), come once for each half of an overlapped pair, with the half as
+//     their action; for posts (program.h), once for all that the instruction waits for, at its
+//     start, or at the end of the row's last instruction.
+//  3. begin_idle_work() and end_idle_work() come between the begin() and end() of the instruction
+//     that would wait, before its waiting(), once for each piece of the work.
+//  4. Observers are called in the order of their list. An exception of an observer is the failure
+//     of the instruction.
+// Thread-safety: observers are called on the rank's thread; a MemoryLedger may be called from any
+// thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -40,19 +40,19 @@ class ExecutorObserver {
  public:
   virtual ~ExecutorObserver() = default;
 
-  // The program that runs next, before begin_step(); rank: of the run. The program may be gone
-  // after the step.
+  // The program that runs next, before begin_step(); rank: its number in the run. The program may
+  // be gone after the step.
   virtual void begin_program(const Program& /*program*/, int /*rank*/) {}
   virtual void begin_step(std::int64_t /*step*/) {}
   virtual void end_step() {}  // not after a failure
 
-  // index: in the rank's row.
+  // index: the instruction's position in the rank's row.
   virtual void begin(int /*index*/, const Action& /*action*/) {}
   virtual void end(int /*index*/, const Action& /*action*/) {}
   virtual void failed(int /*index*/, const Action& /*action*/) noexcept {}
 
-  // A compute action waits for a message of another rank, which then arrives; or an instruction for
-  // posts above it in its row, which bring no tensors.
+  // A compute action waits for a message of another rank, which then arrives; or an instruction
+  // waits for posts above it in its row, which bring no tensors.
   virtual void waiting(const Action& /*action*/) {}
   virtual void arrived(const Action& /*action*/, const std::vector<at::Tensor>& /*tensors*/) {}
   // The rank does a piece of a PARTIAL_NORM above in its row.
@@ -61,54 +61,54 @@ class ExecutorObserver {
   // A SEND is about to hand these over.
   virtual void sending(const Action& /*action*/, const std::vector<at::Tensor>& /*tensors*/) {}
 
-  // After F, B, I, before anything is handed on. outputs: what the chunk of an F returned, with its
-  // graph, to look at and not to keep; empty after B and I. handed_on: outputs without a graph, or
-  // the loss alone on the last stage, or the gradients of the inputs, undefined where there is
-  // none. These may be replaced; a tensor that the stage saved for its backward must not be written
-  // to.
+  // After F, B, I, before anything is handed on. outputs: the values that the chunk of an F
+  // returned, with their graph, to be read and not kept; empty after B and I. handed_on: outputs
+  // without a graph, or the loss alone on the last stage, or the gradients of the inputs, undefined
+  // where there is none. These may be replaced; do not write to a tensor that the stage saved for
+  // its backward.
   virtual void produced(const Action& /*action*/, const Values& /*outputs*/,
                         std::vector<at::Tensor>& /*handed_on*/) {}
 };
 
-// Where the time of one rank's step goes, in seconds of its thread: a GPU is not waited for. Every
-// moment of the step is in one of total's shares, and in one only.
+// The times of one rank's step, in seconds of its thread: a GPU is not waited for. Every moment of
+// the step is in exactly one of total's shares.
 struct StepTimes {
   double total = 0;         // whole row
   double compute = 0;       // in F, B, I, W and pairs, less waiting
-  double wait_receive = 0;  // of those for messages; in RECV
+  double wait_receive = 0;  // waiting for messages in these; in RECV
   double wait_send = 0;     // in SEND: handing over, and waiting where a transport makes it wait
   double reduction = 0;     // in REDUCE_*, UNSHARD, RESHARD, PARTIAL_NORM, wherever it is done, and
-                            // waiting for what they began
+                            // waiting for work they started
   double optimizer = 0;     // in UPDATE and OPTIMIZER_STEP, less waiting
-  // Not a share of total: what the rank's thread spent on a core in F, B, I, W, pairs and
+  // Not a share of total: the time that the rank's thread ran on a core in F, B, I, W, pairs and
   // transfers. Unlike `compute` it does not grow while the thread has no core.
   double compute_cpu = 0;
 
-  // Between instructions.
+  // Time between instructions.
   double other() const {
     return total - compute - wait_receive - wait_send - reduction - optimizer;
   }
 };
 
-// A record in time: the instructions of a rank as events, and the file that chrome://tracing and
+// A trace: the instructions of a rank as timed events, and the file that chrome://tracing and
 // ui.perfetto.dev read. Format: Trace Event Format, JSON object form (Google, 2016): complete
 // events ("ph": "X") with `ts` and `dur` in microseconds, `pid` the rank, `tid` the row.
 enum class TraceRow : std::uint8_t {
-  kCompute,    // F, B, I, W, without what they waited for first; pairs, with it
-  kTransfers,  // SEND, RECV: what handing over and reserving took the rank
-  kWaits,      // for a message, or for what was posted above
+  kCompute,    // F, B, I, W, without the wait before them; pairs, with it
+  kTransfers,  // SEND, RECV: the rank's time to hand over and reserve
+  kWaits,      // waits for a message, or for posts above
   kStepEnd,    // reductions, UNSHARD, RESHARD, the update
 };
 
 struct TraceEvent {
-  std::string name;  // the action as in the CSV; of a wait "wait of " and the action
+  std::string name;  // the action as in the CSV; for a wait, "wait of " and the action
   TraceRow row = TraceRow::kCompute;
   int rank = 0;
   std::int64_t step = 0;
   double start = 0, duration = 0;  // microseconds of this machine's steady clock
 };
 
-// Records steps first to last, both included.
+// The observer that records steps first_step to last_step, both included.
 class TraceRecorder final : public ExecutorObserver {
  public:
   TraceRecorder(int rank, std::int64_t first_step, std::int64_t last_step)
@@ -131,20 +131,21 @@ class TraceRecorder final : public ExecutorObserver {
 
   int rank_;
   std::int64_t first_step_, last_step_, step_ = 0;
-  bool is_pair_ = false;  // the instruction that runs
+  bool is_pair_ = false;  // true while an overlapped pair runs
   Clock::time_point action_start_, wait_start_, work_start_;
   std::vector<TraceEvent> events_;
 };
 
-// The file of the events of all ranks together. Time begins with the first event; rows have names,
-// processes "rank 2".
+// The trace file of the events of all ranks. Time starts at the first event; rows have names,
+// processes are "rank 2".
 std::string to_chrome_trace(std::span<const TraceEvent> events);
 
-// Which rank holds how many bytes of tensors, when ranks are threads of one process. It listens to
-// LibTorch's allocators (CPU and CUDA), so it counts what is really allocated and freed.
+// The bytes of tensors that each rank holds, when ranks are threads of one process. It listens to
+// LibTorch's allocators (CPU and CUDA), so it counts actual allocations.
 //
-// A storage belongs to the rank on whose thread it was allocated until transfer() hands it on,
-// whoever frees it. Memory that kernels use inside one operator without a tensor is not seen.
+// A storage belongs to the rank on whose thread it was allocated until transfer() gives it to
+// another, whoever frees it. Memory that kernels use inside one operator without a tensor is not
+// counted.
 class MemoryLedger {
  public:
   explicit MemoryLedger(int num_ranks);
@@ -152,8 +153,8 @@ class MemoryLedger {
   MemoryLedger(const MemoryLedger&) = delete;
   MemoryLedger& operator=(const MemoryLedger&) = delete;
 
-  // While it lives, allocations on this thread are `rank`'s, and frees on this thread are seen.
-  // The ledger must outlive it.
+  // While a Scope lives, allocations on this thread belong to `rank`, and frees on this thread are
+  // counted. The ledger must outlive it.
   class Scope {
    public:
     Scope(MemoryLedger& ledger, int rank);
@@ -163,7 +164,7 @@ class MemoryLedger {
   };
 
   // The storage at this address (at::Tensor::storage().data()) is now held by `rank`. Unknown
-  // addresses, such as mapped files, are nobody's and stay so.
+  // addresses, such as mapped files, are ignored.
   void transfer(const void* storage, int rank);
 
   std::int64_t live_bytes(int rank) const;

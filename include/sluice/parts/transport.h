@@ -1,8 +1,8 @@
-// How ranks exchange messages: narrow, nothing optional, a deadline on every wait.
+// The exchange of messages between ranks: narrow, nothing optional, a deadline on every wait.
 //
 // Owns: the interface, and the in-process transport (ranks as threads, zero-copy hand-over). Ranks
-// in several processes: run() (pipeline.h). Does not own: what is sent when (program.h), order
-// proofs (verify.h), collectives (group.h).
+// in several processes: run() (pipeline.h). Does not own: the choice and order of messages
+// (program.h), proofs (verify.h), collectives (group.h).
 //
 // Invariants:
 //  1. A channel is one FIFO per (source, destination, ChannelKind); messages never overtake.
@@ -11,8 +11,8 @@
 //  3. Every wait ends: by its message, by the deadline (Error kPeer naming the missing message), or
 //     by abort (Error with the first failure).
 //  4. After abort() on any rank, every present and later wait of every rank, in groups too, ends
-//     with that failure, and messages on their way are dropped. It stays so: after a failure make
-//     new endpoints.
+//     with that failure, and messages in flight are dropped. This is permanent: after a failure
+//     make new endpoints.
 // Thread-safety: one endpoint belongs to one rank's thread, except abort(), failure() and
 // waits(), which any thread may call.
 #pragma once
@@ -31,7 +31,7 @@
 
 namespace sluice {
 
-// What a message is, checked against what the receiver expects.
+// The identity of a message, checked against the one that the receiver expects.
 struct MessageTag {
   std::int32_t stage = -1;  // the stage that receives
   std::int32_t microbatch = -1;
@@ -44,13 +44,13 @@ struct Message {
   std::vector<at::Tensor> tensors;  // an undefined tensor is a value without gradient
 };
 
-// What a receiver knows of a message before it arrives.
+// The receiver's knowledge of a message before it arrives.
 struct ExpectedTensors {
   std::vector<TensorMeta> metas;
-  // From shape functions: other metas are an error. Else a guess, with which a transport may post
-  // its receive early, after comparing it with the header.
+  // True: the metas come from shape functions, and others are an error. False: they are a guess,
+  // with which a transport may post its receive early, after comparing it with the header.
   bool certain = false;
-  std::vector<std::string> names;  // of the values, for messages; may be empty
+  std::vector<std::string> names;  // names of the values, for error texts; may be empty
 };
 
 // The first failure of a group of ranks.
@@ -68,32 +68,35 @@ class Transport {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // Hands the tensors over; the receiver may get the same storage, so the sender must not write to
+  // Hands over the tensors; the receiver may get the same storage, so the sender must not write to
   // them afterwards. On a GPU the default stream of their device orders both sides: a rank that
   // works on another stream waits for it first.
   virtual void send(int destination, ChannelKind kind, Message message) = 0;
-  // Reserves the next message of the channel. tensors: what will come, when anything is known.
+  // Reserves the next message of the channel. tensors: what is known of its tensors, if anything.
   virtual Ticket post_receive(int source, ChannelKind kind, const MessageTag& tag,
                               const std::optional<ExpectedTensors>& tensors) = 0;
-  // Whether wait() would return, or throw, at once.
+  // True if wait() would return, or throw, at once.
   virtual bool has_arrived(Ticket ticket) const = 0;
-  // Throws Error(kPeer) on deadline, Error(kInternal) when another tag or other metas arrive.
+  // Waits for the message. Throws Error(kPeer) at the deadline, Error(kInternal) if another tag or
+  // other metas arrive.
   virtual Message wait(Ticket ticket) = 0;
 
-  // All ranks; member i is rank i. The same group each time.
+  // The group of all ranks; member i is rank i. The same group each time.
   virtual Group world() const = 0;
 
-  // Wakes everybody with this failure. The first abort wins.
+  // Wakes all ranks with this failure. The first abort wins.
   virtual void abort(const Failure& failure) noexcept = 0;
   virtual std::optional<Failure> failure() const = 0;
 
-  // What the ranks of this process wait for now, for people: "rank 0 waits for 1RECV_B3 of step 4
-  // from rank 2, rank 1 waits in barrier for rank 2"; "" for nothing. From any thread.
+  // The present waits of this process's ranks, for people: "rank 0 waits for 1RECV_B3 of step 4
+  // from rank 2, rank 1 waits in barrier for rank 2"; "" if none waits. May be called from any
+  // thread.
   virtual std::string waits() const = 0;
 };
 
 struct TransportOptions {
-  // Limit of every wait: longer than any other rank takes to send what is waited for.
+  // Limit of every wait: make it longer than any rank takes to send a message that another waits
+  // for.
   std::chrono::milliseconds deadline{100'000};
 };
 

@@ -1,7 +1,7 @@
-// Named tensors, what is known of a tensor without having it, and the batch of a step.
+// Named tensors, the metadata of a tensor, and the batch of a step.
 //
-// Owns: TensorMeta, Values, Slice; Input and Inputs, which a step is given; StepBatch, which runs.
-// Does not own: what the names mean (layer.h, Model::inputs), where data comes from (data.h,
+// Owns: TensorMeta, Values, Slice; Input and Inputs, which a step is called with; StepBatch, which
+// it runs. Does not own: the meaning of names (layer.h, Model::inputs), reading data (data.h,
 // causal_lm.h). Thread-safety: values.
 #pragma once
 
@@ -20,8 +20,8 @@
 
 namespace sluice {
 
-// What is known of a tensor without having it. Of an undefined tensor, an optional value that is
-// not there: no sizes and the dtype at::ScalarType::Undefined.
+// Sizes and dtype of a tensor. An undefined tensor (an optional value that is not there) has no
+// sizes and the dtype at::ScalarType::Undefined.
 struct TensorMeta {
   std::vector<std::int64_t> sizes;
   at::ScalarType dtype = at::kFloat;
@@ -68,30 +68,31 @@ class Input {
   enum class Kind : std::uint8_t {
     kSplit,          // cut along a dimension, as evenly as it gets (torch.tensor_split)
     kReplicated,     // the whole tensor for every microbatch
-    kRagged,         // rows of their own lengths behind each other, cut between rows
-    kOffsets,        // where such rows begin
-    kPerMicrobatch,  // a tensor each, given
+    kRagged,         // concatenated rows of different lengths, cut between rows
+    kOffsets,        // the offsets of such rows
+    kPerMicrobatch,  // one given tensor each
   };
 
   // Cut along dimension 0, the rows.
   Input(at::Tensor tensor) : Input(split(std::move(tensor), 0)) {}  // NOLINT: meant to convert
   static Input split(at::Tensor tensor, std::int64_t dim);
   static Input replicated(at::Tensor tensor);
-  // Row i is lengths[i] places long along `dim`; the tensor is as long as all rows together.
+  // Row i has lengths[i] elements along `dim`; the tensor is as long as all rows together.
   static Input ragged(at::Tensor tensor, std::vector<std::int64_t> lengths, std::int64_t dim = 0);
-  // Where every row of a ragged input begins, and where the last ends: integers [rows + 1] that
+  // The start of every row of a ragged input, and the end of the last: integers [rows + 1] that
   // ascend from 0 (cu_seqlens). A microbatch gets those of its rows, counted from its own first.
   static Input offsets(at::Tensor tensor);
-  // One for each microbatch; lengths may differ. Undefined: an optional value that is not there.
+  // One tensor for each microbatch; lengths may differ. Undefined: an optional value that is not
+  // there.
   static Input per_microbatch(std::vector<at::Tensor> tensors);
-  // For a rank on which neither a layer nor the loss nor Model::count reads the value: its meta
-  // alone, of the whole batch. Cut along dimension 0; for another kind, give a tensor on the device
-  // "meta".
+  // The meta alone, of the whole batch, for a rank on which neither a layer nor the loss nor
+  // Model::count reads the value. Cut along dimension 0; for another kind, give a tensor on the
+  // device "meta".
   static Input sizes(const TensorMeta& meta);
 
   Kind kind() const { return kind_; }
   std::int64_t dim() const { return dim_; }
-  // One tensor; of kPerMicrobatch one a microbatch.
+  // One tensor; with kPerMicrobatch one for each microbatch.
   const std::vector<at::Tensor>& tensors() const { return tensors_; }
   // The length of every row of kRagged.
   const std::vector<std::int64_t>& lengths() const { return lengths_; }
@@ -116,7 +117,7 @@ class Inputs {
   void add(std::string name, Input input) {
     named_.emplace_back(std::move(name), std::move(input));
   }
-  // Behind those that were added.
+  // Adds an input after those added before.
   void add(Input input) { in_order_.push_back(std::move(input)); }
 
   const std::vector<std::pair<std::string, Input>>& named() const { return named_; }
@@ -127,15 +128,15 @@ class Inputs {
   std::vector<Input> in_order_;
 };
 
-// The batch inputs of every microbatch: held ready, or made anew where they are used, so that a
-// rank holds no more of them than it has microbatches in flight.
+// The batch inputs of every microbatch: given ones, or a function that makes them at each use, so
+// that a rank holds no more of them than it has microbatches in flight.
 class MicrobatchList {
  public:
   void push_back(Values inputs) {
     makers_.push_back([inputs = std::move(inputs)] { return inputs; });
   }
-  // Called on the rank's thread, once for each of its stages and whenever a size is needed: the
-  // same values every time.
+  // make: called on the rank's thread, once for each of its stages and whenever a size is needed;
+  // it must return the same values every time.
   void push_back(std::function<Values()> make) { makers_.push_back(std::move(make)); }
   std::size_t size() const { return makers_.size(); }
   // Precondition: microbatch < size().
@@ -145,18 +146,19 @@ class MicrobatchList {
   std::vector<std::function<Values()>> makers_;
 };
 
-// One step's data: the same on every rank of a replica, but for the device, which is that of the
-// rank's stages.
+// The data of one step: the same on every rank of a replica, apart from the device, which is that
+// of the rank's stages.
 struct StepBatch {
   std::int64_t step = 0;  // 1-based; key of random numbers
   // The number of the first of these microbatches among those of all replicas; keys of random
-  // numbers go on from there.
+  // numbers continue from there.
   std::int64_t first_microbatch = 0;
   MicrobatchList microbatches;
-  // Counted tokens of each, as LossValue::count will say: every rank divides by their sum.
+  // Number of counted tokens in each microbatch (must equal LossValue::count): every rank divides
+  // by their sum.
   std::vector<std::int64_t> counts;
-  // The counts of the batches of all replicas together, where there are several: then this is
-  // divided by.
+  // The sum of the counts of all replicas, where there are several: every rank then divides by
+  // this.
   std::optional<std::int64_t> total_count;
   // The scale of the gradients of this step, in place of RunOptions::scale.
   std::optional<GradientScale> scale;
@@ -164,9 +166,9 @@ struct StepBatch {
 
 // The loss of one microbatch, as the last stage computed it.
 struct MicrobatchLoss {
-  std::int64_t microbatch = 0;  // among those of all replicas
-  double sum = 0;               // of token losses
-  std::int64_t count = 0;       // counted tokens
+  std::int64_t microbatch = 0;  // its number among those of all replicas
+  double sum = 0;               // sum of token losses
+  std::int64_t count = 0;       // number of counted tokens
 };
 
 }  // namespace sluice

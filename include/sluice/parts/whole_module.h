@@ -1,8 +1,8 @@
 // A module with a forward of its own, cut into stages.
 //
-// Owns: Part, ModuleTree, from_module(); Kept, which parts a stage keeps, and drop_unkept();
-// Outputs, the adapter from any type that holds tensors. Does not own: where the cuts are
-// (partition.h). Thread-safety: see Model. A factory is called on the threads of all ranks.
+// Owns: Part, ModuleTree, from_module(); Kept, the parts that a stage keeps, and drop_unkept();
+// Outputs, the adapter from any type that holds tensors. Does not own: the cuts (partition.h).
+// Thread-safety: see Model. A factory is called on the threads of all ranks.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -33,17 +33,17 @@ class SequentialImpl;
 
 namespace sluice {
 
-// Asked by name: of a part, of what holds parts ("layers": whether any of them), or of what is
-// inside a part. Converts to std::function<bool(const std::string&)>, so that a class may take it
-// without knowing sluice.
+// The parts that a stage keeps. Its question takes a name: of a part, of a holder of parts
+// ("layers": true if any of them is kept), or of something inside a part. Converts to
+// std::function<bool(const std::string&)>, so that a class can take it without including sluice.
 class Kept {
  public:
   Kept() = default;  // everything
   Kept(std::vector<std::string> parts, std::vector<std::string> all_parts);
 
-  // Throws Error(kUsage) with the nearest name for one that no part has to do with.
+  // True if it is kept. Throws Error(kUsage) with the nearest name for one unrelated to all parts.
   bool operator()(const std::string& name) const;
-  // True if some part has to do with the name, kept or not.
+  // True if the name is related to some part, kept or not.
   bool knows(const std::string& name) const;
   // The same question of names inside a child: under("encoder")("layers.0") is "encoder.layers.0".
   Kept under(const std::string& child) const;
@@ -60,8 +60,8 @@ class Kept {
 
 namespace detail {
 
-// Takes out the elements that are not kept, or the child as a whole. Returns what its holder holds
-// then: the child, nothing, or in the place of a ModuleList an empty one.
+// Removes the elements that are not kept, or the child as a whole. Returns the new content of its
+// holder: the child, nothing, or for a ModuleList an empty one.
 std::shared_ptr<torch::nn::Module> drop_child(torch::nn::Module& parent, const Kept& kept,
                                               const std::shared_ptr<torch::nn::Module>& child);
 
@@ -80,7 +80,7 @@ void drop_held(torch::nn::Module& parent, const Kept& kept,
 
 }  // namespace detail
 
-// Takes out of a module what a stage does not keep. holders: the members of `parent` that hold its
+// Removes from a module what a stage does not keep. holders: the members of `parent` that hold its
 // children (a torch module such as torch::nn::Linear, or a shared_ptr), since a member outlives
 // unregister_module().
 //
@@ -88,21 +88,21 @@ void drop_held(torch::nn::Module& parent, const Kept& kept,
 //   of a ModuleList, the elements keep their index and those of a ModuleDict their key; where one
 //     is not kept stands an empty torch::nn::Module: `if (auto* b = module->as<Block>()) ...`
 //   of a Sequential, an Identity stands there, so that it can be called as it is
-//   a ModuleList that is not kept at all is empty, so that a loop over it runs no time
+//   a ModuleList that is not kept at all is empty, so that a loop over it does nothing
 //
-// A forward that leaves out the `if` ends the process, after a line on stderr that says where.
-// Throws Error(kUsage) for a holder whose module is not registered in `parent`, and for a child
-// that is in no part.
+// A forward without the `if` ends the process, after a line on stderr that names the place. Throws
+// Error(kUsage) for a holder whose module is not registered in `parent`, and for a child that is in
+// no part.
 template <typename... Holders>
 void drop_unkept(torch::nn::Module& parent, const Kept& kept, Holders&... holders) {
   (detail::drop_held(parent, kept, holders), ...);
 }
 
-// The tensors that a forward returns. Made of, at compile time and to any depth:
-//   a tensor; an std::optional of one (without: an undefined tensor, a value that is not there)
+// The tensors that a forward returns. Converts, at compile time and to any depth, from:
+//   a tensor; an std::optional of one (empty: an undefined tensor, a value that is not there)
 //   std::tuple, std::pair, std::array, a vector or any other range: their elements in order
 //   Values, pairs of a string and a tensor, a map of them: tensors with names
-//   a type of your own: what a function beside it makes of it,
+//   your own type, by a function beside it:
 //     auto tensors_of(const Reply& reply) { return std::tie(reply.logits, reply.hidden); }
 class Outputs {
  public:
@@ -112,10 +112,10 @@ class Outputs {
     add(value);
   }
 
-  // In the order in which they were found; without their names.
+  // The tensors in the order in which they were found, without their names.
   std::vector<at::Tensor> tensors() const;
-  // Those of these names, in this order: by name where they have names (others are left out), by
-  // position else. Throws Error(kUsage), saying `who` returned them, for a name that is missing and
+  // The tensors of these names, in this order: by name where they have names (others are left out),
+  // else by position. Throws Error(kUsage), which names `who` as the source, for a missing name and
   // for another number of tensors.
   std::vector<at::Tensor> named(const std::vector<std::string>& names,
                                 const std::string& who) const;
@@ -176,17 +176,17 @@ class Outputs {
   std::vector<std::pair<std::string, at::Tensor>> items_;  // "": without a name
 };
 
-// What a cut leaves in one piece: a child, an element of a list ("layers.3"), a parameter of the
-// module itself. Values: those that `forward` needs to run it, from the batch or from earlier
-// parts, and those that it makes for later ones.
+// A piece that is never cut: a child, an element of a list ("layers.3"), a parameter of the module
+// itself. It reads values that `forward` needs to run it, from the batch or from earlier parts, and
+// writes values for later ones.
 struct Part {
   std::string name;
   std::vector<std::string> reads = {"hidden"};
   std::vector<std::string> writes = {"hidden"};
-  int length = 0;  // of a list: how many elements it has, `name`.0, `name`.1, .., each a part
+  int length = 0;  // for a list: number of its elements `name`.0, `name`.1, .., each a part
 };
 
-// What is said of a module's parts.
+// The description of a module's parts.
 struct ModuleTree {
   // In the order in which `forward` runs them, each once. Empty: the module is made once, without
   // memory, for their names: its own parameters first, wherever `forward` reads them, then the
@@ -195,15 +195,16 @@ struct ModuleTree {
   // them is "hidden".
   std::vector<Part> parts = {};
   std::string input = "x", output = "hidden";
-  // The parts that count as layers in a split, or what holds them ("layers"). Empty: the elements
-  // of lists, or where there are none, all parts.
+  // The parts that count as layers in a split, or their holders ("layers"). Empty: the elements of
+  // lists, or without lists all parts.
   std::vector<std::string> blocks = {};
-  // Instead: the class of the layers, "Block" or "mine::BlockImpl", wherever in the module they are
-  // (class_name<BlockImpl>() says it). The module is then made once, also where `parts` are given,
-  // of which one may then name what holds others.
+  // Instead of blocks: the class of the layers, "Block" or "mine::BlockImpl"
+  // (class_name<BlockImpl>()), anywhere in the module. The module is then made once, also if
+  // `parts` are given, and a part may then name a holder of others.
   std::string block_class = {};
-  // {full name of a parameter, full name of its first use}: tensors of their own in the module.
-  // What forward runs in two places, as an embedding that is the head, too, is two members.
+  // {full name of a parameter, full name of its first use}: separate tensors in the module. A
+  // module that forward runs in two places, such as an embedding that is also the head, has to be
+  // two members.
   std::vector<std::pair<std::string, std::string>> ties = {};
 };
 
@@ -218,7 +219,7 @@ struct WholeModule {
   std::function<std::shared_ptr<torch::nn::Module>(const Kept&)> make;
   std::function<Outputs(torch::nn::Module&, const Values&)> forward;
   std::string class_name;
-  bool is_ready = false;  // `make` gives the one that there is
+  bool is_ready = false;  // `make` returns an existing module
 };
 
 Model from_module(WholeModule whole, const ModuleTree& tree);
@@ -258,27 +259,28 @@ std::function<Outputs(torch::nn::Module&, const Values&)> typed_forward(Forward 
 }  // namespace detail
 
 // source: a factory (const Kept&) -> a module (shared_ptr or holder), called once for each local
-// stage, on its rank; it may leave out what is not kept, or make all and drop it (drop_unkept):
-// only what is left takes memory (docs/library.md, Without memory). A factory whose constructors
-// reach into memory themselves is called again with memory for all, and a warning says so.
+// stage, on its rank; it may leave out what is not kept, or make everything and drop it
+// (drop_unkept): only what is left takes memory (docs/library.md, Without memory). A factory whose
+// constructors reach into memory themselves is called again with memory for all, and a warning says
+// so.
 // Or a module that is ready: for one stage, since there is one of it; it then holds the trained
 // weights afterwards.
 //
 // forward: (Net&, const Values& in) -> what Outputs takes: runs the parts that are there. `in`: the
-// values that the stage's parts read and that come from the batch or an earlier stage. Returned are
+// values that the stage's parts read and that come from the batch or an earlier stage. It returns
 // all values that later stages or the loss read: by name, or in the order in which parts write
-// them. Or (Net&, const at::Tensor& first), where the first of `in` is all that is needed.
+// them. Or (Net&, const at::Tensor& first), if the first value of `in` is enough.
 //
 // Every part is a layer of the model, for all ways to split. Parts of one stage run as one, or
 // where some run twice (PipelineOptions::activation_checkpoint) in pieces, each made by a call of
 // the factory: random numbers in forward are keyed by the first of the stage, so that bits with
 // dropout depend on the cuts; without Model::fuse every part is a module of its own (and the
-// factory called once for each), and they do not. Model::inputs are what parts read and none
-// writes, Model::outputs what the last writes; both may be changed.
+// factory called once for each), and they do not. Model::inputs are the values that parts read and
+// none writes, Model::outputs those that the last writes; you may change both.
 //
 // Throws Error(kUsage) for parts that are not in the module and names that are not parts; building
-// the stages throws it for a factory that leaves out what is kept, or makes a parameter that is
-// not.
+// the stages throws it for a factory that leaves out a kept part, or makes a parameter that is not
+// kept.
 template <typename Source, typename Forward>
 Model from_module(Source source, Forward forward, const ModuleTree& tree = {}) {
   constexpr bool is_factory = std::is_invocable_v<const Source&, const Kept&>;

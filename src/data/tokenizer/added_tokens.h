@@ -2,7 +2,7 @@
 // tokenizer.json, and what files beside it declare (declared_tokens.h).
 //
 // Owns: finding them, in the text as it is and again in the normalized text; their ids.
-// Does not own: what is between them.
+// Does not own: the text between them.
 //
 // Invariants:
 //  1. Of tokens that start at one place the longest is found; what is found is not looked at again.

@@ -295,7 +295,7 @@ void Bpe::merge(BpeScratch& scratch) const {
 
 void Bpe::merge_few(BpeScratch& scratch) const {
   std::vector<std::int32_t>& ids = scratch.ids;
-  std::vector<std::uint32_t>& ranks = scratch.ranks;  // of the pair that starts there
+  std::vector<std::uint32_t>& ranks = scratch.ranks;  // rank of the pair that starts there
   const auto rank_at = [&](std::size_t i) {
     const Merge* merge = merges_.find(ids[i], ids[i + 1]);
     return merge ? merge->rank : kNoRank;
@@ -352,7 +352,7 @@ void Bpe::merge_many(BpeScratch& scratch) const {
     const auto at = static_cast<std::int32_t>(top & 0xFFFFFFFFu);
     if (symbol(at).id == kGone || symbol(at).next < 0) continue;
     const Merge* merge = find(at);
-    if (!merge || merge->rank != top >> 32) continue;  // of a pair that is no more
+    if (!merge || merge->rank != top >> 32) continue;  // the pair no longer exists
     const std::int32_t right = symbol(at).next;
     symbol(at).id = merge->id;
     symbol(at).next = symbol(right).next;

@@ -2,8 +2,8 @@
 // Subword Units", ACL 2016) by the merges of a tokenizer.json: of all pairs beside each other, the
 // one of the lowest rank merges first, the leftmost of equal ones.
 //
-// Owns: vocabulary, merges, what a character outside the vocabulary becomes.
-// Does not own: which words a text has (pre_tokenizer.h), added tokens.
+// Owns: vocabulary, merges, the tokens of a character outside the vocabulary.
+// Does not own: cutting a text into words (pre_tokenizer.h), added tokens.
 //
 // A word of characters is cut where no merge reaches across (there is none whose left part ends and
 // whose right part starts so), which changes nothing: so a whole text that is one word, as
@@ -94,7 +94,7 @@ class Bpe {
   MergeTable merges_;
   std::optional<std::string> unknown_;
   std::int32_t unknown_id_ = -1;
-  std::string prefix_, suffix_;  // of what continues, and of what ends a word
+  std::string prefix_, suffix_;  // marks of a part that continues, and of one that ends a word
   bool fuse_unknown_ = false, byte_fallback_ = false, ignore_merges_ = false;
   std::array<std::int32_t, 256> fallback_;  // "<0x0A>", or -1
 

@@ -1,7 +1,7 @@
 // A value of tokenizer.json, or of a file beside it, that knows where it stands, for errors that
 // name it.
 //
-// Owns: types, ranges and presence of fields. Does not own: what they mean.
+// Owns: types, ranges and presence of fields. Does not own: their meaning.
 // Thread-safety: const members may be called from any thread.
 #pragma once
 

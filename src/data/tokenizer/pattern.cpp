@@ -418,7 +418,7 @@ bool Pattern::run(std::uint32_t instruction, std::string_view text, std::size_t 
           }
           spend(step.x);
         }
-        // Within it, choices start anew; it ends where what it looks for does.
+        // Within it, choices start afresh; it ends where its match ends.
         there = there && run(instruction + 1, text, start, scratch, inner_end) &&
                 (step.op != Op::kLookbehind || inner_end == at);
         fits = there != (step.op != Op::kAtomic && step.z == 1);

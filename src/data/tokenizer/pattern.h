@@ -1,7 +1,7 @@
 // Regular expressions of tokenizer.json, which Oniguruma reads there (its default syntax).
 //
 // Owns: the part of that syntax that is understood, compiling it, finding matches by backtracking.
-// Does not own: what is done with matches (pre_tokenizer.h, normalizer.h).
+// Does not own: the use of matches (pre_tokenizer.h, normalizer.h).
 //
 // Understood: characters and their escapes; . and classes with ranges, nesting and &&; \s \d \w \h
 // \p{..}; groups, (?i: ) for ASCII, lookahead, lookbehind of fixed length, (?> ); greedy, lazy and

@@ -240,7 +240,7 @@ class Parser {
     const bool negated = take("^");
     if (next_is("]")) refuse("an empty class");
     CodepointRanges set;
-    std::optional<CodepointRanges> so_far;  // of the sides of && that are read
+    std::optional<CodepointRanges> so_far;  // ranges of the sides of && read so far
     while (!take("]")) {
       if (at_end()) refuse("a class without an end");
       if (next_is("[:")) refuse("a POSIX class");

@@ -40,9 +40,9 @@ struct PatternNode {
   Kind kind = Kind::kSequence;
   CodepointRanges set;
   std::vector<PatternNode> children;
-  std::uint32_t least = 0, most = 0;  // of kRepeat
+  std::uint32_t least = 0, most = 0;  // bounds of kRepeat
   Repetition repetition = Repetition::kGreedy;
-  bool behind = false, negated = false;  // of kLook
+  bool behind = false, negated = false;  // direction and sense of kLook
   Assertion assertion = Assertion::kLineStart;
 
   // Fits where there is nothing.

@@ -1,7 +1,7 @@
 // The field "pre_tokenizer" of tokenizer.json: how a text is split into words.
 //
 // Owns: the parts ByteLevel, Split, Metaspace, Digits, Whitespace, WhitespaceSplit, Punctuation,
-// BertPreTokenizer and Sequence. Does not own: what a word becomes (bpe.h).
+// BertPreTokenizer and Sequence. Does not own: the tokens of a word (bpe.h).
 // Thread-safety: const members may be called from any thread.
 #pragma once
 

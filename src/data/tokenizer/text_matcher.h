@@ -1,7 +1,7 @@
 // The places of a text, or of a pattern's matches, in another text: {"String": ..} and {"Regex":
 // ..} of tokenizer.json.
 //
-// Owns: both kinds of search. Does not own: what is done with what was found.
+// Owns: both kinds of search. Does not own: the use of matches.
 // Thread-safety: const members may be called from any thread.
 #pragma once
 

@@ -62,7 +62,7 @@ struct EncodeScratch {
   BpeScratch bpe;
   OwnedPiece normalized;
   std::string spare;
-  std::size_t most_bytes = 0;  // of a text that is normalized
+  std::size_t most_bytes = 0;  // most bytes of a normalized text
   // The text continues another: nothing is put before it.
   bool goes_on = false;
 };

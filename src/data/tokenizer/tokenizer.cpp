@@ -47,7 +47,7 @@ struct Tokenizer::Impl {
     for (const std::vector<std::int32_t>* ids : {&post_processor.before, &post_processor.after}) {
       for (const std::int32_t id : *ids) {
         if (!model.has(id) && !added.by_id().contains(id)) {
-          root["post_processor"].refuse(formatted("the id {}, which is no token's,", id));
+          root["post_processor"].refuse(formatted("the id {}, which is not a token's,", id));
         }
       }
     }

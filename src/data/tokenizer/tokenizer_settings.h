@@ -1,7 +1,7 @@
 // The files beside a tokenizer.json, tokenizer_config.json, special_tokens_map.json,
 // added_tokens.json and config.json, as transformers reads them.
 //
-// Owns: reading them, which file wins, the table of all settings that transformers reads.
+// Owns: reading them, the precedence of files, the table of all settings that transformers reads.
 // Does not own: the tokens that they declare (declared_tokens.h).
 //
 // Invariant: a setting that may change ids in a way that is not followed here is refused by name.
@@ -19,7 +19,7 @@
 
 namespace sluice::data {
 
-// The texts of the files of a directory; none where there is no such file.
+// The texts of the files of a directory; none for a missing file.
 struct TokenizerTexts {
   std::string file;  // the path of the tokenizer.json, for errors; the others lie beside it
   std::string tokenizer;

@@ -2,7 +2,7 @@
 // by tests/oracle/check_tokenizer_files.py.
 //
 // Owns: the table of classes and of the model types that they are registered for.
-// Does not own: what a class does to a tokenizer.json (rebuilt_class.h).
+// Does not own: the effect of a class on a tokenizer.json (rebuilt_class.h).
 // Thread-safety: pure functions.
 #pragma once
 
@@ -22,8 +22,8 @@ ClassKind class_kind(std::string_view name);
 
 // The facts that decide about the class; "" for what no file says.
 struct ClassChoice {
-  std::string tokenizer_class;                                // of tokenizer_config.json
-  std::string model_tokenizer_class, model_type, model_name;  // of config.json
+  std::string tokenizer_class;                                // key of tokenizer_config.json
+  std::string model_tokenizer_class, model_type, model_name;  // keys of config.json
   bool has_byte_level = false;  // the word "ByteLevel" stands in tokenizer.json
 };
 struct ChosenClass {

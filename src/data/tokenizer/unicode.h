@@ -62,7 +62,7 @@ class CodepointBits {
 
 const CodepointBits& bits_of(CodepointSet set);
 
-// Each character by itself: a final sigma is none.
+// Maps each character by itself: a final sigma is not special.
 void append_lowercase(std::string& text, std::string_view from);
 
 }  // namespace sluice::data

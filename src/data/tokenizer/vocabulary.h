@@ -1,7 +1,7 @@
 // Texts with their ids, and pairs of ids with what they merge into: tables that are built once and
 // asked often.
 //
-// Owns: hashing. Does not own: where entries come from (bpe.h).
+// Owns: hashing. Does not own: the source of entries (bpe.h).
 // Thread-safety: const members may be called from any thread.
 #pragma once
 

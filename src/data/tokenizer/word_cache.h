@@ -1,6 +1,6 @@
 // The ids of words that were met before.
 //
-// Owns: a table of bounded size that starts anew when it is full.
+// Owns: a table of bounded size that is emptied when it is full.
 // Thread-safety: for one thread.
 #pragma once
 

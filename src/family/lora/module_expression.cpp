@@ -20,7 +20,7 @@ constexpr std::size_t kMaxExpression = 4096, kMaxNesting = 64, kMaxRepeats = 256
 constexpr long kMaxSteps = 50'000;  // of a node from a set of places
 
 using Characters = std::bitset<256>;
-using Places = std::vector<bool>;  // of a name of n characters: n + 1
+using Places = std::vector<bool>;  // places in a name of n characters: n + 1
 
 bool is_word(unsigned char c) { return std::isalnum(c) != 0 || c == '_'; }
 
@@ -30,10 +30,10 @@ struct ModuleExpression::Node {
   enum Kind { kCharacters, kSequence, kEither, kRepeat, kAhead, kBegin, kEnd, kWordEdge };
 
   Kind kind = kSequence;
-  Characters characters = {};       // of kCharacters: one of these
-  std::vector<Node> parts = {};     // of kRepeat and kAhead: one
-  std::size_t least = 0, most = 0;  // of kRepeat
-  bool opposite = false;            // of kAhead and kWordEdge
+  Characters characters = {};       // characters of kCharacters: one of these
+  std::vector<Node> parts = {};     // children; kRepeat and kAhead have one
+  std::size_t least = 0, most = 0;  // bounds of kRepeat
+  bool opposite = false;            // sense of kAhead and kWordEdge
 };
 
 namespace {

@@ -1,7 +1,7 @@
 // The regular expressions that PEFT matches names of modules with (re.fullmatch of Python).
 //
-// Owns: which part of Python's syntax is known, and matching in time bounded by the sizes of both.
-// Does not own: what an expression chooses (adapter_config.h).
+// Owns: the known part of Python's syntax, and matching in time bounded by the sizes of both.
+// Does not own: the modules that an expression chooses (adapter_config.h).
 // Thread-safety: values.
 #pragma once
 

@@ -75,7 +75,7 @@ Shapes shapes_of(const SafetensorsHeader& header, const std::string& file,
     if (is_copy_of_base(parameter, entry, linear)) continue;
     const std::string layer = layer_of(parameter);
     if (layer.empty()) {
-      refuse(file, entry.name, "it is no matrix of an adapter",
+      refuse(file, entry.name, "it is not a matrix of an adapter",
              "names are " + prefix + "LAYER.lora_A.weight and " + prefix + "LAYER.lora_B.weight");
     }
     if (!linear.contains(layer)) {

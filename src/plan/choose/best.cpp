@@ -83,7 +83,7 @@ class BestPlan {
   struct Likeness {
     StageMap stage_map;
     Costs costs;
-    double fastest = 0;     // of the schedules
+    double fastest = 0;     // fastest step of the schedules
     double more_bytes = 0;  // a rank needs beside what the costs say
     std::vector<Schedule> schedules = {};
   };
@@ -177,7 +177,7 @@ class BestPlan {
   std::vector<Likeness> likenesses_;
   std::optional<Plan> best_;
   std::size_t taken_ = 0;
-  std::optional<std::int64_t> smallest_;  // of those that are too large
+  std::optional<std::int64_t> smallest_;  // smallest need of those that are too large
   std::optional<Error> failure_;
 };
 

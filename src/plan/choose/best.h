@@ -20,7 +20,7 @@ Plan best_plan(ModelSpec model, const PipelineOptions& options);
 // The plan as a row among others, in its own words. taken: false.
 ScheduleCandidate candidate_of(const Plan& plan);
 
-// What it looks at, the fastest that can be taken marked, if one can.
+// The compared schedules; the fastest possible one is marked, if there is one.
 struct LookedAt {
   std::vector<ScheduleCandidate> candidates;
   std::string time_unit;  // as Plan::time_unit

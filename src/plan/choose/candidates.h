@@ -1,7 +1,7 @@
 // The candidates that may be tried: one schedule by name or of the caller's, or those that
 // auto_schedule looks at.
 //
-// Does not own: how one is planned (plan_one.h), which is best (best.h).
+// Does not own: the plan of a candidate (plan_one.h), the choice of the best (best.h).
 // Thread-safety: pure functions.
 #pragma once
 

@@ -22,7 +22,7 @@ class CutMemory {
   std::int64_t peak(const std::vector<int>& starts, std::int64_t enough);
 
  private:
-  using Stages = std::vector<int>;  // of a rank: first and last layer, and backward of each
+  using Stages = std::vector<int>;  // stages of a rank: first and last layer, and backward of each
 
   void lower_rows(const std::vector<int>& starts, const std::vector<StageBackward>& backwards);
   std::int64_t peak_of_rank(const std::vector<int>& starts, int rank);
@@ -33,8 +33,8 @@ class CutMemory {
   const Schedule& schedule_;
   const bool has_frozen_;
   Program rows_;
-  std::vector<StageBackward> backwards_;               // of rows_
-  std::vector<std::map<Stages, std::int64_t>> known_;  // of ranks
+  std::vector<StageBackward> backwards_;               // backwards of rows_
+  std::vector<std::map<Stages, std::int64_t>> known_;  // known needs by rank
   int largest_ = 0;  // rank: the largest of the cut before is looked at first
 };
 

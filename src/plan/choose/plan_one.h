@@ -1,6 +1,6 @@
 // The plan of one candidate, straight: placed, cut, scheduled; lowered, proven, predicted.
 //
-// Does not own: what may be tried (candidates.h), which of several is taken (best.h).
+// Does not own: the list of candidates (candidates.h), the choice among them (best.h).
 // Thread-safety: pure functions, but for the question's.
 #pragma once
 

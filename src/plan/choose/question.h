@@ -1,7 +1,8 @@
 // The question that the planner is asked, with all that the candidates of its answer share.
 //
-// Owns: the checks that no candidate changes, what layers cost, the order in which cuts are tried.
-// Does not own: what may be tried (candidates.h). Thread-safety: one object is one thread's.
+// Owns: the checks that no candidate changes, the costs of layers, the order in which cuts are
+// tried.
+// Does not own: the list of candidates (candidates.h). Thread-safety: one object is one thread's.
 #pragma once
 
 #include <deque>

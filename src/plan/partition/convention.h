@@ -11,7 +11,7 @@ namespace sluice::detail {
 
 // The layers of a model by position and by the names of a convention.
 struct LayerNames {
-  int num_layers = 0;     // of the model, all kinds
+  int num_layers = 0;     // number of the model's layers of all kinds
   int first_decoder = 0;  // position of the first decoder layer
   int num_decoders = 0;
   std::vector<std::vector<std::string>> names;  // [position]: module names of the convention
@@ -63,7 +63,7 @@ struct ConventionRules {
   bool ends = false;
   bool layer_each = false;  // at most as many stages as decoder layers, also where names cut
   bool names_win = false;   // over layers_per_stage, which others refuse beside them
-  int default_weight = 0;   // of either end
+  int default_weight = 0;   // default weight of either end
   LayerNames (*names)(const ModelSpec&, const PartitionOptions&) = nullptr;
   Split (*split)(const ModelSpec&, const PartitionOptions&, const ScheduleInfo*) = nullptr;
 };

@@ -304,7 +304,7 @@ class CutOrder::Splitter {
   const int num_layers_, num_stages_;
   int num_ranks_ = 0;
   std::vector<Cost> costs_;
-  std::vector<Cost> before_;  // of the layers before each
+  std::vector<Cost> before_;  // cost of the layers before each
   std::vector<Cost> smallest_from_;
   std::vector<std::int64_t> num_heavy_from_;
   std::deque<Starts> found_;  // in the order of preference

@@ -1,7 +1,7 @@
 // The cuts of a chain of layers in the order of preference: those that make the slowest rank as
 // fast as it can be come first.
 //
-// Owns: the search. Does not own: what layers cost, names, which ranks the stages are on.
+// Owns: the search. Does not own: the costs of layers, names, the ranks of stages.
 //
 // Cuts whose slowest rank is equally fast: those whose largest stage is smallest come first, and
 // of those the ones whose first stages are longest. Costs are compared in steps of 1e-12 of their
@@ -15,10 +15,10 @@
 namespace sluice::detail {
 
 struct SplitProblem {
-  std::vector<double> costs;       // of every layer, at least 0
+  std::vector<double> costs;       // cost of every layer, at least 0
   int first_cut = 1;               // a stage behind the first starts at one of
   int last_cut = 1;                // [first_cut, last_cut]
-  std::vector<int> stage_to_rank;  // of every stage
+  std::vector<int> stage_to_rank;  // rank of every stage
 };
 
 // Up to about 200,000 possible splits all of them are looked at; of more, the best is found by

@@ -88,7 +88,7 @@ class Deferral {
 
   const Program& program_;
   detail::StageMicrobatchTable<detail::PerKind<bool>> pending_;  // a RECV is deferred
-  std::unordered_map<detail::Channel, Fifo> deferred_;           // of this rank, in order
+  std::unordered_map<detail::Channel, Fifo> deferred_;  // deferred receives of this rank, in order
   std::int64_t order_ = 0;
 };
 

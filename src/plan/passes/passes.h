@@ -1,8 +1,8 @@
 // The passes that lower a Schedule into a Program.
 //
-// Owns: each pass, their names and order. Does not own: what instructions mean (program.h), proof.
-// Every pass is Program -> Program, keeps the order of what was there, and can be tested alone.
-// Thread-safety: pure functions.
+// Owns: each pass, their names and order. Does not own: the meaning of instructions (program.h),
+// proof. Every pass is Program -> Program, keeps the order of what was there, and can be tested
+// alone. Thread-safety: pure functions.
 #pragma once
 
 #include <string>

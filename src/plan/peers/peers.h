@@ -1,7 +1,7 @@
 // The split rules of torchtitan, NeMo AutoModel and NeuronX Distributed, under the names that their
 // users know. docs/partition.md has a table of their answers.
 //
-// Owns: how many stages, which layers and module names on each, cuts, stages of a rank.
+// Owns: the number of stages, the layers and module names of each, cuts, stages of a rank.
 // Does not own: parameters, which make_partition() (partition.h) distributes by these rules.
 // Counts are decoder layers, stages or ranks, at most kMaxCount. What a peer refuses is refused;
 // where a peer accepts input that loses or repeats layers, this refuses it and says so.

@@ -1,8 +1,8 @@
 // Memory that the microbatches of a step need beside parameters, from shapes alone.
 //
-// Owns: what the layers of a stage keep together, and the sum over a rank's row.
-// Does not own: what a layer keeps (LayerCost); parameters, gradients, optimizer (plan.h).
-// Thread-safety: pure functions.
+// Owns: the memory that the layers of a stage keep together, and the sum over a rank's row.
+// Does not own: the memory that a layer keeps (LayerCost); parameters, gradients, optimizer
+// (plan.h). Thread-safety: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace sluice {
 // LayerCost's fields of bytes at one shape, of a layer or stage.
 struct ActivationBytes {
   std::int64_t after_forward = 0, after_input = 0, on_entry = 0, at_end = 0;
-  std::int64_t in_forward = 0;  // of a forward without a backward
+  std::int64_t in_forward = 0;  // peak of a forward without a backward
   // To on_entry, for layers that run again: in I the weights of layers behind them wait, in W what
   // ran again is held already.
   std::int64_t more_in_input = 0, less_in_weight = 0;
@@ -38,7 +38,7 @@ ActivationBytes stage_activations(const ModelSpec& model, const StageContent& st
 struct RowActivations {
   std::int64_t kept = 0;    // the most that all live microbatches keep, and copies of weights
   std::int64_t peak = 0;    // the most that is held at once; >= kept
-  std::int64_t pooled = 0;  // of fused operators, beside them and all the time
+  std::int64_t pooled = 0;  // pools of fused operators, held all the time beside the rest
   // More than the peak, with what replicas exchange; and what of that is parameters, at most.
   std::int64_t exchanged = 0, gathered = 0;
 };

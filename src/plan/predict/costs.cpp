@@ -112,7 +112,7 @@ class CostsFile {
       costs.per_stage = stages(document_, "", costs.uniform);
       return costs;
     }
-    if (!document_.is_object()) fail("", "are no object and no list", kFileRemedy);
+    if (!document_.is_object()) fail("", "are neither an object nor a list", kFileRemedy);
     std::vector<std::string> keys = stage_cost_names(/*with_sizes=*/true);
     for (const CostName& collective : kCollectives) keys.emplace_back(collective.name);
     for (const char* key :
@@ -155,7 +155,7 @@ class CostsFile {
 
   double number(const Json& value, const std::string& field) const {
     const double result = value.is_number() ? value.number() : -1.0;
-    if (!(result >= 0.0)) fail(field, "is no number of at least 0", "write 0 or more");
+    if (!(result >= 0.0)) fail(field, "is not a number of at least 0", "write 0 or more");
     if (result > detail::kMostCost) fail(field, "is " + shortest(result), detail::kMostRemedy);
     return result;
   }

@@ -213,7 +213,7 @@ LayerTimes at_speed(LayerTimes counted, double flops, double bandwidth) {
                                     .where = "--flops",
                                     .remedy = "leave it out"});
   }
-  const double seconds = kGiga / flops;  // of a unit
+  const double seconds = kGiga / flops;  // seconds of one unit
   for (LayerTime& layer : counted.layers) {
     for (double* time :
          {&layer.forward, &layer.backward_input, &layer.backward_weight, &layer.backward})

@@ -28,7 +28,7 @@ namespace sluice {
 struct LayerTime : StageCosts {
   std::string name;
   LayerRole role = LayerRole::kBlock;
-  double cast = 0;          // of its weights in mixed precision, once a step
+  double cast = 0;          // casting its weights in mixed precision, once a step
   double output_bytes = 0;  // handed on to the next layer
   friend bool operator==(const LayerTime&, const LayerTime&) = default;
 };
@@ -39,7 +39,7 @@ struct TimedRun {
   std::string family;
   MicrobatchShape microbatch;
   std::int64_t threads_per_rank = 1;
-  std::string dtype = "float32";         // of the parameters
+  std::string dtype = "float32";         // dtype of the parameters
   std::string mixed_precision = "none";  // as training.mixed_precision
   std::string operators = "auto";        // training.fused; ", loss by blocks"
   std::string optimizer = "AdamW";
@@ -49,16 +49,16 @@ struct TimedRun {
 };
 
 struct LayerTimes {
-  std::string unit = "s";         // of all times: "s", or "GFLOP" of counted ones
+  std::string unit = "s";         // unit of all times: "s", or "GFLOP" of counted ones
   bool counted = false;           // from operations, not measured
-  std::vector<LayerTime> layers;  // of the whole model
-  double latency = 0;             // of a message between ranks
+  std::vector<LayerTime> layers;  // layers of the whole model
+  double latency = 0;             // latency of a message between ranks
   double bandwidth = 0;           // bytes per unit of time; 0: infinite
-  double action = 0;              // of every action, beside what its layers take
+  double action = 0;              // time of every action beside its layers
   double reduce_loss = 0, reduce_norm = 0;
-  double parallel_ranks = 0;  // that have a core for each of their threads; 0: all
+  double parallel_ranks = 0;  // number of ranks with a core for each of their threads; 0: all
   TimedRun of;
-  std::string file;  // that they were read from; for errors
+  std::string file;  // file that they were read from; for errors
 };
 
 // A hash of what decides the times of layers: their names, classes, values and parameters.

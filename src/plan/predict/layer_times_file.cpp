@@ -83,7 +83,7 @@ class TimesFile {
       : path_(std::move(path)), document_(parse_strict_json(text, path_)) {}
 
   LayerTimes read() {
-    if (!document_.is_object()) fail("", "are no object", kRemedy);
+    if (!document_.is_object()) fail("", "are not an object", kRemedy);
     const Json& version = need(document_, kVersionKey, "");
     if (!(version == kVersion)) {
       fail(kVersionKey, formatted("is {}, this program reads {}", version.dump(), kVersion),
@@ -103,8 +103,8 @@ class TimesFile {
     times.of = run(need(document_, "of", ""));
     const Json& layers = need(document_, "layers", "");
     if (!layers.is_array() || layers.empty())
-      fail("layers", "is no list with one object per layer", kRemedy);
-    std::map<std::string, std::string> places;  // of layers, by name
+      fail("layers", "is not a list with one object per layer", kRemedy);
+    std::map<std::string, std::string> places;  // places of layers, by name
     for (const Json& each : layers.list()) {
       const std::string at = formatted("layers[{}]", times.layers.size());
       times.layers.push_back(layer(each, at));
@@ -138,7 +138,7 @@ class TimesFile {
 
   void require_known(const Json& object, const std::vector<std::string>& known,
                      const std::string& at) const {
-    if (!object.is_object()) fail(at, "is no object", kRemedy);
+    if (!object.is_object()) fail(at, "is not an object", kRemedy);
     for (const auto& [key, value] : object.members()) {
       if (std::find(known.begin(), known.end(), key) == known.end())
         fail(inside(at, key), "is not a key of measured costs", suggest_name(key, known));
@@ -147,19 +147,19 @@ class TimesFile {
 
   double read_number(const Json& value, const std::string& field) const {
     const double number = value.is_number() ? value.number() : -1.0;
-    if (!(number >= 0.0)) fail(field, "is no number of at least 0", "write 0 or more");
+    if (!(number >= 0.0)) fail(field, "is not a number of at least 0", "write 0 or more");
     if (number > detail::kMostCost) fail(field, "is " + shortest(number), detail::kMostRemedy);
     return number;
   }
 
   std::int64_t count(const Json& value, const std::string& field) const {
     if (!value.is_number_integer() || value.integer() < 1)
-      fail(field, "is no whole number of at least 1", "write 1 or more");
+      fail(field, "is not a whole number of at least 1", "write 1 or more");
     return value.integer();
   }
 
   std::string text(const Json& value, const std::string& field) const {
-    if (!value.is_string()) fail(field, "is no string", kRemedy);
+    if (!value.is_string()) fail(field, "is not a string", kRemedy);
     return value.text();
   }
 

@@ -71,7 +71,7 @@ struct RankParameters {
   std::set<std::string> held;
   std::int64_t num_trained = 0;
   std::int64_t trained_bytes = 0;
-  std::int64_t shown_bytes = 0;  // of `.grad` where it is not the sum itself
+  std::int64_t shown_bytes = 0;  // bytes of `.grad` where it is not the sum itself
   std::int64_t of_adapters = 0;  // bytes
 };
 
@@ -199,7 +199,7 @@ RankMemory rank_memory(const Plan& plan, const Partition& partition, int rank,
   std::vector<const StageContent*> stages;
   std::vector<ActivationBytes> activations(partition.stages.size());
   std::vector<ReplicaBytes> exchanged(replicas.degree > 1 ? partition.stages.size() : 0);
-  ReplicaBytes share;  // of the stages together
+  ReplicaBytes share;  // share of all stages together
   for (const StageContent& stage : partition.stages) {
     if (stage.rank != rank) continue;
     stages.push_back(&stage);

@@ -2,7 +2,7 @@
 // beside its time (what has brought it about, or nothing); and the summary of a finished replay:
 // makespan, idle time and its parts, the critical path.
 //
-// Does not own: in which order ranks are looked at, what is known of an input before it is there.
+// Does not own: the order in which ranks are visited, facts about an input before it arrives.
 // Thread-safety: values.
 #pragma once
 

@@ -96,7 +96,7 @@ class Simulator {
   };
   struct Rank {
     std::size_t at = 0;
-    bool forward_half_done = false;  // of the pair at `at`
+    bool forward_half_done = false;  // the forward of the pair at `at` is done
     bool is_done = false;            // the row, and all that it posted
     Moment free;
     std::vector<Post> posts;
@@ -382,7 +382,7 @@ class Simulator {
   std::vector<Rank> ranks_;
   std::vector<Collective> collectives_;                   // by number
   std::unordered_map<detail::Channel, Moment> channels_;  // when each is free again
-  Moment unused_;                                         // of messages that take no time
+  Moment unused_;                                         // moment of messages that take no time
   std::vector<int> runnable_;
   std::vector<std::vector<Step>> causes_;  // as the actions of ranks: what each waited for
   Simulation result_;

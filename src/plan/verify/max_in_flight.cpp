@@ -143,8 +143,8 @@ class Clocks {
 
  private:
   struct Message {
-    std::int32_t copy;         // of the sender's clock, in the pool
-    std::int32_t events_over;  // of the sender itself
+    std::int32_t copy;         // copy of the sender's clock, in the pool
+    std::int32_t events_over;  // number of the events of the sender itself that are over
   };
 
   void send(std::int32_t at, int channel) {

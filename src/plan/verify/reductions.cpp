@@ -282,7 +282,7 @@ class Reductions {
   int rank_ = 0;
   RowEnd end_;
   std::set<std::pair<int, int>> unreduced_;  // stage, microbatch; with_single_ only
-  std::vector<StageEnd> stages_;             // of this row's; the others' are empty
+  std::vector<StageEnd> stages_;             // stages of this row; the others' are empty
   std::vector<int> tied_;                    // by group: index in this row
 };
 

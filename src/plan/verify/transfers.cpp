@@ -66,7 +66,7 @@ void check_order_of(Verification& v, std::unordered_map<Channel, std::vector<Del
 }  // namespace
 
 void check_transfers(Verification& v) {
-  std::unordered_map<Channel, std::vector<Delivery>> channels;  // of one receiver
+  std::unordered_map<Channel, std::vector<Delivery>> channels;  // channels of one receiver
   for (int rank = 0; rank < v.program.num_ranks(); ++rank) {
     const std::vector<Action>& row = v.program.ranks[rank];
     for (int index = 0; index < static_cast<int>(row.size()); ++index) {

@@ -96,7 +96,7 @@ TEST(TokenizerFileTest, RefusesTemplatesThatAreNoPrefixAndSuffix) {
                  "expected", "post_processor.special_tokens.<x>");
   Json other = with({piece("SpecialToken", "<s>"), piece("Sequence", "A")});
   other["special_tokens"]["<s>"]["ids"] = {1000};
-  expect_refused("/post_processor", other, "the id 1000, which is no token's", "post_processor");
+  expect_refused("/post_processor", other, "the id 1000, which is not a token's", "post_processor");
   expect_refused("/post_processor",
                  {{"type", "Sequence"},
                   {"processors",

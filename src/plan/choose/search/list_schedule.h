@@ -10,8 +10,8 @@
 namespace sluice::detail {
 
 struct ListPolicy {
-  std::array<int, 3> preference = {1, 2, 0};  // of F, I, W: the highest first
-  bool late_stages_first = true;              // of a rank's stages, for F
+  std::array<int, 3> preference = {1, 2, 0};  // preference for F, I, W: the highest first
+  bool late_stages_first = true;              // order of a rank's stages, for F
   double look_ahead = 0;   // how long a rank waits for something that it likes better
   int most_in_flight = 1;  // microbatches of the last rank, from the first F to the last backward
   double more_before = 1;  // so many more on each rank before it

@@ -30,10 +30,10 @@ struct OrderProblem {
   StageMap stage_map;
   int num_microbatches = 1;
   std::vector<StageCosts> stages;
-  std::vector<double> message_time;  // of a cut, on its channel
+  std::vector<double> message_time;  // time of a message over each cut
   double latency = 0;
-  std::vector<double> speed;  // of ranks
-  double max_bytes = 0;       // of a rank
+  std::vector<double> speed;  // speed of each rank
+  double max_bytes = 0;       // limit of a rank
 
   int num_ranks() const { return stage_map.num_ranks(); }
   int num_stages() const { return stage_map.num_stages(); }

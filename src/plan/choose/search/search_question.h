@@ -22,13 +22,13 @@ struct ScheduleQuestion {
   int stages_per_rank = 0;    // 0: those of the costs, else 1 and 2
   std::string stage_to_rank;  // "loop", "v", a list; "": loop, and v where ranks have two stages
   std::optional<double> max_bytes;
-  std::int64_t effort = SearchOptions().effort;  // of the search on each map
+  std::int64_t effort = SearchOptions().effort;  // effort of the search on each map
 };
 
 struct ScheduleAnswer {
   Schedule schedule;
   Simulation simulation;  // with transfers
-  VerifyReport report;    // of the program with transfers
+  VerifyReport report;    // report of the program with transfers
   std::string refusal;    // why it cannot be taken; "": it can
 };
 
