@@ -1,7 +1,7 @@
 # `make help` lists the targets. The work is CMake's: these are its presets by short names.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run build test test-plan check test-all fuzz bench format lint docs install wheel clean setup
+.PHONY: help run build test test-plan check test-all release-check fuzz bench format lint docs install wheel clean setup
 
 # One compiler per core, as far as there is memory (a torch source takes up to 2.5 GB).
 JOBS ?= $(shell awk -v cores=$$(nproc) '/^MemAvailable/ {fit = int($$2 / 2500000); \
@@ -10,7 +10,7 @@ LIBTORCH = $(shell sed -n 2p build/setup.stamp)
 PREFIX ?= /usr/local
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo 'TORCH_DIR=/path/to/libtorch chooses the LibTorch; ARGS="--training.steps 20" goes to make run.'
 
 setup:
@@ -51,6 +51,9 @@ test-all: test check  ## also the slow sweeps, every test under the sanitizers, 
 	@tools/run_tests.sh build 1 -L slow
 	@$(MAKE) fuzz
 
+release-check: build  ## what a release needs beside tests: versions, links, pictures, pages, comments
+	@tools/release_check.sh build
+
 SECONDS_EACH ?= 600
 fuzz:  ## every fuzz target for ten minutes; SECONDS_EACH=60 for one
 	@tools/fuzz.sh $(SECONDS_EACH) $(JOBS)
@@ -62,8 +65,9 @@ bench: build  ## the benchmarks, and the training step beside torch's where .ora
 	@if [ -x .oracles/bin/python ]; then .oracles/bin/python bench/compare_torch.py --short; \
 	 else echo 'bench/compare_torch.py is left out: .oracles, which tools/setup_oracles.sh makes, is missing'; fi
 
-format:  ## clang-format every source
+format:  ## clang-format every source; the pages at 100 columns
 	@git ls-files '*.h' '*.cpp' | xargs clang-format -i
+	@git ls-files '*.md' | grep -v '^tests/' | xargs python3 tools/wrap_pages.py
 
 lint: setup  ## format, include order and clang-tidy of what differs from main; LINT=all, LINT='since REVISION'
 	@tools/lint.sh '$(LIBTORCH)' $(JOBS) $(LINT)

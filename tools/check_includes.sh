@@ -1,5 +1,5 @@
 #!/bin/sh
-# Checks that every folder includes only what it may (docs/README.md, "Layers"):
+# Checks that every folder includes only what it may (CONTRIBUTING.md, "How the code is cut"):
 #   base <- plan <- family <- {archive, report} <- config, base <- data <- config, base <- launch (torch-free); layer <- {ops, io, comm};
 #   {ops, parallel} <- {model, optim, train}; ops/kernels sees base alone;
 #   {layer, comm} <- parallel <- engine <- {optim, checkpoint} <- train <- command <- apps (checkpoint also sees io).

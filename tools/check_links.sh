@@ -1,11 +1,15 @@
 #!/bin/sh
-# Checks that every relative link of the Markdown pages names a file that exists, and that
-# docs/README.md lists every page. Prints one line a fault; exit 1.
+# Checks that every relative link of the Markdown pages names a file that exists, and a heading that is in
+# it, and that docs/README.md lists every page. Prints one line a fault; exit 1.
 cd "$(dirname "$0")/.." || exit 2
 faults=0
-for page in *.md docs/*.md; do
-  for link in $(sed '/^```/,/^```/d' "$page" | grep -o '](\([^)# ]*\)' | sed 's/^](//; /:/d'); do
-    [ -e "$(dirname "$page")/$link" ] || { echo "$page: $link does not exist"; faults=1; }
+anchors() { sed -n '/^```/,/^```/d; s/^##* *//p' "$1" | tr A-Z a-z | sed 's/[^a-z0-9 _-]//g; s/ /-/g'; }
+for page in *.md docs/*.md examples/*.md; do
+  for link in $(sed '/^```/,/^```/d' "$page" | grep -o '](\([^) ]*\)' | sed 's/^](//; /:/d'); do
+    file=${link%%#*}
+    [ -z "$file" ] && file=$page || file=$(dirname "$page")/$file
+    [ -e "$file" ] || { echo "$page: $link does not exist"; faults=1; continue; }
+    case $link in *.md#*|\#*) anchors "$file" | grep -qxe "${link#*#}" || { echo "$page: $link: no such heading"; faults=1; } ;; esac
   done
 done
 for page in docs/*.md; do

@@ -1,5 +1,5 @@
 // The command line of both programs (sluice, sluice-run): parses it, and turns every failure into
-// one line on stderr and the exit code of docs/exit-codes.md.
+// one line on stderr and the exit code of docs/failures.md.
 //
 // Owns: CLI11, which no other source sees; the mapping of its errors and of sluice::Error. Does not
 // own: the commands (command.h).

@@ -15,7 +15,7 @@
 
 namespace sluice {
 
-// The enumerator's value is the exit code of the process (docs/exit-codes.md).
+// The enumerator's value is the exit code of the process (docs/failures.md).
 enum class ErrorKind : int {
   kInternal = 1,    // a defect of sluice itself
   kUsage = 2,       // command line or configuration

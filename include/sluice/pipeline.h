@@ -249,7 +249,7 @@ class Pipeline {
   // Collective. The cost of the last step for each rank. times: those of this rank.
   std::vector<RankStats> gather_stats(const StepTimes& times) const;
   // Collective. The stages of all ranks that have had to compute every weight gradient during I
-  // (docs/split-backward.md), ascending, the same on every rank.
+  // (docs/numbers.md), ascending, the same on every rank.
   std::vector<int> gather_unsplit_stages() const;
   // After a failure: the last instructions of this rank in the step or evaluation that ran last,
   // and the index in the program of the running one, -1 if none was.

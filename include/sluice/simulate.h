@@ -70,7 +70,7 @@ Costs parse_costs(std::string_view text);
 Costs parse_costs_json(std::string_view text, const std::string& file_name);
 Costs read_costs(const std::string& path);
 
-// The costs if the backward of these stages cannot be split (docs/split-backward.md): I costs as
+// The costs if the backward of these stages cannot be split (docs/numbers.md): I costs as
 // much as B, W nothing.
 Costs charge_unsplit_stages(Costs costs, int num_stages, const std::vector<int>& stages);
 

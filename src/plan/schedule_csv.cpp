@@ -1,4 +1,4 @@
-// torch's CSV (docs/schedule-csv.md). Every limit below keeps memory in proportion to the file: a
+// torch's CSV (docs/schedules.md). Every limit below keeps memory in proportion to the file: a
 // few bytes of text must not make a reader of the schedule reserve room for billions of
 // microbatches.
 #include <algorithm>

@@ -148,7 +148,7 @@ struct MicrobatchKey {
 using GradientSums = std::vector<std::unique_ptr<GradientSum>>;
 
 // The backward of one microbatch through a chunk: whole (B), or in two halves (I, W). By default a
-// Stage walks autograd's graph (docs/split-backward.md). If you know a better backward of a chunk,
+// Stage walks autograd's graph (docs/numbers.md). If you know a better backward of a chunk,
 // a fused kernel for instance, implement it here and give it to the stage.
 //
 // Invariants, of every implementation:

@@ -10,7 +10,7 @@
 //
 // Invariants:
 //  1. Which of the two runs depends on types, devices, sizes and LibTorch's modes alone
-//     (docs/ops.md has the conditions); both are checked against float64.
+//     (docs/fused.md has the conditions); both are checked against float64.
 //  2. Kernels give the same bits for any strides, addresses, batch sizes and number of threads.
 //  3. A backward that is itself differentiated (create_graph) runs on LibTorch's operators.
 // Thread-safety: pure functions.

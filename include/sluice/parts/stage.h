@@ -94,7 +94,7 @@ class Stage {
   // then follow W).
   void hold_early_weights(bool on);
   // False once a backward_input had to compute every weight gradient itself
-  // (docs/split-backward.md).
+  // (docs/numbers.md).
   bool splits_backward() const;
   // Ends the step, when nothing is in flight: releases what was derived from the weights for it,
   // such as their copies under autocast; clear_gradients() does so too.
