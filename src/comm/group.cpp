@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "comm/group_backend.h"
 #include "comm/sum_in_order.h"
+#include "layer/call_place.h"
 #include "sluice/parts/values.h"
 
 namespace sluice {
@@ -66,11 +67,18 @@ void require_same_call(const Member& backend, const std::vector<GroupNote>& note
                .remedy = "let every member make the same calls in the same order"});
 }
 
+// The call with its place in the run, if it has one.
+std::string placed(std::string call) {
+  const std::string place = detail::call_place();
+  return place.empty() ? call : place + ": " + call;
+}
+
 // finish: from what all members gave to the result.
 template <typename Finish>
 auto collective(const std::shared_ptr<GroupBackend>& backend, GroupNote note,
                 std::vector<at::Tensor> pieces, Finish finish) {
   using Result = std::invoke_result_t<Finish, Exchanged>;
+  note.call = placed(std::move(note.call));
   return backend->exchange(std::move(note), std::move(pieces))
       .then([backend, finish = std::move(finish)](Exchanged exchanged) -> Result {
         require_same_call(*backend, exchanged.notes);
@@ -130,14 +138,14 @@ Work<at::Tensor> all_reduce_in_pieces(const std::shared_ptr<GroupBackend>& backe
   for (std::int64_t i = 0; i < num_members; ++i)
     sizes.push_back(numel * (i + 1) / num_members - numel * i / num_members);
   std::vector<at::Tensor> pieces = tensor.detach().contiguous().view(-1).split_with_sizes(sizes);
+  const std::string call = placed("all_reduce of " + describe({tensor}) + order_text(order));
   return backend
-      ->exchange_twice({"all_reduce of " + describe({tensor}) + order_text(order), {}},
-                       std::move(pieces),
-                       [place = Place(*backend), order](Exchanged exchanged) -> Gift {
-                         require_same_call(place, exchanged.notes);
-                         return {{"all_reduce, the sums", {}},
-                                 for_everybody(place, sum(place, exchanged, order))};
-                       })
+      ->exchange_twice(
+          {call, {}}, std::move(pieces),
+          [place = Place(*backend), call, order](Exchanged exchanged) -> Gift {
+            require_same_call(place, exchanged.notes);
+            return {{call + ", the sums", {}}, for_everybody(place, sum(place, exchanged, order))};
+          })
       .then([backend,
              like = at::empty_like(tensor, at::TensorOptions(), at::MemoryFormat::Preserve),
              sizes](Exchanged exchanged) {

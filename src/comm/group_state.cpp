@@ -5,11 +5,12 @@
 #include "base/format.h"
 #include "base/text.h"
 #include "comm/group_backend.h"
+#include "comm/group_watch.h"
 #include "comm/process_ranks.h"
 
 namespace sluice {
 
-struct GroupState::Collective {
+struct GroupState::Collective : std::enable_shared_from_this<Collective> {
   struct Given {
     bool joined = false;
     GroupNote note;
@@ -56,6 +57,7 @@ void GroupState::join_locked(Collective& collective, std::uint64_t number, int m
 GroupState::CollectivePtr GroupState::enter(int member, std::uint64_t number, GroupNote note,
                                             std::vector<at::Tensor> pieces,
                                             WhenJoined when_joined) {
+  if (GroupWatch* const watch = group_watch()) watch->calls(note.call);
   process_.failure().throw_if_happened();
   process_.count_as_this_thread();
   if (spans_processes()) {
@@ -150,16 +152,43 @@ void GroupState::refuse(int member, Collective& collective, std::exception_ptr e
   changed_.notify_all();
 }
 
+std::vector<int> GroupState::missing_locked(const Collective& collective) const {
+  std::vector<int> missing;
+  for (std::size_t i = 0; i < members_.size(); ++i)
+    if (!collective.of_member[i].joined) missing.push_back(members_[i]);
+  return missing;
+}
+
 std::string GroupState::missing_text(int member, const Collective& collective) const {
   std::vector<std::string> missing;
-  for (std::size_t i = 0; i < members_.size(); ++i) {
-    if (!collective.of_member[i].joined) missing.push_back("rank " + std::to_string(members_[i]));
-  }
+  for (const int rank : missing_locked(collective))
+    missing.push_back("rank " + std::to_string(rank));
   return formatted("rank {} waits in {} for {}", members_[member],
                    collective.of_member[member].note.call, join(missing, ", "));
 }
 
 void GroupState::wait_until_joined(int member, Collective& collective) {
+  GroupWatch* watch = group_watch();
+  if (watch) {
+    std::string call;
+    {
+      const std::lock_guard lock(mutex_);
+      if (!collective.complete()) call = collective.of_member[member].note.call;
+    }
+    if (call.empty()) {
+      watch = nullptr;  // it will not wait
+    } else {
+      watch->waits(call, [this, awaited = collective.shared_from_this()] {
+        const std::lock_guard lock(mutex_);
+        return missing_locked(*awaited);
+      });
+    }
+  }
+  wait_for_members(member, collective);
+  if (watch) watch->members_came();
+}
+
+void GroupState::wait_for_members(int member, Collective& collective) {
   const ProcessRanks::Waiting waiting(process_, [&] {
     const std::lock_guard lock(mutex_);
     return collective.complete() ? std::string() : missing_text(member, collective);

@@ -72,6 +72,8 @@ class GroupState {
   static Exchanged take_locked(int member, Collective& collective);
   // After the lock is released: what waits for all to have joined.
   static void go_on(Collective& collective, bool complete);
+  void wait_for_members(int member, Collective& collective);
+  std::vector<int> missing_locked(const Collective& collective) const;
   std::string missing_text(int member, const Collective& collective) const;
   void send(int member, std::uint64_t number, const GroupNote& note,
             const std::vector<at::Tensor>& pieces) const;

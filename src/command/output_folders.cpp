@@ -196,7 +196,7 @@ std::string earlier_run_warning(const RunConfig& config, const ResumePoint& resu
   if (found.empty() || (replaced.empty() && is_asked_for)) return {};
   std::string text = formatted("an earlier run left {}; this run ", join(found, " and "));
   if (!resume.checkpoint) {
-    text += replaced.empty() ? "starts at step 1" : "begins at step 1 and ";
+    text += replaced.empty() ? "starts at step 1" : "starts at step 1 and ";
   } else if (replaced.empty()) {
     text += formatted("resumes from step {}", resume.done.steps);
   }

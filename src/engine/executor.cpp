@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "comm/group_watch.h"
 #include "engine/auxiliary_losses.h"
 #include "engine/compute_only_ops.h"
 #include "engine/executor_checks.h"
@@ -21,6 +22,7 @@
 #include "engine/row_facts.h"
 #include "engine/step_losses.h"
 #include "engine/step_timer.h"
+#include "layer/call_place.h"
 #include "layer/same_storage.h"
 
 namespace sluice {
@@ -38,7 +40,7 @@ at::Tensor without_graph(const at::Tensor& tensor) {
 
 }  // namespace
 
-struct Executor::Impl {
+struct Executor::Impl final : GroupWatch {
   const Program& program;
   const int rank;                // of all
   const int place;               // in the pipeline: of its row
@@ -116,6 +118,7 @@ struct Executor::Impl {
       stage->set_shards(shards.at(index));
       stage->hold_early_weights(holds_early_weights.at(index));
     }
+    const GroupWatchScope watched(*this);
     observers.tell(&ExecutorObserver::begin_program, program, transport.rank());
     observers.tell(&ExecutorObserver::begin_step, step_batch.step);
     for (std::size_t i = 0; i < row().size(); ++i) run_instruction(static_cast<int>(i), row()[i]);
@@ -160,7 +163,19 @@ struct Executor::Impl {
     return index > 0 && row()[static_cast<std::size_t>(index) - 1].kind == ActionKind::kUpdate;
   }
 
+  // ---- what the instruction does with members of groups ----
+
+  void calls(const std::string& call) override {
+    observers.tell(&ExecutorObserver::calling, running, call);
+  }
+  void waits(const std::string& call, std::function<std::vector<int>()> missing) override {
+    observers.tell(&ExecutorObserver::waiting_for_members, running, call, missing);
+  }
+  void members_came() override { observers.tell(&ExecutorObserver::members_came, running); }
+
   void execute(const Action& action) {
+    std::optional<detail::InstructionPlace> of_calls;
+    if (is_compute(action.kind)) of_calls.emplace(to_text(action));
     // Autocast is for forwards and losses. A backward computes in the types of its forward.
     std::optional<c10::impl::ExcludeDispatchKeyGuard> no_autocast;
     if (action.kind != ActionKind::kForward && action.kind != ActionKind::kOverlap)

@@ -116,12 +116,22 @@ void FaultInjector::act(const Fault& fault) const {
 void FaultInjector::begin(int index, const Action& action) {
   index_ = index;
   action_ = action;
+  calls_ = 0;
+  act_here(action, 0);
+}
+
+void FaultInjector::calling(const Action& action, const std::string& /*call*/) {
+  act_here(action, ++calls_);
+}
+
+void FaultInjector::act_here(const Action& part, int call) {
   for (Armed& armed : armed_) {
     if (armed.fault.kind == FaultKind::kNan || armed.fault.kind == FaultKind::kCorrupt) continue;
-    bool here = acts(armed, action);
-    detail::for_each_half(action, [&](const Action& half) { here = here || acts(armed, half); });
+    if (armed.fault.call != call) continue;
+    bool here = acts(armed, part);
+    detail::for_each_half(part, [&](const Action& half) { here = here || acts(armed, half); });
     if (!here) continue;
-    acted(armed, action.kind);
+    acted(armed, part.kind);
     act(armed.fault);
   }
 }

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -33,6 +34,7 @@ class FaultInjector final : public ExecutorObserver {
   // Batches without a number, as those of an evaluation, are steps 1, 2, .. here.
   void begin_step(std::int64_t step) override;
   void begin(int index, const Action& action) override;
+  void calling(const Action& action, const std::string& call) override;
   void failed(int index, const Action& action) noexcept override;
   void sending(const Action& action, const std::vector<at::Tensor>& tensors) override;
   void produced(const Action& action, const Values& outputs,
@@ -45,6 +47,8 @@ class FaultInjector final : public ExecutorObserver {
     // Step, instruction and the half of it where nan acted.
     std::vector<std::tuple<std::int64_t, int, ActionKind>> at;
   };
+  // At the beginning of the instruction, or at its call of that number; part: that runs.
+  void act_here(const Action& part, int call);
   bool acts(const Armed& armed, const Action& part) const;
   void acted(Armed& armed, ActionKind part);
   void say(const Fault& fault) const;
@@ -54,6 +58,7 @@ class FaultInjector final : public ExecutorObserver {
   std::vector<Armed> armed_;
   std::int64_t step_ = 0, unnumbered_ = 0;
   int index_ = -1;
+  int calls_ = 0;  // of the instruction
   Action action_;
   bool failed_ = false;
 };

@@ -140,21 +140,49 @@ std::vector<Action> FlightRecorder::awaited(const Action& user) {
 
 void FlightRecorder::waiting(const Action& action) {
   const std::lock_guard lock(mutex_);
-  Entry& entry = current();
-  entry.state = FlightState::kWaiting;
-  entry.wait_start = Clock::now();
-  if (row_) entry.waits_for = awaited(action);
+  wait();
+  if (row_) current().waits_for = awaited(action);
 }
 
-void FlightRecorder::arrived(const Action& /*action*/, const std::vector<at::Tensor>& tensors) {
-  const std::lock_guard lock(mutex_);
+void FlightRecorder::wait() {
+  current().state = FlightState::kWaiting;
+  current().wait_start = Clock::now();
+}
+
+void FlightRecorder::go_on() {
   Entry& entry = current();
   entry.state = FlightState::kRunning;
   const Clock::duration waited = Clock::now() - entry.wait_start;
   entry.waited += waited;
   last_wait_ = in_seconds(waited);
-  entry.waits_for.clear();
-  entry.bytes += bytes_of(tensors);
+}
+
+void FlightRecorder::arrived(const Action& /*action*/, const std::vector<at::Tensor>& tensors) {
+  const std::lock_guard lock(mutex_);
+  go_on();
+  current().waits_for.clear();
+  current().bytes += bytes_of(tensors);
+}
+
+// A wait for what was posted is told of by waiting(), and is one whatever it does.
+void FlightRecorder::waiting_for_members(const Action& /*action*/, const std::string& call,
+                                         const std::function<std::vector<int>()>& missing) {
+  const std::lock_guard lock(mutex_);
+  Entry& entry = current();
+  last_wait_ = 0;
+  if (entry.state == FlightState::kWaiting) return;
+  wait();
+  entry.call = call;
+  entry.missing = missing;
+}
+
+void FlightRecorder::members_came(const Action& /*action*/) {
+  const std::lock_guard lock(mutex_);
+  Entry& entry = current();
+  if (!entry.missing) return;
+  go_on();
+  entry.call.clear();
+  entry.missing = nullptr;
 }
 
 void FlightRecorder::sending(const Action& /*action*/, const std::vector<at::Tensor>& tensors) {
@@ -177,6 +205,7 @@ void FlightRecorder::stop(FlightState state) {
   Entry& entry = current();
   entry.stop = Clock::now();
   if (entry.state == FlightState::kWaiting) entry.waited += entry.stop - entry.wait_start;
+  if (entry.missing) entry.were_missing = std::exchange(entry.missing, nullptr)();
   entry.state = state;
   last_seconds_ = in_seconds(entry.stop - entry.start);
 }
@@ -196,6 +225,8 @@ FlightEntry FlightRecorder::entry_of(const Entry& entry, Clock::time_point now, 
   const auto index = static_cast<std::size_t>(entry.index);
   if (row_ && entry.pass == pass_ && index < row_->peers.size()) result.peer = row_->peers[index];
   for (const Action& action : entry.waits_for) result.waits_for.push_back(to_text(action));
+  result.call = entry.call;
+  result.missing = entry.missing ? entry.missing() : entry.were_missing;
   return result;
 }
 
@@ -274,6 +305,10 @@ std::string FlightRecorder::now() const {
   if (entry.pass != pass_) return text + ", starts";
   const FlightEntry last = entry_of(entry, Clock::now(), 0);
   text += formatted(", instruction {} '{}', ", entry.index, last.action);
+  if (!last.call.empty()) {
+    return formatted("{}{} s in {}", text + (ended(entry.state) ? "waited " : "waits "),
+                     fixed(last.waited, 1), waited_call(last));
+  }
   if (last.waits_for.empty())
     return formatted("{}{} for {} s", text, to_text(last.state), fixed(last.seconds, 1));
   text += formatted("{}{} s for {}", ended(entry.state) ? "waited " : "waits ",

@@ -5,7 +5,8 @@
 //
 // Invariants:
 //  1. What a rank waits for is known while it waits: of a message its RECV, of what was posted
-//     above (program.h) the instructions that posted it.
+//     above (program.h) the instructions that posted it, of a call to a group within the
+//     instruction the call and the members that have not come.
 // Thread-safety: told on one rank's thread; text() and record() may be called from any thread
 // meanwhile.
 #pragma once
@@ -13,6 +14,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -37,6 +39,9 @@ class FlightRecorder final : public ExecutorObserver {
   void waiting(const Action& action) override;
   void arrived(const Action& action, const std::vector<at::Tensor>& tensors) override;
   void sending(const Action& action, const std::vector<at::Tensor>& tensors) override;
+  void waiting_for_members(const Action& action, const std::string& call,
+                           const std::function<std::vector<int>()>& missing) override;
+  void members_came(const Action& action) override;
   void end(int index, const Action& action) override;
   void failed(int index, const Action& action) noexcept override;
 
@@ -69,6 +74,9 @@ class FlightRecorder final : public ExecutorObserver {
     Clock::time_point start, stop, wait_start;
     Clock::duration waited{};
     std::vector<Action> waits_for;
+    std::string call;                           // to a group, which it waits in
+    std::function<std::vector<int>()> missing;  // while it waits there
+    std::vector<int> were_missing;              // when the wait failed
   };
   // Facts of the program that runs; made once for each program.
   struct Row {
@@ -87,6 +95,8 @@ class FlightRecorder final : public ExecutorObserver {
   bool is_row_of(const Program& program, int rank) const;
   std::vector<Action> awaited(const Action& user);
   void stop(FlightState state);
+  void wait();
+  void go_on();
   Entry& current() { return entries_[(count_ - 1) % entries_.size()]; }
   FlightEntry entry_of(const Entry& entry, Clock::time_point now, double wall) const;
 

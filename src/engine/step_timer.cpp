@@ -77,6 +77,12 @@ void StepTimer::end_idle_work(const Action& /*action*/) {
   if (cpu_start_) *cpu_start_ += thread_cpu_seconds() - work_cpu_start_;
 }
 
+void StepTimer::members_came(const Action& /*action*/) {
+  const double seconds = recorder_.last_wait();
+  waited_ += seconds;
+  times_.reduction += seconds;
+}
+
 void StepTimer::arrived(const Action& /*action*/, const std::vector<at::Tensor>& tensors) {
   const double seconds = recorder_.last_wait();
   waited_ += seconds;

@@ -32,6 +32,7 @@ class StepTimer final : public ExecutorObserver {
   void begin(int index, const Action& action) override;
   void end(int index, const Action& action) override;
   void arrived(const Action& action, const std::vector<at::Tensor>& tensors) override;
+  void members_came(const Action& action) override;
   void begin_idle_work(const Action& action) override;
   void end_idle_work(const Action& action) override;
 

@@ -2,6 +2,7 @@
 #include <set>
 
 #include "base/format.h"
+#include "layer/call_place.h"
 #include "layer/casted_weights.h"
 #include "layer/declared_slices.h"
 #include "layer/initialize_chunks.h"
@@ -192,6 +193,7 @@ std::vector<at::Tensor> Chunk::run_layer(std::size_t i, const std::vector<at::Te
   }
   const KeyedStreamScope scope(*random_numbers_);
   const CastedWeightsScope casts(*casted_weights_);
+  const detail::LayerPlace place(layers_[i].name, parameters_);
   try {
     return layers_[i].forward(*modules_[i], read);
   } catch (...) {

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/format.h"
+#include "layer/call_place.h"
 #include "ops/embedding_block.h"
 #include "ops/linear_block.h"
 #include "parallel/divided_operators.h"
@@ -78,6 +79,7 @@ std::vector<at::Tensor> Linear::columns(const std::vector<at::Tensor>& inputs) c
 
 at::Tensor Linear::rows(const std::vector<at::Tensor>& parts) const {
   require_no_adapter();
+  const detail::WeightPlace place(weight_);
   const at::Tensor y = detail::leave(detail::products_of_columns(parts, weight_, in_, tp_), tp_);
   return bias_.defined() ? detail::add_shared(y, bias_, tp_) : y;
 }

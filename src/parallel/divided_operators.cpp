@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "base/format.h"
+#include "layer/call_place.h"
 #include "parallel/held_group.h"
 #include "parallel/tree_exchange.h"
 #include "plan/slices.h"
@@ -147,6 +148,7 @@ at::Tensor divided_embedding(const at::Tensor& own, const at::Tensor& ids, std::
                              std::int64_t padding_idx, const SliceGroup& tp) {
   require_rows_of_table(ids, num_rows);
   if (tp.slices().count == 1) return at::embedding(own, ids, padding_idx);
+  const WeightPlace place(own);
   // One look-up of all own slices: at most one of them finds an id, so sums over slices add zeros.
   const IndexRange here = tp.range(num_rows);
   const bool has_padding = padding_idx >= here.offset && padding_idx < here.offset + here.size;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/format.h"
+#include "layer/call_place.h"
 #include "parallel/divided_operators.h"
 #include "parallel/shared_weights.h"
 #include "sluice/error.h"
@@ -112,6 +113,7 @@ const std::vector<at::Tensor>& DividedWeights::entered(const at::Tensor& x) {
 at::Tensor DividedWeights::linear(const at::Tensor& x, const at::Tensor& weight,
                                   const at::Tensor& bias, const DividedWeight& divided) {
   const std::vector<std::int64_t> sections = {divided.length};
+  const WeightPlace place(weight);
   if (divided.style == ParallelStyle::kRowwise) {
     columns_ = 0;
     const at::Tensor y = leave(

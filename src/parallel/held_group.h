@@ -1,4 +1,5 @@
-// The SliceGroup of a node of autograd's graph, from its forward to its backward.
+// The SliceGroup of a node of autograd's graph, from its forward to its backward, which makes its
+// calls as those of that forward.
 // Thread-safety: one rank's thread; on CUDA the engine's thread while that thread waits for it.
 #pragma once
 
@@ -9,6 +10,7 @@
 
 #include <utility>
 
+#include "layer/call_place.h"
 #include "sluice/error.h"
 #include "sluice/parts/tensor_parallel.h"
 
@@ -20,7 +22,8 @@ struct HeldGroup : torch::CustomClassHolder {
 };
 
 inline void hold(torch::autograd::AutogradContext* context, const SliceGroup& tp) {
-  context->saved_data["tp"] = c10::IValue::make_capsule(c10::make_intrusive<HeldGroup>(tp));
+  context->saved_data["tp"] =
+      c10::IValue::make_capsule(c10::make_intrusive<HeldGroup>(tp.of_call(numbered_place())));
 }
 
 // Throws Error(kUsage) in a backward that is itself differentiated.

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/format.h"
+#include "layer/call_place.h"
 #include "parallel/held_group.h"
 #include "parallel/tree_exchange.h"
 #include "sluice/error.h"
@@ -91,7 +92,7 @@ struct Scatter : torch::autograd::Function<Scatter> {
 struct Gather : torch::autograd::Function<Gather> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& part, const SliceGroup& tp,
                             std::int64_t dim) {
-    const std::vector<at::Tensor> parts = tp.group().all_gather(part).wait();
+    const std::vector<at::Tensor> parts = detail::gather_parts(part, dim, tp);
     std::int64_t before = 0;
     for (int member = 0; member < tp.group().rank(); ++member)
       before += parts[static_cast<std::size_t>(member)].size(dim);
@@ -119,6 +120,7 @@ void require_part_of_each_slice(const std::vector<at::Tensor>& parts, const Slic
 
 std::vector<at::Tensor> fan(const at::Tensor& x, const SliceGroup& tp, bool rows) {
   if (is_alone(tp)) return {x};
+  const detail::WeightPlace place(x);
   if (rows) detail::dimension_of_rows(x, tp);
   return Fan::apply(x, tp, rows);
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/format.h"
+#include "layer/call_place.h"
 #include "parallel/divided_operators.h"
 #include "parallel/shared_weights.h"
 #include "parallel/tree_exchange.h"
@@ -94,6 +95,7 @@ ColumnParallelLinearImpl::ColumnParallelLinearImpl(std::int64_t in, std::int64_t
 
 std::vector<at::Tensor> ColumnParallelLinearImpl::slices_of(const at::Tensor& x) {
   const bool adds = bias.defined() && !options_.skip_bias_add;
+  const detail::WeightPlace place(weight);
   const auto weights = detail::weight_slices(weight, 0, options_.sections, tp_);
   const auto biases =
       adds ? detail::weight_slices(bias, 0, options_.sections, tp_) : std::vector<at::Tensor>();
@@ -101,6 +103,7 @@ std::vector<at::Tensor> ColumnParallelLinearImpl::slices_of(const at::Tensor& x)
 }
 
 at::Tensor ColumnParallelLinearImpl::forward(const at::Tensor& x) {
+  const detail::WeightPlace place(weight);
   const std::vector<at::Tensor> parts = slices_of(x);
   if (!options_.gather_output) return detail::side_by_side(parts, options_.sections, tp_);
   if (options_.sections.size() == 1) return gather_from(detail::concatenated(parts, -1), tp_);
@@ -146,6 +149,7 @@ RowParallelLinearImpl::RowParallelLinearImpl(std::int64_t in, std::int64_t out, 
 }
 
 at::Tensor RowParallelLinearImpl::forward(const at::Tensor& x) {
+  const detail::WeightPlace place(weight);
   const at::Tensor own = options_.input_is_parallel ? x : scatter_to(x, tp_);
   return forward_slices(own_slices(own, in_, tp_));
 }
@@ -153,6 +157,7 @@ at::Tensor RowParallelLinearImpl::forward(const at::Tensor& x) {
 at::Tensor RowParallelLinearImpl::forward_slices(const std::vector<at::Tensor>& parts) {
   const bool adds = bias.defined() && !options_.skip_bias_add;
   if (tp_.slices().count == 1) return at::linear(parts.at(0), weight, adds ? bias : at::Tensor());
+  const detail::WeightPlace place(weight);
   const at::Tensor y = detail::leave(detail::products_of_columns(parts, weight, in_, tp_), tp_);
   return adds ? detail::add_shared(y, bias, tp_) : y;
 }

@@ -8,6 +8,7 @@
 
 #include "base/format.h"
 #include "base/text.h"
+#include "layer/call_place.h"
 #include "parallel/held_group.h"
 #include "parallel/tree_exchange.h"
 #include "plan/slices.h"
@@ -204,6 +205,7 @@ at::Tensor add_shared(const at::Tensor& x, const at::Tensor& bias, const SliceGr
   if (is_alone(tp)) return at::add(x, bias);
   require_rows(x, tp);
   require_width(x, bias);
+  const WeightPlace place(bias);
   return AddShared::apply(x, bias, tp, /*in_place=*/false);
 }
 
@@ -211,12 +213,14 @@ at::Tensor add_shared_(at::Tensor x, const at::Tensor& bias, const SliceGroup& t
   if (is_alone(tp)) return x.add_(bias);
   require_rows(x, tp);
   require_width(x, bias);
+  const WeightPlace place(bias);
   return AddShared::apply(x, bias, tp, /*in_place=*/true);
 }
 
 at::Tensor add_columns_(at::Tensor x, const at::Tensor& bias, std::int64_t length, bool gathered,
                         const SliceGroup& tp) {
   if (is_alone(tp)) return x.add_(bias);
+  const WeightPlace place(bias);
   return AddColumns::apply(x, bias, tp, length, gathered);
 }
 
@@ -224,6 +228,7 @@ at::Tensor multiply_shared(const at::Tensor& x, const at::Tensor& weight, const 
   if (is_alone(tp)) return at::mul(x, weight);
   require_rows(x, tp);
   require_width(x, weight);
+  const WeightPlace place(weight);
   return MultiplyShared::apply(x, weight, tp);
 }
 
@@ -231,6 +236,7 @@ at::Tensor layer_norm_shared(const at::Tensor& x, at::IntArrayRef shape, const a
                              const at::Tensor& bias, double eps, const SliceGroup& tp) {
   if (is_alone(tp)) return at::layer_norm(x, shape, weight, bias, eps);
   require_rows(x, tp);
+  const WeightPlace place(weight);
   return LayerNormShared::apply(x.contiguous(), static_cast<std::int64_t>(shape.size()), weight,
                                 bias, eps, tp);
 }

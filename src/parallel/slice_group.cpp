@@ -46,6 +46,12 @@ SliceGroup SliceGroup::with_sequence(bool on) const {
   return other;
 }
 
+SliceGroup SliceGroup::of_call(std::string place) const {
+  SliceGroup other = *this;
+  other.call_ = std::move(place);
+  return other;
+}
+
 IndexRange SliceGroup::range(std::int64_t length, int member) const {
   const detail::Cut cut = detail::cut_of(length, slices_of(member));
   return {cut.begin, cut.size()};

@@ -7,6 +7,7 @@
 #include "base/format.h"
 #include "base/text.h"
 #include "comm/sum_in_order.h"
+#include "layer/call_place.h"
 #include "plan/slices.h"
 #include "sluice/error.h"
 
@@ -21,6 +22,33 @@ std::vector<at::Tensor> rows_of_members(const at::Tensor& own, std::int64_t dim,
   return pieces;
 }
 
+constexpr const char* kAxis = "tp";
+
+// That each member has what its slices are of all the parts together. All members see the same
+// parts, so each of them gets the error.
+void require_fitting(const std::vector<at::Tensor>& parts, std::int64_t dim, const SliceGroup& tp,
+                     const std::string& call) {
+  std::int64_t length = 0;
+  for (const at::Tensor& part : parts) length += part.dim() > dim ? part.size(dim) : 0;
+  bool fit = true;
+  std::vector<std::string> texts;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    TensorMeta expected = meta_of(parts.front());
+    const TensorMeta found = meta_of(parts[i]);
+    const auto along = static_cast<std::size_t>(dim);
+    if (expected.sizes.size() > along)
+      expected.sizes[along] = tp.range(length, static_cast<int>(i)).size;
+    fit = fit && found == expected && found.sizes.size() > along;
+    texts.push_back(formatted("{} on rank {}", to_text(found), tp.group().members()[i]));
+  }
+  if (fit) return;
+  throw Error(ErrorKind::kInternal,
+              {.what = formatted("parts of ranks do not fit together along dimension {}: {}", dim,
+                                 join(texts, ", ")),
+               .where = call,
+               .remedy = "let every member make the same calls in the same order"});
+}
+
 }  // namespace
 
 at::Tensor tree_sum(const std::vector<at::Tensor>& terms) {
@@ -29,23 +57,34 @@ at::Tensor tree_sum(const std::vector<at::Tensor>& terms) {
 
 at::Tensor tree_all_reduce(const at::Tensor& own, const SliceGroup& tp) {
   if (tp.degree() == 1) return own;
+  const AxisPlace place(kAxis, tp.call());
   return tp.group().all_reduce(own, SumOrder::kTree).wait();
 }
 
 at::Tensor tree_reduce_scatter(const at::Tensor& own, std::int64_t dim, const SliceGroup& tp) {
   if (tp.degree() == 1) return own;
+  const AxisPlace place(kAxis, tp.call());
   return tp.group().reduce_scatter(rows_of_members(own, dim, tp), SumOrder::kTree).wait();
+}
+
+std::vector<at::Tensor> gather_parts(const at::Tensor& part, std::int64_t dim,
+                                     const SliceGroup& tp) {
+  const AxisPlace place(kAxis, tp.call());
+  const std::vector<at::Tensor> parts = tp.group().all_gather(part).wait();
+  require_fitting(parts, dim, tp, tp.call());
+  return parts;
 }
 
 at::Tensor all_gather(const at::Tensor& part, std::int64_t dim, const SliceGroup& tp) {
   if (tp.degree() == 1) return part;
   const at::NoGradGuard no_grad;
-  return at::cat(tp.group().all_gather(part).wait(), dim);
+  return at::cat(gather_parts(part, dim, tp), dim);
 }
 
 at::Tensor all_reduce_max(const at::Tensor& own, const SliceGroup& tp) {
   if (tp.degree() == 1) return own;
   const at::NoGradGuard no_grad;
+  const AxisPlace place(kAxis, tp.call());
   at::Tensor largest;
   for (const at::Tensor& of_member : tp.group().all_gather(own).wait())
     largest = largest.defined() ? at::maximum(largest, of_member) : of_member;

@@ -23,7 +23,11 @@ at::Tensor tree_sum(const std::vector<at::Tensor>& terms);
 at::Tensor tree_all_reduce(const at::Tensor& own, const SliceGroup& tp);
 // This member's rows of that sum: of a dimension that all slices share.
 at::Tensor tree_reduce_scatter(const at::Tensor& own, std::int64_t dim, const SliceGroup& tp);
-// The parts of all members, one behind the other.
+// The parts of all members along dim, degree above 1. Throws Error(kInternal), on each of them,
+// where one is not what its slices have.
+std::vector<at::Tensor> gather_parts(const at::Tensor& part, std::int64_t dim,
+                                     const SliceGroup& tp);
+// The same, one behind the other.
 at::Tensor all_gather(const at::Tensor& part, std::int64_t dim, const SliceGroup& tp);
 // The largest of all members, element by element.
 at::Tensor all_reduce_max(const at::Tensor& own, const SliceGroup& tp);

@@ -24,8 +24,8 @@ const detail::Words<FaultKind>& kinds() {
 
 const std::vector<std::string>& selectors() {
   static const std::vector<std::string> names = {"rank",       "step",   "instruction", "stage",
-                                                 "microbatch", "action", "ms",          "busy",
-                                                 "times",      "always"};
+                                                 "microbatch", "action", "call",        "ms",
+                                                 "busy",       "times",  "always"};
   return names;
 }
 
@@ -95,6 +95,7 @@ void set(Fault& fault, const std::string& name, const std::string& value) {
   if (name == "instruction") fault.instruction = number<int>(name, value, 0);
   if (name == "stage") fault.stage = number<int>(name, value, 0);
   if (name == "microbatch") fault.microbatch = number<int>(name, value, 0);
+  if (name == "call") fault.call = number<int>(name, value, 1);
   if (name == "action") fault.action = action_selector(value);
   if (name == "ms") fault.ms = number<std::int64_t>(name, value, 0);
   if (name == "times") fault.times = number<std::int64_t>(name, value, 1);
@@ -133,6 +134,8 @@ void add_selector(Fault& fault, const std::string& text, std::set<std::string>& 
   }
   if ((name == "ms" || name == "busy") && fault.kind != FaultKind::kDelay)
     refuse_fault("'" + name + "' is of delay alone", "leave it out");
+  if (name == "call" && (fault.kind == FaultKind::kNan || fault.kind == FaultKind::kCorrupt))
+    refuse_fault("'call' is not of nan and corrupt", "leave it out");
   set(fault, name, is_flag ? "" : std::string(trim(text.substr(equals + 1))));
 }
 
@@ -213,6 +216,7 @@ std::string to_text(const Fault& fault) {
   add("stage", fault.stage);
   add("microbatch", fault.microbatch);
   if (!fault.action.empty()) places.push_back("action " + fault.action);
+  if (fault.call > 0) places.push_back(formatted("call {}", fault.call));
   std::string text = detail::word_of(kinds(), fault.kind);
   if (fault.kind == FaultKind::kDelay) {
     text += formatted(" of {} ms", fault.ms);

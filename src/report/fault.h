@@ -4,6 +4,7 @@
 //   KIND       kill stop exit throw delay nan corrupt (docs/failures.md)
 //   SELECTOR   rank=R step=S instruction=I stage=S microbatch=M action=1F0 or a kind of action
 //              (F, SEND_F, REDUCE_NORM); what is left out matches everything
+//              call=N: not at its beginning, but at its N-th call to other members of a group
 //   and        ms=500 (delay), busy (delay: computes instead of sleeping), times=N, always
 //
 // Owns: the text form, and what a fault matches. Does not own: what it does
@@ -30,7 +31,8 @@ struct Fault {
   std::optional<std::int64_t> step;  // 1-based
   std::optional<int> instruction;    // index in the rank's row
   std::optional<int> stage, microbatch;
-  std::string action;      // as in a CSV ("1F0"), or a kind of action ("F"); "" for any
+  int call = 0;        // which of the instruction's calls to members of groups; 0: its beginning
+  std::string action;  // as in a CSV ("1F0"), or a kind of action ("F"); "" for any
   std::int64_t ms = 1000;  // kDelay: how long
   bool busy = false;       // kDelay: by computing
   std::int64_t times = 1;  // how often it acts, at the first instructions that match

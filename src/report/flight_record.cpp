@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/format.h"
+#include "base/places.h"
 #include "base/strict_json.h"
 #include "base/words.h"
 #include "sluice/error.h"
@@ -15,7 +16,7 @@ namespace sluice {
 namespace {
 
 constexpr const char* kFormat = "sluice flight record";
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 constexpr std::array kAxes = {"pp", "dp_replicate", "dp_shard", "cp", "tp"};
 // The highest rank; a plan has at most 2^20 of anything.
 constexpr std::int64_t kMaxRank = std::numeric_limits<std::int32_t>::max() - 1;
@@ -119,6 +120,8 @@ Json json_of(const FlightEntry& entry) {
                  {"bytes", entry.bytes},
                  {"peer", entry.peer}};
   object["waits_for"] = entry.waits_for;
+  object["call"] = entry.call;
+  object["missing"] = entry.missing;
   return object;
 }
 
@@ -139,6 +142,8 @@ FlightEntry read_entry(const Reader& reader) {
   entry.bytes = reader.integer("bytes", 0, INT64_MAX);
   entry.peer = reader.small("peer", -1);
   entry.waits_for = reader.texts("waits_for");
+  entry.call = reader.text("call");
+  entry.missing = reader.ranks("missing");
   return entry;
 }
 
@@ -159,6 +164,10 @@ FlightRow read_row(const Reader& reader) {
 }  // namespace
 
 std::string to_text(FlightState state) { return detail::word_of(states(), state); }
+
+std::string waited_call(const FlightEntry& entry) {
+  return entry.missing.empty() ? entry.call : entry.call + ", missing " + ranks_text(entry.missing);
+}
 
 std::string flight_file_name(int rank) { return formatted("rank_{}.json", rank); }
 

@@ -40,7 +40,13 @@ struct FlightEntry {
   // Instructions that it waits for, or waited for when it failed: RECVs and collectives above it in
   // the row.
   std::vector<std::string> waits_for;
+  // A call to the members of a group within the instruction, in which it waits or waited when it
+  // failed: "1F3 layers.7.mlp.down_proj (5) over tp: all_reduce of float32[2, 16, 64]"; else "".
+  std::string call;
+  std::vector<int> missing;  // ranks of the run that have not come there
 };
+// "1F3 layers.7.mlp.down_proj (5) over tp: all_reduce of float32[2, 16, 64], missing rank 2".
+std::string waited_call(const FlightEntry& entry);
 
 // The instruction in which a rank computes now.
 struct RunningAction {

@@ -52,7 +52,7 @@ const FlightEntry* current(const FlightRecord& record) {
 
 bool waits(const FlightRecord& record) {
   const FlightEntry* const entry = current(record);
-  return entry && !entry->waits_for.empty();
+  return entry && (!entry->waits_for.empty() || !entry->call.empty());
 }
 
 std::string what_it_does(const FlightRecord& record) {
@@ -63,6 +63,8 @@ std::string what_it_does(const FlightRecord& record) {
   }
   std::string text =
       formatted("is at instruction {} '{}' of step {}, ", entry->index, entry->action, entry->step);
+  if (!entry->call.empty())
+    return text + "waiting " + fixed(entry->waited, 1) + " s in " + waited_call(*entry);
   if (!entry->waits_for.empty())
     return text + "waiting " + fixed(entry->waited, 1) + " s for " + join(entry->waits_for, ", ");
   if (entry->state == FlightState::kDone) return text + "done";
@@ -217,12 +219,20 @@ class Alignment {
     const double waited = current(first)->waited;
     while (true) {
       if (const auto seen = std::find(path.begin(), path.end(), at->rank); seen != path.end()) {
+        // What had come when a call was given up is known to each at its own moment.
+        if (std::any_of(seen, path.end(), [&](int rank) {
+              const FlightEntry& entry = *current(*find_rank(rank));
+              return !entry.call.empty() && entry.state == FlightState::kFailed;
+            }))
+          return;
         std::vector<int> circle(seen, path.end());
         std::rotate(circle.begin(), std::min_element(circle.begin(), circle.end()), circle.end());
         std::vector<std::string> links;
         for (const int rank : circle) {
-          links.push_back(name_of(rank) + " waits for " +
-                          join(current(*find_rank(rank))->waits_for, ", "));
+          const FlightEntry& entry = *current(*find_rank(rank));
+          links.push_back(name_of(rank) + (entry.call.empty()
+                                               ? " waits for " + join(entry.waits_for, ", ")
+                                               : " waits in " + waited_call(entry)));
         }
         add(MismatchKind::kCircle, circle.front(),
             "ranks wait for each other: " + join(links, ", "), waited);
@@ -237,6 +247,7 @@ class Alignment {
   // Whom this rank waits for and who waits as well; null when the culprit was found.
   const FlightRecord* next(const FlightRecord& record, double waited) {
     const FlightEntry& entry = *current(record);
+    if (!entry.call.empty()) return look_at_call(record, entry, waited);
     const FlightRecord* chained = nullptr;
     for (const std::string& wanted : entry.waits_for) {
       const int own = index_of(record.row.instructions, wanted);
@@ -300,6 +311,32 @@ class Alignment {
       if (is_member && has_it) members.push_back(other.rank);
     }
     return members;
+  }
+
+  // A call within an instruction, whose missing members are known.
+  const FlightRecord* look_at_call(const FlightRecord& record, const FlightEntry& entry,
+                                   double waited) {
+    const std::string waiting = formatted("{} waits {} s in instruction {} '{}' of step {}, in {}",
+                                          name_of(record.rank), fixed(entry.waited, 1), entry.index,
+                                          entry.action, record.step, waited_call(entry));
+    const FlightRecord* chained = nullptr;
+    for (const int member : entry.missing) {
+      const FlightRecord* const other = find_rank(member);
+      if (!other) {
+        add(MismatchKind::kMissing, member, waiting + ", which left no record", waited);
+        return nullptr;
+      }
+      if (!waits(*other)) {
+        add(MismatchKind::kNotSent, member,
+            waiting + ": " + name_of(member) + " " + what_it_does(*other), waited);
+        return nullptr;
+      }
+      if (!chained) chained = other;
+    }
+    if (entry.missing.empty())
+      add(MismatchKind::kCollective, record.rank, waiting + ", to which all its members have come",
+          waited);
+    return chained;
   }
 
   const FlightRecord* look_at_collective(const FlightRecord& record, const std::string& wanted,
@@ -444,7 +481,8 @@ std::string describe(const FlightReport& report, int width) {
         if (own >= 0 && record.row.peers[own] >= 0)
           from += " from " + name_of(record.row.peers[own]);
       }
-      const bool waited = !entry->waits_for.empty();
+      if (!entry->call.empty()) from = waited_call(*entry);
+      const bool waited = !from.empty();
       row.insert(row.end(),
                  {formatted("#{} {}", entry->index, entry->action), to_text(entry->state),
                   fixed(waited ? entry->waited : entry->seconds, 1) + " s", from});
@@ -487,6 +525,8 @@ std::string to_json(const FlightReport& report) {
                              {"seconds", entry->seconds},
                              {"waited", entry->waited}};
       rank["instruction"]["waits_for"] = entry->waits_for;
+      rank["instruction"]["call"] = entry->call;
+      rank["instruction"]["missing"] = entry->missing;
     }
     object["ranks"].push_back(std::move(rank));
   }

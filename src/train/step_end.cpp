@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "engine/executor.h"
+#include "layer/call_place.h"
 #include "sluice/error.h"
 #include "train/step_loss.h"
 
@@ -62,6 +63,7 @@ Work<void> StepEndOps::reduce_gradients(int stage, std::optional<int> microbatch
 Work<void> StepEndOps::reduce_tied(int group) { return ties_.reduce(group); }
 
 Work<void> StepEndOps::reduce_loss() {
+  end_layers();
   const bool asks = trains_ && requested_;
   // All shares have the same losses.
   const Executor* const counted = rank_.groups.is_first_share() ? executor_ : nullptr;
@@ -75,6 +77,14 @@ Work<void> StepEndOps::reduce_loss() {
         losses_ = std::move(losses.of_microbatches);
         update_.loss_known(result_);
       });
+}
+
+// A rank that waits in a layer for one that has come to the end finds that out here: what follows
+// waits for both. Nobody waits for this call itself.
+void StepEndOps::end_layers() {
+  if (!rank_.groups.shares) return;
+  const detail::InstructionPlace place("the end of the step's layers");
+  const Work<void> posted = rank_.groups.shares.barrier();
 }
 
 Work<void> StepEndOps::gather_outputs() { return outputs_.gather(rank_.groups.pipeline); }

@@ -57,6 +57,8 @@ class StepEndOps final : public StepOps {
   void optimizer_step() override;
 
  private:
+  void end_layers();
+
   RankModel& rank_;
   const bool trains_;
   const std::vector<SharedParameter> none_;

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <map>
+#include <numeric>
 #include <random>
 #include <set>
 #include <sstream>
@@ -534,6 +536,203 @@ TEST_F(ProcessesSweepTest, TwoHundredRandomKillsEndInTheBitsOfTheCleanRun) {
     kills += lines_with("killed", result.out);
     ASSERT_EQ(numbers_of_last(), expected) << round;
   }
+}
+
+// ---- ranks that share layers ----
+
+// A model of four key-value heads, in four slices, drawn from its configuration.
+class TensorParallelProcessesTest : public ProcessesTest {
+ protected:
+  TensorParallelProcessesTest() {
+    auto model = nlohmann::json::parse(test::read_file(kModel + "/config.json"));
+    model["num_key_value_heads"] = 4;
+    test::write_file(folder_ / "model.json", model.dump());
+  }
+
+  // Whether ranks are threads of one process or of n.
+  ProgramResult run_layout(int processes, std::vector<std::string> options,
+                           const std::string& fault = "") const {
+    options.insert(options.begin(), {"--model.path=", "--model.config=" + (folder_ / "model.json"),
+                                     "--parallelism.tensor_parallel_slices=4",
+                                     "--parallelism.data_parallel_shards=2"});
+    const std::string variable =
+        fault.empty() ? "" : "SLUICE_FAULT=" + quoted_for_shell(fault) + " ";
+    return run_shell(variable + (processes == 1 ? program() + " " + train_line(options)
+                                                : started_by("sluice launch", processes, options)));
+  }
+  static std::vector<std::string> shape(int tp, int pp, int dp) {
+    return {"--parallelism.tensor_parallel_degree=" + std::to_string(tp),
+            "--parallelism.pipeline_parallel_degree=" + std::to_string(pp),
+            "--parallelism.data_parallel_degree=" + std::to_string(dp)};
+  }
+
+  struct Layout {
+    int tp, pp, dp, processes;
+    std::vector<std::string> more;
+    std::string name() const {
+      return "tp " + std::to_string(tp) + ", pp " + std::to_string(pp) + ", dp " +
+             std::to_string(dp) + " in " + std::to_string(processes) + " processes" +
+             std::accumulate(more.begin(), more.end(), std::string(),
+                             [](const std::string& all, const std::string& option) {
+                               return all + ", " + option.substr(option.find('.') + 1);
+                             });
+    }
+  };
+  // Ten shapes in four ways each.
+  static std::vector<Layout> layouts() {
+    const std::string whole = "--parallelism.sequence_parallel=false";
+    const std::string checkpointed = "--training.activation_checkpoint=full";
+    const auto schedule = [](const std::string& name) {
+      return "--parallelism.pipeline_parallel_schedule=" + name;
+    };
+    std::vector<Layout> all;
+    for (const auto& [tp, pp, dp, n] : {std::tuple(2, 1, 1, 2),
+                                        {4, 1, 1, 4},
+                                        {4, 1, 1, 2},
+                                        {2, 2, 1, 4},
+                                        {2, 2, 1, 2},
+                                        {2, 1, 2, 4},
+                                        {2, 1, 2, 2},
+                                        {4, 2, 1, 4},
+                                        {2, 2, 2, 8},
+                                        {4, 1, 2, 8}}) {
+      std::vector<std::vector<std::string>> ways = {{schedule("1F1B")},
+                                                    {schedule("GPipe"), whole, checkpointed},
+                                                    {schedule("ZBVZeroBubble")},
+                                                    {schedule("ZBVZeroBubble"), checkpointed}};
+      if (dp > 1) {
+        ways[2].emplace_back("--parallelism.zero1=true");
+        ways[3].emplace_back("--parallelism.zero3=true");
+      } else {
+        ways[3].push_back(whole);
+      }
+      for (const auto& way : ways) all.push_back({tp, pp, dp, n, way});
+    }
+    return all;
+  }
+
+  // every: of the layouts, one in so many.
+  void expect_bits_of_one_process(std::size_t every) const {
+    ASSERT_EQ(run_layout(1, shape(1, 1, 1)).exit_code, 0);
+    const std::string expected = numbers();
+    const std::vector<Layout> all = layouts();
+    ASSERT_EQ(all.size(), 40U);
+    for (std::size_t i = 0; i < all.size(); i += every) {
+      fs::remove_all(out());
+      std::vector<std::string> options = shape(all[i].tp, all[i].pp, all[i].dp);
+      // Eight processes on a busy machine may have no core for seconds.
+      options.emplace_back("--comm.heartbeat_seconds=60");
+      options.insert(options.end(), all[i].more.begin(), all[i].more.end());
+      const ProgramResult result = run_layout(all[i].processes, options);
+      ASSERT_EQ(result.exit_code, 0) << all[i].name() << result.err;
+      EXPECT_EQ(result.err, "") << all[i].name();
+      EXPECT_EQ(numbers(), expected) << all[i].name();
+    }
+  }
+};
+
+TEST_F(TensorParallelProcessesTest, HaveTheBitsOfOneProcessInSomeLayouts) {
+  expect_bits_of_one_process(7);
+}
+class SlowTensorParallelProcessesTest : public TensorParallelProcessesTest {};
+TEST_F(SlowTensorParallelProcessesTest, HaveTheBitsOfOneProcessInFortyLayouts) {
+  expect_bits_of_one_process(1);
+}
+
+TEST_F(TensorParallelProcessesTest, ACheckpointOfAnyDegreeGoesOnAtAnyOther) {
+  ASSERT_EQ(run_layout(1, shape(1, 1, 1)).exit_code, 0);
+  const std::string expected = numbers();
+  const auto files = [&] {
+    std::map<std::string, std::string> content;
+    for (const auto& entry :
+         fs::recursive_directory_iterator(out() + "/checkpoint/step-00000003")) {
+      const std::string path = entry.path();
+      if (path.ends_with(".safetensors")) content[path] = test::read_file(path);
+    }
+    return content;
+  };
+  const auto of_one = files();
+  EXPECT_GT(of_one.size(), 1U);
+  struct Part {
+    int tp, pp, dp, processes;
+  };
+  const std::vector<std::vector<Part>> ways = {{{4, 1, 1, 4}, {1, 1, 2, 2}, {2, 2, 1, 4}},
+                                               {{1, 2, 1, 1}, {4, 1, 1, 2}, {2, 1, 2, 4}},
+                                               {{2, 1, 1, 2}, {4, 2, 1, 4}, {1, 1, 1, 1}}};
+  for (std::size_t way = 0; way < ways.size(); ++way) {
+    fs::remove_all(out());
+    for (int step = 1; step <= 3; ++step) {
+      const Part& part = ways[way][static_cast<std::size_t>(step - 1)];
+      std::vector<std::string> options = shape(part.tp, part.pp, part.dp);
+      options.push_back("--training.steps=" + std::to_string(step));
+      const ProgramResult result = run_layout(part.processes, options);
+      ASSERT_EQ(result.exit_code, 0) << result.err;
+    }
+    EXPECT_EQ(numbers(), expected) << way;
+    if (ways[way].back().processes == 1) {
+      EXPECT_TRUE(files() == of_one) << "other bytes of files";
+    }
+  }
+}
+
+TEST_F(TensorParallelProcessesTest, AFaultWithinALayerEndsAllOfThemWithOneCause) {
+  struct Case {
+    std::string kind;
+    int exit_code;
+    std::string error;  // begins so
+  };
+  const std::string lost = "sluice: error: process 1 (rank 1)";
+  const std::vector<Case> cases = {
+      {"kill", 137, lost},
+      {"stop", 5, lost},
+      {"throw", 1, "sluice: error: injected fault; rank 1, instruction "}};
+  struct Place {
+    std::string selectors;
+    int pp, dp;
+  };
+  const std::vector<Place> places = {
+      {"action=F,call=3", 2, 1}, {"action=I,call=2", 2, 1}, {"action=REDUCE_GRAD", 1, 2}};
+  for (const Place& place : places) {
+    for (const Case& c : cases) {
+      fs::remove_all(out());
+      const std::string fault = c.kind + ":rank=1,step=2," + place.selectors;
+      std::vector<std::string> options = shape(2, place.pp, place.dp);
+      options.emplace_back("--parallelism.pipeline_parallel_schedule=ZBVZeroBubble");
+      const auto start = std::chrono::steady_clock::now();
+      const ProgramResult result = run_layout(4, options, fault);
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+      EXPECT_EQ(result.exit_code, c.exit_code) << fault << result.err;
+      EXPECT_LT(took.count(), 60) << fault << ": a wait ended by its deadline";
+      EXPECT_NE(result.err.find(c.error), std::string::npos) << fault << result.err;
+      EXPECT_EQ(lines_with("sluice: error:", result.err), 1) << fault << result.err;
+      EXPECT_EQ(left(), "") << fault;
+      EXPECT_EQ(metrics().size(), 1U) << fault;
+      if (place.dp > 1) continue;
+      // Its partner was in the same layer.
+      const nlohmann::json last =
+          nlohmann::json::parse(test::read_file(out() + "/flight/rank_0.json"))["actions"].back();
+      EXPECT_NE(last["call"].get<std::string>().find(" over tp: "), std::string::npos)
+          << fault << last;
+      EXPECT_EQ(last["missing"], nlohmann::json({1})) << fault << last;
+    }
+  }
+}
+
+TEST_F(TensorParallelProcessesTest, ARankThatHangsInALayerIsNamedWithTheModuleThatWaitsForIt) {
+  std::vector<std::string> options = shape(2, 2, 1);
+  options.insert(options.end(), {"--comm.heartbeat_seconds=1", "--comm.train_timeout_seconds=4"});
+  const ProgramResult result =
+      run_layout(4, options, "delay:rank=1,step=3,action=F,call=3,ms=120000");
+  EXPECT_EQ(result.exit_code, 5) << result.err;
+  EXPECT_EQ(lines_with("sluice: error:", result.err), 1) << result.err;
+  EXPECT_EQ(lines_with("sluice: error: rank 1 (stage 0) hangs: ", result.err), 1) << result.err;
+  const std::size_t at = result.err.find("sluice: warning: rank 1 (stage 0) hangs: ");
+  ASSERT_NE(at, std::string::npos) << result.err;
+  EXPECT_NE(result.err.substr(at, result.err.find('\n', at) - at)
+                .find("rank 0 waits in 0F0 model.layers.0.self_attn.o_proj ("),
+            std::string::npos)
+      << result.err;
+  EXPECT_EQ(left(), "");
 }
 
 }  // namespace

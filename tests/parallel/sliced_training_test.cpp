@@ -7,6 +7,7 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/normalization.h>
 
+#include <filesystem>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -236,6 +237,75 @@ TEST(SlicedTrainingTest, ACheckpointOfAnyDegreeGoesOnAtAnyOther) {
     EXPECT_EQ(rest.tensors, one.tensors);
   }
 }
+
+// ---- every layout ----
+
+// Norms of heads, biases of all projections, a tied head, some rows without a label.
+Model family_model() {
+  nlohmann::json config = nlohmann::json::parse(
+      read_model_spec(std::string(SLUICE_TEST_DATA) + "/reference/models_extra/qwen3_biases_tied")
+          .config_text);
+  config["num_hidden_layers"] = 4;
+  config["num_attention_heads"] = config["num_key_value_heads"] = 4;
+  config["head_dim"] = 8;
+  config.erase("layer_types");
+  return causal_lm(parse_model_spec(config.dump(), "config.json"));
+}
+
+Inputs labelled_rows(int step, int replica, int degree) {
+  const at::Tensor ids =
+      at::arange(8 * kLength, at::kLong).mul(7).add(step).remainder(kVocabulary).view({8, kLength});
+  const auto of_replica = [&](const at::Tensor& all) {
+    return all.tensor_split(degree)[static_cast<std::size_t>(replica)];
+  };
+  const at::Tensor labels = ids.masked_fill(ids.remainder(5).eq(1), -100);
+  return {{"input_ids", of_replica(ids)}, {"labels", of_replica(labels)}};
+}
+
+std::vector<Layout> every_layout() {
+  std::vector<Layout> layouts;
+  for (const int tp : {1, 2, 4})
+    for (const bool sequence : {true, false})
+      for (const int pp : {1, 2})
+        for (const int dp : {1, 2})
+          for (const int zero : {0, 1, 3})
+            for (const char* schedule : {"GPipe", "1F1B", "ZBVZeroBubble"})
+              for (const bool checkpointed : {false, true}) {
+                if (zero > 0 && dp == 1) continue;  // nothing to divide
+                layouts.push_back({.tp = tp,
+                                   .pp = pp,
+                                   .dp = dp,
+                                   .sequence = sequence,
+                                   .zero1 = zero == 1,
+                                   .zero3 = zero == 3,
+                                   .checkpointed = checkpointed,
+                                   .schedule = schedule});
+              }
+  return layouts;
+}
+
+// every: of the layouts, one in so many.
+void expect_bits_of_one_rank(std::size_t every) {
+  const TempDirectory folder;
+  const Model family = family_model();
+  const Result of_family = train(family, {}, labelled_rows, {}, folder / "family");
+  const Result of_table = train(two_layers(), {}, rows_of, divide, folder / "table");
+  EXPECT_LT(of_family.losses.back(), of_family.losses.front());
+  const std::vector<Layout> layouts = every_layout();
+  ASSERT_EQ(layouts.size(), 3 * 2 * 2 * (1 + 3) * 3 * 2U);
+  for (std::size_t i = 0; i < layouts.size(); i += every) {
+    const std::string what = name_of(layouts[i]);
+    expect_same(of_family, train(family, layouts[i], labelled_rows, {}, folder / "layout"), what);
+    std::filesystem::remove_all(folder / "layout");
+    expect_same(of_table, train(two_layers(), layouts[i], rows_of, divide, folder / "layout"),
+                what + ", by a table");
+    std::filesystem::remove_all(folder / "layout");
+  }
+}
+
+TEST(SlicedMatrixTest, HasTheBitsOfOneRankForASampleOfLayouts) { expect_bits_of_one_rank(41); }
+TEST(MoreSlicedMatrixTest, HasTheBitsOfOneRankForManyLayouts) { expect_bits_of_one_rank(5); }
+TEST(SlowSlicedMatrixTest, HasTheBitsOfOneRankForEveryLayout) { expect_bits_of_one_rank(1); }
 
 }  // namespace
 }  // namespace sluice::test::sliced_training_test

@@ -25,7 +25,8 @@ FlightRecord sample() {
   record.row = {"f00", false, 2, {"1RECV_F0", "1F0"}, {0, -1}, {"0SEND_F0", ""}};
   record.entries = {
       {3, 3, 0, "1RECV_F0", FlightState::kDone, 999, 0.5, 0, 0, 0, {}},
-      {3, 3, 1, "1F0", FlightState::kWaiting, 999.5, 0.75, 0.7, 64, -1, {"1RECV_F0"}}};
+      {3, 3, 1, "1F0", FlightState::kWaiting, 999.5, 0.75, 0.7, 64, -1, {"1RECV_F0"}},
+      {3, 3, 1, "1F0", FlightState::kWaiting, 1000.25, 0.1, 0.1, 0, -1, {}, "1F0 a (2)", {0, 3}}};
   record.failure = FlightFailure{0, 5, "rank 0 was lost"};
   return record;
 }
@@ -109,7 +110,7 @@ TEST(FlightRecordTest, ListsOfARowHaveOneLength) {
 
 TEST(FlightRecordTest, AVersionOfTheFutureIsRefused) {
   nlohmann::json json = nlohmann::json::parse(flight_json(sample()));
-  json["version"] = 2;
+  json["version"] = 3;
   EXPECT_EQ(refusal(json).substr(0, 9), "'version'");
 }
 

@@ -206,6 +206,30 @@ TEST(FlightReportTest, ARankThatHasNotComeToACollectiveIsNamed) {
       << first(report).text;
 }
 
+TEST(FlightReportTest, ACallWithinAnInstructionNamesTheModuleAndTheRankThatIsMissing) {
+  RunOfRanks run(3);
+  FlightEntry& waiting = run.at(0, "0F1", FlightState::kWaiting, {}, 4);
+  waiting.waited = 3.2;
+  waiting.call = "0F1 layers.7.o_proj (3) over tp: all_reduce of float32[4]";
+  waiting.missing = {2};
+  run.at(1, "1F1", FlightState::kWaiting, {"1RECV_F1"}, 3);
+  run.at(2, "2F0", FlightState::kRunning, {}, 5);
+  const FlightReport report = run.report();
+  EXPECT_EQ(first(report).kind, MismatchKind::kNotSent);
+  EXPECT_EQ(first(report).rank, 2);
+  EXPECT_EQ(first(report).text.find(
+                "rank 0 waits 3.2 s in instruction 2 '0F1' of step 5, in 0F1 layers.7.o_proj (3) "
+                "over tp: all_reduce of float32[4], missing rank 2: rank 2 is at instruction "),
+            0U)
+      << first(report).text;
+  EXPECT_NE(describe(report, 200).find("o_proj (3) over tp: all_reduce of float32[4], missing "),
+            std::string::npos)
+      << describe(report, 200);
+  run.records.pop_back();
+  EXPECT_EQ(first(run.report()).kind, MismatchKind::kMissing);
+  EXPECT_EQ(first(run.report()).rank, 2);
+}
+
 TEST(FlightReportTest, ACollectiveToWhichAllHaveComeIsNamedItself) {
   RunOfRanks run(2);
   run.at(0, "OPTIMIZER_STEP", FlightState::kWaiting, {"REDUCE_NORM"}, 2);

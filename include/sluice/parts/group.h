@@ -15,7 +15,8 @@
 //  3. Every wait ends, as in Transport: by its result, by the deadline (Error kPeer naming the
 //     ranks that are missing), or by abort (Error with the first failure).
 //  4. When the calls of members differ (another collective, another root, other shapes or dtypes of
-//     a sum), each of them gets Error(kInternal) naming ranks and calls.
+//     a sum; within a run another instruction, layer or module), each of them gets Error(kInternal)
+//     naming ranks and calls.
 //  5. No one may write to a tensor after giving it. A sum has its own memory, the caller's; all
 //     other results may share storage with the giver's tensor and must not be written to.
 // Thread-safety: a Group and its Works belong to one rank's thread. A copy is the same group.

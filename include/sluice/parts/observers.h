@@ -13,7 +13,9 @@
 //     start, or at the end of the row's last instruction.
 //  3. begin_idle_work() and end_idle_work() come between the begin() and end() of the instruction
 //     that would wait, before its waiting(), once for each piece of the work.
-//  4. Observers are called in the order of their list. An exception of an observer is the failure
+//  4. calling() comes between the begin() and end() of an instruction, waiting_for_members() and
+//     then members_came() where it waits for the result there.
+//  5. Observers are called in the order of their list. An exception of an observer is the failure
 //     of the instruction.
 // Thread-safety: observers are called on the rank's thread; a MemoryLedger may be called from any
 // thread.
@@ -24,6 +26,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -58,6 +61,14 @@ class ExecutorObserver {
   // The rank does a piece of a PARTIAL_NORM above in its row.
   virtual void begin_idle_work(const Action& /*action*/) {}
   virtual void end_idle_work(const Action& /*action*/) {}
+  // The instruction makes a call to the other members of a group, as of tensor parallelism within
+  // an F; call: "1F3 layers.7.mlp.down_proj (5) over tp: all_reduce of float32[2, 16, 64]".
+  virtual void calling(const Action& /*action*/, const std::string& /*call*/) {}
+  // Within it the rank waits for members; missing: which, to be asked from any thread until
+  // members_came(), or failed() after an error.
+  virtual void waiting_for_members(const Action& /*action*/, const std::string& /*call*/,
+                                   const std::function<std::vector<int>()>& /*missing*/) {}
+  virtual void members_came(const Action& /*action*/) {}
   // A SEND is about to hand these over.
   virtual void sending(const Action& /*action*/, const std::vector<at::Tensor>& /*tensors*/) {}
 
@@ -78,7 +89,7 @@ struct StepTimes {
   double wait_receive = 0;  // waiting for messages in these; in RECV
   double wait_send = 0;     // in SEND: handing over, and waiting where a transport makes it wait
   double reduction = 0;     // in REDUCE_*, UNSHARD, RESHARD, PARTIAL_NORM, wherever it is done, and
-                            // waiting for work they started
+                            // waiting for work they started, or in compute for group members
   double optimizer = 0;     // in UPDATE and OPTIMIZER_STEP, less waiting
   // Not a share of total: the time that the rank's thread ran on a core in F, B, I, W, pairs and
   // transfers. Unlike `compute` it does not grow while the thread has no core.

@@ -69,6 +69,9 @@ class SliceGroup {
   std::int64_t sequence_dim() const { return sequence_dim_; }
   // The same without sequence parallelism, or with it.
   SliceGroup with_sequence(bool on) const;
+  // The same for the backward of a call that its forward made there; "" in a forward.
+  SliceGroup of_call(std::string place) const;
+  const std::string& call() const { return call_; }
   // What a member has of a dimension of `length`; of this one.
   IndexRange range(std::int64_t length, int member) const;
   IndexRange range(std::int64_t length) const;
@@ -78,6 +81,7 @@ class SliceGroup {
   SliceRange slices_ = {};
   bool sequence_ = false;
   std::int64_t sequence_dim_ = 1;
+  std::string call_;
 };
 
 // ---- mappings (Megatron's names), differentiable once ----
