@@ -28,6 +28,11 @@ void print(const Evaluation& result, bool json) {
     std::cout << to_json(result) << "\n";
     return;
   }
+  if (result.counted != "tokens") {
+    std::cout << "loss: " << result.loss << ", the mean over " << result.tokens << " "
+              << result.counted << "\n";
+    return;
+  }
   std::cout << "loss: " << result.loss << " nats a token, over " << result.tokens
             << " tokens\nperplexity: " << result.perplexity() << "\n";
 }

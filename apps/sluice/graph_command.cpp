@@ -4,7 +4,6 @@
 #include <iostream>
 #include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +17,7 @@
 #include "commands.h"
 #include "export_tool_text.h"
 #include "family/aten_operators.h"
+#include "plan/crossing.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -50,6 +50,7 @@ Inspected inspected(const InspectArguments& arguments) {
   detail::GraphOptions options;
   options.cuts.layer_class = arguments.layer_class;
   options.loss_output = arguments.loss_output;
+  options.needs_loss = false;
   result.graph = detail::graph_of_model(detail::read_exported_graph(arguments.file), options);
   result.shape = detail::exported_shape(*result.graph);
   result.shape.rows = arguments.rows.value_or(static_cast<int>(result.shape.rows));
@@ -107,16 +108,28 @@ Json values_json(const std::vector<ValueSpec>& values, const MicrobatchShape& sh
   return list;
 }
 
-// The values that cross a cut after layer i: written up to there and read after it, or an output.
-std::vector<ValueSpec> crossing_behind(const ModelSpec& spec, std::size_t i,
-                                       const std::vector<std::string>& outputs) {
-  std::set<std::string> read(outputs.begin(), outputs.end());
-  for (std::size_t k = i + 1; k < spec.layers.size(); ++k)
-    read.insert(spec.layers[k].reads.begin(), spec.layers[k].reads.end());
-  std::vector<ValueSpec> crossing;
-  for (std::size_t k = 0; k <= i; ++k)
-    for (const ValueSpec& value : spec.layers[k].writes)
-      if (read.contains(value.name)) crossing.push_back(value);
+// The values that cross a cut behind each layer.
+std::vector<std::vector<ValueSpec>> crossing_of(const Inspected& of) {
+  std::vector<LayerNames> layers;
+  std::vector<int> cuts;
+  std::map<std::string, ValueSpec> values;
+  for (const LayerInfo& layer : of.spec.layers) {
+    if (!layers.empty()) cuts.push_back(static_cast<int>(layers.size()));
+    layers.push_back({layer.name, layer.reads, {}});
+    for (const ValueSpec& value : layer.writes) {
+      layers.back().writes.push_back(value.name);
+      values.emplace(value.name, value);
+    }
+  }
+  std::vector<std::string> everywhere = of.graph->layers.inputs;
+  for (const LayerInfo& layer : of.spec.free_layers)
+    for (const ValueSpec& value : layer.writes) everywhere.push_back(value.name);
+  std::vector<std::vector<ValueSpec>> crossing;
+  for (const auto& names : crossing_values(layers, cuts, everywhere, of.graph->layers.outputs)) {
+    crossing.emplace_back();
+    for (const std::string& name : names) crossing.back().push_back(values.at(name));
+  }
+  crossing.emplace_back();
   return crossing;
 }
 
@@ -176,15 +189,16 @@ Json inspect_json(const Inspected& of) {
   Json facts;
   for (const detail::GraphFacts::Size& size : graph.facts.sizes)
     facts[size.name] = {{"symbol", size.symbol}, {"example", size.example}};
+  const std::vector<std::vector<ValueSpec>> values = crossing_of(of);
   Json crossing = Json::array();
   for (std::size_t i = 0; i + 1 < of.spec.layers.size(); ++i)
     crossing.push_back(
-        {{"behind", of.spec.layers[i].name},
-         {"values", values_json(crossing_behind(of.spec, i, of.graph->layers.outputs), of.shape)}});
+        {{"behind", of.spec.layers[i].name}, {"values", values_json(values[i], of.shape)}});
   return {{"path", graph.path},
           {"torch", graph.torch_version},
           {"checked", graph.facts.checked},
           {"has_weights", detail::has_weights(graph)},
+          {"evaluation", of.graph->evaluation ? "another graph" : "the same graph"},
           {"loss", {{"output", of.graph->loss.output}, {"count", of.graph->loss.count}}},
           {"sizes", facts.is_null() ? Json::object() : facts},
           {"microbatch", {{"rows", of.shape.rows}, {"length", of.shape.length}}},
@@ -200,6 +214,16 @@ Json inspect_json(const Inspected& of) {
           {"notes", Json(graph.facts.notes)}};
 }
 
+std::string loss_text(const Inspected& of) {
+  const detail::GraphLoss& loss = of.graph->loss;
+  if (!loss.output.empty())
+    return formatted("  loss   {}{}\n", loss.is_causal() ? "causal, of " : "", loss.output);
+  std::vector<std::string> results;
+  for (const detail::GraphOutput& output : of.graph->graph.training.outputs)
+    if (output.kind == detail::GraphOutput::Kind::kResult) results.push_back(output.name);
+  return formatted("  loss   not said: set model.loss_output to one of {}\n", join(results, ", "));
+}
+
 std::string inspect_text(const Inspected& of) {
   const detail::ExportedGraph& graph = of.graph->graph;
   const auto operators = operators_of(graph.training);
@@ -212,15 +236,19 @@ std::string inspect_text(const Inspected& of) {
                 graph.facts.checked.empty() ? "not said" : graph.facts.checked);
   for (const ValueSpec& input : of.spec.inputs)
     text += formatted("  input  {} {}\n", input.name, sizes_text(input));
-  text += formatted("  loss   {}{}\n", of.graph->loss.is_causal() ? "causal, of " : "",
-                    of.graph->loss.output);
+  text += loss_text(of);
+  if (of.graph->evaluation)
+    text += formatted(
+        "  evaluation is another graph, of {}\n",
+        counted(static_cast<std::int64_t>(of.graph->evaluation->graph.training.nodes.size()),
+                "node"));
   text += "layers:\n";
+  const std::vector<std::vector<ValueSpec>> values = crossing_of(of);
   for (std::size_t i = 0; i < of.spec.layers.size(); ++i) {
     const LayerInfo& layer = of.spec.layers[i];
     std::vector<std::string> crossing;
-    if (i + 1 < of.spec.layers.size())
-      for (const ValueSpec& value : crossing_behind(of.spec, i, of.graph->layers.outputs))
-        crossing.push_back(value.name + " " + sizes_text(value));
+    for (const ValueSpec& value : values[i])
+      crossing.push_back(value.name + " " + sizes_text(value));
     text += formatted(
         "  {}  {}  {}, {} parameters{}\n", layer.name, role_name(layer.role),
         counted(static_cast<std::int64_t>(of.graph->layers.layers[i].nodes.size()), "node"),

@@ -41,6 +41,31 @@ Enum meaning(const std::string& option, const std::string& word) {
 
 std::string word_of(DataFormat format) { return detail::word_of(detail::words_of(format), format); }
 
+// "[3, 8 to 12]"; "": one number.
+std::string sizes_text(const data::NumberField& field) {
+  std::vector<std::string> sizes;
+  for (const auto& [least, greatest] : field.sizes)
+    sizes.push_back(least == greatest ? std::to_string(least)
+                                      : formatted("{} to {}", least, greatest));
+  return sizes.empty() ? "" : "[" + join(sizes, ", ") + "]";
+}
+
+Json numbers_json(const data::FileContents& file) {
+  Json fields = Json::object();
+  for (const auto& [name, field] : file.numbers) {
+    Json sizes = Json::array();
+    for (const auto& [least, greatest] : field.sizes)
+      sizes.push_back(Json(std::vector{least, greatest}));
+    const bool is_empty = field.least > field.greatest;
+    fields[name] = {{"rows", field.rows},
+                    {"integers", field.integers},
+                    {"sizes", sizes},
+                    {"least", is_empty ? Json() : Json(field.least)},
+                    {"greatest", is_empty ? Json() : Json(field.greatest)}};
+  }
+  return fields;
+}
+
 Json as_json(const data::FileContents& file) {
   Json object;
   object["path"] = file.path;
@@ -53,6 +78,7 @@ Json as_json(const data::FileContents& file) {
   object["longest_row"] = file.longest;
   object["largest_id"] = file.largest_id;
   if (file.format == DataFormat::kJsonl) object["fields"] = file.fields;
+  if (!file.numbers.empty()) object["numbers"] = numbers_json(file);
   Json first = Json::array();
   for (const data::FirstRow& row : file.first) {
     Json shown = Json::object();
@@ -77,9 +103,14 @@ std::string as_text(const data::FileContents& file) {
   add("bytes", with_commas(static_cast<std::int64_t>(file.bytes)));
   add(file.format == DataFormat::kJsonl ? "rows" : "documents",
       with_commas(static_cast<std::int64_t>(file.documents)));
+  for (const auto& [name, field] : file.numbers)
+    add(printable(name),
+        formatted("{}{}, {} to {}, in {}", field.integers ? "integers" : "numbers",
+                  sizes_text(field), shortest(field.least), shortest(field.greatest),
+                  counted(static_cast<std::int64_t>(field.rows), "row")));
   if (file.tokens) {
     add_number("tokens", file.tokens);
-  } else {
+  } else if (file.numbers.empty()) {
     add("tokens", "not known without --tokenizer");
   }
   if (file.format == DataFormat::kJsonl) {

@@ -87,15 +87,18 @@ ModuleNames modules_of(const std::optional<std::string>& text) {
 // Modules that are named are layers of their own.
 ModelSpec graph_of(const SplitArguments& arguments) {
   detail::GraphOptions options;
+  options.needs_loss = false;
   const auto add = [&](std::vector<std::string> names) {
     for (std::string& name : names) options.cuts.modules.push_back(std::move(name));
   };
   add(list_of("--split-points", arguments.split_points));
   add(list_of("--cuts", arguments.cuts));
   for (std::vector<std::string>& stage : modules_of(arguments.modules)) add(std::move(stage));
-  return detail::describe_graph(
-      detail::graph_of_model(detail::read_exported_graph(*arguments.model), options), options,
-      {arguments.microbatch_size.value_or(1), arguments.seq_len.value_or(512)});
+  auto graph = detail::graph_of_model(detail::read_exported_graph(*arguments.model), options);
+  MicrobatchShape shape = detail::exported_shape(*graph);
+  shape.rows = arguments.microbatch_size.value_or(static_cast<int>(shape.rows));
+  shape.length = arguments.seq_len.value_or(static_cast<int>(shape.length));
+  return detail::describe_graph(std::move(graph), options, shape);
 }
 
 ModelSpec model_of(const SplitArguments& arguments) {

@@ -124,6 +124,9 @@ struct Model {
   // The description that is planned, where the model knows its sizes and costs. Empty:
   // describe(layers).
   std::shared_ptr<const ModelSpec> description = {};
+  // The model that evaluations run, where that is other layers (then `description` says it, too):
+  // their parameters and buffers are those of the same full names, which the rank has of `layers`.
+  std::shared_ptr<const Model> evaluation = {};
 };
 
 // The layers of a child whose class derives from torch::nn::Sequential's: one layer, or, if its

@@ -148,6 +148,8 @@ struct ModelSpec {
   std::string config_text;  // config.json as read, for writing it back
   // The exported graph that it describes (src/archive); null if it is not of a graph.
   std::shared_ptr<const struct GraphOfModel> graph;
+  // The model in evaluation, where that is other layers with the same parameters; null: these.
+  std::shared_ptr<const ModelSpec> evaluation;
 
   // The layers that a split counts: [first, second) from the first to the last block, with all that
   // is between.

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "base/format.h"
+#include "family/aten_operators.h"
 #include "sluice/error.h"
 
 namespace sluice::detail {
@@ -36,54 +37,6 @@ std::string_view operator_of(const GraphNode& node) {
   if (!name.starts_with("aten.")) return name;
   name.remove_prefix(5);
   return name.substr(0, name.find('.'));
-}
-
-// Views in LibTorch's sense, also those that may copy.
-bool is_view(const GraphNode& node) {
-  static const std::set<std::string_view> views = {"alias",
-                                                   "as_strided",
-                                                   "broadcast_to",
-                                                   "chunk",
-                                                   "contiguous",
-                                                   "detach",
-                                                   "diagonal",
-                                                   "expand",
-                                                   "expand_as",
-                                                   "flatten",
-                                                   "imag",
-                                                   "movedim",
-                                                   "mT",
-                                                   "narrow",
-                                                   "numpy_T",
-                                                   "permute",
-                                                   "real",
-                                                   "reshape",
-                                                   "reshape_as",
-                                                   "select",
-                                                   "slice",
-                                                   "split",
-                                                   "split_with_sizes",
-                                                   "squeeze",
-                                                   "swapaxes",
-                                                   "swapdims",
-                                                   "t",
-                                                   "tensor_split",
-                                                   "to",
-                                                   "transpose",
-                                                   "type_as",
-                                                   "unbind",
-                                                   "unflatten",
-                                                   "unfold",
-                                                   "unsqueeze",
-                                                   "unsafe_chunk",
-                                                   "unsafe_split",
-                                                   "view",
-                                                   "view_as",
-                                                   "view_as_complex",
-                                                   "view_as_real",
-                                                   "_unsafe_view",
-                                                   "broadcast_tensors"};
-  return node.target.starts_with("aten.") && views.contains(operator_of(node));
 }
 
 void add_values(const GraphArgument& argument, std::vector<int>& to) {
@@ -194,7 +147,7 @@ class Layering {
     for (int i = 0; i < num_nodes(); ++i) {
       const std::vector<int> read = values_read(node(i));
       for (const int value : read) readers_[static_cast<std::size_t>(value)].push_back(i);
-      const bool shares = is_view(node(i)) || writes_in_place(node(i));
+      const bool shares = may_share_storage(node(i).target) || writes_in_place(node(i));
       for (const int value : values_written(node(i))) {
         writer_[static_cast<std::size_t>(value)] = i;
         if (shares && !read.empty())

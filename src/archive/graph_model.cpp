@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "archive/graph_rewrites.h"
 #include "base/format.h"
 #include "base/saturate.h"
 #include "base/strict_json.h"
@@ -48,7 +49,32 @@ std::string symbol_at(const GraphModule& module, const GraphInput& input, std::s
   return dimension < sizes.size() ? sizes[dimension].symbol().value_or("") : "";
 }
 
-GraphLoss loss_of(const ExportedGraph& graph, const std::string& asked) {
+int value_of_result(const GraphModule& module, const std::string& name) {
+  for (const GraphOutput& output : module.outputs)
+    if (output.name == name && output.value.kind == GraphArgument::Kind::kValue)
+      return output.value.value;
+  return -1;
+}
+
+// Results that are tensors.
+std::vector<std::string> tensor_results(const GraphModule& module) {
+  std::vector<std::string> names;
+  for (const GraphOutput& output : module.outputs) {
+    const bool is_value = output.kind == GraphOutput::Kind::kResult &&
+                          output.value.kind == GraphArgument::Kind::kValue;
+    if (is_value && value_of(module, output.value.value).kind == GraphValue::Kind::kTensor)
+      names.push_back(output.name);
+  }
+  return names;
+}
+
+bool is_causal_loss(const GraphModule& module, const std::string& name) {
+  const int value = value_of_result(module, name);
+  return value >= 0 && value_of(module, value).sizes.size() == 3;
+}
+
+GraphLoss loss_of(const ExportedGraph& graph, const GraphOptions& options) {
+  const std::string& asked = options.loss_output;
   std::vector<std::string> results;
   for (const GraphOutput& output : graph.training.outputs)
     if (output.kind == GraphOutput::Kind::kResult) results.push_back(output.name);
@@ -57,14 +83,18 @@ GraphLoss loss_of(const ExportedGraph& graph, const std::string& asked) {
   if (asked.empty()) {
     const bool has_logits = std::find(results.begin(), results.end(), "logits") != results.end();
     loss.output = !facts.loss_output.empty() || !has_logits ? facts.loss_output : "logits";
+    const bool is_known = !loss.output.empty() &&
+                          (loss.output != "logits" || is_causal_loss(graph.training, loss.output));
+    if (!is_known && !options.needs_loss) return {};
     if (loss.output.empty()) {
-      throw Error(ErrorKind::kUsage,
-                  {.what = "the graph does not say which of its results is the loss, and none is "
-                           "called 'logits'",
-                   .where = "`loss_output`",
-                   .remedy = results.empty()
-                                 ? "export a model that returns one"
-                                 : "name one of its results, such as '" + results.front() + "'"});
+      throw Error(
+          ErrorKind::kUsage,
+          {.what = "the graph does not say which of its results is the loss, and none is "
+                   "called 'logits'",
+           .where = "`loss_output`",
+           .remedy = results.empty() ? "export a model that returns one"
+                                     : "set `loss_output` to one of its results, such as '" +
+                                           results.front() + "'"});
     }
   }
   if (std::find(results.begin(), results.end(), loss.output) == results.end()) {
@@ -77,70 +107,6 @@ GraphLoss loss_of(const ExportedGraph& graph, const std::string& asked) {
     loss.is_sum = facts.loss_is_sum;
   }
   return loss;
-}
-
-void rename(GraphArgument& argument, int from, int to) {
-  if (argument.kind == GraphArgument::Kind::kValue && argument.value == from) argument.value = to;
-  for (GraphArgument& each : argument.list) rename(each, from, to);
-}
-
-bool reads(const GraphArgument& argument, int value) {
-  return (argument.kind == GraphArgument::Kind::kValue && argument.value == value) ||
-         std::any_of(argument.list.begin(), argument.list.end(),
-                     [value](const GraphArgument& each) { return reads(each, value); });
-}
-
-// Every node that reads a parameter gets a value of its own for it.
-void give_each_use_a_value(GraphModule& module) {
-  std::map<int, std::size_t> parameters;  // value -> input
-  for (std::size_t i = 0; i < module.inputs.size(); ++i)
-    if (module.inputs[i].kind == InputKind::kParameter) parameters[module.inputs[i].value] = i;
-  std::set<int> used;
-  for (GraphNode& node : module.nodes) {
-    std::set<int> here;
-    for (auto& [name, argument] : node.arguments)
-      for (const auto& [value, input] : parameters)
-        if (reads(argument, value)) here.insert(value);
-    for (const int value : here) {
-      if (used.insert(value).second) continue;
-      const int own = static_cast<int>(module.values.size());
-      module.values.push_back(module.values[static_cast<std::size_t>(value)]);
-      GraphInput input = module.inputs[parameters.at(value)];
-      input.value = own;
-      module.inputs.push_back(std::move(input));
-      for (auto& [name, argument] : node.arguments) rename(argument, value, own);
-    }
-  }
-}
-
-// Values that are neither a parameter nor made by a layer.
-std::set<int> free_values(const GraphModule& module, const GraphLayers& layers) {
-  std::set<int> free;
-  for (const GraphInput& input : module.inputs)
-    if (input.kind != InputKind::kParameter) free.insert(input.value);
-  for (std::size_t i = 0; i < module.nodes.size(); ++i) {
-    if (!layers.is_free[i]) continue;
-    for (const GraphNode::Result& result : module.nodes[i].results)
-      free.insert(result.values.begin(), result.values.end());
-  }
-  return free;
-}
-
-constexpr std::string_view kAttention = "aten.scaled_dot_product_attention.default";
-constexpr std::string_view kWrittenAttention = "aten._scaled_dot_product_attention_math.default";
-
-// LibTorch chooses the kernel of an attention by whether its mask needs a gradient, which it does
-// not where a forward runs without a graph, as that of a layer which runs twice: here the bits do
-// not depend on that.
-void settle_attention(GraphModule& module, const GraphLayers& layers) {
-  const std::set<int> free = free_values(module, layers);
-  for (GraphNode& node : module.nodes) {
-    if (node.target != kAttention) continue;
-    const GraphArgument* mask = node.argument("attn_mask");
-    if (!mask || mask->kind != GraphArgument::Kind::kValue || free.contains(mask->value)) continue;
-    node.target = kWrittenAttention;
-    node.results.push_back({.is_list = false, .values = {-1}});  // the weights of attention
-  }
 }
 
 // ---- costs ----
@@ -199,8 +165,7 @@ class Calls {
     std::vector<OperatorCall> calls;
     for (const int i : layer.nodes) {
       const GraphNode& node = module_.nodes[static_cast<std::size_t>(i)];
-      OperatorCall call{
-          .target = std::string(node.target == kWrittenAttention ? kAttention : node.target)};
+      OperatorCall call{.target = std::string(exported_target(node))};
       call.without_gradient = node.grad_mode == GraphNode::GradMode::kOff;
       for (const auto& [name, argument] : node.arguments) {
         std::vector<CallTensor> tensors;
@@ -325,13 +290,6 @@ class Calls {
   std::map<int, std::string> types_;  // by value, where they are not as in the graph
 };
 
-int value_of_result(const GraphModule& module, const std::string& name) {
-  for (const GraphOutput& output : module.outputs)
-    if (output.name == name && output.value.kind == GraphArgument::Kind::kValue)
-      return output.value.value;
-  return -1;
-}
-
 // The loss is one number (or logits), and a layer makes it.
 void require_loss(const GraphOfModel& model) {
   const int loss = value_of_result(model.graph.training, model.loss.output);
@@ -357,22 +315,34 @@ void require_loss(const GraphOfModel& model) {
     const bool is_length = !symbol.empty() && symbol == model.length_symbol;
     texts.push_back(is_rows ? "rows" : is_length ? "length" : size.text());
   }
-  throw Error(ErrorKind::kUsage,
-              {.what = formatted(
-                   "the result '{}' of the graph is [{}], {}", model.loss.output, join(texts, ", "),
-                   model.loss.is_causal() ? "and a causal loss is of [rows, length, vocabulary]"
-                                          : "and a loss is one number"),
-               .where = "`loss_output`",
-               .remedy = "name another of its results, or export a model that returns its loss"});
+  throw Error(
+      ErrorKind::kUsage,
+      {.what = formatted(
+           "the result '{}' of the graph is [{}], {}", model.loss.output, join(texts, ", "),
+           model.loss.is_causal() ? "and a causal loss is of [rows, length, vocabulary]"
+                                  : "and a loss is one number"),
+       .where = "`loss_output`",
+       .remedy =
+           "set `loss_output` to another of its results, or export a model that returns its loss"});
 }
 
-}  // namespace
+// Takes the second graph out of `graph`.
+ExportedGraph evaluation_of(ExportedGraph& graph) {
+  ExportedGraph other;
+  other.path = graph.path;
+  other.torch_version = graph.torch_version;
+  other.tensors = graph.tensors;
+  other.facts = graph.facts;
+  other.training = std::move(*std::exchange(graph.evaluation, std::nullopt));
+  return other;
+}
 
-std::shared_ptr<const GraphOfModel> graph_of_model(ExportedGraph graph,
-                                                   const GraphOptions& options) {
+std::shared_ptr<GraphOfModel> graph_with_layers(ExportedGraph graph, const GraphOptions& options) {
   auto model = std::make_shared<GraphOfModel>();
-  model->loss = loss_of(graph, options.loss_output);
-  std::vector<std::string> wanted = {model->loss.output};
+  model->loss = loss_of(graph, options);
+  const bool has_loss = !model->loss.output.empty();
+  std::vector<std::string> wanted =
+      has_loss ? std::vector<std::string>{model->loss.output} : tensor_results(graph.training);
   if (!model->loss.count.empty()) wanted.push_back(model->loss.count);
   model->graph = std::move(graph);
   give_each_use_a_value(model->graph.training);
@@ -394,7 +364,22 @@ std::shared_ptr<const GraphOfModel> graph_of_model(ExportedGraph graph,
                  .where = model->graph.path,
                  .remedy = "export a model that has parameters"});
   }
-  require_loss(*model);
+  if (has_loss) require_loss(*model);
+  return model;
+}
+
+}  // namespace
+
+std::shared_ptr<const GraphOfModel> graph_of_model(ExportedGraph graph,
+                                                   const GraphOptions& options) {
+  std::shared_ptr<GraphOfModel> evaluation;
+  if (graph.evaluation) {
+    evaluation = graph_with_layers(evaluation_of(graph), options);
+    evaluation->is_evaluation = true;
+    for (GraphLayer& layer : evaluation->layers.layers) layer.unread.clear();
+  }
+  const std::shared_ptr<GraphOfModel> model = graph_with_layers(std::move(graph), options);
+  model->evaluation = std::move(evaluation);
   return model;
 }
 
@@ -403,6 +388,12 @@ MicrobatchShape exported_shape(const GraphOfModel& model) {
   for (const GraphFacts::Size& size : model.graph.facts.sizes) {
     if (size.symbol == model.rows_symbol) shape.rows = size.example;
     if (size.symbol == model.length_symbol) shape.length = size.example;
+  }
+  for (const SizeRange& range : model.graph.training.ranges) {
+    if (range.symbol == model.rows_symbol)
+      shape.rows = std::min(std::max(shape.rows, range.least), range.most);
+    if (range.symbol == model.length_symbol)
+      shape.length = std::min(std::max(shape.length, range.least), range.most);
   }
   return shape;
 }
@@ -453,16 +444,6 @@ SymbolValues sizes_of(const GraphOfModel& model, const MicrobatchShape& shape,
   return values;
 }
 
-void require_evaluation(const ExportedGraph& graph, const std::string& where) {
-  if (!graph.evaluation) return;
-  throw Error(ErrorKind::kUsage,
-              {.what = "in evaluation the exported model computes something else than in training, "
-                       "which is not built yet",
-               .where = where,
-               .remedy = "train it, and evaluate the result in Python, or export a model whose "
-                         "forward does not ask for its mode"});
-}
-
 ModelSpec describe_graph(std::shared_ptr<const GraphOfModel> of, const GraphOptions& options,
                          const MicrobatchShape& shape) {
   const GraphOfModel& model = *of;
@@ -475,6 +456,9 @@ ModelSpec describe_graph(std::shared_ptr<const GraphOfModel> of, const GraphOpti
                       .fused = false};
 
   ModelSpec spec;
+  if (model.evaluation)
+    spec.evaluation =
+        std::make_shared<const ModelSpec>(describe_graph(model.evaluation, options, shape));
   spec.graph = std::move(of);
   spec.dtype = precision.parameters;
   spec.config_text = graph.facts.config;

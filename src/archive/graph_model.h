@@ -24,6 +24,8 @@ struct GraphOptions {
   GraphCuts cuts;
   // The result that is the loss; "": what the archive says, else the causal loss of "logits".
   std::string loss_output;
+  // Else a graph that says of no result that it is the loss is described with all its results.
+  bool needs_loss = true;
   // Other named sizes than rows and length ("decoder_length"); those that are not here are as long
   // as when the graph was exported.
   std::map<std::string, std::int64_t> sizes;
@@ -32,7 +34,7 @@ struct GraphOptions {
 
 // What a loss is made of.
 struct GraphLoss {
-  std::string output;  // "logits": the causal loss of them
+  std::string output;  // "logits": the causal loss of them; "": not known, nor needed
   std::string count;   // the result that says how much it counts; "": rows, or counted labels
   bool is_sum = false;
   bool is_causal() const { return output == "logits"; }
@@ -47,6 +49,10 @@ struct sluice::GraphOfModel {
   detail::GraphLayers layers;
   detail::GraphLoss loss;
   std::string rows_symbol, length_symbol;  // "": a number in the graph
+  // The graph of model.eval(), where it is another: with the same tensors, and the graph in the
+  // place of `graph.training`. Null: this one.
+  std::shared_ptr<const GraphOfModel> evaluation;
+  bool is_evaluation = false;  // of another's `evaluation`
 };
 
 namespace sluice::detail {
@@ -57,10 +63,6 @@ std::shared_ptr<const GraphOfModel> graph_of_model(ExportedGraph graph,
 
 bool has_weights(const ExportedGraph& graph);
 
-// Throws Error(kUsage) where model.eval() is another graph: what runs in evaluation is the graph of
-// training, with its dropout and batch norms turned. where: who asks to evaluate.
-void require_evaluation(const ExportedGraph& graph, const std::string& where);
-
 // The microbatch that was exported.
 MicrobatchShape exported_shape(const GraphOfModel& model);
 
@@ -70,6 +72,7 @@ SymbolValues sizes_of(const GraphOfModel& model, const MicrobatchShape& shape,
                       const std::map<std::string, std::int64_t>& others);
 
 // Costs are those at this shape, without a dependence on it. Throws as sizes_of().
+// With its evaluation, where that is another graph.
 ModelSpec describe_graph(std::shared_ptr<const GraphOfModel> model, const GraphOptions& options,
                          const MicrobatchShape& shape);
 

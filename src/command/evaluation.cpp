@@ -8,7 +8,6 @@
 #include <set>
 #include <utility>
 
-#include "archive/graph_model.h"
 #include "base/file.h"
 #include "base/format.h"
 #include "base/json.h"
@@ -22,12 +21,14 @@
 #include "command/processes.h"
 #include "command/weights.h"
 #include "config/batch_sizes.h"
+#include "config/graph_data.h"
 #include "config/machine_memory.h"
 #include "config/option_keys.h"
 #include "engine/rank_errors.h"
 #include "engine/rank_threads.h"
 #include "engine/replicas.h"
 #include "io/adapter_directory.h"
+#include "plan/partition/evaluation_partition.h"
 #include "report/run_texts.h"
 #include "sluice/checkpoint.h"
 #include "sluice/error.h"
@@ -53,7 +54,8 @@ StepBatch batch_of_replica(const TokenData& data, const Model& model, std::int64
   StepBatch batch;
   if (from < to) {
     const std::int64_t num_rows = std::min(to * size, count) - from * size;
-    batch = batch_of(model, data.read({first + from * size}, num_rows), size, step);
+    const Model& evaluated = model.evaluation ? *model.evaluation : model;
+    batch = batch_of(evaluated, data.read({first + from * size}, num_rows), size, step);
   }
   batch.step = step;
   batch.first_microbatch = from;
@@ -171,7 +173,6 @@ OpenedWeights open_checkpoint(const std::string& path, const ModelSpec& spec) {
 
 EvaluatedWeights weights_to_evaluate(const RunConfig& config, const ModelSpec& spec,
                                      const std::string& checkpoint) {
-  if (spec.graph) require_evaluation(spec.graph->graph, config.origins.at("model.graph"));
   EvaluatedWeights weights;
   weights.adapter = adapter_of_config(config, spec);
   const bool is_stored = weights.adapter && !config.model.adapter.empty();
@@ -241,6 +242,13 @@ DataLoss evaluate_on_rank(const RunConfig& config, const Plan& plan,
                        [&](const StepBatch& batch) { return pipeline.evaluate(batch); });
 }
 
+std::string counted_by(const ModelSpec& model) {
+  if (!model.graph) return "tokens";
+  const detail::GraphData data = detail::data_of_graph(model);
+  if (data.tokens && (data.counts_by_model || data.count == CountOf::kLabels)) return "tokens";
+  return data.counts_by_model ? "labels" : "rows";
+}
+
 Evaluation evaluate_here(const RunConfig& config, const Plan& plan, const std::string& checkpoint,
                          ProcessJob& processes) {
   const LocalRanks ranks = ranks_of(processes, plan.program.mesh.num_ranks());
@@ -250,6 +258,7 @@ Evaluation evaluate_here(const RunConfig& config, const Plan& plan, const std::s
   }
   const EvaluatedWeights weights = weights_to_evaluate(config, plan.model, checkpoint);
   if (!weights.opened.warning.empty() && ranks.has_speaker()) log_warning(weights.opened.warning);
+  require_evaluation(plan);
   require_memory_to_evaluate(plan, ranks.on_machine);
   require_counted_labels(data, config, /*max_batches=*/0);
 
@@ -272,7 +281,7 @@ Evaluation evaluate_here(const RunConfig& config, const Plan& plan, const std::s
               }
             });
   const DataLoss& loss = agreed(losses, "the loss");
-  if (std::isfinite(loss.mean())) return {loss.mean(), loss.tokens};
+  if (std::isfinite(loss.mean())) return {loss.mean(), loss.tokens, counted_by(plan.model)};
   throw Error(ErrorKind::kNotFinite, {.what = "the loss is not finite",
                                       .where = checkpoint.empty() ? config.model.path : checkpoint,
                                       .remedy = "evaluate weights that are finite"});
@@ -283,7 +292,10 @@ Evaluation evaluate_here(const RunConfig& config, const Plan& plan, const std::s
 double Evaluation::perplexity() const { return std::exp(loss); }
 
 std::string to_json(const Evaluation& result) {
-  return Json{{"loss", result.loss}, {"tokens", result.tokens}, {"perplexity", result.perplexity()}}
+  return Json{{"loss", result.loss},
+              {"tokens", result.tokens},
+              {"perplexity", result.perplexity()},
+              {"counted", result.counted}}
       .dump();
 }
 

@@ -72,12 +72,13 @@ class TrainingJob {
 
 // The result of an evaluation.
 struct Evaluation {
-  double loss = 0;          // mean over all counted tokens
-  std::int64_t tokens = 0;  // counted
-  bool told_here = true;    // true in the one of several processes that prints it
+  double loss = 0;                 // mean over all that is counted
+  std::int64_t tokens = 0;         // counted tokens, or rows or labels
+  std::string counted = "tokens";  // "rows" or "labels" where rows are not sequences
+  bool told_here = true;           // true in the one of several processes that prints it
   double perplexity() const;
 };
-// {"loss", "tokens", "perplexity"} on one line.
+// {"loss", "tokens", "perplexity", "counted"} on one line.
 std::string to_json(const Evaluation& result);
 
 // Times what layers of the configuration's model, the update and transfers take on this machine, in

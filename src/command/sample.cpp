@@ -19,6 +19,7 @@
 #include "engine/rank_errors.h"
 #include "engine/rank_threads.h"
 #include "family/lora/adapter_files.h"
+#include "plan/partition/evaluation_partition.h"
 #include "report/run_texts.h"
 #include "sluice/causal_lm.h"
 #include "sluice/error.h"
@@ -75,6 +76,7 @@ Continuation sample_here(const RunConfig& config, const Plan& plan, const Prompt
     for (const std::string& warning : {weights.opened.warning, prompt.warning()})
       if (!warning.empty()) log_warning(warning);
   }
+  require_evaluation(plan);
   require_memory_to_evaluate(plan, ranks.on_machine);
   const int threads = ranks.threads_per_rank(config.training.threads_per_rank);
   const auto identity = identity_to_sample(config, plan, weights, text, threads);

@@ -361,7 +361,7 @@ std::vector<Key> make_table() {
           .between(1, 65536)
           .means("Ranks that share every layer: the run has as many times the ranks. A power of "
                  "two that divides `parallelism.tensor_parallel_slices`, or as many. Not for "
-                 "GPT-2, OLMo 2, experts, adapters and graphs, which are not divided yet."),
+                 "GPT-2, OLMo 2, OLMoE, adapters and graphs, which are not divided yet."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::tensor_parallel, &Shares::slices>(
           "parallelism", "tensor_parallel_slices")
           .decides_the_numbers()

@@ -20,6 +20,7 @@
 #include "plan/choose/best.h"
 #include "plan/data_parallel.h"
 #include "plan/option_words.h"
+#include "plan/partition/evaluation_partition.h"
 #include "plan/predict/layer_times.h"
 #include "plan/trainable.h"
 #include "report/candidates_output.h"
@@ -97,8 +98,6 @@ ModelSpec read_graph(const RunConfig& config) {
   check_graph(config);
   detail::GraphOptions options;
   detail::ExportedGraph graph = detail::read_exported_graph(config.model.graph);
-  if (config.validation.interval > 0)
-    detail::require_evaluation(graph, config.origins.at("validation.interval"));
   options.cuts.layer_class = config.model.transformer_layer_cls;
   options.cuts.modules = named_modules(config, graph.training);
   options.loss_output = config.model.loss_output;
@@ -462,7 +461,11 @@ TimedRun timed_run_of(const RunConfig& config, const ModelSpec& model,
 
 Plan plan_of_config(const RunConfig& config, const MeasuredMachine* measured) {
   Asked asked = asked_of(config, measured);
-  Plan plan = in_keys(config, [&] { return plan_pipeline(std::move(asked.model), asked.options); });
+  Plan plan = in_keys(config, [&] {
+    Plan made = plan_pipeline(std::move(asked.model), asked.options);
+    if (config.validation.interval > 0) require_evaluation(made);
+    return made;
+  });
   plan.notes.insert(plan.notes.begin(), asked.notes.begin(), asked.notes.end());
   if (!config.parallelism.schedule_csv.empty()) require_batch_fits(config, plan.schedule);
   for (std::string& note : plan.notes) note = detail::with_keys(note);

@@ -5,6 +5,9 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/format.h"
+#include "base/json.h"
+#include "base/strict_json.h"
 #include "data/data_format.h"
 #include "data/jsonl_rows.h"
 #include "data/row_tokens.h"
@@ -131,17 +134,101 @@ class Inspection {
     }
   }
 
+  void count_field(const std::string& field) {
+    const bool is_new = found_.fields.count(field) == 0;
+    ++found_.fields[is_new && found_.fields.size() >= kMaxFields ? "..." : field];
+  }
+
+  // False, and nothing read, where the first row has what tokens are made of, or no number.
+  bool read_numbers(const JsonlRows& rows) {
+    bool has_numbers = false;
+    rows.for_each_text([&](std::uint64_t index, const std::string& json) {
+      const Json row = parse_strict_json(json, "");
+      if (index == 0) {
+        const bool has_tokens = row.contains("prompt") && row.contains("completion");
+        for (const char* name : {"text", "input_ids", "messages"})
+          if (has_tokens || row.contains(name)) return false;
+      }
+      for (const auto& [name, value] : row.members())
+        if (has_number(value)) has_numbers = true;
+      if (!has_numbers) return false;
+      for (const auto& [name, value] : row.members()) {
+        count_field(name);
+        const bool is_new = found_.numbers.count(name) == 0;
+        if (has_number(value) && (!is_new || found_.numbers.size() < kMaxFields))
+          add_numbers(name, value, found_.numbers[name]);
+      }
+      if (is_shown(index)) {
+        FirstRow shown;
+        shown.source = json.substr(0, kShownBytes);
+        found_.first.push_back(std::move(shown));
+      }
+      return true;
+    });
+    return has_numbers;
+  }
+
+  // A number, or lists around one.
+  static bool has_number(const Json& value) {
+    const Json* inner = &value;
+    while (inner->is_array() && !inner->empty()) inner = &inner->list().front();
+    return inner->is_number() || inner->is_boolean() || inner->is_array();
+  }
+
+  void add_numbers(const std::string& name, const Json& value, NumberField& field) {
+    std::vector<std::int64_t> sizes;
+    for (const Json* inner = &value; inner->is_array(); inner = &inner->list().front()) {
+      sizes.push_back(static_cast<std::int64_t>(inner->size()));
+      if (inner->empty()) break;
+    }
+    if (field.rows == 0) {
+      field.least = std::numeric_limits<double>::infinity();
+      field.greatest = -field.least;
+      for (const std::int64_t size : sizes) field.sizes.emplace_back(size, size);
+    }
+    if (sizes.size() != field.sizes.size()) {
+      throw Error(ErrorKind::kInput,
+                  {.what = formatted("'{}' has {} dimensions, and {} in rows before", name,
+                                     sizes.size(), field.sizes.size()),
+                   .remedy = "give all rows of a field as many"});
+    }
+    for (std::size_t d = 0; d < sizes.size(); ++d) {
+      field.sizes[d].first = std::min(field.sizes[d].first, sizes[d]);
+      field.sizes[d].second = std::max(field.sizes[d].second, sizes[d]);
+    }
+    ++field.rows;
+    add_elements(name, value, sizes, 0, field);
+  }
+
+  static void add_elements(const std::string& name, const Json& value,
+                           const std::vector<std::int64_t>& sizes, std::size_t depth,
+                           NumberField& field) {
+    const auto refuse = [&](const std::string& what) {
+      throw Error(ErrorKind::kInput, {.what = "'" + name + "' has " + what,
+                                      .remedy = "give numbers, in lists of one length"});
+    };
+    if (depth == sizes.size()) {
+      if (!value.is_number() && !value.is_boolean()) refuse("what is no number among its numbers");
+      const double number = value.is_boolean() ? value.boolean() : value.number();
+      field.integers &= value.is_boolean() || value.is_number_integer();
+      field.least = std::min(field.least, number);
+      field.greatest = std::max(field.greatest, number);
+      return;
+    }
+    if (!value.is_array() || static_cast<std::int64_t>(value.size()) != sizes[depth])
+      refuse("lists of several lengths in one row");
+    for (const Json& each : value.list()) add_elements(name, each, sizes, depth + 1, field);
+  }
+
   void read_rows() {
     const JsonlRows rows(source_.files);
-    const RowTokens tokens(source_);
     found_.bytes = rows.num_bytes();
     found_.documents = rows.size();
+    if (read_numbers(rows)) return;
+    const RowTokens tokens(source_);
     bool all_known = true;
     rows.for_each(0, [&](std::uint64_t index, JsonlRow row, std::uint64_t /*json_bytes*/) {
-      for (const std::string& field : row.fields) {
-        const bool is_new = found_.fields.count(field) == 0;
-        ++found_.fields[is_new && found_.fields.size() >= kMaxFields ? "..." : field];
-      }
+      for (const std::string& field : row.fields) count_field(field);
       std::string source = is_shown(index) ? text_of(row) : "";
       std::vector<std::int32_t> ids;
       if (has_tokenizer() || row.input_ids) {

@@ -10,6 +10,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sluice/data.h"
@@ -30,6 +31,14 @@ struct FirstRow {
   std::string decoded;            // text of those ids; "" without a tokenizer
 };
 
+// The numbers in one field of rows: one a row, or nested lists.
+struct NumberField {
+  std::uint64_t rows = 0;                                    // rows that have it
+  bool integers = true;                                      // all of them
+  double least = 0, greatest = 0;                            // where there is a number
+  std::vector<std::pair<std::int64_t, std::int64_t>> sizes;  // least and greatest, outermost first
+};
+
 struct FileContents {
   std::string path;
   DataFormat format = DataFormat::kText;
@@ -40,6 +49,8 @@ struct FileContents {
   std::optional<std::uint64_t> tokens, counted, longest;
   std::optional<std::int32_t> largest_id;
   std::map<std::string, std::uint64_t> fields;  // number of .jsonl rows that have each field
+  // The fields of .jsonl rows that have numbers alone, no text or ids.
+  std::map<std::string, NumberField> numbers;
   std::vector<FirstRow> first;
   std::vector<std::string> warnings;  // as TokenData::warnings()
 };

@@ -136,6 +136,23 @@ std::string JsonlRows::place(std::uint64_t index) const {
   return formatted("{}:{}", file.path(), line_number(file, offset));
 }
 
+void JsonlRows::for_each_text(
+    const std::function<bool(std::uint64_t, const std::string& json)>& use) const {
+  for (std::uint64_t index = 0; index < size_;) {
+    const std::size_t file_index = file_of(index);
+    const File file = File::open(files_[file_index]);
+    for (const std::uint64_t end = first_of(file_index + 1); index < end; ++index) {
+      const std::string json = json_of(file, file_index, index);
+      try {
+        parse_jsonl_row(json, "", {.tokens = false, .fields = {}});
+        if (!use(index, json)) return;
+      } catch (const Error& error) {
+        throw at_row(error, file, file_index, index);
+      }
+    }
+  }
+}
+
 void JsonlRows::for_each(
     std::uint64_t first,
     const std::function<bool(std::uint64_t, JsonlRow, std::uint64_t json_bytes)>& use) const {

@@ -50,6 +50,8 @@ class JsonlRows {
   void for_each(
       std::uint64_t first,
       const std::function<bool(std::uint64_t, JsonlRow, std::uint64_t json_bytes)>& use) const;
+  // The text of every row that is one, until `use` returns false.
+  void for_each_text(const std::function<bool(std::uint64_t, const std::string& json)>& use) const;
 
  private:
   template <typename Use>

@@ -14,6 +14,7 @@
 #include "layer/initialize_chunks.h"
 #include "layer/owner_of.h"
 #include "parallel/slice_group_scope.h"
+#include "plan/crossing.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -52,16 +53,13 @@ std::vector<LayerSpec> free_layers_of(const Model& model, const std::vector<Laye
   std::set<std::string> read(outputs.begin(), outputs.end());
   for (const LayerSpec& layer : layers) read.insert(layer.reads.begin(), layer.reads.end());
   std::vector<LayerSpec> needed;
-  for (auto layer = model.free_layers.rbegin(); layer != model.free_layers.rend(); ++layer) {
-    const Names& writes = layer->writes;
-    if (std::none_of(writes.begin(), writes.end(),
-                     [&](const std::string& name) { return read.contains(name); }))
-      continue;
-    read.insert(layer->reads.begin(), layer->reads.end());
-    needed.push_back(*layer);
+  const auto writes = [](const LayerSpec& layer, const std::string& name) {
+    return std::find(layer.writes.begin(), layer.writes.end(), name) != layer.writes.end();
+  };
+  for (const int i : needed_free_layers(model.free_layers, std::move(read), writes)) {
+    needed.push_back(model.free_layers[static_cast<std::size_t>(i)]);
     needed.back().num_layers = 0;
   }
-  std::reverse(needed.begin(), needed.end());
   return needed;
 }
 

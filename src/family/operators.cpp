@@ -14,17 +14,45 @@ double as_double(std::int64_t count) { return static_cast<double>(count); }
 // Always float32: inside norms, the loss, the log-sums of attention, fused operators.
 double wide(std::int64_t count) { return kFloat * as_double(count); }
 
-ShapePolynomial per_token(double bytes) { return {.per_token = bytes}; }
-ShapePolynomial per_pair(double bytes) { return {.per_pair = bytes}; }
-ShapePolynomial once(double bytes) { return {.constant = bytes}; }
+ShapePolynomial per_token(double count) { return {.per_token = count}; }
+ShapePolynomial per_pair(double count) { return {.per_pair = count}; }
+ShapePolynomial once(double count) { return {.constant = count}; }
+
+// Bytes of an operator by what of them a rank has that shares the layer.
+struct SharedBytes {
+  SharedBytes() = default;
+  SharedBytes(const ShapePolynomial& all) : whole(all) {}  // NOLINT(google-explicit-constructor)
+  ShapePolynomial whole, columns, rows;
+};
+SharedBytes columns(const ShapePolynomial& bytes) {
+  SharedBytes of;
+  of.columns = bytes;
+  return of;
+}
+SharedBytes rows(const ShapePolynomial& bytes) {
+  SharedBytes of;
+  of.rows = bytes;
+  return of;
+}
+SharedBytes operator+(SharedBytes a, const SharedBytes& b) {
+  a.whole = ShapePolynomial::sum(a.whole, b.whole);
+  a.columns = ShapePolynomial::sum(a.columns, b.columns);
+  a.rows = ShapePolynomial::sum(a.rows, b.rows);
+  return a;
+}
 
 using Field = ShapePolynomial LayerCost::*;
 constexpr Field kKept = &LayerCost::after_forward, kKeptForWeights = &LayerCost::after_input,
                 kOnEntry = &LayerCost::on_entry, kInWeight = &LayerCost::in_weight,
                 kAtEnd = &LayerCost::at_end, kInForward = &LayerCost::in_forward;
 
-void need(Operator& of, Field field, Needed when, std::string name, const ShapePolynomial& bytes) {
-  of.bytes.push_back({.field = field, .needed = when, .name = std::move(name), .bytes = bytes});
+void need(Operator& of, Field field, Needed when, std::string name, const SharedBytes& bytes) {
+  of.bytes.push_back({.field = field,
+                      .needed = when,
+                      .name = std::move(name),
+                      .bytes = bytes.whole,
+                      .columns = bytes.columns,
+                      .rows = bytes.rows});
 }
 
 // True for results of norms and sums, which have the parameters' type; other values between
@@ -57,6 +85,7 @@ void OperatorList::matrix(const std::string& name, std::int64_t rows, std::int64
 void OperatorList::divide_outputs(const std::string& name, std::int64_t units,
                                   std::vector<std::int64_t> sections, bool transposed) {
   ParameterSplit split{.dim = transposed ? 1 : 0, .sections = std::move(sections), .units = units};
+  divided_outputs_.insert(name);
   for (ParameterSpec& parameter : parameters_) {
     if (parameter.name == parameter_of(name, "weight")) parameter.split = split;
     if (parameter.name != parameter_of(name, "bias")) continue;
@@ -66,6 +95,7 @@ void OperatorList::divide_outputs(const std::string& name, std::int64_t units,
 }
 
 void OperatorList::divide_inputs(const std::string& name, std::int64_t units, bool transposed) {
+  divided_inputs_.insert(name);
   for (ParameterSpec& parameter : parameters_) {
     if (parameter.name == parameter_of(name, "weight"))
       parameter.split = {.dim = transposed ? 0 : 1, .sections = {}, .units = units};
@@ -113,9 +143,12 @@ Operator& OperatorList::linear(const std::string& name, const std::string& from,
   of.forward_flops = of.input_flops = of.weight_flops = per_token(2 * weights);
   of.casted_weights = casted_weights(weights);
   const std::string operand = precision_.casts() && is_stored(from) ? from + " of " + name : from;
-  need(of, kKept, Needed::kWeight, operand, per_token(product(in)));
-  need(of, kKeptForWeights, Needed::kWeight, operand, per_token(product(in)));
-  need(of, kKeptForWeights, Needed::kTrains, "d " + to, per_token(product(out)));
+  const ShapePolynomial read = per_token(product(in)), written = per_token(product(out));
+  const SharedBytes kept = divided_inputs_.contains(name) ? columns(read) : read;
+  need(of, kKept, Needed::kWeight, operand, kept);
+  need(of, kKeptForWeights, Needed::kWeight, operand, kept);
+  need(of, kKeptForWeights, Needed::kTrains, "d " + to,
+       divided_outputs_.contains(name) ? columns(written) : written);
   return of;
 }
 
@@ -126,29 +159,31 @@ void OperatorList::norm(NormKind kind, const std::string& name, std::int64_t wid
   const double narrow = of_products ? product(width) : stored(width);
   const std::string floats = narrow == wide(width) ? from : from + " in float32";
   const std::string normalized = to + " before its weight";
-  need(of, kKeptForWeights, Needed::kTrains, "d " + to, per_token(narrow));
+  // Of heads, or of rows.
+  const auto part = [&](double count) {
+    return of_products ? columns(per_token(count)) : rows(per_token(count));
+  };
+  need(of, kKeptForWeights, Needed::kTrains, "d " + to, part(narrow));
   if (fuses()) {  // the gradients of the weights are there with that of the input
     const std::int64_t sums = (kind == NormKind::kLayer ? 2 : 1) * width / groups;
-    need(of, kKept, Needed::kBackward, from, per_token(narrow));
-    need(of, kKept, Needed::kBackward, to + " statistics",
-         per_token(wide(ops::kNormFloats * groups)));
+    need(of, kKept, Needed::kBackward, from, part(narrow));
+    need(of, kKept, Needed::kBackward, to + " statistics", part(wide(ops::kNormFloats * groups)));
     need(of, kKeptForWeights, Needed::kTrains, to + " sums", once(wide(sums)));
     return;
   }
   need(of, kKeptForWeights, Needed::kTrains, kind == NormKind::kLayer ? from : normalized,
-       per_token(narrow));
+       part(narrow));
   if (kind == NormKind::kLayer) {  // the normalized x is computed again
     const double statistics = of_products ? wide(2 * groups) : stored(2 * groups);
-    need(of, kKept, Needed::kBackward, from, per_token(narrow));
+    need(of, kKept, Needed::kBackward, from, part(narrow));
     for (const Field field : {kKept, kKeptForWeights})
       need(of, field, field == kKept ? Needed::kBackward : Needed::kTrains, to + " statistics",
-           per_token(statistics));
+           part(statistics));
     return;
   }
-  need(of, kKept, Needed::kFlows, floats, per_token(wide(width)));
-  need(of, kKept, Needed::kFlows, to + " statistics", per_token(wide(groups)));
-  need(of, kKept, Needed::kWeight, normalized,
-       per_token(kind == NormKind::kRms ? narrow : wide(width)));
+  need(of, kKept, Needed::kFlows, floats, part(wide(width)));
+  need(of, kKept, Needed::kFlows, to + " statistics", part(wide(groups)));
+  need(of, kKept, Needed::kWeight, normalized, part(kind == NormKind::kRms ? narrow : wide(width)));
   if (kind == NormKind::kRmsPlusOne)  // 1 + the weight
     need(of, kKept, Needed::kFlows, to + " weight", once(wide(width / groups)));
 }
@@ -157,20 +192,23 @@ void OperatorList::norm(NormKind kind, const std::string& name, std::int64_t wid
 void OperatorList::residual(const std::string& from, double dropout, std::int64_t width,
                             const std::string& x, const std::string& to) {
   Operator& of = add({from, x}, to);
-  if (dropout > 0) need(of, kKept, Needed::kFirstFlows, from + " mask", per_token(product(width)));
+  if (dropout > 0)
+    need(of, kKept, Needed::kFirstFlows, from + " mask", rows(per_token(product(width))));
 }
 
-void OperatorList::embedding(std::int64_t rows, std::int64_t width, double dropout, bool scaled,
+void OperatorList::embedding(std::int64_t num_rows, std::int64_t width, double dropout, bool scaled,
                              bool has_positions) {
   Operator& of = add({}, "y", {"weight", "*.wpe.weight"});
   need(of, kKept, Needed::kTrains, "ids", per_token(kInt64));
-  if (dropout > 0) need(of, kKept, Needed::kTrains, "mask", per_token(stored(width)));
+  if (dropout > 0) need(of, kKept, Needed::kTrains, "mask", rows(per_token(stored(width))));
   need(of, kKeptForWeights, Needed::kTrains, "ids", per_token(kInt64));
   need(of, kKeptForWeights, Needed::kTrains, "d y", per_token(stored(width)));
   // The gradient of the table is as large as the table, unless it is added in place; so is its copy
   // in float32, which its sum has.
   const double bytes = stored_ + (stored_ == kFloat ? 0.0 : kFloat);
-  if (!fuses()) need(of, kAtEnd, Needed::kTrains, "d table", once(bytes * as_double(rows * width)));
+  if (!fuses())
+    need(of, kAtEnd, Needed::kTrains, "d table",
+         columns(once(bytes * as_double(num_rows * width))));
   // The rows that are looked up, and their sum with positions or product; a mask and what it
   // leaves.
   const int copies = 1 + (scaled || has_positions) + (dropout > 0 ? 2 : 0);
@@ -185,42 +223,44 @@ void OperatorList::scaled_dot_products(const AttentionSizes& a) {
   if (a.capped) {
     // A product, the hyperbolic tangent and the probability, in float32.
     Operator& scores = add({"turned q", "turned k"}, "scores");
-    need(scores, kKept, Needed::kSecondFlows, "turned q", per_token(product(q)));
-    need(scores, kKept, Needed::kFirstFlows, "turned k", per_token(product(q)));
-    need(scores, kKept, Needed::kFlows, "tangents", per_pair(product(h)));
-    need(scores, kKept, Needed::kFlows, "probabilities", per_pair(wide(h)));
+    need(scores, kKept, Needed::kSecondFlows, "turned q", columns(per_token(product(q))));
+    need(scores, kKept, Needed::kFirstFlows, "turned k", columns(per_token(product(q))));
+    need(scores, kKept, Needed::kFlows, "tangents", columns(per_pair(product(h))));
+    need(scores, kKept, Needed::kFlows, "probabilities", columns(per_pair(wide(h))));
   }
   Operator& of =
       a.capped ? add({"scores", "v"}, "attended") : add({"turned q", "turned k", "v"}, "attended");
+  of.of_heads = true;
   of.forward_flops = per_pair(as_double(4 * q));
   of.input_flops = per_pair(as_double(8 * q));
   if (a.capped) {
     const std::string casted = product_ < kFloat ? "casted probabilities" : "probabilities";
-    need(of, kKept, Needed::kFirstFlows, "v", per_token(product(q)));
-    need(of, kKept, Needed::kSecondFlows, casted, per_pair(product(h)));
-    if (drops) need(of, kKept, Needed::kBackward, "dropped", per_pair(product(2 * h)));
-    need(of, kInForward, Needed::kAlways, kMoment, per_pair(product(h) + wide(h)));
+    need(of, kKept, Needed::kFirstFlows, "v", columns(per_token(product(q))));
+    need(of, kKept, Needed::kSecondFlows, casted, columns(per_pair(product(h))));
+    if (drops) need(of, kKept, Needed::kBackward, "dropped", columns(per_pair(product(2 * h))));
+    need(of, kInForward, Needed::kAlways, kMoment, columns(per_pair(product(h) + wide(h))));
     // Two more of every pair, when what the feed-forward kept is gone: that is as much in sequences
     // of usual length, so that a quarter of them is left.
-    need(of, kOnEntry, Needed::kBackward, kMoment, per_pair(product(h) / 2));
+    need(of, kOnEntry, Needed::kBackward, kMoment, columns(per_pair(product(h) / 2)));
   } else {
-    need(of, kKept, Needed::kBackward, "turned q", per_token(product(q)));
-    need(of, kKept, Needed::kBackward, "turned k", per_token(product(drops ? q : k)));
-    need(of, kKept, Needed::kBackward, "v", per_token(product(drops ? q : k)));
+    need(of, kKept, Needed::kBackward, "turned q", columns(per_token(product(q))));
+    need(of, kKept, Needed::kBackward, "turned k", columns(per_token(product(drops ? q : k))));
+    need(of, kKept, Needed::kBackward, "v", columns(per_token(product(drops ? q : k))));
     if (drops) {  // every head has keys and values; probabilities before and after it, its mask
-      need(of, kKept, Needed::kBackward, "scores", per_pair(product(3 * h)));
+      need(of, kKept, Needed::kBackward, "scores", columns(per_pair(product(3 * h))));
     } else {
-      need(of, kKept, Needed::kBackward, "attended", per_token(product(q)));
-      need(of, kKept, Needed::kBackward, "log-sums", per_token(wide(h)));
+      need(of, kKept, Needed::kBackward, "attended", columns(per_token(product(q))));
+      need(of, kKept, Needed::kBackward, "log-sums", columns(per_token(wide(h))));
     }
   }
   // Values may be a view of the result of the product of all three.
   if (a.projections.size() == 1 && turned && !a.copies_values)
-    need(of, kKept, Needed::kBackward, "q k v", per_token(product(q + k)));
+    need(of, kKept, Needed::kBackward, "q k v", columns(per_token(product(q + k))));
   const int queries = 4 + a.norms_heads - !turned;
   need(of, kInForward, Needed::kAlways, kMoment,
-       {.per_token = stored(2 * a.hidden) + product(queries * q + (a.copies_values ? 4 : 3) * k),
-        .per_pair = drops ? product(3 * h) : 0.0});
+       per_token(stored(2 * a.hidden)) +
+           columns({.per_token = product(queries * q + (a.copies_values ? 4 : 3) * k),
+                    .per_pair = drops ? product(3 * h) : 0.0}));
 }
 
 void OperatorList::plain_attention(const AttentionSizes& a) {
@@ -264,11 +304,11 @@ void OperatorList::plain_attention(const AttentionSizes& a) {
 void OperatorList::fused_half(Operator& of, const FusedHalf& half) {
   using enum Needed;
   const double d = wide(half.hidden);
-  double until_input = half.until_input, until_weight = half.until_weight,
-         after_input = half.after_input, sums = 0;  // sums over the weights of norms
+  // Bytes of rows; what a norm leaves for weights has all rows, what is inside a half its columns.
+  double until_input = 0, until_weight = 0, after_input = 0, sums = 0;  // sums over norms' weights
   const std::string& x = of.reads.front();
-  need(of, kKept, kBackward, x, per_token(d));
-  need(of, kOnEntry, kBackward, "d " + half.name, per_token(d));
+  need(of, kKept, kBackward, x, rows(per_token(d)));
+  need(of, kOnEntry, kBackward, "d " + half.name, rows(per_token(d)));
   need(of, kKeptForWeights, kTrains, "d " + (x == "x" ? "attention" : half.name), per_token(d));
   if (half.norm_before) {
     until_weight += d;
@@ -282,24 +322,25 @@ void OperatorList::fused_half(Operator& of, const FusedHalf& half) {
     after_input += d;
     sums += d;
   }
-  const auto running = [&](std::int64_t width) {  // blocks of a width follow each other
-    need(of, &LayerCost::pooled_in_backward, kBackward, "floats " + std::to_string(width),
-         per_token(wide(width)));
+  // Blocks of a width follow each other.
+  const auto running = [&](std::int64_t width, const SharedBytes& bytes) {
+    need(of, &LayerCost::pooled_in_backward, kBackward, "floats " + std::to_string(width), bytes);
   };
-  if (half.norm_before) running(half.hidden);
-  running(half.width);
-  const ShapePolynomial later{.constant = sums, .per_token = after_input};
-  need(of, &LayerCost::pooled_until_input, kTrains, half.name, per_token(until_input));
-  need(of, &LayerCost::pooled_until_weight, kTrains, half.name, per_token(until_weight));
+  if (half.norm_before) running(half.hidden, per_token(d));
+  running(half.width, columns(per_token(wide(half.width))));
+  const SharedBytes for_input = rows(per_token(until_input)) + columns(per_token(half.until_input));
+  const SharedBytes for_weight = per_token(until_weight) + columns(per_token(half.until_weight));
+  const SharedBytes later =
+      once(sums) + rows(per_token(after_input)) + columns(per_token(half.after_input));
+  need(of, &LayerCost::pooled_until_input, kTrains, half.name, for_input);
+  need(of, &LayerCost::pooled_until_weight, kTrains, half.name, for_weight);
   need(of, &LayerCost::pooled_after_input, kTrains, half.name, later);
   // Without weights to come everything ends with the gradient of the input.
-  need(of, &LayerCost::pooled_until_input, kFrozen, half.name,
-       per_token(until_input + until_weight));
+  need(of, &LayerCost::pooled_until_input, kFrozen, half.name, for_input + for_weight);
   need(of, &LayerCost::pooled_in_backward, kFrozen, half.name, later);
-  need(of, &LayerCost::pooled_in_forward, kForwardOnly, half.name,
-       per_token(until_input + until_weight));
+  need(of, &LayerCost::pooled_in_forward, kForwardOnly, half.name, for_input + for_weight);
   const int values = of.reads.size() > 1 && x == "x" ? 4 : 3;  // what enters, halves, their sum
-  need(of, kInForward, kAlways, kMoment, per_token(values * d));
+  need(of, kInForward, kAlways, kMoment, rows(per_token(values * d)));
 }
 
 void OperatorList::fused_attention(const AttentionSizes& a) {
@@ -350,21 +391,23 @@ void OperatorList::plain_feed_forward(const FeedForwardSizes& s) {
   Operator& activation = add({"gate"}, "activated");
   const bool keeps_result = s.activation == Activation::kRelu;
   need(activation, kKept, Needed::kFlows, keeps_result ? "activated" : "gate",
-       per_token(product(f)));
+       columns(per_token(product(f))));
   if (s.gated) {
     Operator& times = add({"activated", "up"}, "inner");
-    need(times, kKept, Needed::kFirstFlows, "up", per_token(product(f)));
-    need(times, kKept, Needed::kSecondFlows, "activated", per_token(product(f)));
-    if (one_matrix) need(times, kKept, Needed::kFirstFlows, "gate", per_token(product(f)));
+    need(times, kKept, Needed::kFirstFlows, "up", columns(per_token(product(f))));
+    need(times, kKept, Needed::kSecondFlows, "activated", columns(per_token(product(f))));
+    if (one_matrix) need(times, kKept, Needed::kFirstFlows, "gate", columns(per_token(product(f))));
   }
   const std::int64_t moment = s.gated ? (one_matrix ? 4 : 3) * f : 2 * f;
   Operator& last = linear(s.last, s.gated ? "inner" : "activated", "fed", f, d);
   need(last, kInForward, Needed::kAlways, kMoment,
-       per_token(stored((s.gated ? 4 : 3) * d) + product(moment)));
+       per_token(stored((s.gated ? 4 : 3) * d)) + columns(per_token(product(moment))));
   // Gradients of the product, of gate and up; what the product itself leaves is free before.
-  need(last, kOnEntry, Needed::kNoWeight, kMoment, per_token(product((s.gated ? 3 : 2) * f)));
+  need(last, kOnEntry, Needed::kNoWeight, kMoment,
+       columns(per_token(product((s.gated ? 3 : 2) * f))));
   need(last, kOnEntry, Needed::kWeight, kMoment,
-       {.constant = weight_gradient(as_double(f) * as_double(d)), .per_token = product(2 * f)});
+       columns({.constant = weight_gradient(as_double(f) * as_double(d)),
+                .per_token = product(2 * f)}));
   if (s.reads == "x" && s.residual_dropout == 0)  // one gradient for both halves
     for (OperatorBytes& bytes : last.bytes)
       if (bytes.name == "d fed") bytes.name = "d attention";
@@ -391,7 +434,7 @@ void OperatorList::fused_feed_forward(const FeedForwardSizes& s) {
   // In the backward of plain attention before it memory that has been kept is free for fused
   // operators alone: gradients of queries, keys, values and the result; of every pair, where
   // attention drops some, that of its probability, in whose place that of the score comes.
-  need(of, kOnEntry, Needed::kBackward, kMoment, entry_of_plain_attention_);
+  need(of, kOnEntry, Needed::kBackward, kMoment, columns(entry_of_plain_attention_));
 }
 
 void OperatorList::feed_forward(const FeedForwardSizes& sizes) {
@@ -412,7 +455,7 @@ void OperatorList::experts(const ExpertSizes& s, const std::string& norm_before,
   if (s.normalizes) routing += wide(k + 1);  // and their sum
   if (s.balances) routing += precision_.casts() ? wide(e) : stored(e);
   need(routes, kKept, Needed::kBackward, "routes",
-       {.constant = s.balances ? wide(e) : 0.0, .per_token = routing});
+       ShapePolynomial{.constant = s.balances ? wide(e) : 0.0, .per_token = routing});
   const std::string each = s.block + ".experts.*.";
   Operator& of =
       add({x}, "results",
@@ -452,20 +495,21 @@ void OperatorList::last_norm(NormKind kind, std::int64_t width) {
     moment = d;
   else if (kind != NormKind::kLayer)
     moment = wide(2 * width) + d;
-  need(of, kInForward, Needed::kAlways, kMoment, per_token(moment));
+  need(of, kInForward, Needed::kAlways, kMoment, rows(per_token(moment)));
 }
 
 void OperatorList::head(std::int64_t vocab_size, std::int64_t width, bool capped) {
   Operator& of = linear("", "x", "logits", width, vocab_size);
   const double weights = as_double(vocab_size) * as_double(width);
-  // The log-probabilities and targets of the loss.
+  // The log-probabilities and targets of the loss, on every rank: logits are gathered.
   need(of, kKept, Needed::kBackward, "loss", per_token(wide(vocab_size) + kInt64));
-  if (capped) need(of, kKept, Needed::kBackward, "tangents", per_token(product(vocab_size)));
+  if (capped)
+    need(of, kKept, Needed::kBackward, "tangents", columns(per_token(product(vocab_size))));
   // Then logits and log-probabilities are free, but for those that the gradient stands in.
   const double free = stored_ == product_ && stored_ == kFloat ? 0.0 : wide(vocab_size);
   if (!fuses())
     need(of, kInWeight, Needed::kWeight, kMoment,
-         {.constant = gradient_and_copy(weights), .per_token = -free});
+         columns({.constant = gradient_and_copy(weights), .per_token = -free}));
   // Fused, the gradient takes the place of the logits.
   need(of, kOnEntry, Needed::kBackward, kMoment, per_token(wide(fuses() ? width : 2 * vocab_size)));
 }

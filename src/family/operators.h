@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -140,6 +141,7 @@ class OperatorList {
   Precision precision_;
   double stored_, product_;
   std::vector<ParameterSpec> parameters_;
+  std::set<std::string> divided_outputs_, divided_inputs_;  // matrices
   LayerOperators operators_;
   ShapePolynomial entry_of_plain_attention_;
   mutable std::shared_ptr<const LayerOperators> made_;

@@ -58,7 +58,7 @@ class DecoderAttention : public torch::nn::Module {
         scale_(config.attention_scale),
         cap_(config.attention_cap),
         tp_(SliceGroup::current()),
-        fused_(options.fused && fuses_attention(config) && tp_.slices().count == 1),
+        fused_(options.fused && fuses_attention(config)),
         inputs_(std::move(inputs)) {
     const std::int64_t d = config.hidden_size, q = widths_[0], kv = widths_[1];
     require_whole_units(tp_.slices().count, kv / head_dim_, "key-value heads");
@@ -91,13 +91,13 @@ class DecoderAttention : public torch::nn::Module {
                    const ops::NormWeights& before, const ops::NormWeights& behind,
                    double residual_scale) const {
     if (!fused_ || !takes_fused(x_BLD) || (is_training() && dropout_ > 0)) return {};
-    const auto first_keys =
-        inputs_->first_keys(batch, x_BLD.size(0), x_BLD.size(1), mask_kind_.window);
+    const std::int64_t length = whole_length(x_BLD, tp_);
+    const auto first_keys = inputs_->first_keys(batch, x_BLD.size(0), length, mask_kind_.window);
     if (!first_keys) return {};
     ops::AttentionPositions positions{.first_keys = *first_keys};
     if (rope_ >= 0) {
       std::tie(positions.cosines, positions.sines) = inputs_->rotary(
-          static_cast<std::size_t>(rope_), batch.position_ids, x_BLD.size(1), x_BLD.device());
+          static_cast<std::size_t>(rope_), batch.position_ids, length, x_BLD.device());
     }
     ops::AttentionBlock block{.before = before,
                               .output = o_proj_->weights(),
@@ -108,7 +108,8 @@ class DecoderAttention : public torch::nn::Module {
                               .score_scale = static_cast<float>(
                                   scale_.value_or(1.0 / std::sqrt(static_cast<double>(head_dim_)))),
                               .score_cap = static_cast<float>(cap_.value_or(0.0)),
-                              .residual_scale = static_cast<float>(residual_scale)};
+                              .residual_scale = static_cast<float>(residual_scale),
+                              .slices = tp_};
     for (const auto& projection : {qkv_proj_, q_proj_, k_proj_, v_proj_})
       if (projection) block.projections.push_back(projection->weights());
     if (q_norm_) {
@@ -210,7 +211,8 @@ class GatedMlp : public FeedForward {
   GatedMlp(const DecoderConfig& config, std::int64_t f, const LayerOptions& options)
       : activation_(config.activation),
         tp_(SliceGroup::current()),
-        fused_(options.fused && fuses_feed_forward(config) && tp_.slices().count == 1) {
+        fused_(options.fused && fuses_feed_forward(config)),
+        width_(f) {
     const std::int64_t d = config.hidden_size;
     const auto add = [&](const char* name, std::int64_t in, std::int64_t out, Division division) {
       return register_module(
@@ -233,7 +235,9 @@ class GatedMlp : public FeedForward {
                                 .activation = kernel_of(activation_),
                                 .down = down_proj_->weights(),
                                 .behind = behind,
-                                .residual_scale = static_cast<float>(residual_scale)};
+                                .residual_scale = static_cast<float>(residual_scale),
+                                .slices = tp_,
+                                .width = width_};
     for (const auto& projection : {gate_up_proj_, gate_proj_, up_proj_})
       if (projection) block.projections.push_back(projection->weights());
     return ops::feed_forward_block(x_BLD, block);
@@ -269,6 +273,7 @@ class GatedMlp : public FeedForward {
   Activation activation_;
   SliceGroup tp_;
   bool fused_;
+  std::int64_t width_;
   std::shared_ptr<Linear> gate_proj_, up_proj_, gate_up_proj_, down_proj_;
 };
 

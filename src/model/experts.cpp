@@ -68,8 +68,7 @@ at::Tensor GatedExpert::forward(const at::Tensor& x_TD) const {
 
 Experts::Experts(const detail::ExpertsConfig& config, std::int64_t hidden_size,
                  const LayerOptions& options)
-    : config_(config) {
-  require_one_slice("a feed-forward of experts");
+    : config_(config), tp_(SliceGroup::current()) {
   gate_ = register_module("gate", std::make_shared<Linear>(hidden_size, config.num_experts,
                                                            /*bias=*/false, options));
   const auto list = register_module("experts", std::make_shared<torch::nn::Module>("Experts"));
@@ -79,7 +78,9 @@ Experts::Experts(const detail::ExpertsConfig& config, std::int64_t hidden_size,
   }
 }
 
-Experts::Output Experts::forward(const at::Tensor& x_BLD, const BatchPositions& batch) const {
+Experts::Output Experts::forward(const at::Tensor& own_BLD, const BatchPositions& batch) const {
+  const bool divides_rows = tp_.sequence_parallel();
+  const at::Tensor x_BLD = divides_rows ? gather_from(own_BLD, tp_, tp_.sequence_dim()) : own_BLD;
   const at::Tensor x_TD = x_BLD.flatten(0, 1);
   const at::Tensor logits_TE = gate_->forward(x_TD);
   auto [weights_TK, experts_TK] =
@@ -98,7 +99,8 @@ Experts::Output Experts::forward(const at::Tensor& x_BLD, const BatchPositions& 
           .unflatten(0, experts_TK.sizes());
   const at::Tensor sum_TD = (chosen_TKD * weights_TK.unsqueeze(-1)).sum(1);
 
-  Output output{sum_TD.to(x_BLD.scalar_type()).view_as(x_BLD)};
+  const at::Tensor sum_BLD = sum_TD.to(x_BLD.scalar_type()).view_as(x_BLD);
+  Output output{divides_rows ? scatter_to(sum_BLD, tp_, tp_.sequence_dim()) : sum_BLD};
   if (config_.balance_coefficient) {
     output.written.push_back(load_balancing_loss(logits_TE, config_.top_k, batch.attention_mask));
   }

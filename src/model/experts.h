@@ -9,6 +9,8 @@
 //     probability: the same bits on every device and in every layout.
 //  2. An expert without tokens has gradients of zeros, so that an optimizer decays it as it does
 //     the others.
+//  3. Where ranks share the slices of a layer, each computes router and experts whole, on all rows:
+//     their gradients are the same on every rank, and no sums.
 // Legend of shapes: modules.h, and T tokens (B * L)   E experts   K experts of a token.
 // Thread-safety: a module belongs to one thread.
 #pragma once
@@ -40,10 +42,11 @@ class Experts : public detail::FeedForward {
 
   // Writes the load balancing loss where the configuration asks for it; of the batch it reads the
   // attention mask.
-  Output forward(const at::Tensor& x_BLD, const BatchPositions& batch) const override;
+  Output forward(const at::Tensor& own_BLD, const BatchPositions& batch) const override;
 
  private:
   detail::ExpertsConfig config_;
+  SliceGroup tp_;
   std::shared_ptr<Linear> gate_;
   std::vector<std::shared_ptr<GatedExpert>> experts_;
 };

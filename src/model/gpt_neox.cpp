@@ -39,7 +39,7 @@ class GptNeoxAttention : public torch::nn::Module {
       : num_heads_(config.num_attention_heads),
         dropout_(config.attention_dropout),
         tp_(SliceGroup::current()),
-        fused_(options.fused && fuses(config) && tp_.slices().count == 1),
+        fused_(options.fused && fuses(config)),
         inputs_(std::move(inputs)) {
     const std::int64_t d = config.hidden_size;
     require_whole_units(tp_.slices().count, num_heads_, "heads");
@@ -56,11 +56,12 @@ class GptNeoxAttention : public torch::nn::Module {
   at::Tensor fused(const at::Tensor& x_BLD, const BatchPositions& batch,
                    const ops::NormWeights& before, bool adds_input) const {
     if (!fused_ || !takes_fused(x_BLD)) return {};
-    const auto first_keys = inputs_->first_keys(batch, x_BLD.size(0), x_BLD.size(1), 0);
+    const std::int64_t length = whole_length(x_BLD, tp_);
+    const auto first_keys = inputs_->first_keys(batch, x_BLD.size(0), length, 0);
     if (!first_keys) return {};
     ops::AttentionPositions positions{.first_keys = *first_keys};
     std::tie(positions.cosines, positions.sines) =
-        inputs_->rotary(0, batch.position_ids, x_BLD.size(1), x_BLD.device());
+        inputs_->rotary(0, batch.position_ids, length, x_BLD.device());
     const std::int64_t head_dim = x_BLD.size(2) / num_heads_;
     return ops::attention_block(
         x_BLD,
@@ -72,7 +73,8 @@ class GptNeoxAttention : public torch::nn::Module {
          .num_key_value_heads = num_heads_,
          .head_dim = head_dim,
          .score_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim))),
-         .adds_input = adds_input},
+         .adds_input = adds_input,
+         .slices = tp_},
         positions);
   }
 
@@ -113,7 +115,8 @@ class GptNeoxMlp : public torch::nn::Module {
   GptNeoxMlp(const GptNeoxConfig& config, const LayerOptions& options)
       : activation_(config.activation),
         tp_(SliceGroup::current()),
-        fused_(options.fused && fuses(config) && tp_.slices().count == 1) {
+        fused_(options.fused && fuses(config)),
+        width_(config.intermediate_size) {
     const std::int64_t d = config.hidden_size, f = config.intermediate_size;
     dense_h_to_4h_ = register_module(
         "dense_h_to_4h",
@@ -131,7 +134,9 @@ class GptNeoxMlp : public torch::nn::Module {
                                            .is_gated = false,
                                            .activation = kernel_of(activation_),
                                            .down = dense_4h_to_h_->weights(),
-                                           .adds_input = adds_input});
+                                           .adds_input = adds_input,
+                                           .slices = tp_,
+                                           .width = width_});
   }
 
   at::Tensor forward(const at::Tensor& x_BLD) const {
@@ -146,6 +151,7 @@ class GptNeoxMlp : public torch::nn::Module {
   Activation activation_;
   SliceGroup tp_;
   bool fused_;
+  std::int64_t width_;
   std::shared_ptr<Linear> dense_h_to_4h_, dense_4h_to_h_;
 };
 
@@ -155,7 +161,7 @@ class GptNeoxLayer : public torch::nn::Module {
                const LayerOptions& options)
       : parallel_(config.parallel_residual),
         dropout_(config.hidden_dropout),
-        fused_(options.fused && fuses(config) && SliceGroup::current().slices().count == 1) {
+        fused_(options.fused && fuses(config)) {
     if (dropout_ > 0) require_one_slice("a block with dropout");
     const auto norm = [&](const char* name) {
       return register_module(

@@ -110,6 +110,14 @@ bool knows_shapes(const GraphModule& module, const GraphLayer& layer) {
   return std::includes(told.begin(), told.end(), needed.begin(), needed.end());
 }
 
+[[noreturn]] void throw_not_of_evaluation(const ExportedGraph& graph) {
+  throw Error(
+      ErrorKind::kUsage,
+      {.what = "a layer that trains is in evaluation mode, where the model is another graph",
+       .where = graph.path,
+       .remedy = "evaluate by the Pipeline, which runs Model::evaluation"});
+}
+
 class LayerMaker {
  public:
   LayerMaker(Graph graph, const std::vector<GraphOperator>& operators)
@@ -132,13 +140,13 @@ class LayerMaker {
     };
     spec.forward = [graph = graph_, program = program_of(layer), shared = places_of_shared(layer)](
                        torch::nn::Module& own, const std::vector<at::Tensor>& given) {
-      if (!own.is_training()) require_evaluation(graph->graph, graph->graph.path);
+      if (graph->evaluation && !own.is_training()) throw_not_of_evaluation(graph->graph);
       const auto& held = own.as<GraphLayerModule>()->held();
       std::vector<at::Tensor> read = given;
       for (const std::size_t i : shared)
         if (read[i].requires_grad()) read[i] = at::alias(read[i]);
       std::vector<at::Tensor> written =
-          program->run(read, held, GraphProgram::Mode{.training = own.is_training()});
+          program->run(read, held, {.training = own.is_training() || graph->is_evaluation});
       // Between layers values lie as they do behind a transfer.
       for (at::Tensor& tensor : written) tensor = tensor.contiguous();
       return written;
@@ -383,6 +391,8 @@ Model graph_model(const ModelSpec& spec, const std::vector<GraphOperator>& opera
     return count(batch);
   };
   if (has_weights(graph->graph)) model.initialization.tensor = stored_in(graph);
+  if (spec.evaluation)
+    model.evaluation = std::make_shared<const Model>(graph_model(*spec.evaluation, operators));
   model.description = std::make_shared<const ModelSpec>(spec);
   return model;
 }

@@ -47,6 +47,10 @@ bool takes_fused(const at::Tensor& x) {
          !at::autocast::is_autocast_enabled(at::kCPU);
 }
 
+std::int64_t whole_length(const at::Tensor& x_BLD, const SliceGroup& tp) {
+  return x_BLD.size(1) * (tp.sequence_parallel() ? tp.degree() : 1);
+}
+
 Linear::Linear(std::int64_t in, std::int64_t out, bool bias, const LayerOptions& options,
                Division division)
     : in_(in), out_(out), division_(std::move(division)), fused_(options.fused) {
@@ -123,7 +127,7 @@ ops::NormWeights RmsNorm::weights() const {
 }
 
 at::Tensor RmsNorm::forward(const at::Tensor& x) const {
-  if (fused_ && takes_fused(x) && !is_sliced(tp_)) return ops::norm_block(x, weights());
+  if (fused_ && takes_fused(x)) return ops::norm_block(x, weights(), tp_);
   return normed(x, weight_, tp_);
 }
 
@@ -161,7 +165,7 @@ ops::NormWeights LayerNorm::weights() const {
 }
 
 at::Tensor LayerNorm::forward(const at::Tensor& x) const {
-  if (fused_ && takes_fused(x) && !is_sliced(tp_)) return ops::norm_block(x, weights());
+  if (fused_ && takes_fused(x)) return ops::norm_block(x, weights(), tp_);
   return detail::layer_norm_shared(x, weight_.sizes(), weight_, bias_, eps_, tp_);
 }
 

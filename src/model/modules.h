@@ -145,6 +145,9 @@ inline at::ScalarType wide_type(const at::Tensor& x) {
 // True if fused operators take a layer's input: float32 on the CPU, not under autocast.
 bool takes_fused(const at::Tensor& x);
 
+// The length of sequences of which x has the rows of this rank.
+std::int64_t whole_length(const at::Tensor& x_BLD, const SliceGroup& tp);
+
 struct AttentionSettings {
   double dropout = 0.0;
   std::optional<double> scale;  // scale of the scores; none: 1 / sqrt(E)

@@ -18,7 +18,8 @@ class Starcoder2Mlp : public FeedForward {
   Starcoder2Mlp(const DecoderConfig& config, const LayerOptions& options)
       : activation_(config.activation),
         tp_(SliceGroup::current()),
-        fused_(options.fused && fuses_feed_forward(config) && tp_.slices().count == 1) {
+        fused_(options.fused && fuses_feed_forward(config)),
+        width_(config.intermediate_size) {
     const std::int64_t d = config.hidden_size, f = config.intermediate_size;
     c_fc_ = register_module("c_fc", std::make_shared<Linear>(d, f, config.mlp_bias, options,
                                                              Division{Division::How::kColumns}));
@@ -35,7 +36,9 @@ class Starcoder2Mlp : public FeedForward {
                                            .activation = kernel_of(activation_),
                                            .down = c_proj_->weights(),
                                            .behind = behind,
-                                           .residual_scale = static_cast<float>(residual_scale)});
+                                           .residual_scale = static_cast<float>(residual_scale),
+                                           .slices = tp_,
+                                           .width = width_});
   }
 
   Output forward(const at::Tensor& x_BLD, const BatchPositions& /*batch*/) const override {
@@ -50,6 +53,7 @@ class Starcoder2Mlp : public FeedForward {
   Activation activation_;
   SliceGroup tp_;
   bool fused_;
+  std::int64_t width_;
   std::shared_ptr<Linear> c_fc_, c_proj_;
 };
 

@@ -8,6 +8,9 @@
 //     al., arXiv:1706.03762, with grouped keys (arXiv:2305.13245) and rotary positions
 //     (arXiv:2104.09864).
 //  2. A sequence's bits do not depend on the others of the microbatch.
+//  3. Norms and residual are computed once, whatever the slices (slices.h). Sums over ranks, and
+//  rows
+//     of other ranks, are exchanged in the forward and the gradient of x alone.
 // CPU, float32. Thread-safety: pure functions; a graph belongs to one rank's thread.
 #pragma once
 
@@ -18,6 +21,7 @@
 
 #include "ops/norm.h"
 #include "ops/products.h"
+#include "sluice/parts/tensor_parallel.h"
 
 namespace sluice::ops {
 
@@ -38,9 +42,13 @@ struct AttentionBlock {
   float score_cap = 0;       // arXiv:2408.00118; 0: none
   float residual_scale = 1;  // of what is added to x; 1 where output has a bias
   bool adds_input = true;    // else y is what would be added
+
+  // The weights are those that this rank's slices have of projections (their outputs), and of
+  // output (its inputs, its bias whole); numbers of heads are those of all slices.
+  SliceGroup slices = {};
 };
 
-// Positions of a microbatch [B, L].
+// Positions of a microbatch [B, L], all of them where a rank has a part of the rows of x.
 struct AttentionPositions {
   // Angles, float32 [L, R] or [B, 1, L, R]; undefined: nothing is turned.
   at::Tensor cosines = {}, sines = {};
@@ -48,7 +56,8 @@ struct AttentionPositions {
   at::Tensor first_keys = {};
 };
 
-// x_BLD, float32.
+// x_BLD, float32; with sequence parallelism the rows of this rank. Throws Error(kUsage) where ranks
+// have different numbers of them.
 at::Tensor attention_block(const at::Tensor& x_BLD, const AttentionBlock& block,
                            const AttentionPositions& positions);
 

@@ -15,11 +15,17 @@ void add_result(std::int64_t rows, const LinearWeights& last, ConstRows inner, c
   linear(rows, last, inner, {y, hidden}, scale, x != nullptr);
 }
 
+void add_sum(std::int64_t size, const float* x, float scale, float* y) {
+  if (!x) return scale_all(size, scale, y);
+  kernels().sum_scaled(size, x, scale, y, y);
+}
+
 void give_linear(std::int64_t rows, const LinearWeights& weights, std::size_t index, ConstRows dy,
                  ConstRows x, float scale, WeightGradients& gradients) {
   if (gradients.wants(index)) {
     const WeightGradients::Target target = gradients.begin(index);
-    linear_weight_gradient(rows, weights, dy, x, target.data, scale, target.adds);
+    linear_weight_gradient(rows, weights, dy, x, {target.data, weights.weight.size(1)}, scale,
+                           target.adds);
   }
   if (gradients.wants(index + 1)) {
     std::vector<float> sums(static_cast<std::size_t>(weights.out()));

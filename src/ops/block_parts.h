@@ -31,6 +31,9 @@ class Floats {
 void add_result(std::int64_t rows, const LinearWeights& last, ConstRows inner, const float* x,
                 float scale, float* y);
 
+// The same of a sum over slices, in place: y = scale * y + x.
+void add_sum(std::int64_t size, const float* x, float scale, float* y);
+
 // Gradients of weight `index` and the bias behind it.
 void give_linear(std::int64_t rows, const LinearWeights& weights, std::size_t index, ConstRows dy,
                  ConstRows x, float scale, WeightGradients& gradients);

@@ -3,17 +3,21 @@
 //
 // Owns: its forward, both halves of its backward, what it keeps between them.
 // Does not own: modules (src/model).
-// Gated: Shazeer, arXiv:2002.05202. CPU, float32. Thread-safety: pure functions; a graph belongs to
-// one rank's thread.
+// Norms and residual are computed once, whatever the slices (slices.h); sums over ranks, and rows
+// of others, are exchanged in the forward and the gradient of x alone. Gated: Shazeer,
+// arXiv:2002.05202. CPU, float32. Thread-safety: pure functions; a graph belongs to one rank's
+// thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <vector>
 
 #include "ops/kernels/kernels.h"
 #include "ops/norm.h"
 #include "ops/products.h"
+#include "sluice/parts/tensor_parallel.h"
 
 namespace sluice::ops {
 
@@ -27,9 +31,15 @@ struct FeedForwardBlock {
   NormWeights behind;        // of the result
   float residual_scale = 1;  // of what is added to x; 1 where down has a bias
   bool adds_input = true;    // else y is what would be added
+
+  // The weights are those that this rank's slices have of projections (their outputs), and of down
+  // (its inputs, its bias whole).
+  SliceGroup slices = {};
+  std::int64_t width = 0;  // of the inner layer in all slices
 };
 
-// x_BLD, float32.
+// x_BLD, float32; with sequence parallelism the rows of this rank. Throws Error(kUsage) where ranks
+// have different numbers of them.
 at::Tensor feed_forward_block(const at::Tensor& x_BLD, const FeedForwardBlock& block);
 
 }  // namespace sluice::ops

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ops/block_parts.h"
+#include "ops/slices.h"
 
 namespace sluice::ops {
 namespace {
@@ -53,8 +54,12 @@ class LinearNode final : public SplitNode {
 
 class NormNode final : public SplitNode {
  public:
-  NormNode(const at::Tensor& x, NormWeights weights)
-      : x_(x), w_(std::move(weights)), width_(w_.width()), rows_(x.numel() / width_) {}
+  NormNode(const at::Tensor& x, NormWeights weights, SliceGroup tp)
+      : x_(x),
+        w_(std::move(weights)),
+        tp_(std::move(tp)),
+        rows_(x.numel() / w_.width()),
+        blocks_(row_blocks(x, tp_)) {}
 
   std::string name() const override { return "NormBlock"; }
   std::vector<at::Tensor> weights() const { return {w_.weight, w_.bias}; }
@@ -62,8 +67,8 @@ class NormNode final : public SplitNode {
   at::Tensor forward() {
     statistics_ = at::empty({rows_ * kNormFloats}, x_.options());
     at::Tensor y = at::empty_like(x_);
-    norm(w_, rows_, {x_.const_data_ptr<float>(), width_}, {y.mutable_data_ptr<float>(), width_},
-         statistics_.mutable_data_ptr<float>());
+    norm_blocks(w_, blocks_, x_.const_data_ptr<float>(), y.mutable_data_ptr<float>(),
+                statistics_.mutable_data_ptr<float>());
     return y;
   }
 
@@ -71,10 +76,11 @@ class NormNode final : public SplitNode {
   at::Tensor input_half(const at::Tensor& gradient, bool /*wanted*/) override {
     gradients_ = at::empty({w_.weight_floats()}, x_.options());
     at::Tensor dx = at::empty_like(x_);
-    norm_gradient(w_, rows_, {gradient.const_data_ptr<float>(), width_},
-                  {x_.const_data_ptr<float>(), width_}, statistics_.const_data_ptr<float>(),
-                  nullptr, {dx.mutable_data_ptr<float>(), width_},
-                  gradients_.mutable_data_ptr<float>());
+    norm_gradient_blocks(w_, blocks_, gradient.const_data_ptr<float>(), x_.const_data_ptr<float>(),
+                         statistics_.const_data_ptr<float>(), nullptr, dx.mutable_data_ptr<float>(),
+                         gradients_.mutable_data_ptr<float>());
+    if (divides_rows(tp_))
+      sum_over_ranks(gradients_.mutable_data_ptr<float>(), gradients_.numel(), tp_);
     return dx;
   }
   void weight_half(const at::Tensor& /*gradient*/, WeightGradients& gradients) override {
@@ -92,7 +98,9 @@ class NormNode final : public SplitNode {
  private:
   at::Tensor x_;
   const NormWeights w_;
-  const std::int64_t width_, rows_;
+  const SliceGroup tp_;
+  const std::int64_t rows_;
+  const std::vector<RowBlock> blocks_;
   at::Tensor statistics_, gradients_;
 };
 
@@ -102,8 +110,8 @@ at::Tensor linear_block(const at::Tensor& x, const LinearWeights& weights) {
   return run_node<LinearNode>(x, weights);
 }
 
-at::Tensor norm_block(const at::Tensor& x, const NormWeights& weights) {
-  return run_node<NormNode>(x, weights);
+at::Tensor norm_block(const at::Tensor& x, const NormWeights& weights, const SliceGroup& slices) {
+  return run_node<NormNode>(x, weights, slices);
 }
 
 }  // namespace sluice::ops

@@ -13,6 +13,9 @@
 #include "ops/block_parts.h"
 #include "ops/kernels/kernels.h"
 #include "ops/parallel_rows.h"
+#include "ops/slices.h"
+#include "parallel/tree_exchange.h"
+#include "plan/slices.h"
 
 namespace sluice::ops {
 namespace {
@@ -22,36 +25,38 @@ class LinearCrossEntropyNode final : public SplitNode {
   // wants_input: the gradient of x may be asked for.
   LinearCrossEntropyNode(at::Tensor x, LinearCrossEntropy loss, at::Tensor labels_R,
                          bool wants_input)
-      : x_(std::move(x)),
+      : x_(gathered_rows(x, loss.slices)),
         loss_(std::move(loss)),
         labels_(std::move(labels_R)),
         in_(loss_.linear.in()),
-        classes_(loss_.linear.out()),
         rows_(x_.numel() / in_),
         wants_input_(wants_input),
         top_(static_cast<std::size_t>(rows_), kNoLogit),
-        total_(static_cast<std::size_t>(rows_)) {}
+        total_(static_cast<std::size_t>(rows_)) {
+    if (divides_rows(loss_.slices)) require_even_rows(x_, x.size(1) * loss_.slices.degree());
+    const SliceRange own = loss_.slices.slices();
+    std::int64_t first = 0;
+    if (own.count == 1) slices_.push_back({0, loss_.linear.out(), 0});
+    for (int slice = own.begin; own.count > 1 && slice < own.end; ++slice) {
+      const detail::Cut cut = detail::cut_of(loss_.classes, {slice, slice + 1, own.count});
+      slices_.push_back({first, cut.size(), cut.begin});
+      first += cut.size();
+    }
+  }
 
   std::string name() const override { return "LinearCrossEntropyBlock"; }
   std::vector<at::Tensor> weights() const { return {loss_.linear.weight}; }
 
   at::Tensor forward() {
-    std::vector<float> rescale(static_cast<std::size_t>(rows_)),
-        chosen(static_cast<std::size_t>(rows_));
-    if (wants_input_) dx_ = at::empty_like(x_);
-    for_blocks([&](std::int64_t first, const LinearWeights& weights, float* logits) {
-      for_rows(rows_, [&](std::int64_t begin, std::int64_t end) {
-        LossBlock block = block_of(first, weights.out(), logits, begin, end);
-        block.chosen = chosen.data() + begin;
-        kernels().loss_block(block, rescale.data() + begin);
-      });
-      if (!wants_input_) return;
-      if (first > 0) rescale_rows(rescale);
-      linear_input_gradient(rows_, weights, {logits, weights.out()},
-                            {dx_.mutable_data_ptr<float>(), in_}, 1, first > 0);
-    });
-    if (wants_input_) finish_input_gradient(chosen);
-    return at::scalar_tensor(sum(chosen), x_.options());
+    std::vector<Statistics> all(slices_.size());
+    for (std::size_t i = 0; i < slices_.size(); ++i) all[i] = pass(slices_[i]);
+    if (is_sliced(loss_.slices)) {
+      put_together(all);
+    } else {
+      top_ = std::move(all[0].top), total_ = std::move(all[0].total);
+    }
+    if (wants_input_) finish_input_gradient(all);
+    return at::scalar_tensor(sum(all[0].chosen), x_.options());
   }
   // No weight's gradient will be asked for.
   void forget_input() { x_.reset(); }
@@ -64,20 +69,23 @@ class LinearCrossEntropyNode final : public SplitNode {
     for_rows(rows_, [&](std::int64_t begin, std::int64_t end) {
       scale_all((end - begin) * in_, scale, dx + begin * in_);
     });
-    return std::exchange(dx_, {});
+    return summed_rows(std::exchange(dx_, {}), loss_.slices);
   }
 
   void weight_half(const at::Tensor& gradient, WeightGradients& gradients) override {
     if (!gradients.wants(0)) return;
     const auto scale = gradient.item<float>();
     const WeightGradients::Target target = gradients.begin(0);
-    for_blocks([&](std::int64_t first, const LinearWeights& weights, float* logits) {
-      for_rows(rows_, [&](std::int64_t begin, std::int64_t end) {
-        kernels().loss_block_gradient(block_of(first, weights.out(), logits, begin, end), scale);
+    for (const Slice& slice : slices_) {
+      for_blocks(slice, [&](const LinearPart& part, float* logits) {
+        for_rows(rows_, [&](std::int64_t begin, std::int64_t end) {
+          kernels().loss_block_gradient(
+              block_of(slice, part, logits, begin, end, top_.data(), total_.data()), scale);
+        });
+        add_weight_gradient(rows_, loss_.linear, part, loss_.slices, {logits, part.size}, x(), 1,
+                            target);
       });
-      linear_weight_gradient(rows_, weights, {logits, weights.out()}, x(),
-                             target.data + first * in_, 1, target.adds);
-    });
+    }
   }
 
   void free_input_half() override { dx_.reset(); }
@@ -88,37 +96,109 @@ class LinearCrossEntropyNode final : public SplitNode {
   }
 
  private:
+  // Classes, among those of this rank, and the first one among all.
+  struct Slice {
+    std::int64_t first, size, of_all;
+  };
+  // What a slice knows of each row: the largest logit, the sum of e^(logit - top), and the logit of
+  // the label, where it is one of its classes, else 0.
+  struct Statistics {
+    std::vector<float> top, chosen;
+    std::vector<double> total;
+    KeptBlock dx;  // times that sum, without the label's part; of one slice it is in dx_
+  };
+
   ConstRows x() const { return {x_.const_data_ptr<float>(), in_}; }
 
-  // run(first output, its weights, logits): of every block, in order.
+  // run(part, logits): of every block of the slice, in order.
   template <typename Run>
-  void for_blocks(const Run& run) const {
-    const std::int64_t largest = std::min(loss_.block, classes_);
+  void for_blocks(const Slice& slice, const Run& run) const {
+    const std::int64_t largest = std::min(loss_.block, slice.size);
     at::Tensor logits = at::empty({rows_, largest}, x_.options());
     auto* data = logits.mutable_data_ptr<float>();
-    for (std::int64_t first = 0; first < classes_; first += largest) {
-      const std::int64_t outputs = std::min(largest, classes_ - first);
-      const LinearWeights weights{loss_.linear.weight.narrow(0, first, outputs)};
-      linear(rows_, weights, x(), {data, outputs});
-      run(first, weights, data);
+    for (std::int64_t first = 0; first < slice.size; first += largest) {
+      const LinearPart part{.first = slice.first + first,
+                            .size = std::min(largest, slice.size - first),
+                            .length = loss_.classes};
+      linear(rows_, weights_of(loss_.linear, part), x(), {data, part.size});
+      run(part, data);
     }
   }
 
-  LossBlock block_of(std::int64_t first, std::int64_t outputs, float* logits, std::int64_t begin,
-                     std::int64_t end) {
+  // The running numbers of a slice, over its blocks.
+  Statistics pass(const Slice& slice) {
+    const auto rows = static_cast<std::size_t>(rows_);
+    Statistics found{.top = std::vector<float>(rows, kNoLogit),
+                     .chosen = std::vector<float>(rows),
+                     .total = std::vector<double>(rows)};
+    std::vector<float> rescale(rows);
+    float* dx = nullptr;
+    if (wants_input_) {
+      if (slices_.size() == 1) {
+        dx_ = at::empty_like(x_);
+        dx = dx_.mutable_data_ptr<float>();
+      } else {
+        found.dx = take_memory(rows_ * in_);
+        dx = found.dx.data();
+      }
+    }
+    for_blocks(slice, [&](const LinearPart& part, float* logits) {
+      for_rows(rows_, [&](std::int64_t begin, std::int64_t end) {
+        LossBlock block =
+            block_of(slice, part, logits, begin, end, found.top.data(), found.total.data());
+        block.chosen = found.chosen.data() + begin;
+        kernels().loss_block(block, rescale.data() + begin);
+      });
+      if (!wants_input_) return;
+      const bool is_first = part.first == slice.first;
+      if (!is_first) rescale_rows(rescale, dx);
+      linear_input_gradient(rows_, weights_of(loss_.linear, part), {logits, part.size}, {dx, in_},
+                            1, !is_first);
+    });
+    return found;
+  }
+
+  LossBlock block_of(const Slice& slice, const LinearPart& part, float* logits, std::int64_t begin,
+                     std::int64_t end, float* top, double* total) const {
     return {.rows = end - begin,
-            .columns = outputs,
-            .logits = logits + begin * outputs,
-            .first = first,
+            .columns = part.size,
+            .logits = logits + begin * part.size,
+            .first = slice.of_all + part.first - slice.first,
             .labels = labels_.const_data_ptr<std::int64_t>() + begin,
             .scale = loss_.scale,
             .cap = loss_.cap,
-            .top = top_.data() + begin,
-            .total = total_.data() + begin};
+            .top = top + begin,
+            .total = total + begin};
   }
 
-  void rescale_rows(const std::vector<float>& rescale) {
-    auto* dx = dx_.mutable_data_ptr<float>();
+  // Those of all slices in top_ and total_, and the logits of labels in the first statistics.
+  void put_together(std::vector<Statistics>& all) {
+    const auto rows = static_cast<std::size_t>(rows_);
+    at::Tensor largest = at::empty({rows_}, x_.options());
+    auto* top = largest.mutable_data_ptr<float>();
+    std::copy(all[0].top.begin(), all[0].top.end(), top);
+    for (const Statistics& of_slice : all)
+      for (std::size_t r = 0; r < rows; ++r) top[r] = std::max(top[r], of_slice.top[r]);
+    largest = detail::all_reduce_max(largest, loss_.slices);
+    top_.assign(largest.const_data_ptr<float>(), largest.const_data_ptr<float>() + rows_);
+    std::vector<at::Tensor> sums;
+    for (const Statistics& of_slice : all) {
+      at::Tensor numbers = at::empty({2, rows_}, x_.options().dtype(at::kDouble));
+      auto* total = numbers.mutable_data_ptr<double>();
+      for (std::size_t r = 0; r < rows; ++r) {
+        total[r] = of_slice.total[r] *
+                   std::exp(static_cast<double>(of_slice.top[r]) - static_cast<double>(top_[r]));
+        total[rows + r] = static_cast<double>(of_slice.chosen[r]);
+      }
+      sums.push_back(numbers);
+    }
+    const at::Tensor sum = detail::tree_all_reduce(detail::tree_sum(sums), loss_.slices);
+    const auto* total = sum.const_data_ptr<double>();
+    total_.assign(total, total + rows);
+    for (std::size_t r = 0; r < rows; ++r) all[0].chosen[r] = static_cast<float>(total[rows + r]);
+  }
+
+  void rescale_rows(const std::vector<float>& rescale, float* dx) const {
     for_rows(rows_, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row)
         scale_all(in_, rescale[static_cast<std::size_t>(row)], dx + row * in_);
@@ -126,19 +206,38 @@ class LinearCrossEntropyNode final : public SplitNode {
   }
 
   // The blocks left the sum of e^(z - top) times slope and weights: divided by the total these are
-  // the probabilities', from which the label's own weights are taken.
-  void finish_input_gradient(const std::vector<float>& chosen) {
-    auto* dx = dx_.mutable_data_ptr<float>();
+  // the probabilities', from which the label's own weights are taken. Afterwards dx_ has the sum
+  // over the slices of this rank.
+  void finish_input_gradient(const std::vector<Statistics>& all) {
+    const std::vector<float>& chosen = all[0].chosen;
+    if (slices_.size() == 1)
+      return finish(slices_[0], all[0], chosen, dx_.mutable_data_ptr<float>());
+    dx_ = at::empty_like(x_);
+    sum_slices(0, static_cast<std::int64_t>(slices_.size()), rows_ * in_,
+               dx_.mutable_data_ptr<float>(), [&](std::int64_t i, float* to) {
+                 const auto slice = static_cast<std::size_t>(i);
+                 std::copy_n(all[slice].dx.data(), rows_ * in_, to);
+                 finish(slices_[slice], all[slice], chosen, to);
+               });
+  }
+
+  void finish(const Slice& slice, const Statistics& of_slice, const std::vector<float>& chosen,
+              float* dx) const {
     const auto* labels = labels_.const_data_ptr<std::int64_t>();
     const auto* weight = loss_.linear.weight.const_data_ptr<float>();
     for_rows(rows_, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row) {
         if (labels[row] < 0) continue;
         const auto r = static_cast<std::size_t>(row);
+        double factor = static_cast<double>(loss_.scale) / total_[r];
+        if (is_sliced(loss_.slices)) {
+          factor *= std::exp(static_cast<double>(of_slice.top[r]) - static_cast<double>(top_[r]));
+        }
+        scale_all(in_, static_cast<float>(factor), dx + row * in_);
+        const std::int64_t label = labels[row] - slice.of_all;
+        if (label < 0 || label >= slice.size) continue;
         const float x = loss_.cap > 0 ? chosen[r] / loss_.cap : 0;
-        scale_all(in_, static_cast<float>(static_cast<double>(loss_.scale) / total_[r]),
-                  dx + row * in_);
-        kernels().add_scaled(in_, -loss_.scale * (1 - x * x), weight + labels[row] * in_,
+        kernels().add_scaled(in_, -loss_.scale * (1 - x * x), weight + (slice.first + label) * in_,
                              dx + row * in_);
       }
     });
@@ -155,11 +254,12 @@ class LinearCrossEntropyNode final : public SplitNode {
     return loss;
   }
 
-  at::Tensor x_;
+  at::Tensor x_;  // all rows
   const LinearCrossEntropy loss_;
   at::Tensor labels_;
-  const std::int64_t in_, classes_, rows_;
+  const std::int64_t in_, rows_;
   const bool wants_input_;
+  std::vector<Slice> slices_;
   at::Tensor dx_;              // of the sum of the losses
   std::vector<float> top_;     // of each row, the largest logit
   std::vector<double> total_;  // of each row, the sum of e^(logit - top)

@@ -11,6 +11,8 @@
 // alone: 2 products in the forward and 2 in W, where a linear layer with a loss behind it has 1
 // in each of F, I and W.
 //
+// Slices of classes exchange the largest logits and sums in the forward, the gradient of x in I.
+//
 // Owns: the order of the blocks. Does not own: how many outputs are a block (its caller, by
 // constants), the arithmetic of a block (kernels.h).
 // CPU, float32. Invariant: the bits depend on operands, size of a block and, of LibTorch's products
@@ -24,6 +26,7 @@
 #include <cstdint>
 
 #include "ops/products.h"
+#include "sluice/parts/tensor_parallel.h"
 
 namespace sluice::ops {
 
@@ -32,10 +35,16 @@ struct LinearCrossEntropy {
   float scale = 1;         // of the logits
   float cap = 0;           // they then become cap * tanh(logit / cap); 0: none
   std::int64_t block = 0;  // outputs of one, above 0
+
+  // The weight has the classes of this rank's slices, of all `classes`. Each slice has blocks of
+  // its own, its own largest logit and gradient of x; these are put together when all are there.
+  SliceGroup slices = {};
+  std::int64_t classes = 0;
 };
 
-// x [.., in], of R rows; labels_R: int64 in [0, classes), or negative: does not count. Returns a
-// float32 scalar. Precondition: the labels are in range.
+// x [.., in], of R rows, of which this rank may have a part (sequence parallelism); labels_R: int64
+// in [0, classes), or negative: does not count. Returns a float32 scalar. Precondition: the labels
+// are in range.
 at::Tensor linear_cross_entropy_block(const at::Tensor& x, const LinearCrossEntropy& loss,
                                       const at::Tensor& labels_R);
 

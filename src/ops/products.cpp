@@ -132,7 +132,7 @@ void linear_input_gradient(std::int64_t rows, const LinearWeights& w, ConstRows 
 }
 
 void linear_weight_gradient(std::int64_t rows, const LinearWeights& w, ConstRows dy, ConstRows x,
-                            float* gradient, float scale, bool adds) {
+                            Rows gradient, float scale, bool adds) {
   const ConstRows &left = w.is_transposed ? dy : x, &right = w.is_transposed ? x : dy;
   run({.transpose_a = false,
        .transpose_b = true,
@@ -143,8 +143,8 @@ void linear_weight_gradient(std::int64_t rows, const LinearWeights& w, ConstRows
        .lda = left.stride,
        .b = right.data,
        .ldb = right.stride,
-       .c = gradient,
-       .ldc = w.weight.size(1)},
+       .c = gradient.data,
+       .ldc = gradient.stride},
       scale, adds ? 1.0F : 0.0F);
 }
 

@@ -52,8 +52,8 @@ void linear(std::int64_t rows, const LinearWeights& weights, ConstRows x, Rows y
 // dx = scale * (dy W) (+ dx).
 void linear_input_gradient(std::int64_t rows, const LinearWeights& weights, ConstRows dy, Rows dx,
                            float scale = 1, bool adds = false);
-// gradient [as the weight] = scale * (dy^T x) (+ gradient).
+// gradient [as the weight] = scale * (dy^T x) (+ gradient). Of the weights only the shape is read.
 void linear_weight_gradient(std::int64_t rows, const LinearWeights& weights, ConstRows dy,
-                            ConstRows x, float* gradient, float scale, bool adds);
+                            ConstRows x, Rows gradient, float scale, bool adds);
 
 }  // namespace sluice::ops

@@ -109,9 +109,17 @@ std::vector<std::string> notes_of_replicas(const DataParallel& options) {
                 : "every microbatch is reduced by itself")};
 }
 
+// The short orders, and every order of all four.
+std::vector<std::string> all_orders() {
+  std::vector<std::string> orders = {"pp,dp", "dp,pp"};
+  std::vector<std::string> words = {"cp", "dp", "pp", "tp"};
+  do orders.push_back(join(words, ","));
+  while (std::next_permutation(words.begin(), words.end()));
+  return orders;
+}
+
 // The axes in the order that the words name.
 Mesh::Order axes_in_order(const std::string& rank_order) {
-  static const std::vector<std::string> kShort = {"pp,dp", "dp,pp"};
   const std::string all = rank_order + (rank_order.size() == 5 ? ",cp,tp" : "");
   std::vector<Axis> axes;
   for (const std::string& word : split(all, ',')) {
@@ -124,7 +132,7 @@ Mesh::Order axes_in_order(const std::string& rank_order) {
   constexpr std::size_t kNumAxes = std::tuple_size_v<Mesh::Order>;
   if (axes.size() != kNumAxes || distinct.size() != kNumAxes || all.size() != 11) {
     refuse("`rank_order` = \"" + rank_order + "\" is not an order of ranks", "`rank_order`",
-           "name pp, dp, cp and tp, each once; " + suggest_name(rank_order, kShort));
+           "name pp, dp, cp and tp, each once; " + suggest_name(rank_order, all_orders()));
   }
   Mesh::Order order{};
   std::copy(axes.begin(), axes.end(), order.begin());

@@ -16,8 +16,7 @@ namespace sluice::detail {
 
 // Throws Error(kUsage), naming the model, for slices of layers that have none.
 inline void require_divided_layers(const Plan& plan) {
-  static constexpr std::array<std::string_view, 5> kWhole = {"gpt2", "mixtral", "olmo2", "olmoe",
-                                                             "qwen3_moe"};
+  static constexpr std::array<std::string_view, 3> kWhole = {"gpt2", "olmo2", "olmoe"};
   const TensorParallel& how = plan.tensor_parallel;
   if (how.num_slices() == 1) return;
   const auto of_adapter = [](const ParameterSpec& parameter) { return parameter.of_adapter; };

@@ -4,7 +4,9 @@
 #include <functional>
 #include <numeric>
 #include <set>
+#include <utility>
 
+#include "plan/crossing.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -61,17 +63,11 @@ std::vector<int> ModelSpec::free_layers_of(const std::vector<int>& of,
                                            const std::vector<std::string>& outputs) const {
   std::set<std::string> read(outputs.begin(), outputs.end());
   for (const int i : of) read.insert(layers.at(i).reads.begin(), layers.at(i).reads.end());
-  std::vector<int> needed;
-  for (int i = static_cast<int>(free_layers.size()); i-- > 0;) {
-    const LayerInfo& layer = free_layers[static_cast<std::size_t>(i)];
-    if (std::none_of(layer.writes.begin(), layer.writes.end(),
-                     [&](const ValueSpec& value) { return read.contains(value.name); }))
-      continue;
-    needed.push_back(i);
-    read.insert(layer.reads.begin(), layer.reads.end());
-  }
-  std::reverse(needed.begin(), needed.end());
-  return needed;
+  return needed_free_layers(
+      free_layers, std::move(read), [](const LayerInfo& layer, const std::string& name) {
+        return std::any_of(layer.writes.begin(), layer.writes.end(),
+                           [&](const ValueSpec& value) { return value.name == name; });
+      });
 }
 
 std::vector<std::string> LayerInfo::module_names() const {

@@ -17,8 +17,8 @@ ShapePolynomial larger(const ShapePolynomial& a, const ShapePolynomial& b) {
           .per_length = std::max(a.per_length, b.per_length)};
 }
 
-void add(ShapePolynomial& sum, const ShapePolynomial& more) {
-  sum = ShapePolynomial::sum(sum, more);
+void add(ShapePolynomial& sum, const ShapePolynomial& more, double factor = 1) {
+  sum = ShapePolynomial::sum(sum, more, factor);
 }
 
 // Gradients that an operator's backward has to compute.
@@ -69,9 +69,14 @@ constexpr std::array kFields = {&LayerCost::after_forward,
 // Bytes by name, of one field.
 using Named = std::map<std::string, ShapePolynomial>;
 
-void add_largest(Named& named, const OperatorBytes& bytes) {
-  const auto [of, is_first] = named.try_emplace(bytes.name, bytes.bytes);
-  if (!is_first) of->second = larger(of->second, bytes.bytes);
+void add_largest(Named& named, const std::string& name, const ShapePolynomial& bytes) {
+  const auto [of, is_first] = named.try_emplace(name, bytes);
+  if (!is_first) of->second = larger(of->second, bytes);
+}
+
+ShapePolynomial of_share(const OperatorBytes& bytes, const LayerShare& share) {
+  return ShapePolynomial::sum(ShapePolynomial::sum(bytes.bytes, bytes.columns, share.columns),
+                              bytes.rows, share.rows);
 }
 
 ShapePolynomial sum_of(const Named& named) {
@@ -83,7 +88,8 @@ ShapePolynomial sum_of(const Named& named) {
 }  // namespace
 
 LayerCost cost_of(const LayerOperators& operators,
-                  const std::function<bool(const std::string&)>& trains, bool flows) {
+                  const std::function<bool(const std::string&)>& trains, bool flows,
+                  const LayerShare& share) {
   std::array<Named, kFields.size()> named;
   LayerCost cost;
   std::set<std::string> flowing;
@@ -102,14 +108,17 @@ LayerCost cost_of(const LayerOperators& operators,
       if (i == 0) gradients.weight = does;
     }
     if (gradients.needs(Needed::kBackward)) flowing.insert(each.writes);
-    add(cost.forward_flops, each.forward_flops);
-    if (gradients.flows) add(cost.input_flops, each.input_flops);
-    if (gradients.weight) add(cost.weight_flops, each.weight_flops);
-    cost.casted_weights += each.casted_weights;
+    const bool is_divided =
+        each.of_heads || std::any_of(each.weights.begin(), each.weights.end(), share.divides);
+    const double part = is_divided ? share.columns : 1;
+    add(cost.forward_flops, each.forward_flops, part);
+    if (gradients.flows) add(cost.input_flops, each.input_flops, part);
+    if (gradients.weight) add(cost.weight_flops, each.weight_flops, part);
+    cost.casted_weights += part * each.casted_weights;
     for (const OperatorBytes& bytes : each.bytes) {
       if (!gradients.needs(bytes.needed)) continue;
       for (std::size_t i = 0; i < kFields.size(); ++i)
-        if (bytes.field == kFields[i]) add_largest(named[i], bytes);
+        if (bytes.field == kFields[i]) add_largest(named[i], bytes.name, of_share(bytes, share));
     }
   }
   for (std::size_t i = 0; i < kFields.size(); ++i) cost.*kFields[i] = sum_of(named[i]);

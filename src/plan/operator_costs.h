@@ -30,12 +30,15 @@ enum class Needed : std::uint8_t {
   kFrozen  // with a backward, but without a weight that trains
 };
 
+// A rank that shares the layer (TensorParallel) has all of `bytes`, and its part of the others.
 struct OperatorBytes {
   ShapePolynomial LayerCost::*field = nullptr;  // the sum that it is a part of
   Needed needed = Needed::kBackward;
   // Bytes of one name are there once, as large as the largest; those of others beside them.
   std::string name;
-  ShapePolynomial bytes;
+  ShapePolynomial bytes = {};
+  ShapePolynomial columns = {};  // of its heads, its part of an inner width or of a vocabulary
+  ShapePolynomial rows = {};     // with sequence parallelism of its rows, else all
 };
 
 struct Operator {
@@ -43,6 +46,7 @@ struct Operator {
   std::string writes;
   std::vector<std::string> weights;  // by their names behind the layer's, as patterns
   ShapePolynomial forward_flops, input_flops, weight_flops;
+  bool of_heads = false;  // without weights: its operations are divided where heads are
   double casted_weights = 0;
   std::vector<OperatorBytes> bytes;
 };
@@ -56,10 +60,18 @@ struct sluice::LayerOperators {
 
 namespace sluice::detail {
 
+// The part of a layer that a rank has.
+struct LayerShare {
+  double columns = 1, rows = 1;
+  // Whether parameters of this name behind the layer's are divided.
+  std::function<bool(const std::string&)> divides = [](const std::string&) { return false; };
+};
+
 // trains: whether the parameter of this name behind the layer's does. flows: whether what enters
 // the layer needs a gradient.
 LayerCost cost_of(const LayerOperators& operators,
-                  const std::function<bool(const std::string&)>& trains, bool flows);
+                  const std::function<bool(const std::string&)>& trains, bool flows,
+                  const LayerShare& share = {});
 // With all of the layer trained.
 LayerCost cost_of(const LayerOperators& operators);
 

@@ -30,7 +30,7 @@ LayerCost cost_of_frozen(const LayerCost& trained, bool flows) {
   return cost;
 }
 
-LayerCost cost_of_trained(const LayerInfo& layer, bool flows) {
+LayerCost cost_of_trained(const LayerInfo& layer, bool flows, const TensorParallel& shares) {
   if (!layer.operators) return layer.trains() ? layer.cost : cost_of_frozen(layer.cost, flows);
   std::vector<std::string> trained;  // names behind the layer's
   for (const ParameterSpec& parameter : layer.parameters) {
@@ -42,7 +42,16 @@ LayerCost cost_of_trained(const LayerInfo& layer, bool flows) {
     return std::any_of(trained.begin(), trained.end(),
                        [&](const std::string& name) { return matches_pattern(pattern, name); });
   };
-  return cost_of(*layer.operators, trains, flows);
+  if (shares.degree == 1) return cost_of(*layer.operators, trains, flows);
+  const auto divides = [&](const std::string& pattern) {
+    return std::any_of(
+        layer.parameters.begin(), layer.parameters.end(), [&](const ParameterSpec& parameter) {
+          return parameter.split && matches_pattern(layer.name + "." + pattern, parameter.name);
+        });
+  };
+  const double part = 1.0 / shares.degree;
+  return cost_of(*layer.operators, trains, flows,
+                 {.columns = part, .rows = shares.sequence ? part : 1.0, .divides = divides});
 }
 
 // "stage 2", "stages 0 and 1", "stages 0, 1 and 2".
@@ -83,12 +92,12 @@ std::string suggestion(const std::string& pattern, const std::vector<std::string
 
 }  // namespace
 
-void set_costs_of_trained(ModelSpec& model) {
+void set_costs_of_trained(ModelSpec& model, const TensorParallel& shares) {
   std::set<std::string> trained;  // values
   for (LayerInfo& layer : model.layers) {
     const bool flows = std::any_of(layer.reads.begin(), layer.reads.end(),
                                    [&](const std::string& name) { return trained.contains(name); });
-    layer.cost = cost_of_trained(layer, flows);
+    layer.cost = cost_of_trained(layer, flows, shares);
     for (const ValueSpec& value : layer.writes) {
       if (flows || layer.trains())
         trained.insert(value.name);

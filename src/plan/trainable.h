@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "sluice/options.h"
 #include "sluice/partition.h"
 #include "sluice/simulate.h"
 
@@ -20,7 +21,7 @@ void set_trainable(ModelSpec& model, const std::vector<std::string>& patterns);
 void freeze_layers(ModelSpec& model, const std::vector<std::string>& patterns);
 
 // Sets the costs of all layers by what of them is trained.
-void set_costs_of_trained(ModelSpec& model);
+void set_costs_of_trained(ModelSpec& model, const TensorParallel& shares = {});
 
 // Throws Error(kUsage) when all of a model is frozen.
 void require_something_to_train(const ModelSpec& model);

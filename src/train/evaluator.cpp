@@ -54,17 +54,20 @@ class WholeStages {
 
 }  // namespace
 
-Evaluator::Evaluator(const Plan& plan, RankModel& rank, Transport& transport, const ModelEnd& end,
-                     const RunOptions& options, const std::vector<ExecutorObserver*>& observers)
-    : plan_(plan),
-      rank_(rank),
+Evaluator::Evaluator(std::unique_ptr<EvaluationModel> other, const Plan& plan, RankModel& rank,
+                     Transport& transport, const ModelEnd& end, const RunOptions& options,
+                     const std::vector<ExecutorObserver*>& observers)
+    : other_(std::move(other)),
+      plan_(other_ ? other_->plan() : plan),
+      rank_(other_ ? other_->share() : rank),
       transport_(transport),
-      end_(end),
-      without_loss_(end.without_loss()),
+      end_(other_ ? other_->end() : end),
+      without_loss_(end_.without_loss()),
       options_(options),
       observers_(observers) {}
 
 StepRunner& Evaluator::runner_for(const detail::StepProgram& program) {
+  if (other_) other_->take_weights();
   const auto found = std::find_if(runners_.begin(), runners_.end(),
                                   [&](const Runner& runner) { return runner.program == program; });
   if (found != runners_.end()) {

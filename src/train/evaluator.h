@@ -1,17 +1,20 @@
 // Forwards alone through a rank's stages, for batches of any number of microbatches.
 //
-// Owns: proven programs with their executors, for the few numbers of microbatches that came last.
+// Owns: proven programs with their executors, for the few numbers of microbatches that came last;
+// of a model whose evaluation is other layers, their modules (evaluation_model.h).
 // Does not own: the stages, which a training may have between two evaluations.
 // Thread-safety: one rank's thread.
 #pragma once
 
 #include <list>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "plan/step_program.h"
 #include "sluice/parts/run_options.h"
+#include "train/evaluation_model.h"
 #include "train/rank_model.h"
 #include "train/step_runner.h"
 
@@ -19,9 +22,10 @@ namespace sluice {
 
 class Evaluator {
  public:
-  // References must outlive it.
-  Evaluator(const Plan& plan, RankModel& rank, Transport& transport, const ModelEnd& end,
-            const RunOptions& options, const std::vector<ExecutorObserver*>& observers);
+  // References must outlive it. other: the layers that evaluate; null: those of `rank`.
+  Evaluator(std::unique_ptr<EvaluationModel> other, const Plan& plan, RankModel& rank,
+            Transport& transport, const ModelEnd& end, const RunOptions& options,
+            const std::vector<ExecutorObserver*>& observers);
 
   // Collective over all ranks. Each replica has its own batch, of any number of microbatches, also
   // none where there are several replicas. Modules are in evaluation mode meanwhile, and then each
@@ -47,6 +51,7 @@ class Evaluator {
   };
   StepRunner& runner_for(const detail::StepProgram& program);
 
+  const std::unique_ptr<EvaluationModel> other_;
   const Plan& plan_;
   RankModel& rank_;
   Transport& transport_;

@@ -105,7 +105,8 @@ PipelineRank::PipelineRank(const Model& model, const Plan* plan, std::optional<P
       transport_(require_fits(plan_, transport)),
       options_(std::move(options)),
       faults_(injected_faults(transport.rank(), transport.size())),
-      end_(model) {
+      end_(model),
+      other_evaluation_(model.evaluation) {
   require_runnable(plan_, model, options_);
   share_ = std::make_unique<RankModel>(model, plan_, transport_.world(), options_);
   if (logs(LogLevel::kDebug)) {
@@ -211,7 +212,11 @@ void PipelineRank::update(const std::function<void()>& step, std::int64_t number
 
 Evaluator& PipelineRank::evaluator() {
   if (!evaluation_) {
-    evaluation_.emplace(plan_, *share_, transport_, end_, options_, observers_);
+    auto other = other_evaluation_
+                     ? std::make_unique<EvaluationModel>(*other_evaluation_, plan_, *share_,
+                                                         transport_.world(), options_)
+                     : nullptr;
+    evaluation_.emplace(std::move(other), plan_, *share_, transport_, end_, options_, observers_);
   }
   return *evaluation_;
 }

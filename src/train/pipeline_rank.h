@@ -116,6 +116,7 @@ class PipelineRank {
   const std::unique_ptr<FaultInjector> faults_;  // faults of SLUICE_FAULT
   std::unique_ptr<RankModel> share_;
   const ModelEnd end_;
+  const std::shared_ptr<const Model> other_evaluation_;  // null: the layers that train
   CurrentInstruction current_;
   std::optional<LedgerObserver> arrivals_;
   std::vector<ExecutorObserver*> observers_, training_observers_;

@@ -89,7 +89,8 @@ TEST(GraphModelTest, TheLossIsAResultOfTheGraph) {
   EXPECT_EQ(unknown.where(), "`loss_output`");
   EXPECT_EQ(unknown.remedy(), "did you mean 'logits'?");
   graph.module.outputs.front().name = "scores";
-  EXPECT_EQ(error_of([&] { with_loss(""); }).remedy(), "name one of its results, such as 'scores'");
+  EXPECT_EQ(error_of([&] { with_loss(""); }).remedy(),
+            "set `loss_output` to one of its results, such as 'scores'");
 }
 
 // ---- costs ----

@@ -60,6 +60,34 @@ class DataCommandTest : public ::testing::Test {
   const test::TempDirectory folder_;
 };
 
+TEST_F(DataCommandTest, InspectCountsRowsOfNumbersAlone) {
+  const std::string path = folder_ / "images.jsonl";
+  test::write_file(path, R"({"pixels": [[0.5, -1], [2, 3]], "label": 3, "name": "a"})"
+                         "\n"
+                         R"({"pixels": [[0, 1], [2, 4.5], [1, 1]], "label": 7})"
+                         "\n");
+  const ProgramResult result = run_sluice({"data", "inspect", "--json", path});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json file = Json::parse(result.out).at("files").at(0);
+  EXPECT_EQ(file.at("rows"), 2);
+  EXPECT_EQ(file.at("fields"), Json({{"pixels", 2}, {"label", 2}, {"name", 1}}));
+  EXPECT_EQ(file.at("numbers").at("label"), Json({{"rows", 2},
+                                                  {"integers", true},
+                                                  {"sizes", Json::array()},
+                                                  {"least", 3.0},
+                                                  {"greatest", 7.0}}));
+  const Json& pixels = file.at("numbers").at("pixels");
+  EXPECT_EQ(pixels.at("sizes"), Json::parse("[[2, 3], [2, 2]]"));
+  EXPECT_EQ(pixels.at("integers"), false);
+  EXPECT_EQ(pixels.at("least"), -1.0);
+  const std::string text = run_sluice({"data", "inspect", path}).out;
+  EXPECT_NE(text.find("numbers[2 to 3, 2], -1 to 4.5, in 2 rows"), std::string::npos) << text;
+  test::write_file(path, R"({"pixels": [[0.5, -1], [2]]})");
+  const ProgramResult ragged = run_sluice({"data", "inspect", path});
+  EXPECT_EQ(ragged.exit_code, 3);
+  EXPECT_NE(ragged.err.find("images.jsonl:1"), std::string::npos) << ragged.err;
+}
+
 TEST_F(DataCommandTest, TurnsEveryLineIntoIdsAndBack) {
   for (const char* name : {"llama3", "mistral"}) {
     const Json strings = read_json("strings.json"),

@@ -73,6 +73,31 @@ TEST(GraphCommandTest, InspectSaysTheSameToPeople) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
 }
 
+TEST(GraphCommandTest, InspectSaysWhereEvaluationIsAnotherGraph) {
+  EXPECT_EQ(object_of({"graph", "inspect", kDecoder}).at("evaluation"), "the same graph");
+  const std::string modes = kGraphs + "modes.pt2";
+  EXPECT_EQ(object_of({"graph", "inspect", modes}).at("evaluation"), "another graph");
+  const std::string text = run_sluice({"graph", "inspect", modes}).out;
+  EXPECT_NE(text.find("evaluation is another graph, of 2"), std::string::npos) << text;
+}
+
+// tests/archive/data/make_archives.py: of torch.export.save alone.
+TEST(GraphCommandTest, AGraphThatSaysNoLossIsInspectedAndSplitAndTrainsWithAKey) {
+  const std::string plain = SLUICE_TEST_DATA "/archive/data/plain.pt2";
+  const json graph = object_of({"graph", "inspect", plain});
+  EXPECT_EQ(graph.at("loss").at("output"), "");
+  EXPECT_GT(graph.at("layers").size(), 0u);
+  const std::string text = run_sluice({"graph", "inspect", plain}).out;
+  EXPECT_NE(text.find("loss   not said: set model.loss_output to one of "), std::string::npos)
+      << text;
+  EXPECT_EQ(run_sluice({"split", "--model", plain, "--stages", "1"}).exit_code, 0);
+  const test::TempDirectory folder;
+  test::write_file(folder / "run.toml", "[model]\ngraph = \"" + plain + "\"\n");
+  const ProgramResult planned = run_sluice({"plan", folder / "run.toml"});
+  EXPECT_EQ(planned.exit_code, 2) << planned.err;
+  EXPECT_NE(planned.err.find("model.loss_output"), std::string::npos) << planned.err;
+}
+
 TEST(GraphCommandTest, ToolPrintsTheFileOfTheRepository) {
   const ProgramResult result = run_sluice({"graph", "tool"});
   EXPECT_EQ(result.exit_code, 0);

@@ -7,8 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "archive/zip_file.h"
-#include "archive/zip_writer.h"
 #include "base/text.h"
 #include "command/job.h"
 #include "io/step_name.h"
@@ -46,6 +44,12 @@ json translation_row(int row) {
   return {{"input_ids", ids}, {"decoder_input_ids", decoder}, {"labels", labels}};
 }
 
+json modes_row(int row) {
+  std::vector<std::vector<double>> features(8);
+  for (int i = 0; i < 16; ++i) features[i / 2].push_back((5 * i + 3 * row) % 13 / 4.0 - 1.5);
+  return {{"features", features}, {"target", row % 7 / 2.0}};
+}
+
 // What a run prints is not looked at.
 struct Quiet {
   Quiet() { testing::internal::CaptureStdout(); }
@@ -59,7 +63,11 @@ class GraphDataRunTest : public testing::Test {
   void write_rows(const std::string& graph) const {
     std::string text;
     for (int row = 0; row < kRows; ++row)
-      text += (graph == "images" ? image_row(row) : translation_row(row)).dump() + "\n";
+      text += (graph == "images"  ? image_row(row)
+               : graph == "modes" ? modes_row(row)
+                                  : translation_row(row))
+                  .dump() +
+              "\n";
     test::write_file(rows(), text);
   }
   std::string rows() const { return folder_ / "rows.jsonl"; }
@@ -114,6 +122,8 @@ class GraphDataRunTest : public testing::Test {
 };
 
 const std::vector<double> kImageLosses = {2.172619, 1.585484, 1.473433};
+const std::vector<double> kModesLosses = {0.748963, 3.11564, 0.339826};
+constexpr double kModesEvaluation = 1.667355;  // of the weights behind these steps
 const std::vector<double> kTranslationLosses = {2.541196, 2.434444, 2.451855};
 
 TEST_F(GraphDataRunTest, ImagesTrainAsInPythonAndCountAsRows) {
@@ -189,34 +199,55 @@ TEST_F(GraphDataRunTest, ValidationIsOfRowsToo) {
   EXPECT_GT(steps.back().at("validation_loss").get<double>(), 0);
 }
 
-// The archive of images, with a graph of its own for evaluation.
-void write_with_evaluation(const std::string& path) {
-  const auto zip = detail::ZipFile::open(SLUICE_TEST_DATA "/command/data/images.pt2");
-  std::vector<test::ZipPart> parts;
-  for (const detail::ZipEntry& entry : zip.entries()) {
-    parts.push_back({.name = entry.name, .content = zip.read(entry, entry.bytes)});
-    if (entry.name.ends_with("models/model.json"))
-      parts.push_back({.name = "images/extra/evaluation.json", .content = parts.back().content});
+// In training its forward is another one: a head more, statistics of the batch, no skip.
+TEST_F(GraphDataRunTest, AnotherGraphForEvaluationRunsInEveryLayout) {
+  write_rows("modes");
+  const std::vector<Overrides> layouts = {
+      {},
+      {{"parallelism.pipeline_parallel_degree", "2"}},
+      {{"parallelism.pipeline_parallel_degree", "4"},
+       {"parallelism.pipeline_parallel_cuts", "[\"norm\", \"blocks.0\", \"blocks.1.up\"]"}}};
+  std::vector<double> evaluated_here;
+  for (std::size_t i = 0; i < layouts.size(); ++i) {
+    Overrides own = layouts[i];
+    const std::string out = "out" + std::to_string(i);
+    own.insert(own.end(), {{"validation.files", "[\"" + rows() + "\"]"},
+                           {"validation.interval", "3"},
+                           {"training.activation_checkpoint", i == 1 ? "full" : "none"}});
+    const RunConfig run = config("modes", own, out);
+    const std::vector<json> steps = train(run);
+    expect_losses(steps, kModesLosses);
+    const double evaluated =
+        evaluate(run, plan_of_config(run), run.checkpoint.folder + "/step-00000003").loss;
+    EXPECT_NEAR(evaluated, steps.back().at("validation_loss").get<double>(), 1e-6) << i;
+    EXPECT_NEAR(evaluated, kModesEvaluation, 1e-5) << i;
+    evaluated_here.push_back(evaluated);
   }
-  test::write_file(path, test::zip_bytes(parts));
+  const RunConfig run = config("modes", {}, "out0");
+  EXPECT_EQ(evaluate(run, plan_of_config(run), run.checkpoint.folder + "/step-00000003").counted,
+            "rows");
+  EXPECT_EQ(evaluated_here, std::vector<double>(3, evaluated_here.front()));
+  const RunConfig replicas = config("modes", {{"parallelism.pipeline_parallel_degree", "2"},
+                                              {"parallelism.data_parallel_degree", "2"},
+                                              {"training.local_batch_size", "2"}});
+  EXPECT_NEAR(
+      evaluate(replicas, plan_of_config(replicas), folder_ / "out0/checkpoint/step-00000003").loss,
+      kModesEvaluation, 1e-5);
 }
 
-TEST_F(GraphDataRunTest, AnotherGraphForEvaluationTrainsAndIsNotEvaluated) {
-  write_rows("images");
-  const std::string graph = folder_ / "images.pt2";
-  write_with_evaluation(graph);
-  const Overrides own = {{"model.graph", graph}};
-  expect_losses(train(config("images", own)), kImageLosses);
-
-  const RunConfig evaluated = config("images", own);
-  const Plan plan = plan_of_config(evaluated);
-  const Error refused = error_of([&] { evaluate(evaluated, plan, ""); });
+TEST_F(GraphDataRunTest, AStageThatBeginsWhereEvaluationHasNoLayerTrainsAndIsNotEvaluated) {
+  write_rows("modes");
+  Overrides own = {{"parallelism.pipeline_parallel_degree", "2"},
+                   {"parallelism.pipeline_parallel_split_points", "[\"aside\"]"}};
+  const RunConfig trained = config("modes", own);
+  expect_losses(train(trained), kModesLosses);
+  const Error refused = error_of([&] { evaluate(trained, plan_of_config(trained), ""); });
   EXPECT_EQ(refused.kind(), ErrorKind::kUsage);
-  EXPECT_EQ(refused.where(), "--model.graph");
-  const RunConfig validated = config("images", {{"model.graph", graph},
-                                                {"validation.files", "[\"" + rows() + "\"]"},
-                                                {"validation.interval", "3"}});
-  EXPECT_EQ(error_of([&] { plan_of_config(validated); }).where(), "--validation.interval");
+  EXPECT_EQ(refused.fact(),
+            "stage 1 begins at 'aside', where the graph of evaluation cannot be cut");
+  own.insert(own.end(),
+             {{"validation.files", "[\"" + rows() + "\"]"}, {"validation.interval", "3"}});
+  EXPECT_EQ(error_of([&] { plan_of_config(config("modes", own)); }).fact(), refused.fact());
 }
 
 TEST_F(GraphDataRunTest, WhatIsNoLossIsRefusedBeforeAnythingStarts) {

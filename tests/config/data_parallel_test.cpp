@@ -137,6 +137,10 @@ TEST(DataParallelConfigTest, NamesTheNearestWord) {
       refusal({{"parallelism.rank_order", "dp,ppp"}}),
       "parallelism.rank_order = \"dp,ppp\" is not an order of ranks; --parallelism.rank_order; "
       "name pp, dp, cp and tp, each once; did you mean 'dp,pp'?");
+  EXPECT_EQ(refusal({{"parallelism.rank_order", "dp,pp,cp,tq"}}),
+            "parallelism.rank_order = \"dp,pp,cp,tq\" is not an order of ranks; "
+            "--parallelism.rank_order; name pp, dp, cp and tp, each once; did you mean "
+            "'dp,pp,cp,tp'?");
   EXPECT_EQ(refusal({{"parallelism.reduction", "exakt"}}),
             "parallelism.reduction: 'exakt' is not one of its words; --parallelism.reduction; did "
             "you mean 'exact'?");

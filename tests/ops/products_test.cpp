@@ -39,7 +39,8 @@ Products products_of(const at::Tensor& x, const at::Tensor& dy, bool is_transpos
   linear(rows, weights, rows_of_x, {made.y.mutable_data_ptr<float>(), kOut});
   linear_input_gradient(rows, weights, rows_of_dy, {made.dx.mutable_data_ptr<float>(), kIn});
   linear_weight_gradient(rows, weights, rows_of_dy, rows_of_x,
-                         made.dweight.mutable_data_ptr<float>(), 1, /*adds=*/false);
+                         {made.dweight.mutable_data_ptr<float>(), weights.weight.size(1)}, 1,
+                         /*adds=*/false);
   if (is_transposed) made.dweight = made.dweight.t();
   return made;
 }

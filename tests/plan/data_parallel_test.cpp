@@ -140,6 +140,35 @@ TEST(DataParallelPlanTest, ARankThatSharesLayersHoldsAndComputesItsPart) {
   EXPECT_DOUBLE_EQ(step_of(2), step_of(1) / 2);
 }
 
+TEST(DataParallelPlanTest, ARankKeepsItsHeadsAndWithSequenceParallelismItsRows) {
+  const auto activations = [](TensorParallel how) {
+    return plan_of({.tensor_parallel = how}).ranks[0].memory.activation_bytes;
+  };
+  const std::int64_t one = activations({}), rows = activations({.degree = 2}),
+                     all_rows = activations({.degree = 2, .sequence = false});
+  EXPECT_GT(rows, one / 2);  // what is gathered is whole
+  EXPECT_LT(rows, all_rows);
+  EXPECT_LT(all_rows, one);
+}
+
+TEST(DataParallelPlanTest, WhatIsWholeOnEveryRankIsComputedThere) {
+  const auto plan_with = [](bool divides_mlp, int degree) {
+    ModelSpec model = model_of("llama_untied");
+    for (LayerInfo& layer : model.layers) {
+      for (ParameterSpec& parameter : layer.parameters)
+        if (!divides_mlp && parameter.name.find(".mlp.") != std::string::npos)
+          parameter.split.reset();
+    }
+    PipelineOptions options{.balance = Balance::kCost};
+    options.tensor_parallel.degree = degree;
+    return plan_pipeline(std::move(model), options).simulation.makespan;
+  };
+  const double one = plan_with(true, 1), half = plan_with(true, 2), whole = plan_with(false, 2);
+  EXPECT_DOUBLE_EQ(half, one / 2);
+  EXPECT_GT(whole, half);
+  EXPECT_LT(whole, one);
+}
+
 TEST(DataParallelPlanTest, SlicesDivideTheKeyValueHeads) {
   const Error error = test::error_of([] { plan_of({.tensor_parallel = {.slices = 4}}); });
   EXPECT_EQ(error.where(), "`tensor_parallel.slices`");

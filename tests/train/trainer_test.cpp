@@ -101,7 +101,7 @@ TEST(TrainerTest, AnEvaluatorKeepsTheProgramsOfTheLastFewNumbersOfMicrobatches) 
   RankModel rank(model, plan, transports.front()->world(), options);
   rank.initialize(model, options);
   const ModelEnd end(model);
-  Evaluator evaluator(plan, rank, *transports.front(), end, options, {});
+  Evaluator evaluator(nullptr, plan, rank, *transports.front(), end, options, {});
   const auto first_loss = [&](int num_microbatches) {
     evaluator.run(random_steps(1, num_microbatches).front());
     EXPECT_EQ(evaluator.losses().size(), static_cast<std::size_t>(num_microbatches));

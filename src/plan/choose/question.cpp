@@ -94,6 +94,7 @@ Question::Question(ModelSpec model, const PipelineOptions& options) : options_(o
   check_tensor_parallel(base_.tensor_parallel);
   require_dividable(base_.model, base_.tensor_parallel);
   set_times();
+  if (base_.tensor_parallel.degree > 1) take_share();
   if (cuts_by_costs()) set_layer_costs();
 }
 
@@ -107,15 +108,18 @@ void Question::set_times() {
   }
   if (!times_) return;
   base_.time_unit = times_->unit;
-  if (times_->layers.size() == base_.model.layers.size()) {
-    if (base_.tensor_parallel.degree > 1)
-      times_ = std::make_shared<const LayerTimes>(
-          of_one_share(*times_, base_.model, base_.tensor_parallel));
-    return;
-  }
+  if (times_->layers.size() == base_.model.layers.size()) return;
   refuse_times("the times are of " + counted(std::ssize(times_->layers), "layer") +
                    ", the model has " + std::to_string(base_.model.layers.size()),
                "give the times of this model");
+}
+
+void Question::take_share() {
+  const ModelSpec whole = base_.model;
+  set_costs_of_trained(base_.model, base_.tensor_parallel);
+  if (times_)
+    times_ = std::make_shared<const LayerTimes>(
+        of_one_share(*times_, whole, base_.model, base_.tensor_parallel));
 }
 
 void Question::set_layer_costs() {

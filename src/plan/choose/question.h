@@ -42,6 +42,8 @@ class Question {
 
  private:
   void set_times();
+  // Costs and times become those of a rank that shares every layer with others.
+  void take_share();
   void set_layer_costs();
 
   const PipelineOptions& options_;

@@ -44,6 +44,46 @@ void set_activations(const ActivationBytes& bytes, LayerTime& of) {
                      as_double(bytes.pooled_in_backward) + as_double(bytes.largest_after_input);
 }
 
+// The part of a layer's parameters that a share of it holds.
+double part_held(const LayerInfo& layer, const TensorParallel& how) {
+  double held = 0, whole = 0;
+  for (const ParameterSpec& parameter : layer.parameters) {
+    held += static_cast<double>(detail::most_held(parameter, how));
+    whole += static_cast<double>(parameter.numel());
+  }
+  return whole > 0 ? held / whole : 1.0;
+}
+
+// Adds what shares of a divided layer exchange. Each half of a block gathers rows on its way in and
+// scatters sums of them on its way out, or without sequence parallelism adds up once, which sends
+// as much in one exchange. In the backward it is the other way round. An embedding has the way out
+// alone; a head has the way in, and the three small sums of a loss over a divided vocabulary.
+void add_exchanges(const LayerInfo& info, const TensorParallel& how, const LayerTimes& times,
+                   LayerTime& layer) {
+  double bytes = 0;
+  for (const ValueSpec& value : info.writes)
+    if (value.name == "hidden") bytes += value.bytes_at(times.of.microbatch);
+  const double sent = bytes * (how.degree - 1) / how.degree;
+  const auto seconds = [&](int count, double of_each) {
+    return count * (times.latency + (times.bandwidth > 0 ? of_each / times.bandwidth : 0.0));
+  };
+  const double sum = seconds(how.sequence ? 2 : 1, how.sequence ? sent : 2 * sent);
+  const double way = seconds(1, how.sequence ? sent : 2 * sent);
+  double forward = 2 * sum, input = 2 * sum;
+  if (info.role == LayerRole::kEmbedding) {
+    forward = way;
+    input = 0;
+    layer.backward_weight += how.sequence ? way : 0;
+    layer.backward += how.sequence ? way : 0;
+  } else if (info.role == LayerRole::kHead) {
+    forward = seconds(3, 0) + (how.sequence ? way : 0);
+    input = way;
+  }
+  layer.forward += forward;
+  layer.backward_input += input;
+  layer.backward += input;
+}
+
 // Notes the first difference: "seq_len 256, not 512".
 void compare(const std::string& what, const std::string& theirs, const std::string& own,
              std::vector<std::string>& differences) {
@@ -177,32 +217,32 @@ LayerTimes counted_times(const ModelSpec& model, const MicrobatchShape& microbat
   return times;
 }
 
-LayerTimes of_one_share(LayerTimes times, const ModelSpec& model, const TensorParallel& how) {
+LayerTimes of_one_share(LayerTimes times, const ModelSpec& whole, const ModelSpec& share,
+                        const TensorParallel& how) {
   if (how.degree == 1) return times;
-  const double share = 1.0 / how.degree;
+  const MicrobatchShape& shape = times.of.microbatch;
+  const double part = 1.0 / how.degree;
   for (std::size_t i = 0; i < times.layers.size(); ++i) {
-    const LayerInfo& info = model.layers[i];
+    const LayerInfo& info = share.layers[i];
     LayerTime& layer = times.layers[i];
-    if (!detail::is_divided(info)) continue;
-    double held = 0, whole = 0;
-    for (const ParameterSpec& parameter : info.parameters) {
-      held += static_cast<double>(detail::most_held(parameter, how));
-      whole += static_cast<double>(parameter.numel());
-    }
-    layer.held_bytes *= held / whole;
-    for (double* time : {&layer.forward, &layer.backward_input, &layer.backward_weight,
-                         &layer.backward, &layer.cast})
-      *time *= share;
-    // A ring of the shares: each sends its part of the sum on, and then the sums.
-    double bytes = 0;
-    for (const ValueSpec& value : info.writes)
-      if (value.name == "hidden") bytes += value.bytes_at(times.of.microbatch);
-    const double sent = 2.0 * (1.0 - share) * bytes;
-    const double seconds = times.latency + (times.bandwidth > 0 ? sent / times.bandwidth : 0.0);
-    const double exchanges = seconds * (info.role == LayerRole::kBlock ? 2 : 1);
-    layer.forward += exchanges;
-    layer.backward_input += exchanges;
-    layer.backward += exchanges;
+    const bool is_divided = detail::is_divided(info);
+    const auto part_of = [&](ShapePolynomial LayerCost::*flops) {
+      const double all = (whole.layers[i].cost.*flops).at(shape);
+      if (info.operators && all > 0) return (info.cost.*flops).at(shape) / all;
+      return is_divided || how.sequence ? part : 1.0;
+    };
+    layer.forward *= part_of(&LayerCost::forward_flops);
+    const double input = layer.backward_input * part_of(&LayerCost::input_flops),
+                 weight = layer.backward_weight * part_of(&LayerCost::weight_flops),
+                 both = layer.backward_input + layer.backward_weight;
+    if (both > 0) layer.backward *= (input + weight) / both;
+    layer.backward_input = input;
+    layer.backward_weight = weight;
+    const double held = part_held(info, how);
+    for (double* each : {&layer.held_bytes, &layer.optimizer_step, &layer.cast}) *each *= held;
+    if (info.operators) set_activations(layer_activations(info, shape), layer);
+    if (is_divided) add_exchanges(info, how, times, layer);
+    if (how.sequence) layer.output_bytes *= part;
   }
   return times;
 }

@@ -78,9 +78,10 @@ std::string require_times_of(const LayerTimes& times, const ModelSpec& model,
                              const TimedRun& wanted);
 
 // The same of a rank that has one of the shares of each layer that is divided: that part of its
-// time and memory; what it exchanges with the other shares, twice a block and once in the layers at
-// the ends, takes what messages do.
-LayerTimes of_one_share(LayerTimes times, const ModelSpec& model, const TensorParallel& how);
+// operations, as the costs of both models count them, and of its memory; what it exchanges with the
+// other shares takes what messages do. share: the model with the costs of a share.
+LayerTimes of_one_share(LayerTimes times, const ModelSpec& whole, const ModelSpec& share,
+                        const TensorParallel& how);
 
 // Names, roles and bytes of the layers; no times.
 LayerTimes without_times(const ModelSpec& model, const MicrobatchShape& microbatch,

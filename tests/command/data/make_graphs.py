@@ -7,6 +7,8 @@ usage: make_graphs.py [DIRECTORY]
 images.pt2       pixel_values [rows, 3, 8, 8] and labels [rows]; the loss is a mean over rows, without a count
 translation.pt2  input_ids [rows, length], decoder_input_ids and labels [rows, decoder_length]; the loss is a sum with
                  the count of labels that are not -100
+modes.pt2        features [rows, 8, 2] and target [rows]; model.eval() is another graph: it leaves a head out, reads the running
+                 statistics of a batch norm, and adds what the first block read behind the last
 decoder.pt2      input_ids [rows, length] of bytes; logits of a decoder with dropout, whose head is tied to its table
 """
 import pathlib
@@ -69,6 +71,22 @@ class Translation(nn.Module):
         return {"loss": loss, "count": (labels != -100).sum(), "logits": logits}
 
 
+class Modes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(8)
+        self.blocks = nn.ModuleList(Block() for _ in range(3))
+        self.aside, self.head = nn.Linear(8, 1), nn.Linear(8, 1)
+
+    def forward(self, features, target):
+        x = first = self.norm(features).transpose(1, 2)
+        for block in self.blocks:
+            x = block(x)
+        x = x + self.aside(x) if self.training else x + first
+        predicted = self.head(x).mean((1, 2))
+        return {"loss": F.mse_loss(predicted, target), "predicted": predicted}
+
+
 class Attention(nn.Module):
     def __init__(self):
         super().__init__()
@@ -128,6 +146,11 @@ def translation():
     return seeded(Translation()), inputs, options
 
 
+def modes():
+    inputs = {"features": torch.randn(2, 8, 2), "target": torch.randn(2)}
+    return seeded(Modes()), inputs, {"loss_output": "loss"}
+
+
 def decoder():
     inputs = {"input_ids": torch.randint(256, (2, 16))}
     return seeded(Decoder()), inputs, {"sizes": {"rows": {"input_ids": 0}, "length": {"input_ids": 1}},
@@ -149,6 +172,11 @@ def image_row(row):
     return {"pixel_values": pixels, "labels": torch.tensor(row % 5)}
 
 
+def modes_row(row):
+    features = torch.tensor([((5 * i + 3 * row) % 13) / 4 - 1.5 for i in range(16)])
+    return {"features": features.view(8, 2), "target": torch.tensor((row % 7) / 2.0)}
+
+
 def translation_row(row):
     length, target = 3 + row // 2 % 3, 2 + row // 2 % 2
     ids = torch.tensor([(3 * i + 5 * row) % 11 for i in range(length)])
@@ -159,8 +187,8 @@ def translation_row(row):
     return {"input_ids": ids, "decoder_input_ids": decoder, "labels": labels}
 
 
-def trained(make, row_of):
-    """The losses of the steps, each of two microbatches of two rows."""
+def trained(make, row_of, rows_to_evaluate=0):
+    """The losses of the steps, each of two microbatches of two rows; behind them that of model.eval()."""
     model, _, options = make()
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.95), weight_decay=0.0)
     losses = []
@@ -178,17 +206,22 @@ def trained(make, row_of):
         loss.backward()
         optimizer.step()
         losses.append(round(loss.item(), 6))
+    if rows_to_evaluate:
+        rows = [row_of(row) for row in range(rows_to_evaluate)]
+        with torch.no_grad():
+            loss = model.eval()(**{name: torch.stack([row[name] for row in rows]) for name in rows[0]})["loss"]
+        losses.append(round(loss.item(), 6))
     return losses
 
 
 def main():
     folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else HERE
-    for make, row_of in ((images, image_row), (translation, translation_row)):
+    for make, row_of, to_evaluate in ((images, image_row, 0), (translation, translation_row, 0), (modes, modes_row, 12)):
         out = str(folder / f"{make.__name__}.pt2")
         code = sluice_export.main(["--factory", f"make_graphs:{make.__name__}", "--weights", "--out", out])
         if code != 0:
             sys.exit(code)
-        print(make.__name__, trained(make, row_of))
+        print(make.__name__, trained(make, row_of, to_evaluate))
     code = sluice_export.main(["--factory", "make_graphs:decoder", "--weights", "--out", str(folder / "decoder.pt2")])
     if code != 0:
         sys.exit(code)
