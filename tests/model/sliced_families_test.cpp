@@ -129,7 +129,7 @@ TEST(SlicedFamiliesTest, WhatHasNoSlicesIsRefusedByName) {
   };
   expect("a norm over all heads", refusal(spec_of("models_extra/olmo2"), 2));
   expect("the family gpt2", refusal(spec_of("models/gpt2"), 2));
-  expect("a feed-forward of experts", refusal(spec_of("models_extra/mixtral_balance"), 2));
+  expect("a norm over all heads", refusal(spec_of("models_extra/olmoe"), 2));
   expect("key-value heads", refusal(spec_with_heads("models/llama_untied", 8, 4), 8));
 }
 
