@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "layer/call_place.h"
 #include "ops/block_parts.h"
 #include "ops/kept_memory.h"
 #include "ops/kernels/kernels.h"
@@ -140,7 +141,7 @@ class AttentionNode final : public SplitNode {
     if (is_sliced(b_.slices)) {
       const at::Tensor of_own_rows = has_behind ? at::empty_like(gradient) : gradient;
       if (has_behind) through_behind(dy, of_own_rows.mutable_data_ptr<float>());
-      of_all_rows_ = gathered_rows(of_own_rows, b_.slices);
+      of_all_rows_ = gathered_rows(of_own_rows, in_backward_);
       d_result = of_all_rows_.const_data_ptr<float>();
     } else if (has_behind) {
       through_behind(dy, d_result_);
@@ -304,6 +305,7 @@ class AttentionNode final : public SplitNode {
     }
     at::Tensor own = has_before ? at::empty_like(x_) : x_;
     if (has_before) norm_blocks(b_.before, blocks_, x, own.mutable_data_ptr<float>(), before_);
+    const detail::WeightPlace place(b_.projections.front().weight);
     entered_ = gathered_rows(own, b_.slices);
     if (divides_rows(b_.slices)) require_even_rows(entered_, s_.length);
   }
@@ -328,7 +330,9 @@ class AttentionNode final : public SplitNode {
                  linear(s_.rows, weights_of(b_.output, inputs(slice)),
                         {attended(slice), s_.query_width}, {to, s_.hidden});
                });
+    const detail::WeightPlace place(b_.output.weight);
     at::Tensor y_BLD = summed_rows(std::exchange(sum_BLD, {}), b_.slices);
+    in_backward_ = b_.slices.of_call(detail::numbered_place());
     auto* y = y_BLD.mutable_data_ptr<float>();
     if (b_.output.bias.defined()) {
       kernels().add_bias(own_size_ / s_.hidden, s_.hidden, b_.output.bias.const_data_ptr<float>(),
@@ -480,7 +484,7 @@ class AttentionNode final : public SplitNode {
     at::Tensor sum_BLD = at::empty({s_.batch, s_.length, s_.hidden}, x_.options());
     sum_slices(0, own_, s_.rows * s_.hidden, sum_BLD.mutable_data_ptr<float>(),
                [&](std::int64_t slice, float* to) { project_gradient(slice, to, /*adds=*/false); });
-    at::Tensor dx_BLD = summed_rows(std::exchange(sum_BLD, {}), b_.slices);
+    at::Tensor dx_BLD = summed_rows(std::exchange(sum_BLD, {}), in_backward_);
     auto* dx = dx_BLD.mutable_data_ptr<float>();
     if (b_.before.is_there()) {
       norm_gradient_blocks(b_.before, blocks_, dx, x_.const_data_ptr<float>(), before_,
@@ -525,11 +529,12 @@ class AttentionNode final : public SplitNode {
   // the norm of x, too.
   void sum_shared_weights(bool has_before) const {
     float* first = divides_rows(b_.slices) ? (has_before ? d_before_ : d_behind_) : d_query_norm_;
-    sum_over_ranks(first, d_end_ - first, b_.slices);
+    sum_over_ranks(first, d_end_ - first, in_backward_);
   }
 
   at::Tensor x_;
   const AttentionBlock b_;
+  SliceGroup in_backward_;  // for the calls of the backward; of one slice without a place
   AttentionPositions p_;
   const Sizes s_;
   const Columns c_;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <utility>
 
+#include "layer/call_place.h"
 #include "ops/block_parts.h"
 #include "ops/kept_memory.h"
 #include "ops/parallel_rows.h"
@@ -92,7 +93,7 @@ class FeedForwardNode final : public SplitNode {
     if (is_sliced(b_.slices)) {
       const at::Tensor of_own_rows = has_behind ? at::empty_like(gradient) : gradient;
       if (has_behind) through_behind(dy, of_own_rows.mutable_data_ptr<float>());
-      of_all_rows_ = gathered_rows(of_own_rows, b_.slices);
+      of_all_rows_ = gathered_rows(of_own_rows, in_backward_);
       d_result = of_all_rows_.const_data_ptr<float>();
     } else if (has_behind) {
       through_behind(dy, d_result_);
@@ -110,7 +111,7 @@ class FeedForwardNode final : public SplitNode {
     if (wanted || trains_before) dx = gradient_of_input(dy);
     if (divides_rows(b_.slices)) {  // weights that all rows share
       float* first = dx.defined() ? d_before_ : d_behind_;
-      sum_over_ranks(first, d_result_ - first, b_.slices);
+      sum_over_ranks(first, d_result_ - first, in_backward_);
     }
     return dx;
   }
@@ -228,6 +229,7 @@ class FeedForwardNode final : public SplitNode {
     }
     at::Tensor own = has_before ? at::empty_like(x_) : x_;
     if (has_before) norm_blocks(b_.before, blocks_, x, own.mutable_data_ptr<float>(), before_);
+    const detail::WeightPlace place(projection(0).weight);
     entered_ = gathered_rows(own, b_.slices);
     if (divides_rows(b_.slices)) require_even_rows(entered_, x_.size(1) * b_.slices.degree());
   }
@@ -279,7 +281,9 @@ class FeedForwardNode final : public SplitNode {
                  linear(rows_, weights_of(b_.down, inputs(slice)), {activated(slice), slice.size},
                         {to, hidden_});
                });
+    const detail::WeightPlace place(b_.down.weight);
     at::Tensor y_BLD = summed_rows(std::exchange(sum_BLD, {}), b_.slices);
+    in_backward_ = b_.slices.of_call(detail::numbered_place());
     auto* y = y_BLD.mutable_data_ptr<float>();
     if (b_.down.bias.defined()) {
       kernels().add_bias(own_size_ / hidden_, hidden_, b_.down.bias.const_data_ptr<float>(), y,
@@ -322,7 +326,7 @@ class FeedForwardNode final : public SplitNode {
                [&](std::int64_t slice, float* to) {
                  project_gradient(slices_[static_cast<std::size_t>(slice)], to, /*adds=*/false);
                });
-    at::Tensor dx_BLD = summed_rows(std::exchange(sum_BLD, {}), b_.slices);
+    at::Tensor dx_BLD = summed_rows(std::exchange(sum_BLD, {}), in_backward_);
     auto* dx = dx_BLD.mutable_data_ptr<float>();
     if (b_.before.is_there()) {
       norm_gradient_blocks(b_.before, blocks_, dx, x_.const_data_ptr<float>(), before_,
@@ -364,6 +368,7 @@ class FeedForwardNode final : public SplitNode {
 
   at::Tensor x_;
   const FeedForwardBlock b_;
+  SliceGroup in_backward_;  // for the calls of the backward; of one slice without a place
   const std::int64_t hidden_, own_size_, rows_, inner_, num_inner_;  // own_size_: of x
   const bool is_one_matrix_;
   const std::vector<RowBlock> blocks_;  // of x

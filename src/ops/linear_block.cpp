@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "layer/call_place.h"
 #include "ops/block_parts.h"
 #include "ops/slices.h"
 
@@ -69,6 +70,8 @@ class NormNode final : public SplitNode {
     at::Tensor y = at::empty_like(x_);
     norm_blocks(w_, blocks_, x_.const_data_ptr<float>(), y.mutable_data_ptr<float>(),
                 statistics_.mutable_data_ptr<float>());
+    const detail::WeightPlace place(w_.weight);
+    in_backward_ = tp_.of_call(detail::numbered_place());
     return y;
   }
 
@@ -80,7 +83,7 @@ class NormNode final : public SplitNode {
                          statistics_.const_data_ptr<float>(), nullptr, dx.mutable_data_ptr<float>(),
                          gradients_.mutable_data_ptr<float>());
     if (divides_rows(tp_))
-      sum_over_ranks(gradients_.mutable_data_ptr<float>(), gradients_.numel(), tp_);
+      sum_over_ranks(gradients_.mutable_data_ptr<float>(), gradients_.numel(), in_backward_);
     return dx;
   }
   void weight_half(const at::Tensor& /*gradient*/, WeightGradients& gradients) override {
@@ -99,6 +102,7 @@ class NormNode final : public SplitNode {
   at::Tensor x_;
   const NormWeights w_;
   const SliceGroup tp_;
+  SliceGroup in_backward_;
   const std::int64_t rows_;
   const std::vector<RowBlock> blocks_;
   at::Tensor statistics_, gradients_;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "layer/call_place.h"
 #include "ops/block_parts.h"
 #include "ops/kernels/kernels.h"
 #include "ops/parallel_rows.h"
@@ -56,6 +57,7 @@ class LinearCrossEntropyNode final : public SplitNode {
       top_ = std::move(all[0].top), total_ = std::move(all[0].total);
     }
     if (wants_input_) finish_input_gradient(all);
+    in_backward_ = loss_.slices.of_call(detail::numbered_place());
     return at::scalar_tensor(sum(all[0].chosen), x_.options());
   }
   // No weight's gradient will be asked for.
@@ -69,7 +71,7 @@ class LinearCrossEntropyNode final : public SplitNode {
     for_rows(rows_, [&](std::int64_t begin, std::int64_t end) {
       scale_all((end - begin) * in_, scale, dx + begin * in_);
     });
-    return summed_rows(std::exchange(dx_, {}), loss_.slices);
+    return summed_rows(std::exchange(dx_, {}), in_backward_);
   }
 
   void weight_half(const at::Tensor& gradient, WeightGradients& gradients) override {
@@ -256,6 +258,7 @@ class LinearCrossEntropyNode final : public SplitNode {
 
   at::Tensor x_;  // all rows
   const LinearCrossEntropy loss_;
+  SliceGroup in_backward_;  // for the calls of the backward
   at::Tensor labels_;
   const std::int64_t in_, rows_;
   const bool wants_input_;
@@ -274,6 +277,7 @@ at::Tensor linear_cross_entropy_block(const at::Tensor& x, const LinearCrossEntr
   require_contiguous("LinearCrossEntropyBlock", weight);
   const bool wants_input = SplitNode::wants_gradients(input, {}),
              wants_weight = SplitNode::wants_gradients({}, {weight});
+  const detail::WeightPlace place(weight);
   const NodePtr pointer =
       make_node<LinearCrossEntropyNode>(input.detach(), loss, labels_R.contiguous(), wants_input);
   auto& node = static_cast<LinearCrossEntropyNode&>(*pointer);

@@ -63,7 +63,7 @@ TEST_F(EvalCommandTest, GivesTheLossOfHuggingFaceAndItsPerplexity) {
   EXPECT_NEAR(result.at("loss").get<double>(), expected, 2e-6);
   EXPECT_EQ(result.at("tokens"), 8 * 15);
   EXPECT_EQ(result.at("perplexity").get<double>(), std::exp(result.at("loss").get<double>()));
-  EXPECT_EQ(result.size(), 3u);
+  EXPECT_EQ(result.size(), 4u);
   EXPECT_FALSE(fs::exists(out())) << "an evaluation creates nothing";
 }
 
