@@ -285,7 +285,7 @@ def phi3_old_keys(config):
     config["rope_scaling"] = rope
 
 
-# Of 3 pairs of channels; an original context of 16.
+# Frequencies of 3 pairs of channels; an original context of 16.
 LONGROPE = {"rope_type": "longrope", "rope_theta": 100.0, "short_factor": [1.0, 1.1, 1.3], "long_factor": [1.5, 2.5, 4.0]}
 
 MODELS.update({

@@ -12,7 +12,7 @@ const Batch& unseen() {
   return batch;
 }
 
-// Of the batch that is not trained on, after every update.
+// Losses of the batch that is not trained on, after every update.
 Losses pipelined(int ranks) {
   torch::nn::Sequential net = my_net();
   sluice::Model model = sluice::from_sequential(net);

@@ -31,7 +31,7 @@ struct Adapted : torch::nn::Module {
 
 using Init = std::function<void(const std::string& name, at::Tensor& value)>;
 
-// Of adapters, then of what is stored.
+// Initial values: drawn ones of adapters, stored ones of the rest.
 inline Init my_init_and(const Init& stored) {
   return [stored](const std::string& name, at::Tensor& value) {
     if (name.ends_with("adapter_down.weight")) value.normal_(0, 0.1);

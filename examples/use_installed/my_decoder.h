@@ -51,7 +51,7 @@ struct DecoderImpl : torch::nn::Module {
 };
 TORCH_MODULE(Decoder);
 
-// Of one parameter by its name; draws from torch's default generator.
+// Initial values of one parameter, by its name; draws from torch's default generator.
 inline void my_init(const std::string& name, at::Tensor& value) {
   if (value.dim() > 1) {
     value.copy_(at::arange(value.numel(), at::kFloat)

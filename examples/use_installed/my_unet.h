@@ -61,7 +61,7 @@ inline at::Tensor my_signal(int step) {
   return at::arange(24 * kWidth, at::kFloat).mul_(0.11).add_(step).sin_().view({24, kWidth});
 }
 
-// Of a normal distribution, but for a constant.
+// Draws from a normal distribution, or a constant.
 inline at::Tensor my_loss(const at::Tensor& mean, const at::Tensor& spread,
                           const at::Tensor& wanted) {
   return (((wanted - mean) / (spread + 0.1)).square() + 2 * (spread + 0.1).log()).mean();

@@ -159,7 +159,7 @@ void OperatorList::norm(NormKind kind, const std::string& name, std::int64_t wid
   const double narrow = of_products ? product(width) : stored(width);
   const std::string floats = narrow == wide(width) ? from : from + " in float32";
   const std::string normalized = to + " before its weight";
-  // Of heads, or of rows.
+  // Columns of heads, or rows.
   const auto part = [&](double count) {
     return of_products ? columns(per_token(count)) : rows(per_token(count));
   };

@@ -541,7 +541,7 @@ class AttentionNode final : public SplitNode {
   const std::int64_t own_;              // slices
   const std::vector<RowBlock> blocks_;  // of x
   const std::int64_t own_size_;         // of x
-  // Of rows of all ranks: what enters the projections, the gradient behind their sum.
+  // Rows of all ranks: the input of the projections, the gradient behind their sum.
   at::Tensor entered_, of_all_rows_;
   at::Tensor summed_;  // in front of the norm behind
   KeptBlock kept_, only_input_, gradients_;

@@ -345,7 +345,8 @@ class FeedForwardNode final : public SplitNode {
     }
   }
 
-  // Of weight and bias of projection `of`, which has the columns of all products where it is one.
+  // Gradients of weight and bias of projection `of`, which has the columns of all products where it
+  // is one.
   void give_projection(std::size_t of, WeightGradients& gradients) const {
     const std::size_t index = kProjections + 2 * of;
     for (const std::size_t weight : {index, index + 1}) {
@@ -374,7 +375,7 @@ class FeedForwardNode final : public SplitNode {
   const std::vector<RowBlock> blocks_;  // of x
   std::vector<Slice> slices_;
   std::int64_t floats_ = 0;  // of a matrix of each slice
-  // Of rows of all ranks: what enters the projections, the gradient behind their sum.
+  // Rows of all ranks: the input of the projections, the gradient behind their sum.
   at::Tensor entered_, of_all_rows_;
   at::Tensor summed_;  // in front of the norm behind
   KeptBlock kept_, only_input_, gradients_;

@@ -40,8 +40,8 @@ struct RowBlock {
   std::int64_t slice = 0;  // the first one here is 0
   std::int64_t first = 0, rows = 0;
 };
-// Of x [B, L, D] with the rows of this rank; of one slice all rows are one block. is_whole: of x
-// with all rows.
+// The blocks of x [B, L, D] with the rows of this rank; of one slice all rows are one block.
+// is_whole: of x with all rows.
 std::vector<RowBlock> row_blocks(const at::Tensor& x, const SliceGroup& tp, bool is_whole = false);
 
 // Outputs, or inputs, of a linear layer: what a slice has of one of its sections.
@@ -59,7 +59,7 @@ void add_weight_gradient(std::int64_t rows, const LinearWeights& own, const Line
 // The same of the bias of outputs.
 void add_bias_gradient(std::int64_t rows, const LinearPart& part, ConstRows dy,
                        const WeightGradients::Target& target);
-// Of a bias that all slices share, added behind their sum: by the blocks of all rows.
+// The gradient of a bias that all slices share, added behind their sum: by the blocks of all rows.
 void give_shared_bias(const std::vector<RowBlock>& blocks, std::int64_t width, const float* dy,
                       std::size_t index, WeightGradients& gradients);
 

@@ -192,7 +192,7 @@ at::Tensor DividedWeights::by_element(const std::string& op, const Arguments& in
   if (!left == !right) return {};
   Entry& weight = left ? *left : *right;
   const at::Tensor rows = tensor_of(in[left ? 1 : 0]), shared = tensor_of(in[left ? 0 : 1]);
-  // Of weight + 1 the result is read later, which is not seen.
+  // A later reader of the result of weight + 1 is not seen.
   if (weight.divided.style != ParallelStyle::kSequence || rows.dim() < 2) return {};
   const bool adds = op == "aten::add";
   if (adds && !is_one(in[2])) return {};

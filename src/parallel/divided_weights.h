@@ -71,7 +71,7 @@ class DividedWeights : public OperatorReader {
   void forget_input();
 
   SliceGroup tp_;
-  // Of the latest product by columns, all of them, while none by rows has followed; else 0.
+  // All columns of the latest product by columns, while none by rows has followed; else 0.
   std::int64_t columns_ = 0;
   std::unordered_map<const c10::TensorImpl*, Entry> weights_;
   // The latest input of a product by columns, and what the slices get of it.

@@ -25,7 +25,7 @@ Error refused(const SmallArchive& archive) {
   return error;
 }
 
-// Of a small archive whose program was changed.
+// The refusal of a small archive whose program was changed.
 Error refused_program(const std::function<void(GraphJson& program)>& change) {
   SmallArchive archive;
   change(archive.program);

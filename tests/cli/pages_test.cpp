@@ -44,7 +44,7 @@ std::vector<std::string> of_model(const std::string& name, std::vector<std::stri
   return planned(std::move(overrides));
 }
 
-// Of an exported graph; its rows are images.
+// A run of an exported graph; its rows are images.
 std::vector<std::string> of_graph(std::vector<std::string> overrides) {
   overrides.insert(overrides.end(), {"--model.config=",
                                      "--model.graph=" SLUICE_TEST_DATA "/command/data/images.pt2"});
@@ -310,7 +310,7 @@ TEST_F(PagesTest, SayWhatTheProgramDoes) {
   }
 }
 
-// Of a line that is nobody's promise.
+// True of a line that is nobody's promise.
 bool is_no_claim(const std::string& line) {
   return line.starts_with("## Not built yet") ||
          line.find("have been sent but not yet received") != std::string::npos ||

@@ -355,7 +355,7 @@ TEST_F(TrainCommandTest, AParameterThatIsNotFiniteIsNamed) {
 
 TEST_F(TrainCommandTest, AnInfiniteValueThatNoBatchMeetsIsNamedWhereItIsSaved) {
   const std::string model = copied_model();
-  // Of the token 0, a byte that the text has not.
+  // The row of token 0, a byte that the text has not.
   spoil_first_value(model, "model.embed_tokens.weight", std::numeric_limits<float>::infinity());
   const ProgramResult result = train({"--model.path=" + model});
   EXPECT_EQ(result.exit_code, 0);

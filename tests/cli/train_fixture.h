@@ -107,7 +107,7 @@ folder = "out"
     }
   }
 
-  // Of all weights and optimizer state in a checkpoint, a line each, sorted.
+  // Hashes of all weights and optimizer state in a checkpoint, a line each, sorted.
   std::string hashes_of_step(const std::string& step) const {
     const nlohmann::json manifest =
         nlohmann::json::parse(test::read_file(out() + "/checkpoint/" + step + "/manifest.json"));

@@ -23,7 +23,7 @@ class TrainHalfPrecisionTest : public TrainCommandTest {
     for (const nlohmann::json& line : metrics()) losses.push_back(line.at("loss"));
     return losses;
   }
-  // Of every step, and the norm of its gradients.
+  // The loss of every step, and the norm of its gradients.
   std::vector<double> losses_and_norms(std::vector<std::string> options) const {
     std::vector<double> numbers = losses(std::move(options));
     for (const nlohmann::json& line : metrics()) numbers.push_back(line.at("grad_norm"));

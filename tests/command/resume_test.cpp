@@ -109,7 +109,7 @@ TEST_F(ResumeTest, AManifestThatWasDamagedIsNoRunThatNeverWas) {
   const Error error = refusal();
   EXPECT_EQ(error.kind(), ErrorKind::kCheckpoint);
   EXPECT_EQ(error.where(), path(5));
-  // Of a save that was cut off, a part of a manifest may be there.
+  // A save that was cut off may leave a part of a manifest.
   write_file(path(5) + "/.sluice-incomplete", "");
   expect_begins(found());
 }

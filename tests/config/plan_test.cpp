@@ -391,7 +391,7 @@ TEST_F(PlanTest, TheTextFitsTheTerminal) {
   }
 }
 
-// Of llama_untied with sequences of 32 tokens, as a measurement would write it.
+// Times of llama_untied with sequences of 32 tokens, as a measurement would write it.
 std::string costs_text(const RunConfig& run, double head) {
   const ModelSpec model = read_model_spec(run.model.config);
   LayerTimes times = without_times(model, {1, run.training.seq_len}, OptimizerKind::kAdamW);

@@ -154,7 +154,7 @@ TEST(TextDataTest, AStepIsReadOnceBeforeItRuns) {
   EXPECT_EQ(error.where(), "step 4, " + files.front());
 }
 
-// Of `replicas` with as many rows each.
+// The batches of `replicas` with as many rows each.
 std::vector<StepShare> shares(const TokenData& data, std::int64_t step, std::int64_t batch_size,
                               std::int64_t replicas) {
   std::vector<StepShare> all;
@@ -335,7 +335,7 @@ TEST(JsonlDataTest, RefusesAFileOrAStepThatCountsNoLabel) {
   EXPECT_NE(step.remedy().find("larger batches"), std::string::npos);
   const Error all = error_of([&] { rows(directory, none).require_counted_labels(100, 3); });
   EXPECT_EQ(all.remedy().find("larger batches"), std::string::npos) << all.what();
-  // Of a run that goes on, the steps that are left.
+  // The steps that are left to a resumed run.
   const std::string mixed = none + some + some;  // the first step of two rows counts nothing
   EXPECT_THROW(rows(directory, mixed).require_counted_labels(2, 2), Error);
   EXPECT_NO_THROW(rows(directory, mixed).require_counted_labels(2, 2, {1, {2}}));

@@ -56,8 +56,8 @@ struct Index {
   }
 };
 
-// Of ids of two bytes: sequences of 3, 2, 0 and 4 of them, documents of the first two, of none, of
-// the third and fourth.
+// A file of ids of two bytes: sequences of 3, 2, 0 and 4 of them, documents of the first two, of
+// none, of the third and fourth.
 Index good_index() {
   Index index;
   index.lengths = {3, 2, 0, 4};
@@ -268,7 +268,7 @@ TEST_F(TokenFileTest, WhateverChangesInAFileItIsRefusedOrSound) {
     accepted +=
         test::check_token_file(folder_, DataFormat::kMegatron,
                                trial % 4 == 0 ? changed(bin, state) : bin, changed(index, state));
-    // Of llm.c's header the first three numbers are read.
+    // The first three numbers of llm.c's header are read.
     const std::string head = changed(with_header.substr(0, 12), state) + with_header.substr(12);
     test::check_token_file(folder_, DataFormat::kLlmc, head, "");
   }

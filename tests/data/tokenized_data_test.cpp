@@ -50,7 +50,7 @@ class TokenizedDataTest : public testing::Test {
     return options;
   }
   Tokenizer tokenizer() const { return Tokenizer::read(folder_ / "model"); }
-  // Of the only row, without its padding.
+  // The only row, without its padding.
   std::pair<Tokens, Tokens> row(const std::string& json, TokenDataOptions options) const {
     test::write_file(options.data.files.front(), json);
     options.data.pad = Padding::kLongest;

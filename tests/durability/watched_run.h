@@ -137,7 +137,7 @@ class WatchedRunTest : public TrainCommandTest {
     return tree;
   }
 
-  // Of the lines of metrics.jsonl, without what a clock says.
+  // The lines of metrics.jsonl, without what a clock says.
   static std::vector<std::string> what_was_computed(const std::string& folder) {
     std::istringstream lines(test::read_file(folder + "/metrics.jsonl"));
     std::vector<std::string> found;

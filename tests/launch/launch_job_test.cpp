@@ -86,7 +86,7 @@ class LaunchJobTest : public ::testing::Test {
       return std::all_of(names.begin(), names.end(), [&](const auto& name) { return there(name); });
     });
   }
-  // Of the processes that wrote their numbers into these files, whether none lives.
+  // True if no process lives that wrote its number into one of these files.
   bool all_gone(const std::vector<std::string>& names) const {
     return eventually([&] {
       return std::all_of(names.begin(), names.end(), [&](const std::string& name) {

@@ -34,7 +34,7 @@ DataParallel with_zero3() {
   return how;
 }
 
-// Of a model whose first and last layer share a weight.
+// The links of a model whose first and last layer share a weight.
 TrainingRun run_of(const Layout& layout) {
   constexpr int kOfAll = 8;
   TrainingRun run;

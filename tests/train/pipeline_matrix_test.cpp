@@ -67,7 +67,7 @@ Model u_model(const Kind& kind) {
   model.inputs = {"y", "x", "offsets"};
   model.outputs = {"hidden", "size"};
   model.auxiliary = {{"balance.*", 0.1}};
-  // Of every row, which is one place long or several.
+  // The mean over all places; a row has one or several.
   model.loss = mean_loss([](const Values& out, const Values& in) {
     const at::Tensor places = in["offsets"].diff();
     const at::Tensor target = in["y"].repeat_interleave(places, 0);

@@ -102,7 +102,7 @@ class RankLedger {
   void begin() {
     if (!scope_) scope_ = std::make_unique<MemoryLedger::Scope>(ledger_, own_ = next_++);
   }
-  // Of this thread, whose last call it is.
+  // The peak bytes of this thread. The last call.
   std::int64_t end() {
     scope_.reset();
     return ledger_.peak_bytes(own_);

@@ -142,7 +142,7 @@ TEST_F(TokenizerDirectoryTest, TheClassIsChosenAsAutoTokenizerChoosesIt) {
   EXPECT_EQ(of("qwen2", "PreTrainedTokenizerFast"), composed);
   EXPECT_EQ(of("mistral", "Qwen2Tokenizer"), apart);
   EXPECT_EQ(of("llama", "LlamaTokenizer"), apart) << "a tokenizer of bytes is none of Llama's";
-  // Of a class that brings special tokens along.
+  // A tokenizer of a class that brings special tokens along.
   EXPECT_EQ(ids("12 <|endoftext|>", {{"config.json", R"({"model_type": "gpt2"})"}}),
             (Ids{'1', '2', ' ', 258}));
 }
