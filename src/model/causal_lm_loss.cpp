@@ -104,6 +104,7 @@ at::Tensor next_token_sum(const std::vector<at::Tensor>& logits, const at::Tenso
   if (targets_R.is_cpu() && !are_in_vocabulary(targets_R, vocab_size))
     refuse_labels(labels_BL, vocab_size);
   std::vector<at::Tensor> rows;
+  rows.reserve(logits.size());
   for (const at::Tensor& of_slice : logits) rows.push_back(of_slice.flatten(0, 1));
   return parallel_cross_entropy(rows, targets_R, vocab_size, tp, kIgnoredLabel).sum();
 }

@@ -120,7 +120,7 @@ at::Tensor DividedWeights::linear(const at::Tensor& x, const at::Tensor& weight,
         products_of_columns(own_slices(x, divided.length, tp_), weight, divided.length, tp_), tp_);
     return bias.defined() ? add_shared(y, bias, tp_) : y;
   }
-  const at::Tensor own = side_by_side(
+  at::Tensor own = side_by_side(
       products(entered(x), weight_slices(weight, 0, sections, tp_),
                bias.defined() ? weight_slices(bias, 0, sections, tp_) : std::vector<at::Tensor>()),
       sections, tp_);
