@@ -56,6 +56,7 @@ PipelineOptions options_of(const Layout& layout) {
 
 struct Result {
   std::vector<double> losses, norms;
+  std::vector<std::int64_t> counts;            // counted tokens of each step
   std::map<std::string, std::string> tensors;  // of the checkpoint: hashes
 };
 
@@ -78,12 +79,13 @@ Result train(const Model& model, const Layout& layout, const Batch& batch, const
           const StepResult done = trainer.step(batch(step, pipeline.replica(), layout.dp), 1e-2);
           own.losses.push_back(done.loss);
           own.norms.push_back(done.grad_norm);
+          own.counts.push_back(done.count);
         }
         pipeline.save(to);
         const std::lock_guard lock(mutex);
         EXPECT_TRUE(result.losses.empty() || result.losses == own.losses) << name_of(layout);
         EXPECT_TRUE(result.norms.empty() || result.norms == own.norms) << name_of(layout);
-        result.losses = own.losses, result.norms = own.norms;
+        result.losses = own.losses, result.norms = own.norms, result.counts = own.counts;
       },
       options);
   const Checkpoint checkpoint(to);
@@ -95,6 +97,7 @@ Result train(const Model& model, const Layout& layout, const Batch& batch, const
 void expect_same(const Result& a, const Result& b, const std::string& what) {
   EXPECT_EQ(a.losses, b.losses) << what;
   EXPECT_EQ(a.norms, b.norms) << what;
+  EXPECT_EQ(a.counts, b.counts) << what;
   EXPECT_EQ(a.tensors.size(), b.tensors.size()) << what;
   for (const auto& [name, hash] : a.tensors) {
     const auto found = b.tensors.find(name);
