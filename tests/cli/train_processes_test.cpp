@@ -707,8 +707,9 @@ TEST_F(TensorParallelProcessesTest, AFaultWithinALayerEndsAllOfThemWithOneCause)
       EXPECT_EQ(lines_with("sluice: error:", result.err), 1) << fault << result.err;
       EXPECT_EQ(left(), "") << fault;
       EXPECT_EQ(metrics().size(), 1U) << fault;
-      if (place.dp > 1) continue;
-      // Its partner was in the same layer.
+      // The partner of a stopped process hears late, and waits in the same layer; of other faults
+      // it may hear between two calls.
+      if (place.dp > 1 || c.kind != "stop") continue;
       const nlohmann::json last =
           nlohmann::json::parse(test::read_file(out() + "/flight/rank_0.json"))["actions"].back();
       EXPECT_NE(last["call"].get<std::string>().find(" over tp: "), std::string::npos)
