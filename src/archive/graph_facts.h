@@ -1,4 +1,5 @@
-// What sluice's exporter writes into an archive beside torch's own entries: extra/sluice.json.
+// The facts that sluice's exporter writes into an archive beside torch's own entries:
+// extra/sluice.json.
 //
 // Owns: reading it. Does not own: what is made of it.
 // Thread-safety: pure functions.

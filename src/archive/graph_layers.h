@@ -82,7 +82,7 @@ GraphLayers layers_of(const ExportedGraph& graph, const GraphModule& module, con
 // Paths of the modules of a class, in order; empty: there is none.
 std::vector<std::string> modules_of_class(const GraphModule& module, const std::string& name);
 
-// The values that an operator reads and whose storage its result shares; -1: none.
+// Facts of a node that cuts and recomputation have to know.
 bool draws_random_numbers(const GraphNode& node);
 bool writes_in_place(const GraphNode& node);
 

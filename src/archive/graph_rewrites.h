@@ -1,4 +1,4 @@
-// What is changed in a graph behind its reading, so that its numbers do not depend on cuts.
+// Changes to a graph after it was read, so that its numbers do not depend on cuts.
 // Thread-safety: values; pure functions.
 #pragma once
 

@@ -29,7 +29,7 @@ struct ZipEntry {
   std::uint32_t crc = 0;
 };
 
-// What a zip file is read from.
+// The source that a zip file is read from.
 struct ZipSource {
   std::string name;  // for messages
   std::uint64_t bytes = 0;

@@ -1,4 +1,4 @@
-// The folders step-XXXXXXXX of a checkpoint folder, whatever is in them.
+// The folders step-<number> of a checkpoint folder, whatever is in them.
 // Thread-safety: pure functions, but for reading the folder.
 #pragma once
 

@@ -26,7 +26,7 @@ std::vector<at::Tensor> weight_slices(const at::Tensor& own, std::int64_t dim,
 std::vector<at::Tensor> products(const std::vector<at::Tensor>& inputs,
                                  const std::vector<at::Tensor>& weights,
                                  const std::vector<at::Tensor>& biases);
-// What slices computed, one behind the other along dim. Each gets its gradient in the layout that
+// The results of slices, one behind the other along dim. Each gets its gradient in the layout that
 // it would have alone, since LibTorch's numbers may depend on strides. One part: as it is.
 at::Tensor concatenated(const std::vector<at::Tensor>& parts, std::int64_t dim);
 // products() of weights whose columns are divided: each in memory of the same layout, on however
@@ -34,7 +34,7 @@ at::Tensor concatenated(const std::vector<at::Tensor>& parts, std::int64_t dim);
 std::vector<at::Tensor> products_of_columns(const std::vector<at::Tensor>& inputs,
                                             const at::Tensor& own, std::int64_t length,
                                             const SliceGroup& tp);
-// What slices computed, section by section: the columns of this rank.
+// The results of slices, section by section: the columns of this rank.
 at::Tensor side_by_side(const std::vector<at::Tensor>& parts,
                         const std::vector<std::int64_t>& sections, const SliceGroup& tp);
 

@@ -32,11 +32,12 @@ at::Tensor all_gather(const at::Tensor& part, std::int64_t dim, const SliceGroup
 // The largest of all members, element by element.
 at::Tensor all_reduce_max(const at::Tensor& own, const SliceGroup& tp);
 
-// What each of the slices has of a dimension of `length`.
+// The part of a dimension of `length` that each of the slices has.
 std::vector<std::int64_t> slice_sizes(std::int64_t length, const SliceRange& slices);
 // A dimension counted from the front. Throws Error(kUsage) for one that x does not have.
 std::int64_t dimension_of(std::int64_t dim, const at::Tensor& x);
-// That of rows: tp.sequence_dim(). Throws Error(kUsage) where it is the last one of x, or none.
+// The dimension of rows: tp.sequence_dim(). Throws Error(kUsage) where it is the last one of x, or
+// none.
 std::int64_t dimension_of_rows(const at::Tensor& x, const SliceGroup& tp);
 // x.narrow(dim, range).
 at::Tensor part_of(const at::Tensor& x, std::int64_t dim, const IndexRange& range);

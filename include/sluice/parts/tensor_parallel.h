@@ -72,7 +72,7 @@ class SliceGroup {
   // The same for the backward of a call that its forward made there; "" in a forward.
   SliceGroup of_call(std::string place) const;
   const std::string& call() const { return call_; }
-  // What a member has of a dimension of `length`; of this one.
+  // The part of a dimension of `length` that a member has; that of this one.
   IndexRange range(std::int64_t length, int member) const;
   IndexRange range(std::int64_t length) const;
 
@@ -204,7 +204,7 @@ at::Tensor parallel_cross_entropy(const at::Tensor& logits, const at::Tensor& la
 
 // ---- plain modules by a table of names ----
 
-// What becomes of a module: torch's words.
+// The ways to divide a module, in torch's words.
 enum class ParallelStyle : std::uint8_t {
   kColwise,        // torch::nn::Linear: its outputs are divided
   kColwiseGather,  // the same, and all ranks get all outputs: a head
