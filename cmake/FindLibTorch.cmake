@@ -135,8 +135,7 @@ if(LibTorch_FOUND AND NOT TARGET sluice::libtorch)
   target_compile_features(sluice::libtorch INTERFACE cxx_std_20)
   target_link_libraries(sluice::libtorch INTERFACE sluice::torch_cpu sluice::c10)
   if(EXISTS "${LibTorch_DIR}/lib/libtorch_cuda.so")
-    # Nothing refers to it by symbol: its kernels register themselves when it is loaded.
-    target_link_options(sluice::libtorch INTERFACE
-      "LINKER:--no-as-needed,${LibTorch_DIR}/lib/libtorch.so,--as-needed" "LINKER:--allow-shlib-undefined")
+    # The library for CUDA is loaded when a device is asked for; nothing refers to it by symbol.
+    target_link_options(sluice::libtorch INTERFACE "LINKER:--allow-shlib-undefined")
   endif()
 endif()

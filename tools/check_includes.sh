@@ -1,6 +1,6 @@
 #!/bin/sh
 # Checks that every folder includes only what it may (CONTRIBUTING.md, "How the code is cut"):
-#   base <- plan <- family <- {archive, report} <- config, base <- data <- config, base <- launch (torch-free); layer <- {io, comm};
+#   base <- plan <- family <- {archive, report} <- config, base <- data <- config, base <- launch (torch-free); device <- layer <- {io, comm};
 #   comm <- parallel <- ops; {ops, parallel} <- {model, optim, train}; ops/kernels sees base alone;
 #   {layer, comm} <- parallel <- engine <- {optim, checkpoint} <- train <- command <- apps (checkpoint also sees io).
 # The torch side may include the torch-free side. A header of include/sluice belongs to the lowest
@@ -24,18 +24,19 @@ BEGIN {
   may["config"] = "base plan family archive report data config"
   may["launch"] = "base launch"
   free = "base plan family archive report data config launch "
-  may["layer"]  = free "layer"
-  may["ops"]    = free "layer comm parallel ops"
-  may["graph"]  = free "layer graph"
-  may["model"]  = free "layer graph ops comm parallel model"
-  may["io"]     = free "layer io"
-  may["comm"]   = free "layer comm"
-  may["parallel"] = free "layer comm parallel"
-  may["engine"] = free "layer comm parallel engine"
-  may["optim"]  = free "layer ops comm parallel engine optim"
-  may["checkpoint"] = free "layer io comm parallel engine checkpoint"
-  may["train"]  = free "layer ops comm parallel engine optim checkpoint train"
-  may["command"] = free "layer ops comm parallel engine optim checkpoint train model graph io command"
+  may["device"] = free "device"
+  may["layer"]  = free "device layer"
+  may["ops"]    = free "device layer comm parallel ops"
+  may["graph"]  = free "device layer graph"
+  may["model"]  = free "device layer graph ops comm parallel model"
+  may["io"]     = free "device layer io"
+  may["comm"]   = free "device layer comm"
+  may["parallel"] = free "device layer comm parallel"
+  may["engine"] = free "device layer comm parallel engine"
+  may["optim"]  = free "device layer ops comm parallel engine optim"
+  may["checkpoint"] = free "device layer io comm parallel engine checkpoint"
+  may["train"]  = free "device layer ops comm parallel engine optim checkpoint train"
+  may["command"] = free "device layer ops comm parallel engine optim checkpoint train model graph io command"
   # The folder that implements a public header: where a source or a folder has its name, or begins
   # with it (safetensors_reader.cpp), else here.
   owner["options"] = owner["plan"] = owner["simulate"] = owner["layout"] = "plan"

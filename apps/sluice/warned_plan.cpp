@@ -11,13 +11,16 @@
 #include "base/text.h"
 #include "command_line.h"
 #include "config/machine_memory.h"
+#include "config/planned_device.h"
 
 namespace sluice {
 
 Plan make_warned_plan(const RunConfig& config, const MeasuredMachine* measured) {
   Plan plan = plan_of_config(config, measured);
   const std::int64_t here =
-      config.speed ? std::numeric_limits<std::int64_t>::max() : machine_memory_bytes();
+      config.speed || planned_device(config.training.device, plan.program.mesh.num_ranks()).is_cuda
+          ? std::numeric_limits<std::int64_t>::max()
+          : machine_memory_bytes();
   if (const std::optional<Error> shortage = memory_shortage(plan, here)) {
     plan.warnings.push_back(shortage->what());
   }

@@ -144,6 +144,13 @@ struct TensorParallel {
   friend bool operator==(const TensorParallel&, const TensorParallel&) = default;
 };
 
+// The kind of device on which ranks compute.
+enum class DeviceKind : std::uint8_t {
+  kAuto,  // kCuda where a machine has as many devices as ranks, else kCpu
+  kCpu,
+  kCuda,  // each rank on the device of its number among the ranks of its machine
+};
+
 // The way in which a checkpoint appears as a whole.
 enum class Commit : std::uint8_t {
   kRename,  // written under another name, then renamed

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "device/ready.h"
 #include "sluice/parts/saver.h"
 
 namespace sluice {
@@ -17,18 +18,23 @@ NamedTensors Snapshot::copy(const char* kind, const NamedTensors& tensors) {
           tensor.sizes(),
           at::TensorOptions(tensor.scalar_type()).pinned_memory(tensor.device().is_cuda()));
     }
-    buffer.copy_(tensor);
+    buffer.copy_(tensor, /*non_blocking=*/true);
+    copied_.push_back(tensor);
     copies.emplace_back(name, buffer);
   }
   return copies;
 }
 
 RankState Snapshot::take(const RankState& state) {
-  return {.parameters = copy("parameters/", state.parameters),
-          .buffers = copy("buffers/", state.buffers),
-          .optimizer = copy("optimizer/", state.optimizer),
-          .ties = state.ties,
-          .extra = copy("extra/", state.extra)};
+  copied_.clear();
+  RankState kept = {.parameters = copy("parameters/", state.parameters),
+                    .buffers = copy("buffers/", state.buffers),
+                    .optimizer = copy("optimizer/", state.optimizer),
+                    .ties = state.ties,
+                    .extra = copy("extra/", state.extra)};
+  ready_now(copied_).wait_here();
+  copied_.clear();
+  return kept;
 }
 
 }  // namespace sluice

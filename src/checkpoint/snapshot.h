@@ -4,6 +4,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "sluice/parts/saver.h"
 
@@ -18,6 +19,7 @@ class Snapshot {
  private:
   NamedTensors copy(const char* kind, const NamedTensors& tensors);
 
+  std::vector<at::Tensor> copied_;             // what a take() copies from
   std::map<std::string, at::Tensor> buffers_;  // by kind and name
 };
 

@@ -73,21 +73,66 @@ std::string reason_of(const std::exception& error) {
 }
 
 void PeerLane::start(LinkReceiver& receiver) {
+  receiver_ = &receiver;
   receiver_thread_ = std::thread([this, &receiver] { receive_frames(receiver); });
   reaper_thread_ = std::thread([this, &receiver] { release_sent(receiver); });
 }
 
 void PeerLane::send(const Frame& frame) {
+  Outgoing outgoing;
   std::vector<TensorLayout> layouts;
-  std::vector<at::Tensor> payloads;
-  std::int64_t payload_bytes = 0;
   for (const at::Tensor& tensor : frame.tensors) {
     layouts.emplace_back(tensor);
     const std::int64_t bytes = layouts.back().num_bytes();
-    payload_bytes += bytes;
-    if (bytes > 0) payloads.push_back(layouts.back().flatten(tensor));
+    outgoing.payload_bytes += bytes;
+    if (bytes > 0) outgoing.payloads.push_back(layouts.back().flatten(tensor, outgoing.arrived));
   }
-  const std::string outline = write_outline(frame.head, layouts);
+  outgoing.outline = write_outline(frame.head, layouts);
+  {
+    const std::lock_guard lock(mutex_);
+    if (closed_ || ended_ || broken_) return;
+    // The word of a failure waits for no device.
+    const bool overtakes = std::holds_alternative<AbortHead>(frame.head);
+    if (!outgoing.arrived.is_now() || (!leaving_.empty() && !overtakes)) {
+      if (!packer_thread_.joinable()) packer_thread_ = std::thread([this] { pack_arriving(); });
+      leaving_.push_back(std::move(outgoing));
+      changed_.notify_all();
+      return;
+    }
+  }
+  post(std::move(outgoing));
+}
+
+void PeerLane::pack_arriving() noexcept {
+  constexpr std::chrono::microseconds kBetweenLooks{20};
+  try {
+    for (;;) {
+      Outgoing* next = nullptr;  // stays where it is when others are added
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return !leaving_.empty() || stopping_; });
+        if (stopping_) return;
+        next = &leaving_.front();
+      }
+      while (!next->arrived.has_happened()) {
+        std::this_thread::sleep_for(kBetweenLooks);
+        const std::lock_guard lock(mutex_);
+        if (stopping_) return;
+      }
+      post(std::move(*next));
+      {
+        const std::lock_guard lock(mutex_);
+        leaving_.pop_front();
+      }
+      changed_.notify_all();
+    }
+  } catch (...) {
+    receiver_->wrong(process_, std::current_exception());
+  }
+}
+
+void PeerLane::post(Outgoing frame) {
+  auto& [outline, payloads, payload_bytes, arrived] = frame;
   Prefix prefix;
   prefix.outline_bytes = outline.size();
   const auto with_outline = static_cast<std::int64_t>(sizeof prefix + outline.size());
@@ -110,7 +155,7 @@ void PeerLane::send(const Frame& frame) {
   }
 
   const std::lock_guard lock(mutex_);
-  if (closed_ || ended_ || broken_) return;
+  if (ended_ || broken_) return;
   try {
     if (!prefix.outline_inside) post_send(copied(outline));
     if (!prefix.payload_inside) {
@@ -131,7 +176,8 @@ void PeerLane::send_last(const Frame& frame) {
 
 bool PeerLane::flush(std::chrono::steady_clock::time_point until) {
   std::unique_lock lock(mutex_);
-  return changed_.wait_until(lock, until, [&] { return sending_.empty() || broken_ || stopping_; });
+  return changed_.wait_until(
+      lock, until, [&] { return (sending_.empty() && leaving_.empty()) || broken_ || stopping_; });
 }
 
 void PeerLane::stop() {
@@ -294,10 +340,11 @@ std::optional<Frame> PeerLane::take_frame(const at::Tensor& header, LinkReceiver
   for (const std::optional<Receiving>& receiving : receives) {
     if (!finish(receiving)) return std::nullopt;
   }
+  const at::Device device = receiver.device_for(outline.head);
   Frame frame{std::move(outline.head), {}};
   for (std::size_t i = 0; i < arrived.size(); ++i) {
     const TensorLayout& layout = outline.layouts[i];
-    frame.tensors.push_back(layout.defined() ? layout.restore(arrived[i]) : at::Tensor());
+    frame.tensors.push_back(layout.defined() ? layout.restore(arrived[i], device) : at::Tensor());
   }
   return frame;
 }
@@ -342,6 +389,7 @@ void PeerLane::release_sent(const LinkReceiver& receiver) noexcept {
 void PeerLane::join() {
   if (receiver_thread_.joinable()) receiver_thread_.join();
   if (reaper_thread_.joinable()) reaper_thread_.join();
+  if (packer_thread_.joinable()) packer_thread_.join();
 }
 
 }  // namespace sluice::detail

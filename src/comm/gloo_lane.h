@@ -63,6 +63,8 @@ class PeerLane {
 
   void start(LinkReceiver& receiver);
 
+  // Returns before the tensors of a device have left it: a thread of the lane sends them, and what
+  // comes after them, when they have.
   void send(const Frame& frame);
 
   // Nothing is sent after this frame. Returns at once.
@@ -76,8 +78,17 @@ class PeerLane {
 
  private:
   using Receiving = std::list<WorkPtr>::iterator;
+  // A frame whose payloads are on their way to the host.
+  struct Outgoing {
+    std::string outline;
+    std::vector<at::Tensor> payloads;
+    std::int64_t payload_bytes = 0;
+    Ready arrived;
+  };
 
+  void post(Outgoing frame);
   void post_send(at::Tensor bytes);
+  void pack_arriving() noexcept;
 
   // Nothing when the link ends.
   std::optional<Receiving> post_receive(const at::Tensor& bytes, int tag);
@@ -104,11 +115,14 @@ class PeerLane {
   std::condition_variable changed_;
   std::deque<WorkPtr> sending_;   // in their order, until they have left
   std::list<WorkPtr> receiving_;  // posted and not finished
-  bool closed_ = false;           // nothing is sent any more
-  bool ended_ = false;            // the other process sends nothing any more
-  bool broken_ = false;           // the connection is gone
-  bool stopping_ = false;         // no wait goes on
+  std::deque<Outgoing> leaving_;  // their devices, in their order; the front until it is sent
+  LinkReceiver* receiver_ = nullptr;
+  bool closed_ = false;    // nothing is sent any more
+  bool ended_ = false;     // the other process sends nothing any more
+  bool broken_ = false;    // the connection is gone
+  bool stopping_ = false;  // no wait goes on
   std::thread receiver_thread_, reaper_thread_;
+  std::thread packer_thread_;  // once a frame has come from a device
 };
 
 }  // namespace sluice::detail

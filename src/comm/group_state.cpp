@@ -15,6 +15,7 @@ struct GroupState::Collective : std::enable_shared_from_this<Collective> {
     bool joined = false;
     GroupNote note;
     std::vector<at::Tensor> pieces;
+    Ready ready;  // of the pieces, by the streams of the giver
   };
   explicit Collective(std::size_t size) : of_member(size), when_joined(size), refused(size) {}
   bool complete() const { return num_joined == of_member.size(); }
@@ -47,7 +48,8 @@ GroupState::CollectivePtr GroupState::open(std::uint64_t number) {
 
 void GroupState::join_locked(Collective& collective, std::uint64_t number, int member,
                              GroupNote note, std::vector<at::Tensor> pieces) {
-  collective.of_member[member] = {true, std::move(note), std::move(pieces)};
+  Ready ready = ready_now(pieces);
+  collective.of_member[member] = {true, std::move(note), std::move(pieces), std::move(ready)};
   if (++collective.num_joined == members_.size()) {
     open_.erase(number);
     changed_.notify_all();
@@ -134,7 +136,7 @@ void GroupState::arrive(int from_process, const CollectiveHead& head,
   go_on(*collective, complete);
 }
 
-void GroupState::go_on(Collective& collective, bool complete) {
+void GroupState::go_on(Collective& collective, bool complete) const {
   if (!complete) return;
   for (std::size_t member = 0; member < collective.when_joined.size(); ++member) {
     // Only its members touch their parts of a complete exchange, and this member has given its to
@@ -219,12 +221,16 @@ Exchanged GroupState::wait(int member, Collective& collective) {
   return take_locked(member, collective);
 }
 
-Exchanged GroupState::take_locked(int member, Collective& collective) {
+Exchanged GroupState::take_locked(int member, Collective& collective) const {
   const auto m = static_cast<std::size_t>(member);
+  const at::Device device = process_.device_of(members_[m]);
   Exchanged exchanged;
   for (Collective::Given& given : collective.of_member) {
     exchanged.notes.push_back(given.note);
-    exchanged.pieces.push_back(given.pieces.empty() ? at::Tensor() : std::move(given.pieces[m]));
+    std::vector<at::Tensor> piece(1);
+    if (!given.pieces.empty()) piece[0] = std::move(given.pieces[m]);
+    take_over(piece, given.ready, device);
+    exchanged.pieces.push_back(std::move(piece[0]));
   }
   return exchanged;
 }

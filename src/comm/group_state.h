@@ -69,9 +69,9 @@ class GroupState {
   CollectivePtr open_locked(std::uint64_t number);
   void join_locked(Collective& collective, std::uint64_t number, int member, GroupNote note,
                    std::vector<at::Tensor> pieces);
-  static Exchanged take_locked(int member, Collective& collective);
+  Exchanged take_locked(int member, Collective& collective) const;
   // After the lock is released: what waits for all to have joined.
-  static void go_on(Collective& collective, bool complete);
+  void go_on(Collective& collective, bool complete) const;
   void wait_for_members(int member, Collective& collective);
   std::vector<int> missing_locked(const Collective& collective) const;
   std::string missing_text(int member, const Collective& collective) const;

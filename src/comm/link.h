@@ -30,6 +30,8 @@ class LinkReceiver {
   virtual std::shared_ptr<c10::ThreadLocalDebugInfo> counts_as() const = 0;
   // Throws Error(kPeer) for what that process cannot send.
   virtual void check(int from_process, const FrameOutline& outline) const = 0;
+  // Where tensors of a frame go that were on a device at their sender.
+  virtual c10::Device device_for(const FrameHead& head) const = 0;
   virtual void deliver(int from_process, Frame frame) = 0;
   // Another process says that a rank has failed.
   virtual void aborted(const Failure& failure) noexcept = 0;

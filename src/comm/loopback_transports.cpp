@@ -18,6 +18,7 @@ std::vector<std::unique_ptr<Transport>> connect_rank(
   ProcessRanksOptions process;
   process.num_ranks = process.num_processes = num_ranks;
   process.process = rank;
+  if (!options.devices.empty()) process.devices = {options.devices[static_cast<std::size_t>(rank)]};
   process.deadline = [deadline = options.deadline] { return deadline; };
   GlooLinkOptions link;
   link.num_ranks = link.num_processes = num_ranks;

@@ -85,6 +85,7 @@ class Listed final : public Transport {
   }
   bool has_arrived(Ticket ticket) const override { return endpoint_->has_arrived(ticket); }
   Message wait(Ticket ticket) override { return endpoint_->wait(ticket); }
+  at::Device device() const override { return endpoint_->device(); }
   Group world() const override { return endpoint_->world(); }
   void abort(const Failure& failure) noexcept override { endpoint_->abort(failure); }
   std::optional<Failure> failure() const override { return endpoint_->failure(); }
@@ -150,6 +151,7 @@ Failure of_rank(const JobFailure& failure) { return {failure.rank, failure.kind,
 struct ProcessJob::Impl {
   LaunchEnvironment environment;
   ProcessJobOptions options;
+  RankDevices devices;
   std::shared_ptr<Endpoints> endpoints = std::make_shared<Endpoints>();
   int num_connections = 0;
 
@@ -198,7 +200,9 @@ struct ProcessJob::Impl {
   }
 
   void require_alike() {
-    const std::string own = formatted("ranks = {}\n{}", options.num_ranks, options.alike);
+    const std::string own = formatted(
+        "ranks = {}\ndevice = {}\n{}", options.num_ranks,
+        c10::DeviceTypeName(devices.devices.front().type(), /*lower_case=*/true), options.alike);
     const std::string other = store->compare_set(name + "/alike", "", own);
     if (own == other) return;
     std::vector<std::string> here = split(own, '\n'), there = split(other, '\n');
@@ -256,6 +260,7 @@ struct ProcessJob::Impl {
     wired.num_ranks = options.num_ranks;
     wired.num_processes = environment.layout.num_processes;
     wired.process = environment.layout.process;
+    wired.devices = devices.devices;
     wired.meet = num_connections == 0 ? options.init_timeout : kToKeep;
     wired.deadline = [this] { return in_steps ? options.deadline : options.init_timeout; };
     wired.name = formatted("{}/ranks {}", name, num_connections);
@@ -276,6 +281,11 @@ ProcessJob::ProcessJob(LaunchEnvironment environment, const ProcessJobOptions& o
   require_even_ranks(environment.layout, options.num_ranks, environment.launcher);
   impl_->environment = std::move(environment);
   impl_->options = options;
+  const ProcessLayout& layout = impl_->environment.layout;
+  const int each = layout.ranks_per_process(options.num_ranks);
+  impl_->devices = devices_of_ranks(
+      options.device,
+      {.first = layout.local_process * each, .count = each, .on_machine = ranks_on_machine()});
   if (!impl_->is_alone()) impl_->join();
 }
 
@@ -288,6 +298,8 @@ std::vector<int> ProcessJob::ranks_here() const {
   return layout.ranks_of(layout.process, impl_->options.num_ranks);
 }
 
+const RankDevices& ProcessJob::devices() const { return impl_->devices; }
+
 int ProcessJob::ranks_on_machine() const {
   const ProcessLayout& layout = impl_->environment.layout;
   return layout.ranks_per_process(impl_->options.num_ranks) * layout.processes_on_machine;
@@ -297,8 +309,9 @@ std::vector<std::unique_ptr<Transport>> ProcessJob::connect() {
   Impl& impl = *impl_;
   if (impl.is_alone()) {
     const TransportOptions threads{
-        impl.in_steps ? impl.options.deadline
-                      : std::max(impl.options.init_timeout, impl.options.deadline)};
+        .deadline = impl.in_steps ? impl.options.deadline
+                                  : std::max(impl.options.init_timeout, impl.options.deadline),
+        .devices = impl.devices.devices};
     return impl.options.gloo ? make_loopback_transports(impl.options.num_ranks, threads)
                              : make_local_transports(impl.options.num_ranks, threads);
   }

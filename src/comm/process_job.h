@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "device/device.h"
 #include "launch/job_failure.h"
 #include "launch/launch_environment.h"
 #include "sluice/parts/transport.h"
@@ -30,7 +31,8 @@ struct ProcessJobOptions {
   int num_ranks = 1;  // of the run
   // Lines "what = value" that have to be the same in all processes, beside the number of ranks.
   std::string alike;
-  bool gloo = false;  // also where one process has all ranks
+  bool gloo = false;                     // also where one process has all ranks
+  DeviceKind device = DeviceKind::kCpu;  // of the ranks: each its own, by its local rank
   // Time for connecting, and for every wait of the ranks, until steps_begin().
   std::chrono::milliseconds init_timeout{300'000};
   // Time for every wait afterwards.
@@ -41,8 +43,8 @@ struct ProcessJobOptions {
 class ProcessJob {
  public:
   // Collective over the processes of the environment. Throws Error(kUsage) when they do not divide
-  // the ranks, and what join_job() throws. Error(kUsage) for what is not alike comes here or from
-  // connect(), in all processes.
+  // the ranks or have too few devices for them, and what join_job() throws. Error(kUsage) for what
+  // is not alike comes here or from connect(), in all processes.
   ProcessJob(LaunchEnvironment environment, const ProcessJobOptions& options);
   // After finish(): no failure, whatever the others do then.
   ~ProcessJob();
@@ -51,7 +53,8 @@ class ProcessJob {
 
   const LaunchEnvironment& environment() const;
   std::vector<int> ranks_here() const;
-  int ranks_on_machine() const;  // of all processes here
+  int ranks_on_machine() const;        // of all processes here
+  const RankDevices& devices() const;  // of ranks_here()
 
   // New endpoints of the ranks here. Throws the first failure of all processes, if there is one
   // that ended this run's way there, Error(kPeer) when the others do not come.

@@ -21,9 +21,9 @@ std::string process_text(int process, int num_processes, int num_ranks) {
   return formatted("process {} ({})", process, ranks_text(ranks));
 }
 
-Message ArrivedMessages::take(std::uint64_t number) {
-  std::optional<Message>& slot = messages[number - first];
-  Message message = std::move(*slot);
+ArrivedMessage ArrivedMessages::take(std::uint64_t number) {
+  std::optional<ArrivedMessage>& slot = messages[number - first];
+  ArrivedMessage message = std::move(*slot);
   slot.reset();
   while (!messages.empty() && !messages.front()) {
     messages.pop_front();
@@ -55,6 +55,17 @@ std::vector<int> ProcessRanks::ranks_here() const {
   return ranks;
 }
 
+at::Device ProcessRanks::device_of(int rank) const {
+  if (options_.devices.empty()) return at::kCPU;
+  return options_.devices[static_cast<std::size_t>(rank - options_.process * ranks_per_process_)];
+}
+
+// Pieces of a collective are for all members here: they go on from the first rank's device.
+at::Device ProcessRanks::device_for(const FrameHead& head) const {
+  const auto* message = std::get_if<MessageHead>(&head);
+  return device_of(message ? message->destination : options_.process * ranks_per_process_);
+}
+
 std::string ProcessRanks::name_of(int process) const {
   return process_text(process, options_.num_processes, options_.num_ranks);
 }
@@ -74,11 +85,13 @@ void ProcessRanks::send(int source, int destination, ChannelKind kind, Message m
 }
 
 void ProcessRanks::put(int source, int destination, ChannelKind kind, Message message) {
+  Ready ready = ready_now(message.tensors);
   Inbox& inbox = inbox_of(destination);
   {
     const std::lock_guard lock(inbox.mutex);
     failure_.throw_if_happened();
-    inbox.channels[{source, kind}].messages.emplace_back(std::move(message));
+    inbox.channels[{source, kind}].messages.emplace_back(
+        ArrivedMessage{std::move(message), std::move(ready)});
   }
   inbox.arrived.notify_one();
 }

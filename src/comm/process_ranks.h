@@ -31,6 +31,7 @@
 #include "comm/first_failure.h"
 #include "comm/group_state.h"
 #include "comm/link.h"
+#include "device/ready.h"
 #include "sluice/parts/transport.h"
 
 namespace sluice {
@@ -39,6 +40,7 @@ struct ProcessRanksOptions {
   int num_ranks = 1;
   int num_processes = 1;  // divides the ranks; process n has ranks n k .. n k + k - 1
   int process = 0;        // this one
+  std::vector<at::Device> devices = {};  // of the ranks here, in their order; empty: the CPU
   std::function<std::chrono::milliseconds()> deadline = [] { return std::chrono::seconds(100); };
   std::function<void(const Failure&)> on_failure;
   std::function<std::optional<Failure>()> cause;
@@ -47,14 +49,20 @@ struct ProcessRanksOptions {
 // "process 1 (ranks 2, 3)", of a process among num_processes with num_ranks ranks.
 std::string process_text(int process, int num_processes, int num_ranks);
 
+struct ArrivedMessage {
+  Message message;
+  Ready ready;  // of its tensors, by the sender's streams
+};
+
 // The messages of one channel, at its receiver. Message k of the channel belongs to the k-th post.
 struct ArrivedMessages {
-  std::deque<std::optional<Message>> messages;  // arrived and not yet taken, from number `first`
+  std::deque<std::optional<ArrivedMessage>>
+      messages;  // arrived and not yet taken, from number `first`
   std::uint64_t first = 0;
   std::uint64_t posted = 0;
 
   bool has(std::uint64_t number) const { return number - first < messages.size(); }
-  Message take(std::uint64_t number);
+  ArrivedMessage take(std::uint64_t number);
 };
 
 // Messages that have arrived at one rank.
@@ -79,6 +87,7 @@ class ProcessRanks final : public LinkReceiver {
   int here() const { return options_.process; }
   int process_of(int rank) const { return rank / ranks_per_process_; }
   std::vector<int> ranks_here() const;
+  at::Device device_of(int rank) const;  // that is here
   const FirstFailure& failure() const { return failure_; }
 
   // The inbox of a rank that is here.
@@ -114,6 +123,7 @@ class ProcessRanks final : public LinkReceiver {
   std::shared_ptr<c10::ThreadLocalDebugInfo> counts_as() const override;
 
   void check(int from_process, const FrameOutline& outline) const override;
+  at::Device device_for(const FrameHead& head) const override;
   void deliver(int from_process, Frame frame) override;
   void aborted(const Failure& failure) noexcept override { fail(failure); }
   void wrong(int from_process, const std::exception_ptr& error) noexcept override;

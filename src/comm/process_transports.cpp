@@ -54,6 +54,7 @@ std::vector<std::unique_ptr<Transport>> make_process_transports(
   process.num_ranks = options.num_ranks;
   process.num_processes = options.num_processes;
   process.process = options.process;
+  process.devices = options.devices;
   process.deadline = options.deadline;
   process.on_failure = options.on_failure;
   process.cause = options.cause;

@@ -21,6 +21,7 @@ struct ProcessTransportOptions {
   int num_ranks = 1;      // of the run
   int num_processes = 1;  // divides the ranks; process p has ranks p k .. p k + k - 1
   int process = 0;        // this one
+  std::vector<at::Device> devices = {};  // of its ranks, in their order; empty: the CPU
   // For the others to call this, too.
   std::chrono::milliseconds meet{100'000};
   // The limit of every wait of the ranks; asked whenever one begins, on any thread.

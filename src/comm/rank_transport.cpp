@@ -22,6 +22,7 @@ class RankTransport final : public Transport {
 
   int rank() const override { return rank_; }
   int size() const override { return process_->num_ranks(); }
+  at::Device device() const override { return process_->device_of(rank_); }
   Group world() const override { return world_; }
 
   void send(int destination, ChannelKind kind, Message message) override {
@@ -78,8 +79,9 @@ class RankTransport final : public Transport {
                    .where = waits_text(),
                    .remedy = formatted("look at what rank {} is doing", post.source)});
     }
-    Message message = channel.take(post.number);
+    auto [message, ready] = channel.take(post.number);
     lock.unlock();
+    take_over(message.tensors, ready, device());
     check(post, message);
     return message;
   }

@@ -151,7 +151,7 @@ std::int64_t TensorLayout::num_bytes() const {
   return (packed_ ? num_distinct_ : extent_) * static_cast<std::int64_t>(c10::elementSize(dtype_));
 }
 
-at::Tensor TensorLayout::flatten(const at::Tensor& tensor) const {
+at::Tensor TensorLayout::flatten(const at::Tensor& tensor, Ready& arrived) const {
   const at::NoGradGuard no_grad;
   at::Tensor flat = tensor.detach();
   if (packed_) {
@@ -161,12 +161,7 @@ at::Tensor TensorLayout::flatten(const at::Tensor& tensor) const {
   }
   // Conjugation and negation that are only noted are carried out.
   flat = flat.resolve_conj().resolve_neg();
-  if (!flat.device().is_cpu()) {
-    at::Tensor staged =
-        at::empty(flat.sizes(), flat.options().device(at::kCPU).pinned_memory(true));
-    staged.copy_(flat);
-    flat = staged;
-  }
+  if (!flat.device().is_cpu()) flat = to_host(flat, arrived);
   return at::from_blob(
       const_cast<void*>(flat.const_data_ptr()), {num_bytes()}, [flat](void*) {}, at::kByte);
 }
@@ -178,7 +173,7 @@ at::Tensor TensorLayout::allocate() const {
       .narrow(0, alignment_, room);
 }
 
-at::Tensor TensorLayout::restore(const at::Tensor& arrived) const {
+at::Tensor TensorLayout::restore(const at::Tensor& arrived, at::Device device) const {
   const at::NoGradGuard no_grad;
   const auto element = static_cast<std::int64_t>(c10::elementSize(dtype_));
   at::Tensor memory = arrived;
@@ -192,10 +187,7 @@ at::Tensor TensorLayout::restore(const at::Tensor& arrived) const {
         .copy_(packed.view(distinct_sizes_));
     memory = spread;
   }
-  if (!device_.is_cpu() && at::hasCUDA()) {
-    const at::Device device = device_.index() < static_cast<std::int64_t>(at::getNumGPUs())
-                                  ? device_
-                                  : at::Device(at::kCUDA, 0);
+  if (!device_.is_cpu() && !device.is_cpu()) {
     const std::int64_t offset = alignment_ / element;
     const at::Tensor staged = at::empty({0}, dtype_).set_(memory.storage(), offset, {extent_}, {1});
     // A device's own allocations are aligned.

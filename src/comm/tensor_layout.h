@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/packer.h"
+#include "device/ready.h"
 
 namespace sluice {
 
@@ -37,12 +38,14 @@ class TensorLayout {
   std::int64_t num_bytes() const;  // that travel
 
   // The bytes of `tensor`, whose layout this is, one after another, on the host. Shares the
-  // tensor's memory where it can.
-  at::Tensor flatten(const at::Tensor& tensor) const;
+  // tensor's memory where it can. Those of a device are there when `arrived`, which is added to,
+  // has happened.
+  at::Tensor flatten(const at::Tensor& tensor, Ready& arrived) const;
   // Memory into which the bytes arrive, num_bytes() from its start on; it has room for the next
   // multiple of 64.
   at::Tensor allocate() const;
-  at::Tensor restore(const at::Tensor& arrived) const;
+  // device: where what was on a device at its sender goes.
+  at::Tensor restore(const at::Tensor& arrived, at::Device device) const;
 
  private:
   void derive();

@@ -210,11 +210,12 @@ void load_weights_to_evaluate(const EvaluatedWeights& weights, const ModelSpec& 
 
 // Gradients and optimizer are not there; what microbatches keep for a backward is more than
 // forwards need.
-void require_memory_to_evaluate(Plan plan, int ranks_here) {
+void require_memory_to_evaluate(Plan plan, const LocalRanks& ranks) {
   for (RankPrediction& rank : plan.ranks)
     rank.memory.gradient_bytes = rank.memory.optimizer_bytes = rank.memory.snapshot_bytes =
         rank.memory.reduction_bytes = 0;
-  const std::optional<Error> shortage = memory_shortage(plan, machine_memory_bytes(), ranks_here);
+  const std::optional<Error> shortage =
+      memory_shortage(plan, ranks.memory_bytes(), ranks.on_machine);
   if (!shortage) return;
   throw Error(ErrorKind::kMemory,
               {.what = "the evaluation needs more memory than there is",
@@ -259,7 +260,8 @@ Evaluation evaluate_here(const RunConfig& config, const Plan& plan, const std::s
   const EvaluatedWeights weights = weights_to_evaluate(config, plan.model, checkpoint);
   if (!weights.opened.warning.empty() && ranks.has_speaker()) log_warning(weights.opened.warning);
   require_evaluation(plan);
-  require_memory_to_evaluate(plan, ranks.on_machine);
+  require_memory_to_evaluate(plan, ranks);
+  if (ranks.has_speaker() && !ranks.why_device.empty()) log_info("device: " + ranks.why_device);
   require_counted_labels(data, config, /*max_batches=*/0);
 
   const std::map<std::string, std::string> identity =

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "command/processes.h"
 #include "command/weights.h"
 #include "config/run_config.h"
 #include "engine/executor.h"
@@ -75,7 +76,7 @@ void load_weights_to_evaluate(const EvaluatedWeights& weights, const ModelSpec& 
                               Pipeline& pipeline);
 // The last checkpoint of a folder that holds several, "" for none.
 std::string last_checkpoint_in(const std::string& folder);
-// Throws Error(kMemory) where forwards alone do not fit. ranks_here: on this machine.
-void require_memory_to_evaluate(Plan plan, int ranks_here);
+// Throws Error(kMemory) where forwards alone do not fit.
+void require_memory_to_evaluate(Plan plan, const LocalRanks& ranks);
 
 }  // namespace sluice

@@ -18,6 +18,7 @@
 #include "command/message_times.h"
 #include "command/small_model.h"
 #include "config/machine_memory.h"
+#include "config/planned_device.h"
 #include "engine/rank_threads.h"
 #include "launch/launch_environment.h"
 #include "plan/data_parallel.h"
@@ -152,6 +153,18 @@ LayerTimes times_of(const RunConfig& config, const ModelSpec& whole,
 }  // namespace
 
 MeasuredMachine measure_machine(const RunConfig& config, double seconds) {
+  const ProcessLayout layout = read_launch_environment().layout;
+  const PipelineOptions& pipeline = config.parallelism.pipeline;
+  const int num_ranks = static_cast<int>(detail::ranks_of_run(pipeline));
+  const int ranks_here = num_ranks * layout.processes_on_machine / layout.num_processes;
+  if (planned_device(config.training.device, ranks_here).is_cuda) {
+    throw Error(ErrorKind::kUsage,
+                {.what = "layers are timed on the CPU, and the ranks of this run compute on GPUs",
+                 .where = "training.device",
+                 .remedy = "set parallelism.partition to \"even\" or \"cost\", "
+                           "parallelism.costs to times of your own, or training.device to "
+                           "\"cpu\""});
+  }
   const Clock::time_point deadline =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(Seconds(seconds));
   const RunConfig one = of_one_rank(config);
@@ -159,10 +172,6 @@ MeasuredMachine measure_machine(const RunConfig& config, double seconds) {
   const std::vector<detail::LayerGroup> groups = detail::layer_groups(whole.model);
   const SmallModel small = small_model(one, whole.model, groups);
 
-  const PipelineOptions& pipeline = config.parallelism.pipeline;
-  const int num_ranks = static_cast<int>(detail::ranks_of_run(pipeline));
-  const ProcessLayout layout = read_launch_environment().layout;
-  const int ranks_here = num_ranks * layout.processes_on_machine / layout.num_processes;
   const int threads =
       resolve_threads_per_rank(static_cast<int>(config.training.threads_per_rank), ranks_here);
   const std::int64_t each_needs = small.plan.ranks.front().memory.total_bytes();

@@ -32,8 +32,8 @@ namespace sluice {
 namespace {
 
 // The plan, whose memory is asked for before anything is made for each of its ranks.
-Plan fitting(Plan plan, int ranks_on_machine) {
-  require_memory(plan, machine_memory_bytes(), ranks_on_machine);
+Plan fitting(Plan plan, const LocalRanks& ranks) {
+  require_memory(plan, ranks.memory_bytes(), ranks.on_machine);
   return plan;
 }
 
@@ -171,7 +171,7 @@ int run_job(const std::function<int()>& call) {
 ProcessRun::ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& stop_signal,
                        LocalRanks local_ranks, const std::optional<StepRange>& traced)
     : config(run_config),
-      plan(fitting(std::move(run_plan), local_ranks.on_machine)),
+      plan(fitting(std::move(run_plan), local_ranks)),
       adapter(adapter_of_config(config, plan.model)),
       stop(stop_signal),
       ranks(std::move(local_ranks)),
@@ -199,6 +199,7 @@ ProcessRun::ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& s
   }
   if (!is_finished(config, resume)) require_steps_left(traced);
   if (!log) return;
+  if (!ranks.why_device.empty()) log_info("device: " + ranks.why_device);
   if (!prompts.empty() && !prompts.front().warning().empty())
     log_warning(prompts.front().warning());
   if (!weights.warning.empty()) log_warning(weights.warning);

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <ctime>
 #include <fstream>
+#include <limits>
 
 #include "base/json.h"
 #include "base/packer.h"
 #include "command/job.h"
 #include "command/message_times.h"
 #include "config/machine_memory.h"
+#include "config/planned_device.h"
 #include "engine/rank_errors.h"
 #include "engine/rank_threads.h"
 #include "launch/told_elsewhere.h"
@@ -81,7 +83,8 @@ MeasuredMachine own_machine(const RunConfig& config, const ProcessJob& processes
   if (needs_measurement(config)) return measure_machine(config);
   const int ranks_here = processes.ranks_on_machine();
   MeasuredMachine machine;
-  machine.memory_per_rank = machine_memory_bytes() / ranks_here;
+  machine.memory_per_rank = planned_device(config.training.device, ranks_here)
+                                .bytes.value_or(machine_memory_bytes() / ranks_here);
   machine.threads_per_rank =
       resolve_threads_per_rank(static_cast<int>(config.training.threads_per_rank), ranks_here);
   return machine;
@@ -97,11 +100,17 @@ int LocalRanks::threads_per_rank(std::int64_t configured) const {
   return resolve_threads_per_rank(static_cast<int>(configured), on_machine);
 }
 
+std::int64_t LocalRanks::memory_bytes() const {
+  return device.is_cpu() ? machine_memory_bytes() : std::numeric_limits<std::int64_t>::max();
+}
+
 LocalRanks ranks_of(ProcessJob& job, int num_ranks) {
   LocalRanks ranks;
   ranks.num_ranks = num_ranks;
   ranks.here = job.ranks_here();
   ranks.on_machine = job.ranks_on_machine();
+  ranks.device = job.devices().devices.front();
+  ranks.why_device = job.devices().why;
   ranks.connect = [&job] { return job.connect(); };
   ranks.cause = [&job](const Error& own) { return job.agreed(own); };
   ranks.tells = [&job] { return job.tells(); };
@@ -131,6 +140,7 @@ ProcessJobOptions job_options(const RunConfig& config, int num_ranks) {
   ProcessJobOptions options;
   options.num_ranks = num_ranks;
   options.gloo = transport == TransportKind::kGloo;
+  options.device = config.training.device;
   options.init_timeout = milliseconds(config.comm.init_timeout_seconds);
   options.heartbeat = milliseconds(config.comm.heartbeat_seconds);
   // A rank that hangs has been named and has ended the run by then (hang_watch.h): who waits for it

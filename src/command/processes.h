@@ -27,9 +27,11 @@
 namespace sluice {
 
 struct LocalRanks {
-  int num_ranks = 1;      // number of ranks of the run, in all processes
-  std::vector<int> here;  // ranks of this process, ascending
-  int on_machine = 1;     // ranks of all processes on this machine: they share its cores
+  int num_ranks = 1;             // number of ranks of the run, in all processes
+  std::vector<int> here;         // ranks of this process, ascending
+  int on_machine = 1;            // ranks of all processes on this machine: they share its cores
+  at::Device device = at::kCPU;  // device of the first rank here
+  std::string why_device;        // reason for the log; "": nothing to report
   // Endpoints of the ranks here; new ones are made after a failure.
   std::function<std::vector<std::unique_ptr<Transport>>()> connect;
   // The cause that all processes which live take for a failure here, and whether this one is to
@@ -50,6 +52,9 @@ struct LocalRanks {
   // Threads of each rank's operators: training.threads_per_rank, or its share of the machine's
   // cores.
   int threads_per_rank(std::int64_t configured) const;
+  // The memory that the ranks on this machine share: none where each has a device of its own, whose
+  // memory is Plan::memory_per_rank.
+  std::int64_t memory_bytes() const;
 };
 
 // The ranks of this process in its job, which must outlive it.

@@ -77,7 +77,8 @@ Continuation sample_here(const RunConfig& config, const Plan& plan, const Prompt
       if (!warning.empty()) log_warning(warning);
   }
   require_evaluation(plan);
-  require_memory_to_evaluate(plan, ranks.on_machine);
+  require_memory_to_evaluate(plan, ranks);
+  if (ranks.has_speaker() && !ranks.why_device.empty()) log_info("device: " + ranks.why_device);
   const int threads = ranks.threads_per_rank(config.training.threads_per_rank);
   const auto identity = identity_to_sample(config, plan, weights, text, threads);
 

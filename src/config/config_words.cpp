@@ -21,6 +21,12 @@ const Words<FusedOperators>& words_of(FusedOperators) {
   return table;
 }
 
+const Words<DeviceKind>& words_of(DeviceKind) {
+  static const Words<DeviceKind> table = {
+      {"auto", DeviceKind::kAuto}, {"cpu", DeviceKind::kCpu}, {"cuda", DeviceKind::kCuda}};
+  return table;
+}
+
 const Words<TransportKind>& words_of(TransportKind) {
   static const Words<TransportKind> table = {{"auto", TransportKind::kAuto},
                                              {"threads", TransportKind::kThreads},

@@ -165,6 +165,10 @@ std::vector<Key> make_table() {
           .between(0, 1024)
           .means("Threads of each rank's operators. 0: cores / ranks on this machine. Equal bits "
                  "are promised for equal values."),
+      key<&C::training, &Training::device>("training", "device")
+          .means("Where ranks compute: `cpu`; `cuda`: each on the GPU of its number among the "
+                 "ranks of its machine; `auto`: `cuda` where the machine has as many GPUs as "
+                 "ranks, else `cpu` (docs/gpus.md). Numbers of the two differ by rounding."),
       key<&C::training, &Training::trainable>("training", "trainable")
           .decides_the_numbers()
           .is_option("trainable")

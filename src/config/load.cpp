@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/cpu_level.h"
+#include "base/cuda_driver.h"
 #include "base/format.h"
 #include "base/product_kind.h"
 #include "config/check.h"
@@ -35,11 +36,19 @@ struct OtherVariable {
   void (*check)(const std::string& value);
 };
 
+void check_share_device(const std::string& value) {
+  if (value == "0" || value == "1") return;
+  throw Error(ErrorKind::kUsage, {.what = formatted("'{}' is neither 0 nor 1", value),
+                                  .where = kShareDeviceVariable,
+                                  .remedy = "set it to 1 to let ranks share a GPU, for tests"});
+}
+
 const std::vector<OtherVariable>& other_variables() {
   static const std::vector<OtherVariable> all = {
       {"SLUICE_JOB_SECRET", [](const std::string&) {}},
       {kFaultVariable, [](const std::string& value) { parse_faults(value); }},
       {kCpuVariable, [](const std::string& value) { parse_cpu_level(value); }},
+      {kShareDeviceVariable, check_share_device},
       {kProductsVariable, [](const std::string& value) { parse_product_kind(value); }},
   };
   return all;

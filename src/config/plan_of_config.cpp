@@ -15,6 +15,7 @@
 #include "config/memory_size.h"
 #include "config/option_keys.h"
 #include "config/origins.h"
+#include "config/planned_device.h"
 #include "config/run_config.h"
 #include "family/lora/adapter_files.h"
 #include "plan/choose/best.h"
@@ -291,6 +292,9 @@ void set_times(const RunConfig& config, const MeasuredMachine* measured, Asked& 
         "start; parallelism.costs takes a file of `sluice plan --measure`");
   }
   options.memory_per_rank = device_memory_bytes(config);
+  const PlannedDevice device = planned_device(config.training.device, num_ranks(config));
+  if (!device.note.empty() && !config.speed) asked.notes.push_back(device.note);
+  if (!options.memory_per_rank && !config.speed) options.memory_per_rank = device.bytes;
   if (options.memory_per_rank || config.speed || !chooses_by_memory(config)) return;
   options.memory_per_rank =
       measured ? measured->memory_per_rank : machine_memory_bytes() / num_ranks(config);
@@ -479,7 +483,7 @@ Plan plan_of_config(const RunConfig& config, const MeasuredMachine* measured) {
 Comparison compare_schedules(const RunConfig& config) {
   Asked asked = asked_of(config, nullptr);
   PipelineOptions& options = asked.options;
-  if (!options.memory_per_rank && !config.speed)
+  if (!options.memory_per_rank && !config.speed)  // of a device: it is there already
     options.memory_per_rank = machine_memory_bytes() / num_ranks(config);
   // Without costs a stage takes as long as any other, however many there are.
   if (!options.times && options.balance == Balance::kEven)

@@ -62,6 +62,7 @@ struct TrainingOptions {
   std::int64_t seq_len = 512;
   std::int64_t seed = 0;
   std::int64_t threads_per_rank = 1;
+  DeviceKind device = DeviceKind::kAuto;
   std::vector<std::string> trainable = {"*"};
   std::int64_t global_batch_size = 0;
   MixedPrecision mixed_precision = MixedPrecision::kNone;

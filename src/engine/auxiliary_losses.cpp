@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/name_pattern.h"
+#include "device/transfers.h"
 #include "engine/executor.h"
 #include "sluice/error.h"
 
@@ -51,10 +52,15 @@ void AuxiliaryLosses::put_gradients(int stage, int microbatch, double weight,
 
 std::vector<MicrobatchAuxiliary> AuxiliaryLosses::values() const {
   std::vector<MicrobatchAuxiliary> values;
+  std::vector<at::Tensor> tensors;
   for (const auto& [key, losses] : taken_) {
-    for (const Taken& loss : losses)
-      values.push_back({loss.name, key.first, key.second, loss.value.item<double>()});
+    for (const Taken& loss : losses) {
+      values.push_back({loss.name, key.first, key.second, 0.0});
+      tensors.push_back(loss.value);
+    }
   }
+  const std::vector<double> numbers = read_numbers(tensors);
+  for (std::size_t i = 0; i < numbers.size(); ++i) values[i].value = numbers[i];
   return values;
 }
 

@@ -1,4 +1,5 @@
 #include "engine/executor.h"
+#include "device/transfers.h"
 
 #include <ATen/core/grad_mode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -103,6 +104,15 @@ struct Executor::Impl final : GroupWatch {
   // Among those of all replicas: what stages and random numbers know it by.
   std::int64_t number_of(int microbatch) const { return first_microbatch + microbatch; }
   Values inputs_of(int microbatch) const { return batch->microbatches.at(microbatch); }
+  Values on_device(Values inputs) const {
+    const at::Device device = transport.device();
+    if (device.is_cpu()) return inputs;
+    Values there;
+    for (const auto& [name, tensor] : inputs)
+      there.set(name, tensor.defined() ? to_device(tensor, device) : tensor);
+    there.set_on_host(std::move(inputs));
+    return there;
+  }
   MessageTag tag(int stage, int microbatch) const { return {stage, microbatch, batch->step}; }
 
   // ---- the loop ----
@@ -286,7 +296,7 @@ struct Executor::Impl final : GroupWatch {
     {  // ends before the hand-over: only `produced` may then hold the outputs' storage
       std::optional<at::NoGradGuard> no_grad;
       if (program.backward_of(s) == StageBackward::kNone) no_grad.emplace();
-      const Values batch_inputs = inputs_of(m);
+      const Values batch_inputs = on_device(inputs_of(m));
       if (!is_first && rank_of(program.flow.producer(s, m)) != place)
         input_metas.remember(s, batch_inputs, inputs);
       const Values outputs =

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/format.h"
+#include "device/device.h"
 #include "engine/rank_errors.h"
 #include "sluice/parts/observers.h"
 
@@ -43,6 +44,8 @@ void run_ranks(const std::vector<std::unique_ptr<Transport>>& endpoints, int thr
       // process: done here at once, no later call can change this thread's number.
       at::set_num_threads(threads_per_rank);
       at::get_num_threads();
+      const at::Device device = transport.device();
+      const DeviceScope on_device(device.is_cpu() ? std::nullopt : std::optional(device));
       std::optional<MemoryLedger::Scope> scope;
       if (ledger) scope.emplace(*ledger, transport.rank());
       fn(transport);

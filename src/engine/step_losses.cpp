@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/format.h"
+#include "device/transfers.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -85,12 +86,15 @@ double StepLosses::weight(int microbatch) const {
 
 const std::vector<MicrobatchLoss>& StepLosses::values() {
   if (values_.empty()) {
+    std::vector<at::Tensor> losses;
     for (std::size_t m = 0; m < sums_.size(); ++m) {
       const auto& [loss, count] = sums_[m];
-      if (loss.defined())
-        values_.push_back(
-            {first_microbatch_ + static_cast<std::int64_t>(m), loss.item<double>(), count});
+      if (!loss.defined()) continue;
+      losses.push_back(loss);
+      values_.push_back({first_microbatch_ + static_cast<std::int64_t>(m), 0.0, count});
     }
+    const std::vector<double> numbers = read_numbers(losses);
+    for (std::size_t i = 0; i < numbers.size(); ++i) values_[i].sum = numbers[i];
   }
   return values_;
 }

@@ -118,10 +118,11 @@ void lend_default_generator(const c10::OperatorHandle& op, c10::DispatchKeySet k
 }
 
 // Random, without a generator argument, and computed by a kernel of the accelerator itself rather
-// than by other operators, which are intercepted in turn.
+// than by other operators, which are intercepted in turn. Kernels of CUDA may be loaded later.
 bool uses_default_generator(const c10::OperatorHandle& op) {
   return op.hasTag(at::Tag::nondeterministic_seeded) &&
-         op.hasKernelForDispatchKey(c10::DispatchKey::CUDA);
+         !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
+         !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd);
 }
 
 void intercept_operators() {

@@ -73,6 +73,10 @@ const at::Tensor& Values::get(std::string_view name) const {
                .remedy = names.empty() ? "" : suggest_name(std::string(name), names)});
 }
 
+void Values::set_on_host(Values values) {
+  on_host_ = std::make_shared<const Values>(std::move(values));
+}
+
 void Values::set(const std::string& name, at::Tensor tensor) {
   const auto item = find_item(items_, name);
   if (item != items_.end()) {

@@ -51,7 +51,8 @@ bool are_in_vocabulary(const at::Tensor& targets_R, std::int64_t vocab_size) {
 
 LossValue next_token_loss(const Values& outputs, const Values& batch, bool fused) {
   const at::Tensor& labels_BL = batch.get("labels");
-  return {detail::next_token_sum(outputs.get("logits"), labels_BL, fused), count_tokens(labels_BL)};
+  return {detail::next_token_sum(outputs.get("logits"), labels_BL, fused),
+          count_tokens(batch.on_host().get("labels"))};
 }
 
 }  // namespace
@@ -67,7 +68,7 @@ LossValue fused_causal_lm_loss(const Values& outputs, const Values& batch) {
 }
 
 LossValue loss_of_head(const Values& outputs, const Values& batch) {
-  return {outputs.get("loss"), count_tokens(batch.get("labels"))};
+  return {outputs.get("loss"), count_tokens(batch.on_host().get("labels"))};
 }
 
 at::Tensor next_token_sum(const at::Tensor& logits_BLV, const at::Tensor& labels_BL, bool fused) {

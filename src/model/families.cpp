@@ -171,7 +171,7 @@ Model causal_lm(const ModelSpec& model, const LayerOptions& options) {
           .inputs = {"input_ids", "labels", "attention_mask", "position_ids"},
           .outputs = {has_loss ? "loss" : "logits"},
           .loss = has_loss ? detail::loss_of_head : of_logits,
-          .count = [](const Values& batch) { return count_tokens(batch.get("labels")); },
+          .count = [](const Values& batch) { return count_tokens(batch.on_host().get("labels")); },
           .auxiliary = auxiliary ? auxiliary(model) : std::vector<AuxiliaryLoss>(),
           .optional_inputs = {"attention_mask", "position_ids"}};
 }

@@ -302,7 +302,7 @@ std::function<std::int64_t(const Values&)> count_of(const LayerMaker& maker,
                    "microbatches then weigh by their rows"});
   }
   return [count](const Values& batch) {
-    return count(batch).to(at::kDouble).round().item().to<std::int64_t>();
+    return count(batch.on_host()).to(at::kDouble).round().item().to<std::int64_t>();
   };
 }
 
@@ -377,7 +377,7 @@ Model graph_model(const ModelSpec& spec, const std::vector<GraphOperator>& opera
   std::function<std::int64_t(const Values&)> count;
   if (graph->loss.is_causal()) {
     model.loss = causal_lm_loss;
-    count = [](const Values& batch) { return count_tokens(batch.get("labels")); };
+    count = [](const Values& batch) { return count_tokens(batch.on_host().get("labels")); };
   } else {
     count = count_of(maker, *graph);
     model.loss = loss_of(*graph, count);

@@ -6,7 +6,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
+
+#include "device/transfers.h"
 
 namespace sluice {
 namespace {
@@ -90,6 +93,18 @@ double flat_norm(const T* x, std::int64_t count, double p) {
   return std::isinf(p) ? largest_of(partial) : scale * root(tree_sum(partial), p);
 }
 
+// block_squares() on the device of the tensor.
+at::Tensor squares_there(const at::Tensor& flat) {
+  const std::int64_t whole = flat.numel() / kBlock * kBlock;
+  const auto squares = [](const at::Tensor& rows) {
+    return at::linalg_vector_norm(rows, 2.0, at::IntArrayRef(1), false, at::kDouble).square();
+  };
+  const at::Tensor rows = flat.narrow(0, 0, whole).view({-1, kBlock});
+  const at::Tensor rest = flat.narrow(0, whole, flat.numel() - whole).view({1, -1});
+  if (whole == flat.numel()) return squares(rows);
+  return whole == 0 ? squares(rest) : at::cat({squares(rows), squares(rest)});
+}
+
 }  // namespace
 
 double tensor_norm(const at::Tensor& tensor, double p) {
@@ -115,6 +130,7 @@ std::vector<double> block_squares(const at::Tensor& flat) {
     return block_results(values.const_data_ptr<float>(), values.numel(), 2.0, 1.0);
   if (values.is_cpu() && values.scalar_type() == at::kDouble)
     return block_results(values.const_data_ptr<double>(), values.numel(), 2.0, 1.0);
+  if (!values.is_cpu()) return read_numbers({squares_there(values)});
   std::vector<double> squares;
   for (std::int64_t begin = 0; begin < values.numel(); begin += kBlock) {
     const at::Tensor block = values.narrow(0, begin, std::min(kBlock, values.numel() - begin));
@@ -123,6 +139,24 @@ std::vector<double> block_squares(const at::Tensor& flat) {
     squares.push_back(norm * norm);
   }
   return squares;
+}
+
+void take_squares(const std::function<void(const SquaresOf&)>& take) {
+  std::vector<at::Tensor> there;  // of the tensors on devices, in the order in which they come
+  take([&](const at::Tensor& flat) {
+    if (flat.is_cpu()) return block_squares(flat);
+    there.push_back(squares_there(flat.detach()));
+    return std::vector<double>(static_cast<std::size_t>(there.back().numel()));
+  });
+  if (there.empty()) return;
+  const std::vector<double> numbers = read_numbers(there);
+  auto next = numbers.begin();
+  auto tensor = there.begin();
+  take([&](const at::Tensor& flat) {
+    if (flat.is_cpu()) return block_squares(flat);
+    const auto begin = std::exchange(next, next + (tensor++)->numel());
+    return std::vector<double>(begin, next);
+  });
 }
 
 double norm_of_blocks(std::span<const double> squares) { return root(tree_sum(squares), 2.0); }

@@ -9,6 +9,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -27,6 +28,13 @@ double tensor_norm(const at::Tensor& tensor, double p = 2.0);
 // gradient begin at multiples of kGradientBlock, norm_of_blocks() of all of them in order is its
 // tensor_norm(): the same bits, on the CPU.
 std::vector<double> block_squares(const at::Tensor& flat);
+using SquaresOf = std::function<std::vector<double>(const at::Tensor& flat)>;
+
+// Calls `take` with block_squares(), so that the host waits for a device once, whatever is taken:
+// where some tensor is on one, `take` is called twice, and its first call sees zeros. It asks for
+// the same tensors each time.
+void take_squares(const std::function<void(const SquaresOf&)>& take);
+
 double norm_of_blocks(std::span<const double> squares);
 
 // The norm of a vector whose pieces have these norms, by pairwise summation in the given order.

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/format.h"
+#include "device/transfers.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -45,7 +46,7 @@ at::Tensor pack_parts(const std::vector<at::Tensor>& parts, at::Device device,
   at::Tensor packed = memory.defined() && memory.numel() >= bytes
                           ? memory.narrow(0, 0, bytes)
                           : at::empty({bytes}, at::TensorOptions(device).dtype(at::kByte));
-  header_of(packed, parts.size()).copy_(sizes);
+  header_of(packed, parts.size()).copy_(to_device(sizes, device));
   for (const at::Tensor& part : parts) {
     if (!part.defined()) continue;
     const auto own = static_cast<std::int64_t>(part.nbytes());

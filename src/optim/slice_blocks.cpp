@@ -76,7 +76,7 @@ std::vector<std::int64_t> block_ends(const ParameterInfo& parameter) {
 }
 
 SliceSquares slice_squares(const ParameterInfo& parameter, const at::Tensor& flat,
-                           std::int64_t begin) {
+                           std::int64_t begin, const SquaresOf& squares_of) {
   const Rows rows(parameter);
   SliceSquares squares(static_cast<std::size_t>(parameter.slices.size()));
   const std::int64_t end = begin + flat.numel();
@@ -86,8 +86,7 @@ SliceSquares slice_squares(const ParameterInfo& parameter, const at::Tensor& fla
       for (std::size_t slice = 0; slice < of_section.size(); ++slice) {
         const std::int64_t from = std::max(begin, of_section[slice].begin);
         const std::int64_t to = std::min(end, of_section[slice].end);
-        if (from < to)
-          append(squares[slice], block_squares(flat.narrow(0, from - begin, to - from)));
+        if (from < to) append(squares[slice], squares_of(flat.narrow(0, from - begin, to - from)));
       }
     }
     return squares;
@@ -101,7 +100,7 @@ SliceSquares slice_squares(const ParameterInfo& parameter, const at::Tensor& fla
       for (const std::vector<Cut>& of_section : rows.pieces)
         of_slice.push_back(block.narrow(1, of_section[slice].begin, of_section[slice].size()));
       const at::Tensor elements = of_slice.size() == 1 ? of_slice.front() : at::cat(of_slice, 1);
-      append(squares[slice], block_squares(elements.contiguous().view(-1)));
+      append(squares[slice], squares_of(elements.contiguous().view(-1)));
     }
   }
   return squares;

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "optim/gradient_norm.h"
 #include "sluice/layer.h"
 
 namespace sluice {
@@ -29,8 +30,9 @@ using SliceSquares = std::vector<std::vector<double>>;
 std::vector<std::int64_t> block_ends(const ParameterInfo& parameter);
 
 // The sums of squares of elements [begin, begin + flat.numel()) of a gradient of the parameter,
-// both at ends of blocks. Precondition: as block_ends(), but for how the tensor lies in memory.
+// both at ends of blocks, as `squares_of` has them of a part. Precondition: as block_ends(), but
+// for how the tensor lies in memory.
 SliceSquares slice_squares(const ParameterInfo& parameter, const at::Tensor& flat,
-                           std::int64_t begin);
+                           std::int64_t begin, const SquaresOf& squares_of = block_squares);
 
 }  // namespace sluice

@@ -58,11 +58,11 @@ std::vector<std::string> names_of(const Tensors& tensors) {
 }  // namespace
 
 EvaluationModel::EvaluationModel(const Model& model, const Plan& plan, RankModel& training,
-                                 const Group& world, const RunOptions& options)
+                                 const Transport& transport, const RunOptions& options)
     : training_(training),
       plan_(plan_of_evaluation(plan, training)),
       end_(model),
-      share_(model, plan_, world, options) {
+      share_(model, plan_, transport.world(), transport.device(), options) {
   require_buffers();
 }
 

@@ -14,11 +14,11 @@ namespace sluice {
 
 class EvaluationModel {
  public:
-  // Collective over `world`. model: Model::evaluation; plan: of the training. Throws Error(kUsage)
+  // Collective over all ranks. model: Model::evaluation; plan: of the training. Throws Error(kUsage)
   // on every rank where the plan does not know the evaluation, cannot be cut as the training is, or
   // shards weights.
-  EvaluationModel(const Model& model, const Plan& plan, RankModel& training, const Group& world,
-                  const RunOptions& options);
+  EvaluationModel(const Model& model, const Plan& plan, RankModel& training,
+                  const Transport& transport, const RunOptions& options);
 
   const Plan& plan() const { return plan_; }
   RankModel& share() { return share_; }

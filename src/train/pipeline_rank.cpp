@@ -108,7 +108,8 @@ PipelineRank::PipelineRank(const Model& model, const Plan* plan, std::optional<P
       end_(model),
       other_evaluation_(model.evaluation) {
   require_runnable(plan_, model, options_);
-  share_ = std::make_unique<RankModel>(model, plan_, transport_.world(), options_);
+  share_ =
+      std::make_unique<RankModel>(model, plan_, transport_.world(), transport_.device(), options_);
   if (logs(LogLevel::kDebug)) {
     for (const auto& stage : share_->stages.stages())
       log_stage(model, plan_.partition.stages[static_cast<std::size_t>(stage->index())], *stage,
@@ -212,10 +213,9 @@ void PipelineRank::update(const std::function<void()>& step, std::int64_t number
 
 Evaluator& PipelineRank::evaluator() {
   if (!evaluation_) {
-    auto other = other_evaluation_
-                     ? std::make_unique<EvaluationModel>(*other_evaluation_, plan_, *share_,
-                                                         transport_.world(), options_)
-                     : nullptr;
+    auto other = other_evaluation_ ? std::make_unique<EvaluationModel>(
+                                         *other_evaluation_, plan_, *share_, transport_, options_)
+                                   : nullptr;
     evaluation_.emplace(std::move(other), plan_, *share_, transport_, end_, options_, observers_);
   }
   return *evaluation_;

@@ -19,7 +19,7 @@ namespace sluice {
 namespace {
 
 RankStages make_stages(const Model& model, const Plan& plan, const RunGroups& groups,
-                       const RunOptions& options) {
+                       at::Device device, const RunOptions& options) {
   const Mesh& mesh = plan.program.mesh;
   StageOptions of_stages;
   of_stages.backward_of = options.backward_of;
@@ -31,7 +31,9 @@ RankStages make_stages(const Model& model, const Plan& plan, const RunGroups& gr
     of_stages.groups = make_axis_groups(groups, mesh);
   of_stages.replica = groups.replica;
   of_stages.share = groups.share;
-  return build_stages(model, plan.partition, groups.place(), of_stages);
+  RankStages stages = build_stages(model, plan.partition, groups.place(), of_stages);
+  if (!device.is_cpu()) stages.to(device);
+  return stages;
 }
 
 bool is_one_pipeline(const RunGroups& groups) {
@@ -115,12 +117,12 @@ std::vector<at::Tensor> copies_of(Stage& stage) {
 
 }  // namespace
 
-RankModel::RankModel(const Model& model, const Plan& plan, const Group& world,
+RankModel::RankModel(const Model& model, const Plan& plan, const Group& world, at::Device device,
                      const RunOptions& options)
     : mesh(plan.program.mesh),
       data_parallel(plan.data_parallel),
       groups(make_run_groups(world, mesh)),
-      stages(make_stages(model, plan, groups, options)),
+      stages(make_stages(model, plan, groups, device, options)),
       parameters(list_parameters(stages.pointers(), groups.pipeline,
                                  Mesh({.pp = groups.pipeline.size()}))),
       owners(stages.pointers(), groups.num_replicas),

@@ -24,7 +24,9 @@ namespace sluice {
 struct RankModel {
   // Collective over `world`. plan: placed and cut; its mesh is set. The weights hold nothing yet,
   // or what the factories have made.
-  RankModel(const Model& model, const Plan& plan, const Group& world, const RunOptions& options);
+  // device: of the stages.
+  RankModel(const Model& model, const Plan& plan, const Group& world, at::Device device,
+            const RunOptions& options);
 
   // Calls `fill` for every stage, whose parameters are whole meanwhile; what is there then is the
   // stage's weights.

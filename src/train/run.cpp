@@ -66,10 +66,12 @@ void detail::run_bodies(const Model& model, const PipelineOptions& options,
   const int num_ranks = draft.program.mesh.num_ranks();
   ProcessJob processes(read_launch_environment(), {.num_ranks = num_ranks,
                                                    .alike = alike(draft, model, run_options),
+                                                   .device = run_options.device,
                                                    .deadline = run_options.deadline,
                                                    .heartbeat = run_options.heartbeat});
   if (processes.ranks_here().front() == 0) {
     for (const std::string& warning : draft.warnings) log_warning(warning);
+    if (!processes.devices().why.empty()) log_info("device: " + processes.devices().why);
   }
   processes.steps_begin();
   try {

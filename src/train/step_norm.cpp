@@ -114,14 +114,17 @@ SliceSquares no_squares(const SharedParameter& parameter) {
 }
 
 // The norm of a whole gradient, as post_norms() takes them.
-SliceSquares norms_here(const SharedParameter& parameter, const at::Tensor& gradient) {
+SliceSquares norms_here(const SharedParameter& parameter, const at::Tensor& gradient,
+                        const SquaresOf& squares_of) {
   SliceSquares norms = no_squares(parameter);
   if (!gradient.defined()) {
     for (std::vector<double>& norm : norms) norm = {0.0};
   } else if (parameter.is_divided) {
     const at::Tensor flat = gradient.detach().contiguous().view(-1);
-    norms = slice_squares(info_of(parameter.uses.front()), flat, 0);
+    norms = slice_squares(info_of(parameter.uses.front()), flat, 0, squares_of);
     for (std::vector<double>& norm : norms) norm = {norm_of_blocks(norm)};
+  } else if (!gradient.is_cpu()) {
+    norms.front() = {norm_of_blocks(squares_of(gradient.detach().contiguous().view(-1)))};
   } else {
     norms.front() = {tensor_norm(gradient)};
   }
@@ -130,10 +133,11 @@ SliceSquares norms_here(const SharedParameter& parameter, const at::Tensor& grad
 
 // The squares of elements from `begin` on, as post_squares() takes them.
 SliceSquares squares_here(const SharedParameter& parameter, const at::Tensor& flat,
-                          std::int64_t begin) {
+                          std::int64_t begin, const SquaresOf& squares_of) {
   if (!flat.defined()) return no_squares(parameter);
-  if (parameter.is_divided) return slice_squares(info_of(parameter.uses.front()), flat, begin);
-  return {block_squares(flat)};
+  if (parameter.is_divided)
+    return slice_squares(info_of(parameter.uses.front()), flat, begin, squares_of);
+  return {squares_of(flat)};
 }
 
 }  // namespace
@@ -142,10 +146,13 @@ Work<GradientNorms> post_gradient_norms(
     const std::vector<SharedParameter>& parameters, const RunGroups& groups, const Mesh& mesh,
     const std::function<at::Tensor(const ParameterUse&)>& gradient_of) {
   std::vector<SliceSquares> own;
-  for (const SharedParameter& parameter : parameters) {
-    if (is_counted(parameter, groups))
-      own.push_back(norms_here(parameter, gradient_of(parameter.uses.front())));
-  }
+  take_squares([&](const SquaresOf& squares_of) {
+    own.clear();
+    for (const SharedParameter& parameter : parameters) {
+      if (is_counted(parameter, groups))
+        own.push_back(norms_here(parameter, gradient_of(parameter.uses.front()), squares_of));
+    }
+  });
   return post_norms(parameters, groups, mesh, own);
 }
 
@@ -154,13 +161,16 @@ Work<GradientNorms> post_block_norms(
     const RunGroups& groups, const Mesh& mesh,
     const std::function<at::Tensor(const ParameterUse&)>& gradient_of) {
   std::vector<SliceSquares> own;
-  for (const SharedParameter& parameter : parameters) {
-    if (!is_counted(parameter, groups)) continue;
-    const ParameterUse& use = parameter.uses.front();
-    const auto range = owners.range(use.stage->index(), use.index, groups.replica);
-    own.push_back(
-        squares_here(parameter, range ? gradient_of(use) : at::Tensor(), range ? range->begin : 0));
-  }
+  take_squares([&](const SquaresOf& squares_of) {
+    own.clear();
+    for (const SharedParameter& parameter : parameters) {
+      if (!is_counted(parameter, groups)) continue;
+      const ParameterUse& use = parameter.uses.front();
+      const auto range = owners.range(use.stage->index(), use.index, groups.replica);
+      own.push_back(squares_here(parameter, range ? gradient_of(use) : at::Tensor(),
+                                 range ? range->begin : 0, squares_of));
+    }
+  });
   return post_squares(parameters, groups, mesh, own);
 }
 
@@ -178,16 +188,19 @@ at::Tensor StepNorms::own_elements(const SharedParameter& parameter, std::int64_
   return range ? elements_of(gradient, *range) : at::Tensor();
 }
 
-SliceSquares StepNorms::take(const SharedParameter& parameter) const {
+SliceSquares StepNorms::take(const SharedParameter& parameter, const SquaresOf& squares_of) const {
   std::int64_t begin = 0;
   const at::Tensor own = own_elements(parameter, begin);
-  return owners_ ? squares_here(parameter, own, begin) : norms_here(parameter, own);
+  return owners_ ? squares_here(parameter, own, begin, squares_of)
+                 : norms_here(parameter, own, squares_of);
 }
 
 IdleWork StepNorms::of_stage(int stage, std::function<bool(const SharedParameter&)> is_known) {
   std::vector<const SharedParameter*> left;  // from the back
   for (auto parameter = parameters_.rbegin(); parameter != parameters_.rend(); ++parameter) {
-    if (is_owned(*parameter) && parameter->uses.front().stage->index() == stage &&
+    // Those on a device wait for post(), where the host reads them together.
+    const ParameterUse& use = parameter->uses.front();
+    if (is_owned(*parameter) && use.stage->index() == stage && info_of(use).tensor.is_cpu() &&
         is_known(*parameter))
       left.push_back(&*parameter);
   }
@@ -209,7 +222,7 @@ IdleWork StepNorms::of_stage(int stage, std::function<bool(const SharedParameter
       return true;
     }
     if (begin == 0) {
-      taken_[&parameter] = take(parameter);
+      taken_[&parameter] = take(parameter, block_squares);
     } else {
       add(own.numel());
       taken_[&parameter] = {owners_ ? std::move(squares) : std::vector{norm_of_blocks(squares)}};
@@ -223,11 +236,14 @@ IdleWork StepNorms::of_stage(int stage, std::function<bool(const SharedParameter
 
 Work<GradientNorms> StepNorms::post() {
   std::vector<SliceSquares> own;
-  for (const SharedParameter& parameter : parameters_) {
-    if (!is_owned(parameter)) continue;
-    const auto taken = taken_.find(&parameter);
-    own.push_back(taken == taken_.end() ? take(parameter) : std::move(taken->second));
-  }
+  take_squares([&](const SquaresOf& squares_of) {
+    own.clear();
+    for (const SharedParameter& parameter : parameters_) {
+      if (!is_owned(parameter)) continue;
+      const auto taken = taken_.find(&parameter);
+      own.push_back(taken == taken_.end() ? take(parameter, squares_of) : taken->second);
+    }
+  });
   taken_.clear();
   return owners_ ? post_squares(parameters_, groups_, mesh_, own)
                  : post_norms(parameters_, groups_, mesh_, own);

@@ -62,7 +62,7 @@ class StepNorms {
   // nothing. begin: the first of them, in the order of memory.
   at::Tensor own_elements(const SharedParameter& parameter, std::int64_t& begin) const;
   // The norm of each slice here alone, or with owners the sums of squares of the blocks owned here.
-  SliceSquares take(const SharedParameter& parameter) const;
+  SliceSquares take(const SharedParameter& parameter, const SquaresOf& squares_of) const;
 
   const std::vector<SharedParameter>& parameters_;
   const BlockOwners* const owners_;

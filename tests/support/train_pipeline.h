@@ -262,8 +262,10 @@ inline TrainingResult run_training(const TrainingRun& run) {
     result.stats = stats;
     for (const ParameterInfo& info : trainer.parameters()) {
       if (!info.tied_to.empty()) continue;
-      const auto [known, added] = result.weights.emplace(info.name, info.tensor.detach().clone());
-      if (!added && !at::equal(known->second, info.tensor))
+      const at::Tensor value =
+          info.tensor.detach().to(at::kCPU, /*non_blocking=*/false, /*copy=*/true);
+      const auto [known, added] = result.weights.emplace(info.name, value);
+      if (!added && !at::equal(known->second, value))
         throw std::logic_error("replicas have other values of '" + info.name + "'");
     }
   });

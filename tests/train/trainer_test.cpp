@@ -98,7 +98,7 @@ TEST(TrainerTest, AnEvaluatorKeepsTheProgramsOfTheLastFewNumbersOfMicrobatches) 
   const auto transports = make_local_transports(1);
   const Plan plan = plan_of(model, even_partition(model, program.stage_map), program);
   const RunOptions options{.seed = 3};
-  RankModel rank(model, plan, transports.front()->world(), options);
+  RankModel rank(model, plan, transports.front()->world(), at::kCPU, options);
   rank.initialize(model, options);
   const ModelEnd end(model);
   Evaluator evaluator(nullptr, plan, rank, *transports.front(), end, options, {});

@@ -116,6 +116,10 @@ struct RunOptions {
   // Threads of an operator, on each rank; 0: the cores of this machine divided among the ranks.
   // Bits are equal only between runs with the same number.
   int threads_per_rank = 1;
+  // With run(): where the ranks' modules are moved once they are made, and the device that a body
+  // gets where it names CUDA without a number. Pipelines that are made without run() are on their
+  // transport's (Transport::device). A batch may be on any.
+  DeviceKind device = DeviceKind::kCpu;
   // The quantity that a step differentiates.
   GradientScale scale = {};
   GradientReduction reduction = {};

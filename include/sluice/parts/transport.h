@@ -68,9 +68,12 @@ class Transport {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // Hands over the tensors; the receiver may get the same storage, so the sender must not write to
-  // them afterwards. On a GPU the default stream of their device orders both sides: a rank that
-  // works on another stream waits for it first.
+  // The device on which the rank computes, and messages arrive whose tensors are on one.
+  virtual at::Device device() const { return at::kCPU; }
+
+  // Hands the tensors over; the receiver may get the same storage, so the sender must not write to
+  // them afterwards. On a GPU what the sender's current streams have been given until now is done
+  // before the receiver's current stream uses them; neither host waits.
   virtual void send(int destination, ChannelKind kind, Message message) = 0;
   // Reserves the next message of the channel. tensors: what is known of its tensors, if anything.
   virtual Ticket post_receive(int source, ChannelKind kind, const MessageTag& tag,
@@ -98,6 +101,8 @@ struct TransportOptions {
   // Limit of every wait: make it longer than any rank takes to send a message that another waits
   // for.
   std::chrono::milliseconds deadline{100'000};
+  // Devices of the ranks, in their order. Empty: the CPU.
+  std::vector<at::Device> devices = {};
 };
 
 // Endpoints of `size` ranks that are threads of this process.

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -42,12 +43,17 @@ class Values {
   const at::Tensor& operator[](std::string_view name) const { return get(name); }
   void set(const std::string& name, at::Tensor tensor);  // adds or replaces
   void erase(std::string_view name);
+  // What was moved to a device, as it was before: its elements are read without waiting for the
+  // device. Where nothing was moved, these.
+  const Values& on_host() const { return on_host_ ? *on_host_ : *this; }
+  void set_on_host(Values values);
   std::size_t size() const { return items_.size(); }
   auto begin() const { return items_.begin(); }
   auto end() const { return items_.end(); }
 
  private:
   std::vector<std::pair<std::string, at::Tensor>> items_;
+  std::shared_ptr<const Values> on_host_;
 };
 
 // A range of one dimension: elements offset .. offset + size - 1.
