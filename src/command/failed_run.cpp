@@ -86,6 +86,18 @@ LastStep last_step_here(const ProcessRun& run) {
 
 }  // namespace
 
+Error with_predicted_memory(const Plan& plan, const Error& error,
+                            const std::optional<Failure>& failure) {
+  if (!failure || failure->kind != ErrorKind::kMemory) return error;
+  const int row = plan.program.mesh.coordinate(failure->rank, Axis::kPp);
+  const std::string predicted =
+      formatted(" ({} are predicted for the rank)",
+                human_bytes(plan.ranks.at(static_cast<std::size_t>(row)).memory.total_bytes()));
+  std::string text = error.what();
+  text.insert(std::min(text.find("; "), text.size()), predicted);
+  return Error(error.kind(), {.what = text});
+}
+
 void close_failed(ProcessRun& run, const Error& error, const std::optional<Failure>& failure,
                   bool has_told) {
   if (run.ranks.has_others && !has_told) tell_failed(run, error, failure);

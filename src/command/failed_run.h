@@ -13,8 +13,14 @@
 #include "command/process_run.h"
 #include "sluice/error.h"
 #include "sluice/parts/transport.h"
+#include "sluice/plan.h"
 
 namespace sluice {
+
+// An error of a rank that ran out of memory, which also has the memory that was predicted for it;
+// any other as it is. failure: that of the rank.
+Error with_predicted_memory(const Plan& plan, const Error& error,
+                            const std::optional<Failure>& failure);
 
 // Saves the last weights and reports to the user. Other processes may be busy for long before they
 // can help with the save: if there are others, the error is reported first. has_told: it was

@@ -288,8 +288,9 @@ std::int64_t ProcessRun::train() {
     batches.reset();
   } catch (const Error& error) {
     batches.reset();
-    const Error cause = detail::with_keys(ranks.cause(error));
-    close_failed(*this, cause, first_failure(endpoints), has_told);
+    const std::optional<Failure> failure = first_failure(endpoints);
+    const Error cause = with_predicted_memory(plan, detail::with_keys(ranks.cause(error)), failure);
+    close_failed(*this, cause, failure, has_told);
     if (ranks.has_others) throw ToldElsewhere(cause);  // here, or by another process
     throw Error(cause);
   }

@@ -333,7 +333,8 @@ TEST_F(TrainCommandTest, MemoryThatRunsOutIsNamedWithItsPlace) {
   const std::string line = result.err.substr(result.err.find("sluice: error: "));
   EXPECT_EQ(std::count(line.begin(), line.end(), '\n'), 1) << result.err;
   EXPECT_EQ(line.rfind("sluice: error: out of memory: ", 0), 0u) << line;
-  EXPECT_NE(line.find("could not be allocated; rank "), std::string::npos) << line;
+  EXPECT_NE(line.find("could not be allocated ("), std::string::npos) << line;
+  EXPECT_NE(line.find("B are predicted for the rank); rank "), std::string::npos) << line;
   EXPECT_NE(line.find("(stage "), std::string::npos) << line;
   EXPECT_NE(line.find("training.microbatch_size"), std::string::npos) << line;
 }
