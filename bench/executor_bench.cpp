@@ -1,4 +1,4 @@
-// What the executor itself costs, and what splitting the backward costs.
+// The cost of the executor itself, and of splitting the backward.
 //
 //   bench/executor_bench --benchmark_filter=Overhead   microseconds an action with empty stages,
 //                                                     by the clock and of processor time

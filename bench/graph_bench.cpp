@@ -1,4 +1,4 @@
-// What a node of an exported graph costs above the same call written in C++: layers of a small
+// The cost of a node of an exported graph above the same call written in C++: layers of a small
 // decoder, and operators that are called boxed; forwards, one thread.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>

@@ -1,4 +1,4 @@
-// What layers and their random numbers cost on one thread.
+// The cost of layers and their random numbers on one thread.
 //
 //   bench/layer_bench --benchmark_filter=Keyed     initial weights beside torch's normal_; scopes
 //   bench/layer_bench --benchmark_filter=Llama     parts of a decoder layer, forward and backward

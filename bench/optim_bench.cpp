@@ -1,4 +1,4 @@
-// What the end of a step costs on one thread, for the parameters of two Llamas: S (256 wide, 8
+// The cost of a step's end on one thread, for the parameters of two Llamas: S (256 wide, 8
 // layers, 7.9 million) and M (768 wide, 12 layers, 88 million).
 //
 //   bench/optim_bench --benchmark_filter=AdamW     an update, and LibTorch's fused kernel beside it

@@ -1,4 +1,4 @@
-// What a message costs: the transports beside ProcessGroupGloo as it is, and beside memcpy.
+// The cost of a message: the transports beside ProcessGroupGloo as it is, and beside memcpy.
 //
 //   bench/transport_bench                             64 B, 1 MB, 8 MB and 64 MB, all ways
 //   bench/transport_bench --benchmark_filter=Gloo/    Gloo between ranks of one process
@@ -129,7 +129,7 @@ class RawGlooEnd final : public End {
   at::Tensor kept_;
 };
 
-// What the other end is told before messages: how many there will be, and their size.
+// Sent to the other end before messages: how many there will be, and their size.
 struct Announcement {
   std::int64_t count = 0;  // 0: it ends
   std::int64_t bytes = 0;

@@ -22,7 +22,7 @@ case $wheel in "sluice-$version-"*) ;; *) fault "wheel: '$wheel', but sluice --v
 for page in README.md docs/install.md; do
   grep -qF "$wheel" "$page" || fault "$page: does not name the wheel $wheel"
 done
-grep -qE "^## \[(Unreleased|$version)\]" CHANGELOG.md || fault "CHANGELOG.md: no heading for $version"
+grep -qF "## [$version]" CHANGELOG.md || fault "CHANGELOG.md: no heading for $version"
 [ -s LICENSE ] && [ -s SECURITY.md ] || fault "LICENSE or SECURITY.md is missing"
 
 # Pages.

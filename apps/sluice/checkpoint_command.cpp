@@ -42,8 +42,7 @@ int list(const CheckpointArguments& arguments) {
   if (!std::filesystem::exists(folder, ignored)) {
     throw Error(ErrorKind::kCheckpoint, {.what = "there is no such folder",
                                          .where = folder,
-                                         .remedy = "name the folder of the checkpoints, as "
-                                                   "checkpoint.folder"});
+                                         .remedy = "name the run's checkpoint.folder"});
   }
   const std::vector<ListedCheckpoint> listed = list_checkpoints(folder, reading_threads());
   if (arguments.json) {
@@ -205,7 +204,7 @@ std::string base_of(const CheckpointArguments& arguments) {
   if (std::filesystem::exists(base, ignored)) return base;
   throw Error(ErrorKind::kInput,
               {.what = base.empty() ? "the adapter does not say where its base is"
-                                    : "the base of the adapter, '" + base + "', is not there",
+                                    : "the adapter's base model, '" + base + "', does not exist",
                .where = arguments.first,
                .remedy = "say where it is now: --base DIR"});
 }
@@ -246,7 +245,7 @@ Command checkpoint_command() {
     return required({name, &a->second, help});
   };
   const Option json = {"--json", &a->json, "as JSON"};
-  Command command{"checkpoint", "Looks at checkpoints, compares and exports them."};
+  Command command{"checkpoint", "Lists, verifies, compares and exports checkpoints."};
   command.commands = {
       {.name = "list",
        .help = "The checkpoints of a folder, by step; every one is verified.",
@@ -262,16 +261,17 @@ Command checkpoint_command() {
                    json},
        .run = [a] { return diff(*a); }},
       {.name = "export",
-       .help = "Writes its weights as a Hugging Face directory.",
-       .options = {first("PATH", "a checkpoint"),
-                   second("OUT", "a directory that is not there yet, or empty"),
-                   {"--merge", &a->merge,
-                    "of an adapter: the base with the adapter merged into its weights"},
-                   {"--base", &a->base,
-                    "with --merge: where the base is, if not where the adapter says"}},
+       .help = "Writes a checkpoint's weights as a Hugging Face directory.",
+       .options =
+           {first("PATH", "a checkpoint"),
+            second("OUT", "a directory that is new or empty"),
+            {"--merge", &a->merge,
+             "for an adapter: write its base model with the adapter merged into the weights"},
+            {"--base", &a->base,
+             "with --merge: where the base model is, if not where the adapter says"}},
        .rules = {{.given = {"--base"},
                   .missing = {"--merge"},
-                  .what = "--base is of --merge alone",
+                  .what = "--base needs --merge",
                   .remedy = "add --merge, or leave --base out"}},
        .run = [a] { return export_to(*a); }}};
   return command;

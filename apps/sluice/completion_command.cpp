@@ -174,7 +174,7 @@ Command completion_command(std::function<Command()> program, std::vector<Complet
   const auto run = [=]() -> std::optional<int> {
     if (std::find(kShells.begin(), kShells.end(), *shell) == kShells.end())
       throw Error(ErrorKind::kUsage,
-                  {.what = "no completion is known for the shell '" + *shell + "'",
+                  {.what = "there is no completion for the shell '" + *shell + "'",
                    .where = "command 'sluice completion'",
                    .remedy = suggest_name(*shell, kShells)});
     std::vector<Offer> offers;
@@ -188,7 +188,7 @@ Command completion_command(std::function<Command()> program, std::vector<Complet
     return 0;
   };
   return {.name = "completion",
-          .help = "A script with which a shell completes commands, options and keys.",
+          .help = "Prints a script with which a shell completes commands, options and keys.",
           .options = {required({"SHELL", shell.get(), "bash, zsh or fish"})},
           .footer = "For this shell: source <(sluice completion bash)",
           .run = run};

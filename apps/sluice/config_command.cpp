@@ -64,26 +64,28 @@ Command config_command(const Overrides& overrides) {
   const auto options = [&a](const char* file_help) -> std::vector<Option> {
     return {config_file(a->file, file_help), {"--json", &a->json, "as JSON"}};
   };
-  const char* file = "configuration (TOML); without: defaults, environment and overrides";
+  const char* file = "configuration (TOML); without it: defaults, environment and overrides";
   const Command check_command = {
       .name = "check",
-      .help = "Keys, values, the model's configuration, the plan; that data.files are there.",
+      .help =
+          "Checks keys, values, the model's configuration and the plan, and that data.files exist.",
       .options = options(file),
       .footer =
           "Reads neither data nor weights: `train` checks those, the folders and the memory "
           "before it creates anything.",
       .run = [=] { return check(*a, overrides); }};
-  const Command show_command = {
-      .name = "show", .help = "Every value with its origin.", .options = options(file), .run = [=] {
-        return show(*a, overrides);
-      }};
-  file = "must exist if given, but changes nothing: the reference is the same for all";
-  const Command reference_command = {.name = "reference",
-                                     .help = "Every key: type, default, what is allowed, meaning.",
-                                     .options = options(file),
-                                     .run = [=] { return reference(*a); }};
+  const Command show_command = {.name = "show",
+                                .help = "Shows every value with its origin.",
+                                .options = options(file),
+                                .run = [=] { return show(*a, overrides); }};
+  file = "must exist if given, but does not change the output";
+  const Command reference_command = {
+      .name = "reference",
+      .help = "Lists every key: type, default, allowed values, meaning.",
+      .options = options(file),
+      .run = [=] { return reference(*a); }};
   return {.name = "config",
-          .help = "Checks, shows or explains the configuration.",
+          .help = "Checks or shows a configuration, or lists all keys.",
           .commands = {check_command, show_command, reference_command}};
 }
 

@@ -5,7 +5,7 @@
 namespace sluice {
 Command data_command() {
   return {.name = "data",
-          .help = "Turns text into ids, and says what files hold.",
+          .help = "Tokenizes text, and shows what training files contain.",
           .commands = {tokenize_command(), inspect_command()}};
 }
 

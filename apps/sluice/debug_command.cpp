@@ -65,7 +65,7 @@ std::vector<FlightRecord> read_records(const std::string& folder) {
   for (const fs::path& file : files) {
     records.push_back(read_flight_record(file.string()));
     if (rank_of_flight_file(file.filename().string()) != records.back().rank) {
-      throw Error(ErrorKind::kInput, {.what = "the record says that it is of rank " +
+      throw Error(ErrorKind::kInput, {.what = "the record says that it belongs to rank " +
                                               std::to_string(records.back().rank),
                                       .where = file.string(),
                                       .remedy = "give the file the name that the run gave it"});
@@ -89,13 +89,13 @@ Command debug_command() {
   const auto a = std::make_shared<FlightArguments>();
   const Command flight = {
       .name = "flight",
-      .help = "What every rank did last, who waits for whom, and what came first.",
+      .help = "Shows what every rank did last, which ranks wait for which, and the first failure.",
       .options = {required({"DIR", &a->folder,
-                            "the folder 'flight' of metrics.folder, or that folder itself"}),
+                            "the run's metrics.folder, or the folder 'flight' in it"}),
                   {"--json", &a->json, "as JSON"}},
       .run = [a] { return at_command("debug flight", [&] { return debug_flight(*a); }); }};
   return {.name = "debug",
-          .help = "Aligns the flight records of a run that failed.",
+          .help = "Compares the flight records of a run that failed.",
           .commands = {flight}};
 }
 

@@ -221,7 +221,7 @@ std::string loss_text(const Inspected& of) {
   std::vector<std::string> results;
   for (const detail::GraphOutput& output : of.graph->graph.training.outputs)
     if (output.kind == detail::GraphOutput::Kind::kResult) results.push_back(output.name);
-  return formatted("  loss   not said: set model.loss_output to one of {}\n", join(results, ", "));
+  return formatted("  loss   not named: set model.loss_output to one of {}\n", join(results, ", "));
 }
 
 std::string inspect_text(const Inspected& of) {
@@ -253,7 +253,7 @@ std::string inspect_text(const Inspected& of) {
         "  {}  {}  {}, {} parameters{}\n", layer.name, role_name(layer.role),
         counted(static_cast<std::int64_t>(of.graph->layers.layers[i].nodes.size()), "node"),
         with_commas(layer.num_parameters()),
-        crossing.empty() ? "" : "; a cut behind it: " + join(crossing, ", "));
+        crossing.empty() ? "" : "; a cut after it sends: " + join(crossing, ", "));
   }
   if (!of.spec.free_layers.empty()) text += "free layers, on every stage that reads them:\n";
   for (std::size_t i = 0; i < of.spec.free_layers.size(); ++i)
@@ -276,23 +276,25 @@ Command graph_command() {
   const auto a = std::make_shared<InspectArguments>();
   const Command inspect = {
       .name = "inspect",
-      .help = "Shows layers, free layers, what crosses each cut, operators, refusals.",
+      .help =
+          "Shows a graph's layers, the values that cross each cut, its operators and what is "
+          "refused.",
       .options = {required({.names = "FILE",
                             .value = &a->file,
                             .help = "an exported graph (model.pt2)",
                             .if_empty = "the file has no name",
                             .empty_remedy = "name a model.pt2"}),
                   {"--layer-class", &a->layer_class,
-                   "class of the blocks; the elements of lists without it"},
+                   "class of the repeated blocks; default: the elements of module lists"},
                   {"--loss-output", &a->loss_output,
-                   "the result that is the loss, where the archive does not say it"},
+                   "the result that is the loss, if the archive does not name it"},
                   {.names = "--rows",
                    .value = &a->rows,
-                   .help = "of a microbatch; as exported without it",
+                   .help = "rows of a microbatch; default: as exported",
                    .min = 1},
                   {.names = "--length",
                    .value = &a->length,
-                   .help = "of its rows; as exported without it",
+                   .help = "length of its rows; default: as exported",
                    .min = 1},
                   {"--json", &a->json, "as JSON"}},
       .run = [a] {
@@ -315,7 +317,7 @@ Command graph_command() {
         return 0;
       }};
   return {.name = "graph",
-          .help = "Looks at exported graphs (docs/any-model.md).",
+          .help = "Inspects exported graphs (docs/any-model.md).",
           .commands = {inspect, tool}};
 }
 

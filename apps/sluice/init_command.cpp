@@ -50,7 +50,7 @@ int write_quickstart(const std::string& given) {
   const fs::path program = fs::read_symlink("/proc/self/exe").parent_path() / "sluice-run";
   const std::optional<FoundTorch> torch = find_torch(program.string());
   if (!torch) {
-    refuse("the quickstart learns from LibTorch's headers, and there is no LibTorch here",
+    refuse("the quickstart trains on LibTorch's headers, and LibTorch is not installed here",
            program.string(), "install it: see docs/install.md");
   }
   const std::vector<std::pair<fs::path, std::string>> files = {
@@ -59,7 +59,7 @@ int write_quickstart(const std::string& given) {
   std::error_code failed;
   for (const auto& [path, text] : files) {
     if (fs::exists(fs::symlink_status(path, failed)))
-      refuse("the file is there already", path.string(), "name another folder, or remove it");
+      refuse("the file exists already", path.string(), "name another folder, or remove it");
   }
   fs::create_directories(folder / "quickstart-model", failed);
   if (failed) {
@@ -84,8 +84,8 @@ Command init_command() {
   const auto folder = std::make_shared<std::string>();
   return {
       .name = "init",
-      .help = "Writes a quickstart: a configuration and a tiny model, which train as they are.",
-      .options = {{"DIR", folder.get(), "folder for it; without: this one"}},
+      .help = "Writes a quickstart, ready to train: a configuration and a tiny model.",
+      .options = {{"DIR", folder.get(), "folder to write to; default: the current one"}},
       .run = [folder] { return at_command("init", [&] { return write_quickstart(*folder); }); }};
 }
 

@@ -168,13 +168,13 @@ int inspect(const InspectArguments& arguments) {
 Command inspect_command() {
   const auto a = std::make_shared<InspectArguments>();
   return {.name = "inspect",
-          .help = "What files of training data hold.",
-          .options = {required({"FILE", &a->files, "text, .jsonl, .bin of token ids"}),
+          .help = "Shows what training files contain.",
+          .options = {required({"FILE", &a->files, "text, .jsonl, or .bin with token ids"}),
                       {"--tokenizer", &a->tokenizer,
-                       "counts tokens of text: a tokenizer.json, a directory with one, or 'bytes'"},
-                      {"--format", &a->format, "as data.format; by default by the ending"},
+                       "count tokens with this tokenizer.json (or its directory), or with 'bytes'"},
+                      {"--format", &a->format, "as data.format; default: by the file's ending"},
                       {"--chat-template", &a->chat_template, "as data.chat_template"},
-                      {"--rows", &a->rows, "so many rows are shown (3)", 0, 1000},
+                      {"--rows", &a->rows, "rows to show; default 3", 0, 1000},
                       {"--json", &a->json, "as JSON: {\"files\": [..]}"}},
           .run = [a] { return at_command("data inspect", [&] { return inspect(*a); }); }};
 }

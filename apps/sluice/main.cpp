@@ -36,34 +36,33 @@ constexpr std::array kSibling = {
                 "train CONFIG.toml [--section.key value | --section.key=value ...] "
                 "[--log-level LEVEL]\n"
                 "      [--profile FILE.json [--profile-steps A:B]]\n"
-                "Trains; prints the settings that are not the default and the plan, then steps.",
+                "Trains a model; prints the non-default settings and the plan, then its steps.",
                 "An override sets one key of the configuration: `sluice config reference` lists "
                 "them, `sluice\nconfig show CONFIG.toml` prints their values. Data, weights and "
                 "folders are checked before\nanything is created.\n\n"
                 "  --log-level LEVEL    as --metrics.log_level\n"
-                "  --profile FILE.json  at the end also writes what ran when on every rank, for\n"
+                "  --profile FILE.json  at the end, also write a trace of every rank, for\n"
                 "                       chrome://tracing and ui.perfetto.dev\n"
-                "  --profile-steps A:B  of these steps, both included; 1:10 without it\n"},
+                "  --profile-steps A:B  the steps to trace, first to last; default 1:10\n"},
     CommandText{"eval",
                 "eval CONFIG.toml [--section.key value | --section.key=value ...] "
                 "[--checkpoint PATH] [--json]\n"
                 "Loss on the data, forward only.",
-                "The mean loss over all sequences of data.files, once each and in the order of "
-                "the files.\nCreates nothing.\n\n"
+                "The mean loss over all sequences of data.files, each read once, in file "
+                "order.\nCreates no file.\n\n"
                 "  --checkpoint PATH  a directory with the weights, in place of model.path\n"
                 "  --json             as JSON: {\"loss\", \"tokens\", \"perplexity\"}\n"},
     CommandText{"sample",
                 "sample MODEL --prompt TEXT [--tokens N] [--temperature T] [--seed S] [--json]\n"
                 "       [--section.key value ...]\n"
                 "Continues a text, forward only.",
-                "MODEL is a Hugging Face directory, a checkpoint, or a folder of checkpoints, of "
-                "which the last\ncounts. Creates nothing.\n\n"
+                "MODEL is a Hugging Face directory, a checkpoint, or a folder of checkpoints (the "
+                "last one is\nused). Creates no file.\n\n"
                 "  --prompt TEXT    the text\n"
-                "  --tokens N       at most so many new tokens; 64 without it\n"
-                "  --temperature T  logits are divided by it before a token is drawn; 0, the "
-                "default: the likeliest\n"
-                "                   token\n"
-                "  --seed S         of what is drawn; 0 without it\n"
+                "  --tokens N       most new tokens; default 64\n"
+                "  --temperature T  divides the logits before a token is drawn; default 0: the "
+                "likeliest token\n"
+                "  --seed S         seed of the draw; default 0\n"
                 "  --json           as JSON: {\"prompt\", \"text\", \"prompt_tokens\", \"tokens\", "
                 "\"ended\"}\n"},
     CommandText{
@@ -72,15 +71,15 @@ constexpr std::array kSibling = {
         "sluice checkpoint verify PATH\n"
         "sluice checkpoint diff A B [--json]\n"
         "sluice checkpoint export PATH OUT [--merge [--base DIR]]\n"
-        "Looks at checkpoints, compares and exports them.",
+        "Lists, verifies, compares and exports checkpoints.",
         "list    the checkpoints of FOLDER by step, each verified\n"
         "        --json: [{\"step\", \"path\", \"ok\", \"reason\"}]\n"
         "verify  compares every byte of a checkpoint with its manifest; exit 0 or 4\n"
         "diff    step, settings, extra values, ties and tensors that differ; A and B are\n"
         "        checkpoints or Hugging Face directories; exit 0 also when they differ\n"
         "export  the weights, config.json and the tokenizer as a Hugging Face directory;\n"
-        "        OUT is not there yet, or empty. Of an adapter: the PEFT directory, or with\n"
-        "        --merge the base, which is where the adapter says or DIR, with it merged in\n"},
+        "        OUT must be new or empty. An adapter is exported as a PEFT directory, or with\n   "
+        "     --merge merged into its base model, which is at DIR or where the adapter says\n"},
 };
 
 // Commands that take overrides of the configuration.
@@ -133,9 +132,9 @@ void require_working_folder() {
   std::error_code error;
   [[maybe_unused]] const std::filesystem::path here = std::filesystem::current_path(error);
   if (!error) return;
-  throw Error(ErrorKind::kUsage, {.what = "the working folder is gone: " + error.message(),
+  throw Error(ErrorKind::kUsage, {.what = "the working folder no longer exists: " + error.message(),
                                   .where = ".",
-                                  .remedy = "start the run from a folder that is there"});
+                                  .remedy = "start the run from a folder that exists"});
 }
 
 // glibc reads it when a program starts.
@@ -190,7 +189,7 @@ void require_torch(const std::string& command, const std::filesystem::path& sibl
 
 // ", found 2.13.0+cpu in /usr/lib/torch"
 std::string found_text(const std::optional<FoundTorch>& found) {
-  if (!found) return ", none found: what trains needs it";
+  if (!found) return ", none found: training needs it";
   const std::string version = found->version.empty() ? "one" : found->version;
   return ", found " + version + " in " + found->folder;
 }
@@ -247,27 +246,27 @@ int run(int argc, char** argv) {
   }
 
   bool version = false, json = false;
-  Command program = {.name = "sluice",
-                     .help = "Pipeline-parallel training in C++ on LibTorch.",
-                     .options = {{"-V,--version", &version,
-                                  "Versions of sluice, torch and the compiler; backends."},
-                                 {"--json", &json, "With --version: as JSON."}},
-                     .run = [&]() -> std::optional<int> {
-                       if (version) {
-                         print_version(json);
-                         return 0;
-                       }
-                       if (!json) return std::nullopt;
-                       throw Error(ErrorKind::kUsage,
-                                   {.what = "--json before the command",
-                                    .remedy = "give it after the command, or with --version"});
-                     }};
+  Command program = {
+      .name = "sluice",
+      .help = "Pipeline-parallel training in C++ on LibTorch.",
+      .options = {{"-V,--version", &version,
+                   "Prints the versions of sluice, torch and the compiler, and the backends."},
+                  {"--json", &json, "With --version: prints JSON."}},
+      .run = [&]() -> std::optional<int> {
+        if (version) {
+          print_version(json);
+          return 0;
+        }
+        if (!json) return std::nullopt;
+        throw Error(ErrorKind::kUsage, {.what = "--json before the command",
+                                        .remedy = "give it after the command, or with --version"});
+      }};
   for (const CommandText& text : kSibling) program.commands.push_back(command_of(text));
   for (const Command& own :
        {plan_command(overrides), config_command(overrides), split_command(), schedule_command(),
         launch_command(launched, command_names()), data_command(), debug_command(),
         metrics_command(), graph_command(), init_command(), report_command(),
-        Command{"help", "Prints this help, or that of a command."}})
+        Command{"help", "Prints this help, or the help of a command."}})
     program.commands.push_back(own);
   std::vector<CompletedText> texts;
   texts.reserve(kSibling.size() + kTakesOverrides.size());

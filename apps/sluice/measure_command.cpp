@@ -33,7 +33,7 @@ void require_apart(const std::string& costs, const std::string& config_file) {
   };
   std::error_code unknown;
   if (std::filesystem::equivalent(costs, config_file, unknown))
-    refuse("the costs would take the place of the configuration");
+    refuse("the costs would overwrite the configuration");
   if (!std::filesystem::is_regular_file(costs, unknown)) return;
   if (std::filesystem::file_size(costs, unknown) == 0) return;
   std::ifstream file(costs);
@@ -62,7 +62,7 @@ Command measure_command(const Overrides& overrides) {
           .help = "Times the layers of a run on this machine.",
           .options = {required(config_file(a->file)),
                       {"--json", &a->json, "as JSON"},
-                      required({kMeasure, &a->costs, "COSTS.json: write the costs there"})},
+                      required({kMeasure, &a->costs, "COSTS.json: write the costs to this file"})},
           .run = [=] { return run_job([&] { return measure(*a, overrides); }); }};
 }
 

@@ -33,7 +33,7 @@ double changed_at(const std::string& path) {
 int write_events(const TensorboardArguments& arguments) {
   const std::string metrics = MetricsFile::path_in(arguments.folder);
   const EventFile events = events_of_metrics(metrics, changed_at(metrics));
-  if (events.cut_off) log_warning("the last line is half written and passed over; " + metrics);
+  if (events.cut_off) log_warning("the last line is incomplete and was skipped; " + metrics);
   const std::string out = arguments.out.empty() ? arguments.folder : arguments.out;
   std::error_code failed;
   std::filesystem::create_directories(out, failed);
@@ -55,16 +55,16 @@ Command metrics_command() {
   const auto a = std::make_shared<TensorboardArguments>();
   const Command tensorboard = {
       .name = "tensorboard",
-      .help = "Writes an event file of a run's metrics.jsonl.",
+      .help = "Writes a TensorBoard event file from a run's metrics.jsonl.",
       .options = {required({.names = "FOLDER",
                             .value = &a->folder,
-                            .help = "metrics.folder of the run",
+                            .help = "the run's metrics.folder",
                             .if_empty = "the folder has no name",
-                            .empty_remedy = "name metrics.folder of a run"}),
-                  {"--out", &a->out, "another folder for the file; made where it is not there"}},
+                            .empty_remedy = "name a run's metrics.folder"}),
+                  {"--out", &a->out, "another folder for the file; created if it does not exist"}},
       .run = [a] { return at_command("metrics tensorboard", [&] { return write_events(*a); }); }};
   return {.name = "metrics",
-          .help = "Turns the metrics of a run into what other programs read.",
+          .help = "Converts a run's metrics for other programs.",
           .commands = {tensorboard}};
 }
 

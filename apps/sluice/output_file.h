@@ -14,7 +14,7 @@ namespace sluice {
 // `option` names who asked.
 void write_output_file(const std::string& path, const std::string& text, const std::string& option);
 
-// That it can be written there, without leaving anything behind. Throws Error(kUsage): no such
+// Checks that the file can be written, and leaves nothing behind. Throws Error(kUsage): no such
 // folder, a folder in its place, nothing that may be written to.
 void check_output_file(const std::string& path, const std::string& option);
 

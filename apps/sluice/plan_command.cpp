@@ -73,27 +73,27 @@ Command plan_command(const Overrides& overrides) {
   const auto a = std::make_shared<PlanArguments>();
   return {
       .name = "plan",
-      .help = "Split, schedule, predicted time, bubble and memory of a run.",
-      .options =
-          {required(config_file(a->file)),
-           {"--json", &a->json, "as JSON"},
-           {"--compare", &a->compare,
-            "every schedule and number of stages a rank: expected step, bubble, peak memory, "
-            "or why not"},
-           {"--draw", &a->draw,
-            "write a picture of the step to this file: .svg, .html, or .json for Perfetto"},
-           {"--critical-path", &a->critical_path, "with --draw: outline what the step waits for"},
-           // Carried out by sluice-run: main.cpp.
-           {"--measure", std::monostate(),
-            "COSTS.json: time the layers on this machine, write their costs there, and plan "
-            "with them"}},
+      .help = "Shows a run's split, schedule, predicted time, bubble and memory.",
+      .options = {required(config_file(a->file)),
+                  {"--json", &a->json, "as JSON"},
+                  {"--compare", &a->compare,
+                   "try every schedule and number of stages per rank: predicted step, bubble, peak "
+                   "memory, or why it cannot run"},
+                  {"--draw", &a->draw,
+                   "write a picture of the step to this file: .svg, .html, or .json for Perfetto"},
+                  {"--critical-path", &a->critical_path, "with --draw: outline the critical path"},
+                  // Carried out by sluice-run: main.cpp.
+                  {"--measure", std::monostate(),
+                   "COSTS.json: time the layers on this machine, write the costs to this file, and "
+                   "plan with them"}},
       .groups = {{"Machines that are not here",
                   {{"--device-memory", &a->device_memory,
-                    "80GB: memory that a rank may use, as parallelism.device_memory"},
+                    "memory that a rank may use, such as 80GB; sets parallelism.device_memory"},
                    {"--flops", &a->flops,
-                    "400e12: operations a second that a rank attains; times are seconds of them"},
+                    "operations per second that a rank attains, such as 400e12; times are then in "
+                    "seconds"},
                    {"--bandwidth", &a->bandwidth,
-                    "50e9: bytes a second between ranks, beside --flops"}}}},
+                    "with --flops: bytes per second between ranks, such as 50e9"}}}},
       .footer = "Overrides: --section.key value or --section.key=value, see `config reference`.",
       .rules = {needs("--bandwidth", "--flops"),
                 needs("--critical-path", "--draw"),

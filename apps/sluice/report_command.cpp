@@ -34,16 +34,17 @@ int write_report(const ReportArguments& arguments) {
 
 Command report_command() {
   const auto a = std::make_shared<ReportArguments>();
-  return {.name = "report",
-          .help = "Writes a page that shows a run: curves, steps, time, memory, settings.",
-          .options = {required({.names = "FOLDER",
-                                .value = &a->folder,
-                                .help = "metrics.folder of the run",
-                                .if_empty = "the folder has no name",
-                                .empty_remedy = "name metrics.folder of a run"}),
-                      {"--compare", &a->compare, "metrics.folder of a run to show beside it"},
-                      {"--out", &a->out, "FILE.html: another file than report.html in FOLDER"}},
-          .run = [a] { return at_command("report", [&] { return write_report(*a); }); }};
+  return {
+      .name = "report",
+      .help = "Writes a page that shows a run: curves, steps, time, memory, settings.",
+      .options = {required({.names = "FOLDER",
+                            .value = &a->folder,
+                            .help = "the run's metrics.folder",
+                            .if_empty = "the folder has no name",
+                            .empty_remedy = "name a run's metrics.folder"}),
+                  {"--compare", &a->compare, "metrics.folder of another run to show beside it"},
+                  {"--out", &a->out, "FILE.html: write this file instead of FOLDER/report.html"}},
+      .run = [a] { return at_command("report", [&] { return write_report(*a); }); }};
 }
 
 }  // namespace sluice

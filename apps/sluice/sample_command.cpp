@@ -61,22 +61,22 @@ int sample_model(const SampleArguments& arguments, const Overrides& overrides) {
 
 Command sample_command(const Overrides& overrides) {
   const auto a = std::make_shared<SampleArguments>();
-  return {.name = "sample",
-          .help = "Continues a text, forward only.",
-          .options = {required({"MODEL", &a->model,
-                                "a model, an adapter, a checkpoint, a run's folder, or FILE.pt2"}),
-                      required({"--prompt", &a->prompt, "the text"}),
-                      {"--tokens", &a->tokens, "at most so many new tokens; 64 without it"},
-                      {"--temperature", &a->temperature,
-                       "logits are divided by it before a token is drawn; 0 without it: the "
-                       "likeliest token"},
-                      {.names = "--seed",
-                       .value = &a->seed,
-                       .help = "of what is drawn; 0 without it",
-                       .min = 0,
-                       .max = std::numeric_limits<int>::max()},
-                      {"--json", &a->json, "as JSON"}},
-          .run = [=] { return run_job([&] { return sample_model(*a, overrides); }); }};
+  return {
+      .name = "sample",
+      .help = "Continues a text, forward only.",
+      .options = {required({"MODEL", &a->model,
+                            "a model, an adapter, a checkpoint, a run's folder, or FILE.pt2"}),
+                  required({"--prompt", &a->prompt, "the text"}),
+                  {"--tokens", &a->tokens, "most new tokens; default 64"},
+                  {"--temperature", &a->temperature,
+                   "divides the logits before a token is drawn; default 0: the likeliest token"},
+                  {.names = "--seed",
+                   .value = &a->seed,
+                   .help = "seed of the draw; default 0",
+                   .min = 0,
+                   .max = std::numeric_limits<int>::max()},
+                  {"--json", &a->json, "as JSON"}},
+      .run = [=] { return run_job([&] { return sample_model(*a, overrides); }); }};
 }
 
 }  // namespace sluice

@@ -221,7 +221,7 @@ int run(const ScheduleArguments& arguments) {
   }
   if (arguments.out && arguments.out->empty()) refuse_schedule("--out is empty", "name a file");
   if (arguments.out && arguments.out == arguments.draw)
-    refuse_schedule("--out and --draw name one file", "give each a file of its own");
+    refuse_schedule("--out and --draw name one file", "give each another file");
   const Schedule schedule = arguments.csv.empty() ? make_named(arguments) : read_file(arguments);
   bool is_as_given = true;  // rows with their idle slots
   const Program program = make_program(arguments, schedule, is_as_given);
@@ -265,9 +265,10 @@ std::vector<OptionRule> schedule_rules() {
   for (const char* other :
        {"--name", "--csv", "--lower", "--check", "--simulate", "--forward-only", "--draw"}) {
     const std::string option = other;
-    rules.push_back({.given = {"--search", other},
-                     .what = "--search and " + option + " exclude each other",
-                     .remedy = "leave " + option + " out: what is found is proven and simulated"});
+    rules.push_back(
+        {.given = {"--search", other},
+         .what = "--search and " + option + " exclude each other",
+         .remedy = "leave " + option + " out: a search proves and simulates its result"});
   }
   const std::string sources = "give --name NAME --pp P --microbatches M, or --csv FILE";
   rules.push_back({{"--name", "--csv"}, {}, "both --name and --csv", sources});
@@ -298,41 +299,41 @@ Command schedule_command() {
   ScheduleArguments& a = *arguments;
   return {
       .name = "schedule",
-      .help = "Makes, reads, lowers, checks, simulates, draws schedules.",
-      .options =
-          {{"--name", &a.name, "make this schedule, as 1F1B or ZBVZeroBubble"},
-           {"--csv", &a.csv, "read one, in torch's text form: a row per rank"},
-           {"--pp", &a.num_ranks, "ranks"},
-           {"--stages-per-rank", &a.stages_per_rank, "stages of each rank"},
-           {"--stages", &a.num_stages, "stages of all ranks together"},
-           {"--microbatches", &a.num_microbatches, "microbatches of a step"},
-           {"--stage-to-rank", &a.stage_to_rank,
-            "with --csv or --search: loop, v, or the rank of each stage, as 0,1,1,0"},
-           {"--lower", &a.lower, "add SEND and RECV"},
-           {"--shard-parameters", &a.shard_parameters, "with --lower: UNSHARD and RESHARD"},
-           {"--reduce-gradients", &a.reduce_gradients, "with --lower: REDUCE_GRAD"},
-           {"--max-active-stages", &a.max_active_stages,
-            "with --shard-parameters: stages gathered at once (default 3)"},
-           {"--defer-recv", &a.defer_receives, "with --lower: RECV directly above what needs it"},
-           {"--merge-backward", &a.merge_backward,
-            "with --lower: I directly followed by its W becomes B"},
-           {"--forward-only", &a.forward_only, "the forwards alone, as for evaluation"},
-           {"--out", &a.out, "write the CSV to this file"},
-           {"--check", &a.check, "prove it; exit code 3 when it does not hold"},
-           {"--simulate", &a.simulate, "predict time and live activations"},
-           {"--costs", &a.costs,
-            "with --simulate, --draw or --search: F=1,I=1,W=1,B=2,comm=0, or a JSON file"},
-           {"--json", &a.json, "one JSON value on stdout"},
-           {"--draw", &a.draw,
-            "write a picture to this file: .svg, .html, or .json for Perfetto; a refused order "
-            "with what is wrong"},
-           {"--critical-path", &a.critical_path, "with --draw: outline what the step waits for"},
-           {"--search", &a.search,
-            "the best order that can be found under --costs, beside the named ones; with --pp and "
-            "--microbatches"},
-           {"--max-memory", &a.max_memory,
-            "with --search: of a rank, 80GB, 640MiB or a number of bytes, by the kept_bytes and "
-            "held_bytes of the costs"}},
+      .help = "Makes, reads, lowers, proves, simulates and draws schedules.",
+      .options = {{"--name", &a.name, "make this schedule, such as 1F1B or ZBVZeroBubble"},
+                  {"--csv", &a.csv, "read a schedule in torch's CSV form: one row per rank"},
+                  {"--pp", &a.num_ranks, "ranks"},
+                  {"--stages-per-rank", &a.stages_per_rank, "stages per rank"},
+                  {"--stages", &a.num_stages, "stages in total"},
+                  {"--microbatches", &a.num_microbatches, "microbatches per step"},
+                  {"--stage-to-rank", &a.stage_to_rank,
+                   "with --csv or --search: loop, v, or the rank of each stage, such as 0,1,1,0"},
+                  {"--lower", &a.lower, "add SEND and RECV"},
+                  {"--shard-parameters", &a.shard_parameters, "with --lower: UNSHARD and RESHARD"},
+                  {"--reduce-gradients", &a.reduce_gradients, "with --lower: REDUCE_GRAD"},
+                  {"--max-active-stages", &a.max_active_stages,
+                   "with --shard-parameters: most stages gathered at once; default 3"},
+                  {"--defer-recv", &a.defer_receives,
+                   "with --lower: RECV directly before the action that needs it"},
+                  {"--merge-backward", &a.merge_backward,
+                   "with --lower: I directly followed by its W becomes B"},
+                  {"--forward-only", &a.forward_only, "forwards alone, as in evaluation"},
+                  {"--out", &a.out, "write the CSV to this file"},
+                  {"--check", &a.check, "prove that it completes; exit code 3 if it does not"},
+                  {"--simulate", &a.simulate, "predict time and live activations"},
+                  {"--costs", &a.costs,
+                   "with --simulate, --draw or --search: F=1,I=1,W=1,B=2,comm=0, or a JSON file"},
+                  {"--json", &a.json, "print one JSON value"},
+                  {"--draw", &a.draw,
+                   "write a picture to this file: .svg, .html, or .json for Perfetto; marks the "
+                   "faults of a refused order"},
+                  {"--critical-path", &a.critical_path, "with --draw: outline the critical path"},
+                  {"--search", &a.search,
+                   "search the best order under --costs and compare it with the named ones; needs "
+                   "--pp and --microbatches"},
+                  {"--max-memory", &a.max_memory,
+                   "with --search: memory of a rank, as 80GB, 640MiB or a number of bytes; uses "
+                   "kept_bytes and held_bytes of the costs"}},
       .rules = schedule_rules(),
       .run = [arguments] { return at_command("schedule", [&] { return run(*arguments); }); }};
 }

@@ -165,7 +165,7 @@ std::vector<StageShape> shapes_of(const SplitArguments& arguments, const ModelSp
     refuse_split("shapes need both --microbatch-size and --seq-len", "give both");
   }
   if (!arguments.model) {
-    refuse_split("shapes need the sizes of a model, which --layers does not give", "give --model");
+    refuse_split("shapes need a model's sizes, which --layers does not give", "give --model");
   }
   return stage_shapes(model, partition, *arguments.microbatch_size, *arguments.seq_len);
 }
@@ -228,41 +228,48 @@ Command split_command() {
   const auto arguments = std::make_shared<SplitArguments>();
   SplitArguments& a = *arguments;
   static const std::string conventions =
-      "whose rules and names: " + join(partition_conventions(), ", ");
+      "library whose rules and names apply: " + join(partition_conventions(), ", ");
   Option convention = {"--convention", &a.convention, conventions.c_str()};
   convention.shows_default = true;
   return {
       .name = "split",
       .help = "Computes a partition: which stage has which layers.",
       .options = {{"--model", &a.model, "Hugging Face directory or config.json"},
-                  {"--layers", &a.layers, "or only a number of decoder layers", 0, kMaxLayers},
-                  {"--pp", &a.pp, "ranks; without: one a stage"},
-                  {"--schedule", &a.schedule, "placement, and single or several stages a rank"},
-                  {"--stages", &a.stages, "the number of stages outright"},
+                  {"--layers", &a.layers, "instead of --model: a number of decoder layers", 0,
+                   kMaxLayers},
+                  {"--pp", &a.pp, "ranks; default: one per stage"},
+                  {"--schedule", &a.schedule,
+                   "schedule that decides the placement and the stages per rank"},
+                  {"--stages", &a.stages, "number of stages"},
                   convention,
-                  {"--stage-to-rank", &a.stage_to_rank, "loop, v, or one rank a stage: 0,1,1,0"}},
+                  {"--stage-to-rank", &a.stage_to_rank,
+                   "loop, v, or the rank of each stage, such as 0,1,1,0"}},
       .groups = {{"By counts",
                   {{"--layers-per-stage", &a.layers_per_stage, "stages = ceil(layers / K)"},
-                   {"--round", &a.round, "number of stages up or down to a multiple of the ranks"},
-                   {"--input-weight", &a.input_weight, "layers that the embedding counts for", 0},
-                   {"--output-weight", &a.output_weight, "layers that norm and head count for", 0},
-                   {"--remainder", &a.remainder, "extra layers: first, last or middle stages"}}},
+                   {"--round", &a.round, "round the stages up or down to a multiple of the ranks"},
+                   {"--input-weight", &a.input_weight,
+                    "number of layers that the embedding counts as", 0},
+                   {"--output-weight", &a.output_weight,
+                    "number of layers that norm and head count as", 0},
+                   {"--remainder", &a.remainder,
+                    "stages that get the extra layers: first, last or middle"}}},
                  {"By names",
-                  {{"--split-points", &a.split_points, "cut before these: a,b"},
-                   {"--cuts", &a.cuts, "cut after these: a,b"},
+                  {{"--split-points", &a.split_points, "cut before these layers: a,b"},
+                   {"--cuts", &a.cuts, "cut after these layers: a,b"},
                    {"--modules", &a.modules, "names per stage: [[\"a\",\"b\"],[\"c\"]]"}}},
                  {"What the ends hold (automodel)",
                   {{"--no-embeddings", &a.no_embeddings, "no embedding"},
                    {"--no-lm-head", &a.no_lm_head, "no head"},
                    {"--no-rotary", &a.no_rotary, "no rotary embedding on the stages"},
                    {"--multimodal", &a.multimodal, "encoders on the first stage"},
-                   {"--extra-modules", &a.extra_modules, "more on the first stage: a,b"},
-                   {"--prefix", &a.prefix, "of the names of layers: model."},
-                   {"--lm-head", &a.lm_head, "name of the head: lm_head"}}},
+                   {"--extra-modules", &a.extra_modules, "further modules on the first stage: a,b"},
+                   {"--prefix", &a.prefix, "prefix of the layers' names, such as model."},
+                   {"--lm-head", &a.lm_head, "name of the head, such as lm_head"}}},
                  {"Output",
-                  {{"--microbatch-size", &a.microbatch_size, "for shapes: sequences", 1, kMaxSize},
-                   {"--seq-len", &a.seq_len, "for shapes: tokens of a sequence", 1, kMaxSize},
-                   {"--json", &a.json, "one JSON object"}}}},
+                  {{"--microbatch-size", &a.microbatch_size, "for shapes: sequences per microbatch",
+                    1, kMaxSize},
+                   {"--seq-len", &a.seq_len, "for shapes: tokens per sequence", 1, kMaxSize},
+                   {"--json", &a.json, "print one JSON object"}}}},
       .run = [arguments] { return at_command("split", [&] { return run_split(*arguments); }); }};
 }
 

@@ -181,19 +181,19 @@ int tokenize(const TokenizeArguments& arguments) {
 
 Command tokenize_command() {
   const auto a = std::make_shared<TokenizeArguments>();
-  return {.name = "tokenize",
-          .help = "Text to ids as a tokenizer.json says, or back.",
-          .options = {required({"FILE", &a->file, "one JSON string a line; '-' is stdin"}),
-                      required({"--tokenizer", &a->tokenizer,
-                                "a tokenizer.json, or the directory that holds one"}),
-                      {"--decode", &a->decode, "the other way: one JSON array of ids a line in"},
-                      {"--no-special", &a->no_special,
-                       "without what is put before and after a text, as <s>"}},
-          .footer = "Prints one JSON array of ids for every line, or (--decode) one JSON string.",
-          .rules = {{.given = {"--decode", "--no-special"},
-                     .what = "--no-special with --decode, which keeps every token",
-                     .remedy = "leave one of them out"}},
-          .run = [a] { return at_command("data tokenize", [&] { return tokenize(*a); }); }};
+  return {
+      .name = "tokenize",
+      .help = "Converts text to token ids, or back, with a tokenizer.json.",
+      .options = {required({"FILE", &a->file, "one JSON string per line; '-' reads stdin"}),
+                  required({"--tokenizer", &a->tokenizer, "a tokenizer.json, or its directory"}),
+                  {"--decode", &a->decode, "convert back: FILE has one JSON array of ids per line"},
+                  {"--no-special", &a->no_special,
+                   "leave out the special tokens around a text, such as <s>"}},
+      .footer = "Prints one JSON array of ids for every line, or one JSON string with --decode.",
+      .rules = {{.given = {"--decode", "--no-special"},
+                 .what = "--no-special with --decode, which keeps every token",
+                 .remedy = "leave one of them out"}},
+      .run = [a] { return at_command("data tokenize", [&] { return tokenize(*a); }); }};
 }
 
 }  // namespace sluice

@@ -66,7 +66,7 @@ void require_profile_apart(const std::string& path, const RunConfig& config) {
   const fs::path file = fs::weakly_canonical(path);
   const auto refuse = [&](const std::string& what) {
     throw Error(ErrorKind::kUsage,
-                {.what = what, .where = path, .remedy = "give --profile a file of its own"});
+                {.what = what, .where = path, .remedy = "give --profile another file"});
   };
   if (file == fs::weakly_canonical(fs::path(config.metrics.folder) / "metrics.jsonl"))
     refuse("the run writes its metrics there");
@@ -115,11 +115,11 @@ int train(const TrainArguments& arguments, const Overrides& overrides) {
 Command train_command(const Overrides& overrides) {
   const auto a = std::make_shared<TrainArguments>();
   return {.name = "train",
-          .help = "Trains; prints the settings that are not the default and the plan, then steps.",
+          .help = "Trains a model; prints the non-default settings and the plan, then its steps.",
           .options = {required(config_file(a->file)),
                       {"--log-level", &a->log_level, "as --metrics.log_level"},
-                      {kProfile, &a->profile, "FILE.json: trace of what ran"},
-                      {"--profile-steps", &a->profile_steps, "A:B: of these steps"}},
+                      {kProfile, &a->profile, "FILE.json: write a trace of every rank"},
+                      {"--profile-steps", &a->profile_steps, "A:B: the steps to trace"}},
           .run = [=] {
             Overrides all = overrides;
             if (!a->log_level.empty()) all.emplace_back("metrics.log_level", a->log_level);

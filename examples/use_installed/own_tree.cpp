@@ -1,4 +1,4 @@
-// A module with a forward of its own, cut by the class of its layers: on one rank, on three under
+// A module with its own forward, cut by the class of its layers: on one rank, on three under
 // an interleaved schedule, and in a plain loop.
 #include <torch/nn/functional/loss.h>
 

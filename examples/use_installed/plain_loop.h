@@ -1,4 +1,4 @@
-// What an example compares its pipelines with: a loop of torch's own over the same batches.
+// The loop of plain torch with which an example compares its pipelines, over the same batches.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -60,7 +60,7 @@ inline int compare(const Losses& one, const Losses& several, const Losses& plain
   return one == several && close && one.back() < one.front() ? 0 : 1;
 }
 
-// What a program of several layouts prints and returns.
+// Prints the result of a program of several layouts, and returns its exit code.
 inline int report(const Losses& alone, bool same) {
   std::cout << "loss after " << alone.size() / 2 << " steps: " << alone.back()
             << (same ? ", the same bits in every layout\n" : ", other bits in another layout\n");

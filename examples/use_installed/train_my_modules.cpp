@@ -1,5 +1,5 @@
-// Layers of your own, with names for what goes from one to another: a skip connection past two
-// layers, weights drawn by a function of your own, nothing made on a rank that does not need it.
+// Layers of your own, with names for the values between them: a skip connection past two
+// layers, weights drawn by your own function, nothing made on a rank that does not need it.
 // On one rank and on four, threads of this process: the same bits.
 #include <ATen/ATen.h>
 #include <torch/nn/modules/linear.h>

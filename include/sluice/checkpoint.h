@@ -5,7 +5,7 @@
 // Does not own: writing (Pipeline::save, parts/saver.h).
 //
 // A checkpoint knows nothing of the layout that wrote it: every tensor is there once, whole, under
-// its full name, and any number of ranks, stages and schedules reads what it needs of it.
+// its full name, and any number of ranks, stages and schedules reads the parts that it needs.
 //
 // Invariants:
 //  1. Opening reads the manifest and the headers of files, and compares them; verify() reads

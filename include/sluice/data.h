@@ -8,7 +8,7 @@
 // Invariants:
 //  1. read() is a pure function of (files, options, position): every rank makes the same batch by
 //     itself, and a run resumes from the position alone.
-//  2. Files are read, and their text made tokens, when a batch needs them. Memory does not grow
+//  2. Files are read, and their text is tokenized, when a batch needs them. Memory does not grow
 //     with their size, apart from the list of files, 8 bytes a row of .jsonl and 16 bytes for every
 //     8 KiB of text that a tokenizer reads. A TokenRows holds 8 bytes a token, and 1 (truth
 //     values), 4 (floats of up to 32 bits) or 8 bytes for each number of a further field.
@@ -220,7 +220,7 @@ using MicrobatchCount = std::function<std::int64_t(const TokenRows&)>;
 class TokenData {
  public:
   // Opens the files, finds the sequences and checks the first 16 MiB of rows; with data.pack all
-  // rows. Text that a tokenizer reads is made tokens once, to find its sequences.
+  // rows. Text that a tokenizer reads is tokenized once, to find its sequences.
   // Throws Error(kUsage): no files, mixed formats, a number of weights other than the number of
   // entries, conversations for which no chat template is known; fields of formats other than
   // .jsonl, or of packed rows, and options of tokens where there are none.
@@ -267,7 +267,7 @@ class TokenData {
 
   // Refuses data that leaves a step nothing to learn, as far as the rows read so far show it: a
   // file in which no label is counted, or a step after those done, up to `steps`, whose rows have
-  // none (within five million looks at a row). Does nothing where rows are counted.
+  // none (it looks at most at five million rows). Does nothing where rows are counted.
   // Throws Error(kInput) naming the file, or the step and its rows as step_rows() does.
   void require_counted_labels(std::int64_t steps, std::int64_t batch_size,
                               const StepsDone& done = {}) const;

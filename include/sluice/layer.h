@@ -47,8 +47,8 @@ struct ParameterSlices {
   std::string first_use = {};  // the name of the first use; "": this is it
 };
 
-// A second base class, beside torch::nn::Module, of modules of whose parameters ranks hold parts:
-// without it a smaller tensor is taken for the whole parameter.
+// A second base class, beside torch::nn::Module, for modules whose parameters are divided among
+// ranks: without it a smaller tensor is taken for the whole parameter.
 class SlicedModule {
  public:
   virtual ~SlicedModule() = default;
@@ -181,7 +181,7 @@ LayerSpec layer(std::string name, std::vector<std::string> reads, std::vector<st
 // Within this scope every operator that would draw from the default generator (dropout, rand,
 // bernoulli, attention dropout, ...) draws from the stream of this key instead, on this thread, in
 // unchanged user code; a generator that the caller passes is respected. CPU and CUDA; each device
-// has a stream of its own. Scopes nest: the inner key holds, then the outer stream continues where
+// has its own stream. Scopes nest: the inner key holds, then the outer stream continues where
 // it was. Costs well under a microsecond until something random is called. A scope must end on the
 // thread that entered it. Nothing is keyed in backward: a function of your own that computes its
 // forward again there must save its random numbers.

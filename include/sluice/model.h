@@ -124,8 +124,8 @@ struct Model {
   // The description that is planned, where the model knows its sizes and costs. Empty:
   // describe(layers).
   std::shared_ptr<const ModelSpec> description = {};
-  // The model that evaluations run, where that is other layers (then `description` says it, too):
-  // their parameters and buffers are those of the same full names, which the rank has of `layers`.
+  // The model that evaluations run, if its layers differ (then `description` must have it too). Its
+  // parameters and buffers are those of the same full names in `layers`.
   std::shared_ptr<const Model> evaluation = {};
 };
 
@@ -176,7 +176,7 @@ struct GraphModelOptions {
 // An exported graph (docs/any-model.md). Its weights are those of the archive, else drawn; those of
 // a Hugging Face directory by Model::initialization.tensor = stored_values(directory). Inputs have
 // the names of the exported model's arguments; a causal loss of "logits" reads "labels" too. Throws
-// Error(kInput) for a file that is no such archive, or has operators that neither LibTorch nor
+// Error(kInput) for a file that is not such an archive, or has operators that neither LibTorch nor
 // options.operators has, naming them; Error(kUsage) for names that the graph does not have.
 Model load_graph(const std::string& path, const GraphModelOptions& options = {});
 

@@ -89,7 +89,7 @@ struct ParameterSpec {
   bool trainable = true;
   bool of_adapter = false;                   // part of an adapter (lora.h)
   std::optional<ParameterSplit> split = {};  // among ranks that share the layer; none: each has all
-  std::string stored_as = {};                // its name in a Hugging Face directory, if another
+  std::string stored_as = {};                // its name in a Hugging Face directory, if it differs
   std::int64_t numel() const;
 };
 
@@ -121,7 +121,7 @@ struct LayerInfo {
   std::vector<std::string> reads;         // values of the batch or of earlier layers
   std::vector<ValueSpec> writes;
   LayerCost cost;
-  std::shared_ptr<const struct LayerOperators> operators;  // whose costs add up to `cost`
+  std::shared_ptr<const struct LayerOperators> operators;  // operators whose costs add up to `cost`
   std::optional<AttentionMask> mask;
   bool parameters_known = false;  // `parameters` are all that it has
   bool frozen = false;            // none of its parameters trains
@@ -148,7 +148,7 @@ struct ModelSpec {
   std::string config_text;  // config.json as read, for writing it back
   // The exported graph that it describes (src/archive); null if it is not of a graph.
   std::shared_ptr<const struct GraphOfModel> graph;
-  // The model in evaluation, where that is other layers with the same parameters; null: these.
+  // The model in evaluation, if it has other layers with the same parameters; null: this one.
   std::shared_ptr<const ModelSpec> evaluation;
 
   // The layers that a split counts: [first, second) from the first to the last block, with all that

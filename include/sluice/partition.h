@@ -26,7 +26,7 @@ namespace sluice {
 
 using ModuleNames = std::vector<std::vector<std::string>>;  // [stage][module]
 
-enum class Rounding { kNone, kUp, kDown };  // of the number of stages to a multiple of the ranks
+enum class Rounding { kNone, kUp, kDown };  // of the stages to a multiple of the ranks
 
 enum class Remainder { kFirst, kLast, kMiddle };
 

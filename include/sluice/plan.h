@@ -183,7 +183,7 @@ struct Plan {
   bool keeps_snapshot = false;
   Program program;        // the program of a training step that runs
   VerifyReport report;    // ok()
-  Costs costs;            // costs, with what runs again in the backward
+  Costs costs;            // costs, layers that run again included
   std::string time_unit;  // unit of costs and simulation: "s", "GFLOP"; "": F, I, W take 1
   Simulation simulation;  // under `costs`
   Balance balance = Balance::kEven;             // of the split
@@ -221,8 +221,8 @@ Plan plan_pipeline(ModelSpec model, const PipelineOptions& options);
 std::shared_ptr<const LayerTimes> read_layer_times(const std::string& path);
 
 // The plan for people: split, schedule as a grid, proof, prediction, memory per rank, notes.
-// Several lines, each ending in '
-// ', of at most options.width columns (80 or more) if words and names fit.
+// Several lines, each ending in '\n', of at most options.width columns (80 or more) if words and
+// names fit.
 std::string describe_plan(const Plan& plan, const GridOptions& options);
 // The same, as wide as necessary.
 std::ostream& operator<<(std::ostream& out, const Plan& plan);

@@ -123,9 +123,9 @@ struct GridOptions {
   int width = 120;     // columns; a longer grid is cut in its middle, with a note
 };
 
-// The picture of a simulation, in unit slots: time runs to the right, one row for each rank.
-// Several lines, each ending in '
-// '.
+// The picture of a simulation, in unit slots: one row for each rank, time runs to the right, and a
+// slot in which a rank is idle is empty.
+// Several lines, each ending in '\n'.
 std::string draw_grid(const Simulation& simulation, const GridOptions& options = {});
 
 // The instruction rows as they stand (no timing), with an arrow under the slot of each violation

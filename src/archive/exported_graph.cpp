@@ -69,7 +69,7 @@ std::string model_name(const ZipFile& zip, const std::string& root) {
   }
   if (names.size() != 1) {
     refuse_archive(zip.name(), formatted("the archive has {} models, not one", names.size()),
-                   "export one model into a file of its own");
+                   "export each model into its own file");
   }
   return names[0];
 }

@@ -1,4 +1,4 @@
-// What a torch.export archive says of a model, without torch: nodes in order, the values between
+// A model as a torch.export archive describes it, without torch: nodes in order, the values between
 // them, what enters and leaves, where the bytes of weights are.
 //
 // Owns: these values, reading them. Does not own: cutting the graph (graph_layers.h), running it
@@ -70,7 +70,7 @@ struct GraphNode {
 
   std::string target;  // "aten.linear.default", "_operator.mul", "torch.sym_ite"
   std::vector<std::pair<std::string, GraphArgument>> arguments;  // by name, in the order as written
-  // What it returns: one entry a result. A result that is a list of tensors has all their values.
+  // The results, one entry each. A result that is a list of tensors has all their values.
   struct Result {
     bool is_list = false;
     std::vector<int> values;  // -1: a result that is none
@@ -133,7 +133,7 @@ struct GraphTensor {
   bool is_parameter = true;
 };
 
-// What tools/sluice_export.py writes beside torch's own (extra/sluice.json); empty without.
+// The facts that tools/sluice_export.py adds to torch's (extra/sluice.json); empty without it.
 struct GraphFacts {
   struct Size {
     std::string name;    // "rows", "length", "decoder_length"

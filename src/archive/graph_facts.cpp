@@ -72,7 +72,7 @@ GraphFacts parse_graph_facts(std::string_view text, const std::string& where) {
   if (const Json* stored = root.find("stored")) {
     for (const Json& pair : JsonField(*stored, where, "stored").list()) {
       const Json::List& names = JsonField(pair, where, "stored").list();
-      if (names.size() != 2) root.refuse("a stored name is no pair of names");
+      if (names.size() != 2) root.refuse("a stored name is not a pair of names");
       facts.stored.emplace_back(JsonField(names[0], where).text(),
                                 JsonField(names[1], where).text());
     }

@@ -225,7 +225,8 @@ class GraphReader : private GraphValues {
   }
 
   bool boolean_of(const Json::Member& member) const {
-    if (member.key != "as_bool") refuse("whether gradients are on is no truth value");
+    if (member.key != "as_bool")
+      refuse("the value that turns gradients on or off is not a truth value");
     return field(member.value, member.key).boolean();
   }
 
@@ -283,7 +284,7 @@ class GraphReader : private GraphValues {
     name_batch(call);
   }
 
-  // What forward calls its inputs: torch's own names are in small letters.
+  // The names that forward gives its inputs; torch's own names are in small letters.
   void name_batch(const JsonField& call) {
     std::optional<std::vector<std::string>> leaves;
     std::vector<std::string> arguments;

@@ -80,7 +80,7 @@ std::string element_of_list(const std::string& path) {
   return {};
 }
 
-// What a node is of, before nodes of no unit have joined their neighbours.
+// The unit of a node, before nodes without a unit have joined their neighbours.
 struct Unit {
   std::string key;  // "": of none
   std::string path, class_name;
@@ -173,7 +173,7 @@ class Layering {
       const GraphArgument& argument = found->value;
       if (argument.kind != GraphArgument::Kind::kValue || !is_tensor(argument.value)) {
         throw Error(ErrorKind::kInput,
-                    {.what = "the result '" + name + "' of the graph is no tensor",
+                    {.what = "the result '" + name + "' of the graph is not a tensor",
                      .where = graph_.path,
                      .remedy = "export the model with a tensor of this name"});
       }
@@ -555,7 +555,7 @@ class Layering {
       add_sizes(layer);
       for (const int value : layer.reads)
         if (is_shared(value, layer)) layer.shared.push_back(value);
-      // What layers write comes first, then the batch, then what is free.
+      // Values that layers write come first, then the batch, then values of free layers.
       std::stable_sort(layer.reads.begin(), layer.reads.end(),
                        [&](int a, int b) { return kind_of_read(a) < kind_of_read(b); });
     }

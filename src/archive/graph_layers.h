@@ -28,7 +28,7 @@
 
 namespace sluice::detail {
 
-// What decides where layers begin.
+// The options that decide where layers begin.
 struct GraphCuts {
   // The class of the blocks ("LlamaDecoderLayer", or with its module's name before it). "":
   // elements of lists, the outermost ones.

@@ -219,7 +219,7 @@ class Calls {
     to.push_back(std::move(tensor));
   }
 
-  // What happens to the values that leave the layer, and the names that they then have: they lie
+  // Adds the calls for the values that leave the layer, and returns their names: they lie
   // as behind a transfer, and the loss is taken where the logits are.
   std::vector<std::string> end(const GraphLayer& layer, std::vector<OperatorCall>& calls) const {
     std::vector<std::string> leaving;

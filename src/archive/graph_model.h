@@ -32,7 +32,7 @@ struct GraphOptions {
   std::string products;  // as Precision::products
 };
 
-// What a loss is made of.
+// The parts of a loss.
 struct GraphLoss {
   std::string output;  // "logits": the causal loss of them; "": not known, nor needed
   std::string count;   // the result that says how much it counts; "": rows, or counted labels

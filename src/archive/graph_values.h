@@ -38,7 +38,7 @@ class GraphValues {
   // A new value of a name in a graph, which has none so far. is_output: of an operator, which the
   // archive may leave undescribed.
   int define(const std::string& name, GraphValue::Kind kind, GraphScope& scope, bool is_output);
-  // What a name is in a graph, which has none so far: a value, or a constant.
+  // Gives a name its meaning, a value or a constant; it must have none so far in the graph.
   void bind(const std::string& name, GraphArgument argument, GraphScope& scope);
   GraphArgument argument(const Json& json, const GraphScope& scope);
   // The name in an argument that is a value; nullptr for a constant.

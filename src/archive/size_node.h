@@ -1,4 +1,4 @@
-// What an expression of sizes is made of, for the sources that read it and work it out.
+// The nodes of an expression of sizes, for the sources that read it and work it out.
 //
 // Owns: the kinds of node with the names that archives have for them, making nodes.
 // Does not own: texts (size_parser.cpp), values (size_expression.cpp).

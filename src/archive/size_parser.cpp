@@ -156,7 +156,7 @@ class SizeParser {
     if (take("~")) {
       const Level level(*this);
       SizeExpression condition = signed_operand();
-      if (!is_truth(condition)) refuse_size("'~' stands before what is no condition");
+      if (!is_truth(condition)) refuse_size("'~' stands before something that is not a condition");
       return make_size(SizeOp::kNot, {std::move(condition)});
     }
     if (take("+")) {
@@ -166,7 +166,7 @@ class SizeParser {
     return operand();
   }
 
-  // What a sign stands before: it binds less than a power does.
+  // The operand behind a sign, which binds less tightly than a power.
   SizeExpression powers() {
     SizeExpression base = signed_operand();
     if (!take("**")) return base;
@@ -198,7 +198,7 @@ class SizeParser {
                                                       "else", "in",  "is",  "oo",  "int_oo",
                                                       "nan",  "zoo", "for", "L",   "lambda"};
     if (std::ranges::find(kNoSymbols, name) != std::end(kNoSymbols))
-      refuse_size(formatted("'{}' is no size", name));
+      refuse_size(formatted("'{}' is not a size", name));
     return make_symbol(std::string(name));
   }
 
@@ -232,13 +232,13 @@ class SizeParser {
       const auto [end, error] =
           std::from_chars(digits.data(), digits.data() + digits.size(), value);
       if (error != std::errc() || end != digits.data() + digits.size())
-        refuse_size(formatted("'{}' is no whole number of 64 bits", digits));
+        refuse_size(formatted("'{}' is not a whole number of 64 bits", digits));
       return value;
     }
     double value = 0;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
     if (error != std::errc() || end != digits.data() + digits.size())
-      refuse_size(formatted("'{}' is no number", digits));
+      refuse_size(formatted("'{}' is not a number", digits));
     return make_constant(SizeNumber::real(value));
   }
 
@@ -263,7 +263,7 @@ class SizeParser {
       expect(")");
       if (name == "Float") return number_or_float(text);
       if (text.empty() || !is_letter(text[0]) || !std::ranges::all_of(text, is_of_name))
-        refuse_size(formatted("'{}' is no symbol of a size", text));
+        refuse_size(formatted("'{}' is not the symbol of a size", text));
       return make_symbol(std::string(text));
     }
     std::vector<SizeExpression> arguments;
@@ -279,11 +279,11 @@ class SizeParser {
   static SizeExpression number_or_float(std::string_view text) {
     const bool is_negative = text.starts_with('-');
     if (is_negative) text.remove_prefix(1);
-    if (text.empty() || !is_digit(text[0])) refuse_size(formatted("'{}' is no number", text));
+    if (text.empty() || !is_digit(text[0])) refuse_size(formatted("'{}' is not a number", text));
     double value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error != std::errc() || end != text.data() + text.size())
-      refuse_size(formatted("'{}' is no number", text));
+      refuse_size(formatted("'{}' is not a number", text));
     return make_constant(SizeNumber::real(is_negative ? -value : value));
   }
 

@@ -25,9 +25,9 @@ std::vector<std::int64_t> constant_sizes(const JsonField& field) {
   std::vector<std::int64_t> sizes;
   for (const Json& each : field.list()) {
     const Json::Member& member = JsonField(each, field.where()).only_member();
-    if (member.key != "as_int") field.refuse("a size or stride of it is no number");
+    if (member.key != "as_int") field.refuse("one of its sizes or strides is not a number");
     const std::int64_t size = JsonField(member.value, field.where(), member.key).integer();
-    if (size < 0) field.refuse(formatted("a size or stride of it is {}", size));
+    if (size < 0) field.refuse(formatted("one of its sizes or strides is {}", size));
     sizes.push_back(size);
   }
   return sizes;
@@ -46,7 +46,7 @@ std::int64_t needed_bytes(const GraphTensor& tensor, const std::string& where) {
   std::int64_t bytes = 0;
   fits = fits && !__builtin_add_overflow(last, 1, &last) &&
          !__builtin_mul_overflow(last, std::int64_t{dtype_bytes(tensor.dtype)}, &bytes);
-  // What is made of it has all its elements, whatever its strides.
+  // A tensor made of this entry has all elements, whatever the entry's strides.
   std::int64_t all = dtype_bytes(tensor.dtype);
   for (const std::int64_t size : tensor.sizes)
     fits = fits && !__builtin_mul_overflow(all, size, &all);
@@ -102,7 +102,7 @@ void read_table(const ZipFile& zip, const std::string& folder, const std::string
       const JsonField offset = tensor.at("storage_offset");
       entry.tensor.storage_offset =
           JsonField(offset.only_member().value, entry.where, "storage_offset").integer();
-      if (entry.tensor.storage_offset < 0) fields.refuse("it begins before its record");
+      if (entry.tensor.storage_offset < 0) fields.refuse("it starts before its record");
       entry.tensor.trainable = tensor.at("requires_grad").boolean() && entry.tensor.is_parameter;
       place_record(zip, folder + fields.at("path_name").text(), entry);
     }

@@ -155,7 +155,8 @@ void apply_extra_64(std::string_view extra, const std::string& where,
 void read_local_header(const ZipSource& source, ZipEntry& entry, const std::string& where) {
   const std::string header = bytes_at(source, entry.offset, kLocalHeaderBytes);
   if (u32(header, 0) != kLocalHeader)
-    refuse(where, formatted("no entry begins at {}, where the directory has it", entry.offset));
+    refuse(where,
+           formatted("the directory places an entry at {}, but none starts there", entry.offset));
   if (u16(header, 6) & (kEncrypted | kStrongEncryption | kMaskedHeader))
     refuse(where, "the entry is encrypted", "export the model again");
   if (u16(header, 8) != 0)
@@ -163,7 +164,7 @@ void read_local_header(const ZipSource& source, ZipEntry& entry, const std::stri
   const std::size_t name_bytes = u16(header, 26), extra_bytes = u16(header, 28);
   if (name_bytes != entry.name.size() ||
       bytes_at(source, entry.offset + kLocalHeaderBytes, name_bytes) != entry.name)
-    refuse(where, "the entry has another name where it begins than in the directory");
+    refuse(where, "the entry's own header and the directory have different names for it");
   entry.offset += kLocalHeaderBytes + name_bytes + extra_bytes;
 }
 

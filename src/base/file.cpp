@@ -245,10 +245,11 @@ ssize_t read_pipe(int descriptor, char* buffer, std::size_t count, const std::st
     pollfd wanted{descriptor, POLLIN, 0};
     const int ready = ::poll(&wanted, 1, static_cast<int>(pause.count()));
     if (ready == 0) {
-      throw Error(kind, {.what = formatted("nothing was written to the pipe within {} s",
-                                           kLongestPause.count()),
-                         .where = path,
-                         .remedy = "name a regular file, or start what writes to it first"});
+      throw Error(
+          kind,
+          {.what = formatted("nothing was written to the pipe within {} s", kLongestPause.count()),
+           .where = path,
+           .remedy = "name a regular file, or first start the program that writes to it"});
     }
     const ssize_t got = ready < 0 ? -1 : ::read(descriptor, buffer, count);
     if (got >= 0 || (errno != EINTR && errno != EAGAIN)) return got;

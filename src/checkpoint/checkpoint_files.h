@@ -1,4 +1,4 @@
-// Which files a checkpoint is made of.
+// The files of a checkpoint.
 // Thread-safety: pure functions, but for reading the manifest.
 #pragma once
 

@@ -28,9 +28,9 @@ void require_free(const std::string& out) {
   if (fs::is_directory(status) && fs::is_empty(out, error) && !error) return;
   throw Error(ErrorKind::kUsage,
               {.what = fs::is_directory(status) ? "the directory to export to is not empty"
-                                                : "cannot export to what is not a directory",
+                                                : "cannot export to a path that is not a directory",
                .where = out.empty() ? "''" : out,
-               .remedy = "name a directory that is not there yet"});
+               .remedy = "name a directory that does not exist yet"});
 }
 
 std::string free_name(std::string out) {

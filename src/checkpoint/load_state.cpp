@@ -55,14 +55,14 @@ void require_fits(const Checkpoint& checkpoint, const std::vector<Reading>& read
       throw Error(ErrorKind::kCheckpoint,
                   {.what = "the checkpoint has no '" + reading.name + "'",
                    .where = checkpoint.path(),
-                   .remedy = "it is of another model; " + suggest_name(reading.name, names)});
+                   .remedy = "it belongs to another model; " + suggest_name(reading.name, names)});
     }
     if (saved->shape == reading.shape) continue;
     throw Error(ErrorKind::kCheckpoint,
                 {.what = "'" + reading.name + "' is " + shape_text(saved->shape) + ", not " +
                          shape_text(reading.shape),
                  .where = checkpoint.path() + "/" + saved->file,
-                 .remedy = "it is of another model"});
+                 .remedy = "it belongs to another model"});
   }
 }
 
@@ -81,7 +81,7 @@ void require_all_used(const Checkpoint& checkpoint, const std::vector<Reading>& 
     if (used.contains(tensor.name) || is_kept_file(tensor.file)) continue;
     throw Error(ErrorKind::kCheckpoint, {.what = "the model has no '" + tensor.name + "'",
                                          .where = checkpoint.path() + "/" + tensor.file,
-                                         .remedy = "it is of another model"});
+                                         .remedy = "it belongs to another model"});
   }
 }
 

@@ -120,7 +120,8 @@ std::optional<ErrorText> broken_rule_of_ties(const Manifest& manifest) {
   for (const SavedTensor& tensor : manifest.weights) weights.insert(tensor.name);
   for (const auto& [use, first] : manifest.ties) {
     if (weights.contains(use))
-      return ErrorText{.what = "it is tied and among the weights too", .where = place("ties", use)};
+      return ErrorText{.what = "it is both tied and among the weights",
+                       .where = place("ties", use)};
     if (!weights.contains(first)) {
       return ErrorText{.what = "its first use '" + first + "' is not among the weights",
                        .where = place("ties", use)};

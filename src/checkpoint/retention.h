@@ -1,4 +1,4 @@
-// Which checkpoints of a run go when a newer one is committed.
+// The checkpoints of a run that are removed when a newer one is committed.
 //
 // Owns: the choice. Does not own: how a directory is taken away so that a kill leaves the folder
 // sound (io), when to look.

@@ -54,7 +54,7 @@ void warn_of_not_finite(const NamedTensors& parameters, std::int64_t step,
     if (count == 0 || !told.insert(name).second) continue;
     log_warning(
         formatted("step {} is saved with {} of '{}' that {} not finite; look at the weights from "
-                  "which the run began",
+                  "which the run started",
                   step, counted(count, "number"), name, count == 1 ? "is" : "are"));
   }
 }

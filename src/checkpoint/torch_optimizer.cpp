@@ -114,7 +114,7 @@ at::Tensor read_elements(const Checkpoint& checkpoint, const std::string& key,
     throw Error(ErrorKind::kCheckpoint, {.what = "'" + key + "' is " + shape_text(saved.shape) +
                                                  ", its parameter " + shape_text(of.shape),
                                          .where = checkpoint.path(),
-                                         .remedy = "it is of another model"});
+                                         .remedy = "it belongs to another model"});
   }
   if (!of.parameter && parameter.sizes() == at::IntArrayRef(of.shape))
     return checkpoint.read(SavedKind::kOptimizer, key).to(parameter.device());

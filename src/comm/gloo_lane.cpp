@@ -288,7 +288,7 @@ std::optional<Frame> PeerLane::take_frame(const at::Tensor& header, LinkReceiver
                     prefix.outline_bytes <= (prefix.outline_inside ? room : kMaxOutlineBytes);
   if (!sane) {
     throw Error(ErrorKind::kPeer,
-                {.what = "a header makes no sense: it is none of ours", .where = "from " + name_});
+                {.what = "a header makes no sense: it is not sluice's", .where = "from " + name_});
   }
   std::string text;
   if (prefix.outline_inside) {

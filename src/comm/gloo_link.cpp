@@ -177,7 +177,7 @@ class GlooLink final : public Link {
         ErrorKind::kPeer,
         {.what = formatted("the other end of the connection to {} {}", name_of(process), what),
          .where = name_of(options_.process),
-         .remedy = "a stranger may have taken the connection: start again, on a network "
+         .remedy = "a foreign program may have taken the connection: start again, on a network "
                    "that others cannot reach"});
   }
 

@@ -117,7 +117,7 @@ template <typename Member>
 at::Tensor sum(const Member& backend, const Exchanged& exchanged, SumOrder order) {
   const at::Tensor& own = exchanged.pieces[backend.rank()];
   if (!own.defined() || own.scalar_type() == at::kBool) {
-    refuse_call(backend, "there is no sum of " + describe({own}));
+    refuse_call(backend, "cannot add up " + describe({own}));
   }
   return order == SumOrder::kTree ? sum_in_tree(exchanged.pieces, own.device())
                                   : sum_in_order(exchanged.pieces, own.device());
@@ -168,7 +168,7 @@ Work<at::Tensor> all_reduce_in_pieces(const std::shared_ptr<GroupBackend>& backe
 
 const std::shared_ptr<GroupBackend>& Group::backend() const {
   if (!backend_) {
-    throw Error(ErrorKind::kInternal, {.what = "a group that this rank is no member of was used",
+    throw Error(ErrorKind::kInternal, {.what = "a group was used that this rank is not a member of",
                                        .where = "sluice::Group",
                                        .remedy = "test the group that split() returned"});
   }

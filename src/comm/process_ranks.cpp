@@ -230,7 +230,7 @@ void ProcessRanks::wrong(int from_process, const std::exception_ptr& error) noex
       failure.message = known.what();
     } catch (const std::bad_alloc&) {
       failure.kind = ErrorKind::kMemory;
-      failure.message = Error(ErrorKind::kMemory, {.what = "no memory for what arrives",
+      failure.message = Error(ErrorKind::kMemory, {.what = "no memory for a message that arrives",
                                                    .where = "from " + name_of(from_process)})
                             .what();
     } catch (const std::exception& other) {
@@ -259,7 +259,7 @@ void ProcessRanks::lost(int from_process, const std::string& how) noexcept {
       failure.message =
           Error(ErrorKind::kPeer, {.what = "lost the connection to " + name_of(from_process),
                                    .where = "noticed by " + name_of(options_.process) + ": " + how,
-                                   .remedy = "look at what ended " + name_of(from_process)})
+                                   .remedy = "find out what ended " + name_of(from_process)})
               .what();
     }
   } catch (...) {

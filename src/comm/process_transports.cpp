@@ -34,7 +34,7 @@ void meet(StoreClient& store, const ProcessTransportOptions& options) {
               {.what = formatted("no connection within {} ms: process {} did not come",
                                  options.meet.count(), join(missing, ", ")),
                .where = formatted("process {}, '{}'", options.process, options.name),
-               .remedy = "look at what process " + missing.front() + " is doing"});
+               .remedy = "check what process " + missing.front() + " is doing"});
 }
 
 }  // namespace

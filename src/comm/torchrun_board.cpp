@@ -36,7 +36,7 @@ class TorchrunBoard final : public NoticeBoard {
       throw Error(ErrorKind::kPeer, {.what = "the store of torchrun's agent gave no answer: " +
                                              first_line(error.what()),
                                      .where = address_,
-                                     .remedy = "look at what process 0 is doing"});
+                                     .remedy = "check what process 0 is doing"});
     }
   }
 

@@ -152,7 +152,7 @@ OpenedWeights open_checkpoint(const std::string& path, const ModelSpec& spec) {
     throw Error(ErrorKind::kCheckpoint,
                 {.what = "--checkpoint is a file",
                  .where = path,
-                 .remedy = "name the directory with the weights, as step-00000100"});
+                 .remedy = "name the directory with the weights, such as step-00000100"});
   }
   if (was_committed(path)) Checkpoint(path).verify(resolve_threads_per_rank(0, 1));
   try {

@@ -247,8 +247,8 @@ void require_same_run(const std::map<std::string, std::string>& identity, const 
       throw Error(
           ErrorKind::kUsage,
           {.what = formatted(
-               "rank {} was started for another run: its {} is {}, that of rank 0 is {}", rank,
-               name, theirs == of_ranks[rank].end() ? "missing" : theirs->second, value),
+               "rank {} was started for another run: its {} is {}, but rank 0's is {}", rank, name,
+               theirs == of_ranks[rank].end() ? "missing" : theirs->second, value),
            .where = formatted("rank {}", rank),
            .remedy = "start all processes with the same program, files and settings"});
     }

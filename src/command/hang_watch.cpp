@@ -85,11 +85,12 @@ struct HangWatch::Impl {
                    "rank does (SIGUSR2 writes flight records)");
     }
     if (verdict != HangVerdict::kIsOver || !options.ends_run) return true;
-    const Error error(ErrorKind::kPeer,
-                      {.what = text_of(rank, watched.judge),
-                       .where = options.waits(),
-                       .remedy = "look at what it does; comm.train_timeout_seconds is how long the "
-                                 "run waits for it"});
+    const Error error(
+        ErrorKind::kPeer,
+        {.what = text_of(rank, watched.judge),
+         .where = options.waits(),
+         .remedy = "check what it is doing; comm.train_timeout_seconds is how long the "
+                   "run waits for it"});
     options.end(rank, error);
     if (sleep(options.patience)) options.leave();
     return false;

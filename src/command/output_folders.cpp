@@ -203,8 +203,7 @@ std::string earlier_run_warning(const RunConfig& config, const ResumePoint& resu
   if (!replaced.empty()) text += "replaces " + join(replaced, " and ");
   if (another_is_newest)
     text +=
-        "; until it has a checkpoint of its own, checkpoint.resume = \"auto\" means the earlier "
-        "run";
+        "; until this run has a checkpoint, checkpoint.resume = \"auto\" resumes the earlier run";
   return text;
 }
 

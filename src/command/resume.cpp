@@ -116,15 +116,14 @@ Checkpoint checkpoint_of_step(const std::string& folder, std::int64_t step) {
     if (candidate.step == step) return open_verified(candidate.path, step);
     if (was_committed(candidate.path)) others.push_back(std::to_string(candidate.step));
   }
-  throw Error(
-      ErrorKind::kCheckpoint,
-      {.what = formatted("there is no checkpoint of step {}", step),
-       .where = folder,
-       .remedy = others.empty()
-                     ? "there is none of any step: set checkpoint.resume = \"auto\", or the "
-                       "path of a checkpoint"
-                     : formatted("there are those of {} {}", others.size() == 1 ? "step" : "steps",
-                                 join(others, ", "))});
+  throw Error(ErrorKind::kCheckpoint,
+              {.what = formatted("there is no checkpoint of step {}", step),
+               .where = folder,
+               .remedy = others.empty() ? "the folder has no checkpoint: set checkpoint.resume = "
+                                          "\"auto\", or to the path of a checkpoint"
+                                        : formatted("there are checkpoints of {} {}",
+                                                    others.size() == 1 ? "step" : "steps",
+                                                    join(others, ", "))});
 }
 
 std::optional<Checkpoint> chosen(const CheckpointOptions& options,
@@ -142,18 +141,19 @@ void judge(const std::string& kind, const std::string& difference, const Checkpo
            std::vector<std::string>& warnings) {
   if (difference.empty()) return;
   const std::string what =
-      formatted("the checkpoint is of {}: {}", kind == "data" ? "other data" : "another model",
+      formatted("the checkpoint belongs to {}: {}", kind == "data" ? "other data" : "another model",
                 printable(difference));
   if (std::find(options.allow.begin(), options.allow.end(), kind) != options.allow.end()) {
-    warnings.push_back(what + "; the run resumes from it all the same, by checkpoint.allow");
+    warnings.push_back(what + "; the run still resumes from it, as checkpoint.allow says");
     return;
   }
-  throw Error(ErrorKind::kCheckpoint,
-              {.what = what,
-               .where = checkpoint.path(),
-               .remedy = formatted("{}, set checkpoint.allow = [\"{}\"] to resume all the same, or "
-                                   "checkpoint.resume = \"none\" to start afresh",
-                                   remedy, kind)});
+  throw Error(
+      ErrorKind::kCheckpoint,
+      {.what = what,
+       .where = checkpoint.path(),
+       .remedy = formatted("{}, set checkpoint.allow = [\"{}\"] to resume from it anyway, or "
+                           "checkpoint.resume = \"none\" to start afresh",
+                           remedy, kind)});
 }
 
 // A checkpoint of all weights and one of an adapter alone: neither can resume as the other.
@@ -205,7 +205,7 @@ ResumePoint find_resume_point(const RunConfig& config, const RunFingerprints& ma
   const Manifest& manifest = checkpoint.manifest();
   require_same_kind(checkpoint, config);
   judge("model", model_difference(checkpoint, made_of), checkpoint, config.checkpoint,
-        "give the model that its run began from", point.warnings);
+        "give the model that its run started from", point.warnings);
   judge("data", data_difference(manifest, made_of), checkpoint, config.checkpoint,
         "give the data of its run", point.warnings);
   const std::string changes = changed_settings(manifest.settings, made_of.settings);
@@ -248,7 +248,7 @@ void require_same_resume_point(const ResumePoint& resume, const Group& world) {
   };
   std::vector<std::string> of_ranks;
   for (Unpacker& message : gather_messages(
-           world, Packer().add(text()).add(resume.done.position.sequence), "where to begin")) {
+           world, Packer().add(text()).add(resume.done.position.sequence), "where to start")) {
     const auto begins = message.take<std::string>();
     of_ranks.push_back(formatted("{}, sequence {}", begins, message.take<std::int64_t>()));
     message.finish();

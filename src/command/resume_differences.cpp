@@ -53,11 +53,12 @@ std::string size_difference(const Fingerprint& was, const Fingerprint& is,
 std::string adapter_difference(const Manifest& manifest, const RunFingerprints& made_of) {
   const Fingerprint* was = find(manifest, "adapter");
   const auto is = made_of.of.find("adapter");
-  if (is == made_of.of.end()) return was ? "its run began from an adapter, model.adapter" : "";
-  if (!was) return "its run did not begin from an adapter";
-  return *was == is->second ? ""
-                            : size_difference(*was, is->second,
-                                              "the tensors of the adapter that the run began from");
+  if (is == made_of.of.end()) return was ? "its run started from an adapter, model.adapter" : "";
+  if (!was) return "its run did not start from an adapter";
+  return *was == is->second
+             ? ""
+             : size_difference(*was, is->second,
+                               "the tensors of the adapter that the run started from");
 }
 
 std::map<std::string, std::string> of_data(std::map<std::string, std::string> settings) {
@@ -73,14 +74,14 @@ std::map<std::string, std::string> of_data(std::map<std::string, std::string> se
 
 std::string model_difference(const Checkpoint& checkpoint, const RunFingerprints& made_of) {
   const Fingerprint* was = find(checkpoint.manifest(), "model");
-  if (!was) return "it does not say which model it is of";
+  if (!was) return "it does not say which model it belongs to";
   const Fingerprint& is = made_of.of.at("model");
   if (*was == is) return adapter_difference(checkpoint.manifest(), made_of);
   const std::string config = config_difference(checkpoint.path(), made_of.model_config);
   if (!config.empty()) return config;
-  if (was->bytes == 0) return "its run began from weights that were drawn";
-  if (is.bytes == 0) return "its run began from given weights, this one draws them";
-  return size_difference(*was, is, "the weights that the run began from");
+  if (was->bytes == 0) return "its run started from random weights";
+  if (is.bytes == 0) return "its run started from given weights, this one from random weights";
+  return size_difference(*was, is, "the weights that the run started from");
 }
 
 std::string data_difference(const Manifest& manifest, const RunFingerprints& made_of) {

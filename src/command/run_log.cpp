@@ -91,9 +91,10 @@ void RunLog::print(const std::string& text) const {
   errno = 0;
   if (std::cout << text << std::flush) return;
   const int reason = errno;
-  log_warning(formatted("cannot write to stdout{}; the run goes on without it, its steps are in {}",
-                        reason != 0 ? formatted(": {}", std::strerror(reason)) : "",
-                        MetricsFile::path_in(config_.metrics.folder)));
+  log_warning(
+      formatted("cannot write to stdout{}; the run continues without it and logs its steps in {}",
+                reason != 0 ? formatted(": {}", std::strerror(reason)) : "",
+                MetricsFile::path_in(config_.metrics.folder)));
   const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
   dup2(nowhere, STDOUT_FILENO);
   close(nowhere);
@@ -189,7 +190,7 @@ void RunLog::record(const StepMetrics& metrics) {
   try {
     metrics_file().append(metrics);
   } catch (const Error& error) {
-    give_up_metrics(error, "; the run goes on without metrics");
+    give_up_metrics(error, "; the run continues without metrics");
   }
 }
 
@@ -204,7 +205,7 @@ void RunLog::sync_metrics() {
     metrics_file().require_in_place();
     metrics_file().sync();
   } catch (const Error& error) {
-    give_up_metrics(error, "; the run goes on without metrics");
+    give_up_metrics(error, "; the run continues without metrics");
   }
 }
 

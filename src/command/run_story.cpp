@@ -210,8 +210,8 @@ bool RunStory::write(const std::string& path, const std::string& text) {
   if (failed == 0) return true;
   given_up_ = true;
   log_warning(formatted(
-      "{}; the run goes on without it",
-      file_error(ErrorKind::kUsage, "cannot write what the run tells of itself", path, failed)
+      "{}; the run continues without it",
+      file_error(ErrorKind::kUsage, "cannot write the run's record of itself", path, failed)
           .what()));
   return false;
 }

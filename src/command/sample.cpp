@@ -53,7 +53,7 @@ void choose_model(RunConfig& config) {
       ErrorKind::kInput,
       {.what = config.model.path.empty()
                    ? "the adapter does not say where its base is"
-                   : formatted("the base of the adapter, '{}', is not there", config.model.path),
+                   : formatted("the adapter's base model, '{}', does not exist", config.model.path),
        .where = config.model.adapter,
        .remedy = "merge it: sluice checkpoint export PATH OUT --merge --base DIR"});
 }

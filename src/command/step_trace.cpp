@@ -51,11 +51,12 @@ StepTrace::StepTrace(const StepRange& steps, std::int64_t steps_done, std::int64
                      const LocalRanks& ranks)
     : steps_(numbered(steps, steps_done)), recorders_(ranks) {
   if (steps_.last <= steps_done) {
-    throw Error(ErrorKind::kUsage,
-                {.what = formatted("the trace ends with step {}, the run goes on with step {}",
-                                   steps_.last, steps_done + 1),
-                 .where = "--profile-steps",
-                 .remedy = "give steps that are left to do"});
+    throw Error(
+        ErrorKind::kUsage,
+        {.what = formatted("the trace ends with step {}, but the run continues with step {}",
+                           steps_.last, steps_done + 1),
+         .where = "--profile-steps",
+         .remedy = "give steps that are left to do"});
   }
   if (steps_.first > num_steps) {
     throw Error(ErrorKind::kUsage,

@@ -213,7 +213,7 @@ void compare_processes(const ProcessRun& run, const Group& world, std::string& d
     doing = "looking for the folder of the checkpoints";
     require_shared_folder(run.config.checkpoint.folder, world);
   }
-  doing = "looking where to begin";
+  doing = "finding where to start";
   require_same_resume_point(run.resume, world);
 }
 

@@ -61,11 +61,11 @@ void require_base_of_run(const std::string& adapter, const ModelSpec& spec,
   if (was == manifest.fingerprints.end() || was->second == model_fingerprint(spec, base)) return;
   throw Error(
       ErrorKind::kCheckpoint,
-      {.what = formatted("the adapter is of another base: it was trained on weights that are not "
-                         "those of '{}'",
-                         base.directory->path()),
+      {.what = formatted(
+           "the adapter has another base model: it was trained on other weights than those of '{}'",
+           base.directory->path()),
        .where = adapter,
-       .remedy = "name the model that its run began from"});
+       .remedy = "name the model that its run started from"});
 }
 
 void require_base_of_run(const std::string& adapter, const std::string& base) {

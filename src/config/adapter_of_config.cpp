@@ -1,4 +1,4 @@
-// Which adapter a configuration asks for, and what contradicts it.
+// The adapter that a configuration asks for, and the keys that contradict it.
 #include <optional>
 #include <string>
 #include <vector>
@@ -58,7 +58,7 @@ void require_same_target(const RunConfig& config, const Adapter& adapter, const 
     matched.push_back(layer.name);
   for (const AdaptedLinear& layer : adapter.layers) own.push_back(layer.name);
   if (matched == own) return;
-  refuse(config, "lora.target", "lora.target matches other layers than those of model.adapter",
+  refuse(config, "lora.target", "lora.target matches other layers than model.adapter has",
          "leave lora.target out");
 }
 

@@ -23,8 +23,8 @@ std::string remedy_of_no_match(const std::string& pattern) {
     folder /= part;
     if (fs::is_directory(folder, error)) continue;
     return "there is no folder '" + folder.string() +
-           "': mend the path (relative ones are from the folder of the configuration in a file, "
-           "else from the working folder)";
+           "': mend the path (a relative path in a configuration file starts at the file's folder, "
+           "any other at the working folder)";
   }
   return "no such name in the folder '" + (folder.empty() ? "." : folder.string()) +
          "': mend the name or the pattern";
@@ -51,7 +51,7 @@ Error no_file(const std::string& pattern, const std::string& other, const std::s
   }
   return Error(ErrorKind::kInput, {.what = subject + "not a regular file",
                                    .where = where,
-                                   .remedy = "copy what it gives into a file, and name that"});
+                                   .remedy = "copy its content into a file, and name that file"});
 }
 
 void require_format(const RunConfig& config, const std::string& file, const std::string& where) {

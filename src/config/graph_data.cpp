@@ -107,7 +107,7 @@ class GraphRows {
     return option;
   }
 
-  // That of config.json, else of the embedding that reads the ids.
+  // The vocabulary of config.json, else of the embedding that reads the ids.
   std::int64_t vocabulary(const GraphInput& ids) const {
     if (spec_.vocab_size > 0) return spec_.vocab_size;
     for (const GraphNode& node : module_.nodes) {

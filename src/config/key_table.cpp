@@ -32,37 +32,37 @@ std::vector<Key> make_table() {
           .path()
           .is_option("path")
           .means("Hugging Face directory: config.json, *.safetensors (and index), "
-                 "tokenizer.json. Either this or `model.config`."),
+                 "tokenizer.json. Give either this or `model.config`."),
       key<&C::model, &Model::graph>("model", "graph")
           .path()
-          .means("An exported graph (model.pt2, docs/any-model.md) in place of a family's layers; "
-                 "its weights are from `model.path`, else from the archive, else drawn."),
+          .means("An exported graph (model.pt2, docs/any-model.md) in place of a native family. "
+                 "Its weights come from `model.path`, else from the archive, else they are drawn."),
       key<&C::model, &Model::loss_output>("model", "loss_output")
           .decides_the_numbers()
           .is_option("loss_output")
-          .means("The result of an exported graph that is the loss. Empty: what the archive says, "
-                 "else the causal loss on `logits`."),
+          .means("The result of the exported graph that is the loss. Empty: the one that the "
+                 "archive names, else the causal loss on `logits`."),
       key<&C::model, &Model::adapter>("model", "adapter")
           .path()
-          .means("PEFT adapter directory to resume from: its adapter_config.json says what [lora] "
-                 "says of a "
-                 "new one. `model.path` is its base."),
+          .means("PEFT adapter directory to resume from. Its adapter_config.json takes the place "
+                 "of [lora]; `model.path` is its base model."),
       unbuilt_key("model", "rewrites", [](const C&) -> Value { return true; })
           .decides_the_numbers()
           .means("Rewrite what an exported graph computes into faster operators."),
       key<&C::model, &Model::transformer_layer_cls>("model", "transformer_layer_cls")
           .is_option("layer_class")
-          .means("Class of the blocks of an exported graph, such as `LlamaDecoderLayer`. Empty: "
-                 "the elements of its lists."),
+          .means("Class of the exported graph's repeated blocks, such as `LlamaDecoderLayer`. "
+                 "Empty: the elements of its module lists."),
       key<&C::model, &Model::config>("model", "config")
           .path()
-          .means("Only a config.json: weights are initialised, the same bits for every layout."),
+          .means("A config.json alone: the weights are initialised at random, to the same bits at "
+                 "every layout."),
       key<&C::model, &Model::dtype>("model", "dtype")
           .decides_the_numbers()
           .is_option("dtype")
           .means("Type of the parameters and of the whole computation; sums of gradients and the "
-                 "optimizer's state are float32. Weights of another type are converted. `float16` "
-                 "holds at most 65504, and nothing scales the loss: prefer `bfloat16`."),
+                 "optimizer's state stay float32. Weights of another type are converted. `float16` "
+                 "holds at most 65504, and the loss is not scaled: prefer `bfloat16`."),
 
       key<&C::lora, &Lora::rank>("lora", "rank")
           .decides_the_numbers()
@@ -72,72 +72,74 @@ std::vector<Key> make_table() {
       key<&C::lora, &Lora::alpha>("lora", "alpha")
           .decides_the_numbers()
           .above(0)
-          .means("What the adapter adds is scaled by alpha / rank."),
+          .means("The adapter's output is scaled by alpha / rank."),
       key<&C::lora, &Lora::dropout>("lora", "dropout")
           .decides_the_numbers()
           .at_least(0)
           .below(1)
-          .means("Share of the adapter's inputs that are dropped."),
+          .means("Share of the adapter's inputs that is dropped."),
       key<&C::lora, &Lora::target>("lora", "target")
           .decides_the_numbers()
           .is_option("lora.target")
-          .means("Name patterns of the linear layers that get an adapter, as "
-                 "`model.layers.0.self_attn.q_proj`; `*` is any run of characters."),
+          .means("Name patterns of the linear layers that get an adapter, such as "
+                 "`model.layers.0.self_attn.q_proj`; `*` matches any characters."),
 
       key<&C::data, &Data::files>("data", "files")
           .is_option("data.files")
           .path()
           .not_empty()
-          .means(
-              "Files to train on: .txt, .jsonl, .bin of token ids, and any other ending as text. "
-              "`*` and `?` match within a folder, `**` any depth of folders; the files of a "
-              "pattern are read in the order of their names, and a file that several patterns "
-              "match is read once."),
+          .means("Files to train on: .txt, .jsonl, .bin with token ids; any other ending is read "
+                 "as text. `*` and `?` match within a folder, `**` matches folders of any depth. "
+                 "The files of a pattern are read in the order of their names; a file that several "
+                 "patterns match is read once."),
       key<&C::data, &Data::format>("data", "format")
           .is_option("data.format")
-          .means("`auto`: by the ending of each file, upper or lower case: .jsonl; .bin, which is "
-                 "Megatron's with an .idx beside it, llm.c's by its magic number, else nanoGPT's; "
-                 "anything else is text, but for endings that are certainly none (such as .gz, "
+          .means("`auto` goes by each file's ending, in upper or lower case: .jsonl; .bin, which "
+                 "is Megatron's with an .idx beside it, llm.c's by its magic number, else "
+                 "nanoGPT's; any other ending is text, except those that never are (such as .gz, "
                  ".json, .parquet), which are refused."),
       key<&C::data, &Data::shuffle>("data", "shuffle")
           .decides_the_data()
-          .means("Shuffle the sequences, by `training.seed`. false: file order, start again at "
-                 "the end."),
+          .means("Shuffle the sequences, by `training.seed`. false: read them in file order, and "
+                 "start again at the end."),
       key<&C::data, &Data::tokenizer>("data", "tokenizer")
           .is_option("data.tokenizer")
           .decides_the_data()
           .path()
           .not_empty()
-          .means("`bytes`: every byte is a token. `auto`: the model's tokenizer.json, bytes "
-                 "without one. Else the path of a tokenizer.json or of a directory with one."),
+          .means("`bytes`: every byte is a token. `auto`: the model's tokenizer.json, or bytes if "
+                 "it has none. Otherwise the path of a tokenizer.json or of the directory that "
+                 "holds it."),
       key<&C::data, &Data::pad>("data", "pad")
           .decides_the_data()
-          .means("Length to which shorter rows are padded: `training.seq_len`, or that of the "
-                 "microbatch's longest row."),
+          .means("Length to which shorter rows are padded: `training.seq_len`, or the length of "
+                 "the microbatch's longest row."),
       key<&C::data, &Data::pack>("data", "pack")
           .is_option("data.pack")
           .decides_the_data()
-          .means("Several documents in a row, attention inside each. Whole rows of .jsonl are put "
-                 "together; text and token files are told apart where their documents start."),
+          .means("Pack several documents into a row; attention stays inside each. Rows of .jsonl "
+                 "are packed whole; text and token files are split where their documents start."),
       key<&C::data, &Data::truncate>("data", "truncate")
           .is_option("data.truncate")
           .decides_the_data()
-          .means("Cut rows of a .jsonl file that are longer than `training.seq_len`. false: they "
-                 "are an error."),
+          .means("Cut rows of a .jsonl file that are longer than `training.seq_len`. false: such a "
+                 "row is an error."),
       key<&C::data, &Data::chat_template>("data", "chat_template")
           .is_option("data.chat_template")
           .decides_the_data()
-          .means("How the messages of a conversation become text. `auto`: as the tokenizer's "
-                 "special tokens, or the model's family, have it; refused where neither says it."),
+          .means("How the messages of a conversation become text. `auto`: the template that the "
+                 "tokenizer's special tokens or the model's family imply; if neither implies one, "
+                 "the data is refused."),
       key<&C::data, &Data::assistant_only_loss>("data", "assistant_only_loss")
           .decides_the_data()
-          .means("Of conversations count only what the assistant says. false: all of it."),
+          .means("Count only the assistant's messages of a conversation in the loss. false: count "
+                 "all of them."),
       key<&C::data, &Data::weights>("data", "weights")
           .is_option("data.weights")
           .decides_the_data()
           .above(0)
-          .means("Share of each entry of `data.files` in the mixture; each may have a format of "
-                 "its own. Empty: as long as they are."),
+          .means("Share of each entry of `data.files` in the mixture; entries may differ in "
+                 "format. Empty: shares by length."),
 
       key<&C::training, &Training::steps>("training", "steps")
           .between(1, kMaxSteps)
@@ -145,7 +147,7 @@ std::vector<Key> make_table() {
       key<&C::training, &Training::local_batch_size>("training", "local_batch_size")
           .decides_the_numbers()
           .between(1, kMaxCount)
-          .means("Sequences of a replica and step; a multiple of `training.microbatch_size`."),
+          .means("Sequences per replica and step; a multiple of `training.microbatch_size`."),
       key<&C::training, &Training::microbatch_size>("training", "microbatch_size")
           .decides_the_numbers()
           .is_option("microbatch_size")
@@ -159,55 +161,54 @@ std::vector<Key> make_table() {
       key<&C::training, &Training::seed>("training", "seed")
           .decides_the_data()
           .at_least(0)
-          .means("Of initialisation, shuffling and dropout."),
+          .means("Seed of initialisation, shuffling and dropout."),
       key<&C::training, &Training::threads_per_rank>("training", "threads_per_rank")
           .decides_the_numbers()
           .between(0, 1024)
-          .means("Threads of each rank's operators. 0: cores / ranks on this machine. Equal bits "
-                 "are promised for equal values."),
+          .means("Threads that each rank's operators use. 0: cores / ranks on this machine. Equal "
+                 "bits are promised for equal values only."),
       key<&C::training, &Training::device>("training", "device")
-          .means("Where ranks compute: `cpu`; `cuda`: each on the GPU of its number among the "
-                 "ranks of its machine; `auto`: `cuda` where the machine has as many GPUs as "
-                 "ranks, else `cpu` (docs/gpus.md). Numbers of the two differ by rounding."),
+          .means("Where ranks compute. `cpu`; `cuda`: the n-th rank of a machine on its n-th GPU; "
+                 "`auto`: `cuda` if the machine has as many GPUs as ranks, else `cpu` "
+                 "(docs/gpus.md). The numbers of the two differ by rounding."),
       key<&C::training, &Training::trainable>("training", "trainable")
           .decides_the_numbers()
           .is_option("trainable")
-          .means("Name patterns of the parameters to train; the rest is frozen: it has no gradient "
-                 "and no optimizer state, and what would be computed for it alone leaves the "
-                 "program. A tied parameter goes by any of its names."),
+          .means("Name patterns of the parameters to train. The rest is frozen: it has no gradient "
+                 "and no optimizer state, and work that only its gradients need leaves the "
+                 "program. A tied parameter matches by any of its names."),
       key<&C::training, &Training::global_batch_size>("training", "global_batch_size")
           .decides_the_numbers()
           .between(0, kMaxCount)
-          .means("Sequences of a step over all replicas, instead of `training.local_batch_size`; a "
+          .means("Sequences per step over all replicas, instead of `training.local_batch_size`; a "
                  "multiple of `parallelism.data_parallel_degree` x `training.microbatch_size`. 0: "
                  "not given."),
       key<&C::training, &Training::mixed_precision>("training", "mixed_precision")
           .decides_the_numbers()
-          .means("`bfloat16`: products of matrices are computed in it (autocast); weights, sums, "
-                 "norms and the loss stay as they are."),
+          .means("`bfloat16`: matrix products are computed in it (autocast); weights, sums, norms "
+                 "and the loss keep their type."),
       activation_checkpoint_key()
           .one_of({"none", "full"})
           .not_empty()
           .is_option("activation_checkpoint")
-          .means("Layers that keep only what enters them and run again in the backward: `none`, "
-                 "`full` (every block), or a list of layer names."),
+          .means("Layers that keep only their inputs and run again in the backward: `none`, `full` "
+                 "(every block), or a list of layer names."),
       key<&C::training, &Training::fused>("training", "fused")
           .decides_the_numbers()
           .is_option("fused")
-          .means("`auto`: blocks, norms, head and loss run as fused operators where these take "
-                 "them (docs/fused.md says when); `off`: LibTorch's operators. The numbers "
-                 "differ by rounding."),
+          .means(
+              "`auto`: blocks, norms, head and loss run as fused operators where there is one for "
+              "them (docs/fused.md); `off`: LibTorch's operators. The numbers differ by rounding."),
       key<&C::training, &Training::loss_chunks>("training", "loss_chunks")
           .decides_the_numbers()
-          .means(
-              "Head and loss by blocks of the vocabulary, so that all logits of a microbatch are "
-              "never in memory, for up to a third more time in the head. `auto`: from a "
-              "vocabulary of 32768 on. Where operators are not fused, whole logits."),
+          .means("Compute head and loss by blocks of the vocabulary: the logits of a microbatch "
+                 "are never all in memory, and the head takes up to a third longer. `auto`: from a "
+                 "vocabulary of 32768 up. Without fused operators the logits are whole."),
 
       key<&C::optimizer, &Optimizer::kind>("optimizer", "name")
           .decides_the_numbers()
           .is_option("kind")
-          .means("Update rule. SGD is without momentum."),
+          .means("Update rule. SGD has no momentum."),
       key<&C::optimizer, &Optimizer::lr>("optimizer", "lr")
           .decides_the_numbers()
           .is_option("lr")
@@ -222,7 +223,8 @@ std::vector<Key> make_table() {
       key<&C::optimizer, &Optimizer::weight_decay>("optimizer", "weight_decay")
           .decides_the_numbers()
           .at_least(0)
-          .means("Decoupled weight decay, on every parameter but those of `optimizer.no_decay`."),
+          .means("Decoupled weight decay of every parameter that `optimizer.no_decay` does not "
+                 "match."),
       key<&C::optimizer, &Optimizer::no_decay>("optimizer", "no_decay")
           .decides_the_numbers()
           .means("Name patterns of the parameters without weight decay."),
@@ -231,15 +233,15 @@ std::vector<Key> make_table() {
           .is_option("max_norm")
           .at_least(0)
           .means("Clips the global gradient norm over all stages. 0: no clipping; the norm is "
-                 "reported all the same."),
+                 "still reported."),
 
       key<&C::lr_scheduler, &LearningRate::warmup_steps>("lr_scheduler", "warmup_steps")
           .decides_the_numbers()
           .between(0, kMaxSteps)
-          .means("The rate of step k is `lr * k / warmup_steps` until then."),
+          .means("Up to this step, step k has the rate `lr * k / warmup_steps`."),
       key<&C::lr_scheduler, &LearningRate::decay>("lr_scheduler", "decay")
           .decides_the_numbers()
-          .means("From the warm-up's end to the last step."),
+          .means("Shape of the decay from the end of the warm-up to the last step."),
       key<&C::lr_scheduler, &LearningRate::min_lr_factor>("lr_scheduler", "min_lr_factor")
           .decides_the_numbers()
           .between(0, 1)
@@ -255,31 +257,31 @@ std::vector<Key> make_table() {
           .decides_the_split()
           .is_option("schedule")
           .not_empty()
-          .means("Name of the schedule, any case: see `sluice schedule --help`. `auto`: the proven "
-                 "one that is expected to be fastest under `parallelism.device_memory`, with as "
-                 "many stages a rank as it wants; `parallelism.partition` is then `measured` "
+          .means("Name of the schedule, in any case: see `sluice schedule --help`. `auto`: the "
+                 "proven one that is predicted to be fastest within `parallelism.device_memory`, "
+                 "with any number of stages a rank; `parallelism.partition` is then `measured` "
                  "unless it is given."),
       key<&C::parallelism, &Parallel::schedule_csv>("parallelism", "pipeline_parallel_schedule_csv")
           .path()
           .decides_the_split()
           .is_option("own_schedule")
-          .means("File with the schedule, in torch's CSV form. It wins over a name."),
+          .means("File with the schedule, in torch's CSV form. It takes precedence over a name."),
       stage_to_rank_key()
           .decides_the_split()
           .is_option("stage_to_rank")
           .one_of({"auto", "loop", "v"})
           .between(0, 65535)
-          .means("`auto`: as the schedule places its stages; `loop`: stage s on rank s mod P; "
-                 "`v`: ranks forth and back; or a list, the rank of every stage."),
+          .means("`auto`: the schedule's own placement; `loop`: stage s on rank s mod P; `v`: "
+                 "along the ranks and back; or a list with the rank of every stage."),
       partition_convention_key()
           .decides_the_split()
           .is_option("partition_convention")
-          .means("Whose rules and names the split follows."),
+          .means("The library whose rules and names the split follows."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::partition, &Split::split_points>(
           "parallelism", "pipeline_parallel_split_points")
           .decides_the_split()
-          .means("Cut before these layers. Under the `torchtitan` conventions they win over "
-                 "`pipeline_parallel_layers_per_stage`."),
+          .means("Cut before these layers. Under the `torchtitan` conventions they take precedence "
+                 "over `pipeline_parallel_layers_per_stage`."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::partition, &Split::cuts>(
           "parallelism", "pipeline_parallel_cuts")
           .decides_the_split()
@@ -289,25 +291,27 @@ std::vector<Key> make_table() {
           .decides_the_split()
           .is_option("layers_per_stage")
           .between(0, kMaxCount)
-          .means("Layers of a stage. 0: even, for the stages that the schedule needs."),
+          .means("Layers per stage. 0: an even split into as many stages as the schedule needs."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::partition, &Split::stages_per_rank>(
           "parallelism", "pipeline_parallel_stages_per_rank")
           .decides_the_split()
           .between(0, kMaxCount)
-          .means("Virtual stages of a rank. 0: as the schedule needs."),
+          .means("Virtual stages per rank. 0: as many as the schedule needs."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::partition, &Split::rounding>(
           "parallelism", "round_virtual_stages_to_pp_multiple")
           .decides_the_split()
-          .means("Rounds the number of stages to a multiple of the ranks. Empty: it must be one."),
+          .means("Rounds the number of stages to a multiple of the ranks. Empty: another number is "
+                 "an error."),
       first_stage_weight_key()
           .decides_the_split()
           .between(0, kMaxCount)
-          .means("Layers that the embedding counts for in the split. Conventions torchtitan and "
-                 "torchtitan-current: 1 by default."),
+          .means("Number of layers that the embedding counts as in the split. Conventions "
+                 "torchtitan and torchtitan-current: 1 by default."),
       last_stage_weight_key()
           .decides_the_split()
           .between(0, kMaxCount)
-          .means("Layers that norm and head count for in the split; the same default."),
+          .means("Number of layers that norm and head together count as in the split; the same "
+                 "default."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::partition, &Split::modules>(
           "parallelism", "module_fqns_per_model_part")
           .decides_the_split()
@@ -315,30 +319,30 @@ std::vector<Key> make_table() {
       scale_grads_key()
           .decides_the_numbers()
           .between(kLeastDivisor, kMostDivisor)
-          .means("`tokens`: the gradient of the mean over the counted tokens of the whole step. "
-                 "`microbatches`: of the mean over microbatches of each one's mean. `none`: of "
-                 "the sum over microbatches of each one's mean. A number d: `none` divided by d. "
-                 "true is `microbatches`, false is `none`."),
+          .means("What the gradient is taken of. `tokens`: the mean loss over the counted tokens "
+                 "of the whole step. `microbatches`: the mean of the microbatches' mean losses. "
+                 "`none`: the sum of the microbatches' mean losses. A number d: `none` divided by "
+                 "d. true is `microbatches`, false is `none`."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::data_parallel,
           &Replicas::per_microbatch>("parallelism", "reduce_grad_per_microbatch")
           .decides_the_numbers()
           .is_option("data_parallel.per_microbatch")
           .means("Sum gradients over the replicas after every microbatch, not once a step: the "
-                 "bits then depend on the degree. Not with `parallelism.zero3`."),
+                 "bits then depend on the degree. Cannot be combined with `parallelism.zero3`."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::data_parallel, &Replicas::degree>(
           "parallelism", "data_parallel_degree")
           .decides_the_numbers()
           .is_option("data_parallel.degree")
           .between(1, 65536)
           .means("Replicas of the pipeline, each with its own rows of every batch: the run has "
-                 "`parallelism.pipeline_parallel_degree` times as many ranks."),
+                 "this many times `parallelism.pipeline_parallel_degree` ranks."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::data_parallel, &Replicas::shards>(
           "parallelism", "data_parallel_shards")
           .decides_the_numbers()
           .is_option("data_parallel.shards")
           .between(0, 65536)
-          .means("Partial sums of gradients, on which the bits depend; a multiple of "
-                 "`parallelism.data_parallel_degree`, and a divisor of the microbatches of all "
+          .means("Number of partial sums of the gradients, on which the bits depend; a multiple of "
+                 "`parallelism.data_parallel_degree` and a divisor of the microbatches of all "
                  "replicas. 0: as many as the degree."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::data_parallel, &Replicas::zero1>(
           "parallelism", "zero1")
@@ -346,81 +350,81 @@ std::vector<Key> make_table() {
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::data_parallel, &Replicas::zero3>(
           "parallelism", "zero3")
           .is_option("data_parallel.zero3")
-          .means("Shard the parameters, too, which are gathered where a stage needs them (ZeRO-3); "
-                 "the optimizer's state with them, whatever `parallelism.zero1` says."),
+          .means("Shard the parameters too, and gather them when a stage needs them (ZeRO-3). The "
+                 "optimizer's state is then sharded whatever `parallelism.zero1` says."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::data_parallel, &Replicas::reduction>(
           "parallelism", "reduction")
           .decides_the_numbers()
           .means("`exact`: the same bits for every degree that divides the shards; `fast`: the "
-                 "all-reduce of the transport, whose order is its own."),
+                 "transport's own all-reduce, which adds in any order."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::rank_order>("parallelism", "rank_order")
           .is_option("rank_order")
-          .means("How ranks are numbered, the fastest axis last: pp, dp, cp and tp in any order. "
-                 "`pp,dp` and `dp,pp` are short for it with cp and tp behind them: with `dp,pp` "
-                 "those of a pipeline follow each other, with `pp,dp` those of a stage."),
+          .means("How ranks are numbered: pp, dp, cp and tp in any order, the axis that changes "
+                 "fastest last. `pp,dp` and `dp,pp` stand for themselves with cp and tp added. "
+                 "With `dp,pp` the ranks of a pipeline have consecutive numbers, with `pp,dp` the "
+                 "ranks of a stage."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::tensor_parallel, &Shares::degree>(
           "parallelism", "tensor_parallel_degree")
           .decides_the_numbers()
           .is_option("tensor_parallel.degree")
           .between(1, 65536)
-          .means("Ranks that share every layer: the run has as many times the ranks. A power of "
-                 "two that divides `parallelism.tensor_parallel_slices`, or as many. Not for "
-                 "GPT-2, OLMo 2, OLMoE, adapters and graphs, which are not divided yet."),
+          .means("Ranks that share every layer: the run has this many times the ranks. A power of "
+                 "two that divides `parallelism.tensor_parallel_slices`, or that number itself. "
+                 "Not for GPT-2, OLMo 2, OLMoE, adapters and graphs, which are not divided yet."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::tensor_parallel, &Shares::slices>(
           "parallelism", "tensor_parallel_slices")
           .decides_the_numbers()
           .is_option("tensor_parallel.slices")
           .between(0, 65536)
-          .means("Slices into which layers are divided, on which the bits depend; they divide the "
-                 "key-value heads. 0: as many as the degree, and nothing is computed in pieces."),
+          .means("Number of slices into which layers are divided, on which the bits depend; a "
+                 "divisor of the key-value heads. 0: as many as the degree, so that nothing is "
+                 "computed in pieces."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::tensor_parallel, &Shares::sequence>(
           "parallelism", "sequence_parallel")
-          .means("Between layers that are divided, each of the ranks that share them has rows of "
-                 "its own. Changes no bit."),
+          .means("Between divided layers, each of the ranks that share them keeps only its own "
+                 "rows. Changes no bit."),
       key<&C::parallelism, &Parallel::transport>("parallelism", "transport")
           .means("`threads`: all ranks in one process; `gloo`: between processes, over TCP; "
-                 "`nccl`: between GPUs, not built yet; `auto`: `gloo` between processes. "
-                 "Ranks of one process exchange by threads; without a launcher `gloo` gives each a "
-                 "connection of its own."),
+                 "`nccl`: between GPUs, not built yet; `auto`: `gloo` between processes. Ranks of "
+                 "one process exchange as threads; with `gloo` and without a launcher each has its "
+                 "own connection."),
       key<&C::parallelism, &Parallel::partition>("parallelism", "partition")
           .decides_the_split()
-          .means("What the split balances: `even` numbers of layers, their counted `cost`, or "
-                 "their time `measured` on this machine. Other than `even`: not with keys that say "
-                 "where to cut."),
+          .means("What the split balances: the number of layers (`even`), their computed `cost`, "
+                 "or their time `measured` on this machine. Only `even` goes together with keys "
+                 "that say where to cut."),
       key<&C::parallelism, &Parallel::costs>("parallelism", "costs")
           .decides_the_split()
           .path()
-          .means("File of measured costs, made by `sluice plan --measure`. Empty: measured at the "
-                 "start where they are needed."),
+          .means("File of measured costs, made by `sluice plan --measure`. Empty: costs are "
+                 "measured at the start if they are needed."),
       device_memory_key()
           .is_option("memory_per_rank")
-          .means(
-              "Memory that a rank may use, `\"80GB\"` or `\"640MiB\"`: no split or schedule that "
-              "needs more is chosen, and a run that does is refused. Empty: what the machine has, "
-              "divided among its ranks, where something is chosen."),
+          .means("Memory that a rank may use, such as `\"80GB\"` or `\"640MiB\"`: no split or "
+                 "schedule that needs more is chosen, and a run that needs more is refused. Empty: "
+                 "the machine's memory divided among its ranks, for choices only."),
 
       key<&C::validation, &Validation::files>("validation", "files")
           .path()
           .not_empty()
-          .means(
-              "Files to take the validation loss on, as `data.files`; read in file order. Empty: "
-              "none."),
+          .means("Files for the validation loss, given as `data.files`; read in file order. Empty: "
+                 "none."),
       key<&C::validation, &Validation::interval>("validation", "interval")
           .between(0, kMaxSteps)
           .means(
-              "The validation loss is taken, and `validation.prompts` are gone on with, after the "
-              "update of the steps that this divides. 0: never."),
+              "Steps between validations: the validation loss is computed and `validation.prompts` "
+              "are continued after every step that is a multiple of this. 0: never."),
       key<&C::validation, &Validation::steps>("validation", "steps")
           .between(0, kMaxSteps)
-          .means("Batches of a validation, of `training.local_batch_size` sequences. 0: all of the "
-                 "files."),
+          .means("Batches per validation, each of `training.local_batch_size` sequences. 0: all of "
+                 "the files."),
       key<&C::validation, &Validation::prompts>("validation", "prompts")
           .not_empty()
-          .means("Texts that the model goes on with, each next token the likeliest, in the log and "
-                 "in `metrics.jsonl`. They need no `validation.files`."),
+          .means("Texts that the model continues, always with the likeliest next token, in the log "
+                 "and in `metrics.jsonl`. They need no `validation.files`."),
       key<&C::validation, &Validation::prompt_tokens>("validation", "prompt_tokens")
           .between(1, 1 << 20)
-          .means("New tokens for each of `validation.prompts`, at most."),
+          .means("Most new tokens for each of `validation.prompts`."),
 
       key<&C::comm, &Comm::init_timeout_seconds>("comm", "init_timeout_seconds")
           .above(0)
@@ -429,50 +433,48 @@ std::vector<Key> make_table() {
       key<&C::comm, &Comm::train_timeout_seconds>("comm", "train_timeout_seconds")
           .above(0)
           .at_most(kMaxSeconds)
-          .means("How long a rank waits for a message of another process, and the run for a rank "
-                 "that hangs."),
+          .means("How long a rank waits for a message of another process, and how long the run "
+                 "waits for a rank that hangs."),
       key<&C::comm, &Comm::heartbeat_seconds>("comm", "heartbeat_seconds")
           .at_least(0.1)
           .at_most(kMaxSeconds)
-          .means("A process that was silent for longer counts as lost. They tell each other "
-                 "several times "
-                 "as often that they are alive."),
+          .means("A process that is silent for longer counts as lost. Processes report that they "
+                 "are alive several times as often."),
 
       key<&C::checkpoint, &Checkpoint::folder>("checkpoint", "folder")
           .path()
           .not_empty()
           .means("Where the checkpoints are: `<folder>/step-XXXXXXXX/`, each a Hugging Face "
-                 "directory with the optimizer's state beside the weights. That of the last step "
-                 "is the result of the run."),
+                 "directory with the optimizer's state beside the weights. The last step's "
+                 "checkpoint is the result of the run."),
       key<&C::checkpoint, &Checkpoint::interval>("checkpoint", "interval")
           .between(0, kMaxSteps)
           .means("Steps between checkpoints. 0: only at the end."),
       key<&C::checkpoint, &Checkpoint::keep_latest_k>("checkpoint", "keep_latest_k")
           .between(0, kMaxCount)
-          .means("So many of the run's checkpoints, the newest, are kept; older ones are removed "
-                 "when a new one is committed. 0: all."),
+          .means("Number of the run's newest checkpoints to keep; older ones are removed when a "
+                 "new one is committed. 0: keep all."),
       key<&C::checkpoint, &Checkpoint::keep_every>("checkpoint", "keep_every")
           .between(0, kMaxSteps)
-          .means("Checkpoints of the steps that this divides are never removed. 0: none."),
+          .means("Checkpoints of the steps that are multiples of this are never removed. 0: none."),
       resume_key().path().not_empty().at_least(0).means(
-          "`auto`: resume from the newest checkpoint in `checkpoint.folder` that verifies, or "
-          "start "
-          "where there is none; `none`: start anew; a step: from that checkpoint of the folder; or "
-          "the path of a checkpoint."),
+          "`auto`: resume from the newest checkpoint in `checkpoint.folder` that verifies; without "
+          "one, start afresh. `none`: always start afresh. A step's number: resume from that "
+          "checkpoint of the folder. Otherwise the path of a checkpoint."),
       key<&C::checkpoint, &Checkpoint::async>("checkpoint", "async")
-          .means("Write checkpoints behind the training. The last one is always written before the "
-                 "end."),
+          .means("Write checkpoints while training continues. The last one is always complete "
+                 "before the run ends."),
       key<&C::checkpoint, &Checkpoint::commit>("checkpoint", "commit")
-          .means("How a checkpoint appears as a whole: by a `rename`, or, where renames are not "
-                 "atomic, by a `marker`, its manifest.json, which is written last; a step that is "
-                 "committed is then never replaced."),
+          .means("How a checkpoint appears as a whole: by a `rename`; or, where renames are not "
+                 "atomic, by a `marker`: its manifest.json is written last, and a committed step "
+                 "is then never replaced."),
       key<&C::checkpoint, &Checkpoint::on_save_error>("checkpoint", "on_save_error")
-          .means("What a checkpoint that cannot be written does to the run: `stop` ends it, "
-                 "`continue` is a warning, but for the last one."),
+          .means("What happens when a checkpoint cannot be written: `stop` ends the run; "
+                 "`continue` warns, unless it is the last checkpoint."),
       key<&C::checkpoint, &Checkpoint::allow>("checkpoint", "allow")
           .one_of({"data", "model"})
-          .means("What may differ from the checkpoint that a run resumes from; without it other "
-                 "data or another model (by size and content, never by path or time) is refused."),
+          .means("What may differ from the checkpoint that a run resumes from. What is not listed "
+                 "must be the same, compared by size and content, never by path or time."),
 
       key<&C::metrics, &Metrics::folder>("metrics", "folder")
           .path()
@@ -482,14 +484,14 @@ std::vector<Key> make_table() {
           .between(1, kMaxSteps)
           .means("Steps between log lines."),
       key<&C::metrics, &Metrics::log_level>("metrics", "log_level")
-          .means("The least that is logged. `debug` has a line for every stage."),
+          .means("Lowest level that is logged. `debug` adds a line for every stage."),
       key<&C::metrics, &Metrics::parameter_norms>("metrics", "parameter_norms")
           .means("Adds the gradient norm of every parameter to metrics.jsonl."),
       key<&C::metrics, &Metrics::report>("metrics", "report")
-          .means(
-              "At the end, after a failure or a stop too, a page that shows the run: report.html."),
+          .means("Write report.html, a page that shows the run, at the end, also after a failure "
+                 "or a stop."),
       key<&C::metrics, &Metrics::enable_tensorboard>("metrics", "enable_tensorboard")
-          .means("At the end also an event file for TensorBoard."),
+          .means("Also write an event file for TensorBoard at the end."),
   };
 }
 

@@ -24,8 +24,8 @@ PlannedDevice planned_device(DeviceKind kind, int ranks_on_machine) {
   }
   if (!enough) {
     planned.note = formatted(
-        "device: cuda, and this machine has {}: memory is not looked at; parallelism.device_memory "
-        "says that of the machines to run on",
+        "device: cuda, and this machine has {}: its memory is not checked; set "
+        "parallelism.device_memory to that of the machines to run on",
         have);
     return planned;
   }

@@ -1,4 +1,4 @@
-// What a plan says of the device of its ranks, as far as NVIDIA's driver tells: LibTorch, which
+// The device of a plan's ranks, as far as NVIDIA's driver knows it: LibTorch, which
 // decides when a run starts (device/device.h), is not asked.
 //
 // Owns: nothing. Thread-safety: pure functions, but for the driver.

@@ -16,7 +16,7 @@ namespace sluice::data {
 
 class BatchRows {
  public:
-  // Which of TokenDataOptions decides what rows look like; outlives this.
+  // `options` decide the form of the rows, and must outlive this.
   BatchRows(std::int64_t num_rows, const TokenDataOptions& options);
   // Each row once. Precondition: 0 <= row < num_rows; the sequence has at most seq_len tokens.
   void set(std::int64_t row, const Sequence& sequence);

@@ -28,9 +28,9 @@ void check_field_options(const TokenDataOptions& options) {
                                     .remedy = "leave `" + option + "` as it is by default"});
   };
   if (options.data.pack && !options.fields.empty())
-    refuse("data.pack", "rows with fields of their own cannot be packed");
+    refuse("data.pack", "rows with further fields cannot be packed");
   if (options.data.pack && !options.takes_positions)
-    refuse("data.pack", "the model takes no position_ids, by which packed rows are told apart");
+    refuse("data.pack", "the model takes no position_ids, which separate packed documents");
   if (options.tokens) return;
   if (options.fields.empty()) {
     throw Error(ErrorKind::kUsage, {.what = "rows have neither tokens nor fields",
@@ -96,7 +96,7 @@ std::vector<std::int64_t> entries_of(const TokenDataOptions& options) {
   std::int64_t total = 0;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     if (entries[i] < 1) {
-      refuse_weights(formatted("entry {} of `data.files` has no file of its own", i + 1),
+      refuse_weights(formatted("entry {} of `data.files` adds no file", i + 1),
                      "its files are in an earlier entry: take them out of one of both");
     }
     total += entries[i];

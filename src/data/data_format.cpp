@@ -48,15 +48,15 @@ DataFormat format_of(const std::string& file, DataFormat format, const std::stri
   if (ending == ".idx") {
     if (exists(bin_of_index(file))) return DataFormat::kMegatron;
     throw Error(ErrorKind::kInput,
-                {.what = "'" + file + "' is the index of a .bin that is not beside it",
+                {.what = "'" + file + "' is the index of a .bin, which is not beside it",
                  .where = where,
                  .remedy = "put '" + bin_of_index(file) + "' there"});
   }
   if (std::find(kNoText.begin(), kNoText.end(), ending) != kNoText.end()) {
     throw Error(ErrorKind::kUsage,
-                {.what = "'" + file + "' is not a text by its ending",
+                {.what = "'" + file + "' is not text, by its ending",
                  .where = where,
-                 .remedy = "set `data.format` = \"text\" to read its bytes all the same"});
+                 .remedy = "set `data.format` = \"text\" to read it as text anyway"});
   }
   return DataFormat::kText;
 }

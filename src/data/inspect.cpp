@@ -208,7 +208,7 @@ class Inspection {
                                       .remedy = "give numbers, in lists of one length"});
     };
     if (depth == sizes.size()) {
-      if (!value.is_number() && !value.is_boolean()) refuse("what is no number among its numbers");
+      if (!value.is_number() && !value.is_boolean()) refuse("a value that is not a number");
       const double number = value.is_boolean() ? value.boolean() : value.number();
       field.integers &= value.is_boolean() || value.is_number_integer();
       field.least = std::min(field.least, number);

@@ -274,7 +274,7 @@ class RowHandler final : public JsonEvents {
 
   void end_part() {
     if (part_type_ != "text") {
-      set_wrong_message("a part of 'content' that is no text: " +
+      set_wrong_message("a part of 'content' that is not text: " +
                         (part_type_ ? "'" + *part_type_ + "'" : "it has no 'type'"));
     } else if (!part_text_) {
       set_wrong_message("a part of 'content' without 'text'");

@@ -139,11 +139,12 @@ class PackedJsonlSource final : public SequenceSource {
       for (std::size_t i = 0; i < row.ids.size(); ++i)
         row.positions.push_back(static_cast<std::int32_t>(i));
     } else if (row.positions.front() != 0) {
-      throw Error(ErrorKind::kInput,
-                  {.what = formatted(
-                       "'position_ids' start at {}, so that the row would go on the one before it",
-                       row.positions.front()),
-                   .remedy = "let them start at 0, or set `data.pack` = false"});
+      throw Error(
+          ErrorKind::kInput,
+          {.what = formatted(
+               "'position_ids' start at {}, so that the row would continue the one before it",
+               row.positions.front()),
+           .remedy = "let them start at 0, or set `data.pack` = false"});
     }
     row.labels.front() = static_cast<std::int32_t>(kIgnoredLabel);
     return row;

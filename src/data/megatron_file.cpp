@@ -136,8 +136,8 @@ class MegatronFile final : public TokenFile {
     }
     index.read(magic.data(), magic.size(), 0);
     if (std::memcmp(magic.data(), kMagic, kMagicBytes) != 0) {
-      refuse("it does not start as an .idx of Megatron does", index_path_,
-             "make it again, or rename it if the .bin beside it is of another format");
+      refuse("it does not start like a Megatron .idx", index_path_,
+             "make it again, or rename it if the .bin beside it has another format");
     }
     const auto version = number_at<std::uint64_t>(index, kMagicBytes);
     if (version != 1) {
@@ -148,7 +148,7 @@ class MegatronFile final : public TokenFile {
     const std::optional<IdType> type = type_of(code);
     if (!type) {
       refuse(formatted("type {}{}", code,
-                       code == 6 || code == 7 ? " is of floating-point numbers, which are no ids"
+                       code == 6 || code == 7 ? " has floating-point numbers, which are not ids"
                                               : " of ids is not known"),
              index_path_);
     }
@@ -181,8 +181,9 @@ class MegatronFile final : public TokenFile {
       const std::string subject = "sequence " + std::to_string(i);
       if (length < 0) refuse(formatted("{} has length {}", subject, length), index_path_);
       if (place < 0 || static_cast<std::uint64_t>(place) != end) {
-        refuse(formatted("{} is at byte {}, not behind the one before at {}", subject, place, end),
-               index_path_, "write the data set anew: its sequences have to follow each other");
+        refuse(formatted("{} is at byte {}, not at {}, where the sequence before it ends", subject,
+                         place, end),
+               index_path_, "write the data set again: its sequences must follow each other");
       }
       end += static_cast<std::uint64_t>(length) * width;
       if (end > file_bytes_) {

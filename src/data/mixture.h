@@ -1,4 +1,4 @@
-// Which of several entries takes its turn at each place of an endless row, so that each has its
+// The entry whose turn it is at each place of an endless row, so that each entry has its
 // share.
 //
 // Owns: the entry whose turn it is, and the number of that turn. Does not own: the use of a turn.

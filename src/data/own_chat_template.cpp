@@ -121,7 +121,7 @@ std::string own_template_warning(const std::string& tokenizer_file, ChatTemplate
       });
   if (is_known) return {};
   return formatted(
-      "{} has a chat template of its own, which is not read: conversations are written as "
+      "{} has its own chat template, which is not read: conversations are written as "
       "`data.chat_template` = \"{}\" writes them, which may be another text than transformers "
       "makes "
       "of them",

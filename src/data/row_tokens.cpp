@@ -228,14 +228,14 @@ Sequence RowTokens::of_ids(JsonlRow& row) const {
     made.positions = narrowed(*row.position_ids);
     for (std::size_t i = 0; !options_.takes_positions && i < ids.size(); ++i) {
       if (made.positions[i] == static_cast<std::int32_t>(i)) continue;
-      refuse_row(formatted("position_ids[{}] = {}, and 'position_ids' are no input of the model", i,
-                           made.positions[i]),
+      refuse_row(formatted("position_ids[{}] = {}, but 'position_ids' is not an input of the model",
+                           i, made.positions[i]),
                  "export the model with position_ids, or leave them out");
     }
   }
   if (row.attention_mask) cut_padding(*row.attention_mask, made);
   if (!options_.takes_mask && !made.mask.empty()) {
-    refuse_row("'attention_mask' hides tokens, and is no input of the model",
+    refuse_row("'attention_mask' hides tokens, but is not an input of the model",
                "export the model with an attention_mask, or give rows without");
   }
   return made;

@@ -1,4 +1,4 @@
-// Which ids start and end a text, as the config.json beside a tokenizer.json names them.
+// The ids that start and end a text, as the config.json beside a tokenizer.json names them.
 // Thread-safety: a pure function of the files.
 #pragma once
 

@@ -106,14 +106,14 @@ std::unique_ptr<TokenFile> open_llmc(const std::string& path) {
   file.read(header.data(), sizeof(header), 0);
   const auto [magic, version, num_tokens] = std::array{header[0], header[1], header[2]};
   if (magic != kLlmcMagic16 && magic != kLlmcMagic32) {
-    refuse_file(formatted("the magic number is {}, not that of an llm.c file", magic), path,
+    refuse_file(formatted("the magic number is {}, not an llm.c file's", magic), path,
                 "set `data.format` to what the file is, as \"nanogpt\"");
   }
   const bool wide = magic == kLlmcMagic32;
   if (version != (wide ? kLlmcVersion32 : kLlmcVersion16)) {
     refuse_file(formatted("version {} of an llm.c file with ids of {} bits is not known", version,
                           wide ? "32" : "16"),
-                path, "write it anew with a current llm.c");
+                path, "write it again with a current llm.c");
   }
   const IdType type = wide ? IdType::kUint32 : IdType::kUint16;
   const std::uint64_t ids = num_tokens < 0 ? 0 : static_cast<std::uint64_t>(num_tokens);
@@ -128,8 +128,8 @@ std::unique_ptr<TokenFile> open_llmc(const std::string& path) {
 std::unique_ptr<TokenFile> open_nanogpt(const std::string& path) {
   const std::uint64_t size = File::open(path).size();
   if (size % bytes_of(IdType::kUint16) != 0) {
-    refuse_file(formatted("the file has {} bytes, which are no ids of 16 bits", size), path,
-                "copy it again, or set `data.format` to what it is");
+    refuse_file(formatted("the file has {} bytes, which is not a whole number of 16-bit ids", size),
+                path, "copy it again, or set `data.format` to what it is");
   }
   return std::make_unique<PlainTokenFile>(path, size, 0, IdType::kUint16);
 }

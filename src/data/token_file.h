@@ -43,7 +43,7 @@ class TokenFile {
 std::unique_ptr<TokenFile> open_token_file(const std::string& path, DataFormat format);
 std::unique_ptr<TokenFile> open_megatron(const std::string& path);
 
-// Which of these a .bin is: kMegatron beside an .idx, kLlmc with its magic number, else kNanogpt.
+// The format of a .bin: kMegatron beside an .idx, kLlmc with its magic number, else kNanogpt.
 // Throws Error(kInput) when it cannot be read.
 DataFormat format_of_token_file(const std::string& path);
 

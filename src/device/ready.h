@@ -22,7 +22,7 @@
 
 namespace sluice {
 
-// What the current streams of some devices have been given to do until now.
+// The work that the current streams of some devices have been given until now.
 class Ready {
  public:
   Ready() = default;  // nothing to wait for
@@ -32,7 +32,7 @@ class Ready {
   void wait_on(const c10::Stream& stream) const;
   // This thread does.
   void wait_here() const;
-  // Whether that is done; waits for nothing.
+  // True if that work is done; does not wait.
   bool has_happened() const;
 
  private:

@@ -44,12 +44,12 @@ void check_batch(const Program& program, int rank, const StepBatch& batch) {
   const std::int64_t first =
       std::int64_t{1} * replica_of(program.mesh, rank) * program.num_microbatches;
   if (batch.first_microbatch != first) {
-    refuse(formatted("the batch starts with microbatch {}, those of replica {} start with {}",
+    refuse(formatted("the batch starts at microbatch {}, but replica {}'s microbatches start at {}",
                      batch.first_microbatch, replica_of(program.mesh, rank), first),
            "set StepBatch::first_microbatch");
   }
   if (num_replicas(program.mesh) > 1 && !batch.total_count) {
-    refuse("what the batches of all replicas count is not said", "set StepBatch::total_count");
+    refuse("the count over the batches of all replicas is missing", "set StepBatch::total_count");
   }
 }
 

@@ -30,7 +30,7 @@ void require_distinct(const AxisNames& names) {
     if (seen.insert(names.of(axis)).second) continue;
     throw Error(ErrorKind::kUsage, {.what = "two axes are called '" + names.of(axis) + "'",
                                     .where = "AxisNames",
-                                    .remedy = "give each a name of its own"});
+                                    .remedy = "give them different names"});
   }
 }
 
@@ -99,7 +99,7 @@ void take_slices(std::vector<LayerSpec>& layers, const LocalChunk& chunk) {
     if (known.contains(name)) continue;
     throw Error(
         ErrorKind::kUsage,
-        {.what = "LocalChunk::slices names '" + name + "', which is no parameter of it",
+        {.what = "LocalChunk::slices names '" + name + "', which is not one of its parameters",
          .where = "parallelize, stage " + std::to_string(chunk.stage),
          .remedy = suggest_name(name, std::vector<std::string>(known.begin(), known.end()))});
   }

@@ -58,7 +58,7 @@ class Divider {
     }
     auto* embedding = module.as<torch::nn::EmbeddingImpl>();
     if (!embedding)
-      refuse(shown, "is no torch::nn::Linear and no torch::nn::Embedding",
+      refuse(shown, "is neither a torch::nn::Linear nor a torch::nn::Embedding",
              "use ColumnParallelLinear or RowParallelLinear in it, or leave it out of the table");
     if (style != ParallelStyle::kRowwise)
       refuse(shown, "is an embedding, whose rows are divided", "give it the style kRowwise");

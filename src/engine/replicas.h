@@ -1,4 +1,4 @@
-// Which place and share of which replica a rank of the mesh has.
+// A mesh rank's replica, and its place and share in it.
 // Thread-safety: pure functions.
 #pragma once
 

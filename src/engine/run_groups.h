@@ -23,7 +23,7 @@ struct RunGroups {
   int share = 0;
 
   int place() const { return pipeline.rank(); }  // in the pipeline
-  // What all shares hold alike counts on the first.
+  // Values that all shares hold alike count on the first share.
   bool is_first_share() const { return share == 0; }
 };
 

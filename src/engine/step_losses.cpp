@@ -33,9 +33,10 @@ at::Tensor StepLosses::compute(int microbatch, const Values& outputs, const Valu
   if (scale_.kind == GradientScale::kTokens && value.count != count) {
     throw Error(
         ErrorKind::kUsage,
-        {.what = formatted("the loss function counted {}, Model::count (StepBatch::counts) said {}",
-                           value.count, count),
-         .remedy = "gradients are divided by the sum of the counts: let both say the same"});
+        {.what =
+             formatted("the loss function counted {}, but Model::count (StepBatch::counts) gave {}",
+                       value.count, count),
+         .remedy = "gradients are divided by the sum of the counts: both must give the same"});
   }
   count = value.count;
   // A loss that the count of the step will divide is not rounded before.

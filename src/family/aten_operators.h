@@ -72,7 +72,7 @@ bool has_row(std::string_view target);
 // tensors; where it casts, products are of its other type.
 OperatorRow row_of(const OperatorCall& call, const Precision& precision);
 
-// Which kernel LibTorch takes on the CPU for scaled_dot_product_attention: the one that never has
+// The kernel that LibTorch's CPU takes for scaled_dot_product_attention. The one that never has
 // all scores takes neither dropout nor a mask with a gradient, four dimensions and heads of one
 // width, whose channels lie one beside the other. All else is written down, in float32.
 bool is_blockwise_attention(const OperatorCall& call);

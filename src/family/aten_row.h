@@ -87,7 +87,7 @@ class Row {
     at().writes = writes;
   }
 
-  // That this operand needs a gradient; none: it never does.
+  // The need for this operand's gradient; none if it never needs one.
   std::optional<Needed> wants(const CallTensor& operand) const {
     if (!is_differentiable(operand)) return std::nullopt;
     const Operator& of = row_.operators.back();

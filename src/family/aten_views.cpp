@@ -1,4 +1,4 @@
-// Which results of an operator are views, and how results lie in memory: what LibTorch does on the
+// The results of an operator that are views, and how results lie in memory: LibTorch's rules on the
 // CPU, from sizes and strides alone.
 #include <algorithm>
 #include <array>

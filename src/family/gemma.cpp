@@ -60,7 +60,7 @@ std::vector<RopeConfig> read_ropes(const ConfigReader& config,
   }
   if (config.has("rope_scaling")) {
     if (both) {
-      config.fail("rope_scaling", "rope_parameters is there too", "keep one of the two");
+      config.fail("rope_scaling", "rope_parameters is given too", "keep one of the two");
     }
     full = config.object("rope_scaling");
     if (!full->has("rope_type") && full->text("type", "default") != "default")

@@ -130,7 +130,7 @@ ModelSpec parse_model_spec(const std::string& config_json, const std::string& fi
   const detail::ConfigReader config(document, file_name);
   if (is_family(document) && config.has("text_config")) {
     config.fail("text_config", "a language model inside another one's configuration is not built",
-                "leave it out, or make it a config.json of its own");
+                "leave it out, or make it a separate config.json");
   }
   const bool is_whole = detail::is_whole_of_known_parts(document);
   if (is_whole) {

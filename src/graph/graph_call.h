@@ -75,7 +75,7 @@ struct GraphCall {
   std::vector<int> results;
   std::vector<int> list_sizes;
   std::vector<int> releases;  // slots that nothing reads after this call
-  // What it calls, as `run` has it.
+  // The operator that `run` calls.
   std::optional<c10::OperatorHandle> op;
   GraphOperator added;
   NumberFunction number = nullptr;

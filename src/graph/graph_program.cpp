@@ -244,7 +244,7 @@ class GraphProgramBuilder {
                  .remedy = "export the model again"});
   }
 
-  // What counts batches: an addition to a buffer in place whose result nobody reads. In evaluation
+  // A count of batches: an addition in place to a buffer, whose result nobody reads. In evaluation
   // it is left out.
   bool counts_batches(const GraphNode& node) {
     if (node.target != "aten.add_.Tensor" || node.arguments.empty()) return false;

@@ -1,5 +1,5 @@
-// What the sizes of the tensors that a program is given say: symbolic numbers, and whether the
-// graph was exported for them.
+// The sizes of a program's given tensors, read as values of symbols, and the check that the
+// graph was exported for such sizes.
 //
 // Owns: where each symbol is read from, expressions over them, their values for the sizes that were
 // seen last. Does not own: rules between sizes (check_rules.h).

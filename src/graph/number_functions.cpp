@@ -36,7 +36,7 @@ const IValue& at_least(const Numbers& numbers, std::size_t i) {
   return numbers[i];
 }
 
-// What overflows says so.
+// Functions of whole numbers report an overflow.
 using Whole = bool (*)(std::int64_t, std::int64_t, std::int64_t*);
 using Real = double (*)(double, double);
 template <Whole on_whole, Real on_real>

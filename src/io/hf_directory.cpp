@@ -77,8 +77,8 @@ bool has_layer(const std::vector<std::string>& stored, const std::string& layer)
       ErrorKind::kInput,
       {.what = std::string("neither ") + kSingleFile + " nor " + kIndexFile,
        .where = path,
-       .remedy = other == names.end() ? "`path` is a Hugging Face directory with weights"
-                                      : "'" + *other + "' is there: shards need their index"});
+       .remedy = other == names.end() ? "set `path` to a Hugging Face directory with weights"
+                                      : "'" + *other + "' exists, but shards need their index"});
 }
 
 // A shard is a name inside the directory, never a path.
@@ -222,8 +222,8 @@ TensorSource HfShards::locate(std::string_view name, const std::vector<std::stri
       near.empty() ? "does config.json belong to these weights?" : "did you mean '" + near + "'?";
   const std::string layer = layer_of(name);
   if (!layer.empty() && !has_layer(stored, layer)) {
-    remedy = "config.json and the weights are of different models: the weights have no '" + layer +
-             "'; name a folder whose files belong together";
+    remedy = "config.json and the weights belong to different models: the weights have no '" +
+             layer + "'; name a folder whose files belong together";
   }
   throw Error(ErrorKind::kInput, {.what = "no tensor '" + std::string(name) + "' among the weights",
                                   .where = path_,

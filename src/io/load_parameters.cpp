@@ -84,7 +84,7 @@ void check_fits(const TensorSource& source, const std::string& name,
                 {.what = "expected shape " + shape_text(shape) + " for '" + name + "', found " +
                          shape_text(source.entry->shape),
                  .where = where,
-                 .remedy = "config.json and the weights are of different models"});
+                 .remedy = "config.json and the weights belong to different models"});
   }
   const auto dtype = io::torch_dtype(source.entry->dtype);
   if (!dtype || !io::is_plain_float(*dtype)) {

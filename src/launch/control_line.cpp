@@ -62,7 +62,7 @@ struct ControlLine::Impl {
     if (!frame) {
       throw Error(ErrorKind::kPeer, {.what = "the server of the job does not take a control line",
                                      .where = host_and_port(address.host, address.port),
-                                     .remedy = "look at how process 0 ended"});
+                                     .remedy = "find out how process 0 ended"});
     }
     Unpacker answer(*frame, "answer of the job's server");
     answer.take<std::int64_t>();
@@ -141,7 +141,7 @@ struct ControlLine::Impl {
         return;
       }
       default:
-        throw Error(ErrorKind::kPeer, {.what = "it says what is not understood"});
+        throw Error(ErrorKind::kPeer, {.what = "its message is not understood"});
     }
   }
 

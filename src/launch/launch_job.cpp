@@ -171,7 +171,7 @@ class Attempt {
          .where = "command 'sluice launch'",
          .remedy = outcome.never_joined
                        ? "launch a program that calls sluice::run in every process"
-                       : "look at what it said last, and whether the system ended it"});
+                       : "look at its last output, and check whether the system ended it"});
     std::fprintf(stderr, "sluice: error: %s\n", line.what());
   }
 

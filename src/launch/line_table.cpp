@@ -43,7 +43,7 @@ std::string hung_text(const std::string& what, const std::string& waits,
 }
 
 std::string remedy_for_end() {
-  return "look at what it said last, and whether the system ended it (out of memory)";
+  return "look at its last output, and check whether the system ended it (out of memory)";
 }
 
 std::string remedy_for_silence() {
@@ -59,7 +59,7 @@ std::optional<JobFailure> LineTable::open(Line line, Clock::duration counted) {
   const Error error(ErrorKind::kUsage,
                     {.what = formatted("two processes say that they are process {}: {}, and {}",
                                        process, at->second.name, line.name),
-                     .remedy = "give every process a RANK of its own"});
+                     .remedy = "give every process a different RANK"});
   return JobFailure{.process = process,
                     .kind = error.kind(),
                     .message = error.what(),

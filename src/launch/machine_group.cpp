@@ -79,10 +79,11 @@ void MachineGroup::come(Deadline deadline) {
         restart_ = restart;
         if (client_->add(key("arrived", options_.machine), 1) == 1) return;
         is_there = true;
-        reason.emplace(ErrorKind::kUsage,
-                       ErrorText{.what = formatted("machine {} has come already", options_.machine),
-                                 .where = options_.where,
-                                 .remedy = "give every machine a --node-rank of its own"});
+        reason.emplace(
+            ErrorKind::kUsage,
+            ErrorText{.what = formatted("machine {} has already joined", options_.machine),
+                      .where = options_.where,
+                      .remedy = "give every machine a different --node-rank"});
         if (!may_repeat) throw *reason;
       } catch (const Error& error) {
         if (error.kind() == ErrorKind::kUsage) throw;
@@ -131,7 +132,7 @@ std::string MachineGroup::missing_text() {
 
 void MachineGroup::fail_missing() {
   throw Error(ErrorKind::kPeer,
-              {.what = missing_text() + " did not come within " +
+              {.what = missing_text() + " did not join within " +
                        shortest(static_cast<double>(options_.meet.count()) / 1000) + " s" +
                        notice_.refused_text(),
                .where = options_.where,

@@ -79,9 +79,9 @@ bool arrive(StoreClient& client, int process) {
 }
 
 [[noreturn]] void fail_twice(const StoreAddress& address, int process) {
-  refuse(formatted("process {} of this job has come already", process),
+  refuse(formatted("process {} of this job has already joined", process),
          host_and_port(address.host, address.port),
-         "give every process a RANK of its own, and every job a MASTER_PORT of its own");
+         "give every process a different RANK, and every job a different MASTER_PORT");
 }
 
 // "process 1 of 4"
@@ -106,7 +106,7 @@ std::string place_of(const StoreClient& client) {
                                milliseconds timeout, const WaitNotice& notice) {
   throw Error(
       ErrorKind::kPeer,
-      {.what = missing_text(client, layout) + " did not come within " +
+      {.what = missing_text(client, layout) + " did not join within " +
                shortest(static_cast<double>(timeout.count()) / 1000) + " s" + notice.refused_text(),
        .where = place_of(client),
        .remedy = "look at whether they were started, or raise comm.init_timeout_seconds"});
@@ -158,8 +158,10 @@ std::string job_name(const LaunchEnvironment& environment) {
     if (const pid_t proxy = mpich_proxy()) name = "mpich-" + std::to_string(proxy);
   }
   if (name.empty()) {
-    refuse(to_text(environment.launcher) + " gives this job no name by which its processes meet",
-           "environment", "set MASTER_ADDR=127.0.0.1 and MASTER_PORT to a number of its own");
+    refuse(
+        to_text(environment.launcher) + " gives this job no name by which its processes can meet",
+        "environment",
+        "set MASTER_ADDR=127.0.0.1 and MASTER_PORT to a number that no other job uses");
   }
   if (environment.restart > 0) name += "-restart-" + std::to_string(environment.restart);
   return name;
@@ -183,7 +185,7 @@ void await_earlier_job(const std::string& path, Deadline deadline) {
     if (!text || !read_notice(*text, earlier) || !is_served(earlier)) return;
     if (Clock::now() >= patience) {
       refuse("another job of the same name waits for its processes on this machine", path,
-             "give every job a MASTER_PORT of its own, or end the other");
+             "give every job a different MASTER_PORT, or end the other job");
     }
     std::this_thread::sleep_for(kPause);
   }
@@ -238,7 +240,7 @@ class FileReader {
     } while (Clock::now() < deadline_);
     if (came_twice_) fail_twice(last_, layout_.process);
     throw Error(ErrorKind::kPeer,
-                {.what = "process 0 of this job did not come within " +
+                {.what = "process 0 of this job did not join within " +
                          shortest(static_cast<double>(timeout_.count()) / 1000) + " s",
                  .where = path_,
                  .remedy = "look at whether it was started, or raise comm.init_timeout_seconds"});
@@ -294,7 +296,7 @@ class FileReader {
 std::string shared_secret(const LaunchEnvironment& environment) {
   if (environment.secret.empty()) {
     refuse("processes on several machines need a secret that all of them know", "environment",
-           "set SLUICE_JOB_SECRET to the same random text in every process, as of "
+           "set SLUICE_JOB_SECRET to the same random text in every process, such as the output of "
            "'openssl rand -hex 32'");
   }
   if (environment.layout.process == 0) warn_of_short_secret(environment.secret);
@@ -326,7 +328,7 @@ JobStore join_by_board(const LaunchEnvironment& environment, NoticeBoard& board,
   JobStore store;
   if (environment.layout.process != 0) {
     if (read_notice(board.get(left(deadline)), store)) return store;
-    throw Error(ErrorKind::kPeer, {.what = "process 0 has left a line that is not understood",
+    throw Error(ErrorKind::kPeer, {.what = "process 0 has left a line that cannot be read",
                                    .where = "torchrun's store",
                                    .remedy = "run the same build of sluice in every process"});
   }
@@ -350,9 +352,10 @@ std::string arrival_key(int process) { return "sluice/arrived/" + std::to_string
 void warn_of_short_secret(const std::string& secret) {
   constexpr std::size_t kLeast = 16;
   if (secret.size() >= kLeast) return;
-  log_warning("the secret of the job has " +
-              counted(static_cast<std::int64_t>(secret.size()), "character") +
-              ", and can be guessed; take a random one, as of 'openssl rand -hex 32'");
+  log_warning(
+      "the secret of the job has " +
+      counted(static_cast<std::int64_t>(secret.size()), "character") +
+      ", and can be guessed; use a random one, such as the output of 'openssl rand -hex 32'");
 }
 
 std::unique_ptr<StoreServer> serve_at(const StoreAddress& at, StoreServerOptions options) {

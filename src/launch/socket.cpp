@@ -91,9 +91,10 @@ int connect_one(const Socket& socket, const addrinfo& address, Deadline deadline
 [[noreturn]] void fail_to_listen(const std::string& host, int port, int failed) {
   const std::string where = host_and_port(host.empty() ? "*" : host, port);
   if (failed == EADDRINUSE) {
-    throw Error(ErrorKind::kUsage, {.what = "the port is taken by another program",
-                                    .where = where,
-                                    .remedy = "choose another port, or end what listens there"});
+    throw Error(ErrorKind::kUsage,
+                {.what = "the port is taken by another program",
+                 .where = where,
+                 .remedy = "choose another port, or end the program that listens there"});
   }
   if (failed == EACCES) {
     throw Error(ErrorKind::kUsage, {.what = "this user may not listen at this port",
@@ -101,7 +102,7 @@ int connect_one(const Socket& socket, const addrinfo& address, Deadline deadline
                                     .remedy = "choose a port above 1023"});
   }
   if (failed == EADDRNOTAVAIL) {
-    throw Error(ErrorKind::kUsage, {.what = "this address is none of this machine's",
+    throw Error(ErrorKind::kUsage, {.what = "this machine does not have this address",
                                     .where = where,
                                     .remedy = "name the machine of process 0"});
   }

@@ -64,7 +64,7 @@ std::optional<std::string> FrameReader::take(std::string& bytes) {
   if (!same_bytes(bytes.substr(kLengthBytes + length, kSealBytes), seal_of(key_, number_, frame))) {
     throw Error(ErrorKind::kPeer,
                 {.what = "a message to or from the store of the job was changed on its way",
-                 .remedy = "look for what stands between the machines"});
+                 .remedy = "check for a firewall or proxy between the machines"});
   }
   ++number_;
   bytes.erase(0, kLengthBytes + length + kSealBytes);

@@ -45,7 +45,7 @@ void StoreValues::answer(Ask ask, Unpacker& question, Packer& answer) {
       std::int64_t sum = 0;
       const auto found = values_.find(key);
       if (found != values_.end() && !is_number(found->second, sum)) {
-        refuse(answer, "the value of '" + key + "' is no number to add to");
+        refuse(answer, "the value of '" + key + "' is not a number to add to");
         return;
       }
       if (__builtin_add_overflow(sum, amount, &sum)) {

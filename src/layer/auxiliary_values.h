@@ -1,4 +1,4 @@
-// Which values of a model are auxiliary losses.
+// The values of a model that are auxiliary losses.
 // Thread-safety: pure functions.
 #pragma once
 

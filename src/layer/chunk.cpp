@@ -135,7 +135,8 @@ void Chunk::collect_parameters(std::size_t index) {
       // A submodule registered twice within one layer is one parameter, under its first name.
       if (same->layer == first) continue;
       throw_usage(formatted("parameter '{}' is the very tensor of '{}'", info.name, same->name),
-                  in_quotes(layer), "make a tensor of its own and declare it in LayerSpec::ties");
+                  in_quotes(layer),
+                  "give each its own tensor and declare the tie in LayerSpec::ties");
     }
     info.tensor = tensor;
     declared.fill(info, item.key());

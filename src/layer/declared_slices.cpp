@@ -77,8 +77,8 @@ void DeclaredSlices::fill(ParameterInfo& info, const std::string& inside) const 
 void DeclaredSlices::require_all_found(const std::vector<std::string>& parameters) const {
   for (const auto& [name, held] : declared_) {
     if (std::find(parameters.begin(), parameters.end(), name) == parameters.end())
-      refuse_slices("slices are declared of what is no parameter", layer_.full_name(name),
-                    suggest_name(name, parameters));
+      refuse_slices("slices are declared for a name that is not a parameter",
+                    layer_.full_name(name), suggest_name(name, parameters));
   }
 }
 

@@ -1,4 +1,4 @@
-// Which parameters have an initial value where nothing says another (LayerSpec::initialize).
+// The parameters with an initial value of their own, unless LayerSpec::initialize gives another.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -53,9 +53,9 @@ std::shared_ptr<Module> make_deferred(const ModuleMaker& make, const std::string
     module = make();
     if (!module) return module;
     if (module.use_count() > 1) {
-      refuse_deferred("the module of layer '" + layer +
-                          "' is held by somebody else, for whom it would be emptied",
-                      "make a new one in LayerSpec::make");
+      refuse_deferred(
+          "the module of layer '" + layer + "' is also held elsewhere, and would be emptied there",
+          "make a new one in LayerSpec::make");
     }
     const Parameters parameters = parameters_of(*module);
     tape.finish([&](const at::Tensor& tensor) {

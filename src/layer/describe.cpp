@@ -83,7 +83,7 @@ class Probe {
             hands_gradient_on_ ? 0.0 : kept + above,
             alone};
   }
-  // Which the layer has made since its first run, none of them in its numbers.
+  // Bytes of the weights' casted copies made since the first run; no other number counts them.
   double casted_weights() { return static_cast<double>(chunk_.casted_weights().bytes()); }
   // Class of the layer's module.
   std::string class_name() { return chunk_.module(0).name(); }

@@ -72,12 +72,12 @@ bool Kept::operator()(const std::string& name) const {
   const std::string full = prefix_ + name;
   if (all_parts_.empty() || concerns_any(full, parts_)) return true;
   if (knows(name)) return false;
-  throw Error(
-      ErrorKind::kUsage,
-      {.what = "the factory asks for '" + full + "', which is no part, nor holds or is in one",
-       .where = "Kept",
-       .remedy = suggest_name(full, all_parts_) +
-                 " (or name it in ModuleTree::parts, as the module does)"});
+  throw Error(ErrorKind::kUsage,
+              {.what = "the factory asks for '" + full +
+                       "', which neither is a part nor contains or lies in one",
+               .where = "Kept",
+               .remedy = suggest_name(full, all_parts_) +
+                         " (or name it in ModuleTree::parts, as the module does)"});
 }
 
 bool Kept::knows(const std::string& name) const {

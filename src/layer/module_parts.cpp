@@ -172,7 +172,7 @@ Chosen all_parts(const ModuleTree& tree, const Module* module) {
   return chosen;
 }
 
-// Which count as layers.
+// The parts that count as layers.
 std::vector<bool> choose_blocks(const ModuleTree& tree, const std::vector<FoundPart>& parts) {
   std::vector<bool> blocks;
   for (const std::string& holder : tree.blocks) {

@@ -1,4 +1,4 @@
-// Which of several layers a parameter belongs to.
+// The layer, of several, that a parameter belongs to.
 #pragma once
 
 #include <string>

@@ -55,7 +55,7 @@ void require_own_tensors(const std::vector<Chunk*>& chunks) {
           {.what = "parameter '" + parameter.name + "' is the very tensor of '" +
                    other->second->name + "'",
            .where = "layers of two stages",
-           .remedy = "make a tensor of its own for each layer and declare it in LayerSpec::ties"});
+           .remedy = "give each layer its own tensor and declare the tie in LayerSpec::ties"});
     }
   }
 }

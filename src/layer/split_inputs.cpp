@@ -31,7 +31,7 @@ std::vector<const Input*> by_name(const Inputs& inputs, const Model& model) {
   if (inputs.in_order().size() > names.size()) {
     refuse(
         formatted("{} inputs are given, the model has {}", inputs.in_order().size(), names.size()),
-        "give those of Model::inputs, in its order");
+        "give the values of Model::inputs, in its order");
   }
   for (std::size_t i = 0; i < inputs.in_order().size(); ++i) found[i] = &inputs.in_order()[i];
   for (const auto& [name, input] : inputs.named()) {
@@ -209,7 +209,7 @@ void BatchSplit::require_offsets_of_rows() const {
       return at::equal(lengths, at::tensor(input->lengths(), at::kLong));
     });
     if (!fits)
-      refuse("the offsets '" + names_[i] + "' are those of other rows than the ragged input's",
+      refuse("the offsets '" + names_[i] + "' belong to other rows than the ragged input's",
              "give Input::ragged and Input::offsets the same lengths");
   }
 }

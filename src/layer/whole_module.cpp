@@ -95,8 +95,8 @@ class Factory {
 
   void warn(const std::string& reason) const {
     log_warning(formatted(
-        "all that the factory of {} makes has memory until it returns, for every stage anew: {}; "
-        "say the device (torch::kCPU) of tensors whose memory a constructor reaches into",
+        "the factory of {} allocates the whole module, once for every stage, until it returns: {}; "
+        "give the device (torch::kCPU) of tensors whose memory a constructor accesses",
         whole_.class_name, reason.substr(0, reason.find('\n'))));
   }
 
@@ -201,8 +201,7 @@ class Tree {
       const auto [other, added] = seen.emplace(item.value().unsafeGetTensorImpl(), name);
       if (!added && owner_of(other->second, layers_) != owner)
         refuse(formatted("parameter '{}' is the very tensor of '{}'", name, other->second),
-               class_name(),
-               "let each have a tensor of its own, and name the two in ModuleTree::ties");
+               class_name(), "give each its own tensor, and name the two in ModuleTree::ties");
     }
   }
 

@@ -216,7 +216,7 @@ class AttentionNode final : public SplitNode {
     return (of_keys ? key_inverses_ : query_inverses_) +
            slice * s_.rows * (width / b_.query_norm.width());
   }
-  // What enters the projections, all rows.
+  // The projections' input, all rows.
   const float* input() const {
     if (entered_.defined()) return entered_.const_data_ptr<float>();
     return b_.before.is_there() ? normed_ : x_.const_data_ptr<float>();

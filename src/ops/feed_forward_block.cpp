@@ -182,7 +182,7 @@ class FeedForwardNode final : public SplitNode {
     if (has_behind) behind_ = only.take(own_rows * kNormFloats);
   }
 
-  // What enters the projections, all rows.
+  // The projections' input, all rows.
   const float* input() const {
     if (entered_.defined()) return entered_.const_data_ptr<float>();
     return b_.before.is_there() ? normed_ : x_.const_data_ptr<float>();

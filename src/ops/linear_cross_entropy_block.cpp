@@ -102,7 +102,7 @@ class LinearCrossEntropyNode final : public SplitNode {
   struct Slice {
     std::int64_t first, size, of_all;
   };
-  // What a slice knows of each row: the largest logit, the sum of e^(logit - top), and the logit of
+  // A slice's numbers of each row: its largest logit, its sum of e^(logit - top), and the logit of
   // the label, where it is one of its classes, else 0.
   struct Statistics {
     std::vector<float> top, chosen;

@@ -91,7 +91,7 @@ void SplitNode::require_unchanged() const {
 variable_list SplitNode::apply(variable_list&& gradients) {
   if (at::GradMode::is_enabled()) {
     throw Error(ErrorKind::kUsage,
-                {.what = "the backward of " + name() + " has no backward of its own",
+                {.what = "the backward of " + name() + " cannot be differentiated again",
                  .where = "a backward with create_graph",
                  .remedy = "use plain operators (`fused` = \"off\")"});
   }

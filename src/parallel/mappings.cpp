@@ -112,10 +112,11 @@ struct Gather : torch::autograd::Function<Gather> {
 
 void require_part_of_each_slice(const std::vector<at::Tensor>& parts, const SliceGroup& tp) {
   if (parts.size() == static_cast<std::size_t>(tp.slices().size())) return;
-  throw Error(ErrorKind::kUsage, {.what = formatted("{} parts for {} slices of this rank",
-                                                    parts.size(), tp.slices().size()),
-                                  .where = "sluice/parts/tensor_parallel.h",
-                                  .remedy = "give what each own slice computed, in their order"});
+  throw Error(
+      ErrorKind::kUsage,
+      {.what = formatted("{} parts for {} slices of this rank", parts.size(), tp.slices().size()),
+       .where = "sluice/parts/tensor_parallel.h",
+       .remedy = "give the results of this rank's slices, in their order"});
 }
 
 std::vector<at::Tensor> fan(const at::Tensor& x, const SliceGroup& tp, bool rows) {

@@ -35,8 +35,8 @@ ParameterSlices slices_of(const Sections& shape, int dim, const Sections& sectio
   return slices;
 }
 
-// What a rank keeps of what is drawn whole, as LibTorch's module draws it: so the numbers are those
-// of every degree.
+// A rank's part of a tensor that is drawn whole, as LibTorch's module draws it, so that the numbers
+// are the same at every degree.
 at::Tensor own_part(const at::Tensor& whole, std::int64_t dim, const Sections& sections,
                     const SliceGroup& tp) {
   if (tp.degree() == 1) return whole;

@@ -24,8 +24,8 @@ std::vector<at::Tensor> rows_of_members(const at::Tensor& own, std::int64_t dim,
 
 constexpr const char* kAxis = "tp";
 
-// That each member has what its slices are of all the parts together. All members see the same
-// parts, so each of them gets the error.
+// Requires that each member holds the slices that are its share of all parts. All members see the
+// same parts, so each of them gets the error.
 void require_fitting(const std::vector<at::Tensor>& parts, std::int64_t dim, const SliceGroup& tp,
                      const std::string& call) {
   std::int64_t length = 0;

@@ -1,4 +1,4 @@
-// Which values cross a cut: those that are live there. A value is live before layer c when some
+// The values that cross a cut are those live there. A value is live before layer c when some
 // earlier layer wrote it and the next layer at or after c that mentions it reads it.
 #include <algorithm>
 #include <map>

@@ -1,4 +1,4 @@
-// What goes from layer to layer by name: the values that cross a cut, the free layers that are
+// The names that go from layer to layer: the values that cross a cut, the free layers that are
 // needed.
 // Thread-safety: pure functions.
 #pragma once

@@ -104,9 +104,9 @@ void require_own_collectives(const Schedule& schedule, const DataParallel& optio
 std::vector<std::string> notes_of_replicas(const DataParallel& options) {
   if (sums_in_shards(options) || options.shards == 0) return {};
   const bool fast = options.reduction == Reduction::kFast;
-  return {setting(kShards, options.shards) + " has no meaning: " +
-          (fast ? "the transport adds up in an order of its own"
-                : "every microbatch is reduced by itself")};
+  return {
+      setting(kShards, options.shards) + " has no meaning: " +
+      (fast ? "the transport adds up in its own order" : "every microbatch is reduced by itself")};
 }
 
 // The short orders, and every order of all four.

@@ -113,7 +113,7 @@ void require_in_range(const Program& program) {
     throw Error(ErrorKind::kInput,
                 {.what = formatted("the program has {} rows for {}", program.ranks.size(),
                                    counted(program.num_ranks(), "rank")),
-                 .remedy = "give a row a rank"});
+                 .remedy = "give one row per rank"});
   }
   if (program.mesh.size(Axis::kPp) != program.num_ranks()) {
     throw Error(

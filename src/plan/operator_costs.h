@@ -63,7 +63,7 @@ namespace sluice::detail {
 // The part of a layer that a rank has.
 struct LayerShare {
   double columns = 1, rows = 1;
-  // Whether parameters of this name behind the layer's are divided.
+  // True if a parameter is divided; the name is the part behind the layer's.
   std::function<bool(const std::string&)> divides = [](const std::string&) { return false; };
 };
 

@@ -121,9 +121,10 @@ class CsvReader {
 
 void require_plausible(const Extent& extent, const std::string& file) {
   if (extent.num_actions == 0) {
-    throw Error(ErrorKind::kInput, {.what = "the schedule has no action",
-                                    .where = file,
-                                    .remedy = "write a row a rank, a cell a slot: 0F0,0B0"});
+    throw Error(ErrorKind::kInput,
+                {.what = "the schedule has no action",
+                 .where = file,
+                 .remedy = "write one row per rank, one cell per slot: 0F0,0B0"});
   }
   const std::int64_t forwards = std::int64_t{extent.num_stages} * extent.num_microbatches;
   if (forwards > std::max(kFreeForwards, kForwardsPerAction * extent.num_actions)) {

@@ -107,7 +107,7 @@ void check_tensor_parallel(const TensorParallel& options) {
   require_range(kSlices, options.slices, 0);
   const int slices = options.num_slices();
   if (may_share(options.degree, slices)) return;
-  refuse(formatted("{} = {} ranks cannot share {} = {}: each has to have neighbouring slices that "
+  refuse(formatted("{} = {} ranks cannot share {} = {}: each rank needs neighbouring slices that "
                    "add up by themselves",
                    kDegree, options.degree, kSlices, slices),
          kDegree,

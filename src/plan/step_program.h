@@ -14,7 +14,7 @@ namespace sluice::detail {
 // Options for the rows of a plan's training step, by its split, its replicas and how a step ends.
 LowerOptions lowering_of(const Plan& plan);
 
-// Which of a plan's programs.
+// The choice of one of a plan's programs.
 struct StepProgram {
   bool gathers_outputs = false;
   // Forwards of so many microbatches, for an evaluation. None: a training step.

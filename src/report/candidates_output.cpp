@@ -56,13 +56,13 @@ std::string verdict(const Comparison& comparison) {
   if (!first.taken) {
     return comparison.memory_per_rank
                ? "none fits into " + human_bytes(*comparison.memory_per_rank) + " a rank"
-               : "none can be taken";
+               : "none can be used";
   }
   std::string fastest = "fastest: " + stages_text(first);
   if (!comparison.asked) return fastest;
   const ScheduleCandidate& asked = comparison.candidates[*comparison.asked];
   if (asked.taken) return fastest + ", as configured";
-  if (!asked.refusal.empty()) return fastest + "; what is configured cannot be taken";
+  if (!asked.refusal.empty()) return fastest + "; the configured schedule cannot be used";
   return fastest + ", a step takes " + comparison_text(first.step, asked.step) + " with " +
          stages_text(asked) + ", as configured";
 }

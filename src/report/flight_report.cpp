@@ -219,7 +219,7 @@ class Alignment {
     const double waited = current(first)->waited;
     while (true) {
       if (const auto seen = std::find(path.begin(), path.end(), at->rank); seen != path.end()) {
-        // What had come when a call was given up is known to each at its own moment.
+        // Ranks give up a call at different moments: their records may differ in who had arrived.
         if (std::any_of(seen, path.end(), [&](int rank) {
               const FlightEntry& entry = *current(*find_rank(rank));
               return !entry.call.empty() && entry.state == FlightState::kFailed;
@@ -432,7 +432,7 @@ FlightReport align_flight_records(std::vector<FlightRecord> records) {
   std::set<int> present;
   for (FlightRecord& record : records) {
     if (record.run != report.run) {
-      report.notes.push_back("the record of " + name_of(record.rank) + " is of another run");
+      report.notes.push_back("the record of " + name_of(record.rank) + " belongs to another run");
       continue;
     }
     const auto refuse = [&](const std::string& what) {

@@ -59,7 +59,7 @@ std::string replicas_text(const Plan& plan, int width) {
   if (replicas.degree == 1 && replicas.num_shards() == 1) return {};
   std::string text = "data parallel: " + counted(replicas.degree, "replica") +
                      " of this pipeline, " + counted(plan.program.mesh.num_ranks(), "rank") +
-                     " in all";
+                     " in total";
   if (replicas.degree > 1 && plan.program.num_ranks() > 1) {
     text += " (rank_order " + plan.rank_order + ")";
   }
@@ -162,11 +162,11 @@ std::string shares_text(const Plan& plan, int width) {
   const TensorParallel& shares = plan.tensor_parallel;
   if (shares.num_slices() == 1) return {};
   return wrapped(
-      formatted("tensor parallel: {} to each place of a pipeline, {} in all (rank_order "
-                "{}), layers divided into {}{}",
+      formatted("tensor parallel: {} at each place of a pipeline, {} in total (rank_order {}), "
+                "layers divided into {}{}",
                 counted(shares.degree, "rank"), counted(plan.program.mesh.num_ranks(), "rank"),
                 plan.rank_order, counted(shares.num_slices(), "slice"),
-                shares.degree > 1 && shares.sequence ? ", rows between them, too" : ""),
+                shares.degree > 1 && shares.sequence ? ", rows between them divided as well" : ""),
       width);
 }
 

@@ -60,9 +60,8 @@ std::vector<RankWork> rank_work(const Plan& plan) {
 
 std::string straggler_text(const Straggler& straggler, const RankWork& work) {
   return formatted(
-      "straggler: {} computes {} times as long as it should beside the other ranks, for {}; look "
-      "at "
-      "its machine: clock, temperature, other programs",
+      "straggler: {} computes {} times as long as the other ranks suggest, for {}; check its "
+      "machine: clock, temperature, other programs",
       place_text(straggler.rank, work.stages), fixed(straggler.factor, 1),
       counted(straggler.steps, "step"));
 }

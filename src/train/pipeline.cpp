@@ -89,7 +89,7 @@ void Pipeline::Impl::agree_on(StepBatch& batch, const StepOptions& options, cons
 void Pipeline::Impl::warn_of_loss(double loss) {
   if (std::isfinite(loss) || transport.rank() != 0 || std::exchange(warned_of_loss, true)) return;
   log_warning(
-      formatted("the loss of step {} is {}; Pipeline::train_step goes on: look at "
+      formatted("the loss of step {} is {}; Pipeline::train_step continues: look at "
                 "StepResult::loss, and stop there",
                 step, std::isnan(loss) ? "nan" : std::to_string(loss)));
 }

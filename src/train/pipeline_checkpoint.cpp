@@ -66,7 +66,7 @@ std::string text_of(const std::map<std::string, std::string>& extra) {
   throw usage("a text of the extra state is not UTF-8", "save bytes as a tensor of kByte");
 }
 
-// Which ranks' tensors those of a rank are, in Manifest::extra_tensors: "ranks/3/NAME"; and the key
+// The prefix of a rank's own tensors in Manifest::extra_tensors ("ranks/3/NAME"), and the key
 // of Manifest::settings that says how many ranks there were.
 constexpr const char* kOfRanks = "ranks/";
 constexpr const char* kRanksSetting = "ranks";

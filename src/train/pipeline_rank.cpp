@@ -173,7 +173,7 @@ void PipelineRank::require_weights(const char* call) const {
   if (share_->has_weights) return;
   throw Error(
       ErrorKind::kUsage,
-      {.what = "the weights are nothing yet (InitialWeights::kNone)",
+      {.what = "the weights are not set yet (InitialWeights::kNone)",
        .where = call,
        .remedy = "call load_weights(), load(), load_state() or load_state_dict() before the "
                  "first step"});

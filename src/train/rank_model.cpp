@@ -49,14 +49,13 @@ void require_own_slices(const ParameterInfo& info, const TensorParallel& how, in
   const bool fits =
       info.split ? info.slices == own : count == own.count && own.begin <= begin && end <= own.end;
   if (fits) return;
-  throw Error(
-      ErrorKind::kUsage,
-      {.what = formatted("a module has slices {} to {} of {}, and this rank those from {} to "
-                         "{} of {}",
-                         begin, end, count, own.begin, own.end, own.count),
-       .where = "'" + info.name + "', ParameterSlices",
-       .remedy = "divide by PipelineOptions::tensor_parallel: as many slices, those of the "
-                 "rank's place along tp"});
+  throw Error(ErrorKind::kUsage,
+              {.what = formatted(
+                   "a module has slices {} to {} of {}, but this rank has slices {} to {} of {}",
+                   begin, end, count, own.begin, own.end, own.count),
+               .where = "'" + info.name + "', ParameterSlices",
+               .remedy = "divide by PipelineOptions::tensor_parallel: it must have that number of "
+                         "slices, and hold those at the rank's place along tp"});
 }
 
 // The slices of the plan, and that all shares have the same of what is not divided.
@@ -97,13 +96,12 @@ void require_own_modules(const RankModel& rank) {
     const std::set<std::int64_t> held(theirs.begin(), theirs.end());
     for (std::size_t i = 0; i < own.size(); ++i) {
       if (!held.contains(own[i])) continue;
-      throw Error(
-          ErrorKind::kUsage,
-          {.what = formatted("'{}' is one tensor on ranks {} and {}, which are replicas", names[i],
-                             rank.groups.world.rank(), other - 1),
-           .where = "LayerSpec::make",
-           .remedy = "make a module anew in every call, as a factory of from_module() does; "
-                     "one that is ready, as of from_sequential(), is for one replica"});
+      throw Error(ErrorKind::kUsage,
+                  {.what = formatted("'{}' is one tensor on ranks {} and {}, which are replicas",
+                                     names[i], rank.groups.world.rank(), other - 1),
+                   .where = "LayerSpec::make",
+                   .remedy = "make a new module in every call, as a factory of from_module() does; "
+                             "a ready module, as from_sequential() takes, is for one replica"});
     }
   }
 }

@@ -19,7 +19,7 @@
 namespace sluice {
 namespace {
 
-// Which replica gets each: the one that has got least so far.
+// The replica that gets each tensor: the one with the least so far.
 std::vector<int> spread(const std::vector<ShardedTensor>& tensors, int num_replicas) {
   std::vector<std::int64_t> load(static_cast<std::size_t>(num_replicas), 0);
   std::vector<int> receivers;

@@ -78,7 +78,7 @@ void require_same_parameters(const RankStages& stages) {
       throw Error(ErrorKind::kUsage,
                   {.what = "parameter '" + parameter.name + "' was replaced by another tensor",
                    .where = "stage " + std::to_string(stage->index()),
-                   .remedy = "write into it (copy_) or make the pipeline anew"});
+                   .remedy = "write into it (copy_) or make a new pipeline"});
     }
   }
 }

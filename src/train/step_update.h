@@ -1,5 +1,5 @@
-// Who updates at the end of a step: Trainer's optimizer (trainers_update.h), the caller's
-// (callers_update.h), or, this class itself, nobody, as in an evaluation: it refuses norm and
+// The update at the end of a step: by Trainer's optimizer (trainers_update.h), by the caller's
+// (callers_update.h), or by none, as in an evaluation: this class itself refuses norm and
 // update. Thread-safety: one rank's thread.
 #pragma once
 

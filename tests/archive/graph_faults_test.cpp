@@ -365,7 +365,7 @@ TEST(GraphFaultsTest, RefusesElementsOutsideTheirRecord) {
   };
   EXPECT_EQ(with("storage_offset", {{"as_int", 1}}),
             "its elements need 28 bytes of the record 'm/data/weights/weight_0', which has 24");
-  EXPECT_EQ(with("storage_offset", {{"as_int", -1}}), "it begins before its record");
+  EXPECT_EQ(with("storage_offset", {{"as_int", -1}}), "it starts before its record");
   with("storage_offset", {{"as_int", INT64_MAX}});
   with("strides", {{{"as_int", 4}}, {{"as_int", 1}}});
   with("strides", {{{"as_int", -3}}, {{"as_int", 1}}});

@@ -165,7 +165,7 @@ TEST(GraphLayersTest, AWriteWithinAModuleForbidsTheNameInside) {
       error_of([&] { layers_of_graph(graph, {.layer_class = {}, .modules = {"blocks.0.act"}}); });
   EXPECT_NE(error.fact().find("between 'blocks.0' and 'blocks.0.act'"), std::string::npos)
       << error.what();
-  // What is written behind a module that is named is refused too: the cut would be elsewhere.
+  // A write behind a named module is refused too: the cut would be elsewhere.
   SmallDecoder behind;
   behind.node_of("x1").target = "aten.add_.Tensor";
   behind.feed("x1", "r0");
@@ -323,7 +323,7 @@ TEST(GraphLayersTest, WhatDependsOnInputsBuffersAndSizesAloneIsFree) {
   ASSERT_EQ(names_of(model->layers.free), Names{"free blocks.0"});
   EXPECT_EQ(values_of(*model, model->layers.free[0].writes), Names{"angles"});
   EXPECT_EQ(values_of(*model, model->layers.layers[1].reads), (Names{"x0", "angles"}));
-  // What is random, trained or written in place is not.
+  // A random, trained or overwritten value is not.
   const auto free_with = [&](const std::function<void(SmallDecoder&)>& change) {
     SmallDecoder changed = graph;
     change(changed);
@@ -410,7 +410,7 @@ TEST(GraphLayersTest, ResultsThatAreAskedForMustBeTensorsOfTheGraph) {
   EXPECT_EQ(missing.remedy(), "did you mean 'logits'?");
   graph.module.outputs.front().value.kind = GraphArgument::Kind::kInt;
   EXPECT_EQ(error_of([&] { layers_of(graph.graph, graph.module, {}, {"logits"}); }).fact(),
-            "the result 'logits' of the graph is no tensor");
+            "the result 'logits' of the graph is not a tensor");
 }
 
 }  // namespace

@@ -103,7 +103,7 @@ TEST(GraphModelTest, ALayerKeepsWhatItsNodesNeedOnce) {
   const ModelSpec spec = SmallDecoder().described();
   // The value that enters, of the product, and what relu has made.
   EXPECT_EQ(kept(spec, 1), 4 * kTokens * (4 + 4));
-  // What enters without a gradient is nobody's to keep.
+  // An input without a gradient is kept by nobody.
   EXPECT_EQ(spec.layers[1].cost.forward_flops.at(kShape), 2 * kTokens * 4 * 4);
 }
 

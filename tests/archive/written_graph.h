@@ -112,7 +112,7 @@ class SmallDecoder : public WrittenGraph {
       if (!each.results.empty() && each.results.front().values.front() == find(value)) return each;
     return module.nodes.front();
   }
-  // Which value its first argument is.
+  // Sets the value that is its first argument.
   void feed(const std::string& value, const std::string& from) {
     node_of(value).arguments.front().second.value = find(from);
   }

@@ -108,7 +108,7 @@ TEST(ZipFileTest, RefusesDoubledAndNamelessEntries) {
   EXPECT_EQ(refused({{.name = std::string("a\0b", 3), .content = "1"}}).fact(),
             "the entry has no name");
   EXPECT_EQ(refused({{.name = "x", .content = "1", .local_name = "y"}}).fact(),
-            "the entry has another name where it begins than in the directory");
+            "the entry's own header and the directory have different names for it");
 }
 
 TEST(ZipFileTest, RefusesEntriesInEachOther) {

@@ -81,9 +81,10 @@ TEST(ReadTextOrPipeTest, RefusesAPipeThatNobodyWritesToOrThatNeverEnds) {
   const TempDirectory directory;
   const std::string path = pipe_in(directory);
   const Error silent = error_of([&] { read_text_or_pipe(path, 4, ErrorKind::kUsage); });
-  EXPECT_STREQ(silent.what(), ("nothing was written to the pipe within 2 s; " + path +
-                               "; name a regular file, or start what writes to it first")
-                                  .c_str());
+  EXPECT_STREQ(silent.what(),
+               ("nothing was written to the pipe within 2 s; " + path +
+                "; name a regular file, or first start the program that writes to it")
+                   .c_str());
   EXPECT_EQ(silent.kind(), ErrorKind::kUsage);
   EXPECT_EQ(error_of([&] { read_text_or_pipe("/dev/zero", 1 << 20, ErrorKind::kInput); }).fact(),
             "the file is larger than 1.00MiB");

@@ -153,7 +153,7 @@ TEST(ManifestTest, AnInvariantThatIsBrokenIsRefusedByTheReaderAndNeverWritten) {
       {"occurs twice", [](Manifest& m) { m.files[1].file = "config.json"; }},
       {"2^63-1", [](Manifest& m) { m.files[0].bytes = 9223372036854775808u; }},
       {"not among the weights", [](Manifest& m) { m.ties["lm_head.weight"] = "z"; }},
-      {"among the weights too", [](Manifest& m) { m.ties["b.weight"] = "a.weight"; }},
+      {"both tied and among the weights", [](Manifest& m) { m.ties["b.weight"] = "a.weight"; }},
   };
   const nlohmann::ordered_json good = nlohmann::ordered_json::parse(body_of(sample()) + "}");
   for (const Case& item : cases) {

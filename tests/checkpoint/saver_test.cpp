@@ -138,7 +138,7 @@ TEST(SaverTest, AParameterThatIsNotFiniteIsSavedWithAWarningThatNamesIt) {
     EXPECT_EQ(said,
               std::set<std::string>{
                   "step 5 is saved with 2 numbers of 'layer1.weight' that are not finite; "
-                  "look at the weights from which the run began"})
+                  "look at the weights from which the run started"})
         << type;
   }
   set_log_sink({});

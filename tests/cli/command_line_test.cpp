@@ -90,9 +90,10 @@ TEST_F(CommandLineTest, PrintsHelpThatFitsInto100Columns) {
     std::istringstream lines(run(std::string(command) + " --help").out);
     for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
   }
-  // What does not fit goes below the text, not below the name of the option.
+  // A long text continues below the text, not below the name of the option.
   const std::string help = run("launch --help").out;
-  EXPECT_NE(help.find("\n                              are shown as well\n"), std::string::npos)
+  EXPECT_NE(help.find("\n                              shows process 0 and all errors\n"),
+            std::string::npos)
       << help;
 }
 
@@ -256,7 +257,7 @@ TEST_F(CommandLineTest, CheckRefusesFilesThatAreNotThere) {
   expect_error(
       "config check run.toml --data.files '[\"none/*.txt\"]'", 3,
       "no file matches 'none/*.txt'; --data.files; there is no folder 'none': mend the path "
-      "(relative ones are from the folder of the configuration in a file, else from the "
+      "(a relative path in a configuration file starts at the file's folder, any other at the "
       "working folder)");
   expect_error("config check none.toml", 2,
                "cannot open file: No such file or directory; none.toml; check the path");
@@ -358,8 +359,8 @@ TEST_F(CommandLineTest, TakesAConfigurationFromAProgramButWaitsForNoPipe) {
 
   ASSERT_EQ(run("pipe", {}, "mkfifo").exit_code, 0);
   const std::string silent =
-      "nothing was written to the pipe within 2 s; pipe; name a regular file, or start what writes "
-      "to it first";
+      "nothing was written to the pipe within 2 s; pipe; name a regular file, or first start the "
+      "program that writes to it";
   expect_error("plan pipe", 2, silent);
   expect_error("schedule --csv pipe", 3, silent);
   expect_error("schedule --name 1F1B --pp 2 --microbatches 2 --simulate --costs pipe", 3, silent);
@@ -385,7 +386,7 @@ TEST_F(CommandLineTest, ConfigReferenceTakesAConfigurationThatExists) {
   EXPECT_EQ(run("config reference run.toml").out, run("config reference").out);
   expect_error("config reference none.toml", 2,
                "cannot open file: No such file or directory; none.toml; check the path");
-  EXPECT_NE(unfolded(run("config reference --help").out).find("the same for all"),
+  EXPECT_NE(unfolded(run("config reference --help").out).find("does not change the output"),
             std::string::npos);
 }
 
@@ -415,7 +416,7 @@ TEST_F(CommandLineTest, PlanShowsOneReplicaAndHowManyThereAre) {
       " --parallelism.data_parallel_degree 1000 --training.global_batch_size ";
   const Outcome text = run(plan + "4000");
   EXPECT_EQ(text.exit_code, 0) << text.err;
-  EXPECT_NE(text.out.find("data parallel: 1000 replicas of this pipeline, 2000 ranks in all"),
+  EXPECT_NE(text.out.find("data parallel: 1000 replicas of this pipeline, 2000 ranks in total"),
             std::string::npos)
       << text.out;
   const auto object = nlohmann::json::parse(run(plan + "4000 --json").out);
@@ -431,7 +432,7 @@ TEST_F(CommandLineTest, PlanShowsOneReplicaAndHowManyThereAre) {
                "--parallelism.transport; write \"gloo\"");
 }
 
-// What its help says that it leaves to `train`.
+// Its help says what it leaves to `train`.
 TEST_F(CommandLineTest, ConfigCheckReadsNoData) {
   write_config();
   test::write_file(folder_ / "corpus/a.txt", "");

@@ -30,7 +30,7 @@ class CompletionCommandTest : public ::testing::Test {
   }
   std::string script() const { return folder_ / "sluice.bash"; }
 
-  // What bash offers when the last of these words is to be completed.
+  // The words that bash offers to complete the last of these words.
   std::set<std::string> offered(const Words& line) const {
     std::string words;
     for (const std::string& word : line) words += " " + testing::quoted_for_shell(word);
@@ -95,7 +95,7 @@ TEST_F(CompletionCommandTest, HasAScriptForEachShellAndRefusesOthers) {
   const ProgramResult refused = run_sluice({"completion", "fishh"});
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_EQ(refused.err,
-            "sluice: error: no completion is known for the shell 'fishh'; command 'sluice "
+            "sluice: error: there is no completion for the shell 'fishh'; command 'sluice "
             "completion'; did you mean 'fish'?\n");
 }
 

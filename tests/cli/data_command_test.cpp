@@ -178,7 +178,7 @@ TEST_F(DataCommandTest, ReadsADirectoryAsTrainingDoes) {
   const ProgramResult seen =
       run_sluice({"data", "inspect", "--tokenizer", folder_ / "model", folder_ / "chat.jsonl"});
   EXPECT_EQ(seen.exit_code, 0) << seen.err;
-  EXPECT_NE(seen.err.find("model/tokenizer_config.json has a chat template of its own"),
+  EXPECT_NE(seen.err.find("model/tokenizer_config.json has its own chat template"),
             std::string::npos)
       << seen.err;
 }

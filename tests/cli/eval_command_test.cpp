@@ -141,7 +141,7 @@ TEST_F(EvalCommandTest, WhatIsWrongIsAnErrorOfItsKind) {
   expect_eval_refused({"--checkpoint=" + (folder_ / "none")}, 4, "none");
   expect_eval_refused({"--checkpoint=" + (folder_ / "text.txt")}, 4,
                       "--checkpoint is a file; " + (folder_ / "text.txt") +
-                          "; name the directory with the weights, as step-00000100\n");
+                          "; name the directory with the weights, such as step-00000100\n");
   expect_eval_refused({"--model.path=", "--model.config=" + kModel + "/config.json"}, 2,
                       "--checkpoint");
   expect_eval_refused({"--data.files=[\"none.txt\"]"}, 3, "none.txt");

@@ -67,7 +67,7 @@ TEST(GraphCommandTest, InspectSaysTheSameToPeople) {
   const std::string text = run_sluice({"graph", "inspect", kDecoder}).out;
   for (const char* part : {"3,736 parameters", "weights: in the archive",
                            "input  input_ids int64[rows, length]", "loss   causal, of logits",
-                           "blocks.0  block  11 nodes, 328 parameters; a cut behind it: add_2 "
+                           "blocks.0  block  11 nodes, 328 parameters; a cut after it sends: add_2 "
                            "float32[rows, length, 8]",
                            "free layers, on every stage that reads them:\n  free model  1 node\n"})
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
@@ -88,7 +88,7 @@ TEST(GraphCommandTest, AGraphThatSaysNoLossIsInspectedAndSplitAndTrainsWithAKey)
   EXPECT_EQ(graph.at("loss").at("output"), "");
   EXPECT_GT(graph.at("layers").size(), 0u);
   const std::string text = run_sluice({"graph", "inspect", plain}).out;
-  EXPECT_NE(text.find("loss   not said: set model.loss_output to one of "), std::string::npos)
+  EXPECT_NE(text.find("loss   not named: set model.loss_output to one of "), std::string::npos)
       << text;
   EXPECT_EQ(run_sluice({"split", "--model", plain, "--stages", "1"}).exit_code, 0);
   const test::TempDirectory folder;

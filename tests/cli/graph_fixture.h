@@ -40,7 +40,7 @@ class GraphFixture : public TrainCommandTest {
     return found;
   }
 
-  // What a run from the beginning has written: losses, and hashes of weights and moments.
+  // The output of a run from its first step: losses, and hashes of weights and moments.
   struct Outcome {
     std::vector<double> losses;
     std::string hashes;

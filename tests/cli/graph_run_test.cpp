@@ -143,7 +143,7 @@ TEST_F(GraphRunTest, CostsOfLayersAreMeasured) {
   EXPECT_TRUE(outcome_of({"--parallelism.partition=measured"}) == whole);
 }
 
-// What leaves the cut is a product's result, in the type of products.
+// The value that crosses the cut is a product's result, in the type of products.
 TEST_F(GraphRunTest, MixedPrecisionCrossesInItsOwnType) {
   const Outcome halves = outcome_of({"--training.mixed_precision=bfloat16"});
   const Outcome inside = outcome_of({"--training.mixed_precision=bfloat16", kInside});

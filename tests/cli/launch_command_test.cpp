@@ -1,4 +1,4 @@
-// What `sluice launch` refuses, and that it starts this program; what it does with processes is
+// `sluice launch` refuses bad options and starts this program; its handling of processes is in
 // tests/launch/launch_job_test.cpp.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -113,7 +113,7 @@ TEST(LaunchCommandTest, RefusesMachinesThatCannotMeet) {
   test::write_file(secret, "something\n");
   ::chmod(secret.c_str(), 0640);
   expect_refused(there + " --secret-file " + secret + command,
-                 "others than its owner may read or change the secret; ");
+                 "users other than its owner may read or change the secret; ");
   ::chmod(secret.c_str(), 0600);
   test::write_file(secret, " \n");
   expect_refused(there + " --secret-file " + secret + command, "the file of the secret is empty; ");

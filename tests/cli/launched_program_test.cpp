@@ -50,7 +50,7 @@ class LaunchedProgramTest : public ::testing::Test {
   }
   static int free_port() { return local_port(listen_at("127.0.0.1", 0)); }
 
-  // What the ranks have written, which is removed.
+  // The numbers that the ranks have written; removes the files.
   Numbers take_numbers() const {
     Numbers numbers;
     for (const std::string& name : test::list_directory(folder_.str())) {

@@ -1,4 +1,4 @@
-// What pages say is refused, not built or taken, tried: a sentence that is gone from its page, or
+// Tries the sentences of pages that something is refused, not built or taken: one that is gone, or
 // that the program does not keep, fails.
 #include <gtest/gtest.h>
 
@@ -178,7 +178,7 @@ const std::vector<Claim>& claims() {
        "refused (exit 2): certainly no text",
        {"data", "inspect", "DIR/text.gz"},
        2,
-       "not a text by its ending"},
+       "is not text, by its ending"},
       {"docs/from-nemo-automodel.md", "GPT-2, GPT-NeoX and tied heads under convention `sluice`",
        of_model("models_extra/gpt_neox", {"--parallelism.partition_convention=automodel"}), 2,
        "does not know the structure"},

@@ -92,7 +92,7 @@ TEST_F(PlanCompareTest, StepsFollowTheSpeed) {
   EXPECT_GT(far, fast + 3 * 64 * 64 * 4 / 1e6);
 }
 
-// What is counted as running twice takes its time at any speed.
+// A layer that runs twice takes its forward's time again, at any speed.
 TEST_F(PlanCompareTest, RecomputedLayersTakeTheirForwardAgain) {
   const double plain = plan_object({"--flops", "1e9"}).at("prediction").at("step");
   const Json again = plan_object({"--flops", "1e9", "--training.activation_checkpoint", "full"});

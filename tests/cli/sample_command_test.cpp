@@ -56,7 +56,7 @@ TEST_F(SampleCommandTest, SeedsDrawOtherTokens) {
   EXPECT_NE(continuation(kModel), first);
 }
 
-// Of a folder of checkpoints, and of a run, the last one counts: what was learned comes back.
+// In a folder of checkpoints, or of a run, the last one counts: its text is the learned one.
 TEST_F(SampleCommandTest, ATrainedModelGoesOnWithItsText) {
   ASSERT_EQ(
       train({"--training.steps=60", "--optimizer.lr=1e-2", "--checkpoint.interval=30"}).exit_code,

@@ -246,7 +246,7 @@ TEST_F(ScheduleCommandTest, ReplacesAFileAtOnce) {
   EXPECT_EQ(test::read_file(folder_ / "old.csv"), "before") << "written in place";
   EXPECT_EQ(std::filesystem::status(out).permissions(), std::filesystem::perms(0640));
 
-  // What is no regular file is written as it is.
+  // A path that is not a regular file is written in place.
   EXPECT_EQ(write("/dev/stdout").out, rows);
   const std::string appended = folder_ / "appended";
   test::write_file(appended, "kept ");

@@ -131,7 +131,7 @@ TEST_F(TrainAdapterTest, RefusesToGoOnAsWhatItWasNot) {
   std::string weights = read_file(other + "/model.safetensors");
   weights.back() = static_cast<char>(weights.back() ^ 1);
   write_file(other + "/model.safetensors", weights);
-  refused({kRank, "--model.path=" + other}, "the checkpoint is of another model");
+  refused({kRank, "--model.path=" + other}, "the checkpoint belongs to another model");
 }
 
 TEST_F(TrainAdapterTest, EvaluatesWhatItSavedAndWhatItMerged) {
@@ -180,7 +180,7 @@ TEST_F(TrainAdapterTest, MergesWithTheBaseOfItsRunWhereverThatIsNow) {
   write_file(moved + "/model.safetensors", weights);
   const ProgramResult changed = merge({"--merge", "--base=" + moved});
   EXPECT_EQ(changed.exit_code, 4) << changed.err;
-  EXPECT_NE(changed.err.find("the adapter is of another base"), std::string::npos) << changed.err;
+  EXPECT_NE(changed.err.find("the adapter has another base model"), std::string::npos) << changed.err;
   EXPECT_FALSE(fs::exists(out_folder));
   EXPECT_EQ(merge({"--merge", "--base=" + kModel}).exit_code, 0);
 }
@@ -198,7 +198,7 @@ TEST_F(TrainAdapterTest, GoesOnFromAPeftDirectory) {
   EXPECT_EQ(train({"--model.adapter=" + adapter, "--training.steps=4"}).exit_code, 0);
   const ProgramResult other = train({kRank, "--training.steps=5"});
   EXPECT_EQ(other.exit_code, 4);
-  EXPECT_NE(other.err.find("its run began from an adapter"), std::string::npos) << other.err;
+  EXPECT_NE(other.err.find("its run started from an adapter"), std::string::npos) << other.err;
 }
 
 TEST_F(TrainAdapterTest, RefusesWhatContradictsOrCannotBeKept) {

@@ -109,7 +109,7 @@ TEST_F(TrainCommandTest, PredictsThePeakMemoryOfFrozenLayersAndOfThoseThatRunTwi
       planned.insert(planned.end(), options.begin(), options.end());
       const auto memory = nlohmann::json::parse(run_sluice(planned).out).at("memory");
       const auto measured = metrics().back().at("memory_bytes").get<std::vector<double>>();
-      // Of a rank that only runs forwards, most are messages that nobody has received yet: how many
+      // A rank that only runs forwards mostly holds messages not received yet: their number
       // depends on timing.
       const bool only_forwards = option.starts_with("--training.trainable") && schedule == "GPipe";
       for (std::size_t rank = only_forwards ? 1 : 0; rank < 2; ++rank) {
@@ -222,7 +222,7 @@ TEST_F(TrainCommandTest, ACheckpointOfAnotherNumberOfLayersIsRefusedOrNamed) {
   config["num_hidden_layers"] = layers + 1;
   test::write_file(model + "/config.json", config.dump());
   expect_refused({"--model.path=" + model}, 3,
-                 "config.json and the weights are of different models: the weights have no "
+                 "config.json and the weights belong to different models: the weights have no "
                  "'model.layers." +
                      std::to_string(layers) + "'; name a folder whose files belong together\n");
 
@@ -361,7 +361,7 @@ TEST_F(TrainCommandTest, AnInfiniteValueThatNoBatchMeetsIsNamedWhereItIsSaved) {
   EXPECT_EQ(result.exit_code, 0);
   EXPECT_EQ(result.err,
             "sluice: warning: step 3 is saved with 1 number of 'model.embed_tokens.weight' that is "
-            "not finite; look at the weights from which the run began\n");
+            "not finite; look at the weights from which the run started\n");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What a run of `sluice train` does when the world around it fails: signals, pipes, disks, memory,
+// `sluice train` when the world around it fails: signals, pipes, disks, memory,
 // data without anything to learn.
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -39,10 +39,9 @@ TEST_F(TrainCommandTest, AWorkingFolderThatIsGoneIsSaid) {
                 quoted_for_shell(folder_ / "w") + " && rmdir ../w && " +
                 quoted_for_shell(SLUICE_PROGRAM) + " train " + quoted_for_shell(config()));
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_EQ(
-      result.err,
-      "sluice: error: the working folder is gone: No such file or directory; .; start the run "
-      "from a folder that is there\n");
+  EXPECT_EQ(result.err,
+            "sluice: error: the working folder no longer exists: No such file or directory; .; "
+            "start the run from a folder that exists\n");
   EXPECT_FALSE(fs::exists(out()));
 }
 
@@ -52,8 +51,8 @@ TEST_F(TrainCommandTest, AClosedPipeEndsTheTextButNotTheRun) {
                 " --training.steps=50; echo exit $? >&2; } | head -n 1");
   EXPECT_NE(result.out.find("model.path"), std::string::npos) << result.out;
   EXPECT_EQ(result.err,
-            "sluice: warning: cannot write to stdout: Broken pipe; the run goes on without it, its "
-            "steps are in " +
+            "sluice: warning: cannot write to stdout: Broken pipe; the run continues without it "
+            "and logs its steps in " +
                 out() + "/metrics.jsonl\nexit 0\n");
   EXPECT_EQ(metrics().size(), 50u);
   expect_last_step_is_saved();
@@ -64,7 +63,7 @@ TEST_F(TrainCommandTest, AFullDiskUnderTheTextDoesNotEndTheRun) {
   const ProgramResult result = run_shell(quoted_for_shell(SLUICE_PROGRAM) + " train " +
                                          quoted_for_shell(config()) + " >/dev/full");
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_NE(result.err.find("No space left on device; the run goes on"), std::string::npos);
+  EXPECT_NE(result.err.find("No space left on device; the run continues"), std::string::npos);
   expect_last_step_is_saved();
 }
 
@@ -88,8 +87,8 @@ TEST_F(TrainCommandTest, AClosedStdoutEndsTheTextButNotTheRun) {
   const ProgramResult result = run_shell(program + quoted_for_shell(config()) + " >&-");
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.err,
-            "sluice: warning: cannot write to stdout: Bad file descriptor; the run goes on without "
-            "it, its steps are in " +
+            "sluice: warning: cannot write to stdout: Bad file descriptor; the run continues "
+            "without it and logs its steps in " +
                 out() + "/metrics.jsonl\n");
   EXPECT_EQ(metrics().size(), 3u);  // parses every line
   expect_last_step_is_saved();
@@ -241,7 +240,7 @@ TEST_F(TrainCommandTest, MetricsThatAreRemovedAreSaidToBeGoneAndCostNoWeights) {
                            "/metrics.jsonl; leave the file alone while a run writes it";
   EXPECT_EQ(test::read_file(err()),
             "sluice: warning: " + line +
-                "; the run goes on without metrics\nsluice: error: " + line + "\n");
+                "; the run continues without metrics\nsluice: error: " + line + "\n");
   EXPECT_TRUE(fs::exists(out() + "/checkpoint/step-00000300/config.json"));
 }
 

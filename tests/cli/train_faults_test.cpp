@@ -16,7 +16,7 @@ class TrainFaultsTest : public TrainCommandTest {
                      quoted_for_shell(SLUICE_PROGRAM) + " " + command + " " +
                      quoted_for_shell(config()));
   }
-  // Of a process that was killed or stopped by its fault: `sh` would hide the signal.
+  // Starts the program without `sh`, which would hide the signal of a fault that kills or stops it.
   pid_t start_under(const std::string& fault, const std::string& options = "") const {
     const pid_t child = fork();
     if (child == 0) {
@@ -224,7 +224,7 @@ TEST_F(TrainFaultsTest, DebugFlightRefusesWhatIsNoRecord) {
   ASSERT_EQ(train_under("throw:rank=1,step=2").exit_code, 1);
   fs::copy_file(flight() + "/rank_0.json", folder + "/rank_1.json");
   fs::remove(folder + "/rank_0.json");
-  refused("the record says that it is of rank 0");
+  refused("the record says that it belongs to rank 0");
 }
 
 TEST_F(TrainFaultsTest, AFileThatIsMissingIsNamedAsTheRankThatOthersWaitFor) {

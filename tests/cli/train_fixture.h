@@ -122,7 +122,7 @@ folder = "out"
     return text;
   }
 
-  // That the weights of the last logged step, and nothing else, are in the checkpoint folder.
+  // Expects the weights of the last logged step, and nothing else, in the checkpoint folder.
   void expect_last_step_is_saved() const {
     const std::vector<nlohmann::json> lines = metrics();
     ASSERT_FALSE(lines.empty());

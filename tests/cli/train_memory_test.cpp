@@ -146,7 +146,7 @@ INSTANTIATE_TEST_SUITE_P(
         MemoryCase{"Starcoder2WithDropout", {}, starcoder2("0.1", "0.1")}),
     name_of);
 
-// What was off by more once: parts of layers that are frozen, ranks that only run forwards, large
+// Cases that were once off by more: partly frozen layers, ranks that only run forwards, large
 // vocabularies with few tokens, half precision, an embedding that runs again.
 class PlainTrainMemoryTest : public TrainMemoryTest {};
 

@@ -52,7 +52,7 @@ folder = "out"
   }
   static std::string program() { return quoted_for_shell(SLUICE_PROGRAM); }
 
-  // What each launcher's line is, for n processes; "" where it is not installed.
+  // The launcher's command line for n processes; "" if it is not installed.
   std::string started_by(const std::string& launcher, int n,
                          const std::vector<std::string>& options) const {
     const std::string processes = std::to_string(n), line = train_line(options);
@@ -248,9 +248,10 @@ TEST_F(ProcessesTest, OneThatWasStartedForAnotherRunIsNamed) {
                 train_line({layout(1, 2)[0], layout(1, 2)[1], "--optimizer.lr=0.5"}) + " & " +
                 start + program() + " " + train_line(layout(1, 2)) + "; code=$?; wait; exit $code");
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_NE(result.err.find("rank 1 was started for another run: its optimizer.lr is 0.5, that of "
-                            "rank 0 is 0.001"),
-            std::string::npos)
+  EXPECT_NE(
+      result.err.find(
+          "rank 1 was started for another run: its optimizer.lr is 0.5, but rank 0's is 0.001"),
+      std::string::npos)
       << result.err;
   EXPECT_EQ(lines_with("sluice: error:", result.err), 1) << result.err;
   EXPECT_FALSE(fs::exists(out()));
@@ -549,7 +550,7 @@ class TensorParallelProcessesTest : public ProcessesTest {
     test::write_file(folder_ / "model.json", model.dump());
   }
 
-  // Whether ranks are threads of one process or of n.
+  // Runs with ranks as threads of one process, or of n.
   ProgramResult run_layout(int processes, std::vector<std::string> options,
                            const std::string& fault = "") const {
     options.insert(options.begin(), {"--model.path=", "--model.config=" + (folder_ / "model.json"),

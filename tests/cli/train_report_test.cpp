@@ -1,4 +1,4 @@
-// What a run leaves for whoever looks at it later: run.json and the report.
+// The record that a run leaves for later readers: run.json and the report.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -136,7 +136,7 @@ TEST_F(TrainReportTest, AFileThatCannotBeWrittenCostsAWarningOnly) {
   fs::create_directories(out() + "/run.json");
   const ProgramResult result = train();
   EXPECT_EQ(result.exit_code, 0);
-  EXPECT_NE(result.err.find("cannot write what the run tells of itself"), std::string::npos)
+  EXPECT_NE(result.err.find("cannot write the run's record of itself"), std::string::npos)
       << result.err;
   EXPECT_EQ(metrics().size(), 3u);
 }

@@ -1,4 +1,4 @@
-// What is Gloo's own: strangers, failures, what is left behind.
+// Gloo's part: strangers, failures, remains.
 #include "comm/gloo_link.h"
 
 #include <ATen/ATen.h>
@@ -47,7 +47,8 @@ TEST(GlooLinkTest, AProcessThatDoesNotKnowTheSecretIsRefused) {
     });
   });
   EXPECT_NE(message.find("does not know the secret of the job"), std::string::npos) << message;
-  EXPECT_NE(message.find("a stranger may have taken the connection"), std::string::npos) << message;
+  EXPECT_NE(message.find("a foreign program may have taken the connection"), std::string::npos)
+      << message;
 }
 
 TEST(GlooLinkTest, BigMessagesPassBothWaysAtOnce) {

@@ -79,8 +79,8 @@ TEST_F(EarlierRunTest, BeginningAnewBesideACheckpointSaysWhatAutoMeansUntilThere
   config_.checkpoint.resume = {ResumeFrom::kNone};
   leave_checkpoint("step-00000047", 47);
   EXPECT_EQ(warning(), "an earlier run left step-00000047 in " + (folder_ / "ck") +
-                           "; this run starts at step 1; until it has a checkpoint of its own, "
-                           "checkpoint.resume = \"auto\" means the earlier run");
+                           "; this run starts at step 1; until this run has a checkpoint, "
+                           "checkpoint.resume = \"auto\" resumes the earlier run");
 }
 
 TEST_F(EarlierRunTest, ARunThatGoesOnSaysOnlyWhichLaterStepsItReplaces) {

@@ -50,7 +50,7 @@ json modes_row(int row) {
   return {{"features", features}, {"target", row % 7 / 2.0}};
 }
 
-// What a run prints is not looked at.
+// Discards the output of a run.
 struct Quiet {
   Quiet() { testing::internal::CaptureStdout(); }
   ~Quiet() { testing::internal::GetCapturedStdout(); }
@@ -243,8 +243,7 @@ TEST_F(GraphDataRunTest, AStageThatBeginsWhereEvaluationHasNoLayerTrainsAndIsNot
   expect_losses(train(trained), kModesLosses);
   const Error refused = error_of([&] { evaluate(trained, plan_of_config(trained), ""); });
   EXPECT_EQ(refused.kind(), ErrorKind::kUsage);
-  EXPECT_EQ(refused.fact(),
-            "stage 1 begins at 'aside', where the graph of evaluation cannot be cut");
+  EXPECT_EQ(refused.fact(), "stage 1 starts at 'aside', where the evaluation graph cannot be cut");
   own.insert(own.end(),
              {{"validation.files", "[\"" + rows() + "\"]"}, {"validation.interval", "3"}});
   EXPECT_EQ(error_of([&] { plan_of_config(config("modes", own)); }).fact(), refused.fact());

@@ -88,7 +88,7 @@ class LastWeightsTest : public testing::Test {
 
   std::optional<LastWeights> save() { return save_last_weights(target_, interrupted_, ranks_, 1); }
 
-  // That the directory holds what the ranks had after their last whole step.
+  // Expects that the directory holds the ranks' weights after their last whole step.
   void expect_saved(const std::string& path) const {
     const HfDirectory saved(path);
     for (const auto& of_rank : weights_) {

@@ -1,4 +1,4 @@
-// What a run measures of the machine before it plans.
+// The machine's speeds that a run measures before it plans.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -203,7 +203,7 @@ TEST_F(ProcessRunTest, ARunWhoseLastStepIsDoneSaysSoAndCreatesNothing) {
 TEST_F(ProcessRunTest, OtherDataIsRefusedAlsoWhereNothingIsLeftToDo) {
   leave_checkpoint_of(config_, 3, std::string(32, '0'));
   const auto [first, second] = train_in_two();
-  EXPECT_EQ(first.rfind("the checkpoint is of other data: ", 0), 0u) << first;
+  EXPECT_EQ(first.rfind("the checkpoint belongs to other data: ", 0), 0u) << first;
   EXPECT_EQ(second, first);
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out/metrics.jsonl"));
   EXPECT_EQ(test::list_directory(folder_ / "out/checkpoint"),
@@ -214,7 +214,7 @@ TEST_F(ProcessRunTest, WhatARunThatGoesOnHasBehindItIsNotTraced) {
   leave_checkpoint_of(config_, 3, "");
   config_.training.steps = 20;
   traced_ = StepRange{1, 3};
-  EXPECT_EQ(train_in_two().first, "the trace ends with step 3, the run goes on with step 4");
+  EXPECT_EQ(train_in_two().first, "the trace ends with step 3, but the run continues with step 4");
 }
 
 TEST_F(ProcessRunTest, TheTraceOfTheProcessThatSpeaksHasTheRanksOfAll) {
@@ -234,7 +234,7 @@ TEST_F(ProcessRunTest, TheTraceOfTheProcessThatSpeaksHasTheRanksOfAll) {
 }
 
 TEST_F(ProcessRunTest, AFailureInOneProcessSavesTheWeightsOfAllAndIsThrownInEach) {
-  // Of the first 16 MiB only is known what is in them: the bad row is met in step 3.
+  // Only the first 16 MiB are checked before the run: the bad row is met in step 3.
   std::string rows = "{\"input_ids\":[1,2,3],\"x\":\"" + std::string(17 << 20, 'x') + "\"}\n";
   for (int row = 1; row < 8; ++row) rows += "{\"input_ids\":[1,2,3,4]}\n";
   rows += "{\"input_ids\":[1,999]}\n";

@@ -175,13 +175,13 @@ TEST_F(ResumeTest, AStepIsThatOfTheFolderAndIsNotReplacedByAnother) {
   Error error = refusal();
   EXPECT_EQ(error.kind(), ErrorKind::kCheckpoint);
   EXPECT_EQ(error.fact(), "there is no checkpoint of step 7");
-  EXPECT_EQ(error.remedy(), "there are those of steps 5, 10, 15");
+  EXPECT_EQ(error.remedy(), "there are checkpoints of steps 5, 10, 15");
   config_.checkpoint.resume = {ResumeFrom::kStep, 15};
   error = refusal();
   EXPECT_EQ(error.kind(), ErrorKind::kCheckpoint);
   EXPECT_NE(error.where().find(path(15)), std::string::npos) << error.what();
   config_.checkpoint.folder = folder_ / "empty";
-  EXPECT_NE(refusal().remedy().find("there is none of any step"), std::string::npos);
+  EXPECT_NE(refusal().remedy().find("the folder has no checkpoint"), std::string::npos);
 }
 
 TEST_F(ResumeTest, APathIsThatCheckpointWhateverItsName) {
@@ -200,28 +200,29 @@ TEST_F(ResumeTest, OtherDataIsRefusedWithWhatDiffersUnlessAllowed) {
   Error error = refusal();
   EXPECT_EQ(error.kind(), ErrorKind::kCheckpoint);
   EXPECT_EQ(error.fact(),
-            "the checkpoint is of other data: the files had 2,999 bytes, now 3,000 bytes");
+            "the checkpoint belongs to other data: the files had 2,999 bytes, now 3,000 bytes");
   EXPECT_EQ(error.where(), path(5));
   EXPECT_NE(error.remedy().find("checkpoint.allow = [\"data\"]"), std::string::npos);
   leave(5, [](Manifest& manifest) { manifest.fingerprints["data"].hash = content_hash("x"); });
-  EXPECT_EQ(refusal().fact(),
-            "the checkpoint is of other data: the files have the same size, 3,000 bytes, and other "
-            "content");
+  EXPECT_EQ(
+      refusal().fact(),
+      "the checkpoint belongs to other data: the files have the same size, 3,000 bytes, and other "
+      "content");
   leave(5, [](Manifest& manifest) {
     manifest.fingerprints["data"].hash = content_hash("x");
     manifest.settings["training.seq_len"] = "32";
   });
-  EXPECT_EQ(refusal().fact(), "the checkpoint is of other data: training.seq_len: 32 -> 16");
+  EXPECT_EQ(refusal().fact(), "the checkpoint belongs to other data: training.seq_len: 32 -> 16");
   leave(5, [](Manifest& manifest) { manifest.fingerprints.erase("data"); });
   EXPECT_EQ(refusal().fact(),
-            "the checkpoint is of other data: it does not say which data it has seen");
+            "the checkpoint belongs to other data: it does not say which data it has seen");
   config_.checkpoint.allow = {"model"};
   refusal();
   config_.checkpoint.allow = {"data"};
   const ResumePoint point = found();
   EXPECT_EQ(point.done.steps, 5);
   ASSERT_EQ(point.warnings.size(), 1u);
-  EXPECT_NE(point.warnings[0].find("the run resumes from it all the same"), std::string::npos);
+  EXPECT_NE(point.warnings[0].find("the run still resumes from it"), std::string::npos);
 }
 
 TEST_F(ResumeTest, AnotherModelIsRefusedWithTheKeyThatDiffersUnlessAllowed) {
@@ -230,13 +231,14 @@ TEST_F(ResumeTest, AnotherModelIsRefusedWithTheKeyThatDiffersUnlessAllowed) {
   };
   leave(5, other);
   EXPECT_EQ(refusal().fact(),
-            "the checkpoint is of another model: the weights that the run began from have the same "
+            "the checkpoint belongs to another model: the weights that the run started from have "
+            "the same "
             "size, 2,000 bytes, and other content");
   made_of_.model_config = R"({"hidden_size":64,"model_type":"none"})";
   const Error error = refusal();
   EXPECT_EQ(error.kind(), ErrorKind::kCheckpoint);
   EXPECT_EQ(error.fact(),
-            "the checkpoint is of another model: its 'hidden_size' is not given, not 64");
+            "the checkpoint belongs to another model: its 'hidden_size' is not given, not 64");
   EXPECT_NE(error.remedy().find("checkpoint.allow = [\"model\"]"), std::string::npos);
   config_.checkpoint.allow = {"data", "model"};
   EXPECT_EQ(found().warnings.size(), 1u);
@@ -244,7 +246,7 @@ TEST_F(ResumeTest, AnotherModelIsRefusedWithTheKeyThatDiffersUnlessAllowed) {
   made_of_.model_config = R"({"model_type":"none"})";
   leave(5, [](Manifest& manifest) { manifest.fingerprints["model"] = {0, content_hash("x")}; });
   EXPECT_EQ(refusal().fact(),
-            "the checkpoint is of another model: its run began from weights that were drawn");
+            "the checkpoint belongs to another model: its run started from random weights");
 }
 
 TEST_F(ResumeTest, TheCheckIsMadeAlsoWhereNothingIsLeftToDo) {

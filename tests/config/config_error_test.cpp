@@ -195,7 +195,7 @@ TEST_F(ConfigErrorTest, RefusesValuesOutOfRange) {
   EXPECT_EQ(refusal("[parallelism]\nscale_grads = 0\n"),
             "parallelism.scale_grads: the integer 0 is out of range; F:2:15; "
             "write a number 1e-30 to 1e+30");
-  // What a gradient would be divided by, or become, is beyond float32.
+  // The divisor of a gradient, or the result, would be beyond float32.
   EXPECT_EQ(refusal("", {{"parallelism.scale_grads", "1e-300"}}),
             "parallelism.scale_grads: the number 1e-300 is out of range; "
             "--parallelism.scale_grads; write a number 1e-30 to 1e+30");

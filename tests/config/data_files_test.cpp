@@ -84,7 +84,7 @@ TEST_F(DataFilesTest, RefusesAPatternWithoutFiles) {
   EXPECT_EQ(
       refusal({"none/x.txt"}, 3),
       "no file matches 'D/none/x.txt'; run.toml:2:1; there is no folder 'D/none': mend the path "
-      "(relative ones are from the folder of the configuration in a file, else from the "
+      "(a relative path in a configuration file starts at the file's folder, any other at the "
       "working folder)");
   EXPECT_EQ(refusal({"deep"}, 3), "'D/deep' is a folder; run.toml:2:1; write 'D/deep/**/*.txt'");
   EXPECT_EQ(refusal({}, 2),
@@ -95,7 +95,7 @@ TEST_F(DataFilesTest, RefusesAPatternWithoutFiles) {
 TEST_F(DataFilesTest, SaysWhatAPatternMatchesThatIsNoFile) {
   std::filesystem::create_symlink("nowhere", folder_ / "dangling.txt2");
   ASSERT_EQ(mkfifo((folder_ / "pipe").c_str(), 0600), 0);
-  const std::string copy = "copy what it gives into a file, and name that";
+  const std::string copy = "copy its content into a file, and name that file";
   EXPECT_EQ(refusal({"pipe"}, 3), "'D/pipe' is not a regular file; run.toml:2:1; " + copy);
   EXPECT_EQ(refusal({"pip*"}, 3),
             "no file matches 'D/pip*': 'D/pipe' is not a regular file; run.toml:2:1; " + copy);
@@ -116,10 +116,9 @@ TEST_F(DataFilesTest, RefusesEndingsThatAreCertainlyNoTextUnlessTheFormatIsSaid)
                                    "safetensors", "pt", "pt2", "JSON", "Gz"}) {
     const std::string name = "data.jsonl." + ending;
     test::write_file(folder_ / name, "x");
-    EXPECT_EQ(refusal({name}, 2),
-              "'D/" + name +
-                  "' is not a text by its ending; run.toml:2:1; set data.format = \"text\" to read "
-                  "its bytes all the same");
+    EXPECT_EQ(refusal({name}, 2), "'D/" + name +
+                                      "' is not text, by its ending; run.toml:2:1; set data.format "
+                                      "= \"text\" to read it as text anyway");
     RunConfig text = config({name});
     text.data.format = DataFormat::kText;
     EXPECT_EQ(expand_data_files(text).size(), 1u);
@@ -136,7 +135,7 @@ TEST_F(DataFilesTest, APairOfMegatronIsOneFileByEitherName) {
   EXPECT_EQ(names({"t.idx"}), (Names{"t.bin"}));
   test::write_file(folder_ / "alone.idx", "x");
   EXPECT_EQ(refusal({"alone.idx"}, 3),
-            "'D/alone.idx' is the index of a .bin that is not beside it; "
+            "'D/alone.idx' is the index of a .bin, which is not beside it; "
             "run.toml:2:1; put 'D/alone.bin' there");
   RunConfig text = config({"t.*"});
   text.data.format = DataFormat::kText;

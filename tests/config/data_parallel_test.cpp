@@ -121,7 +121,7 @@ TEST(DataParallelConfigTest, RanksThatShareLayersAreRanksOfTheRun) {
   EXPECT_EQ(plan.program.mesh.size(Axis::kTp), 2);
   EXPECT_EQ(plan.ranks.size(), 2U);  // of a pipeline
   const std::string text = describe_plan(plan, {});
-  EXPECT_NE(text.find("tensor parallel: 2 ranks to each place of a pipeline, 8 ranks in all"),
+  EXPECT_NE(text.find("tensor parallel: 2 ranks at each place of a pipeline, 8 ranks in total"),
             std::string::npos)
       << text;
   EXPECT_EQ(nlohmann::json::parse(plan_json(plan)).at("tensor_parallel").dump(),
@@ -183,9 +183,9 @@ TEST(DataParallelConfigTest, RefusesInTheWordsOfTheConfiguration) {
             "sharded");
   const Plan fast = plan_of_config(
       config({{"parallelism.data_parallel_shards", "4"}, {"parallelism.reduction", "fast"}}));
-  EXPECT_EQ(fast.notes, (std::vector<std::string>{"parallelism.data_parallel_shards = 4 has no "
-                                                  "meaning: the transport adds up in an order of "
-                                                  "its own"}));
+  EXPECT_EQ(fast.notes,
+            (std::vector<std::string>{"parallelism.data_parallel_shards = 4 has no "
+                                      "meaning: the transport adds up in its own order"}));
 }
 
 TEST(DataParallelConfigTest, AnotherNumberOfReplicasIsTheSameRun) {

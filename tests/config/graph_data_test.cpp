@@ -1,4 +1,4 @@
-// Which fields rows of data have for a graph, and which of its inputs are tokens.
+// The fields that rows of data have for a graph, and the inputs of it that are tokens.
 #include "config/graph_data.h"
 
 #include <gtest/gtest.h>

@@ -253,10 +253,10 @@ TEST_F(PlanTest, AScheduleFileWinsOverAName) {
   run.parallelism.pipeline.schedule = "GPipe";
   const Plan plan = plan_of_config(run);
   EXPECT_EQ(plan.schedule.name, folder_ / "own.csv");
-  EXPECT_EQ(plan.notes, (std::vector<std::string>{
-                            "parallelism.pipeline_parallel_schedule = \"GPipe\" is not used: the "
-                            "schedule is that of " +
-                            (folder_ / "own.csv")}));
+  EXPECT_EQ(plan.notes,
+            (std::vector<std::string>{"parallelism.pipeline_parallel_schedule = \"GPipe\" is not "
+                                      "used: the schedule comes from " +
+                                      (folder_ / "own.csv")}));
 }
 
 TEST_F(PlanTest, SplitPointsOfTorchtitanWinOverLayersPerStage) {
@@ -428,9 +428,10 @@ TEST_F(PlanTest, RefusesMeasuredCostsOfAnotherRun) {
   const Overrides measured = {{"parallelism.partition", "measured"}, {"parallelism.costs", path}};
   Overrides longer = measured;
   longer.emplace_back("training.seq_len", "64");
-  EXPECT_EQ(refusal(config(longer), 3),
-            "the costs are of another run: seq_len 32, not 64; D/costs.json; measure them anew: "
-            "sluice plan CONFIG.toml --measure COSTS.json");
+  EXPECT_EQ(
+      refusal(config(longer), 3),
+      "the costs belong to another run: seq_len 32, not 64; D/costs.json; measure them again: "
+      "sluice plan CONFIG.toml --measure COSTS.json");
   EXPECT_NE(refusal(config(measured, "gpt2"), 3).find("the model has "), std::string::npos);
   EXPECT_NE(refusal(config({{"parallelism.costs", folder_ / "none.json"}}), 3).find("none.json"),
             std::string::npos);

@@ -1,4 +1,4 @@
-// What a configuration means: precedence, origins, overrides, paths, and the texts made of it.
+// The meaning of a configuration: precedence, origins, overrides, paths, and the texts made of it.
 #include "config/run_config.h"
 
 #include <gtest/gtest.h>

@@ -28,7 +28,7 @@ class ChatTemplateTest : public testing::Test {
       text += turn.text;
     return text;
   }
-  // What is the assistant's, of all turns.
+  // The assistant's text, of all turns.
   std::vector<std::string> spoken(ChatTemplate chat_template,
                                   const std::vector<Message>& messages) const {
     std::vector<std::string> parts;

@@ -413,11 +413,11 @@ TEST_F(FieldsBesideTokensTest, AMaskOrPositionsThatTheModelDoesNotTakeAreRefused
   EXPECT_TRUE(plain.attention_mask.empty());
   write(R"({"input_ids": [1, 2, 3], "attention_mask": [0, 1, 1]})");
   Error error = error_of([&] { TokenData data(without); });
-  EXPECT_EQ(error.fact(), "'attention_mask' hides tokens, and is no input of the model");
+  EXPECT_EQ(error.fact(), "'attention_mask' hides tokens, but is not an input of the model");
   EXPECT_EQ(error.where(), path() + ":1");
   write(R"({"input_ids": [1, 2, 3], "position_ids": [0, 0, 1]})");
   error = error_of([&] { TokenData data(without); });
-  EXPECT_EQ(error.fact(), "position_ids[1] = 0, and 'position_ids' are no input of the model");
+  EXPECT_EQ(error.fact(), "position_ids[1] = 0, but 'position_ids' is not an input of the model");
   without.data.pack = true;
   EXPECT_EQ(error_of([&] { TokenData data(without); }).where(), "`data.pack`");
 }

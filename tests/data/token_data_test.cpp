@@ -348,7 +348,7 @@ TEST(JsonlDataTest, RefusesAFileOrAStepThatCountsNoLabel) {
               rows(directory, mixed).step_rows(8, 2, {7, {4}});
             }).where(),
             "step 8, " + directory / "rows.jsonl" + ":1, " + (directory / "rows.jsonl") + ":2");
-  // What is cut off is not counted.
+  // Tokens that are cut off are not counted.
   EXPECT_EQ(error_of([&] {
               rows(directory, "{\"input_ids\":[1,2,3],\"labels\":[1,-100,3]}\n", 2, true)
                   .require_counted_labels(1, 1);

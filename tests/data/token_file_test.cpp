@@ -174,7 +174,7 @@ TEST_F(TokenFileTest, RefusesHeadersThatDoNotFitTheFile) {
   EXPECT_EQ(error_of([&] { TokenData data(said); }).kind(), ErrorKind::kInput);
   write("a.bin", "abc");
   EXPECT_EQ(error_of([&] { TokenData data(options({"a.bin"})); }).fact(),
-            "the file has 3 bytes, which are no ids of 16 bits");
+            "the file has 3 bytes, which is not a whole number of 16-bit ids");
 }
 
 TEST_F(TokenFileTest, RefusesAnIndexThatDoesNotFitItsIds) {
@@ -189,7 +189,7 @@ TEST_F(TokenFileTest, RefusesAnIndexThatDoesNotFitItsIds) {
     EXPECT_EQ(error.where(), folder_ / "a.idx") << fact;
     EXPECT_NE(error.fact().find(fact), std::string::npos) << error.what();
   };
-  refuses([](Index& i) { i.magic = "MMIDIDX\1\1"; }, "does not start as an .idx");
+  refuses([](Index& i) { i.magic = "MMIDIDX\1\1"; }, "does not start like a Megatron .idx");
   refuses([](Index& i) { i.version = 2; }, "version 2");
   refuses([](Index& i) { i.type = 0; }, "type 0");
   refuses([](Index& i) { i.type = 6; }, "floating-point");

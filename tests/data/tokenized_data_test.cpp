@@ -59,7 +59,7 @@ class TokenizedDataTest : public testing::Test {
     return {{rows.ids.begin(), rows.ids.begin() + length},
             {rows.labels.begin(), rows.labels.begin() + length}};
   }
-  // What is counted, as text: the others are "_".
+  // The counted tokens as text; the others are "_".
   std::string counted(const std::pair<Tokens, Tokens>& row) const {
     std::string text;
     for (const std::int32_t label : row.second)
@@ -214,7 +214,7 @@ TEST_F(TokenizedDataTest, FilesAreDocumentsInARowWithTheTokensOfTheWhole) {
   EXPECT_EQ(mismatches, std::vector<int>(3, 0));
 }
 
-// What the pieces of a text are cut at is no place where a token goes on, in every kind of
+// A text is cut into pieces only where no token continues, in every kind of
 // tokenizer.
 TEST_F(TokenizedDataTest, ATextInPiecesHasTheTokensOfTheWholeInEveryKindOfTokenizer) {
   for (const std::string name :

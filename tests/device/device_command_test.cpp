@@ -34,7 +34,7 @@ class OnSimulatedGpus : public Fixture {
     return on_gpus(gpus, words);
   }
   std::string report() const { return folder_ / "devices.txt"; }
-  // What the processes of the last run say of their devices.
+  // The report of the last run's processes on their devices.
   std::string take_report() const {
     const std::string text = test::read_file(report());
     fs::remove(report());
@@ -46,7 +46,7 @@ class OnSimulatedGpus : public Fixture {
     return all;
   }
 
-  // What a run from the beginning leaves: losses, norms, and a hash of each weight and moment.
+  // The output of a run from its first step: losses, norms, and a hash of each weight and moment.
   struct Outcome {
     std::vector<double> numbers;
     std::string hashes;
@@ -61,7 +61,7 @@ class OnSimulatedGpus : public Fixture {
     outcome.hashes = this->hashes_of_step("step-00000003");
     return outcome;
   }
-  // Of a run on devices, in which no race is found.
+  // The outcome of a run on devices, in which no race is found.
   Outcome trained_with(std::vector<std::string> words) const {
     const ProgramResult result = train_on(4, "cuda", std::move(words));
     EXPECT_EQ(result.exit_code, 0) << result.err;

@@ -1,4 +1,4 @@
-// What the simulated devices remember: who wrote and read which memory, and what that waited for.
+// The memory of the simulated devices: who wrote and read which memory, and what that waited for.
 //
 // A stream, and the host on behalf of a device, is a place with a vector clock: for every stream,
 // how much of it has happened before now. A launch joins the clock of the host and counts up the

@@ -30,7 +30,7 @@ bool is_simulated();
 // The races since the last call, in words, each once.
 std::vector<std::string> take_races();
 
-// What a device has been asked to do, all devices together, since reset_counts().
+// The requests to all devices together since reset_counts().
 struct Counts {
   std::int64_t operators = 0;
   std::int64_t waits = 0;         // of streams for events

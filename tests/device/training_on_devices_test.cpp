@@ -270,7 +270,7 @@ TEST_F(TrainingOnDevicesTest, ACheckpointHoldsWhatWasThereWhenItWasTaken) {
   EXPECT_FALSE(taken());
 }
 
-// What members of a group exchange. A member's own piece comes back on its own stream, where
+// The exchanges of a group's members. A member's own piece comes back on its own stream, where
 // nothing has to be waited for: of the two members one call each is not missed.
 TEST_F(TrainingOnDevicesTest, EveryWaitAndRecordOfACollectiveIsNeeded) {
   const auto gather = [] {
@@ -323,7 +323,7 @@ struct OfRun {
   std::vector<at::Device> devices;  // of the parameters, by rank
 };
 
-// Of as many layers that train as ranks are tried with.
+// A model with as many trained layers as the largest number of ranks tried.
 Model six_layers() {
   torch::nn::Sequential net;
   for (int i = 0; i < 5; ++i) net->push_back(torch::nn::Linear(kWidth, kWidth));

@@ -13,7 +13,7 @@ namespace {
 
 using test::FileCall;
 
-// What a save cannot do without. Not: looking at folders, locks, and taking away what is not
+// True for a call that a save needs. Not needed: listing folders, locks, removing what is not
 // needed; nor making the folder of the checkpoints, which is there.
 bool is_needed(const FileCall& call) {
   if (call.name == "mkdir" && call.path == ".") return false;

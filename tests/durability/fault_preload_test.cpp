@@ -1,4 +1,4 @@
-// That the library sees every call, and that what it does to one is what it says.
+// The preloaded library sees every call, and does to each what it reports.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ class FaultPreloadTest : public WatchedRunTest {
                      quoted_for_shell(out()));
   }
 
-  // What the calls of the log come to.
+  // The tree that the calls of the log produce.
   test::Tree played() const {
     test::FileSystemModel model(test::Tree{});
     for (const FileCall& call : calls()) model.play(call);

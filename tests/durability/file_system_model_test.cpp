@@ -129,7 +129,7 @@ TEST(FileSystemModelTest, ALogWithAGapIsRefused) {
   EXPECT_THROW(model.play(Log().open("a", 3, false).calls.front()), std::runtime_error);
 }
 
-// What the rules and the states say of a log that begins with one old checkpoint.
+// Expects these verdicts of the rules and of the states for a log that starts with one checkpoint.
 void expect_verdict(const Log& log, const Saving& saving, const std::string& rule,
                     const std::string& state) {
   const OrderReport order = check_save_order(old_checkpoint(), log.calls, saving);

@@ -92,8 +92,9 @@ class KillSweepTest : public WatchedRunTest {
     EXPECT_EQ(what_was_computed(out()), expected) << after;
   }
 
-  // What metrics.jsonl is to say after the next run. One that began anew has replaced the file; the
-  // next, which goes on from the checkpoint that stays, adds its step to the lines that it finds.
+  // The lines of metrics.jsonl after the next run. A run that started afresh has replaced the file;
+  // the next, which resumes from the checkpoint that stays, adds its step to the lines that it
+  // finds.
   std::vector<std::string> lines_of_next(const Sweep& sweep, const std::string& after) const {
     const std::vector<std::string> clean = what_was_computed(folder_ / "clean");
     if (!sweep.begins_anew || sweep.next.empty()) return clean;

@@ -32,7 +32,8 @@ class SaveOrderTest : public WatchedRunTest {
     return ok;
   }
 
-  // What a power loss left without a marker is known as such, so that the next save may remove it.
+  // A power loss's remains, without a marker, are recognized, so that the next save may remove
+  // them.
   static std::string blocks_the_name(const Tree& state) {
     std::map<std::string, std::set<std::string>> files;
     for (const auto& [path, node] : state) {

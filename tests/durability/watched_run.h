@@ -11,7 +11,7 @@
 
 namespace sluice::testing {
 
-// What fault_preload.cpp does to a run, in its words: "" and 0 for nothing.
+// The faults that fault_preload.cpp injects into a run, in its words: "" and 0 for none.
 struct Faults {
   long kill = 0;
   std::string fail;
@@ -106,8 +106,8 @@ class WatchedRunTest : public TrainCommandTest {
     fs::copy(from, to, fs::copy_options::recursive);
   }
 
-  // That the checkpoints are, to the bit, those of a run that nothing interrupted, and nothing else
-  // is there. of_any_generation: how often a run began anew may differ.
+  // Expects, to the bit, the checkpoints of an uninterrupted run, and nothing else beside them.
+  // of_any_generation: the number of restarts may differ.
   void expect_same_checkpoints_as(const std::string& name, const std::string& after,
                                   bool of_any_generation) const {
     EXPECT_EQ(difference(comparable((folder_ / name) + "/checkpoint", of_any_generation),

@@ -1,4 +1,4 @@
-// What user code may do, against one plain loop: the same bits in every schedule.
+// Everything that user code may do, against one plain loop: the same bits in every schedule.
 #include <gtest/gtest.h>
 
 #include "sluice/schedule.h"

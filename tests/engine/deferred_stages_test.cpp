@@ -219,7 +219,7 @@ TEST(DeferredStagesTest, RefusesModulesThatWouldNotBeWhatTheyAre) {
   LayerSpec ready = linear_layer("c", 2, 2);
   ready.make = [module = std::make_shared<torch::nn::LinearImpl>(2, 2)] { return module; };
   EXPECT_EQ(refusal(ready),
-            "the module of layer 'c' is held by somebody else, for whom it would be emptied; "
+            "the module of layer 'c' is also held elsewhere, and would be emptied there; "
             "StageOptions::deferred; make a new one in LayerSpec::make");
 }
 

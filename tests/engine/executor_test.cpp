@@ -445,7 +445,8 @@ TEST(ExecutorTest, RefusesALossThatCountsOtherwiseThanTheBatch) {
   OneStage tokens(program_of("GPipe", 1, 2));
   Executor refused = tokens.executor({}, loss);
   const std::string message = message_of([&] { refused.run_step(user_batches(1, 2, {2})[0]); });
-  EXPECT_NE(message.find("counted 7, Model::count (StepBatch::counts) said 32"), std::string::npos)
+  EXPECT_NE(message.find("counted 7, but Model::count (StepBatch::counts) gave 32"),
+            std::string::npos)
       << message;
   ExecutorOptions options;
   options.scale = GradientScale::kMicrobatches;  // needs no counts beforehand

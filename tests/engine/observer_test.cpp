@@ -1,4 +1,4 @@
-// What observers are told, in which order.
+// The calls that observers get, and their order.
 #include "sluice/parts/observers.h"
 
 #include <gtest/gtest.h>
@@ -124,7 +124,7 @@ TEST(ObserverTest, IsToldOfTheHalvesOfAPairOneByOne) {
   const Action action = parse_action(pair->substr(pair->find(' ', 6) + 1));
   const std::string forward = to_text(action.overlap_forward()),
                     backward = to_text(action.overlap_backward());
-  // Whether a half waits depends on where its input comes from.
+  // A half waits or not, depending on where its input comes from.
   inside.erase(
       std::remove_if(inside.begin(), inside.end(),
                      [](const std::string& line) { return !line.starts_with("produced"); }),

@@ -177,7 +177,7 @@ TEST(StageTest, HoldsEarlyWeightsUntilWWhenToldTo) {
   EXPECT_EQ(num_gradients(stage), stage.parameters().size());
 }
 
-// What two layers read of one that reads no input of the stage: its weights are early.
+// Two layers read a value of one that reads no input of the stage: its weights are early.
 TEST(StageTest, HoldsEarlyWeightsOfLayersThatRunTwiceUntilW) {
   const auto gradients = [](bool twice, bool hold) {
     LayerSpec side = layer_of<torch::nn::LinearImpl>("side", kWidth, kWidth);

@@ -1,4 +1,4 @@
-// What an Executor asks of its StepOps, when, and what it waits for; work that is done while a rank
+// An Executor's calls of its StepOps, their moments and its waits; work that is done while a rank
 // waits.
 #include <gtest/gtest.h>
 

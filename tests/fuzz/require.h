@@ -1,4 +1,4 @@
-// What a property of a fuzz target comes down to: a fuzzer looks for the input that aborts.
+// The check of a fuzz target's property: a fuzzer looks for the input that aborts.
 #pragma once
 
 #include <cstdlib>

@@ -38,7 +38,7 @@ GraphProgram program_of(const GraphBuilder& graph, const Names& reads, const Nam
           graph.find_all(held), graph.find_all(writes), added};
 }
 
-// What one node makes of x, which has two rows of three.
+// The results of one node for x, which has two rows of three.
 Tensors results_of(const std::string& target, const Arguments& arguments, const Tensors& read,
                    const Names& results = {"y"}) {
   GraphBuilder graph;

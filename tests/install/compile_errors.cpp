@@ -1,4 +1,4 @@
-// What a mistake at the library's door says while it is compiled: CASE chooses one.
+// Mistakes at the library's door that the compiler has to explain: CASE chooses one.
 #include <torch/nn/modules/linear.h>
 
 #include "sluice/pipeline.h"

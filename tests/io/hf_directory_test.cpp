@@ -222,7 +222,7 @@ TEST(LoadParametersTest, SaysExpectedAndFoundShape) {
   EXPECT_EQ(error.where(), directory / "model.safetensors" + ", tensor 'a'");
 }
 
-// What a rank holds of "a": these of its slices along `dim`.
+// A rank's part of "a": these of its slices along `dim`.
 ParameterInfo part_of(std::vector<std::int64_t> shape, const ParameterSplit& split,
                       const SliceRange& slices) {
   ParameterInfo info;
@@ -360,7 +360,7 @@ TEST(HfDirectoryTest, SaysWhenALayerIsMissingAsAWhole) {
   write_tensors(directory / "model.safetensors", {{"model.layers.0.mlp.up.weight", at::ones({1})}});
   const HfDirectory opened(directory.str());
   EXPECT_EQ(error_of([&] { opened.shards().locate("model.layers.1.mlp.up.weight"); }).remedy(),
-            "config.json and the weights are of different models: the weights have no "
+            "config.json and the weights belong to different models: the weights have no "
             "'model.layers.1'; name a folder whose files belong together");
   EXPECT_EQ(error_of([&] { opened.shards().locate("model.layers.0.mlp.op.weight"); }).remedy(),
             "did you mean 'model.layers.0.mlp.up.weight'?");

@@ -399,7 +399,7 @@ TEST_F(LaunchNodesTest, ANodeThatDoesNotComeIsNamed) {
   LaunchOptions alone = node(0, free_port(), "true");
   alone.meeting_timeout = milliseconds(300);
   EXPECT_EQ(run(alone), 5);
-  EXPECT_NE(errors().find("machine 1 of 2 did not come within "), std::string::npos) << errors();
+  EXPECT_NE(errors().find("machine 1 of 2 did not join within "), std::string::npos) << errors();
 }
 
 TEST_F(LaunchNodesTest, ALauncherThatWaitsSaysForWhomAndWhoWasRefused) {
@@ -421,7 +421,7 @@ TEST_F(LaunchNodesTest, ALauncherThatWaitsSaysForWhomAndWhoWasRefused) {
   EXPECT_NE(errors().find("sluice: warning: waiting for machine 1 of 2 at " + at + refused + "\n"),
             std::string::npos)
       << errors();
-  EXPECT_NE(errors().find("machine 1 of 2 did not come within 6.5 s" + refused + "; " + at + "; "),
+  EXPECT_NE(errors().find("machine 1 of 2 did not join within 6.5 s" + refused + "; " + at + "; "),
             std::string::npos)
       << errors();
   EXPECT_NE(

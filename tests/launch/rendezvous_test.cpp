@@ -214,9 +214,9 @@ TEST_F(RendezvousTest, RefusesAFolderThatIsNotThisUsersAlone) {
 TEST_F(RendezvousTest, NamesThoseWhoDoNotCome) {
   const Error error = test::error_of([] { join_job(here(0, 3, "name"), milliseconds(300)); });
   EXPECT_EQ(error.kind(), ErrorKind::kPeer);
-  EXPECT_EQ(error.fact(), "processes 1, 2 of 3 did not come within 0.3 s");
+  EXPECT_EQ(error.fact(), "processes 1, 2 of 3 did not join within 0.3 s");
   const Error alone = test::error_of([] { join_job(here(2, 3, "name"), milliseconds(300)); });
-  EXPECT_EQ(alone.fact(), "process 0 of this job did not come within 0.3 s");
+  EXPECT_EQ(alone.fact(), "process 0 of this job did not join within 0.3 s");
 }
 
 TEST_F(RendezvousTest, ProcessesByHandMeetByTheirPort) {
@@ -231,7 +231,7 @@ TEST_F(RendezvousTest, ProcessesByHandMeetByTheirPort) {
   first.launcher = Launcher::kOpenMpi;
   first.master_port = 0;
   const Error error = test::error_of([&] { join_job(first, milliseconds(200)); });
-  EXPECT_EQ(error.fact(), "mpirun gives this job no name by which its processes meet");
+  EXPECT_EQ(error.fact(), "mpirun gives this job no name by which its processes can meet");
 }
 
 TEST_F(RendezvousTest, SeveralMachinesMeetAtTheMaster) {
@@ -262,7 +262,7 @@ TEST_F(RendezvousTest, AProcessWithAnotherSecretDoesNotMeet) {
   EXPECT_EQ(refused->fact(), "the store of the job does not take this process's secret");
   EXPECT_EQ(
       missing->fact(),
-      "process 1 of 2 did not come within 1.5 s, and a peer with another secret was refused (from "
+      "process 1 of 2 did not join within 1.5 s, and a peer with another secret was refused (from "
       "127.0.0.1)");
 }
 
@@ -279,7 +279,7 @@ TEST_F(RendezvousTest, TwoOfOneNumberAreRefused) {
   std::this_thread::sleep_for(milliseconds(500));
   const Error error = test::error_of([&] { join_job(apart(1, 3, port), kLong); });
   EXPECT_EQ(error.kind(), ErrorKind::kUsage);
-  EXPECT_EQ(error.fact(), "process 1 of this job has come already");
+  EXPECT_EQ(error.fact(), "process 1 of this job has already joined");
   first.join();
   second.join();
 }

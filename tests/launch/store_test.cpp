@@ -47,7 +47,7 @@ TEST(StoreTest, AddsAndComparesAsTorchsStoresDo) {
   EXPECT_EQ(client.add("n", -5), -2);
   EXPECT_EQ(client.get("n", milliseconds(0)), "-2");
   client.set("word", "x");
-  EXPECT_NE(test::message_of([&] { client.add("word", 1); }).find("'word' is no number"),
+  EXPECT_NE(test::message_of([&] { client.add("word", 1); }).find("'word' is not a number"),
             std::string::npos);
   client.set("n", "9223372036854775807");
   EXPECT_NE(test::message_of([&] { client.add("n", 1); }).find("beyond 64 bits"),

@@ -50,7 +50,7 @@ TEST_F(StrangersTest, AWrongSecretGetsARandomNumberAndTheEnd) {
 }
 
 TEST_F(StrangersTest, AProofCannotBeUsedAgain) {
-  // What a client says, as somebody on the way sees it, to a server that knows the secret.
+  // A client's message, as an eavesdropper sees it, to a server that knows the secret.
   StoreServer other(server_options());
   Stranger first(other.address());
   std::string nonce;

@@ -1,4 +1,4 @@
-// What tests of a job's store share.
+// Helpers for tests of a job's store.
 #pragma once
 
 #include <chrono>
@@ -47,7 +47,7 @@ class Stranger {
   }
   bool is_connected() const { return static_cast<bool>(socket_); }
   bool say(std::string bytes) { return socket_.send(bytes); }
-  // What it is told within this time, or until the end of the connection.
+  // The text that it is sent within this time, or until the end of the connection.
   std::string hear(milliseconds time) {
     std::string heard;
     const Deadline deadline = deadline_in(time);

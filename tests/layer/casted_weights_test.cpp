@@ -190,7 +190,7 @@ TEST(CastedWeightsTest, NothingIsCastOutsideOfAutocastNorInFloat64) {
   const Autocast autocast;
   EXPECT_EQ(run(wider, x.to(at::kDouble)).scalar_type(), at::kDouble);
   EXPECT_EQ(wider.casted_weights().bytes(), 0);
-  // What turns autocast off for itself computes in the weight's type, in a scope that has copies.
+  // A layer that turns autocast off computes in the weight's type, in a scope that has copies.
   Chunk off = chunk_of(
       [](const at::Tensor& input, const at::Tensor& w) {
         at::autocast::set_autocast_enabled(at::kCPU, false);

@@ -118,7 +118,7 @@ TEST(ChunkTest, OutputsKeepTheOrderOfTheMessage) {
             (std::vector<std::pair<std::string, double>>{{"relayed", 9}, {"b", 2}, {"a", 1}}));
 }
 
-// Whether `watched` is gone when each layer runs: neither the chunk nor the caller holds it then.
+// `watched` must be gone when each layer runs: neither the chunk nor the caller holds it then.
 TEST(ChunkTest, ReleasesAValueBeforeItsLastReaderEnds) {
   c10::weak_intrusive_ptr<c10::TensorImpl> input(c10::intrusive_ptr<c10::TensorImpl>{});
   c10::weak_intrusive_ptr<c10::TensorImpl> first(c10::intrusive_ptr<c10::TensorImpl>{});
@@ -251,7 +251,7 @@ TEST(ChunkTest, RefusesALayerThatWritesToTheBatchInPlace) {
   const std::string later = refusal({plain_layer("flat", {"x"}, {"hidden"}, view),
                                      plain_layer("b", {"hidden"}, {"hidden"}, doubled)});
   EXPECT_NE(later.find("layer 'b' writes in place to the input 'x'"), std::string::npos) << later;
-  // What a layer has made is its own.
+  // A tensor that a layer has made is its own.
   Chunk chunk({plain_layer("sum", {"x", "x"}, {"hidden"}, sum_of_inputs()),
                plain_layer("b", {"hidden"}, {"hidden"}, doubled)},
               0, {}, {"hidden"});

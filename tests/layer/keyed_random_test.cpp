@@ -22,7 +22,7 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-// What user code may do with random numbers, none of it aware of a key.
+// The random operations of user code, none of it aware of a key.
 Tensors random_work() {
   Tensors drawn{at::rand({5}), at::randn({7}), at::randint(100, {9}), at::randperm(11),
                 at::rand_like(at::ones({3}))};
@@ -244,7 +244,7 @@ TEST(KeyedRandomTest, ALayerWithoutRandomOperatorsPaysUnderAMicrosecond) {
   EXPECT_LT(best, 1.0);
 }
 
-// What CUDA's fused dropout and attention go through, here with two generators of the CPU.
+// The path of CUDA's fused dropout and attention, here with two generators of the CPU.
 TEST(DefaultGeneratorSwapTest, LendsTheStateAndTakesItBack) {
   const at::Generator own = at::detail::createCPUGenerator(3),
                       same = at::detail::createCPUGenerator(3);

@@ -107,7 +107,7 @@ at::Tensor drawn(const ParameterSlices& held, at::ScalarType dtype, bool with_ow
   return chunk.parameters()[0].tensor.detach();
 }
 
-// What the slices have of a whole tensor.
+// The slices' part of a whole tensor.
 at::Tensor held_of(const at::Tensor& whole, const ParameterSlices& held) {
   std::vector<at::Tensor> parts;
   for (const detail::Cut& cut : detail::cuts_of(held.global_shape, *held.split, held.slices, "x"))

@@ -23,7 +23,7 @@ namespace {
 using torch::nn::Module;
 using Tensors = std::map<std::string, at::Tensor>;
 
-// What constructors do to tensors, by name, in this order; each draws after the others.
+// The operations of constructors on tensors, by name, in this order; each draws after the others.
 using Build = std::function<void(Tensors& kept)>;
 const std::vector<std::pair<std::string, Build>>& builds() {
   static const std::vector<std::pair<std::string, Build>> all = {

@@ -280,7 +280,7 @@ TEST(KeptTest, DropsChildrenAndEmptiesTheirHoldersButKeepsIndicesAndKeys) {
             std::string::npos);
 }
 
-// What a model of its own returns; sluice's names do not occur.
+// The result of a user's model; sluice's names do not occur.
 struct Reply {
   at::Tensor logits;
   std::vector<at::Tensor> later;

@@ -23,7 +23,7 @@ ModelSpec plain_spec_of(const std::string& model) {
   return read_model_spec(std::string(SLUICE_TEST_DATA) + "/reference/" + model, {.fused = false});
 }
 
-// Of LibTorch's operators, of which alone describe() sees what they do.
+// The measured description, with LibTorch's operators: describe() sees inside no others.
 ModelSpec measured(const ModelSpec& spec, LayerOptions options = {}) {
   options.fused = false;
   at::set_num_threads(1);  // tiny models: handing out work takes longer than doing it

@@ -60,7 +60,7 @@ TEST(LowRankTest, DropsInputsOfTheAdapterAloneAndOnlyInTraining) {
   const KeyedRandomScope scope(1, 2, "layer", 3);
   const at::Tensor dropped = module.forward(y, x);
   EXPECT_FALSE(at::equal(dropped, at::tensor({10.f, -14.f}).expand({64, 2})));
-  // What is kept of A x is doubled: a sum of some of 2, -4 and 6.
+  // The kept inputs of A x are doubled: the sum is one of some of 2, -4 and 6.
   const at::Tensor sums = dropped.select(1, 0) / 5;
   EXPECT_TRUE(at::equal(sums, sums.round()));
   EXPECT_LE(sums.abs().max().item<float>(), 8);

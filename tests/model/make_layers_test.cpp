@@ -246,7 +246,7 @@ TEST(MakeLayersTest, AMaskThatHidesNothingAndUsualPositionsGiveTheSameBits) {
   }
 }
 
-// Of a row with two documents, and of the same padded on the left: the numbers of each alone.
+// A row with two documents, and the same padded on the left, give the numbers of each alone.
 TEST(MakeLayersTest, PackedAndPaddedDocumentsGiveWhatTheyGiveAlone) {
   for (const std::string& model : kModels) {
     const ModelSpec spec = spec_of(model);

@@ -1,5 +1,5 @@
-// What a ledger of memory counts of every layer of every family, beside what the rows of operators
-// (family/operators.h) say: fused and plain, trained, in part and frozen, forward and backward.
+// A memory ledger's counts of every layer of every family, beside the rows of operators
+// (family/operators.h): fused and plain, trained, in part and frozen, forward and backward.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,8 +17,8 @@ namespace {
 
 // A length of whole blocks of keys, which scratch has.
 constexpr MicrobatchShape kOperatorShape{3, 64};
-// What no row counts: gradients of plain norms' weights before they join their sums, of weights of
-// heads' norms in fused blocks, a scalar.
+// Bytes that no row counts: gradients of plain norms' weights before they join their sums, of
+// weights of heads' norms in fused blocks, a scalar.
 constexpr double kMostBytes = 520;
 
 // Live after a forward, and after the gradient of its input without the pool of fused operators,
@@ -207,7 +207,7 @@ class OperatorMemoryTest : public ::testing::TestWithParam<OperatorsOf> {
   const test::TempDirectory folder_;
 };
 
-// Whose blocks are fused in both halves.
+// Models whose blocks are fused in both halves.
 class FusedOperatorMemoryTest : public OperatorMemoryTest {};
 
 TEST_P(FusedOperatorMemoryTest, ALedgerCountsWhatTheRowsSay) {

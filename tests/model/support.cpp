@@ -150,7 +150,7 @@ void expect_sums(const at::Tensor& found, const nlohmann::json& expected, const 
   EXPECT_NEAR(found.to(at::kDouble).abs().sum().item<double>(), scale, kTolerance * scale) << what;
 }
 
-// Of a gradient that is zero but for rounding, as that of a key's bias without rotary positions.
+// Bound of a gradient that is zero up to rounding, as of a key's bias without rotary positions.
 constexpr double kNoGradient = 1e-8;
 
 void expect_gradient_norms(ChunkChain& model, const nlohmann::json& expected) {

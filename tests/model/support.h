@@ -35,14 +35,14 @@ class ChunkChain {
                  std::int64_t microbatch = 0);
   // Backward from `root`, a function of the last outputs, through every chunk.
   void backward(const at::Tensor& root);
-  // Of what trains, by name of the first use; several uses are added in the order of the layers.
+  // Gradients of the trained parameters, by first use; uses are added in the order of the layers.
   std::map<std::string, at::Tensor> gradients();
   void clear_gradients();
 
   // Those that are, each under its whole name.
   const std::vector<AuxiliaryLoss>& auxiliary() const { return auxiliary_; }
   std::vector<Chunk>& chunks() { return chunks_; }
-  // What entered each chunk in the last forward, and what left it.
+  // The values that entered each chunk in the last forward, and those that left it.
   const std::vector<Values>& inputs() const { return inputs_; }
   const std::vector<Values>& outputs() const { return outputs_; }
 

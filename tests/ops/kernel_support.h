@@ -1,4 +1,4 @@
-// What tests of kernels share: the levels of this machine, memory between forbidden pages, random
+// Helpers for tests of kernels: the levels of this machine, memory between forbidden pages, random
 // numbers, distances to a reference in float64.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What is promised of the products that this process takes, whosever they are, and what of our own
+// The promises of the products that this process takes, from any library, and those of our own
 // alone.
 #include "ops/products.h"
 

@@ -238,7 +238,7 @@ TEST(OptimizerTest, TheStateOfAllParametersOfATypeLiesSideBySide) {
   EXPECT_EQ(memory_of("exp_avg/a"), memory_of("exp_avg/c"));
   EXPECT_NE(memory_of("exp_avg/a"), memory_of("exp_avg/d"));
   EXPECT_NE(memory_of("exp_avg/a"), memory_of("exp_avg_sq/a"));
-  // What is written to one is not in another.
+  // Each tensor has its own storage.
   state.at("exp_avg/a").fill_(1);
   state.at("exp_avg/b").fill_(2);
   EXPECT_TRUE(at::equal(state.at("exp_avg/a"), at::ones({3, 5})));

@@ -7,7 +7,7 @@
 // a model family that sluice does not have, or "DIFFERS NAME: .." with everything that does. Exit 1
 // when one differs.
 //
-// Of every kind of batch: loss, logits and every gradient of the whole model and of the model in
+// For every kind of batch: loss, logits and every gradient of the whole model and of the model in
 // two and four chunks, whose bits are the same; five steps of AdamW in pipelines of 1, 2 and 4
 // stages, whose losses, norms and weights are the same bits in every layout.
 #include <ATen/ATen.h>
@@ -27,7 +27,7 @@
 namespace sluice::testing {
 namespace {
 
-// Of loss and logits, relative where they are larger than 1; of gradients, relative to the largest
+// Bounds: of loss and logits, relative above 1; of gradients, relative to the largest
 // element of the parameter's; of gradients that are next to nothing, relative to the largest of
 // all.
 constexpr double kLoss = 1e-5, kLogits = 2e-5, kGradient = 1e-4, kTinyGradient = 2e-7;
@@ -46,7 +46,7 @@ bool same_bits(const at::Tensor& a, const at::Tensor& b) {
          std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) == 0;
 }
 
-// What is wrong with one model, and how far the rest is off.
+// The faults of one model, and the largest distances of the rest.
 struct Findings {
   std::vector<std::string> wrong;
   double logits = 0, gradient = 0, curve = 0;

@@ -1,4 +1,4 @@
-// What sluice makes of configurations that tests/oracle/check_keys.py has changed, and which keys
+// sluice's reading of configurations that tests/oracle/check_keys.py has changed, and the keys that
 // it knows.
 //
 // usage: oracle_keys table

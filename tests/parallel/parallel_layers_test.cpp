@@ -21,7 +21,7 @@ void expect_error(ErrorKind kind, const std::string& part, const std::function<v
   EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
 }
 
-// What a layer's parameter is of the whole one that is drawn by name.
+// Sets a layer's parameter to its part of the whole one, which is drawn by name.
 void fill(torch::nn::Module& module, const std::string& name,
           const std::vector<std::pair<std::string, ParameterSlices>>& slices,
           const SliceGroup& tp) {

@@ -199,7 +199,7 @@ TEST(ParallelizeModuleTest, RefusesWhatItWouldGetWrong) {
     EXPECT_NE(message.find(part), std::string::npos) << message;
   };
   expect("no module is called '*.gate'", refusal(two_layer_model(), {{"*.gate", kColwise}}));
-  expect("'norm' is no torch::nn::Linear", refusal(two_layer_model(), {{"norm", kColwise}}));
+  expect("'norm' is neither a torch::nn::Linear", refusal(two_layer_model(), {{"norm", kColwise}}));
   expect("give it the style kRowwise", refusal(two_layer_model(), {{"embed", kColwise}}));
 
   std::vector<LayerSpec> reads_otherwise = two_layer_model();

@@ -105,7 +105,7 @@ Model two_blocks(Wrong wrong) {
   return model;
 }
 
-// What each rank's step threw.
+// The message that each rank's step threw.
 std::vector<std::string> errors_of(Wrong wrong, int microbatches = 2, int pp = 1) {
   PipelineOptions options;
   options.num_ranks = pp;

@@ -63,7 +63,7 @@ ModelSpec spec_of(const std::string& name) {
   return read_model_spec(std::string(SLUICE_TEST_DATA) + "/reference/models/" + name);
 }
 
-// What a batch has beside ids and labels: nothing; masks, and no mask in every third microbatch;
+// The inputs of a batch beside ids and labels: none; masks, and no mask in every third microbatch;
 // positions of two documents, or of one in every third microbatch.
 enum class Beside { kNothing, kMasks, kPositions };
 

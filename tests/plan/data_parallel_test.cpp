@@ -308,8 +308,10 @@ TEST(DataParallelPlanTest, ShardsWithoutMeaningAreANote) {
   const Plan fast =
       plan_of({.num_microbatches = 1,
                .data_parallel = {.degree = 3, .shards = 4, .reduction = Reduction::kFast}});
-  EXPECT_EQ(fast.notes, (std::vector<std::string>{"`data_parallel.shards` = 4 has no meaning: the "
-                                                  "transport adds up in an order of its own"}));
+  EXPECT_EQ(
+      fast.notes,
+      (std::vector<std::string>{
+          "`data_parallel.shards` = 4 has no meaning: the transport adds up in its own order"}));
   const Plan single = plan_of(
       {.num_microbatches = 1, .data_parallel = {.degree = 3, .shards = 4, .per_microbatch = true}});
   EXPECT_EQ(single.notes, (std::vector<std::string>{"`data_parallel.shards` = 4 has no meaning: "
@@ -448,7 +450,7 @@ TEST(DataParallelPlanTest, IsDescribedAsOneOfSeveralReplicas) {
                           .num_microbatches = 4,
                           .data_parallel = {.degree = 4, .shards = 8, .zero1 = true}};
   const std::string text = describe_plan(plan_of(options), {.width = 120});
-  EXPECT_NE(text.find("data parallel: 4 replicas of this pipeline, 8 ranks in all (rank_order "
+  EXPECT_NE(text.find("data parallel: 4 replicas of this pipeline, 8 ranks in total (rank_order "
                       "pp,dp), gradients add up in 8 shards, optimizer\n"),
             std::string::npos)
       << text;

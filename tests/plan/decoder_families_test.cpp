@@ -1,4 +1,4 @@
-// What the config.json of the decoder families means: settings, names, shapes, bytes.
+// The meaning of the decoder families' config.json: settings, names, shapes, bytes.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -295,7 +295,7 @@ TEST(DecoderFamiliesTest, YarnScalesByItsFactorOrByWhatItIsTold) {
             std::string::npos);
 }
 
-// Of a window that is shorter than the sequence, and of soft caps: one mask of each kind, whatever
+// With a window shorter than the sequence, and with soft caps: one mask of each kind, whatever
 // the layers that use it.
 TEST(DecoderFamiliesTest, AMaskIsCountedOnceForAllLayers) {
   Json config = tiny("gemma2");

@@ -170,7 +170,7 @@ TEST(FlowTest, AProgramNeedsAFlowOfItsSize) {
   Program program = program_of({"0F0,0B0"});
   program.flow = Flow::chain(2);
   EXPECT_EQ(verify(program).violations.front().reason,
-            "the flow is not of 1 stage and 1 microbatch");
+            "the flow does not match 1 stage and 1 microbatch");
   EXPECT_NE(test::message_of([&] { add_transfers(program); }).find("the program's flow"),
             std::string::npos);
   program.flow = Flow::along({{0}}, {0, 0});

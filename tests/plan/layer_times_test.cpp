@@ -108,17 +108,17 @@ std::string difference(const std::function<void(TimedRun&)>& change) {
 
 TEST(LayerTimesTest, RefusesTimesOfAnotherRunSayingWhatDiffers) {
   EXPECT_EQ(difference([](TimedRun& run) { run.microbatch.length = 64; }),
-            "the costs are of another run: seq_len 32, not 64");
+            "the costs belong to another run: seq_len 32, not 64");
   EXPECT_EQ(difference([](TimedRun& run) {
               run.threads_per_rank = 4;
               run.operators = "off";
             }),
-            "the costs are of another run: threads_per_rank 1, not 4; operators auto, not off");
+            "the costs belong to another run: threads_per_rank 1, not 4; operators auto, not off");
   EXPECT_NE(difference([](TimedRun& run) { run.model = "another"; }).find("the model has layers"),
             std::string::npos);
 }
 
-// What is said of a file whose fingerprint is right and whose layers are not.
+// The refusal of a file whose fingerprint is right and whose layers are not.
 std::string layer_difference(const std::function<void(std::vector<LayerTime>&)>& change) {
   LayerTimes times = some_times();
   times.file = "costs.json";
@@ -127,7 +127,7 @@ std::string layer_difference(const std::function<void(std::vector<LayerTime>&)>&
   const Error error = test::error_of([&] { require_times_of(times, llama(), wanted); });
   EXPECT_EQ(error.kind(), ErrorKind::kInput);
   EXPECT_EQ(error.where(), "costs.json");
-  return error.fact().substr(std::string("the costs are of another run: ").size());
+  return error.fact().substr(std::string("the costs belong to another run: ").size());
 }
 
 TEST(LayerTimesTest, NamesTheLayerThatIsNotTheModels) {

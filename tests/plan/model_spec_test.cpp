@@ -27,7 +27,7 @@ Json tiny_llama() {
 
 ModelSpec parse(const Json& config) { return parse_model_spec(config.dump(), "config.json"); }
 
-// What its config.json means, for the modules.
+// The modules' settings that this config.json means.
 detail::DecoderConfig llama_of(const Json& config) {
   return detail::config_of(parse(config), detail::read_llama_config);
 }

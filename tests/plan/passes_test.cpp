@@ -87,7 +87,7 @@ TEST(KeepUpdateTest, OfEveryScheduleVerifiesAfterEveryPass) {
     LowerOptions options;
     options.update_only = options.update_by_stage = true;
     options.transfers = false;
-    // Of the first rank nothing trains.
+    // No layer of the first rank trains.
     for (int stage = 0; stage < schedule.num_stages(); ++stage) {
       options.backwards.push_back(schedule.stage_map.rank_of(stage) == 0 ? StageBackward::kInput
                                                                          : StageBackward::kFull);
@@ -164,7 +164,7 @@ TEST(DropFrozenTest, WhatIsSaidOfAnotherNumberOfStagesIsRefused) {
   EXPECT_NE(std::string(error_of([] {
                           drop_frozen(program_of({"0F0,0B0"}), {kNone, kFull});
                         }).what())
-                .find("say it of every stage"),
+                .find("give them for every stage"),
             std::string::npos);
 }
 

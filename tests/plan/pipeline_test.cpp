@@ -238,7 +238,7 @@ TEST(PlanPipelineTest, AScheduleOfOnesOwnSaysHowManyRanksAndMicrobatches) {
   EXPECT_EQ(plan.program.num_microbatches, 2);
   EXPECT_EQ(plan.notes,
             (std::vector<std::string>{
-                "`schedule` = \"gpipe\" is not used: the schedule is that of own.csv"}));
+                "`schedule` = \"gpipe\" is not used: the schedule comes from own.csv"}));
 }
 
 TEST(PlanPipelineTest, RefusesCountsThatAScheduleOfOnesOwnDoesNotHave) {

@@ -1,4 +1,4 @@
-// What verify() says about each kind of fault, and that it says it once.
+// Every kind of fault: verify() reports it, and reports it once.
 #include "sluice/verify.h"
 
 #include <gtest/gtest.h>
@@ -179,7 +179,7 @@ TEST(VerifyTest, RejectsSizesThatDisagree) {
   expect_found(program, {{-1, -1, "", "1 rows for 2 ranks"}});
   program = program_of({"0F0,0B0"});
   program.stage_map = StageMap(1, {0, 0, 0});
-  expect_found(program, {{-1, -1, "", "the flow is not of 3 stages"}});
+  expect_found(program, {{-1, -1, "", "the flow does not match 3 stages"}});
   expect_found(Program(), {{-1, -1, "", "at least one rank"}});
   program = program_of({"0F0,0B0"});
   program.stage_map = StageMap(1, {77});

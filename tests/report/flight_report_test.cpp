@@ -128,7 +128,7 @@ TEST(FlightReportTest, AnOldRecordOfAnotherRunCountsAsMissing) {
   run.records[1].written = 50;
   const FlightReport report = run.report();
   EXPECT_EQ(report.missing, std::vector<int>{1});
-  EXPECT_EQ(report.notes, std::vector<std::string>{"the record of rank 1 is of another run"});
+  EXPECT_EQ(report.notes, std::vector<std::string>{"the record of rank 1 belongs to another run"});
 }
 
 TEST(FlightReportTest, TheFirstFailureComesBeforeWhatFollowedFromIt) {

@@ -17,7 +17,7 @@ struct Said {
   std::string text;
 };
 
-// What is said first of steps that take these seconds, on a machine whose states are given by the
+// The first warning about steps that take these seconds, on a machine whose states are given by the
 // step.
 Said warning(
     int steps, const std::function<double(int)>& seconds,

@@ -134,8 +134,8 @@ TEST(StragglerTest, RanksThatComputeNothingAreNone) {
 
 TEST(StragglerTest, TheWarningNamesRankStagesAndFactor) {
   EXPECT_EQ(straggler_text({3, 1.62, 20}, {"blocks", 2, {3, 7}}),
-            "straggler: rank 3 (stages 3, 7) computes 1.6 times as long as it should beside the "
-            "other ranks, for 20 steps; look at its machine: clock, temperature, other programs");
+            "straggler: rank 3 (stages 3, 7) computes 1.6 times as long as the other ranks "
+            "suggest, for 20 steps; check its machine: clock, temperature, other programs");
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ struct None {};
 
 class GraphBuilder {
  public:
-  // What an argument may be written as: 3, 0.5, true, "tanh", Value{"x"}, {2, Value{"n"}}, ..
+  // An argument as a test writes it: 3, 0.5, true, "tanh", Value{"x"}, {2, Value{"n"}}, ..
   class Item {
    public:
     Item(int number) : Item(static_cast<std::int64_t>(number)) {}

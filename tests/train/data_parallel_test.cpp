@@ -41,7 +41,7 @@ DataParallel replicas(int degree, int shards) {
   return how;
 }
 
-// Of rows that differ in number: every microbatch counts otherwise, and some nothing at all.
+// Steps with uneven rows: every microbatch counts another number, and some count none.
 std::vector<StepBatch> uneven_steps(int num_steps, int num_microbatches, std::int64_t width) {
   std::vector<StepBatch> steps;
   for (int step = 1; step <= num_steps; ++step) {
@@ -338,7 +338,7 @@ TEST(DataParallelTest, TheFirstPlaceThatIsNotFiniteIsNamedByItsRankAndMicrobatch
       << error.what();
 }
 
-// Of microbatch 5 the loss is finite, the gradient is not.
+// The loss of microbatch 5 is finite, its gradient is not.
 TEST(DataParallelTest, AGradientThatIsNotFiniteIsNamedByItsMicrobatchWithAnyNumberOfShards) {
   for (const Layout& layout : {Layout{"1F1B", 1, replicas(1, 8)}, Layout{"1F1B", 1, replicas(1, 2)},
                                Layout{"1F1B", 1, replicas(2, 4)}}) {
@@ -379,7 +379,8 @@ TEST(DataParallelTest, ABatchMustSayWhereItStandsAndWhatAllCount) {
   };
   const Error first = refused([](StepBatch& batch) { batch.first_microbatch = 0; });
   EXPECT_EQ(first.kind(), ErrorKind::kUsage);
-  EXPECT_NE(std::string(first.what()).find("replica 1 start with 4"), std::string::npos)
+  EXPECT_NE(std::string(first.what()).find("replica 1's microbatches start at 4"),
+            std::string::npos)
       << first.what();
   const Error count = refused([](StepBatch& batch) { batch.total_count.reset(); });
   EXPECT_NE(std::string(count.what()).find("total_count"), std::string::npos) << count.what();

@@ -1,4 +1,4 @@
-// What the library's door gives beside steps: results of bodies, predictions without labels, the
+// The library's door beside steps: results of bodies, predictions without labels, the
 // whole state, layers by named values.
 #include <gtest/gtest.h>
 #include <torch/nn/modules/linear.h>

@@ -1,4 +1,4 @@
-// What is frozen leaves the program, and layers that run twice: the bits of one rank that runs
+// Frozen work that leaves the program, and layers that run twice: the bits of one rank that runs
 // everything, over schedules and layouts.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

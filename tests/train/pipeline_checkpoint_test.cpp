@@ -152,7 +152,7 @@ TEST(PipelineCheckpointTest, ASaveThatFailsIsAnErrorOnEveryRankAndThePipelineGoe
   Checkpoint(folder / "ck").verify();
 }
 
-// What the first failing rank throws out of run().
+// The error of the first failing rank, which run() throws.
 Error error_of_run(const std::function<void(Pipeline&)>& body,
                    const std::function<Model()>& make_model = model) {
   return error_of([&] { run(make_model(), layout("1F1B", 2), body); });

@@ -1,4 +1,4 @@
-// What goes wrong at the library's door: each with what, where and the remedy.
+// Mistakes at the library's door: each is refused with what, where and the remedy.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <torch/data/samplers/random.h>
@@ -538,7 +538,7 @@ TEST_F(PipelineMisuseTest, ParametersThatAreReplacedMovedOrUnfrozen) {
                          "norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({kWidth})));
                  }
                }),
-               ErrorKind::kUsage, {"norm.weight' was replaced", "make the pipeline anew"});
+               ErrorKind::kUsage, {"norm.weight' was replaced", "make a new pipeline"});
   expect_parts(step([](torch::nn::Module& module) { module.to(at::kDouble); }), ErrorKind::kUsage,
                {"moved, converted or unfrozen after its stage was made"});
 }

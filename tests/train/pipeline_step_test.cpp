@@ -1,4 +1,4 @@
-// What a step of the library's door takes and gives: kinds of inputs and losses, scales,
+// Inputs and results of a step at the library's door: kinds of inputs and losses, scales,
 // reductions, outputs.
 #include <gtest/gtest.h>
 #include <torch/optim/sgd.h>
@@ -345,7 +345,7 @@ TEST(PipelineStepTest, GradientsOfAHalfPrecisionLossBeginInFloat) {
   EXPECT_TRUE(at::equal(grads.at("0.weight"), plain->ptr<torch::nn::LinearImpl>(0)->weight.grad()));
 }
 
-// What adds up over calls is float32; `.grad` shows it rounded.
+// The sums over calls are float32; `.grad` shows them rounded.
 TEST(PipelineStepTest, SumsOfHalfPrecisionGradientsStayFloat) {
   torch::nn::Sequential net = make_net();
   net->to(at::kBFloat16);
@@ -373,7 +373,7 @@ TEST(PipelineStepTest, SumsOfHalfPrecisionGradientsStayFloat) {
     EXPECT_EQ(tensor.scalar_type(), at::kBFloat16);
     EXPECT_TRUE(at::equal(tensor, sums.at(name).to(at::kBFloat16))) << name;
   }
-  // What the user writes to `.grad` counts.
+  // A value that the user writes to `.grad` counts.
   sums.clear();
   const Grads anew = grads_of(
       model, layout("1F1B", 1),

@@ -125,7 +125,7 @@ TEST(StepEndTest, APlanMadeAheadIsToldWhatTrains) {
   EXPECT_NE(std::string(error_of([&] { losses_ahead(model, options); }).what())
                 .find("did you mean 'first'"),
             std::string::npos);
-  // What trains must not be frozen in the plan, either.
+  // A layer that trains must not be frozen in the plan, either.
   options.frozen_layers = {"first", "block0", "block1", "block2"};
   EXPECT_NE(std::string(error_of([&] { losses_ahead(frozen_mlp(3), options); }).what())
                 .find("layer 'block2' trains"),

@@ -87,7 +87,7 @@ TEST(StepNormTest, WhatIsTakenEarlyGivesTheSameBits) {
       const GradientNorms early = norms.post().wait();
       EXPECT_EQ(early.total, expected.total);
       EXPECT_EQ(early.of_parameters, expected.of_parameters);
-      // What was taken is forgotten.
+      // Norms that were taken are forgotten.
       EXPECT_EQ(norms.post().wait().of_parameters.front().second, 0.0);
       first.gradient(0) = at::full({2, 2}, 0.1);
     }

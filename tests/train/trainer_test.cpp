@@ -694,7 +694,7 @@ TEST(TrainerTest, ThePeakOf1F1BDoesNotGrowWithTheNumberOfMicrobatches) {
   const auto few = peaks(8), many = peaks(64);
   for (std::size_t rank = 0; rank < 2; ++rank) {
     EXPECT_GT(few[rank], 0);
-    // What is in flight between the ranks depends on their timing: at most a few boundary tensors.
+    // The tensors in flight between ranks depend on their timing: at most a few boundary tensors.
     EXPECT_LE(many[rank], few[rank] + few[rank] / 5);
   }
 }

@@ -295,7 +295,7 @@ TEST(WholeModuleTest, KeysDropoutByPartWhereEveryPartIsAModuleOfItsOwn) {
   expect_same_bits(train(model, layout("1F1B", 1)), train(model, layout("Interleaved1F1B", 2)));
 }
 
-// Of the embedding and the head, which are tied across ranks or within a stage.
+// The embedding and the head are tied across ranks or within a stage.
 TEST(WholeModuleTest, TiesParametersOfPartsInEveryLayout) {
   const Model model =
       decoder(leaving_out, {.parts = parts(), .ties = {{"lm_head.weight", "embed_tokens.weight"}}});
@@ -516,7 +516,7 @@ TEST(WholeModuleTest, PartsRunTwiceEachByItselfAndOthersTogether) {
             (Pieces{{{"embed_tokens", true}, {"layers.0"}}, {{"layers.4"}}}));
 }
 
-// What runs again has the numbers that it had, which are those of the stage as one call.
+// A block that runs again draws the numbers that it drew, which are those of the stage as one call.
 TEST(WholeModuleTest, DropoutIsThatOfTheStageWhicheverBlocksRunTwice) {
   Model model =
       from_module([](const Kept& kept) { return std::make_shared<DecoderImpl>(0.3, kept); },

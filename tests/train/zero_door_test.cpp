@@ -564,10 +564,10 @@ TEST(ZeroDoorTest, TheUpdateIsAProvenProgramOfThePlan) {
   expect_in(first_reason(twice), "runs a second time");
   Program computes = program;
   computes.ranks[0].insert(computes.ranks[0].begin(), Action::make(ActionKind::kReduceLoss));
-  expect_in(first_reason(computes), "an update by itself");
+  expect_in(first_reason(computes), "the program only updates");
   Program trains = program;
   trains.num_microbatches = 4;
-  expect_in(first_reason(trains), "no microbatches");
+  expect_in(first_reason(trains), "neither microbatches nor forwards");
   trains.num_microbatches = 0;
   trains.update_only = false;
   expect_in(first_reason(trains), "one microbatch");

@@ -8,20 +8,20 @@
 //
 //   parallelize_module(chunk, {{"*.up", kColwise}, {"*.down", kRowwise}, {"*.norm", kSequence}});
 //
-// What is divided is divided into a fixed number of slices (options.h, TensorParallel). Each is
+// A layer is divided into a fixed number of slices (options.h, TensorParallel). Each slice is
 // computed by itself, with the same shapes on every number of ranks; partial sums add up in the
 // balanced tree over the slices. So results and gradients are the same bits for every degree.
-// Columns come after columns: a tensor that is divided along a dimension of n has of slice s the
-// part [n s / S, n (s + 1) / S); a rank has those of its slices side by side.
+// Of a dimension of length n, slice s of S is the part [n s / S, n (s + 1) / S); a rank holds its
+// neighbouring slices side by side.
 // Megatron-LM: Shoeybi et al., arXiv:1909.08053; sequence parallelism: Korthikanti et al.,
 // arXiv:2205.05198.
 //
-// Owns: the mappings between what is whole and what is divided, the layers on them.
+// Owns: the mappings between whole and divided tensors, and the layers built on them.
 // Does not own: groups (group.h), how weights are drawn, saved and updated (layer.h).
 // Invariants:
 //  1. Every member of the group makes the same calls in the same order, forwards and backwards.
-//  2. With as many slices as ranks nothing is computed, kept or added beside what a layer that is
-//     divided without slices takes.
+//  2. With as many slices as ranks, a layer computes, keeps and adds no more than one that is
+//     divided without slices.
 //  3. Sequence parallelism changes no bit: sums over rows go by slices with it and without.
 //  4. A tensor that was given to a mapping is not written to in place afterwards.
 // Thread-safety: one rank's thread.
@@ -50,15 +50,15 @@ struct LocalChunk;  // run_options.h
 class SliceGroup {
  public:
   SliceGroup() = default;  // one slice
-  // group: the ranks along tp; of nobody where there is one. sequence_dim: the dimension of
-  // activations along which rows are divided. Throws Error(kUsage) for options that the size of the
-  // group does not have.
+  // group: the ranks along tp; empty where there is one. sequence_dim: the dimension of activations
+  // along which rows are divided. Throws Error(kUsage) for options that do not fit the size of the
+  // group.
   SliceGroup(Group group, const TensorParallel& options, std::int64_t sequence_dim = 1);
-  // As a hook is told.
+  // For a hook: from the chunk that it gets.
   explicit SliceGroup(const LocalChunk& chunk, std::int64_t sequence_dim = 1);
 
-  // The group of the stage whose modules are being made on this thread, as a factory asks; one
-  // slice elsewhere.
+  // For a factory: the group of the stage whose modules are being made on this thread. Elsewhere
+  // one slice.
   static SliceGroup current();
 
   const Group& group() const { return group_; }
@@ -69,10 +69,10 @@ class SliceGroup {
   std::int64_t sequence_dim() const { return sequence_dim_; }
   // The same without sequence parallelism, or with it.
   SliceGroup with_sequence(bool on) const;
-  // The same for the backward of a call that its forward made there; "" in a forward.
+  // The same, for the backward of a call that the forward made at `place`; "" in a forward.
   SliceGroup of_call(std::string place) const;
   const std::string& call() const { return call_; }
-  // The part of a dimension of `length` that a member has; that of this one.
+  // A member's part of a dimension of this length; without `member`, this rank's part.
   IndexRange range(std::int64_t length, int member) const;
   IndexRange range(std::int64_t length) const;
 
@@ -86,13 +86,13 @@ class SliceGroup {
 
 // ---- mappings (Megatron's names), differentiable once ----
 
-// x, which all members have, once for each own slice; gradients add up in the tree.
+// Copies of x, which all members have, one for each own slice; gradients add up in the tree.
 std::vector<at::Tensor> copy_to(const at::Tensor& x, const SliceGroup& tp);
-// The sum over all slices of what each computed; the gradient goes to each.
+// The sum of the parts of all slices; each part gets the whole gradient.
 at::Tensor reduce_from(const std::vector<at::Tensor>& parts, const SliceGroup& tp);
 // This rank's part of x along dim; gradients are gathered.
 at::Tensor scatter_to(const at::Tensor& x, const SliceGroup& tp, std::int64_t dim = -1);
-// The parts of all members along dim; of the gradient this rank's part.
+// The parts of all members along dim; the gradient is this rank's part of it.
 at::Tensor gather_from(const at::Tensor& part, const SliceGroup& tp, std::int64_t dim = -1);
 // The rows of all members, once for each own slice; gradients add up in the tree, each member
 // taking the sums of its own rows.
@@ -100,7 +100,7 @@ std::vector<at::Tensor> gather_from_sequence(const at::Tensor& rows, const Slice
 // This member's rows of the sum over all slices; gradients are gathered.
 at::Tensor reduce_scatter_to_sequence(const std::vector<at::Tensor>& parts, const SliceGroup& tp);
 
-// The own slices of what has them side by side along dim, of `length` in all members; views.
+// Views of the own slices in `part`, side by side along dim; length: of the whole dimension.
 std::vector<at::Tensor> own_slices(const at::Tensor& part, std::int64_t length,
                                    const SliceGroup& tp, std::int64_t dim = -1);
 
@@ -109,10 +109,10 @@ std::vector<at::Tensor> own_slices(const at::Tensor& part, std::int64_t length,
 struct ColumnParallelOptions {
   bool bias = true;
   bool gather_output = true;  // else a rank keeps its columns
-  // Rows of the input are divided; without: as the SliceGroup says.
+  // True: rows of the input are divided. None: as the SliceGroup says.
   std::optional<bool> sequence_parallel = {};
   bool skip_bias_add = false;  // the caller adds bias()
-  // Widths of several projections in one weight, each divided by itself, as of q, k and v.
+  // Widths of several projections in one weight, each divided by itself: q, k and v.
   std::vector<std::int64_t> sections = {};
   at::TensorOptions tensors = {};  // type and device of the weights
 };
@@ -142,7 +142,7 @@ TORCH_MODULE(ColumnParallelLinear);
 struct RowParallelOptions {
   bool bias = true;
   bool input_is_parallel = false;  // a rank's input has its columns alone
-  // Rows of the result are divided; without: as the SliceGroup says.
+  // True: rows of the result are divided. None: as the SliceGroup says.
   std::optional<bool> sequence_parallel = {};
   bool skip_bias_add = false;
   at::TensorOptions tensors = {};
@@ -154,8 +154,8 @@ class RowParallelLinearImpl : public torch::nn::Module, public SlicedModule {
   // Throws Error(kUsage) for divided rows without input_is_parallel.
   RowParallelLinearImpl(std::int64_t in, std::int64_t out, SliceGroup tp,
                         RowParallelOptions options = {});
-  at::Tensor forward(const at::Tensor& x);                          // [.., in or of it its own]
-  at::Tensor forward_slices(const std::vector<at::Tensor>& parts);  // of each own slice
+  at::Tensor forward(const at::Tensor& x);                          // [.., in], or its own columns
+  at::Tensor forward_slices(const std::vector<at::Tensor>& parts);  // a part for each own slice
   std::vector<std::pair<std::string, ParameterSlices>> slices() const override;
 
   at::Tensor weight, bias;
@@ -173,7 +173,7 @@ struct ParallelEmbeddingOptions {
   at::TensorOptions tensors = {};
 };
 
-// A table whose rows are divided, however many: nothing is padded.
+// A table whose rows are divided. Their number may be any; none are added as padding.
 class ParallelEmbeddingImpl : public torch::nn::Module, public SlicedModule {
  public:
   ParallelEmbeddingImpl(std::int64_t num_embeddings, std::int64_t embedding_dim, SliceGroup tp,
@@ -209,7 +209,7 @@ enum class ParallelStyle : std::uint8_t {
   kColwise,        // torch::nn::Linear: its outputs are divided
   kColwiseGather,  // the same, and all ranks get all outputs: a head
   kRowwise,        // torch::nn::Linear: its inputs are divided; torch::nn::Embedding: its rows
-  kSequence,       // what norms rows (LayerNorm, at::rms_norm, x * weight): rows may be divided
+  kSequence,       // a norm of rows (LayerNorm, at::rms_norm, x * weight), which may be divided
 };
 inline constexpr ParallelStyle kColwise = ParallelStyle::kColwise;
 inline constexpr ParallelStyle kColwiseGather = ParallelStyle::kColwiseGather;
@@ -219,12 +219,12 @@ inline constexpr ParallelStyle kSequence = ParallelStyle::kSequence;
 // Name patterns of modules ("layers.*.up"; * stands for any characters), the first that fits.
 using ParallelTable = std::vector<std::pair<std::string, ParallelStyle>>;
 
-// Divides modules of the chunk that are what they were: their weights become this rank's, and what
-// reads a weight in a forward, by at::linear and as the styles say, computes by slices. Code
-// between a kColwise and the next kRowwise sees this rank's columns, and must treat columns (heads)
-// alike and by themselves; sizes in it are inferred (view({b, l, -1, head_dim})). Throws
-// Error(kUsage) for a pattern that no module of the model's stage 0 .. fits, a module of another
-// kind, and in a forward for a weight that is read otherwise, and for dropout.
+// Divides modules of the chunk, which stay the same objects: their weights become this rank's, and
+// the operators that read a weight in a forward (at::linear, or the style's) compute by slices.
+// Code between a kColwise and the next kRowwise sees this rank's columns, and must treat columns
+// (heads) alike and by themselves; sizes in it are inferred (view({b, l, -1, head_dim})). Throws
+// Error(kUsage) for a module of another kind; in a forward, for a weight that another operator
+// reads and for dropout; and with a single stage for a pattern that fits no module.
 void parallelize_module(LocalChunk& chunk, const ParallelTable& table,
                         std::int64_t sequence_dim = 1);
 

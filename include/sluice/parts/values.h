@@ -43,8 +43,8 @@ class Values {
   const at::Tensor& operator[](std::string_view name) const { return get(name); }
   void set(const std::string& name, at::Tensor tensor);  // adds or replaces
   void erase(std::string_view name);
-  // What was moved to a device, as it was before: its elements are read without waiting for the
-  // device. Where nothing was moved, these.
+  // The values before their move to a device, whose elements are read without waiting for it; these
+  // values where nothing was moved.
   const Values& on_host() const { return on_host_ ? *on_host_ : *this; }
   void set_on_host(Values values);
   std::size_t size() const { return items_.size(); }

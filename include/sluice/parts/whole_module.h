@@ -1,4 +1,4 @@
-// A module with a forward of its own, cut into stages.
+// A module with its own forward, cut into stages.
 //
 // Owns: Part, ModuleTree, from_module(); Kept, the parts that a stage keeps, and drop_unkept();
 // Outputs, the adapter from any type that holds tensors. Does not own: the cuts (partition.h).

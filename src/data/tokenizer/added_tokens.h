@@ -52,7 +52,7 @@ struct TokenDeclarations {
   bool split_special = false;
 };
 
-// Which of some texts stands at a place, the longest of them.
+// Finds the longest of several texts that stands at a place.
 class TextTrie {
  public:
   // Precondition: not empty, not there.

@@ -214,7 +214,7 @@ std::string Decoder::decode(std::vector<std::string> tokens) const {
         ErrorKind::kInput,
         {.what = formatted("the decoder makes a text more than {} times as long", kMaxGrowth),
          .where = where_,
-         .remedy = "take out what replaces short texts by long ones"});
+         .remedy = "remove the rules that replace short texts by long ones"});
   }
   return join(tokens, "");
 }

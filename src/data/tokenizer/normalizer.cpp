@@ -156,7 +156,7 @@ void Normalizer::apply(OwnedPiece& piece, EncodeScratch& scratch) const {
         ErrorKind::kInput,
         {.what = formatted("the normalizer makes a text more than {} times as long", kMaxGrowth),
          .where = where_,
-         .remedy = "take out what replaces short texts by long ones"});
+         .remedy = "remove the rules that replace short texts by long ones"});
   }
 }
 

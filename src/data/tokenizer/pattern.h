@@ -113,7 +113,7 @@ class Pattern {
   std::string where_, shown_;
   std::vector<Instruction> code_;
   std::vector<CharacterClass> classes_;
-  // Which top-level alternatives can start with a byte below 128; the rest tries them all.
+  // The top-level alternatives that can start with a byte below 128; other bytes try them all.
   std::vector<std::uint32_t> alternatives_;
   std::array<std::uint64_t, 128> can_begin_{};
   std::uint64_t all_alternatives_ = 0;

@@ -380,7 +380,7 @@ class Parser {
       repeat.repetition = Repetition::kPossessive;
     }
     if (most == PatternNode::kEndless && atom.may_be_empty())
-      refuse("an endless repetition of what may be empty");
+      refuse("an endless repetition of a part that may be empty");
     repeat.children.push_back(std::move(atom));
     atom = std::move(repeat);
     return true;

@@ -22,11 +22,10 @@ void require_bpe(const JsonField& model) {
 void refuse_lengths(const JsonField& root) {
   for (const char* field : {"truncation", "padding"}) {
     if (root[field].is_null()) continue;
-    throw Error(
-        ErrorKind::kInput,
-        {.what = std::string(field) + " that the tokenizer does by itself is not supported",
-         .where = root[field].where(),
-         .remedy = "set it to null: lengths are those of the data (`data.truncate`, `data.pad`)"});
+    throw Error(ErrorKind::kInput,
+                {.what = std::string(field) + " by the tokenizer itself is not supported",
+                 .where = root[field].where(),
+                 .remedy = "set it to null: `data.truncate` and `data.pad` decide the lengths"});
   }
 }
 

@@ -173,7 +173,7 @@ void TokenizerSettings::refuse_unfollowed() const {
   const JsonField own_code = (*this)["auto_map"];
   if (own_code.json().is_array() ||
       (own_code.json().is_object() && !is_nothing(own_code["AutoTokenizer"].json()))) {
-    own_code.refuse("a tokenizer that is code of its own",
+    own_code.refuse("a tokenizer with its own code",
                     "remove the setting where tokenizer.json says all");
   }
   for (const char* key : {"add_bos_token", "add_eos_token"}) {

@@ -1,5 +1,5 @@
-// Which class of transformers AutoTokenizer reads a directory with. Compared with transformers 5.23
-// by tests/oracle/check_tokenizer_files.py.
+// The class of transformers that AutoTokenizer takes for a directory. Compared with
+// transformers 5.23 by tests/oracle/check_tokenizer_files.py.
 //
 // Owns: the table of classes and of the model types that they are registered for.
 // Does not own: the effect of a class on a tokenizer.json (rebuilt_class.h).

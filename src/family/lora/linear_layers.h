@@ -1,4 +1,4 @@
-// Which parameters of a model are the weights of linear layers.
+// The parameters of a model that are weights of linear layers.
 // Thread-safety: pure functions.
 #pragma once
 

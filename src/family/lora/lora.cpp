@@ -183,9 +183,8 @@ Adapter make_adapter(const ModelSpec& model, const LoraOptions& options) {
     if (layer.tied) {
       refuse("`lora.target`",
              "'" + layer.name +
-                 "' is tied to the embedding, with which its adapter could not be "
-                 "merged",
-             "leave it out: \"*layers*\" matches what is in the blocks of most models");
+                 "' is tied to the embedding, so that an adapter could not be merged into it",
+             "leave it out: \"*layers*\" matches the layers in the blocks of most models");
     }
     adapter.layers.push_back({.name = layer.name,
                               .rank = options.rank,

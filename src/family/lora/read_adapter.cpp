@@ -1,4 +1,4 @@
-// Which linear layers of a model a PEFT directory has adapters of.
+// The linear layers of a model for which a PEFT directory has adapters.
 #include <algorithm>
 #include <filesystem>
 #include <map>

@@ -166,7 +166,7 @@ class BestPlan {
     if (smallest_)
       throw memory_error("no schedule fits into memory: the smallest needs", *smallest_, *memory_);
     if (failure_) throw Error(*failure_);
-    throw Error(ErrorKind::kUsage, {.what = "no schedule can be taken: " + shown_.front().refusal,
+    throw Error(ErrorKind::kUsage, {.what = "no schedule can be used: " + shown_.front().refusal,
                                     .where = "`schedule`",
                                     .remedy = "name a schedule"});
   }
@@ -192,7 +192,7 @@ std::string order_of_sums_violation(const Program& program) {
       int& before = last[static_cast<std::size_t>(half.stage)];
       if (half.microbatch < before) {
         return "gradients of stage " + std::to_string(half.stage) +
-               " add up in another order than that of the microbatches: '" + to_text(half) +
+               " do not add up in the order of the microbatches: '" + to_text(half) +
                "' after microbatch " + std::to_string(before);
       }
       before = half.microbatch;

@@ -64,7 +64,7 @@ Candidate own_candidate(const PipelineOptions& options) {
   Candidate candidate;
   if (options.schedule) {
     candidate.notes.push_back("`schedule` = \"" + options.schedule->text() +
-                              "\" is not used: the schedule is that of " + schedule.name);
+                              "\" is not used: the schedule comes from " + schedule.name);
   }
   require_fits(schedule, "rank", schedule.num_ranks(), "`num_ranks`", options.num_ranks);
   require_fits(schedule, "microbatch", schedule.num_microbatches, "`num_microbatches`",

@@ -82,9 +82,8 @@ Error memory_error(const std::string& what, std::int64_t smallest, std::int64_t 
 }
 
 NoCutFits::NoCutFits(std::int64_t smallest, std::int64_t limit)
-    : Error(
-          memory_error("no split fits into memory: the smallest of those that were looked at needs",
-                       smallest, limit)),
+    : Error(memory_error("no split fits into memory: the smallest that was tried needs", smallest,
+                         limit)),
       smallest_(smallest) {}
 
 void require_proof(const Program& program, VerifyReport report, const std::string& subject) {

@@ -28,8 +28,8 @@ std::vector<int> begins_of(const ModelSpec& model, const Partition& training) {
     const auto found = std::find_if(layers.begin() + begins.back() + 1, layers.end(),
                                     [&](const LayerInfo& layer) { return layer.name == name; });
     if (found == layers.end()) {
-      refuse(formatted("stage {} begins at '{}', where the graph of evaluation cannot be cut", s,
-                       name));
+      refuse(
+          formatted("stage {} starts at '{}', where the evaluation graph cannot be cut", s, name));
     }
     begins.push_back(static_cast<int>(found - layers.begin()));
   }

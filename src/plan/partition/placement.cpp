@@ -1,4 +1,4 @@
-// Which rank has which stage.
+// The placement of stages on ranks.
 #include <algorithm>
 
 #include "base/format.h"

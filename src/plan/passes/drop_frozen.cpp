@@ -42,10 +42,10 @@ Program drop_frozen(Program program, std::vector<StageBackward> backwards) {
   detail::require_in_range(program);
   if (backwards.size() != static_cast<std::size_t>(program.num_stages())) {
     throw Error(ErrorKind::kUsage,
-                {.what = formatted("what the backward computes is said of {} of {}",
+                {.what = formatted("the backward's parts are given for {} of {}",
                                    counted(static_cast<std::int64_t>(backwards.size()), "stage"),
                                    program.num_stages()),
-                 .remedy = "say it of every stage, or of none"});
+                 .remedy = "give them for every stage, or for none"});
   }
   for (std::vector<Action>& row : program.ranks) {
     std::size_t kept = 0;

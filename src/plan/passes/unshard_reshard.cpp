@@ -1,4 +1,4 @@
-// Which stages have their sharded parameters gathered: before every compute action, those that the
+// The stages whose sharded parameters are gathered: before every compute action, those that the
 // row uses next, at most `max_active_stages` of them. What leaves this window is dropped first,
 // what enters it is gathered in the order of use:
 //

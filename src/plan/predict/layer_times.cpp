@@ -159,9 +159,9 @@ std::string require_times_of(const LayerTimes& times, const ModelSpec& model,
   compare("recomputed", of.recomputed, wanted.recomputed, differences);
   if (!differences.empty()) {
     throw Error(ErrorKind::kInput,
-                {.what = "the costs are of another run: " + join(differences, "; "),
+                {.what = "the costs belong to another run: " + join(differences, "; "),
                  .where = times.file,
-                 .remedy = "measure them anew: sluice plan CONFIG.toml "
+                 .remedy = "measure them again: sluice plan CONFIG.toml "
                            "--measure COSTS.json"});
   }
   if (of.cpu == wanted.cpu || of.cpu.empty() || wanted.cpu.empty()) return {};
@@ -249,7 +249,7 @@ LayerTimes of_one_share(LayerTimes times, const ModelSpec& whole, const ModelSpe
 
 LayerTimes at_speed(LayerTimes counted, double flops, double bandwidth) {
   if (counted.unit != "GFLOP") {
-    throw Error(ErrorKind::kUsage, {.what = "the layers of the model count no operations",
+    throw Error(ErrorKind::kUsage, {.what = "the model's layers have no counted operations",
                                     .where = "--flops",
                                     .remedy = "leave it out"});
   }

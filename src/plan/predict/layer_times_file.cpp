@@ -87,7 +87,7 @@ class TimesFile {
     const Json& version = need(document_, kVersionKey, "");
     if (!(version == kVersion)) {
       fail(kVersionKey, formatted("is {}, this program reads {}", version.dump(), kVersion),
-           "measure the costs anew with this program");
+           "measure the costs again with this program");
     }
     LayerTimes times;
     times.file = path_;

@@ -369,7 +369,7 @@ class Simulator {
       // At the end of its row, its last instruction waits for what was posted.
       const std::size_t at = std::min(ranks_[rank].at, program_.ranks[rank].size() - 1);
       throw Error(ErrorKind::kInput,
-                  {.what = "the program cannot complete: its inputs never come",
+                  {.what = "the program cannot complete: some inputs never arrive",
                    .where = detail::location_text(program_, rank, static_cast<int>(at)),
                    .remedy = "see what is missing with 'sluice schedule --check'"});
     }

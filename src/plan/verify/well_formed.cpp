@@ -172,7 +172,7 @@ bool check_well_formed(Verification& v) {
     return false;
   }
   if (program.update_only && (has_microbatches || program.forward_only)) {
-    v.report_rank(-1, "an update by itself has no microbatches and no forwards");
+    v.report_rank(-1, "a program that only updates has neither microbatches nor forwards");
     return false;
   }
   if (program.ranks.size() != static_cast<std::size_t>(program.num_ranks())) {
@@ -181,8 +181,8 @@ bool check_well_formed(Verification& v) {
   }
   if (program.flow.num_stages() != program.num_stages() ||
       !program.flow.covers(program.num_microbatches)) {
-    v.report_rank(-1, "the flow is not of " + counted(program.num_stages(), "stage") + " and " +
-                          counted(program.num_microbatches, "microbatch"));
+    v.report_rank(-1, "the flow does not match " + counted(program.num_stages(), "stage") +
+                          " and " + counted(program.num_microbatches, "microbatch"));
     return false;
   }
   if (program.mesh.size(Axis::kPp) != program.num_ranks()) {
@@ -193,7 +193,7 @@ bool check_well_formed(Verification& v) {
   if (!program.backwards.empty() &&
       program.backwards.size() != static_cast<std::size_t>(program.num_stages())) {
     v.report_rank(-1,
-                  formatted("what the backward computes is said of {} of {}",
+                  formatted("the backward's parts are given for {} of {}",
                             counted(static_cast<std::int64_t>(program.backwards.size()), "stage"),
                             program.num_stages()));
     return false;
@@ -216,7 +216,7 @@ void index_instructions(Verification& v) {
       }
       if (v.program.update_only && action.kind != ActionKind::kUpdate &&
           action.kind != ActionKind::kOptimizerStep) {
-        v.report(rank, index, "the program is an update by itself");
+        v.report(rank, index, "the program only updates");
         continue;
       }
       if (!names_stage(action.kind)) continue;

@@ -38,7 +38,7 @@ void check_expression(std::string_view text) {
   std::set<std::string> symbols;
   expression.add_symbols(symbols);
   const SymbolValues values = some_values(symbols);
-  // What it says of itself has the same value, where the text is not longer than what is read.
+  // An expression's own text has the same value, unless it is longer than the longest text read.
   std::int64_t value = 0, again = 0;
   if (!holds_or_is_refused([&] { value = expression.at(values); })) return;
   const std::string said = expression.text();

@@ -1,4 +1,4 @@
-// What holds for a manifest whatever its bytes are: shared by the fuzz target and by ManifestTest.
+// The properties of a manifest, whatever its bytes: shared by the fuzz target and by ManifestTest.
 #pragma once
 
 #include <set>

@@ -1,4 +1,4 @@
-// What must hold for any bytes as data: an Error of kind kInput, or a value that keeps its
+// The properties of any bytes as data: an Error of kind kInput, or a value that keeps its
 // invariants. Shared by the libFuzzer targets and the tests. No torch.
 #pragma once
 

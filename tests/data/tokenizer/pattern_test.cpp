@@ -96,7 +96,7 @@ TEST(PatternTest, RefusesWhatItDoesNotUnderstandByName) {
            {"\\", "an end in the middle"},
            {"(?P<n>a)", "a group that is not known"},
            {"(?x:a)", "a group that is not known"},
-           {"(a*)*", "an endless repetition of what may be empty"},
+           {"(a*)*", "an endless repetition of a part that may be empty"},
            {"(?=a)*", "a repetition of something without length"},
            {"a{3}?", "'{n}?'"},
            {"a{5,2}", "at least 5 and at most 2"},
@@ -133,7 +133,7 @@ TEST(PatternTest, BoundsTheStepsOfAScan) {
     const Error error = test::error_of([&] { scan(pattern, std::string(3000, 'a')); });
     EXPECT_NE(error.fact().find("takes too long"), std::string::npos) << pattern;
   }
-  // What real tokenizers have takes a few steps for every byte, whatever the text.
+  // The patterns of real tokenizers take a few steps for every byte, whatever the text.
   for (const std::string& text :
        {std::string(1 << 20, ' '), std::string(1 << 20, 'a'), std::string(1 << 20, '\n')}) {
     EXPECT_NO_THROW(

@@ -1,4 +1,4 @@
-// What files beside a tokenizer.json say of it: ids are those of transformers' AutoTokenizer, which
+// The files beside a tokenizer.json: ids are those of transformers' AutoTokenizer, which
 // gave the ones here (tests/oracle/check_tokenizer_files.py compares many more).
 #include <gtest/gtest.h>
 
@@ -175,7 +175,7 @@ TEST_F(TokenizerDirectoryTest, WhatIsNotFollowedIsRefusedByName) {
   refused(R"({"tokenizer_class": "RobertaTokenizerFast"})", "'RobertaTokenizer'",
           "tokenizer_class");
   refused(R"({"tokenizer_class": "GemmaTokenizer"})", "unknown token '<unk>'", "tokenizer_class");
-  refused(R"({"auto_map": {"AutoTokenizer": [null, "x.Y"]}})", "code of its own", "auto_map");
+  refused(R"({"auto_map": {"AutoTokenizer": [null, "x.Y"]}})", "with its own code", "auto_map");
   refused(R"({"fix_mistral_regex": true})", "'fix_mistral_regex'", "fix_mistral_regex");
   refused(R"({"fast_tokenizer_files": ["tokenizer.4.0.0.json"]})", "'fast_tokenizer_files'",
           "fast_tokenizer_files");

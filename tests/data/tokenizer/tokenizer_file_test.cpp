@@ -1,4 +1,4 @@
-// What of a tokenizer.json is refused, and that hostile ones cost neither time nor memory.
+// The parts of a tokenizer.json that are refused; hostile files cost neither time nor memory.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -54,9 +54,9 @@ TEST(TokenizerFileTest, RefusesUnknownPartsByTheirNameAndField) {
   expect_refused("/decoder", {{"type", "WordPiece"}}, "the decoder 'WordPiece'", "decoder");
   expect_refused("/model/type", "Unigram", "the model 'Unigram'", "model.type");
   expect_refused("/model/dropout", 0.1, "dropping merges at random", "model.dropout");
-  expect_refused("/truncation", {{"max_length", 4}}, "truncation that the tokenizer does by itself",
+  expect_refused("/truncation", {{"max_length", 4}}, "truncation by the tokenizer itself",
                  "truncation");
-  expect_refused("/padding", {{"strategy", "BatchLongest"}}, "padding that the tokenizer does",
+  expect_refused("/padding", {{"strategy", "BatchLongest"}}, "padding by the tokenizer itself",
                  "padding");
   expect_refused("/version", "2.0", "the version '2.0'", "version");
 }

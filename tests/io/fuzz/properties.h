@@ -1,4 +1,4 @@
-// What must hold for any bytes: an Error of kind kInput, or a value that keeps its invariants.
+// The properties of any bytes: an Error of kind kInput, or a value that keeps its invariants.
 // Shared by the libFuzzer targets and the mutation tests. No torch.
 #pragma once
 

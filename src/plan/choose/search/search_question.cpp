@@ -52,7 +52,7 @@ std::vector<StageMap> maps_of(const ScheduleQuestion& question, int stages_per_r
                "give every rank a stage");
     }
     if (*std::max_element(ranks.begin(), ranks.end()) >= question.num_ranks)
-      refuse("the map names a rank that is not there", "`stage_to_rank`", "count ranks from 0");
+      refuse("the map names a rank that does not exist", "`stage_to_rank`", "count ranks from 0");
     return {StageMap(question.num_ranks, ranks)};
   }
   std::vector<StageMap> maps = {make_stage_map(Placement::kLoop, question.num_ranks, num_stages)};
@@ -93,9 +93,8 @@ class Questioner {
     ScheduleAnswer answer{std::move(*found), {}, {}, {}};
     judge(answer, costs);
     if (!answer.refusal.empty()) {
-      throw Error(
-          ErrorKind::kInternal,
-          {.what = "the search has found an order that cannot be taken: " + answer.refusal});
+      throw Error(ErrorKind::kInternal,
+                  {.what = "the search found an order that cannot be used: " + answer.refusal});
     }
     const bool is_first = !result_.found;
     if (is_first || answer.simulation.makespan < result_.found->simulation.makespan * (1 - kSame))

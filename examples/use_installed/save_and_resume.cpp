@@ -1,4 +1,4 @@
-// A run that is saved in the middle and goes on with other ranks and another schedule: the same
+// A run that is saved in the middle and resumes with other ranks and another schedule: the same
 // bits as a run that did not stop, and a plain loop's losses.
 #include <torch/nn/functional/loss.h>
 
@@ -9,7 +9,7 @@
 #include "sluice/error.h"
 #include "sluice/pipeline.h"
 
-const std::string kCheckpoint = "save_and_go_on.checkpoint";
+const std::string kCheckpoint = "save_and_resume.checkpoint";
 
 // Steps until `last`, from the checkpoint if there is one.
 Losses train_until(int last, const sluice::PipelineOptions& options) {
@@ -19,14 +19,14 @@ Losses train_until(int last, const sluice::PipelineOptions& options) {
   model.loss = sluice::mean_loss([](const sluice::Values& out, const sluice::Values& in) {
     return torch::mse_loss(out["hidden"], in["y"]);
   });
-  const bool goes_on = std::filesystem::exists(kCheckpoint);
+  const bool resumes = std::filesystem::exists(kCheckpoint);
   // All ranks have the same.
   return sluice::run(model, options,
                      [&](sluice::Pipeline& pipeline) {
                        Losses losses;
                        torch::optim::AdamW optimizer = my_optimizer(pipeline.parameters());
                        int step = 0;
-                       if (goes_on)
+                       if (resumes)
                          step = std::stoi(pipeline.load(kCheckpoint, {.optimizers = {&optimizer}})
                                               .extra.at("next_batch"));
                        for (; step < last; ++step) {
