@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 SHARED = 'src/parallel/shared_weights.cpp'
-TESTS = 'SlicedMatrixTest.*:SameCallsTest.*:*SlicedFamiliesTest.*:ParallelLayersTest.*:ParallelCrossEntropyTest.*'
+TESTS = 'SlicedMatrixTest.*:UnevenRowsTest.*:SameCallsTest.*:*SlicedFamiliesTest.*:ParallelLayersTest.*:ParallelCrossEntropyTest.*'
 
 # name, file, what is replaced (there once), by what
 MUTATIONS = [
@@ -49,6 +49,8 @@ MUTATIONS = [
      '    if (q_norm_ && odd) k = k_norm_->forward_each(k), q = q_norm_->forward_each(q);\n'
      '    if (q_norm_ && !odd) q = q_norm_->forward_each(q), k = k_norm_->forward_each(k);'),
     ('the number of a call in its layer', 'src/layer/call_place.cpp', '++place.num_calls', 'place.num_calls'),
+    ('that rows of a length that the slices do not divide are whole', 'src/parallel/slice_group.cpp',
+     '(*lengths)[dim] % slices_.count == 0', 'true'),
     ('the end of the layers of a step', 'src/train/step_end.cpp', '  end_layers();\n', ''),
 ]
 

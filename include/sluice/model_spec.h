@@ -125,7 +125,9 @@ struct LayerInfo {
   std::optional<AttentionMask> mask;
   bool parameters_known = false;  // `parameters` are all that it has
   bool frozen = false;            // none of its parameters trains
+  bool loss_by_blocks = false;    // of the vocabulary, in a head that computes the loss
   std::string class_name;         // class of its module; "": not known
+  std::string undivided = {};     // why ranks cannot share it, as "it norms ..."; "": they can
   std::vector<std::string> module_names() const;
   bool computes_loss() const;           // True for a head that writes "loss" in place of logits.
   bool trains() const;                  // True if it has something to train, as far as known.
@@ -193,6 +195,9 @@ struct Precision {
   bool fused = true;
 
   LossChunks loss_chunks = LossChunks::kOff;  // acts only where operators are fused
+  // A head computes the loss in any case: of slices (TensorParallel), whose logits no rank then has
+  // all of.
+  bool loss_in_head = false;
 
   std::int64_t parameter_bytes() const { return dtype_bytes(parameters); }
   std::int64_t product_bytes() const {

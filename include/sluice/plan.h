@@ -118,7 +118,7 @@ struct PipelineOptions {
   TensorParallel tensor_parallel = {};
   // The order of the ranks' numbers, the fastest axis last: pp, dp, cp and tp in any order. "pp,dp"
   // and "dp,pp" are short for the same with cp and tp after them.
-  std::string rank_order = "pp,dp";
+  std::string rank_order = "pp,dp,cp,tp";
 
   // The optimizer whose state counts towards the memory of a rank, also if it is the caller's.
   OptimizerKind optimizer = OptimizerKind::kAdamW;

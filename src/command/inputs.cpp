@@ -153,7 +153,7 @@ std::string kernels_text(const RunConfig& config, const ModelSpec& model) {
       config.training.mixed_precision != MixedPrecision::kNone || has_adapter)
     return formatted("plain, {}", ops::kernels().name);
   return formatted("fused, {}, {}{}", ops::kernels().name, ops::products_name(),
-                   model.layers.back().computes_loss() ? ", loss by blocks" : "");
+                   model.layers.back().loss_by_blocks ? ", loss by blocks" : "");
 }
 
 RunOptions run_options(const RunConfig& config) {

@@ -51,7 +51,7 @@ std::deque<Prompt> prompts_of(const RunConfig& config, const ModelSpec& spec) {
   std::deque<Prompt> prompts;
   const std::vector<std::string>& texts = config.validation.prompts;
   if (texts.empty() || config.validation.interval == 0) return prompts;
-  if (spec.layers.back().computes_loss()) {
+  if (spec.layers.back().loss_by_blocks) {
     throw Error(
         ErrorKind::kUsage,
         {.what = "validation.prompts need logits, and the loss is computed by blocks of them",

@@ -70,10 +70,13 @@ std::string settings_warning(const Json& settings) {
   return formatted("generation_config.json sets {}, which is not followed", join(names, ", "));
 }
 
-// extra: the names of other inputs that follow from the length of the text.
-Inputs inputs_of(const std::vector<std::int32_t>& ids, const std::vector<ValueSpec>& extra) {
+// extra: the names of other inputs that follow from the length of the text. reads_labels: a head
+// does, which makes logits without them.
+Inputs inputs_of(const std::vector<std::int32_t>& ids, const std::vector<ValueSpec>& extra,
+                 bool reads_labels) {
   const at::Tensor ids_L = at::tensor(at::ArrayRef<std::int32_t>(ids), at::kInt);
   Inputs inputs = {{"input_ids", ids_L.to(at::kLong).unsqueeze(0)}};
+  if (reads_labels) inputs.add("labels", Input::replicated({}));
   if (extra.empty()) return inputs;
   TokenRows rows;
   rows.num_rows = 1;
@@ -125,9 +128,18 @@ std::int64_t drawn_token(const at::Tensor& logits_V, double temperature, double 
 }
 
 std::int32_t next_token(Pipeline& pipeline, const std::vector<std::int32_t>& ids,
-                        const std::vector<ValueSpec>& extra, const SampleOptions& options) {
-  const std::vector<Values> outputs = pipeline.predict(inputs_of(ids, extra), OutputRanks::kAll);
-  const at::Tensor last_V = outputs.front().get("logits").select(0, 0).select(0, -1).to(at::kFloat);
+                        const std::vector<ValueSpec>& extra, bool head_has_loss,
+                        const SampleOptions& options) {
+  // Slices divide the rows; no token sees those behind it.
+  std::vector<std::int32_t> even = ids;
+  const TensorParallel& tp = pipeline.plan().tensor_parallel;
+  while (tp.sequence && even.size() % static_cast<std::size_t>(tp.num_slices()) != 0)
+    even.push_back(even.back());
+  const std::vector<Values> outputs =
+      pipeline.predict(inputs_of(even, extra, head_has_loss), OutputRanks::kAll);
+  const at::Tensor& logits_BLV = outputs.front().get(head_has_loss ? "loss" : "logits");
+  const at::Tensor last_V =
+      logits_BLV.select(0, 0).select(0, static_cast<std::int64_t>(ids.size()) - 1).to(at::kFloat);
   const std::int64_t token =
       options.temperature == 0
           ? last_V.argmax().item<std::int64_t>()
@@ -140,6 +152,7 @@ std::int32_t next_token(Pipeline& pipeline, const std::vector<std::int32_t>& ids
 Prompt::Prompt(const RunConfig& config, const ModelSpec& spec, std::string text,
                const SampleOptions& options)
     : extra_(inputs_of_text(spec)),
+      head_has_loss_(spec.layers.back().computes_loss()),
       tokens_(text_options(config, spec)),
       text_(std::move(text)),
       ids_(tokens_.encode(text_, /*add_special_tokens=*/true)),
@@ -187,7 +200,7 @@ Continuation Prompt::go_on(Pipeline& pipeline) const {
       result.ended = "length";
       break;
     }
-    const std::int32_t next = next_token(pipeline, all, extra_, options_);
+    const std::int32_t next = next_token(pipeline, all, extra_, head_has_loss_, options_);
     all.push_back(next);
     result.tokens.push_back(next);
     if (std::find(end_ids_.begin(), end_ids_.end(), next) != end_ids_.end()) {

@@ -39,6 +39,7 @@ class Prompt {
   std::string text_of(const std::vector<std::int32_t>& tokens) const;
 
   std::vector<ValueSpec> extra_;  // inputs of a graph that a text alone decides
+  bool head_has_loss_;
   data::TextTokens tokens_;
   std::string text_, warning_;
   std::vector<std::int32_t> ids_;

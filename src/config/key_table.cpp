@@ -370,7 +370,7 @@ std::vector<Key> make_table() {
           .between(1, 65536)
           .means("Ranks that share every layer: the run has this many times the ranks. A power of "
                  "two that divides `parallelism.tensor_parallel_slices`, or that number itself. "
-                 "Not for GPT-2, OLMo 2, OLMoE, adapters and graphs, which are not divided yet."),
+                 "Not for OLMo 2, OLMoE, adapters and graphs, which are not divided yet."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::tensor_parallel, &Shares::slices>(
           "parallelism", "tensor_parallel_slices")
           .decides_the_numbers()

@@ -42,6 +42,7 @@ Precision precision_of(const RunConfig& config) {
     precision.products = word(config.training.mixed_precision);
   precision.fused = config.training.fused == FusedOperators::kAuto;
   precision.loss_chunks = config.training.loss_chunks;
+  precision.loss_in_head = config.parallelism.pipeline.tensor_parallel.num_slices() > 1;
   return precision;
 }
 
@@ -455,7 +456,7 @@ TimedRun timed_run_of(const RunConfig& config, const ModelSpec& model,
   run.dtype = word(config.model.dtype);
   run.mixed_precision = word(config.training.mixed_precision);
   run.operators = word(config.training.fused);
-  if (model.layers.back().computes_loss()) run.operators += ", loss by blocks";
+  if (model.layers.back().loss_by_blocks) run.operators += ", loss by blocks";
   run.optimizer = word(config.optimizer.kind);
   run.recomputed = recomputed_text(config.training.activation_checkpoint);
   run.transport = word(config.parallelism.transport);

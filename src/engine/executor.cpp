@@ -24,6 +24,7 @@
 #include "engine/step_losses.h"
 #include "engine/step_timer.h"
 #include "layer/call_place.h"
+#include "layer/microbatch_lengths.h"
 #include "layer/same_storage.h"
 
 namespace sluice {
@@ -68,6 +69,8 @@ struct Executor::Impl final : GroupWatch {
   // The batch of the step that runs.
   const StepBatch* batch = nullptr;
   std::int64_t first_microbatch = 0;  // of this replica; also after it
+  // Lengths of each of its microbatches, from its first forward on.
+  std::vector<detail::MicrobatchLengths> lengths;
   StepOps* ops = nullptr;
   Action running;  // the instruction, or the half of a pair that runs
   bool computes_loss = false;
@@ -121,6 +124,7 @@ struct Executor::Impl final : GroupWatch {
     check(step_batch);
     batch = &step_batch;
     first_microbatch = step_batch.first_microbatch;
+    lengths.assign(step_batch.microbatches.size(), {});
     ops = &end_of_step;
     losses.begin_step(step_batch);
     auxiliary.clear();
@@ -185,7 +189,10 @@ struct Executor::Impl final : GroupWatch {
 
   void execute(const Action& action) {
     std::optional<detail::InstructionPlace> of_calls;
+    std::optional<detail::MicrobatchScope> of_microbatch;
     if (is_compute(action.kind)) of_calls.emplace(to_text(action));
+    if (is_compute(action.kind) && action.kind != ActionKind::kOverlap)
+      of_microbatch.emplace(&lengths.at(static_cast<std::size_t>(action.microbatch)));
     // Autocast is for forwards and losses. A backward computes in the types of its forward.
     std::optional<c10::impl::ExcludeDispatchKeyGuard> no_autocast;
     if (action.kind != ActionKind::kForward && action.kind != ActionKind::kOverlap)
@@ -297,6 +304,7 @@ struct Executor::Impl final : GroupWatch {
       std::optional<at::NoGradGuard> no_grad;
       if (program.backward_of(s) == StageBackward::kNone) no_grad.emplace();
       const Values batch_inputs = on_device(inputs_of(m));
+      lengths.at(static_cast<std::size_t>(m)) = detail::lengths_of(batch_inputs);
       if (!is_first && rank_of(program.flow.producer(s, m)) != place)
         input_metas.remember(s, batch_inputs, inputs);
       const Values outputs =

@@ -47,12 +47,16 @@ LayerInfo head_layer(std::string name, std::int64_t vocab_size, std::int64_t wid
   OperatorList operators(precision);
   operators.matrix("", vocab_size, width);
   operators.divide_outputs("");
-  if (precision.chunks_loss(vocab_size)) {
+  layer.loss_by_blocks = precision.chunks_loss(vocab_size);
+  const bool has_loss = layer.loss_by_blocks || precision.loss_in_head;
+  if (has_loss) {
     layer.reads = {"hidden", "labels"};
     layer.writes = {{"loss", {}}};
+  }
+  if (layer.loss_by_blocks) {
     operators.head_by_blocks(vocab_size, width);
   } else {
-    operators.head(vocab_size, width, capped);
+    operators.head(vocab_size, width, capped, has_loss);
   }
   operators.give(layer);
   layer.parameters.front().tied_to = embedding;

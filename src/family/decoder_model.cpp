@@ -163,6 +163,8 @@ class Blocks {
       found = of_kind_.emplace(kind, block_operators(config_, block, experts, precision_)).first;
     }
     found->second.give(layer);
+    if (config_.head_norms == HeadNorms::kTogether)
+      layer.undivided = "it norms queries and keys over all heads";
     if (experts && experts->balance_coefficient)
       layer.writes.push_back({balance_value(std::to_string(index)), {}});
     const bool is_written = !precision_.fuses() || !fuses_attention(config_);

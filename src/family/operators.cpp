@@ -498,11 +498,14 @@ void OperatorList::last_norm(NormKind kind, std::int64_t width) {
   need(of, kInForward, Needed::kAlways, kMoment, rows(per_token(moment)));
 }
 
-void OperatorList::head(std::int64_t vocab_size, std::int64_t width, bool capped) {
+void OperatorList::head(std::int64_t vocab_size, std::int64_t width, bool capped, bool has_loss) {
   Operator& of = linear("", "x", "logits", width, vocab_size);
   const double weights = as_double(vocab_size) * as_double(width);
-  // The log-probabilities and targets of the loss, on every rank: logits are gathered.
-  need(of, kKept, Needed::kBackward, "loss", per_token(wide(vocab_size) + kInt64));
+  const auto of_logits = [&](double bytes) {
+    return has_loss ? columns(per_token(bytes)) : SharedBytes(per_token(bytes));
+  };
+  // The log-probabilities and targets of the loss.
+  need(of, kKept, Needed::kBackward, "loss", of_logits(wide(vocab_size)) + per_token(kInt64));
   if (capped)
     need(of, kKept, Needed::kBackward, "tangents", columns(per_token(product(vocab_size))));
   // Then logits and log-probabilities are free, but for those that the gradient stands in.
@@ -511,7 +514,8 @@ void OperatorList::head(std::int64_t vocab_size, std::int64_t width, bool capped
     need(of, kInWeight, Needed::kWeight, kMoment,
          columns({.constant = gradient_and_copy(weights), .per_token = -free}));
   // Fused, the gradient takes the place of the logits.
-  need(of, kOnEntry, Needed::kBackward, kMoment, per_token(wide(fuses() ? width : 2 * vocab_size)));
+  need(of, kOnEntry, Needed::kBackward, kMoment,
+       fuses() ? SharedBytes(per_token(wide(width))) : of_logits(wide(2 * vocab_size)));
 }
 
 // In the forward the logits and, of their exponentials, the gradient of what enters; the weight's

@@ -98,8 +98,8 @@ class OperatorList {
                const std::string& norm_behind, NormKind norm);
   // The norm before a head, whose input is counted here.
   void last_norm(NormKind norm, std::int64_t width);
-  // logits and their loss.
-  void head(std::int64_t vocab_size, std::int64_t width, bool capped);
+  // logits and their loss; has_loss: of its own logits, else of those of all ranks.
+  void head(std::int64_t vocab_size, std::int64_t width, bool capped, bool has_loss);
   // head and loss at once, by blocks of the vocabulary.
   void head_by_blocks(std::int64_t vocab_size, std::int64_t width);
 

@@ -174,6 +174,15 @@ const at::Generator& KeyedStream::generator(c10::Device device) {
   return generators_.back().second;
 }
 
+KeyedStream KeyedStream::of_slice(std::int64_t draw, std::int64_t slice) const {
+  KeyedStream other;
+  other.step_key_ = step_key_;
+  other.microbatch_ = microbatch_;
+  other.key_ =
+      absorb(absorb(key_, static_cast<std::uint64_t>(draw)), static_cast<std::uint64_t>(slice));
+  return other;
+}
+
 KeyedStream KeyedStream::copy() const {
   KeyedStream copy = *this;
   for (auto& [device, generator] : copy.generators_) generator = generator.clone();
@@ -191,6 +200,15 @@ NamedStreamScope::NamedStreamScope(std::uint64_t hashed_name) {
   if (!current_stream) return;
   stream_ = current_stream->of(hashed_name);
   scope_.emplace(*stream_);
+}
+
+DividedDraw::DividedDraw() {
+  if (current_stream) number_ = current_stream->next_divided();
+}
+
+std::optional<KeyedStream> DividedDraw::stream_of(std::int64_t slice) const {
+  if (!current_stream) return std::nullopt;
+  return current_stream->of_slice(number_, slice);
 }
 
 struct KeyedRandomScope::Impl {

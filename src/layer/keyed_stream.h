@@ -24,6 +24,9 @@ class KeyedStream {
   const at::Generator& generator(c10::Device device);
   // The stream of another name under the same seed, step and microbatch, from its start.
   KeyedStream of(std::uint64_t hashed_name) const;
+  // The number of the next draw that is divided into slices, whose stream is of_slice().
+  std::int64_t next_divided() { return num_divided_++; }
+  KeyedStream of_slice(std::int64_t draw, std::int64_t slice) const;
   // A stream that continues from here by itself.
   KeyedStream copy() const;
 
@@ -33,6 +36,7 @@ class KeyedStream {
   std::uint64_t step_key_ = 0;  // key of seed and step
   std::int64_t microbatch_ = 0;
   std::uint64_t key_ = 0;
+  std::int64_t num_divided_ = 0;
   std::vector<std::pair<c10::Device, at::Generator>> generators_;
 };
 
@@ -61,6 +65,26 @@ class NamedStreamScope {
  private:
   std::optional<KeyedStream> stream_;
   std::optional<KeyedStreamScope> scope_;
+};
+
+// A draw that ranks share: what each slice draws comes from a stream of its own, so that it does
+// not depend on who draws for the others. It counts for the innermost scope of this thread, whose
+// own stream stays where it is; outside of any scope there are no such streams.
+class DividedDraw {
+ public:
+  DividedDraw();
+  // Draws for a slice, counted among those of all ranks.
+  template <typename Draw>
+  auto of_slice(std::int64_t slice, const Draw& draw) const {
+    std::optional<KeyedStream> stream = stream_of(slice);
+    std::optional<KeyedStreamScope> scope;
+    if (stream) scope.emplace(*stream);
+    return draw();
+  }
+
+ private:
+  std::optional<KeyedStream> stream_of(std::int64_t slice) const;
+  std::int64_t number_ = 0;
 };
 
 // The generator of the innermost scope of this thread, of numbers on the CPU; nullopt: it is in

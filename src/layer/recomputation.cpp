@@ -12,6 +12,7 @@
 #include "layer/autocast.h"
 #include "layer/autograd_node.h"
 #include "layer/graph_input.h"
+#include "layer/microbatch_lengths.h"
 #include "layer/same_storage.h"
 #include "sluice/error.h"
 
@@ -25,6 +26,11 @@ using torch::autograd::variable_list;
 using Tensors = std::vector<at::Tensor>;
 
 namespace {
+
+std::optional<detail::MicrobatchLengths> lengths_here() {
+  const detail::MicrobatchLengths* const lengths = detail::MicrobatchScope::current();
+  return lengths ? std::optional(*lengths) : std::nullopt;
+}
 
 bool wants_gradient(const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); }
 
@@ -59,6 +65,7 @@ class RecomputedLayer final : public Node {
       : owner_(std::move(owner)),
         layer_(layer),
         key_(key),
+        lengths_(lengths_here()),
         random_numbers_(owner_->chunk_.random_numbers(layer)) {}
 
   std::string name() const override { return "RecomputedLayer"; }
@@ -195,6 +202,7 @@ class RecomputedLayer final : public Node {
       const at::AutoGradMode with_graph(true);
       const c10::impl::ForceDispatchKeyGuard as_before(dispatch_keys_);
       const AutocastScope no_cache(std::nullopt);
+      const detail::MicrobatchScope of_microbatch(lengths_ ? &*lengths_ : nullptr);
       const BuffersKept buffers(owner_->chunk_.module(layer_));
       for (std::size_t k = 0; k < saved_.size(); ++k) {
         if (saved_[k].is_differentiable)
@@ -257,6 +265,8 @@ class RecomputedLayer final : public Node {
   const std::shared_ptr<Recomputation> owner_;
   const std::size_t layer_;
   const MicrobatchKey key_;
+  // On CUDA the second forward is on the thread of the device.
+  const std::optional<detail::MicrobatchLengths> lengths_;
   const std::shared_ptr<const KeyedStream> random_numbers_;  // as the first forward found them
   const c10::impl::LocalDispatchKeySet dispatch_keys_ = c10::impl::tls_local_dispatch_key_set();
   std::vector<Saved> saved_;        // by read

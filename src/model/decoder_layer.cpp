@@ -10,10 +10,12 @@
 #include <tuple>
 
 #include "family/decoder_model.h"
+#include "layer/keyed_stream.h"
 #include "model/families.h"
 #include "ops/attention_block.h"
 #include "ops/feed_forward_block.h"
 #include "parallel/divided_operators.h"
+#include "parallel/shared_weights.h"
 #include "plan/slices.h"
 
 namespace sluice::detail {
@@ -25,7 +27,6 @@ class DecoderEmbedding : public Embedding {
       : Embedding(config.vocab_size, config.hidden_size, config.padding_row, options),
         scale_(config.embedding_scale),
         dropout_(config.embedding_dropout) {
-    if (dropout_ > 0) require_one_slice("an embedding with dropout");
     if (config.embedding_scale_in_weight_type)
       scale_ = at::scalar_tensor(scale_, options.dtype).item<double>();
   }
@@ -33,7 +34,7 @@ class DecoderEmbedding : public Embedding {
   at::Tensor forward(const at::Tensor& ids_BL) const {
     const at::Tensor found_BLD = Embedding::forward(ids_BL);
     const at::Tensor scaled_BLD = scale_ == 1.0 ? found_BLD : found_BLD * scale_;
-    return dropout_ == 0 ? scaled_BLD : at::dropout(scaled_BLD, dropout_, is_training());
+    return is_training() ? dropout_rows(scaled_BLD, dropout_, tp_) : scaled_BLD;
   }
 
  private:
@@ -63,7 +64,6 @@ class DecoderAttention : public torch::nn::Module {
     const std::int64_t d = config.hidden_size, q = widths_[0], kv = widths_[1];
     require_whole_units(tp_.slices().count, kv / head_dim_, "key-value heads");
     if (head_norms_ == HeadNorms::kTogether) require_one_slice("a norm over all heads");
-    if (dropout_ > 0) require_one_slice("attention with dropout");
     const auto add = [&](const char* name, std::int64_t in, std::int64_t out, bool bias,
                          Division division) {
       return register_module(name,
@@ -99,19 +99,19 @@ class DecoderAttention : public torch::nn::Module {
       std::tie(positions.cosines, positions.sines) = inputs_->rotary(
           static_cast<std::size_t>(rope_), batch.position_ids, length, x_BLD.device());
     }
-    ops::AttentionBlock block{.before = before,
-                              .output = o_proj_->weights(),
-                              .behind = behind,
+    ops::AttentionBlock block{.half = {.before = before,
+                                       .last = o_proj_->weights(),
+                                       .behind = behind,
+                                       .residual_scale = static_cast<float>(residual_scale),
+                                       .slices = tp_},
                               .num_heads = widths_[0] / head_dim_,
                               .num_key_value_heads = widths_[1] / head_dim_,
                               .head_dim = head_dim_,
                               .score_scale = static_cast<float>(
                                   scale_.value_or(1.0 / std::sqrt(static_cast<double>(head_dim_)))),
-                              .score_cap = static_cast<float>(cap_.value_or(0.0)),
-                              .residual_scale = static_cast<float>(residual_scale),
-                              .slices = tp_};
+                              .score_cap = static_cast<float>(cap_.value_or(0.0))};
     for (const auto& projection : {qkv_proj_, q_proj_, k_proj_, v_proj_})
-      if (projection) block.projections.push_back(projection->weights());
+      if (projection) block.half.projections.push_back(projection->weights());
     if (q_norm_) {
       block.query_norm = q_norm_->weights();
       block.key_norm = k_norm_->weights();
@@ -154,10 +154,12 @@ class DecoderAttention : public torch::nn::Module {
     for (auto* all : {&q, &k, &v})
       for (at::Tensor& of_slice : *all) of_slice = of_slice.unflatten(-1, {-1, head_dim_});
     if (q_norm_) q = q_norm_->forward_each(q), k = k_norm_->forward_each(k);
+    const DividedDraw draw;
     std::vector<at::Tensor> parts;
     for (std::size_t i = 0; i < q.size(); ++i) {
-      parts.push_back(
-          attended(q[i].transpose(1, 2), k[i].transpose(1, 2), v[i].transpose(1, 2), batch));
+      parts.push_back(draw.of_slice(tp_.slices().begin + static_cast<std::int64_t>(i), [&] {
+        return attended(q[i].transpose(1, 2), k[i].transpose(1, 2), v[i].transpose(1, 2), batch);
+      }));
     }
     return o_proj_->rows(parts);
   }
@@ -231,15 +233,15 @@ class GatedMlp : public FeedForward {
   at::Tensor fused(const at::Tensor& x_BLD, const ops::NormWeights& before,
                    const ops::NormWeights& behind, double residual_scale) const override {
     if (!fused_ || !takes_fused(x_BLD)) return {};
-    ops::FeedForwardBlock block{.before = before,
+    ops::FeedForwardBlock block{.half = {.before = before,
+                                         .last = down_proj_->weights(),
+                                         .behind = behind,
+                                         .residual_scale = static_cast<float>(residual_scale),
+                                         .slices = tp_},
                                 .activation = kernel_of(activation_),
-                                .down = down_proj_->weights(),
-                                .behind = behind,
-                                .residual_scale = static_cast<float>(residual_scale),
-                                .slices = tp_,
                                 .width = width_};
     for (const auto& projection : {gate_up_proj_, gate_proj_, up_proj_})
-      if (projection) block.projections.push_back(projection->weights());
+      if (projection) block.half.projections.push_back(projection->weights());
     return ops::feed_forward_block(x_BLD, block);
   }
 
@@ -282,8 +284,9 @@ class DecoderLayer : public torch::nn::Module {
   DecoderLayer(const DecoderConfig& config, const BlockConfig& block,
                std::shared_ptr<AttentionInputs> inputs, const std::string& feed_forward_name,
                std::shared_ptr<FeedForward> feed_forward, const LayerOptions& options)
-      : residual_scale_(config.residual_scale), dropout_(config.residual_dropout) {
-    if (dropout_ > 0) require_one_slice("a block with dropout");
+      : residual_scale_(config.residual_scale),
+        dropout_(config.residual_dropout),
+        tp_(SliceGroup::current()) {
     const auto norm = [&](const char* name) {
       return register_module(name, make_norm(config, config.hidden_size, options));
     };
@@ -334,11 +337,12 @@ class DecoderLayer : public torch::nn::Module {
   }
   at::Tensor added(const at::Tensor& x_BLD, const at::Tensor& result_BLD) const {
     const at::Tensor more_BLD =
-        dropout_ == 0 ? result_BLD : at::dropout(result_BLD, dropout_, is_training());
+        is_training() ? dropout_rows(result_BLD, dropout_, tp_) : result_BLD;
     return residual_scale_ == 1.0 ? x_BLD + more_BLD : x_BLD + more_BLD * residual_scale_;
   }
 
   double residual_scale_, dropout_;
+  SliceGroup tp_;
   std::shared_ptr<DecoderAttention> self_attn_;
   std::shared_ptr<FeedForward> feed_forward_;
   std::shared_ptr<Norm> before_attention_, behind_attention_;

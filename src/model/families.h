@@ -100,7 +100,9 @@ std::vector<LayerSpec> assemble_layers(const ModelSpec& model, const LayerOption
         break;
       case LayerRole::kHead:
         if (info.computes_loss()) {
-          set_module(spec, [=] { return std::make_shared<LossHead>(head, options); });
+          HeadConfig config = head;
+          config.loss_by_blocks = info.loss_by_blocks;
+          set_module(spec, [=] { return std::make_shared<LossHead>(config, options); });
         } else {
           set_module(spec, [=] { return std::make_shared<Head>(head, options); });
         }

@@ -6,11 +6,15 @@
 
 #include "base/format.h"
 #include "family/gpt2.h"
+#include "layer/keyed_stream.h"
 #include "model/attention_inputs.h"
 #include "model/families.h"
 #include "model/modules.h"
 #include "ops/attention_block.h"
 #include "ops/feed_forward_block.h"
+#include "parallel/divided_operators.h"
+#include "parallel/shared_weights.h"
+#include "plan/slices.h"
 #include "sluice/error.h"
 
 namespace sluice::detail {
@@ -19,12 +23,11 @@ namespace {
 class Gpt2Embedding : public torch::nn::Module {
  public:
   Gpt2Embedding(const Gpt2Config& config, const LayerOptions& options)
-      : dropout_(config.embedding_dropout) {
-    require_one_slice("the family gpt2");
+      : dropout_(config.embedding_dropout), tp_(SliceGroup::current()) {
     const std::int64_t d = config.hidden_size;
     wte_ = register_module("wte", std::make_shared<Embedding>(config.vocab_size, d, -1, options));
-    wpe_ =
-        register_module("wpe", std::make_shared<Embedding>(config.num_positions, d, -1, options));
+    wpe_ = register_module("wpe", std::make_shared<Embedding>(config.num_positions, d, -1, options,
+                                                              /*is_divided=*/false));
   }
 
   at::Tensor forward(const at::Tensor& ids_BL, const at::Tensor& position_ids_BL) const {
@@ -37,13 +40,20 @@ class Gpt2Embedding : public torch::nn::Module {
                    .where = "transformer.wpe",
                    .remedy = "lower `seq_len`"});
     }
-    const at::Tensor embedded =
-        position_ids_BL.defined() ? wpe_->forward(position_ids_BL) : positions.narrow(0, 0, length);
-    return at::dropout(wte_->forward(ids_BL) + embedded, dropout_, is_training());
+    at::Tensor embedded;
+    if (position_ids_BL.defined()) {
+      embedded = wpe_->forward(position_ids_BL);
+    } else if (tp_.slices().count > 1) {
+      embedded = wpe_->forward(at::arange(length, ids_BL.options()).expand_as(ids_BL));
+    } else {
+      embedded = positions.narrow(0, 0, length);
+    }
+    return dropout_rows(wte_->forward(ids_BL) + embedded, is_training() ? dropout_ : 0, tp_);
   }
 
  private:
   double dropout_;
+  SliceGroup tp_;
   std::shared_ptr<Embedding> wte_, wpe_;
 };
 
@@ -55,24 +65,30 @@ class Gpt2Attention : public torch::nn::Module {
         inputs_(std::move(inputs)),
         attention_dropout_(config.attention_dropout),
         residual_dropout_(config.residual_dropout),
+        tp_(SliceGroup::current()),
         fused_(options.fused && fuses_attention(config)) {
     const std::int64_t d = config.hidden_size;
-    c_attn_ = register_module("c_attn", std::make_shared<Conv1D>(d, 3 * d, options));
-    c_proj_ = register_module("c_proj", std::make_shared<Conv1D>(d, d, options));
+    require_whole_units(tp_.slices().count, config.num_attention_heads, "heads");
+    c_attn_ = register_module(
+        "c_attn",
+        std::make_shared<Conv1D>(d, 3 * d, options, Division{Division::How::kColumns, {d, d, d}}));
+    c_proj_ = register_module(
+        "c_proj", std::make_shared<Conv1D>(d, d, options, Division{Division::How::kRows}));
   }
 
   // x + this(before(x)) as one node; undefined where that cannot be.
   at::Tensor fused(const at::Tensor& x_BLD, const BatchPositions& batch,
                    const ops::NormWeights& before) const {
     if (!fused_ || !takes_fused(x_BLD)) return {};
-    const auto first_keys = inputs_->first_keys(batch, x_BLD.size(0), x_BLD.size(1), 0);
+    const auto first_keys = inputs_->first_keys(batch, x_BLD.size(0), whole_length(x_BLD, tp_), 0);
     if (!first_keys) return {};
     const std::int64_t heads = x_BLD.size(2) / head_dim_;
     return ops::attention_block(
         x_BLD,
-        {.before = before,
-         .projections = {c_attn_->weights()},
-         .output = c_proj_->weights(),
+        {.half = {.before = before,
+                  .projections = {c_attn_->weights()},
+                  .last = c_proj_->weights(),
+                  .slices = tp_},
          .num_heads = heads,
          .num_key_value_heads = heads,
          .head_dim = head_dim_,
@@ -81,18 +97,35 @@ class Gpt2Attention : public torch::nn::Module {
   }
 
   at::Tensor forward(const at::Tensor& x_BLD, const BatchPositions& batch) const {
-    const std::vector<at::Tensor> qkv = c_attn_->forward(x_BLD).chunk(3, -1);
-    const at::Tensor q_BHLE = split_heads(qkv[0], head_dim_);
-    const at::Tensor out_BLD = attention(
-        q_BHLE, split_heads(qkv[1], head_dim_), split_heads(qkv[2], head_dim_),
-        inputs_->mask(batch, q_BHLE, {}), {is_training() ? attention_dropout_ : 0.0, std::nullopt});
-    return at::dropout(c_proj_->forward(out_BLD), residual_dropout_, is_training());
+    const at::Tensor result_BLD = tp_.slices().count == 1
+                                      ? c_proj_->forward(attended(c_attn_->forward(x_BLD), batch))
+                                      : forward_slices(x_BLD, batch);
+    return is_training() ? dropout_rows(result_BLD, residual_dropout_, tp_) : result_BLD;
   }
 
  private:
+  at::Tensor forward_slices(const at::Tensor& x_BLD, const BatchPositions& batch) const {
+    std::vector<at::Tensor> parts = c_attn_->columns(enter(x_BLD, tp_));
+    const DividedDraw draw;
+    std::int64_t slice = tp_.slices().begin;
+    for (at::Tensor& of_slice : parts)
+      of_slice = draw.of_slice(slice++, [&] { return attended(of_slice, batch); });
+    return c_proj_->rows(parts);
+  }
+
+  // [B, L, 3 N] -> [B, L, N]: the attention of heads with N channels.
+  at::Tensor attended(const at::Tensor& all, const BatchPositions& batch) const {
+    const std::vector<at::Tensor> qkv = all.chunk(3, -1);
+    const at::Tensor q_BHLE = split_heads(qkv[0], head_dim_);
+    return attention(q_BHLE, split_heads(qkv[1], head_dim_), split_heads(qkv[2], head_dim_),
+                     inputs_->mask(batch, q_BHLE, {}),
+                     {is_training() ? attention_dropout_ : 0.0, std::nullopt});
+  }
+
   std::int64_t head_dim_;
   std::shared_ptr<AttentionInputs> inputs_;
   double attention_dropout_, residual_dropout_;
+  SliceGroup tp_;
   bool fused_;
   std::shared_ptr<Conv1D> c_attn_, c_proj_;
 };
@@ -100,30 +133,47 @@ class Gpt2Attention : public torch::nn::Module {
 class Gpt2Mlp : public torch::nn::Module {
  public:
   Gpt2Mlp(const Gpt2Config& config, const LayerOptions& options)
-      : dropout_(config.residual_dropout), fused_(options.fused && fuses_feed_forward(config)) {
-    const std::int64_t d = config.hidden_size, f = config.intermediate_size;
-    c_fc_ = register_module("c_fc", std::make_shared<Conv1D>(d, f, options));
-    c_proj_ = register_module("c_proj", std::make_shared<Conv1D>(f, d, options));
+      : dropout_(config.residual_dropout),
+        tp_(SliceGroup::current()),
+        fused_(options.fused && fuses_feed_forward(config)),
+        width_(config.intermediate_size) {
+    const std::int64_t d = config.hidden_size, f = width_;
+    c_fc_ = register_module(
+        "c_fc", std::make_shared<Conv1D>(d, f, options, Division{Division::How::kColumns}));
+    c_proj_ = register_module(
+        "c_proj", std::make_shared<Conv1D>(f, d, options, Division{Division::How::kRows}));
   }
 
   // x + this(before(x)) as one node; undefined where that cannot be.
   at::Tensor fused(const at::Tensor& x_BLD, const ops::NormWeights& before) const {
     if (!fused_ || !takes_fused(x_BLD)) return {};
-    return ops::feed_forward_block(x_BLD, {.before = before,
-                                           .projections = {c_fc_->weights()},
+    return ops::feed_forward_block(x_BLD, {.half = {.before = before,
+                                                    .projections = {c_fc_->weights()},
+                                                    .last = c_proj_->weights(),
+                                                    .slices = tp_},
                                            .is_gated = false,
                                            .activation = ops::Activation::kGeluTanh,
-                                           .down = c_proj_->weights()});
+                                           .width = width_});
   }
 
   at::Tensor forward(const at::Tensor& x_BLD) const {
-    const at::Tensor inner_BLF = at::gelu(c_fc_->forward(x_BLD), "tanh");
-    return at::dropout(c_proj_->forward(inner_BLF), dropout_, is_training());
+    at::Tensor result_BLD;
+    if (tp_.slices().count == 1) {
+      const at::Tensor inner_BLF = at::gelu(c_fc_->forward(x_BLD), "tanh");
+      result_BLD = c_proj_->forward(inner_BLF);
+    } else {
+      std::vector<at::Tensor> parts = c_fc_->columns(enter(x_BLD, tp_));
+      for (at::Tensor& of_slice : parts) of_slice = at::gelu(of_slice, "tanh");
+      result_BLD = c_proj_->rows(parts);
+    }
+    return is_training() ? dropout_rows(result_BLD, dropout_, tp_) : result_BLD;
   }
 
  private:
   double dropout_;
+  SliceGroup tp_;
   bool fused_;
+  std::int64_t width_;
   std::shared_ptr<Conv1D> c_fc_, c_proj_;
 };
 

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "family/gpt_neox.h"
+#include "layer/keyed_stream.h"
 #include "model/attention_inputs.h"
 #include "model/decoder_layer.h"
 #include "model/families.h"
@@ -13,6 +14,7 @@
 #include "ops/attention_block.h"
 #include "ops/feed_forward_block.h"
 #include "parallel/divided_operators.h"
+#include "parallel/shared_weights.h"
 #include "plan/slices.h"
 
 namespace sluice::detail {
@@ -25,7 +27,8 @@ class GptNeoxEmbedding : public Embedding {
         dropout_(config.hidden_dropout) {}
 
   at::Tensor forward(const at::Tensor& ids_BL) const {
-    return at::dropout(Embedding::forward(ids_BL), dropout_, is_training());
+    const at::Tensor found_BLD = Embedding::forward(ids_BL);
+    return is_training() ? dropout_rows(found_BLD, dropout_, tp_) : found_BLD;
   }
 
  private:
@@ -43,7 +46,6 @@ class GptNeoxAttention : public torch::nn::Module {
         inputs_(std::move(inputs)) {
     const std::int64_t d = config.hidden_size;
     require_whole_units(tp_.slices().count, num_heads_, "heads");
-    if (dropout_ > 0) require_one_slice("attention with dropout");
     const auto add = [&](const char* name, std::int64_t out, Division division) {
       return register_module(name, std::make_shared<Linear>(d, out, config.attention_bias, options,
                                                             std::move(division)));
@@ -65,16 +67,16 @@ class GptNeoxAttention : public torch::nn::Module {
     const std::int64_t head_dim = x_BLD.size(2) / num_heads_;
     return ops::attention_block(
         x_BLD,
-        {.before = before,
-         .projections = {query_key_value_->weights()},
+        {.half = {.before = before,
+                  .projections = {query_key_value_->weights()},
+                  .last = dense_->weights(),
+                  .adds_input = adds_input,
+                  .slices = tp_},
          .interleaved_heads = true,
-         .output = dense_->weights(),
          .num_heads = num_heads_,
          .num_key_value_heads = num_heads_,
          .head_dim = head_dim,
-         .score_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim))),
-         .adds_input = adds_input,
-         .slices = tp_},
+         .score_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(head_dim)))},
         positions);
   }
 
@@ -82,8 +84,12 @@ class GptNeoxAttention : public torch::nn::Module {
     if (tp_.slices().count == 1)
       return dense_->forward(attended(query_key_value_->forward(x_BLD), num_heads_, batch));
     std::vector<at::Tensor> parts = query_key_value_->columns(detail::enter(x_BLD, tp_));
-    for (at::Tensor& of_slice : parts)
-      of_slice = attended(of_slice, num_heads_ / tp_.slices().count, batch);
+    const DividedDraw draw;
+    std::int64_t slice = tp_.slices().begin;
+    for (at::Tensor& of_slice : parts) {
+      of_slice = draw.of_slice(
+          slice++, [&] { return attended(of_slice, num_heads_ / tp_.slices().count, batch); });
+    }
     return dense_->rows(parts);
   }
 
@@ -129,13 +135,13 @@ class GptNeoxMlp : public torch::nn::Module {
   // this(before(x)), and x where it adds it, as one node; undefined where that cannot be.
   at::Tensor fused(const at::Tensor& x_BLD, const ops::NormWeights& before, bool adds_input) const {
     if (!fused_ || !takes_fused(x_BLD)) return {};
-    return ops::feed_forward_block(x_BLD, {.before = before,
-                                           .projections = {dense_h_to_4h_->weights()},
+    return ops::feed_forward_block(x_BLD, {.half = {.before = before,
+                                                    .projections = {dense_h_to_4h_->weights()},
+                                                    .last = dense_4h_to_h_->weights(),
+                                                    .adds_input = adds_input,
+                                                    .slices = tp_},
                                            .is_gated = false,
                                            .activation = kernel_of(activation_),
-                                           .down = dense_4h_to_h_->weights(),
-                                           .adds_input = adds_input,
-                                           .slices = tp_,
                                            .width = width_});
   }
 
@@ -161,8 +167,8 @@ class GptNeoxLayer : public torch::nn::Module {
                const LayerOptions& options)
       : parallel_(config.parallel_residual),
         dropout_(config.hidden_dropout),
+        tp_(SliceGroup::current()),
         fused_(options.fused && fuses(config)) {
-    if (dropout_ > 0) require_one_slice("a block with dropout");
     const auto norm = [&](const char* name) {
       return register_module(
           name, std::make_shared<LayerNorm>(config.hidden_size, config.norm_eps, options));
@@ -200,11 +206,12 @@ class GptNeoxLayer : public torch::nn::Module {
     return dropped(mlp_->forward(post_attention_layernorm_->forward(x_BLD)));
   }
   at::Tensor dropped(const at::Tensor& x_BLD) const {
-    return at::dropout(x_BLD, dropout_, is_training());
+    return is_training() ? dropout_rows(x_BLD, dropout_, tp_) : x_BLD;
   }
 
   bool parallel_;
   double dropout_;
+  SliceGroup tp_;
   bool fused_;
   std::shared_ptr<LayerNorm> input_layernorm_, post_attention_layernorm_;
   std::shared_ptr<GptNeoxAttention> attention_;

@@ -32,16 +32,17 @@ at::Tensor Head::forward(const at::Tensor& x_BLD) const {
 }
 
 at::Tensor LossHead::forward(const at::Tensor& x_BLD, const at::Tensor& labels_BL) const {
-  if (!fused_ || is_adapted() || !takes_fused(x_BLD)) {
-    return is_sliced()
-               ? detail::next_token_sum(logits_of_slices(x_BLD), labels_BL, config_.vocab_size, tp_)
-               : detail::next_token_sum(Head::forward(x_BLD), labels_BL, fused_);
-  }
+  if (!labels_BL.defined()) return Head::forward(x_BLD);
+  const bool fuses = fused_ && !is_adapted() && takes_fused(x_BLD);
+  if (!fuses && is_sliced())
+    return detail::next_token_sum(logits_of_slices(x_BLD), labels_BL, config_.vocab_size, tp_);
+  if (!fuses || !(config_.loss_by_blocks || is_sliced()))
+    return detail::next_token_sum(Head::forward(x_BLD), labels_BL, fused_);
   return detail::next_token_sum(x_BLD,
                                 {.linear = weights(),
                                  .scale = static_cast<float>(1.0 / config_.logit_divisor),
                                  .cap = static_cast<float>(config_.logit_cap.value_or(0.0)),
-                                 .block = ops::kLossBlock,
+                                 .block = config_.loss_by_blocks ? ops::kLossBlock : 0,
                                  .slices = tp_,
                                  .classes = config_.vocab_size},
                                 labels_BL);

@@ -16,6 +16,7 @@ struct HeadConfig {
   std::int64_t hidden_size = 0, vocab_size = 0;
   double logit_divisor = 1.0;
   std::optional<double> logit_cap = {};  // logits then become cap * tanh(logit / cap)
+  bool loss_by_blocks = false;
 };
 
 class Head : public Linear {
@@ -35,8 +36,8 @@ class Head : public Linear {
   bool fused_;
 };
 
-// The sum of the losses of the next tokens, a scalar. By blocks of the vocabulary where fused
-// operators take it, else from all logits.
+// The sum of the losses of the next tokens, a scalar: where ranks share the slices of the
+// vocabulary, each from the logits of its own. Without labels the logits, as Head.
 class LossHead : public Head {
  public:
   using Head::Head;

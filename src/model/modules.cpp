@@ -4,6 +4,7 @@
 #include <ATen/autocast_mode.h>
 
 #include <cmath>
+#include <utility>
 
 #include "base/format.h"
 #include "layer/call_place.h"
@@ -53,7 +54,15 @@ std::int64_t whole_length(const at::Tensor& x_BLD, const SliceGroup& tp) {
 
 Linear::Linear(std::int64_t in, std::int64_t out, bool bias, const LayerOptions& options,
                Division division)
-    : in_(in), out_(out), division_(std::move(division)), fused_(options.fused) {
+    : Linear(in, out, bias, options, std::move(division), /*is_transposed=*/false) {}
+
+Linear::Linear(std::int64_t in, std::int64_t out, bool bias, const LayerOptions& options,
+               Division division, bool is_transposed)
+    : in_(in),
+      out_(out),
+      division_(std::move(division)),
+      is_transposed_(is_transposed),
+      fused_(options.fused) {
   if (division_.sections.empty()) division_.sections = {out};
   if (division_.how != Division::How::kWhole) tp_ = SliceGroup::current();
   std::int64_t own_in = in, own_out = out;
@@ -62,7 +71,9 @@ Linear::Linear(std::int64_t in, std::int64_t out, bool bias, const LayerOptions&
     own_out = 0;
     for (const std::int64_t section : division_.sections) own_out += tp_.range(section).size;
   }
-  weight_ = register_parameter("weight", allocate({own_out, own_in}, options));
+  std::vector<std::int64_t> shape = {own_out, own_in};
+  if (is_transposed_) std::swap(shape[0], shape[1]);
+  weight_ = register_parameter("weight", allocate(shape, options));
   if (bias) bias_ = register_parameter("bias", allocate({own_out}, options));
 }
 
@@ -76,24 +87,34 @@ void Linear::require_no_adapter() const {
 
 std::vector<at::Tensor> Linear::columns(const std::vector<at::Tensor>& inputs) const {
   require_no_adapter();
-  return detail::products(inputs, detail::weight_slices(weight_, 0, division_.sections, tp_),
-                          bias_.defined() ? detail::weight_slices(bias_, 0, division_.sections, tp_)
-                                          : std::vector<at::Tensor>());
+  const std::vector<at::Tensor> weights =
+      detail::weight_slices(weight_, 1 - dim_of_inputs(), division_.sections, tp_);
+  const std::vector<at::Tensor> biases =
+      bias_.defined() ? detail::weight_slices(bias_, 0, division_.sections, tp_)
+                      : std::vector<at::Tensor>();
+  if (!is_transposed_) return detail::products(inputs, weights, biases);
+  std::vector<at::Tensor> parts = detail::products_alike(inputs, weights, is_transposed_);
+  for (std::size_t i = 0; i < biases.size(); ++i) parts[i] = parts[i] + biases[i];
+  return parts;
 }
 
 at::Tensor Linear::rows(const std::vector<at::Tensor>& parts) const {
   require_no_adapter();
   const detail::WeightPlace place(weight_);
-  const at::Tensor y = detail::leave(detail::products_of_columns(parts, weight_, in_, tp_), tp_);
+  const std::vector<at::Tensor> weights =
+      detail::weight_slices(weight_, dim_of_inputs(), {in_}, tp_);
+  const at::Tensor y = detail::leave(detail::products_alike(parts, weights, is_transposed_), tp_);
   return bias_.defined() ? detail::add_shared(y, bias_, tp_) : y;
 }
 
 std::vector<std::pair<std::string, ParameterSlices>> Linear::slices() const {
   if (!is_sliced(tp_)) return {};
+  std::vector<std::int64_t> shape = {out_, in_};
+  if (is_transposed_) std::swap(shape[0], shape[1]);
   if (division_.how == Division::How::kRows)
-    return {{"weight", slices_of({out_, in_}, 1, {in_}, tp_)}};
+    return {{"weight", slices_of(shape, dim_of_inputs(), {in_}, tp_)}};
   std::vector<std::pair<std::string, ParameterSlices>> all = {
-      {"weight", slices_of({out_, in_}, 0, division_.sections, tp_)}};
+      {"weight", slices_of(shape, 1 - dim_of_inputs(), division_.sections, tp_)}};
   if (bias_.defined()) all.emplace_back("bias", slices_of({out_}, 0, division_.sections, tp_));
   return all;
 }
@@ -103,10 +124,8 @@ at::Tensor Linear::forward(const at::Tensor& x) const {
   return adapted(at::linear(x, weight_, bias_), x);
 }
 
-Conv1D::Conv1D(std::int64_t in, std::int64_t out, const LayerOptions& options) {
-  weight_ = register_parameter("weight", allocate({in, out}, options));
-  bias_ = register_parameter("bias", allocate({out}, options));
-}
+Conv1D::Conv1D(std::int64_t in, std::int64_t out, const LayerOptions& options, Division division)
+    : Linear(in, out, /*bias=*/true, options, std::move(division), /*is_transposed=*/true) {}
 
 at::Tensor Conv1D::forward(const at::Tensor& x) const {
   std::vector<std::int64_t> sizes = x.sizes().vec();
@@ -178,23 +197,26 @@ std::vector<at::Tensor> LayerNorm::forward_each(const std::vector<at::Tensor>& p
 }
 
 Embedding::Embedding(std::int64_t rows, std::int64_t size, std::int64_t padding_row,
-                     const LayerOptions& options)
+                     const LayerOptions& options, bool is_divided)
     : tp_(SliceGroup::current()),
       rows_(rows),
       size_(size),
+      is_divided_(is_divided && is_sliced(tp_)),
       padding_row_(padding_row),
       fused_(options.fused) {
-  weight_ = register_parameter("weight", allocate({tp_.range(rows).size, size}, options));
+  weight_ = register_parameter(
+      "weight", allocate({is_divided_ ? tp_.range(rows).size : rows, size}, options));
 }
 
 std::vector<std::pair<std::string, ParameterSlices>> Embedding::slices() const {
-  if (!is_sliced(tp_)) return {};
+  if (!is_divided_) return {};
   return {{"weight", slices_of({rows_, size_}, 0, {rows_}, tp_)}};
 }
 
 at::Tensor Embedding::forward(const at::Tensor& ids_BL) const {
-  if (is_sliced(tp_)) return detail::divided_embedding(weight_, ids_BL, rows_, padding_row_, tp_);
+  if (is_divided_) return detail::divided_embedding(weight_, ids_BL, rows_, padding_row_, tp_);
   try {
+    if (is_sliced(tp_)) return detail::embedding_shared(weight_, ids_BL, tp_);
     if (fused_ && takes_fused(weight_)) return ops::embedding_block(ids_BL, weight_, padding_row_);
     return at::embedding(weight_, ids_BL, padding_row_);
   } catch (const c10::IndexError&) {

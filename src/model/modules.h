@@ -40,7 +40,7 @@ class Linear : public AdaptableLinear, public SlicedModule {
          Division division = {});
   // [.., in] -> [.., out]. Precondition: whole, or of one slice.
   at::Tensor forward(const at::Tensor& x) const;
-  ops::LinearWeights weights() const { return {weight_, bias_}; }
+  ops::LinearWeights weights() const { return {weight_, bias_, is_transposed_}; }
   // Divided by columns: of each own slice what it makes of its input.
   std::vector<at::Tensor> columns(const std::vector<at::Tensor>& inputs) const;
   // Divided by rows: the sum over all slices, and the bias; with sequence parallelism the rows of
@@ -48,25 +48,29 @@ class Linear : public AdaptableLinear, public SlicedModule {
   at::Tensor rows(const std::vector<at::Tensor>& parts) const;
   std::vector<std::pair<std::string, ParameterSlices>> slices() const override;
 
+ protected:
+  // is_transposed: the weight is stored as [in, out].
+  Linear(std::int64_t in, std::int64_t out, bool bias, const LayerOptions& options,
+         Division division, bool is_transposed);
+
+  at::Tensor weight_, bias_;  // [out, in], [out] or undefined; or of this rank
+
  private:
+  int dim_of_inputs() const { return is_transposed_ ? 0 : 1; }
   void require_no_adapter() const;
 
   std::int64_t in_, out_;
   Division division_;
+  bool is_transposed_;
   SliceGroup tp_;
-  at::Tensor weight_, bias_;  // [out, in], [out] or undefined; or of this rank
   bool fused_;
 };
 
-// Linear with its weight stored as [in, out].
-class Conv1D : public AdaptableLinear {
+// Linear with a bias and its weight stored as [in, out].
+class Conv1D : public Linear {
  public:
-  Conv1D(std::int64_t in, std::int64_t out, const LayerOptions& options);
+  Conv1D(std::int64_t in, std::int64_t out, const LayerOptions& options, Division division = {});
   at::Tensor forward(const at::Tensor& x) const;
-  ops::LinearWeights weights() const { return {weight_, bias_, /*is_transposed=*/true}; }
-
- private:
-  at::Tensor weight_, bias_;
 };
 
 // Over the last dimension.
@@ -115,19 +119,24 @@ class LayerNorm : public Norm {
   bool fused_;
 };
 
-// padding_row: takes no gradient; -1: none. Its rows are divided where ranks share slices.
+// padding_row: takes no gradient; -1: none. Where ranks share slices its rows are divided, or it is
+// whole on each.
 class Embedding : public torch::nn::Module, public SlicedModule {
  public:
   Embedding(std::int64_t rows, std::int64_t size, std::int64_t padding_row,
-            const LayerOptions& options);
-  // Throws Error(kInput) for an id outside the table (on CPU).
+            const LayerOptions& options, bool is_divided = true);
+  // With sequence parallelism the rows of this rank. Throws Error(kInput) for an id outside the
+  // table (on CPU).
   at::Tensor forward(const at::Tensor& ids_BL) const;
   const at::Tensor& weight() const { return weight_; }
   std::vector<std::pair<std::string, ParameterSlices>> slices() const override;
 
- private:
+ protected:
   SliceGroup tp_;
+
+ private:
   std::int64_t rows_, size_;
+  bool is_divided_;
   at::Tensor weight_;  // this rank's part
   std::int64_t padding_row_;
   bool fused_;

@@ -30,15 +30,16 @@ class Starcoder2Mlp : public FeedForward {
   at::Tensor fused(const at::Tensor& x_BLD, const ops::NormWeights& before,
                    const ops::NormWeights& behind, double residual_scale) const override {
     if (!fused_ || !takes_fused(x_BLD)) return {};
-    return ops::feed_forward_block(x_BLD, {.before = before,
-                                           .projections = {c_fc_->weights()},
-                                           .is_gated = false,
-                                           .activation = kernel_of(activation_),
-                                           .down = c_proj_->weights(),
-                                           .behind = behind,
-                                           .residual_scale = static_cast<float>(residual_scale),
-                                           .slices = tp_,
-                                           .width = width_});
+    return ops::feed_forward_block(x_BLD,
+                                   {.half = {.before = before,
+                                             .projections = {c_fc_->weights()},
+                                             .last = c_proj_->weights(),
+                                             .behind = behind,
+                                             .residual_scale = static_cast<float>(residual_scale),
+                                             .slices = tp_},
+                                    .is_gated = false,
+                                    .activation = kernel_of(activation_),
+                                    .width = width_});
   }
 
   Output forward(const at::Tensor& x_BLD, const BatchPositions& /*batch*/) const override {

@@ -1,51 +1,38 @@
 // The attention half of a decoder block as one node: y = x + scale * norm(out(attention(norm(x)))).
 //
-// Owns: its forward, both halves of its backward, what it keeps between them.
-// Does not own: modules (src/model), who sees whom (AttentionInputs in src/model).
+// Owns: attention with its rotary positions and norms of heads, forwards and backwards, what it
+// keeps between them.
+// Does not own: norms, products, residual, exchanges (half_block.h), modules (src/model), who sees
+// whom (AttentionInputs in src/model).
 //
 // Invariants:
 //  1. Results are those of the operators in src/model, up to rounding: attention after Vaswani et
 //     al., arXiv:1706.03762, with grouped keys (arXiv:2305.13245) and rotary positions
 //     (arXiv:2104.09864).
 //  2. A sequence's bits do not depend on the others of the microbatch.
-//  3. Norms and residual are computed once, whatever the slices (slices.h). Sums over ranks, and
-//  rows
-//     of other ranks, are exchanged in the forward and the gradient of x alone.
 // CPU, float32. Thread-safety: pure functions; a graph belongs to one rank's thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <vector>
 
-#include "ops/norm.h"
-#include "ops/products.h"
-#include "sluice/parts/tensor_parallel.h"
+#include "ops/half_block.h"
 
 namespace sluice::ops {
 
 struct AttentionBlock {
-  NormWeights before;  // of x
-  // q, k, v, or one of all three: columns of all query heads, of all key heads, of all value heads;
-  // or, where heads are interleaved, of q, k and v of each head (GPT-NeoX).
-  std::vector<LinearWeights> projections;
+  // Projections: q, k, v, or one of all three: columns of all query heads, of all key heads, of all
+  // value heads; or, where heads are interleaved, of q, k and v of each head (GPT-NeoX).
+  HalfBlock half;
   bool interleaved_heads = false;
   // Norms of queries and keys before they are turned, kRms: as wide as a head, or as all heads.
   NormWeights query_norm, key_norm;
-  LinearWeights output;
-  NormWeights behind;  // of the result
 
-  std::int64_t num_heads = 1, num_key_value_heads = 1;
-  std::int64_t head_dim = 16;  // a multiple of 16
+  std::int64_t num_heads = 1, num_key_value_heads = 1;  // of all slices
+  std::int64_t head_dim = 16;                           // a multiple of 16
   float score_scale = 1;
-  float score_cap = 0;       // arXiv:2408.00118; 0: none
-  float residual_scale = 1;  // of what is added to x; 1 where output has a bias
-  bool adds_input = true;    // else y is what would be added
-
-  // The weights are those that this rank's slices have of projections (their outputs), and of
-  // output (its inputs, its bias whole); numbers of heads are those of all slices.
-  SliceGroup slices = {};
+  float score_cap = 0;  // arXiv:2408.00118; 0: none
 };
 
 // Positions of a microbatch [B, L], all of them where a rank has a part of the rows of x.

@@ -40,7 +40,7 @@ class CrossEntropyNode final : public SplitNode {
   }
 
  protected:
-  at::Tensor input_half(const at::Tensor& gradient, bool /*wanted*/) override {
+  Work<at::Tensor> input_half(const at::Tensor& gradient, bool /*wanted*/) override {
     // One reference is this node's: the numbers are nobody else's any more.
     at::Tensor result =
         logits_.storage().use_count() == 1 ? std::exchange(logits_, {}) : logits_.clone();
@@ -53,7 +53,7 @@ class CrossEntropyNode final : public SplitNode {
       kernels().cross_entropy(end - begin, classes, logits + begin * classes, labels + begin,
                               scale);
     });
-    return result;
+    return ready(result);
   }
   void weight_half(const at::Tensor& /*gradient*/, WeightGradients& /*gradients*/) override {}
   void free_input_half() override { logits_.reset(); }

@@ -22,7 +22,9 @@ class EmbeddingNode final : public SplitNode {
   std::string name() const override { return "EmbeddingBlock"; }
 
  protected:
-  at::Tensor input_half(const at::Tensor& /*gradient*/, bool /*wanted*/) override { return {}; }
+  Work<at::Tensor> input_half(const at::Tensor& /*gradient*/, bool /*wanted*/) override {
+    return ready({});
+  }
   void weight_half(const at::Tensor& gradient, WeightGradients& gradients) override {
     const WeightGradients::Target target = gradients.begin(0);
     const std::int64_t width = table_.size(1), count = ids_.numel();

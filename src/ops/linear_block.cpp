@@ -32,12 +32,12 @@ class LinearNode final : public SplitNode {
   }
 
  protected:
-  at::Tensor input_half(const at::Tensor& gradient, bool wanted) override {
-    if (!wanted) return {};
+  Work<at::Tensor> input_half(const at::Tensor& gradient, bool wanted) override {
+    if (!wanted) return ready({});
     at::Tensor dx = at::empty(sizes_, gradient.options());
     linear_input_gradient(rows_, w_, {gradient.const_data_ptr<float>(), w_.out()},
                           {dx.mutable_data_ptr<float>(), w_.in()});
-    return dx;
+    return ready(dx);
   }
   void weight_half(const at::Tensor& gradient, WeightGradients& gradients) override {
     give_linear(rows_, w_, 0, {gradient.const_data_ptr<float>(), w_.out()},
@@ -71,20 +71,20 @@ class NormNode final : public SplitNode {
     norm_blocks(w_, blocks_, x_.const_data_ptr<float>(), y.mutable_data_ptr<float>(),
                 statistics_.mutable_data_ptr<float>());
     const detail::WeightPlace place(w_.weight);
-    in_backward_ = tp_.of_call(detail::numbered_place());
+    share_backward(tp_);
     return y;
   }
 
  protected:
-  at::Tensor input_half(const at::Tensor& gradient, bool /*wanted*/) override {
+  Work<at::Tensor> input_half(const at::Tensor& gradient, bool /*wanted*/) override {
     gradients_ = at::empty({w_.weight_floats()}, x_.options());
     at::Tensor dx = at::empty_like(x_);
     norm_gradient_blocks(w_, blocks_, gradient.const_data_ptr<float>(), x_.const_data_ptr<float>(),
                          statistics_.const_data_ptr<float>(), nullptr, dx.mutable_data_ptr<float>(),
                          gradients_.mutable_data_ptr<float>());
     if (divides_rows(tp_))
-      sum_over_ranks(gradients_.mutable_data_ptr<float>(), gradients_.numel(), in_backward_);
-    return dx;
+      sum_over_ranks(gradients_.mutable_data_ptr<float>(), gradients_.numel(), in_backward());
+    return ready(dx);
   }
   void weight_half(const at::Tensor& /*gradient*/, WeightGradients& gradients) override {
     give_norm(w_, 0, gradients_.mutable_data_ptr<float>(), gradients);
@@ -102,7 +102,6 @@ class NormNode final : public SplitNode {
   at::Tensor x_;
   const NormWeights w_;
   const SliceGroup tp_;
-  SliceGroup in_backward_;
   const std::int64_t rows_;
   const std::vector<RowBlock> blocks_;
   at::Tensor statistics_, gradients_;

@@ -23,15 +23,17 @@ namespace {
 
 class LinearCrossEntropyNode final : public SplitNode {
  public:
-  // wants_input: the gradient of x may be asked for.
+  // The gradients of x and of the weight may be asked for.
   LinearCrossEntropyNode(at::Tensor x, LinearCrossEntropy loss, at::Tensor labels_R,
-                         bool wants_input)
+                         bool wants_input, bool wants_weight)
       : x_(gathered_rows(x, loss.slices)),
         loss_(std::move(loss)),
         labels_(std::move(labels_R)),
         in_(loss_.linear.in()),
+        sizes_(x_.sizes().vec()),
         rows_(x_.numel() / in_),
-        wants_input_(wants_input),
+        keeps_logits_(loss_.block == 0 && (wants_input || wants_weight)),
+        makes_dx_(loss_.block > 0 && wants_input),
         top_(static_cast<std::size_t>(rows_), kNoLogit),
         total_(static_cast<std::size_t>(rows_)) {
     if (divides_rows(loss_.slices)) require_even_rows(x_, x.size(1) * loss_.slices.degree());
@@ -56,28 +58,40 @@ class LinearCrossEntropyNode final : public SplitNode {
     } else {
       top_ = std::move(all[0].top), total_ = std::move(all[0].total);
     }
-    if (wants_input_) finish_input_gradient(all);
-    in_backward_ = loss_.slices.of_call(detail::numbered_place());
+    if (makes_dx_) finish_input_gradient(all);
+    if (keeps_logits_) keep_factors(all);
+    share_backward(loss_.slices);
     return at::scalar_tensor(sum(all[0].chosen), x_.options());
   }
   // No weight's gradient will be asked for.
   void forget_input() { x_.reset(); }
 
  protected:
-  at::Tensor input_half(const at::Tensor& gradient, bool wanted) override {
-    if (!wanted) return {};
+  Work<at::Tensor> input_half(const at::Tensor& gradient, bool wanted) override {
     const auto scale = gradient.item<float>();
-    auto* dx = dx_.mutable_data_ptr<float>();
-    for_rows(rows_, [&](std::int64_t begin, std::int64_t end) {
-      scale_all((end - begin) * in_, scale, dx + begin * in_);
-    });
-    return summed_rows(std::exchange(dx_, {}), in_backward_);
+    if (keeps_logits_) finish_logits(scale);
+    if (!wanted) return ready({});
+    if (keeps_logits_) return start_summed_rows(gradient_of_input(), in_backward());
+    // Behind the sum, as on any other number of ranks: slices had no scale yet.
+    return start_summed_rows(std::exchange(dx_, {}), in_backward())
+        .then([in = in_, scale](const at::Tensor& sum) {
+          auto* dx = sum.mutable_data_ptr<float>();
+          for_rows(sum.numel() / in, [&](std::int64_t begin, std::int64_t end) {
+            scale_all((end - begin) * in, scale, dx + begin * in);
+          });
+          return sum;
+        });
   }
 
   void weight_half(const at::Tensor& gradient, WeightGradients& gradients) override {
     if (!gradients.wants(0)) return;
-    const auto scale = gradient.item<float>();
     const WeightGradients::Target target = gradients.begin(0);
+    for (std::size_t i = 0; i < logits_.size(); ++i) {
+      add_weight_gradient(rows_, loss_.linear, part_of(slices_[i]), loss_.slices, logits(i), x(), 1,
+                          target);
+    }
+    if (keeps_logits_) return;
+    const auto scale = gradient.item<float>();
     for (const Slice& slice : slices_) {
       for_blocks(slice, [&](const LinearPart& part, float* logits) {
         for_rows(rows_, [&](std::int64_t begin, std::int64_t end) {
@@ -92,9 +106,8 @@ class LinearCrossEntropyNode final : public SplitNode {
 
   void free_input_half() override { dx_.reset(); }
   void free_all() override {
-    x_.reset();
-    dx_.reset();
-    labels_.reset();
+    for (at::Tensor* tensor : {&x_, &dx_, &labels_}) tensor->reset();
+    logits_.clear();
   }
 
  private:
@@ -112,10 +125,17 @@ class LinearCrossEntropyNode final : public SplitNode {
 
   ConstRows x() const { return {x_.const_data_ptr<float>(), in_}; }
 
-  // run(part, logits): of every block of the slice, in order.
+  ConstRows logits(std::size_t slice) const {
+    return {logits_[slice].const_data_ptr<float>(), slices_[slice].size};
+  }
+  LinearPart part_of(const Slice& slice) const {
+    return {.first = slice.first, .size = slice.size, .length = loss_.classes};
+  }
+
+  // run(part, logits): of every block of the slice, in order. Returns the memory of the logits.
   template <typename Run>
-  void for_blocks(const Slice& slice, const Run& run) const {
-    const std::int64_t largest = std::min(loss_.block, slice.size);
+  at::Tensor for_blocks(const Slice& slice, const Run& run) const {
+    const std::int64_t largest = loss_.block == 0 ? slice.size : std::min(loss_.block, slice.size);
     at::Tensor logits = at::empty({rows_, largest}, x_.options());
     auto* data = logits.mutable_data_ptr<float>();
     for (std::int64_t first = 0; first < slice.size; first += largest) {
@@ -125,6 +145,7 @@ class LinearCrossEntropyNode final : public SplitNode {
       linear(rows_, weights_of(loss_.linear, part), x(), {data, part.size});
       run(part, data);
     }
+    return logits;
   }
 
   // The running numbers of a slice, over its blocks.
@@ -135,7 +156,7 @@ class LinearCrossEntropyNode final : public SplitNode {
                      .total = std::vector<double>(rows)};
     std::vector<float> rescale(rows);
     float* dx = nullptr;
-    if (wants_input_) {
+    if (makes_dx_) {
       if (slices_.size() == 1) {
         dx_ = at::empty_like(x_);
         dx = dx_.mutable_data_ptr<float>();
@@ -144,19 +165,20 @@ class LinearCrossEntropyNode final : public SplitNode {
         dx = found.dx.data();
       }
     }
-    for_blocks(slice, [&](const LinearPart& part, float* logits) {
+    at::Tensor logits = for_blocks(slice, [&](const LinearPart& part, float* logits) {
       for_rows(rows_, [&](std::int64_t begin, std::int64_t end) {
         LossBlock block =
             block_of(slice, part, logits, begin, end, found.top.data(), found.total.data());
         block.chosen = found.chosen.data() + begin;
         kernels().loss_block(block, rescale.data() + begin);
       });
-      if (!wants_input_) return;
+      if (!makes_dx_) return;
       const bool is_first = part.first == slice.first;
       if (!is_first) rescale_rows(rescale, dx);
       linear_input_gradient(rows_, weights_of(loss_.linear, part), {logits, part.size}, {dx, in_},
                             1, !is_first);
     });
+    if (keeps_logits_) logits_.push_back(std::move(logits));
     return found;
   }
 
@@ -225,24 +247,73 @@ class LinearCrossEntropyNode final : public SplitNode {
 
   void finish(const Slice& slice, const Statistics& of_slice, const std::vector<float>& chosen,
               float* dx) const {
-    const auto* labels = labels_.const_data_ptr<std::int64_t>();
     const auto* weight = loss_.linear.weight.const_data_ptr<float>();
+    for_counted_rows(slice, [&](std::int64_t row, std::int64_t label) {
+      const auto r = static_cast<std::size_t>(row);
+      scale_all(in_, factor(of_slice, r), dx + row * in_);
+      if (label < 0) return;
+      kernels().add_scaled(in_, -slope(chosen[r]), weight + (slice.first + label) * in_,
+                           dx + row * in_);
+    });
+  }
+
+  // run(row, label): of the rows that count, with the label's place in the slice; -1: elsewhere.
+  template <typename Run>
+  void for_counted_rows(const Slice& slice, const Run& run) const {
+    const auto* labels = labels_.const_data_ptr<std::int64_t>();
     for_rows(rows_, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row) {
         if (labels[row] < 0) continue;
-        const auto r = static_cast<std::size_t>(row);
-        double factor = static_cast<double>(loss_.scale) / total_[r];
-        if (is_sliced(loss_.slices)) {
-          factor *= std::exp(static_cast<double>(of_slice.top[r]) - static_cast<double>(top_[r]));
-        }
-        scale_all(in_, static_cast<float>(factor), dx + row * in_);
         const std::int64_t label = labels[row] - slice.of_all;
-        if (label < 0 || label >= slice.size) continue;
-        const float x = loss_.cap > 0 ? chosen[r] / loss_.cap : 0;
-        kernels().add_scaled(in_, -loss_.scale * (1 - x * x), weight + (slice.first + label) * in_,
-                             dx + row * in_);
+        run(row, label < slice.size ? std::max<std::int64_t>(label, -1) : -1);
       }
     });
+  }
+
+  // The factor that makes gradients of the exponentials of a slice's row.
+  float factor(const Statistics& of_slice, std::size_t row) const {
+    double factor = static_cast<double>(loss_.scale) / total_[row];
+    if (is_sliced(loss_.slices)) {
+      factor *= std::exp(static_cast<double>(of_slice.top[row]) - static_cast<double>(top_[row]));
+    }
+    return static_cast<float>(factor);
+  }
+  // The slope of a logit that became `chosen`.
+  float slope(float chosen) const {
+    const float x = loss_.cap > 0 ? chosen / loss_.cap : 0;
+    return loss_.scale * (1 - x * x);
+  }
+
+  void keep_factors(const std::vector<Statistics>& all) {
+    for (const Statistics& of_slice : all) {
+      std::vector<float>& factors = factors_.emplace_back(static_cast<std::size_t>(rows_));
+      for (std::size_t row = 0; row < factors.size(); ++row) factors[row] = factor(of_slice, row);
+    }
+    for (const float chosen : all[0].chosen) slopes_.push_back(slope(chosen));
+  }
+
+  // Exponentials become the gradient of logits, times `scale`.
+  void finish_logits(float scale) {
+    for (std::size_t i = 0; i < slices_.size(); ++i) {
+      auto* logits = logits_[i].mutable_data_ptr<float>();
+      for_counted_rows(slices_[i], [&](std::int64_t row, std::int64_t label) {
+        const auto r = static_cast<std::size_t>(row);
+        float* of_row = logits + row * slices_[i].size;
+        scale_all(slices_[i].size, scale * factors_[i][r], of_row);
+        if (label >= 0) of_row[label] -= scale * slopes_[r];
+      });
+    }
+  }
+
+  at::Tensor gradient_of_input() const {
+    at::Tensor dx = at::empty(sizes_, at::kFloat);
+    sum_slices(0, static_cast<std::int64_t>(slices_.size()), rows_ * in_,
+               dx.mutable_data_ptr<float>(), [&](std::int64_t i, float* to) {
+                 const auto slice = static_cast<std::size_t>(i);
+                 linear_input_gradient(rows_, weights_of(loss_.linear, part_of(slices_[slice])),
+                                       logits(slice), {to, in_});
+               });
+    return dx;
   }
 
   double sum(const std::vector<float>& chosen) const {
@@ -258,14 +329,18 @@ class LinearCrossEntropyNode final : public SplitNode {
 
   at::Tensor x_;  // all rows
   const LinearCrossEntropy loss_;
-  SliceGroup in_backward_;  // for the calls of the backward
   at::Tensor labels_;
-  const std::int64_t in_, rows_;
-  const bool wants_input_;
+  const std::int64_t in_;
+  const std::vector<std::int64_t> sizes_;  // of x_
+  const std::int64_t rows_;
+  const bool keeps_logits_, makes_dx_;  // the logits' or, by blocks, x's gradient for the backward
   std::vector<Slice> slices_;
-  at::Tensor dx_;              // of the sum of the losses
-  std::vector<float> top_;     // of each row, the largest logit
-  std::vector<double> total_;  // of each row, the sum of e^(logit - top)
+  std::vector<at::Tensor> logits_;           // of each slice: exponentials, then their gradient
+  std::vector<std::vector<float>> factors_;  // what makes a gradient of a row of them
+  std::vector<float> slopes_;                // of each row, that of the logit of its label
+  at::Tensor dx_;                            // of the sum of the losses
+  std::vector<float> top_;                   // of each row, the largest logit
+  std::vector<double> total_;                // of each row, the sum of e^(logit - top)
 };
 
 }  // namespace
@@ -278,8 +353,8 @@ at::Tensor linear_cross_entropy_block(const at::Tensor& x, const LinearCrossEntr
   const bool wants_input = SplitNode::wants_gradients(input, {}),
              wants_weight = SplitNode::wants_gradients({}, {weight});
   const detail::WeightPlace place(weight);
-  const NodePtr pointer =
-      make_node<LinearCrossEntropyNode>(input.detach(), loss, labels_R.contiguous(), wants_input);
+  const NodePtr pointer = make_node<LinearCrossEntropyNode>(
+      input.detach(), loss, labels_R.contiguous(), wants_input, wants_weight);
   auto& node = static_cast<LinearCrossEntropyNode&>(*pointer);
   at::Tensor sum;
   {

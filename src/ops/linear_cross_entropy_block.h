@@ -12,6 +12,8 @@
 // in each of F, I and W.
 //
 // Slices of classes exchange the largest logits and sums in the forward, the gradient of x in I.
+// Without blocks the exponentials of a slice stay to the backward, where they become the gradient
+// of its logits: 1 product in each of F, I and W.
 //
 // Owns: the order of the blocks. Does not own: how many outputs are a block (its caller, by
 // constants), the arithmetic of a block (kernels.h).
@@ -34,7 +36,7 @@ struct LinearCrossEntropy {
   LinearWeights linear;    // without bias, [classes, in]
   float scale = 1;         // of the logits
   float cap = 0;           // they then become cap * tanh(logit / cap); 0: none
-  std::int64_t block = 0;  // outputs of one, above 0
+  std::int64_t block = 0;  // outputs of one; 0: all of a slice, which are kept
 
   // The weight has the classes of this rank's slices, of all `classes`. Each slice has blocks of
   // its own, its own largest logit and gradient of x; these are put together when all are there.

@@ -1,9 +1,11 @@
 #include "ops/slices.h"
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/format.h"
 #include "ops/parallel_rows.h"
@@ -96,6 +98,19 @@ LinearWeights weights_of(const LinearWeights& own, const LinearPart& part) {
           bias.defined() ? bias.narrow(0, part.first, part.size) : bias, own.is_transposed};
 }
 
+LinearWeights weights_of(const LinearWeights& own, const std::vector<LinearPart>& parts) {
+  std::vector<at::Tensor> weights, biases;
+  std::int64_t size = 0;
+  for (const LinearPart& part : parts) {
+    weights.push_back(own.weight.narrow(dimension_of(own, part), part.first, part.size));
+    if (own.bias.defined()) biases.push_back(own.bias.narrow(0, part.first, part.size));
+    size += part.size;
+  }
+  if (size == own.out()) return own;
+  return {at::cat(weights, dimension_of(own, parts.front())),
+          biases.empty() ? at::Tensor() : at::cat(biases), own.is_transposed};
+}
+
 void add_weight_gradient(std::int64_t rows, const LinearWeights& own, const LinearPart& part,
                          const SliceGroup& tp, ConstRows dy, ConstRows x, float scale,
                          const WeightGradients::Target& target) {
@@ -158,8 +173,14 @@ at::Tensor gathered_rows(const at::Tensor& x, const SliceGroup& tp) {
 }
 
 at::Tensor summed_rows(const at::Tensor& own, const SliceGroup& tp) {
-  return divides_rows(tp) ? detail::tree_reduce_scatter(own, tp.sequence_dim(), tp).contiguous()
-                          : detail::tree_all_reduce(own, tp).contiguous();
+  return start_summed_rows(own, tp).wait();
+}
+
+Work<at::Tensor> start_summed_rows(const at::Tensor& own, const SliceGroup& tp) {
+  Work<at::Tensor> sum = divides_rows(tp)
+                             ? detail::start_tree_reduce_scatter(own, tp.sequence_dim(), tp)
+                             : detail::start_tree_all_reduce(own, tp);
+  return std::move(sum).then([](const at::Tensor& rows) { return rows.contiguous(); });
 }
 
 void require_even_rows(const at::Tensor& x, std::int64_t length) {

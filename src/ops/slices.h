@@ -52,6 +52,8 @@ struct LinearPart {
 };
 // The weights of a part, with the bias of outputs, for linear() and linear_input_gradient().
 LinearWeights weights_of(const LinearWeights& own, const LinearPart& part);
+// Those of several parts of outputs, side by side; of all outputs the weights themselves.
+LinearWeights weights_of(const LinearWeights& own, const std::vector<LinearPart>& parts);
 // The gradient of a part, where that of all that this rank has is at `target`.
 void add_weight_gradient(std::int64_t rows, const LinearWeights& own, const LinearPart& part,
                          const SliceGroup& tp, ConstRows dy, ConstRows x, float scale,
@@ -89,6 +91,7 @@ void norm_gradient_blocks(const NormWeights& weights, const std::vector<RowBlock
 at::Tensor gathered_rows(const at::Tensor& x, const SliceGroup& tp);
 // The sum over all ranks; the rows of this one where they are divided.
 at::Tensor summed_rows(const at::Tensor& own, const SliceGroup& tp);
+Work<at::Tensor> start_summed_rows(const at::Tensor& own, const SliceGroup& tp);
 // Throws Error(kUsage) unless x, which was gathered, has as many rows of a sequence as ranks with
 // `length` / degree of them each.
 void require_even_rows(const at::Tensor& x, std::int64_t length);

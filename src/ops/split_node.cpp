@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
 
+#include "layer/call_place.h"
 #include "ops/kernels/kernels.h"
 #include "sluice/error.h"
 
@@ -64,6 +66,10 @@ void SplitNode::connect(const at::Tensor& input, const std::vector<at::Tensor>& 
   torch::autograd::impl::set_gradient_edge(output, Edge(getptr(), add_input_metadata(output)));
 }
 
+void SplitNode::share_backward(const SliceGroup& ranks) {
+  in_backward_ = ranks.of_call(detail::numbered_place());
+}
+
 void SplitNode::require_unchanged() const {
   if (is_over_) {
     throw Error(ErrorKind::kUsage,
@@ -107,15 +113,25 @@ variable_list SplitNode::apply(variable_list&& gradients) {
     any_weight |= weights.wanted_.back();
     if (weights.wanted_.back()) weights_left_[i] = false;
   }
-  if (!input_done_) {
-    result[0] = input_half(gradient, task_should_compute_output(0));
-    input_done_ = true;
+  std::optional<Work<at::Tensor>> of_input;
+  const auto finish_input = [&] {
+    if (!of_input) return;
+    result[0] = std::exchange(of_input, std::nullopt)->wait();
     free_input_half();
+  };
+  if (!input_done_) {
+    of_input = input_half(gradient, task_should_compute_output(0));
+    input_done_ = true;
+    if (in_backward_.degree() == 1) finish_input();
   }
   if (any_weight) {
     weights.weights_ = weights_;
     weights.handed_over_.resize(weights_.size());
     weight_half(gradient, weights);
+  }
+  finish_input();
+  if (any_weight) {
+    give_rest(weights);
     std::move(weights.handed_over_.begin(), weights.handed_over_.end(), result.begin() + 1);
   }
   const bool has_more =

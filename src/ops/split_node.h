@@ -1,14 +1,16 @@
 // A node of autograd's graph with a backward in two halves: the gradient of what enters it, then
 // those of its weights, which it adds where they add up (weight_sums.h).
 //
-// Owns: which half the engine asks for, where gradients of weights go.
+// Owns: which half the engine asks for, where gradients of weights go, the place of its calls to
+// other ranks.
 // Does not own: the arithmetic (attention_block.h, feed_forward_block.h, ...), when a half runs
 // (src/layer/split_backward.h).
 //
 // Invariants:
 //  1. Both halves in one run of the engine have the bits of the first and then the second.
 //  2. The first half runs once. What only it reads is free behind it; the rest when the second is
-//     over, or is not wanted at all.
+//     over, or is not wanted at all. Where ranks share the node, and one run of the engine asks for
+//     both, the second half runs while the first waits for its sum over them.
 //  3. A weight without requires_grad is left out. One that was written to since the forward is
 //     refused, and so is an input, and a second backward.
 // Thread-safety: one rank's thread.
@@ -16,10 +18,12 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "layer/autograd_node.h"
 #include "layer/weight_sums.h"
+#include "sluice/parts/tensor_parallel.h"
 
 namespace sluice::ops {
 
@@ -57,9 +61,11 @@ class SplitNode : public torch::autograd::Node {
 
  protected:
   // gradient: of the output, contiguous. wanted: whether the gradient of the input is; else the
-  // result is undefined.
-  virtual at::Tensor input_half(const at::Tensor& gradient, bool wanted) = 0;
+  // result is undefined. The Work may wait for other ranks, and is over before another call.
+  virtual Work<at::Tensor> input_half(const at::Tensor& gradient, bool wanted) = 0;
   virtual void weight_half(const at::Tensor& gradient, WeightGradients& gradients) = 0;
+  // Gives gradients of weights that come with that of the input.
+  virtual void give_rest(WeightGradients& /*gradients*/) {}
   // Frees the values behind it that only input_half() reads.
   virtual void free_input_half() = 0;
   virtual void free_all() = 0;
@@ -67,6 +73,13 @@ class SplitNode : public torch::autograd::Node {
   bool is_weight(std::size_t weight) const {
     return static_cast<bool>(next_edge(1 + weight).function);
   }
+  static Work<at::Tensor> ready(at::Tensor dx) {
+    return Work<at::Tensor>([dx = std::move(dx)] { return dx; });
+  }
+
+  // The calls of the backward are those of these ranks, at the place where the forward is now.
+  void share_backward(const SliceGroup& ranks);
+  const SliceGroup& in_backward() const { return in_backward_; }
 
  private:
   void require_unchanged() const;
@@ -76,6 +89,7 @@ class SplitNode : public torch::autograd::Node {
   c10::VariableVersion input_version_;  // of what entered, without holding it
   std::uint32_t entered_with_ = 0;
   std::vector<bool> weights_left_;  // whose gradients nobody has asked for yet
+  SliceGroup in_backward_;          // of one slice without a place
   bool input_done_ = false;
   bool is_over_ = false;
 };

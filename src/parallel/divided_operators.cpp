@@ -16,31 +16,42 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// x W^T, x [.., in]. A copy of a slice of columns lives as long as its products: the graph keeps
-// the weight.
+// x W^T, or x W where the weight is transposed, x [.., in]. A copy of a slice of columns lives as
+// long as its products: the graph keeps the weight.
 struct Product : torch::autograd::Function<Product> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x,
-                            const at::Tensor& weight) {
-    context->save_for_backward({x, weight});
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
+                            bool is_transposed) {
+    // Each is kept for the gradient of the other.
+    context->save_for_backward(
+        {weight.requires_grad() ? x : at::Tensor(), x.requires_grad() ? weight : at::Tensor()});
+    context->saved_data["sizes"] = x.sizes();
+    context->saved_data["type_of_x"] = x.scalar_type();
+    context->saved_data["type_of_weight"] = weight.scalar_type();
+    context->saved_data["is_transposed"] = is_transposed;
+    const at::Tensor w = weight.contiguous();
     std::vector<std::int64_t> shape = x.sizes().vec();
-    shape.back() = weight.size(0);
-    return at::mm(x.reshape({-1, x.size(-1)}), weight.contiguous().t()).view(shape);
+    shape.back() = w.size(is_transposed ? 1 : 0);
+    return at::mm(x.reshape({-1, x.size(-1)}), is_transposed ? w : w.t()).view(shape);
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     require_one_derivative();
     const variable_list saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &weight = saved[1];
-    const at::Tensor dy = gradients[0].reshape({-1, weight.size(0)});
+    const bool is_transposed = context->saved_data["is_transposed"].toBool();
+    const at::Tensor dy = gradients[0].reshape({-1, gradients[0].size(-1)});
     at::Tensor of_x, of_weight;
     if (context->needs_input_grad(0)) {
-      of_x =
-          at::mm(dy, weight.contiguous().to(dy.scalar_type())).view(x.sizes()).to(x.scalar_type());
+      const at::Tensor w = weight.contiguous().to(dy.scalar_type());
+      of_x = at::mm(dy, is_transposed ? w.t() : w)
+                 .view(context->saved_data["sizes"].toIntVector())
+                 .to(context->saved_data["type_of_x"].toScalarType());
     }
     if (context->needs_input_grad(1)) {
-      of_weight =
-          at::mm(dy.t(), x.reshape({-1, x.size(-1)}).to(dy.scalar_type())).to(weight.scalar_type());
+      const at::Tensor rows = x.reshape({-1, x.size(-1)}).to(dy.scalar_type());
+      of_weight = (is_transposed ? at::mm(rows.t(), dy) : at::mm(dy.t(), rows))
+                      .to(context->saved_data["type_of_weight"].toScalarType());
     }
-    return {of_x, of_weight};
+    return {of_x, of_weight, {}};
   }
 };
 
@@ -113,13 +124,11 @@ std::vector<at::Tensor> products(const std::vector<at::Tensor>& inputs,
   return parts;
 }
 
-std::vector<at::Tensor> products_of_columns(const std::vector<at::Tensor>& inputs,
-                                            const at::Tensor& own, std::int64_t length,
-                                            const SliceGroup& tp) {
-  const std::vector<at::Tensor> weights = weight_slices(own, 1, {length}, tp);
+std::vector<at::Tensor> products_alike(const std::vector<at::Tensor>& inputs,
+                                       const std::vector<at::Tensor>& weights, bool is_transposed) {
   std::vector<at::Tensor> parts;
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    parts.push_back(Product::apply(inputs[i], weights[i]));
+    parts.push_back(Product::apply(inputs[i], weights[i], is_transposed));
   return parts;
 }
 

@@ -29,11 +29,11 @@ std::vector<at::Tensor> products(const std::vector<at::Tensor>& inputs,
 // The results of slices, one behind the other along dim. Each gets its gradient in the layout that
 // it would have alone, since LibTorch's numbers may depend on strides. One part: as it is.
 at::Tensor concatenated(const std::vector<at::Tensor>& parts, std::int64_t dim);
-// products() of weights whose columns are divided: each in memory of the same layout, on however
-// many ranks, since LibTorch chooses its products by strides.
-std::vector<at::Tensor> products_of_columns(const std::vector<at::Tensor>& inputs,
-                                            const at::Tensor& own, std::int64_t length,
-                                            const SliceGroup& tp);
+// products() of weights that need not be contiguous: each in memory of the same layout, on however
+// many ranks, since LibTorch chooses its products by strides. is_transposed: weights are [in, out].
+std::vector<at::Tensor> products_alike(const std::vector<at::Tensor>& inputs,
+                                       const std::vector<at::Tensor>& weights,
+                                       bool is_transposed = false);
 // The results of slices, section by section: the columns of this rank.
 at::Tensor side_by_side(const std::vector<at::Tensor>& parts,
                         const std::vector<std::int64_t>& sections, const SliceGroup& tp);

@@ -117,7 +117,8 @@ at::Tensor DividedWeights::linear(const at::Tensor& x, const at::Tensor& weight,
   if (divided.style == ParallelStyle::kRowwise) {
     columns_ = 0;
     const at::Tensor y = leave(
-        products_of_columns(own_slices(x, divided.length, tp_), weight, divided.length, tp_), tp_);
+        products_alike(own_slices(x, divided.length, tp_), weight_slices(weight, 1, sections, tp_)),
+        tp_);
     return bias.defined() ? add_shared(y, bias, tp_) : y;
   }
   at::Tensor own = side_by_side(

@@ -158,7 +158,8 @@ at::Tensor RowParallelLinearImpl::forward_slices(const std::vector<at::Tensor>& 
   const bool adds = bias.defined() && !options_.skip_bias_add;
   if (tp_.slices().count == 1) return at::linear(parts.at(0), weight, adds ? bias : at::Tensor());
   const detail::WeightPlace place(weight);
-  const at::Tensor y = detail::leave(detail::products_of_columns(parts, weight, in_, tp_), tp_);
+  const std::vector<at::Tensor> weights = detail::weight_slices(weight, 1, {in_}, tp_);
+  const at::Tensor y = detail::leave(detail::products_alike(parts, weights), tp_);
   return adds ? detail::add_shared(y, bias, tp_) : y;
 }
 

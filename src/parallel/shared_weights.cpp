@@ -9,6 +9,7 @@
 #include "base/format.h"
 #include "base/text.h"
 #include "layer/call_place.h"
+#include "layer/keyed_stream.h"
 #include "parallel/held_group.h"
 #include "parallel/tree_exchange.h"
 #include "plan/slices.h"
@@ -22,16 +23,25 @@ using torch::autograd::variable_list;
 
 bool is_alone(const SliceGroup& tp) { return tp.slices().count == 1; }
 
+// The slices whose rows are here.
+SliceRange slices_of_rows(const SliceGroup& tp) {
+  const int count = tp.slices().count;
+  return tp.sequence_parallel() && tp.degree() > 1 ? tp.slices() : SliceRange{0, count, count};
+}
+
+// The numbers of rows of x that each of them has.
+std::vector<std::int64_t> sizes_of_rows(const at::Tensor& x, const SliceGroup& tp) {
+  const std::int64_t rows = x.size(tp.sequence_dim());
+  const SliceRange slices = slices_of_rows(tp);
+  if (slices.size() == slices.count) return slice_sizes(rows, slices);
+  return std::vector<std::int64_t>(static_cast<std::size_t>(slices.size()), rows / slices.size());
+}
+
 // The rows of every slice whose rows are here, in memory of the same layout wherever they are.
 class Blocks {
  public:
-  Blocks(const at::Tensor& x, const SliceGroup& tp) : tp_(tp), dim_(tp.sequence_dim()) {
-    const bool divided = tp.sequence_parallel() && tp.degree() > 1;
-    sizes_ = divided
-                 ? std::vector<std::int64_t>(static_cast<std::size_t>(tp.slices().size()),
-                                             x.size(dim_) / tp.slices().size())
-                 : slice_sizes(x.size(dim_), SliceRange{0, tp.slices().count, tp.slices().count});
-  }
+  Blocks(const at::Tensor& x, const SliceGroup& tp)
+      : tp_(tp), dim_(tp.sequence_dim()), sizes_(sizes_of_rows(x, tp)) {}
 
   std::vector<at::Tensor> of(const at::Tensor& x) const {
     if (sizes_.size() == 1) return {x.contiguous()};
@@ -112,7 +122,11 @@ struct MultiplyShared : torch::autograd::Function<MultiplyShared> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
                             const SliceGroup& tp) {
     hold(context, tp);
-    context->save_for_backward({x, weight});
+    context->saved_data["type_of_x"] = x.scalar_type();
+    context->saved_data["type_of_weight"] = weight.scalar_type();
+    // Each is kept for the gradient of the other.
+    context->save_for_backward(
+        {weight.requires_grad() ? x : at::Tensor(), x.requires_grad() ? weight : at::Tensor()});
     return at::mul(x, weight);
   }
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
@@ -120,16 +134,40 @@ struct MultiplyShared : torch::autograd::Function<MultiplyShared> {
     const variable_list saved = context->get_saved_variables();
     at::Tensor of_x, of_weight;
     if (context->needs_input_grad(0))
-      of_x = at::mul(gradients[0], saved[1]).to(saved[0].scalar_type());
+      of_x = at::mul(gradients[0], saved[1]).to(context->saved_data["type_of_x"].toScalarType());
     if (context->needs_input_grad(1)) {
       const at::Tensor products = at::mul(gradients[0], saved[0]);
       const Blocks blocks(products, tp);
       std::vector<at::Tensor> sums;
       for (const at::Tensor& block : blocks.of(products))
         sums.push_back(sum_of_rows(block, block.size(-1)));
-      of_weight = blocks.sum(sums).to(saved[1].scalar_type());
+      of_weight = blocks.sum(sums).to(context->saved_data["type_of_weight"].toScalarType());
     }
     return {of_x, of_weight, {}};
+  }
+};
+
+struct EmbeddingShared : torch::autograd::Function<EmbeddingShared> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& table,
+                            const at::Tensor& ids, const SliceGroup& tp) {
+    hold(context, tp);
+    context->save_for_backward({ids});
+    context->saved_data["rows"] = table.size(0);
+    context->saved_data["type"] = table.scalar_type();
+    return at::embedding(table, ids);
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const SliceGroup tp = held(context);
+    const at::Tensor ids = context->get_saved_variables()[0];
+    const Blocks blocks(ids, tp);
+    const auto of_ids = blocks.of(ids), dy = blocks.of(gradients[0]);
+    std::vector<at::Tensor> sums;
+    for (std::size_t i = 0; i < dy.size(); ++i) {
+      sums.push_back(at::embedding_dense_backward(dy[i], of_ids[i],
+                                                  context->saved_data["rows"].toInt(),
+                                                  /*padding_idx=*/-1, /*scale=*/false));
+    }
+    return {blocks.sum(sums).to(context->saved_data["type"].toScalarType()), {}, {}};
   }
 };
 
@@ -230,6 +268,37 @@ at::Tensor multiply_shared(const at::Tensor& x, const at::Tensor& weight, const 
   require_width(x, weight);
   const WeightPlace place(weight);
   return MultiplyShared::apply(x, weight, tp);
+}
+
+at::Tensor embedding_shared(const at::Tensor& table, const at::Tensor& ids, const SliceGroup& tp) {
+  if (is_alone(tp)) return at::embedding(table, ids);
+  const WeightPlace place(table);
+  const at::Tensor own = tp.sequence_parallel() ? part_of(ids, tp.sequence_dim(),
+                                                          tp.range(ids.size(tp.sequence_dim())))
+                                                : ids;
+  const at::Tensor found = EmbeddingShared::apply(table, own, tp);
+  require_rows(found, tp);
+  return found;
+}
+
+at::Tensor dropout_rows(const at::Tensor& x, double probability, const SliceGroup& tp) {
+  if (is_alone(tp) || probability == 0 || probability == 1)
+    return at::dropout(x, probability, /*train=*/true);
+  require_rows(x, tp);
+  const DividedDraw draw;
+  at::Tensor mask = at::empty(x.sizes(), x.options());
+  std::int64_t slice = slices_of_rows(tp).begin, first = 0;
+  for (const std::int64_t rows : sizes_of_rows(x, tp)) {
+    at::Tensor of_slice = mask.narrow(tp.sequence_dim(), first, rows);
+    draw.of_slice(slice, [&] {
+      return of_slice.copy_(at::empty(of_slice.sizes(), x.options())
+                                .bernoulli_(1 - probability)
+                                .div_(1 - probability));
+    });
+    first += rows;
+    ++slice;
+  }
+  return x * mask;
 }
 
 at::Tensor layer_norm_shared(const at::Tensor& x, at::IntArrayRef shape, const at::Tensor& weight,

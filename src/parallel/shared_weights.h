@@ -1,9 +1,12 @@
-// Operators on rows with a weight that all rows share: norms, biases behind a sum.
+// Operators on rows with a weight that all rows share: norms, biases behind a sum, learned
+// positions.
 //
 // Forward: the operator, on all rows that are here. Backward: the weight's gradient is the sum over
 // rows of each slice by itself, then the tree over slices: those of this rank and of the others
 // with sequence parallelism, all of them here without. So both have the same bits, and one slice
 // those of the plain operator.
+//
+// Dropout of rows is there, too: each slice draws for its rows by itself.
 //
 // Does not own: how such weights are drawn, saved and updated: they are whole on each rank.
 // Thread-safety: one rank's thread.
@@ -29,6 +32,10 @@ at::Tensor add_shared_(at::Tensor x, const at::Tensor& bias, const SliceGroup& t
 // of its own. length: of all columns, which x has if it is gathered, else those of this rank.
 at::Tensor add_columns_(at::Tensor x, const at::Tensor& bias, std::int64_t length, bool gathered,
                         const SliceGroup& tp);
+// Rows of a table, ids [B, L] of all rows; the result has the rows of this rank.
+at::Tensor embedding_shared(const at::Tensor& table, const at::Tensor& ids, const SliceGroup& tp);
+// at::dropout of training, where rows are drawn for by slices.
+at::Tensor dropout_rows(const at::Tensor& x, double probability, const SliceGroup& tp);
 // weight and bias may be undefined.
 at::Tensor layer_norm_shared(const at::Tensor& x, at::IntArrayRef shape, const at::Tensor& weight,
                              const at::Tensor& bias, double eps, const SliceGroup& tp);

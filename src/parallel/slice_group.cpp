@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "base/format.h"
+#include "layer/microbatch_lengths.h"
 #include "parallel/slice_group_scope.h"
 #include "plan/slices.h"
 #include "sluice/error.h"
@@ -40,6 +41,13 @@ SliceRange SliceGroup::slices_of(int member) const {
   return {member * each, (member + 1) * each, slices_.count};
 }
 
+bool SliceGroup::sequence_parallel() const {
+  const detail::MicrobatchLengths* const lengths = detail::MicrobatchScope::current();
+  const auto dim = static_cast<std::size_t>(sequence_dim_);
+  if (!sequence_ || !lengths || dim >= lengths->size()) return sequence_;
+  return (*lengths)[dim] % slices_.count == 0;
+}
+
 SliceGroup SliceGroup::with_sequence(bool on) const {
   SliceGroup other = *this;
   other.sequence_ = on;
@@ -48,6 +56,7 @@ SliceGroup SliceGroup::with_sequence(bool on) const {
 
 SliceGroup SliceGroup::of_call(std::string place) const {
   SliceGroup other = *this;
+  other.sequence_ = sequence_parallel();
   other.call_ = std::move(place);
   return other;
 }

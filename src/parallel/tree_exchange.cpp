@@ -56,15 +56,24 @@ at::Tensor tree_sum(const std::vector<at::Tensor>& terms) {
 }
 
 at::Tensor tree_all_reduce(const at::Tensor& own, const SliceGroup& tp) {
-  if (tp.degree() == 1) return own;
-  const AxisPlace place(kAxis, tp.call());
-  return tp.group().all_reduce(own, SumOrder::kTree).wait();
+  return start_tree_all_reduce(own, tp).wait();
 }
 
 at::Tensor tree_reduce_scatter(const at::Tensor& own, std::int64_t dim, const SliceGroup& tp) {
-  if (tp.degree() == 1) return own;
+  return start_tree_reduce_scatter(own, dim, tp).wait();
+}
+
+Work<at::Tensor> start_tree_all_reduce(const at::Tensor& own, const SliceGroup& tp) {
+  if (tp.degree() == 1) return Work<at::Tensor>([own] { return own; });
   const AxisPlace place(kAxis, tp.call());
-  return tp.group().reduce_scatter(rows_of_members(own, dim, tp), SumOrder::kTree).wait();
+  return tp.group().all_reduce(own, SumOrder::kTree);
+}
+
+Work<at::Tensor> start_tree_reduce_scatter(const at::Tensor& own, std::int64_t dim,
+                                           const SliceGroup& tp) {
+  if (tp.degree() == 1) return Work<at::Tensor>([own] { return own; });
+  const AxisPlace place(kAxis, tp.call());
+  return tp.group().reduce_scatter(rows_of_members(own, dim, tp), SumOrder::kTree);
 }
 
 std::vector<at::Tensor> gather_parts(const at::Tensor& part, std::int64_t dim,

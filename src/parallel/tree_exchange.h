@@ -23,6 +23,10 @@ at::Tensor tree_sum(const std::vector<at::Tensor>& terms);
 at::Tensor tree_all_reduce(const at::Tensor& own, const SliceGroup& tp);
 // This member's rows of that sum: of a dimension that all slices share.
 at::Tensor tree_reduce_scatter(const at::Tensor& own, std::int64_t dim, const SliceGroup& tp);
+// The same, on their way.
+Work<at::Tensor> start_tree_all_reduce(const at::Tensor& own, const SliceGroup& tp);
+Work<at::Tensor> start_tree_reduce_scatter(const at::Tensor& own, std::int64_t dim,
+                                           const SliceGroup& tp);
 // The parts of all members along dim, degree above 1. Throws Error(kInternal), on each of them,
 // where one is not what its slices have.
 std::vector<at::Tensor> gather_parts(const at::Tensor& part, std::int64_t dim,

@@ -125,6 +125,11 @@ void require_whole_units(int num_slices, std::int64_t units, const std::string& 
              nearest(num_slices, units, [&](std::int64_t slices) { return units % slices == 0; }));
 }
 
+TensorParallel at_length(std::int64_t length, TensorParallel options) {
+  options.sequence &= options.degree > 1 && length % options.num_slices() == 0;
+  return options;
+}
+
 std::int64_t most_held(const ParameterSpec& parameter, const TensorParallel& options) {
   if (!parameter.split || options.degree == 1) return parameter.numel();
   ParameterSpec held = parameter;

@@ -50,6 +50,10 @@ void check_tensor_parallel(const TensorParallel& options);
 // "4 does not divide 6 WHAT".
 void require_whole_units(int num_slices, std::int64_t units, const std::string& what);
 
+// The same, without sequence parallelism where rows of this length are not divided: the slices do
+// not divide it, or one rank has all of them.
+TensorParallel at_length(std::int64_t length, TensorParallel options);
+
 // Elements of a parameter that a rank holds at most: those of the largest share of its slices.
 std::int64_t most_held(const ParameterSpec& parameter, const TensorParallel& options);
 

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "plan/data_parallel.h"
 #include "plan/option_words.h"
+#include "plan/slices.h"
 #include "report/candidates_output.h"
 #include "report/partition_output.h"
 #include "report/program_output.h"
@@ -158,6 +159,10 @@ std::string prediction_text(const Plan& plan, int width) {
          table.to_string("  ", width);
 }
 
+bool divides_rows(const Plan& plan) {
+  return detail::at_length(plan.microbatch.length, plan.tensor_parallel).sequence;
+}
+
 std::string shares_text(const Plan& plan, int width) {
   const TensorParallel& shares = plan.tensor_parallel;
   if (shares.num_slices() == 1) return {};
@@ -166,7 +171,7 @@ std::string shares_text(const Plan& plan, int width) {
                 "layers divided into {}{}",
                 counted(shares.degree, "rank"), counted(plan.program.mesh.num_ranks(), "rank"),
                 plan.rank_order, counted(shares.num_slices(), "slice"),
-                shares.degree > 1 && shares.sequence ? ", rows between them divided as well" : ""),
+                divides_rows(plan) ? ", rows between them divided as well" : ""),
       width);
 }
 
@@ -174,7 +179,7 @@ Json shares_json(const Plan& plan) {
   const TensorParallel& shares = plan.tensor_parallel;
   return {{"degree", shares.degree},
           {"slices", shares.num_slices()},
-          {"sequence_parallel", shares.degree > 1 && shares.sequence}};
+          {"sequence_parallel", divides_rows(plan)}};
 }
 
 Json replicas_json(const Plan& plan) {

@@ -14,9 +14,9 @@ namespace sluice {
 
 class EvaluationModel {
  public:
-  // Collective over all ranks. model: Model::evaluation; plan: of the training. Throws Error(kUsage)
-  // on every rank where the plan does not know the evaluation, cannot be cut as the training is, or
-  // shards weights.
+  // Collective over all ranks. model: Model::evaluation; plan: of the training. Throws
+  // Error(kUsage) on every rank where the plan does not know the evaluation, cannot be cut as the
+  // training is, or shards weights.
   EvaluationModel(const Model& model, const Plan& plan, RankModel& training,
                   const Transport& transport, const RunOptions& options);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -19,7 +20,7 @@ const std::string kSource = SLUICE_TEST_DATA "/..";
 const std::string kReference = SLUICE_TEST_DATA "/reference/";
 constexpr const char* kNotBuilt = "is not built yet";
 constexpr const char* kPeersKey = "here not built yet";
-constexpr const char* kUndivided = "are not divided among ranks yet";
+constexpr const char* kUndivided = "since it norms queries and keys over all heads";
 
 struct Claim {
   std::string page, sentence;
@@ -84,29 +85,44 @@ const std::vector<Claim>& claims() {
        planned({"--parallelism.context_parallel_degree=2"}), 2, kPeersKey},
       {"docs/from-torchtitan.md", "`cp`, `ep` are not built yet: their keys are refused",
        planned({"--parallelism.expert_parallel_degree=2"}), 2, kPeersKey},
-      {"docs/from-torchtitan.md", "those of GPT-2, OLMo 2 and OLMoE are not divided yet",
-       trained({"--model.config=", "--model.path=" + kReference + "models/gpt2",
-                "--parallelism.tensor_parallel_degree=2"}),
-       2, kUndivided},
-      {"docs/parallelism.md", "adapters and exported graphs are not divided yet",
-       trained({"--model.config=", "--model.path=" + kReference + "models/gpt2",
-                "--parallelism.tensor_parallel_degree=2"}),
-       2, kUndivided},
+      {"docs/from-torchtitan.md", "those of OLMo 2 and OLMoE are not divided yet",
+       trained({"--model.config=DIR/olmo2.json", "--parallelism.tensor_parallel_degree=2"}), 2,
+       kUndivided},
+      {"docs/parallelism.md", "queries and keys of all heads together are not divided",
+       trained({"--model.config=DIR/olmo2.json", "--parallelism.tensor_parallel_degree=2"}), 2,
+       kUndivided},
       {"docs/configuration.md", "adapters and graphs, which are not divided yet",
-       trained({"--model.config=", "--model.path=" + kReference + "models/gpt2",
-                "--parallelism.tensor_parallel_degree=2"}),
-       2, kUndivided},
+       trained({"--model.config=DIR/olmo2.json", "--parallelism.tensor_parallel_degree=2"}), 2,
+       kUndivided},
+      {"docs/parallelism.md", "as is one with adapters or of an exported graph",
+       trained({"--model.config=", "--model.path=" + kReference + "models/llama_untied",
+                "--lora.rank=2", "--parallelism.tensor_parallel_degree=2"}),
+       2, "layers with adapters are not divided among ranks yet"},
       {"docs/from-nemo-automodel.md", "*not built yet* is refused, never ignored",
        planned({"--distributed.ep_size=2"}), 2, kPeersKey},
       {"docs/from-nemo-automodel.md", "context and expert parallelism are not built yet",
        planned({"--distributed.cp_size=2"}), 2, kPeersKey},
       {"docs/from-neuronx.md", "*not built yet* is refused, never ignored",
        planned({"--model.rewrites=false"}), 2, kNotBuilt},
-      {"docs/from-neuronx.md", "those of GPT-2, OLMo 2 and OLMoE are not divided yet",
-       trained({"--model.config=", "--model.path=" + kReference + "models/gpt2",
-                "--parallelism.tensor_parallel_degree=2"}),
-       2, kUndivided},
+      {"docs/from-neuronx.md", "those of OLMo 2 and OLMoE are not divided yet",
+       trained({"--model.config=DIR/olmo2.json", "--parallelism.tensor_parallel_degree=2"}), 2,
+       kUndivided},
       // Built, as these pages say.
+      {"docs/from-torchtitan.md", "`tensor_parallel_degree`; rows are divided with it",
+       planned({"--parallelism.tensor_parallel_degree=2"})},
+      {"docs/from-torchtitan.md", "`sequence_parallel` is on with it, and may be off",
+       planned(
+           {"--parallelism.tensor_parallel_degree=2", "--parallelism.sequence_parallel=false"})},
+      {"docs/from-torchtitan.md", "refused, with what does it here: nothing for the first",
+       planned({"--parallelism.enable_async_tensor_parallel=true"}), 2, "torchtitan"},
+      {"docs/from-torchtitan.md", "the vocabulary is always divided",
+       planned({"--parallelism.disable_loss_parallel=true"}), 2, "vocabulary is divided"},
+      {"docs/from-nemo-automodel.md", "keys `tensor_parallel_degree`, `sequence_parallel`",
+       planned({"--distributed.tp_size=2"}), 2, "parallelism.tensor_parallel_degree"},
+      {"docs/from-neuronx.md", "keys `tensor_parallel_degree`, `sequence_parallel` (on with it)",
+       planned({"--parallelism.tensor_parallel_size=2"}), 2, "parallelism.tensor_parallel_degree"},
+      {"docs/from-neuronx.md", "other numbers are refused with the nearest",
+       planned({"--parallelism.tensor_parallel_degree=4"}), 2, "does not divide 2 key-value heads"},
       {"docs/from-torchtitan.md",
        "Replicas: `PipelineOptions::data_parallel`, key `data_parallel_degree`",
        planned({"--parallelism.data_parallel_degree=2"})},
@@ -277,6 +293,10 @@ class PagesTest : public ::testing::Test {
                      R"({"model": {"type": "Unigram", "vocab": [["a", 0.0]], "unk_id": 0}})");
     auto text =
         nlohmann::json::parse(test::read_file(kReference + "models/llama_untied/config.json"));
+    test::write_file(folder_ / "olmo2.json",
+                     R"({"model_type": "olmo2", "vocab_size": 256, "hidden_size": 32,
+                         "intermediate_size": 40, "num_hidden_layers": 4,
+                         "num_attention_heads": 4})");
     nlohmann::json whole = {{"model_type", "a_whole"}, {"text_config", text}};
     test::write_file(folder_ / "whole.json", whole.dump());
     whole["text_config"]["model_type"] = "qwen2_vl_text";
@@ -335,6 +355,44 @@ TEST_F(PagesTest, EveryThingThatTheySayIsNotBuiltIsTried) {
       });
       EXPECT_TRUE(is_tried) << page << ": no command tries: " << line;
     }
+  }
+}
+
+// The names in the last column of a table row: `A`, `B`.
+std::vector<std::string> names_of_last_column(const std::string& row) {
+  std::vector<std::string> names;
+  const std::vector<std::string> pieces = split(row.substr(row.rfind('|', row.size() - 2)), '`');
+  for (std::size_t i = 1; i < pieces.size(); i += 2) names.push_back(pieces[i]);
+  return names;
+}
+
+TEST_F(PagesTest, EveryRowOfWhatSharedLayersAreCombinedWithNamesItsTest) {
+  std::string sources;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(SLUICE_TEST_DATA)) {
+    if (entry.path().extension() == ".cpp") sources += test::read_file(entry.path());
+  }
+  std::string page = page_text("docs/parallelism.md");
+  page = page.substr(page.find("## What it may be combined with"));
+  page = page.substr(page.find("|---"), page.find("\n## ") - page.find("|---"));
+  std::set<std::string> named;
+  for (const std::string& row : split(page, '\n')) {
+    if (!row.starts_with("| ")) continue;
+    const std::vector<std::string> names = names_of_last_column(row);
+    EXPECT_TRUE(!names.empty() || row.starts_with("| with |")) << row;
+    for (const std::string& name : names) {
+      named.insert(name);
+      const bool is_test = sources.find("SharedLayersTest, " + name + ")") != std::string::npos;
+      const bool is_suite = sources.find("(" + name + ", ") != std::string::npos;
+      EXPECT_TRUE(is_test || is_suite) << "no test or suite of this name: " << row;
+    }
+  }
+  EXPECT_GT(named.size(), 15U);
+  const std::string tests = test::read_file(SLUICE_TEST_DATA "/cli/shared_layers_test.cpp");
+  const std::string before = "SharedLayersTest, ";
+  for (std::size_t at = 0; (at = tests.find(before, at)) != std::string::npos;) {
+    at += before.size();
+    const std::string name = tests.substr(at, tests.find(')', at) - at);
+    EXPECT_TRUE(named.contains(name)) << "docs/parallelism.md has no row for " << name;
   }
 }
 

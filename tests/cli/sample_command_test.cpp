@@ -100,6 +100,26 @@ TEST_F(SampleCommandTest, ARunGoesOnWithItsPrompts) {
   }
 }
 
+TEST_F(SampleCommandTest, ARunWhoseRanksShareLayersGoesOnWithItsPrompts) {
+  std::vector<std::string> options = {"--training.steps=2",
+                                      "--checkpoint.interval=2",
+                                      "--validation.interval=2",
+                                      "--validation.prompt_tokens=6",
+                                      R"(--validation.prompts=["the quick", "odd"])",
+                                      "--parallelism.tensor_parallel_slices=2",
+                                      "--parallelism.tensor_parallel_degree=2"};
+  for (const char* rows : {"true", "false"}) {
+    options.push_back(std::string("--parallelism.sequence_parallel=") + rows);
+    const ProgramResult result = train_anew(options);
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    const nlohmann::json found = metrics().at(1).at("continuations");
+    const std::string model = out() + "/checkpoint/step-00000002";
+    EXPECT_EQ(found.at(0).at("text"), continuation(model).at("text"));
+    EXPECT_EQ(found.at(1).at("prompt"), "odd");
+    options.pop_back();
+  }
+}
+
 TEST_F(SampleCommandTest, PromptsThatCannotBeGoneOnWithAreRefusedBeforeTheRun) {
   const auto refused = [&](const std::string& option, const std::string& says) {
     const ProgramResult result = train({"--validation.interval=2", option});

@@ -185,11 +185,12 @@ TEST_F(MeasuredCommandTest, StepsThatTakeOtherTimesThanExpectedAreSaidOnce) {
   EXPECT_EQ(warnings, 1);
 
   double factor = 1, ratio = 0;
+  int warned = 0;  // runs as long as expected that warned: a stall of the machine may be in one
   for (int i = 0; i < 8; ++i, factor *= ratio) {
     ratio = train_expecting(factor, warnings);
     if (std::abs(ratio - 1) > 0.05) continue;
-    EXPECT_EQ(warnings, 0) << ratio;
-    return;
+    if (warnings == 0) return;
+    ASSERT_LT(++warned, 3) << ratio;
   }
   GTEST_SKIP() << "this machine is too busy for steps that take alike times";
 }

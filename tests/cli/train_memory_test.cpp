@@ -186,6 +186,55 @@ INSTANTIATE_TEST_SUITE_P(
         MemoryCase{"MixedPrecisionOfNormsAlone", mixed({"--training.trainable=[\"*norm*\"]"})}),
     name_of);
 
+// Ranks that share layers, with rows between them divided and whole.
+class SharedTrainMemoryTest : public TrainMemoryTest {};
+
+TEST_P(SharedTrainMemoryTest, PredictsThePeakOfEveryRankFusedAndPlain) {
+  for (const std::string fused : {"auto", "off"}) {
+    SCOPED_TRACE(fused);
+    expect_predicted(options(fused), 0.04);
+  }
+}
+
+std::vector<std::string> shared(std::vector<std::string> more) {
+  more.insert(more.begin(), {"--parallelism.tensor_parallel_degree=2",
+                             "--parallelism.pipeline_parallel_degree=2"});
+  return more;
+}
+
+const std::string kFourHeads = R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"],
+  "vocab_size": 256, "hidden_size": 192, "intermediate_size": 512, "num_hidden_layers": 4,
+  "num_attention_heads": 8, "num_key_value_heads": 4, "max_position_embeddings": 128,
+  "tie_word_embeddings": false})";
+
+INSTANTIATE_TEST_SUITE_P(
+    Every, SharedTrainMemoryTest,
+    ::testing::Values(
+        MemoryCase{"RanksThatShareLayers", shared({}), kFourHeads},
+        MemoryCase{"RanksThatShareLayersAndAllHaveEveryRow",
+                   shared({"--parallelism.sequence_parallel=false"}), kFourHeads},
+        MemoryCase{
+            "FourRanksThatShareLayers",
+            {"--parallelism.tensor_parallel_degree=4", "--parallelism.pipeline_parallel_degree=1"},
+            kFourHeads},
+        MemoryCase{"SharesOfAZeroBubbleSchedule",
+                   shared({"--parallelism.pipeline_parallel_schedule=ZBVZeroBubble"}), kFourHeads},
+        MemoryCase{"SharesOfLayersThatRunTwice", shared({"--training.activation_checkpoint=full"}),
+                   kFourHeads},
+        MemoryCase{"SharesInMixedPrecision", mixed(shared({})), kFourHeads},
+        MemoryCase{"SharesOfShardedParameters", replicated(shared({"--parallelism.zero3=true"})),
+                   kFourHeads},
+        MemoryCase{"SharesOfAShardedOptimizer", replicated(shared({"--parallelism.zero1=true"})),
+                   kFourHeads},
+        MemoryCase{"MoreSlicesThanRanks", shared({"--parallelism.tensor_parallel_slices=4"}),
+                   kFourHeads},
+        MemoryCase{"SharesOfNormsAlone", shared({"--training.trainable=[\"*norm*\"]"}), kFourHeads},
+        MemoryCase{"SharesOfQueriesAlone", shared({"--training.trainable=[\"*q_proj*\"]"}),
+                   kFourHeads},
+        MemoryCase{"ALengthThatTheSlicesDoNotDivide", shared({"--training.seq_len=127"}),
+                   kFourHeads}),
+    name_of);
+
 // Adapters need a base whose weights are there.
 class AdapterTrainMemoryTest : public TrainMemoryTest {};
 

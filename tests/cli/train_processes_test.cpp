@@ -716,6 +716,11 @@ TEST_F(TensorParallelProcessesTest, AFaultWithinALayerEndsAllOfThemWithOneCause)
       EXPECT_NE(last["call"].get<std::string>().find(" over tp: "), std::string::npos)
           << fault << last;
       EXPECT_EQ(last["missing"], nlohmann::json({1})) << fault << last;
+      const ProgramResult flight = run_sluice({"debug", "flight", out() + "/flight", "--json"});
+      const nlohmann::json mismatch = nlohmann::json::parse(flight.out)["mismatch"];
+      EXPECT_EQ(mismatch["rank"], 1) << fault << flight.out;
+      EXPECT_NE(mismatch["text"].get<std::string>().find(" over tp: "), std::string::npos)
+          << fault << flight.out;
     }
   }
 }

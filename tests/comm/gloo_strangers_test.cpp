@@ -177,7 +177,7 @@ TEST_F(GlooStrangersTest, OneThatTakesThePairOfAProcessIsFoundAndNamed) {
     EXPECT_NE(errors[n].find("the other end of the connection to process " + std::to_string(1 - n)),
               std::string::npos)
         << errors[n];
-    EXPECT_NE(errors[n].find("a stranger may have taken the connection"), std::string::npos)
+    EXPECT_NE(errors[n].find("a foreign program may have taken the connection"), std::string::npos)
         << errors[n];
   }
 }

@@ -166,6 +166,11 @@ TEST_F(DeviceCommandTest, RanksThatShareLayersHaveTheBitsOfTheirSlices) {
   const Outcome alone = trained_with({kOneRank, slices});
   EXPECT_TRUE(alone == trained_with({kTwoRanks, slices, shared}));
   EXPECT_TRUE(alone == launched_with(4, {kTwoRanks, slices, shared}));
+  // A length that the slices do not divide, in layers that run twice.
+  const std::string uneven = "--training.seq_len=15";
+  EXPECT_TRUE(
+      trained_with({kOneRank, slices, uneven}) ==
+      trained_with({kTwoRanks, slices, shared, uneven, "--training.activation_checkpoint=full"}));
 }
 
 TEST_F(DeviceCommandTest, ReplicasHaveTheBitsOfTheirShardsInProcessesToo) {

@@ -213,6 +213,7 @@ class FusedOperatorMemoryTest : public OperatorMemoryTest {};
 TEST_P(FusedOperatorMemoryTest, ALedgerCountsWhatTheRowsSay) {
   expect_counted({});
   expect_counted({.loss_chunks = LossChunks::kOn});
+  expect_counted({.loss_in_head = true});
 }
 TEST_P(OperatorMemoryTest, ALedgerCountsWhatTheRowsOfPlainOperatorsSay) {
   expect_counted({.fused = false});

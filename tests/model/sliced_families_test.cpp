@@ -32,7 +32,7 @@ ModelSpec spec_with_heads(const std::string& model, int heads, int key_value_hea
 ModelSpec spec_of(const std::string& model, bool loss_in_head = false) {
   nlohmann::json config = nlohmann::json::parse(
       read_model_spec(std::string(SLUICE_TEST_DATA) + "/reference/" + model).config_text);
-  // Dropout is not divided.
+  // Other numbers of slices drop other numbers.
   for (const char* key : {"attention_dropout", "hidden_dropout", "residual_dropout",
                           "embedding_dropout", "resid_pdrop", "embd_pdrop", "attn_pdrop"})
     if (config.contains(key)) config[key] = 0.0;
@@ -40,7 +40,7 @@ ModelSpec spec_of(const std::string& model, bool loss_in_head = false) {
   if (model.ends_with("gpt_neox")) config["num_attention_heads"] = 4, config["rotary_pct"] = 1.0;
   if (config.value("num_key_value_heads", 2) == 1) config["num_key_value_heads"] = 2;
   Precision precision;
-  if (loss_in_head) precision.loss_chunks = LossChunks::kOn;
+  precision.loss_in_head = loss_in_head;
   return parse_model_spec(config.dump(), "config.json", precision);
 }
 
@@ -74,7 +74,7 @@ FoundByName loss_and_gradients(const ModelSpec& spec, const SliceGroup& tp) {
   const Values batch = {
       {"input_ids", ids}, {"labels", ids}, {"attention_mask", {}}, {"position_ids", {}}};
   const LossValue loss = model.loss(chunk.forward({}, batch, 1, 0, 0), batch);
-  (loss.loss / 16).backward();
+  (loss.loss / 13).backward();
   FoundByName found = {{"loss", {loss.loss}}};
   for (const ParameterInfo& parameter : chunk.parameters())
     found[parameter.name] = {gathered(parameter, parameter.tensor.grad(), tp)};
@@ -128,7 +128,6 @@ TEST(SlicedFamiliesTest, WhatHasNoSlicesIsRefusedByName) {
     EXPECT_NE(message.find(part), std::string::npos) << message;
   };
   expect("a norm over all heads", refusal(spec_of("models_extra/olmo2"), 2));
-  expect("the family gpt2", refusal(spec_of("models/gpt2"), 2));
   expect("a norm over all heads", refusal(spec_of("models_extra/olmoe"), 2));
   expect("key-value heads", refusal(spec_with_heads("models/llama_untied", 8, 4), 8));
 }

@@ -84,7 +84,7 @@ TEST(LinearCrossEntropyTest, IsAsNearToFloat64AsWholeLogits) {
   for (const auto& [rows, classes] :
        {std::pair<std::int64_t, std::int64_t>{1, 1}, {1, 64}, {3, 65}, {130, 500}, {70, 2049}}) {
     const Problem p = problem(rows, 33, classes);
-    for (const std::int64_t block : {64, 500, 4096})
+    for (const std::int64_t block : {64, 500, 4096, 0})
       expect_as_near_as_whole_logits(
           p, {.block = block},
           std::to_string(rows) + " x " + std::to_string(classes) + " / " + std::to_string(block));
@@ -95,7 +95,10 @@ TEST(LinearCrossEntropyTest, ScalesAndCapsLogits) {
   const Problem p = problem(40, 24, 300, 4);
   expect_as_near_as_whole_logits(p, {.divisor = 8}, "scaled");
   expect_as_near_as_whole_logits(p, {.cap = 5}, "capped");
-  expect_as_near_as_whole_logits(p, {.divisor = 0.5, .cap = 30}, "scaled and capped");
+  for (const std::int64_t block : {64, 0}) {
+    expect_as_near_as_whole_logits(p, {.divisor = 0.5, .cap = 30, .block = block},
+                                   "scaled and capped");
+  }
 }
 
 TEST(LinearCrossEntropyTest, StaysExactWhereTheLargestLogitComesLast) {
@@ -114,32 +117,36 @@ TEST(LinearCrossEntropyTest, WithoutACountedLabelIsZeroWithAGraph) {
 }
 
 TEST(LinearCrossEntropyTest, HalvesOneAfterTheOtherHaveTheBitsOfBothTogether) {
-  const Problem p = problem(70, 16, 300);
-  const Result together = run(by_blocks, p, {}, at::kFloat);
-  const at::Tensor x = p.x.clone().requires_grad_(), weight = p.weight.clone().requires_grad_();
-  const at::Tensor loss = by_blocks(x, weight, p.labels, {});
-  const at::Tensor one = at::scalar_tensor(0.25);
-  const auto dx = torch::autograd::grad({loss}, {x}, {one}, /*retain_graph=*/true);
-  const auto dweight = torch::autograd::grad({loss}, {weight}, {one});
-  EXPECT_TRUE(at::equal(dx[0], together.dx));
-  EXPECT_TRUE(at::equal(dweight[0], together.dweight));
+  for (const Settings& settings : {Settings{}, Settings{.block = 0}}) {
+    const Problem p = problem(70, 16, 300);
+    const Result together = run(by_blocks, p, settings, at::kFloat);
+    const at::Tensor x = p.x.clone().requires_grad_(), weight = p.weight.clone().requires_grad_();
+    const at::Tensor loss = by_blocks(x, weight, p.labels, settings);
+    const at::Tensor one = at::scalar_tensor(0.25);
+    const auto dx = torch::autograd::grad({loss}, {x}, {one}, /*retain_graph=*/true);
+    const auto dweight = torch::autograd::grad({loss}, {weight}, {one});
+    EXPECT_TRUE(at::equal(dx[0], together.dx));
+    EXPECT_TRUE(at::equal(dweight[0], together.dweight));
+  }
 }
 
 TEST(LinearCrossEntropyTest, WhatIsFrozenChangesNoBitsOfTheRest) {
-  const Problem p = problem(70, 16, 300);
-  const Result both = run(by_blocks, p, {}, at::kFloat);
-  const at::Tensor x = p.x.clone().requires_grad_(), weight = p.weight.clone().requires_grad_();
-  const at::Tensor one = at::scalar_tensor(0.25);
-  const at::Tensor of_x = by_blocks(x, p.weight, p.labels, {}),
-                   of_weight = by_blocks(p.x, weight, p.labels, {});
-  EXPECT_TRUE(at::equal(of_x, both.loss));
-  EXPECT_TRUE(at::equal(of_weight, both.loss));
-  EXPECT_TRUE(at::equal(torch::autograd::grad({of_x}, {x}, {one})[0], both.dx));
-  EXPECT_TRUE(at::equal(torch::autograd::grad({of_weight}, {weight}, {one})[0], both.dweight));
-  const at::NoGradGuard no_grad;
-  const at::Tensor value = by_blocks(x, weight, p.labels, {});
-  EXPECT_TRUE(at::equal(value, both.loss));
-  EXPECT_FALSE(value.requires_grad());
+  for (const Settings& settings : {Settings{}, Settings{.block = 0}}) {
+    const Problem p = problem(70, 16, 300);
+    const Result both = run(by_blocks, p, settings, at::kFloat);
+    const at::Tensor x = p.x.clone().requires_grad_(), weight = p.weight.clone().requires_grad_();
+    const at::Tensor one = at::scalar_tensor(0.25);
+    const at::Tensor of_x = by_blocks(x, p.weight, p.labels, settings),
+                     of_weight = by_blocks(p.x, weight, p.labels, settings);
+    EXPECT_TRUE(at::equal(of_x, both.loss));
+    EXPECT_TRUE(at::equal(of_weight, both.loss));
+    EXPECT_TRUE(at::equal(torch::autograd::grad({of_x}, {x}, {one})[0], both.dx));
+    EXPECT_TRUE(at::equal(torch::autograd::grad({of_weight}, {weight}, {one})[0], both.dweight));
+    const at::NoGradGuard no_grad;
+    const at::Tensor value = by_blocks(x, weight, p.labels, settings);
+    EXPECT_TRUE(at::equal(value, both.loss));
+    EXPECT_FALSE(value.requires_grad());
+  }
 }
 
 // expect(gradient of a row alone, the same among others).

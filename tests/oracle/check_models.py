@@ -4,8 +4,8 @@
 usage: check_models.py --compare build/bin/oracle_compare --sluice build/bin/sluice
                        [--wide] [--fuzz N] [--seed S] [--families a,b] [--keep DIR]
 
-Short: the first variant of every family, some of them trained. --wide: all variants; every family trained at 1, 2
-and 4 stages, from shards, and in bfloat16. A family that the program does not know is listed, and is a failure.
+Short: the first variant of every family, all of them trained in slices on two ranks that share layers, some also on
+stages. --wide: all variants; every family trained at 1, 2 and 4 stages, from shards, and in bfloat16. A family that the program does not know is listed, and is a failure.
 """
 import argparse
 import json
@@ -27,6 +27,9 @@ import models
 from families import FAMILIES, LENGTH, WHOLES
 
 LOSS_TOLERANCE = 5e-5
+SLICED_LOSS_TOLERANCE = 2e-5
+# Families whose norms of queries and keys span all heads: they are refused in slices.
+UNDIVIDED = ("olmo2", "olmoe")
 # Families that a short run trains from the command line; it compares answers and training in C++ of all.
 SHORT_TRAINED = ("gpt2", "gemma2", "mixtral", "gpt_neox", "qwen2_vl")
 
@@ -93,7 +96,7 @@ def last_checkpoint(folder):
 class TrainedRun:
     """`sluice train` on the plain batch of the model in `directory`."""
 
-    def __init__(self, sluice, folder, directory, stages, source=None, dtype="float32", labels=None):
+    def __init__(self, sluice, folder, directory, stages, source=None, dtype="float32", overrides=()):
         self.sluice, self.folder = sluice, folder
         folder.mkdir(parents=True)
         reference = load_file(directory / "reference.safetensors")
@@ -104,7 +107,7 @@ class TrainedRun:
         # An auxiliary loss is a mean over the microbatches, not over the rows of the step.
         size = models.ROWS if config.get("output_router_logits") else 1
         self.config = write_config(folder, source or directory, stages, microbatch_size=size, dtype=dtype)
-        self.done = run([sluice, "train", self.config])
+        self.done = run([sluice, "train", self.config, *overrides])
 
     @property
     def problem(self):
@@ -194,6 +197,30 @@ def check_training(sluice, directory, work, stages_list, failures):
                            name, f"other weights than at {stages_list[0]} stages")
 
 
+def check_slices(sluice, directory, work, failures):
+    """The curve of transformers with layers in 4 slices, or as many as the key-value heads allow, on two ranks each."""
+    name = f"{directory.name}, in slices"
+    config = transformers.AutoConfig.from_pretrained(directory).get_text_config()
+    heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
+    slices = next(n for n in (4, 2, 1) if heads % n == 0)
+    if slices == 1:
+        return 0
+    trained = TrainedRun(sluice, work / f"{directory.name}-slices", directory, 1,
+                         overrides=("--parallelism.tensor_parallel_degree=2",
+                                    f"--parallelism.tensor_parallel_slices={slices}"))
+    if directory.name.split("-")[0] in UNDIVIDED:
+        failures.check(trained.done.returncode == 2 and "norms queries and keys over all heads" in trained.done.stderr,
+                       name, f"is not refused by its norms: {trained.done.returncode}, {trained.done.stderr.strip()}")
+        return 0
+    if trained.problem:
+        failures.add(name, trained.problem)
+        return 0
+    for step, (ours, theirs) in enumerate(zip(trained.losses(), trained.curve, strict=True), start=1):
+        failures.check(abs(ours - theirs) <= SLICED_LOSS_TOLERANCE * max(1, abs(theirs)), name,
+                       f"loss of step {step} is {ours}, that of transformers {theirs}")
+    return slices
+
+
 def check_shards(sluice, directory, work, failures):
     """From shards the same bits come as from one file."""
     name = f"{directory.name}, from shards"
@@ -255,12 +282,15 @@ def main():
         if compared.returncode != 0:
             failures.add("models", compared.stderr.strip() or "see above")
         of_program = known(compared.stdout)
+        sliced = {}
         for directory in made:
             if directory.name not in of_program:
                 failures.add(directory.name, "the program does not know this family, or ended before it")
                 continue
             family, variant = directory.name.split("-", 1)
             is_first = variant == next(iter(FAMILIES[family].variants))
+            if is_first:
+                sliced[family] = check_slices(given.sluice, directory, work, failures)
             if is_first and (given.wide or family in SHORT_TRAINED):
                 check_training(given.sluice, directory, work, (1, 2, 4) if given.wide else (2,), failures)
             if given.wide and not is_first and "fuzz" not in variant:
@@ -271,6 +301,7 @@ def main():
     finally:
         if not given.keep:
             shutil.rmtree(work, ignore_errors=True)
+    print("slices:", ", ".join(f"{family} {slices or 'none'}" for family, slices in sliced.items()))
     print(f"{len(made)} models, {failures.count} failures")
     sys.exit(1 if failures.count else 0)
 

@@ -357,6 +357,37 @@ TEST(ParallelLayersTest, WithAsManySlicesAsRanksNothingIsDoneBesideAPlainSplit) 
   }
 }
 
+TEST(DropoutOfRowsTest, OfOneSliceIsThatOfLibTorch) {
+  const at::Tensor x = drawn("x", {kBatch, kLength, kHidden});
+  const auto in_scope = [&](const auto& run) {
+    const KeyedRandomScope scope(5, 0, "layer", 0);
+    return run();
+  };
+  const at::Tensor ours = in_scope([&] { return detail::dropout_rows(x, 0.3, SliceGroup()); });
+  const at::Tensor plain = in_scope([&] { return at::dropout(x, 0.3, /*train=*/true); });
+  EXPECT_TRUE(same_bits(ours, plain));
+}
+
+// Each slice of rows, and each draw, drops numbers of its own, as many as were asked for.
+TEST(DropoutOfRowsTest, EverySliceDrawsByItself) {
+  const at::Tensor ones = at::ones({2, 16, 128});
+  on_slice_ranks({1, 4, false}, [&](const SliceGroup& tp) -> FoundByName {
+    const KeyedRandomScope scope(5, 0, "layer", 0);
+    std::vector<at::Tensor> parts;
+    for (int draw = 0; draw < 2; ++draw) {
+      for (const at::Tensor& rows : detail::dropout_rows(ones, 0.25, tp).chunk(4, 1)) {
+        EXPECT_NEAR(rows.eq(0).to(at::kFloat).mean().item<double>(), 0.25, 0.05);
+        EXPECT_EQ(rows.max().item<float>(), 1.0F / 0.75F);
+        for (const at::Tensor& other : parts) EXPECT_FALSE(at::equal(rows, other));
+        parts.push_back(rows);
+      }
+    }
+    const KeyedRandomScope again(5, 0, "layer", 0);
+    EXPECT_TRUE(at::equal(detail::dropout_rows(ones, 0.25, tp).chunk(4, 1)[3], parts[3]));
+    return {};
+  });
+}
+
 }  // namespace
 }  // namespace parallel_layers_test
 }  // namespace sluice::test

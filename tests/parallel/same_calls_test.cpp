@@ -113,18 +113,21 @@ std::vector<std::string> errors_of(Wrong wrong, int microbatches = 2, int pp = 1
   options.tensor_parallel = {.degree = 2, .slices = 2, .sequence = false};
   std::vector<std::string> errors(static_cast<std::size_t>(2 * pp));
   std::mutex mutex;
+  RunOptions run_options;
+  run_options.deadline = std::chrono::seconds(30);
   const auto start = std::chrono::steady_clock::now();
+  const auto body = [&](Pipeline& pipeline) {
+    try {
+      at::Tensor x = at::sin(at::arange(2 * microbatches * kLength * kWidth, at::kFloat));
+      pipeline.train_step({{"x", x.view({-1, kLength, kWidth})}});
+    } catch (const std::exception& error) {
+      const std::lock_guard lock(mutex);
+      errors[static_cast<std::size_t>(pipeline.rank())] = error.what();
+      throw;
+    }
+  };
   try {
-    run(two_blocks(wrong), options, [&](Pipeline& pipeline) {
-      try {
-        at::Tensor x = at::sin(at::arange(2 * microbatches * kLength * kWidth, at::kFloat));
-        pipeline.train_step({{"x", x.view({-1, kLength, kWidth})}});
-      } catch (const std::exception& error) {
-        const std::lock_guard lock(mutex);
-        errors[static_cast<std::size_t>(pipeline.rank())] = error.what();
-        throw;
-      }
-    });
+    run(two_blocks(wrong), options, body, run_options);
   } catch (const Error&) {
   }
   const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;

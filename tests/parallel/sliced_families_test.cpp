@@ -1,9 +1,11 @@
 // Native families divided into slices, on fused nodes and on plain operators: the same bits for
 // every degree with rows divided and whole, and as far from the truth as without slices.
 #include <ATen/ATen.h>
+#include <ATen/record_function.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <map>
 #include <string>
@@ -24,25 +26,34 @@ namespace {
 
 struct Family {
   std::string name, type, more;
-  std::int64_t key_value_heads = 4;
+  std::int64_t key_value_heads = 4, vocabulary = 99;
 };
 
 std::ostream& operator<<(std::ostream& out, const Family& family) { return out << family.name; }
 
+bool has_one_kind_of_heads(const Family& family) {
+  return family.type == "gpt_neox" || family.type == "gpt2";
+}
+
 // Heads of 16 channels, which fused nodes take; widths that slices do not divide. more: keys of the
 // family.
-ModelSpec spec_of(const Family& family, bool by_blocks) {
+ModelSpec spec_of(const Family& family, LossChunks loss_chunks, bool loss_in_head) {
+  const std::int64_t heads = (has_one_kind_of_heads(family) ? 1 : 2) * family.key_value_heads;
   const std::string text =
       R"({"model_type": ")" + family.type +
-      R"(", "vocab_size": 99, "hidden_size": 64, "intermediate_size": 90, "num_hidden_layers": 2,
+      R"(", "hidden_size": 64, "intermediate_size": 90, "num_hidden_layers": 2,
     "num_attention_heads": )" +
-      std::to_string((family.type == "gpt_neox" ? 1 : 2) * family.key_value_heads) +
-      R"(, "num_key_value_heads": )" + std::to_string(family.key_value_heads) +
+      std::to_string(heads) + R"(, "num_key_value_heads": )" +
+      std::to_string(family.key_value_heads) + R"(, "vocab_size": )" +
+      std::to_string(family.vocabulary) +
       R"(, "head_dim": 16, "max_position_embeddings": 64, "initializer_range": 0.2)" + family.more +
       "}";
   return parse_model_spec(text, family.name + ".json",
-                          {.loss_chunks = by_blocks ? LossChunks::kOn : LossChunks::kOff});
+                          {.loss_chunks = loss_chunks, .loss_in_head = loss_in_head});
 }
+
+constexpr const char* kPlainGpt2 =
+    R"(, "n_inner": 90, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "resid_pdrop": 0.0)";
 
 const std::vector<Family> kFamilies = {
     {"llama", "llama", R"(, "attention_bias": true, "mlp_bias": true)"},
@@ -60,8 +71,28 @@ const std::vector<Family> kFamilies = {
     {"qwen3_moe", "qwen3_moe",
      R"(, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24,
         "mlp_only_layers": [1])"},
+    {"gpt2", "gpt2", kPlainGpt2},
+    {"gpt2 untied", "gpt2", std::string(kPlainGpt2) + R"(, "tie_word_embeddings": false)"},
     {"gpt_neox", "gpt_neox", R"(, "hidden_act": "gelu")"},
     {"gpt_neox in turn", "gpt_neox", R"(, "hidden_act": "gelu", "use_parallel_residual": false)"},
+};
+
+// Each kind of dropout by itself, and all of them.
+const std::vector<Family> kWithDropout = {
+    {"gpt2 embedding", "gpt2",
+     R"(, "n_inner": 90, "embd_pdrop": 0.3, "attn_pdrop": 0.0, "resid_pdrop": 0.0)"},
+    {"gpt2 attention", "gpt2",
+     R"(, "n_inner": 90, "embd_pdrop": 0.0, "attn_pdrop": 0.3, "resid_pdrop": 0.0)"},
+    {"gpt2 residual", "gpt2",
+     R"(, "n_inner": 90, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "resid_pdrop": 0.3)"},
+    {"gpt2", "gpt2", ""},
+    {"llama", "llama", R"(, "attention_dropout": 0.2)"},
+    {"gemma2", "gemma2", R"(, "query_pre_attn_scalar": 16, "attention_dropout": 0.2)"},
+    {"phi3", "phi3", R"(, "pad_token_id": null, "sliding_window": null, "attention_dropout": 0.2)"},
+    {"starcoder2", "starcoder2",
+     R"(, "sliding_window": null, "residual_dropout": 0.2, "embedding_dropout": 0.2)"},
+    {"gpt_neox", "gpt_neox",
+     R"(, "hidden_act": "gelu", "attention_dropout": 0.2, "hidden_dropout": 0.2)"},
 };
 
 // The values of a model's auxiliary loss.
@@ -129,12 +160,22 @@ at::Tensor whole_gradient(const ParameterInfo& parameter, const SliceGroup& tp) 
 }
 
 struct Way {
-  bool fused = true, by_blocks = true, packed = false;
+  bool fused = true;
+  LossChunks loss_chunks = LossChunks::kOn;  // acts on fused operators alone
+  bool loss_in_head = true, packed = false;
   at::ScalarType dtype = at::kFloat;
+  std::int64_t step = 1;
 };
 
+std::string name_of(const Way& way) {
+  return std::string(way.fused ? ", fused" : ", plain") +
+         (way.loss_chunks == LossChunks::kOn ? "" : ", no blocks") +
+         (way.loss_in_head ? "" : ", logits of all") + (way.packed ? ", packed" : "");
+}
+
 FoundByName losses_and_gradients(const Family& family, const Way& way, const SliceGroup& tp) {
-  const ModelSpec spec = spec_of(family, way.by_blocks && way.fused);
+  const ModelSpec spec =
+      spec_of(family, way.fused ? way.loss_chunks : LossChunks::kOff, way.loss_in_head);
   Chunk chunk = chunk_of(spec, tp, way.fused, way.dtype);
   const Model model = causal_lm(spec, {.dtype = way.dtype, .fused = way.fused});
   FoundByName found;
@@ -153,11 +194,11 @@ FoundByName losses_and_gradients(const Family& family, const Way& way, const Sli
       positions.slice(1, 3).sub_(3);
       batch.set("position_ids", positions);
     }
-    const Values out = chunk.forward({}, batch, 1, 1, microbatch);
+    const Values out = chunk.forward({}, batch, 1, way.step, microbatch);
     at::Tensor loss = model.loss(out, batch).loss;
     for (const std::string& name : balance_values(model))
       loss = loss + out.get(name) * model.auxiliary[0].scale;
-    loss.backward();
+    (loss / 13).backward();  // a step's loss is a mean
     found["loss " + std::to_string(microbatch)] = {loss};
   }
   for (const ParameterInfo& parameter : chunk.parameters())
@@ -175,23 +216,24 @@ double distance(const at::Tensor& a, const at::Tensor& b) {
   return ((a.to(at::kDouble) - wide).norm() / wide.norm().clamp_min(1e-30)).item<double>();
 }
 
+class SlicedDropoutTest : public testing::TestWithParam<Family> {};
 class SlicedFamiliesTest : public testing::TestWithParam<Family> {};
 
-TEST_P(SlicedFamiliesTest, HaveTheSameBitsForEveryDegreeWithRowsDividedAndWhole) {
+void expect_same_bits_for_every_degree(const Family& family) {
   for (const Way& way :
-       {Way{}, Way{.by_blocks = false}, Way{.fused = false}, Way{.packed = true}}) {
+       {Way{}, Way{.loss_chunks = LossChunks::kOff}, Way{.fused = false}, Way{.packed = true},
+        Way{.loss_chunks = LossChunks::kOff, .loss_in_head = false}}) {
     for (const int slices : {2, 4}) {
-      const Whole one = whole_of(GetParam(), way, {1, slices, false});
+      const Whole one = whole_of(family, way, {1, slices, false});
       ASSERT_GT(one.size(), 5U);
       for (const int degree : {1, 2, 4}) {
         if (degree > slices) continue;
         for (const bool sequence : {false, true}) {
           const SliceLayout layout{degree, slices, sequence};
-          const Whole other = whole_of(GetParam(), way, layout);
+          const Whole other = whole_of(family, way, layout);
           for (const auto& [name, tensor] : one) {
             EXPECT_TRUE(same_bits(tensor, other.at(name)))
-                << name << ", " << name_of(layout) << (way.fused ? ", fused" : ", plain")
-                << (way.packed ? ", packed" : "");
+                << name << ", " << name_of(layout) << name_of(way);
           }
         }
       }
@@ -199,29 +241,90 @@ TEST_P(SlicedFamiliesTest, HaveTheSameBitsForEveryDegreeWithRowsDividedAndWhole)
   }
 }
 
+TEST_P(SlicedFamiliesTest, HaveTheSameBitsForEveryDegreeWithRowsDividedAndWhole) {
+  expect_same_bits_for_every_degree(GetParam());
+}
+
+TEST_P(SlicedDropoutTest, HasTheSameBitsForEveryDegreeWithRowsDividedAndWhole) {
+  expect_same_bits_for_every_degree(GetParam());
+}
+
+TEST_P(SlicedDropoutTest, DropsOtherNumbersInEveryStep) {
+  const SliceLayout layout{2, 4, true};
+  const Whole first = whole_of(GetParam(), {}, layout);
+  const Whole second = whole_of(GetParam(), {.step = 2}, layout);
+  EXPECT_FALSE(same_bits(first.at("loss 0"), second.at("loss 0")));
+}
+
 TEST_P(SlicedFamiliesTest, AreAsFarFromTheTruthAsWithoutSlices) {
   const Whole truth = whole_of(GetParam(), {.fused = false, .dtype = at::kDouble}, {1, 1, false});
-  for (const bool fused : {true, false}) {
-    const Whole one = whole_of(GetParam(), {.fused = fused}, {1, 1, false}),
-                sliced = whole_of(GetParam(), {.fused = fused}, {2, 4, true});
+  for (const Way& way : {Way{}, Way{.loss_chunks = LossChunks::kOff}, Way{.fused = false}}) {
+    const Whole one = whole_of(GetParam(), way, {1, 1, false}),
+                sliced = whole_of(GetParam(), way, {2, 4, true});
     double of_one = 0, of_sliced = 0;
     for (const auto& [name, tensor] : truth) {
-      EXPECT_LT(distance(sliced.at(name), one.at(name)), 2e-6)
-          << name << (fused ? ", fused" : ", plain");
+      EXPECT_LT(distance(sliced.at(name), one.at(name)), 2e-6) << name << name_of(way);
       of_one += std::pow(distance(one.at(name), tensor), 2);
       of_sliced += std::pow(distance(sliced.at(name), tensor), 2);
     }
     EXPECT_GT(of_one, 0);
-    EXPECT_LT(std::sqrt(of_sliced), 1.1 * std::sqrt(of_one)) << (fused ? "fused" : "plain");
+    EXPECT_LT(std::sqrt(of_sliced), 1.1 * std::sqrt(of_one)) << name_of(way);
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(, SlicedFamiliesTest, testing::ValuesIn(kFamilies),
-                         [](const testing::TestParamInfo<Family>& info) {
-                           std::string name = info.param.name;
-                           std::replace(name.begin(), name.end(), ' ', '_');
-                           return name;
-                         });
+// The most numbers in a result of an operator in a training step of four ranks.
+std::int64_t largest_result(const ModelSpec& spec, bool fused) {
+  static std::atomic<std::int64_t> most;
+  const auto handle = at::addGlobalCallback(
+      at::RecordFunctionCallback(
+          [](const at::RecordFunction&) { return std::unique_ptr<at::ObserverContext>(); },
+          [](const at::RecordFunction& call, at::ObserverContext*) {
+            for (const c10::IValue& value : call.outputs()) {
+              if (!value.isTensor() || !value.toTensor().defined()) continue;
+              const std::int64_t size = value.toTensor().numel();
+              for (std::int64_t seen = most;
+                   seen < size && !most.compare_exchange_weak(seen, size);)
+                ;
+            }
+          })
+          .needsOutputs(true)
+          .scopes({at::RecordScope::FUNCTION}));
+  on_slice_ranks({4, 4, true}, [&](const SliceGroup& tp) -> FoundByName {
+    Chunk chunk = chunk_of(spec, tp, fused, at::kFloat);
+    const Model model = causal_lm(spec, {.fused = fused});
+    tp.group().barrier().wait();
+    most = 0;  // initial values are drawn as wholes
+    tp.group().barrier().wait();
+    const at::Tensor ids = at::arange(3 * 64, at::kLong).remainder(97).view({3, 64});
+    const Values batch({{"input_ids", ids},
+                        {"labels", ids},
+                        {"attention_mask", at::Tensor()},
+                        {"position_ids", at::Tensor()}});
+    model.loss(chunk.forward({}, batch, 1, 1, 0), batch).loss.backward();
+    return {};
+  });
+  at::removeCallback(handle);
+  return most;
+}
+
+TEST(SlicedHeadTest, NoRankHasTheLogitsOfOthersWhereTheHeadHasTheLoss) {
+  const Family family{"llama", "llama", "", 4, 1000};
+  const std::int64_t logits = std::int64_t{3} * 64 * 1000;
+  for (const bool fused : {true, false}) {
+    for (const LossChunks chunks : {LossChunks::kOff, LossChunks::kOn})
+      EXPECT_LE(largest_result(spec_of(family, chunks, true), fused), logits / 4) << fused;
+    EXPECT_EQ(largest_result(spec_of(family, LossChunks::kOff, false), fused), logits) << fused;
+  }
+}
+
+std::string test_name(const testing::TestParamInfo<Family>& family) {
+  std::string name = family.param.name;
+  std::replace(name.begin(), name.end(), ' ', '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(, SlicedFamiliesTest, testing::ValuesIn(kFamilies), test_name);
+INSTANTIATE_TEST_SUITE_P(, SlicedDropoutTest, testing::ValuesIn(kWithDropout), test_name);
 
 }  // namespace
 }  // namespace sluice::test::sliced_families_test

@@ -7,6 +7,7 @@
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/normalization.h>
 
+#include <array>
 #include <filesystem>
 #include <map>
 #include <mutex>
@@ -241,19 +242,72 @@ TEST(SlicedTrainingTest, ACheckpointOfAnyDegreeGoesOnAtAnyOther) {
   }
 }
 
-// ---- every layout ----
-
 // Norms of heads, biases of all projections, a tied head, some rows without a label.
-Model family_model() {
+Model family_model(const Precision& precision = {}, std::int64_t head_dim = 8) {
   nlohmann::json config = nlohmann::json::parse(
       read_model_spec(std::string(SLUICE_TEST_DATA) + "/reference/models_extra/qwen3_biases_tied")
           .config_text);
   config["num_hidden_layers"] = 4;
   config["num_attention_heads"] = config["num_key_value_heads"] = 4;
-  config["head_dim"] = 8;
+  config["head_dim"] = head_dim;
   config.erase("layer_types");
-  return causal_lm(parse_model_spec(config.dump(), "config.json"));
+  return causal_lm(parse_model_spec(config.dump(), "config.json", precision),
+                   {.fused = precision.fused});
 }
+
+// ---- lengths that the slices do not divide ----
+
+// Rows of a length of its own in each step.
+Inputs uneven(int step, int replica, int degree, bool labelled) {
+  const std::int64_t length = std::array{7, 8, 6, 3, 5}[static_cast<std::size_t>(step)];
+  const at::Tensor ids = at::arange(8 * length, at::kLong)
+                             .mul(7)
+                             .add(step)
+                             .remainder(kVocabulary)
+                             .view({8, length})
+                             .tensor_split(degree)[static_cast<std::size_t>(replica)];
+  return labelled ? Inputs{{"input_ids", ids}, {"labels", ids}} : Inputs{{"ids", ids}};
+}
+
+const std::vector<Layout> kUnevenLayouts = {
+    {.tp = 1, .sequence = false},
+    {.tp = 2, .pp = 2, .sequence = false},
+    {.tp = 2},
+    {.tp = 4, .pp = 2},
+    {.tp = 2, .pp = 2, .schedule = "ZBVZeroBubble"},
+    {.tp = 2, .pp = 2, .dp = 2, .zero3 = true, .checkpointed = true},
+};
+
+TEST(UnevenRowsTest, AModelDividedByATableHasTheSameBitsForEveryLength) {
+  const TempDirectory folder;
+  const auto batch = [](int step, int replica, int degree) {
+    return uneven(step, replica, degree, /*labelled=*/false);
+  };
+  const Result one = train(two_layers(), {}, batch, divide, folder / "one");
+  for (const Layout& layout : kUnevenLayouts) {
+    expect_same(one, train(two_layers(), layout, batch, divide, folder / name_of(layout)),
+                name_of(layout));
+  }
+}
+
+TEST(UnevenRowsTest, ANativeFamilyHasTheSameBitsForEveryLength) {
+  const TempDirectory folder;
+  const auto batch = [](int step, int replica, int degree) {
+    return uneven(step, replica, degree, /*labelled=*/true);
+  };
+  for (const auto& [at, precision] :
+       {std::pair("plain", Precision{.fused = false}), std::pair("fused", Precision{})}) {
+    const Model model = family_model(precision, /*head_dim=*/16);
+    const std::string within = std::string(", ") + at;
+    const Result one = train(model, {}, batch, {}, folder / at);
+    for (const Layout& layout : kUnevenLayouts) {
+      expect_same(one, train(model, layout, batch, {}, folder / (name_of(layout) + within)),
+                  name_of(layout) + within);
+    }
+  }
+}
+
+// ---- every layout ----
 
 Inputs labelled_rows(int step, int replica, int degree) {
   const at::Tensor ids =

@@ -99,7 +99,9 @@ TEST(DataParallelPlanTest, AnOrderOfAllAxesNamesEachOnce) {
     options.rank_order = order;
     return plan_of(options).program.mesh.group(0, axis);
   };
+  EXPECT_EQ(options.rank_order, "pp,dp,cp,tp");
   EXPECT_EQ(group("pp,dp", Axis::kTp), (std::vector<int>{0, 1}));
+  EXPECT_EQ(group("dp,pp", Axis::kPp), group("dp,pp,cp,tp", Axis::kPp));
   EXPECT_EQ(group("pp,dp,cp,tp", Axis::kTp), (std::vector<int>{0, 1}));
   EXPECT_EQ(group("pp,dp,cp,tp", Axis::kDpReplicate), (std::vector<int>{0, 2}));
   EXPECT_EQ(group("tp,cp,dp,pp", Axis::kTp), (std::vector<int>{0, 4}));
@@ -149,6 +151,26 @@ TEST(DataParallelPlanTest, ARankKeepsItsHeadsAndWithSequenceParallelismItsRows) 
   EXPECT_GT(rows, one / 2);  // what is gathered is whole
   EXPECT_LT(rows, all_rows);
   EXPECT_LT(all_rows, one);
+}
+
+TEST(DataParallelPlanTest, RowsOfALengthThatTheSlicesDoNotDivideAreWholeOnEveryRank) {
+  const auto plan_with = [](std::int64_t seq_len, bool sequence) {
+    return plan_of({.seq_len = seq_len, .tensor_parallel = {.degree = 2, .sequence = sequence}});
+  };
+  for (const std::int64_t length : {63, 64}) {
+    const Plan divided = plan_with(length, true), whole = plan_with(length, false);
+    const bool fits = length % 2 == 0;
+    EXPECT_EQ(divided.ranks[0].memory.activation_bytes < whole.ranks[0].memory.activation_bytes,
+              fits);
+    EXPECT_EQ(divided.notes.size(), fits ? 0U : 1U);
+    EXPECT_EQ(nlohmann::json::parse(plan_json(divided))["tensor_parallel"]["sequence_parallel"],
+              fits);
+    EXPECT_EQ(describe_plan(divided, {.width = 200}).find("rows between them") != std::string::npos,
+              fits);
+  }
+  EXPECT_EQ(plan_with(63, true).notes,
+            (std::vector<std::string>{"`seq_len` = 63 is no multiple of 2 slices: each rank has "
+                                      "all rows of such a microbatch"}));
 }
 
 TEST(DataParallelPlanTest, WhatIsWholeOnEveryRankIsComputedThere) {
@@ -451,13 +473,13 @@ TEST(DataParallelPlanTest, IsDescribedAsOneOfSeveralReplicas) {
                           .data_parallel = {.degree = 4, .shards = 8, .zero1 = true}};
   const std::string text = describe_plan(plan_of(options), {.width = 120});
   EXPECT_NE(text.find("data parallel: 4 replicas of this pipeline, 8 ranks in total (rank_order "
-                      "pp,dp), gradients add up in 8 shards, optimizer\n"),
+                      "pp,dp,cp,tp), gradients add up in"),
             std::string::npos)
       << text;
   EXPECT_NE(text.find("reduction"), std::string::npos);
   const nlohmann::json json = nlohmann::json::parse(plan_json(plan_of(options)));
   EXPECT_EQ(json["data_parallel"].dump(),
-            "{\"degree\":4,\"num_ranks\":8,\"per_microbatch\":false,\"rank_order\":\"pp,dp\","
+            "{\"degree\":4,\"num_ranks\":8,\"per_microbatch\":false,\"rank_order\":\"pp,dp,cp,tp\","
             "\"reduction\":\"exact\",\"shards\":8,\"zero1\":true,\"zero3\":false}");
   EXPECT_EQ(json["memory"].size(), 2u);
   options.data_parallel = {};

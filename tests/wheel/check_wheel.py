@@ -145,7 +145,7 @@ class WheelTest(unittest.TestCase):
             self.assertIn("pip install 'torch==2.", told.stderr)
         told = run(self.sluice, "init", cwd=self.work)
         self.assertEqual(told.returncode, 2)
-        self.assertIn("no LibTorch here", told.stderr)
+        self.assertIn("LibTorch is not installed here", told.stderr)
         self.assertEqual(os.listdir(self.work), [])
         version = json.loads(run(self.sluice, "--version", "--json").stdout)
         self.assertIsNone(version["torch_found"])
@@ -168,7 +168,7 @@ class WheelTest(unittest.TestCase):
         self.assertEqual(sorted(os.listdir(here)), ["quickstart-model", "quickstart.toml"])
         again = run(self.sluice, "init", "here", cwd=self.work)
         self.assertEqual(again.returncode, 2)
-        self.assertIn("is there already", again.stderr)
+        self.assertIn("exists already", again.stderr)
         lines = []
         for program, config, folder in (
                 (self.sluice, os.path.join(here, "quickstart.toml"), os.path.join(self.work, "a")),

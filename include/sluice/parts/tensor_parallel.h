@@ -65,7 +65,9 @@ class SliceGroup {
   const SliceRange& slices() const { return slices_; }
   int degree() const { return slices_.count / slices_.size(); }
   SliceRange slices_of(int member) const;
-  bool sequence_parallel() const { return sequence_; }
+  // True if each member has its own rows. False, too, while a microbatch is computed whose length
+  // (of the first input that has the dimension of rows) the slices do not divide.
+  bool sequence_parallel() const;
   std::int64_t sequence_dim() const { return sequence_dim_; }
   // The same without sequence parallelism, or with it.
   SliceGroup with_sequence(bool on) const;

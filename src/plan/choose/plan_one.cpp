@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/format.h"
 #include "base/text.h"
 #include "plan/choose/best.h"
 #include "plan/choose/cut_memory.h"
@@ -12,6 +13,7 @@
 #include "plan/passes/passes.h"
 #include "plan/predict/memory.h"
 #include "plan/recompute.h"
+#include "plan/slices.h"
 #include "plan/step_program.h"
 #include "plan/trainable.h"
 
@@ -32,6 +34,18 @@ Schedule scheduled(const Question& question, const Candidate& candidate,
   return placed_schedule(
       *candidate.name, stage_map, options.num_microbatches.value_or(1),
       {.name = candidate.said_by, .places = says_where ? "`stage_to_rank`" : ""});
+}
+
+std::vector<std::string> notes_of_rows(const Plan& plan) {
+  const TensorParallel& how = plan.tensor_parallel;
+  const std::int64_t length = plan.microbatch.length;
+  if (plan.model.family.empty() || how.degree == 1 || !how.sequence ||
+      at_length(length, how).sequence)
+    return {};
+  return {
+      formatted("`seq_len` = {} is no multiple of {}: each rank has all rows of such a "
+                "microbatch",
+                length, counted(how.num_slices(), "slice"))};
 }
 
 // The first of the cuts that fit into memory.
@@ -107,6 +121,7 @@ Plan draft_one(Question& question, const Candidate& candidate) {
     plan.notes.insert(plan.notes.end(), notes.begin(), notes.end());
   };
   note(plan.partition.notes);
+  note(notes_of_rows(plan));
   note(check_data_parallel(plan.data_parallel, plan.schedule, candidate.own.has_value()));
   require_one_reduction(question.options());
   plan.program.mesh =

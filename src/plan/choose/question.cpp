@@ -116,10 +116,10 @@ void Question::set_times() {
 
 void Question::take_share() {
   const ModelSpec whole = base_.model;
-  set_costs_of_trained(base_.model, base_.tensor_parallel);
+  const TensorParallel how = at_length(options_.seq_len, base_.tensor_parallel);
+  set_costs_of_trained(base_.model, how);
   if (times_)
-    times_ = std::make_shared<const LayerTimes>(
-        of_one_share(*times_, whole, base_.model, base_.tensor_parallel));
+    times_ = std::make_shared<const LayerTimes>(of_one_share(*times_, whole, base_.model, how));
 }
 
 void Question::set_layer_costs() {
