@@ -24,7 +24,7 @@ namespace {
 class LinearCrossEntropyNode final : public SplitNode {
  public:
   // The gradients of x and of the weight may be asked for.
-  LinearCrossEntropyNode(at::Tensor x, LinearCrossEntropy loss, at::Tensor labels_R,
+  LinearCrossEntropyNode(const at::Tensor& x, LinearCrossEntropy loss, at::Tensor labels_R,
                          bool wants_input, bool wants_weight)
       : x_(gathered_rows(x, loss.slices)),
         loss_(std::move(loss)),

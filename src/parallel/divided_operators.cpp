@@ -142,6 +142,7 @@ at::Tensor side_by_side(const std::vector<at::Tensor>& parts,
   std::vector<std::vector<at::Tensor>> of_sections(sections.size());
   for (std::size_t i = 0; i < parts.size(); ++i) {
     std::vector<std::int64_t> sizes;
+    sizes.reserve(sections.size());
     for (const std::int64_t section : sections)
       sizes.push_back(slice_sizes(section, tp.slices())[i]);
     const std::vector<at::Tensor> pieces = parts[i].split_with_sizes(sizes, -1);

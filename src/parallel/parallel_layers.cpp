@@ -52,7 +52,7 @@ at::Tensor own_part(const at::Tensor& whole, std::int64_t dim, const Sections& s
 
 // As torch::nn::Linear.
 at::Tensor drawn_weight(std::int64_t in, std::int64_t out, const at::TensorOptions& tensors) {
-  const at::Tensor weight = at::empty({out, in}, tensors);
+  at::Tensor weight = at::empty({out, in}, tensors);
   torch::nn::init::kaiming_uniform_(weight, std::sqrt(5.0));
   return weight;
 }
@@ -62,7 +62,8 @@ at::Tensor drawn_bias(std::int64_t in, std::int64_t out, const at::TensorOptions
 }
 
 SliceGroup of_layer(SliceGroup tp, const std::optional<bool>& sequence_parallel) {
-  return sequence_parallel ? tp.with_sequence(*sequence_parallel) : tp;
+  if (sequence_parallel) tp = tp.with_sequence(*sequence_parallel);
+  return tp;
 }
 
 }  // namespace
@@ -131,7 +132,7 @@ RowParallelLinearImpl::RowParallelLinearImpl(std::int64_t in, std::int64_t out, 
     : in_(in),
       out_(out),
       tp_(of_layer(std::move(tp), options.sequence_parallel)),
-      options_(std::move(options)) {
+      options_(options) {
   require_sizes(in, out, "RowParallelLinear");
   if (tp_.sequence_parallel() && tp_.slices().count > 1 && !options_.input_is_parallel) {
     throw Error(ErrorKind::kUsage,
@@ -173,7 +174,7 @@ ParallelEmbeddingImpl::ParallelEmbeddingImpl(std::int64_t num_embeddings,
     : num_embeddings_(num_embeddings),
       embedding_dim_(embedding_dim),
       tp_(of_layer(std::move(tp), options.sequence_parallel)),
-      options_(std::move(options)) {
+      options_(options) {
   require_sizes(num_embeddings, embedding_dim, "ParallelEmbedding");
   const std::int64_t padding = options_.padding_idx.value_or(-1);
   if (padding < -1 || padding >= num_embeddings) {

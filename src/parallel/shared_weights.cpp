@@ -247,7 +247,7 @@ at::Tensor add_shared(const at::Tensor& x, const at::Tensor& bias, const SliceGr
   return AddShared::apply(x, bias, tp, /*in_place=*/false);
 }
 
-at::Tensor add_shared_(at::Tensor x, const at::Tensor& bias, const SliceGroup& tp) {
+at::Tensor add_shared_(const at::Tensor& x, const at::Tensor& bias, const SliceGroup& tp) {
   if (is_alone(tp)) return x.add_(bias);
   require_rows(x, tp);
   require_width(x, bias);
@@ -255,8 +255,8 @@ at::Tensor add_shared_(at::Tensor x, const at::Tensor& bias, const SliceGroup& t
   return AddShared::apply(x, bias, tp, /*in_place=*/true);
 }
 
-at::Tensor add_columns_(at::Tensor x, const at::Tensor& bias, std::int64_t length, bool gathered,
-                        const SliceGroup& tp) {
+at::Tensor add_columns_(const at::Tensor& x, const at::Tensor& bias, std::int64_t length,
+                        bool gathered, const SliceGroup& tp) {
   if (is_alone(tp)) return x.add_(bias);
   const WeightPlace place(bias);
   return AddColumns::apply(x, bias, tp, length, gathered);
@@ -276,7 +276,7 @@ at::Tensor embedding_shared(const at::Tensor& table, const at::Tensor& ids, cons
   const at::Tensor own = tp.sequence_parallel() ? part_of(ids, tp.sequence_dim(),
                                                           tp.range(ids.size(tp.sequence_dim())))
                                                 : ids;
-  const at::Tensor found = EmbeddingShared::apply(table, own, tp);
+  at::Tensor found = EmbeddingShared::apply(table, own, tp);
   require_rows(found, tp);
   return found;
 }

@@ -27,11 +27,11 @@ namespace sluice::detail {
 at::Tensor add_shared(const at::Tensor& x, const at::Tensor& bias, const SliceGroup& tp);
 at::Tensor multiply_shared(const at::Tensor& x, const at::Tensor& weight, const SliceGroup& tp);
 // The same in place of x.
-at::Tensor add_shared_(at::Tensor x, const at::Tensor& bias, const SliceGroup& tp);
+at::Tensor add_shared_(const at::Tensor& x, const at::Tensor& bias, const SliceGroup& tp);
 // x += bias, in place, of which this rank has its columns: the gradient of each own slice is a sum
 // of its own. length: of all columns, which x has if it is gathered, else those of this rank.
-at::Tensor add_columns_(at::Tensor x, const at::Tensor& bias, std::int64_t length, bool gathered,
-                        const SliceGroup& tp);
+at::Tensor add_columns_(const at::Tensor& x, const at::Tensor& bias, std::int64_t length,
+                        bool gathered, const SliceGroup& tp);
 // Rows of a table, ids [B, L] of all rows; the result has the rows of this rank.
 at::Tensor embedding_shared(const at::Tensor& table, const at::Tensor& ids, const SliceGroup& tp);
 // at::dropout of training, where rows are drawn for by slices.

@@ -17,6 +17,7 @@ namespace {
 std::vector<at::Tensor> rows_of_members(const at::Tensor& own, std::int64_t dim,
                                         const SliceGroup& tp) {
   std::vector<at::Tensor> pieces;
+  pieces.reserve(static_cast<std::size_t>(tp.degree()));
   for (int member = 0; member < tp.degree(); ++member)
     pieces.push_back(part_of(own, dim, tp.range(own.size(dim), member)));
   return pieces;
@@ -79,7 +80,7 @@ Work<at::Tensor> start_tree_reduce_scatter(const at::Tensor& own, std::int64_t d
 std::vector<at::Tensor> gather_parts(const at::Tensor& part, std::int64_t dim,
                                      const SliceGroup& tp) {
   const AxisPlace place(kAxis, tp.call());
-  const std::vector<at::Tensor> parts = tp.group().all_gather(part).wait();
+  std::vector<at::Tensor> parts = tp.group().all_gather(part).wait();
   require_fitting(parts, dim, tp, tp.call());
   return parts;
 }
