@@ -121,7 +121,7 @@ std::vector<HalfBlockNode::WeightedProduct> HalfBlockNode::weighted_products(
   return all;
 }
 
-// What enters the projections, all rows.
+// The input of the projections, all rows.
 const float* HalfBlockNode::input() const {
   if (entered_.defined()) return entered_.const_data_ptr<float>();
   return half_.before.is_there() ? normed_ : x_.const_data_ptr<float>();

@@ -47,7 +47,7 @@ class HalfBlockNode : public SplitNode {
   std::vector<at::Tensor> weights() const;  // as kBefore and the others below
 
  protected:
-  // What a slice has of a projection: its outputs, and their gradient, which may take their place.
+  // A slice's part of a projection: its outputs, and their gradient, which may take their place.
   struct Product {
     std::size_t projection = 0;
     LinearPart part;

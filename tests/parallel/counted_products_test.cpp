@@ -1,20 +1,19 @@
 // With as many slices as ranks a fused node computes and allocates no more than a plain split. The
 // program has a matrix product of its own in place of LibTorch's BLAS, which counts.
 #include <ATen/ATen.h>
-#include <ATen/record_function.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
-#include <map>
-#include <memory>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ops/attention_block.h"
 #include "ops/feed_forward_block.h"
+#include "parallel/counted_operators.h"
 #include "parallel/slice_ranks.h"
 #include "parallel/tree_exchange.h"
 
@@ -62,31 +61,14 @@ constexpr std::int64_t kBatch = 2, kLength = 8;
 
 struct Counted {
   Products products;
-  std::map<std::string, int> operators;
-  int of(const std::vector<std::string>& names) const {
-    int sum = 0;
-    for (const std::string& name : names)
-      if (const auto found = operators.find(name); found != operators.end()) sum += found->second;
-    return sum;
-  }
+  OperatorCounts operators;
+  int of(const std::vector<std::string>& names) const { return sum_of(operators, names); }
 };
 
 Counted counted(const std::function<void()>& body) {
-  static thread_local std::map<std::string, int>* names = nullptr;
-  Counted result;
-  names = &result.operators;
   products = {};
-  const auto handle = at::addThreadLocalCallback(
-      at::RecordFunctionCallback([](const at::RecordFunction& call)
-                                     -> std::unique_ptr<at::ObserverContext> {
-        if (names) ++(*names)[call.name()];
-        return nullptr;
-      }).scopes({at::RecordScope::FUNCTION}));
-  body();
-  at::removeCallback(handle);
-  names = nullptr;
-  result.products = products;
-  return result;
+  OperatorCounts operators = operators_of(body);
+  return {products, std::move(operators)};
 }
 
 at::Tensor weight(const char* name, at::IntArrayRef sizes) {

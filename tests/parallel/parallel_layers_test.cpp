@@ -1,9 +1,9 @@
-#include <ATen/record_function.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 
+#include "parallel/counted_operators.h"
 #include "parallel/shared_weights.h"
 #include "parallel/slice_ranks.h"
 #include "support/expect_error.h"
@@ -275,30 +275,6 @@ TEST(ParallelLayersTest, RefuseWhatTheyCannotDivide) {
     const at::Tensor y = copy_to(x, tp)[0].sum();
     torch::autograd::grad({y}, {x}, {}, std::nullopt, /*create_graph=*/true);
   });
-}
-
-// Operators of a rank's forward and backward, by name.
-std::map<std::string, int> operators_of(const std::function<void()>& body) {
-  static thread_local std::map<std::string, int>* counts = nullptr;
-  std::map<std::string, int> counted;
-  counts = &counted;
-  const auto handle = at::addThreadLocalCallback(
-      at::RecordFunctionCallback([](const at::RecordFunction& call)
-                                     -> std::unique_ptr<at::ObserverContext> {
-        if (counts) ++(*counts)[call.name()];
-        return nullptr;
-      }).scopes({at::RecordScope::FUNCTION}));
-  body();
-  at::removeCallback(handle);
-  counts = nullptr;
-  return counted;
-}
-
-int sum_of(const std::map<std::string, int>& counts, const std::vector<std::string>& names) {
-  int sum = 0;
-  for (const std::string& name : names)
-    if (const auto found = counts.find(name); found != counts.end()) sum += found->second;
-  return sum;
 }
 
 const std::vector<std::string> kProducts = {"aten::mm", "aten::addmm", "aten::bmm"};
