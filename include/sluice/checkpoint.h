@@ -107,7 +107,7 @@ class Checkpoint {
   std::unique_ptr<Impl> impl_;
 };
 
-// A folder step-<number>, and whether a run can resume from it.
+// A folder `step-` and its step's number, and whether a run can resume from it.
 struct ListedCheckpoint {
   std::int64_t step = 0;
   std::string path;
