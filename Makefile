@@ -1,7 +1,7 @@
 # `make help` lists the targets. The work is CMake's: these are its presets by short names.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run build test test-plan check test-all release-check fuzz bench format lint docs install wheel clean setup
+.PHONY: help run build test test-plan check test-all release-check fuzz bench format lint docs install wheel clean setup cuda-compile
 
 # One compiler per core, as far as there is memory (a torch source takes up to 2.5 GB).
 JOBS ?= $(shell awk -v cores=$$(nproc) '/^MemAvailable/ {fit = int($$2 / 2500000); \
@@ -71,6 +71,9 @@ format:  ## clang-format every source; the pages at 100 columns
 
 lint: setup  ## format, include order and clang-tidy of what differs from main; LINT=all, LINT='since REVISION'
 	@tools/lint.sh '$(LIBTORCH)' $(JOBS) $(LINT)
+
+cuda-compile:  ## the plug-in for NCCL against headers of PyPI's packages (downloads 210 MB, once); no GPU
+	@PYTHON='$(PYTHON)' tools/cuda_compile.sh build-cuda
 
 docs:  ## pages of the public headers, into build-doxygen/html; fails for what is wrong in their comments
 	@doxygen docs/Doxyfile

@@ -54,6 +54,12 @@ gpus=$(nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,nohe
 say "GPUs: ${gpus:-none}"
 say "LibTorch: $(sed -n 's/^LibTorch_DIR:PATH=//p' $build/CMakeCache.txt), $("$sluice" --version | tr '\n' ' ')"
 
+if [ -f $build/lib/libsluice_nccl.so ]; then
+  say "NCCL: the plug-in is built with $(sed -n 's/^NCCL_INCLUDE_DIR:PATH=//p' $build/CMakeCache.txt)"
+else
+  say "NCCL: no plug-in, since nccl.h or CUDA's headers are missing (SLUICE_NCCL_HEADERS, docs/gpus.md)"
+fi
+
 timeout 500 $build/bin/device_tests >$work/tests.log 2>&1 || failed=1
 say "tests: $(grep -c '^\[       OK' $work/tests.log || true) passed," \
   "$(grep -c '^\[  SKIPPED \] .*ms)' $work/tests.log || true) skipped, $(grep -c '^\[  FAILED  \] .*ms)' $work/tests.log || true) failed"
@@ -92,6 +98,15 @@ TOML
   try 'the same bits as one rank' zb_bits same one zb
   try 'trains with two processes over Gloo' gloo launch gloo $two
   try 'the same bits as one rank' gloo_bits same one gloo
+  if [ "$(wc -l <<<"$gpus")" -ge 2 ]; then
+    nccl() {
+      timeout 300 "$sluice" launch -n 2 -- train $work/run.toml --metrics.folder="$work/$1" --parallelism.transport=nccl "${@:2}"
+    }
+    try 'trains with two processes over NCCL' nccl nccl nccl $two
+    try 'the same bits as one rank' nccl_bits same one nccl
+  else
+    say "one GPU: NCCL between two was not tried"
+  fi
   try 'trains with two replicas and ZeRO-3' zero3 train zero3 $one --parallelism.data_parallel_degree=2 \
     --parallelism.zero3=true --training.local_batch_size=4
   try 'trains under bfloat16 autocast' bf16 train bf16 $one --training.mixed_precision=bfloat16

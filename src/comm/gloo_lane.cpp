@@ -1,8 +1,10 @@
 #include "comm/gloo_lane.h"
 
 #include <ATen/Functions.h>
+#include <c10/core/StreamGuard.h>
 
 #include <cstring>
+#include <memory>
 
 #include "base/text.h"
 #include "sluice/error.h"
@@ -83,24 +85,30 @@ void PeerLane::send(const Frame& frame) {
   std::vector<TensorLayout> layouts;
   for (const at::Tensor& tensor : frame.tensors) {
     layouts.emplace_back(tensor);
-    const std::int64_t bytes = layouts.back().num_bytes();
-    outgoing.payload_bytes += bytes;
-    if (bytes > 0) outgoing.payloads.push_back(layouts.back().flatten(tensor, outgoing.arrived));
+    const TensorLayout& layout = layouts.back();
+    if (goes_by_nccl(layout)) {
+      outgoing.on_device.push_back(layout.flat(tensor));
+    } else if (layout.num_bytes() > 0) {
+      outgoing.payload_bytes += layout.num_bytes();
+      outgoing.payloads.push_back(layout.flatten(tensor, outgoing.arrived));
+    }
   }
+  outgoing.computed = ready_now(outgoing.on_device);
   outgoing.outline = write_outline(frame.head, layouts);
   {
     const std::lock_guard lock(mutex_);
     if (closed_ || ended_ || broken_) return;
     // The word of a failure waits for no device.
     const bool overtakes = std::holds_alternative<AbortHead>(frame.head);
-    if (!outgoing.arrived.is_now() || (!leaving_.empty() && !overtakes)) {
+    if (!outgoing.arrived.is_now() || !outgoing.on_device.empty() ||
+        (!leaving_.empty() && !overtakes)) {
       if (!packer_thread_.joinable()) packer_thread_ = std::thread([this] { pack_arriving(); });
       leaving_.push_back(std::move(outgoing));
       changed_.notify_all();
       return;
     }
   }
-  post(std::move(outgoing));
+  post(outgoing);
 }
 
 void PeerLane::pack_arriving() noexcept {
@@ -119,20 +127,31 @@ void PeerLane::pack_arriving() noexcept {
         const std::lock_guard lock(mutex_);
         if (stopping_) return;
       }
-      post(std::move(*next));
+      // The head first: with it the other process posts the receive without which no send ends.
+      if (post(*next) && !next->on_device.empty())
+        lane_.nccl->send(lane_.number, process_, next->on_device, next->computed);
       {
         const std::lock_guard lock(mutex_);
         leaving_.pop_front();
       }
       changed_.notify_all();
     }
+  } catch (const NcclLink::Stopped&) {
+    {
+      const std::lock_guard lock(mutex_);
+      leaving_.clear();
+      closed_ = true;
+    }
+    changed_.notify_all();
   } catch (...) {
     receiver_->wrong(process_, std::current_exception());
   }
 }
 
-void PeerLane::post(Outgoing frame) {
-  auto& [outline, payloads, payload_bytes, arrived] = frame;
+bool PeerLane::post(Outgoing& frame) {
+  const std::string& outline = frame.outline;
+  std::vector<at::Tensor>& payloads = frame.payloads;
+  const std::int64_t payload_bytes = frame.payload_bytes;
   Prefix prefix;
   prefix.outline_bytes = outline.size();
   const auto with_outline = static_cast<std::int64_t>(sizeof prefix + outline.size());
@@ -155,7 +174,7 @@ void PeerLane::post(Outgoing frame) {
   }
 
   const std::lock_guard lock(mutex_);
-  if (ended_ || broken_) return;
+  if (ended_ || broken_) return false;
   try {
     if (!prefix.outline_inside) post_send(copied(outline));
     if (!prefix.payload_inside) {
@@ -166,6 +185,7 @@ void PeerLane::post(Outgoing frame) {
     broken_ = true;  // the receiver says so
   }
   changed_.notify_all();
+  return !broken_;
 }
 
 void PeerLane::send_last(const Frame& frame) {
@@ -239,7 +259,7 @@ void PeerLane::receive_frames(LinkReceiver& receiver) noexcept {
     };
     std::deque<Posted> posted;
     // Data that arrived before the connection went is read first: it may say goodbye.
-    const auto post = [&](at::Tensor bytes) {
+    const auto post = [&](const at::Tensor& bytes) {
       try {
         posted.push_back({bytes, post_receive(bytes, kHeaderTag)});
       } catch (const ConnectionLost&) {
@@ -247,6 +267,12 @@ void PeerLane::receive_frames(LinkReceiver& receiver) noexcept {
       }
     };
     for (int i = 0; i < kPostedHeaders; ++i) post(bytes_tensor(kHeaderBytes));
+    // What arrives from a device is ready when its stream is, which is this thread's.
+    std::unique_ptr<c10::StreamGuard> on_stream;
+    if (lane_.nccl) {
+      on_stream =
+          std::make_unique<c10::StreamGuard>(lane_.nccl->stream_from(lane_.number, process_));
+    }
     for (;;) {
       Posted first = std::move(posted.front());
       posted.pop_front();
@@ -272,6 +298,7 @@ void PeerLane::receive_frames(LinkReceiver& receiver) noexcept {
     }
     changed_.notify_all();
     receiver.lost(process_, lost.how);
+  } catch (const NcclLink::Stopped&) {  // the link ends
   } catch (...) {
     receiver.wrong(process_, std::current_exception());
   }
@@ -314,7 +341,7 @@ std::optional<Frame> PeerLane::take_frame(const at::Tensor& header, LinkReceiver
   if (prefix.payload_inside) {
     std::int64_t inside = 0;
     for (const TensorLayout& layout : outline.layouts) {
-      inside += layout.num_bytes();
+      if (!goes_by_nccl(layout)) inside += layout.num_bytes();
       if (inside > static_cast<std::int64_t>(room - prefix.outline_bytes)) {
         throw Error(ErrorKind::kPeer,
                     {.what = "a header makes no sense: its tensors are longer than it is",
@@ -324,11 +351,20 @@ std::optional<Frame> PeerLane::take_frame(const at::Tensor& header, LinkReceiver
   }
 
   // All receives are posted before the first is waited for.
-  std::vector<at::Tensor> arrived;
+  const at::Device device = receiver.device_for(outline.head);
+  std::vector<at::Tensor> arrived, on_device;
+  std::vector<std::int64_t> device_bytes;
   std::vector<std::optional<Receiving>> receives;
   for (const TensorLayout& layout : outline.layouts) {
-    arrived.push_back(layout.defined() ? layout.allocate() : at::Tensor());
+    arrived.push_back(!layout.defined()      ? at::Tensor()
+                      : goes_by_nccl(layout) ? layout.allocate(device)
+                                             : layout.allocate());
     if (layout.num_bytes() == 0) continue;
+    if (goes_by_nccl(layout)) {
+      on_device.push_back(arrived.back());
+      device_bytes.push_back(layout.num_bytes());
+      continue;
+    }
     if (prefix.payload_inside) {
       std::memcpy(arrived.back().mutable_data_ptr(), at,
                   static_cast<std::size_t>(layout.num_bytes()));
@@ -337,10 +373,10 @@ std::optional<Frame> PeerLane::take_frame(const at::Tensor& header, LinkReceiver
       receives.push_back(post_receive(arrived.back(), payload_tag(layout.num_bytes())));
     }
   }
+  if (!on_device.empty()) lane_.nccl->receive(lane_.number, process_, on_device, device_bytes);
   for (const std::optional<Receiving>& receiving : receives) {
     if (!finish(receiving)) return std::nullopt;
   }
-  const at::Device device = receiver.device_for(outline.head);
   Frame frame{std::move(outline.head), {}};
   for (std::size_t i = 0; i < arrived.size(); ++i) {
     const TensorLayout& layout = outline.layouts[i];
@@ -355,6 +391,7 @@ void PeerLane::end() {
     ended_ = true;
   }
   changed_.notify_all();
+  if (lane_.nccl) lane_.nccl->gone(lane_.number, process_);
 }
 
 void PeerLane::release_sent(const LinkReceiver& receiver) noexcept {

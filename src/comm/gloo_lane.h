@@ -1,8 +1,9 @@
 // One lane of a Gloo link: a process group, and the frames that travel on it to another process.
 //
 // Owns: headers, outlines and payloads as messages of Gloo, and the threads that receive them and
-// let go of what has left. Does not own: the link and its end (gloo_link.cpp), frames (frame.h).
-// Thread-safety: a Lane and a PeerLane may be used by several threads.
+// let go of what has left. Does not own: the link and its end (gloo_link.cpp), frames (frame.h),
+// the transfers between devices that take the way of their own (nccl_link.h). Thread-safety: a Lane
+// and a PeerLane may be used by several threads.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
@@ -20,6 +21,7 @@
 
 #include "comm/frame.h"
 #include "comm/link.h"
+#include "comm/nccl_link.h"
 #include "comm/no_sigpipe.h"
 
 namespace sluice::detail {
@@ -38,6 +40,8 @@ std::string reason_of(const std::exception& error);
 // One process group; its calls are one at a time.
 struct Lane {
   GroupPtr group;
+  std::size_t number = 0;
+  NcclLink* nccl = nullptr;  // the way of tensors of a device; null: by the host
   std::mutex calls;
 
   WorkPtr send(at::Tensor bytes, int process, int tag) {
@@ -78,18 +82,24 @@ class PeerLane {
 
  private:
   using Receiving = std::list<WorkPtr>::iterator;
-  // A frame whose payloads are on their way to the host.
+  // A frame whose payloads are on their way to the host, or go from their device.
   struct Outgoing {
     std::string outline;
     std::vector<at::Tensor> payloads;
     std::int64_t payload_bytes = 0;
     Ready arrived;
+    std::vector<at::Tensor> on_device;
+    Ready computed;  // what is on the device
   };
 
-  void post(Outgoing frame);
+  // False: the other process takes it no more.
+  bool post(Outgoing& frame);
   void post_send(at::Tensor bytes);
   void pack_arriving() noexcept;
 
+  bool goes_by_nccl(const TensorLayout& layout) const {
+    return lane_.nccl && layout.on_device() && layout.num_bytes() > 0;
+  }
   // Nothing when the link ends.
   std::optional<Receiving> post_receive(const at::Tensor& bytes, int tag);
   // False when the link ends.

@@ -13,6 +13,7 @@
 #include "base/format.h"
 #include "base/text.h"
 #include "comm/gloo_lane.h"
+#include "comm/nccl_link.h"
 #include "comm/no_sigpipe.h"
 #include "comm/pair_proof.h"
 #include "comm/process_ranks.h"
@@ -26,7 +27,7 @@ using namespace detail;
 using c10d::ProcessGroupGloo;
 using Milliseconds = std::chrono::milliseconds;
 
-constexpr std::size_t kNumLanes = 2;
+constexpr std::size_t kNumLanes = NcclLink::kNumLanes;
 constexpr std::array<const char*, kNumLanes> kLaneNames = {"messages", "collectives"};
 // Time for the other processes to take the news of a failure.
 constexpr Milliseconds kFarewell{1000};
@@ -59,7 +60,20 @@ class GlooLink final : public Link {
       }
     }
     for (std::size_t lane = 0; lane < kNumLanes; ++lane) prove(lane, give_up);
+    if (options_.nccl) {
+      try {
+        nccl_ = std::make_unique<NcclLink>(
+            *store, NcclLinkOptions{options_.nccl, options_.device, options_.num_processes,
+                                    options_.process, options_.name, options_.transfer_deadline(),
+                                    options_.transfer_deadline});
+      } catch (...) {
+        for (Lane& each : lanes_) each.group.reset();
+        throw;
+      }
+    }
     for (std::size_t lane = 0; lane < kNumLanes; ++lane) {
+      lanes_[lane].number = lane;
+      lanes_[lane].nccl = nccl_.get();
       for (int process = 0; process < options_.num_processes; ++process) {
         peer_lanes_[lane].push_back(
             process == options_.process
@@ -76,6 +90,7 @@ class GlooLink final : public Link {
   }
 
   void start(LinkReceiver& receiver) override {
+    if (nccl_) nccl_->start(receiver);
     for_each_peer([&](PeerLane& peer) { peer.start(receiver); });
     closer_ = std::thread([this] { close_when_told(); });  // last: it joins the others
   }
@@ -85,7 +100,10 @@ class GlooLink final : public Link {
     peer_lanes_[lane][process]->send(frame);
   }
 
-  void abort(const Failure& failure) noexcept override { request(failure); }
+  void abort(const Failure& failure) noexcept override {
+    if (nccl_) nccl_->stop();
+    request(failure);
+  }
 
  private:
   std::string name_of(int process) const {
@@ -211,9 +229,16 @@ class GlooLink final : public Link {
     Frame last{GoodbyeHead{}, {}};
     if (failure) last.head = AbortHead{*failure};
     for_each_peer([&](PeerLane& peer) { peer.send_last(last); });
+    // Ranks may wait for a device that waits for a transfer.
+    if (nccl_ && failure) nccl_->close(/*failed=*/true);
     const auto until = std::chrono::steady_clock::now() + (failure ? kFarewell : options_.deadline);
     for_each_peer([&](PeerLane& peer) { peer.flush(until); });
+    if (nccl_) {
+      nccl_->flush(until);
+      nccl_->stop();
+    }
     for_each_peer([](PeerLane& peer) { peer.stop(); });
+    if (nccl_) nccl_->close(/*failed=*/false);
     // A message for a Work that is gone keeps Gloo's thread spinning: groups go first.
     std::vector<WorkPtr> works;
     for_each_peer([&](PeerLane& peer) {
@@ -223,6 +248,7 @@ class GlooLink final : public Link {
   }
 
   const GlooLinkOptions options_;
+  std::unique_ptr<NcclLink> nccl_;  // the lanes' threads use it
   std::array<Lane, kNumLanes> lanes_;
   std::array<std::vector<std::unique_ptr<PeerLane>>, kNumLanes> peer_lanes_;  // by process
 

@@ -15,10 +15,12 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 
 #include "comm/link.h"
+#include "nccl/nccl_table.h"
 
 namespace sluice {
 
@@ -30,6 +32,12 @@ struct GlooLinkOptions {
   std::string name;    // of the connection among those of the job
   std::string host;    // address or interface to listen on; "" for loopback
   std::string secret;  // with which each pair of processes proves itself before it is used
+  // Tensors of `device` go over NCCL, where a process is a rank; null: over Gloo like the rest.
+  const nccl::Table* nccl = nullptr;
+  at::Device device = at::kCPU;
+  std::function<std::chrono::milliseconds()> transfer_deadline = [] {
+    return std::chrono::seconds(100);
+  };
 };
 
 // Collective over the processes. The store is not used after it returns. Throws Error(kPeer): not

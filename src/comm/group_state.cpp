@@ -17,7 +17,9 @@ struct GroupState::Collective : std::enable_shared_from_this<Collective> {
     std::vector<at::Tensor> pieces;
     Ready ready;  // of the pieces, by the streams of the giver
   };
-  explicit Collective(std::size_t size) : of_member(size), when_joined(size), refused(size) {}
+  explicit Collective(std::size_t size) : of_member(size), when_joined(size) {
+    refused.resize(size);
+  }
   bool complete() const { return num_joined == of_member.size(); }
 
   std::vector<Given> of_member;
@@ -47,8 +49,7 @@ GroupState::CollectivePtr GroupState::open(std::uint64_t number) {
 }
 
 void GroupState::join_locked(Collective& collective, std::uint64_t number, int member,
-                             GroupNote note, std::vector<at::Tensor> pieces) {
-  Ready ready = ready_now(pieces);
+                             GroupNote note, std::vector<at::Tensor> pieces, Ready ready) {
   collective.of_member[member] = {true, std::move(note), std::move(pieces), std::move(ready)};
   if (++collective.num_joined == members_.size()) {
     open_.erase(number);
@@ -75,7 +76,8 @@ GroupState::CollectivePtr GroupState::enter(int member, std::uint64_t number, Gr
     process_.failure().throw_if_happened();
     collective = open_locked(number);
     collective->when_joined[member] = std::move(when_joined);
-    join_locked(*collective, number, member, std::move(note), std::move(pieces));
+    Ready ready = ready_now(pieces);
+    join_locked(*collective, number, member, std::move(note), std::move(pieces), std::move(ready));
     complete = collective->complete();
   }
   go_on(*collective, complete);
@@ -103,7 +105,7 @@ void GroupState::send(int member, std::uint64_t number, const GroupNote& note,
 }
 
 void GroupState::arrive(int from_process, const CollectiveHead& head,
-                        std::vector<at::Tensor> tensors) {
+                        std::vector<at::Tensor> tensors, Ready ready) {
   const auto refuse_head = [&](const std::string& what) {
     throw Error(ErrorKind::kPeer,
                 {.what = formatted("a header makes no sense: {} of exchange {} of group {}", what,
@@ -129,7 +131,8 @@ void GroupState::arrive(int from_process, const CollectiveHead& head,
     collective = open_locked(head.number);
     if (collective->of_member[head.member].joined)
       refuse_head(formatted("member {} twice", head.member));
-    join_locked(*collective, head.number, head.member, head.note, std::move(pieces));
+    join_locked(*collective, head.number, head.member, head.note, std::move(pieces),
+                std::move(ready));
     complete = collective->complete();
   }
   tensors.clear();

@@ -25,6 +25,7 @@
 
 #include "comm/frame.h"
 #include "comm/group_backend.h"
+#include "device/ready.h"
 #include "sluice/parts/group.h"
 
 namespace sluice {
@@ -51,8 +52,10 @@ class GroupState {
   // wait().
   CollectivePtr enter(int member, std::uint64_t number, GroupNote note,
                       std::vector<at::Tensor> pieces, WhenJoined when_joined = nullptr);
-  // A member that is elsewhere has joined. Throws Error(kPeer) where that cannot be.
-  void arrive(int from_process, const CollectiveHead& head, std::vector<at::Tensor> tensors);
+  // A member that is elsewhere has joined with tensors that are ready when `ready` is. Throws
+  // Error(kPeer) where that cannot be.
+  void arrive(int from_process, const CollectiveHead& head, std::vector<at::Tensor> tensors,
+              Ready ready);
   // A member's wait for `collective` ends with this.
   void refuse(int member, Collective& collective, std::exception_ptr error);
 
@@ -68,7 +71,7 @@ class GroupState {
  private:
   CollectivePtr open_locked(std::uint64_t number);
   void join_locked(Collective& collective, std::uint64_t number, int member, GroupNote note,
-                   std::vector<at::Tensor> pieces);
+                   std::vector<at::Tensor> pieces, Ready ready);
   Exchanged take_locked(int member, Collective& collective) const;
   // After the lock is released: what waits for all to have joined.
   void go_on(Collective& collective, bool complete) const;

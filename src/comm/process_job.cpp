@@ -10,11 +10,14 @@
 #include <tuple>
 #include <utility>
 
+#include "base/cuda_driver.h"
 #include "base/file.h"
 #include "base/format.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "comm/loopback_transports.h"
+#include "comm/nccl_link.h"
+#include "comm/nccl_plugin.h"
 #include "comm/process_ranks.h"
 #include "comm/process_transports.h"
 #include "comm/torchrun_board.h"
@@ -154,6 +157,7 @@ struct ProcessJob::Impl {
   RankDevices devices;
   std::shared_ptr<Endpoints> endpoints = std::make_shared<Endpoints>();
   int num_connections = 0;
+  const nccl::Table* nccl = nullptr;  // over which tensors of devices go; null: over Gloo
 
   // The store, in a run of several processes.
   std::shared_ptr<JobStore> served;
@@ -197,6 +201,7 @@ struct ProcessJob::Impl {
     line_options.num_here = layout.processes_on_machine;
     line = std::make_unique<ControlLine>(served->address, served->secret, std::move(line_options));
     require_alike();
+    agree_on_nccl();
   }
 
   void require_alike() {
@@ -209,17 +214,71 @@ struct ProcessJob::Impl {
     here.resize(std::max(here.size(), there.size()), "nothing");
     there.resize(here.size(), "nothing");
     const auto [mine, theirs] = std::mismatch(here.begin(), here.end(), there.begin());
-    const int process = environment.layout.process;
-    const Error error(
-        ErrorKind::kUsage,
-        {.what = formatted("the processes do not run the same: '{}' in process {}, '{}' in another",
-                           *mine, process, *theirs),
-         .where = "sluice::run",
-         .remedy = "start the same program with the same arguments everywhere"});
-    line->report({.process = process, .kind = error.kind(), .message = error.what()});
+    refuse_in_all({ErrorKind::kUsage,
+                   {.what = formatted(
+                        "the processes do not run the same: '{}' in process {}, '{}' in another",
+                        *mine, environment.layout.process, *theirs),
+                    .where = "sluice::run",
+                    .remedy = "start the same program with the same arguments everywhere"}});
+  }
+
+  // All processes end with the error of one of them.
+  [[noreturn]] void refuse_in_all(const Error& error) {
+    line->report(
+        {.process = environment.layout.process, .kind = error.kind(), .message = error.what()});
     const std::optional<JobFailure> failure = line->wait_for_failure(kPatience);
     if (failure) throw Error(failure->kind, {.what = failure->message});
     throw error;
+  }
+
+  // "" where tensors of this process can go over NCCL.
+  std::string reason_against_nccl() const {
+    if (devices.devices.front().is_cpu()) return "ranks compute on the CPU";
+    const int each = environment.layout.ranks_per_process(options.num_ranks);
+    if (each > 1) return formatted("it takes one rank a process, and here are {}", each);
+    if (options.num_ranks > kMostNcclRanks)
+      return formatted("it takes at most {} ranks, and here are {}", kMostNcclRanks,
+                       options.num_ranks);
+    if (ranks_share_devices())
+      return formatted("it takes a GPU for each rank, and {} lets ranks share one",
+                       kShareDeviceVariable);
+    return find_nccl().missing;
+  }
+
+  // Whether tensors go over NCCL: in all processes or in none.
+  void agree_on_nccl() {
+    const bool is_asked = options.transport == TransportKind::kNccl;
+    const bool may_be =
+        options.transport == TransportKind::kAuto && !devices.devices.front().is_cpu();
+    if (!is_asked && !may_be) return;
+    const auto key = [&](int process) { return formatted("{}/nccl/{}", name, process); };
+    const std::string can = "NCCL ";
+    const std::string reason = reason_against_nccl();
+    store->set(key(environment.layout.process),
+               reason.empty() ? can + find_nccl().version : reason);
+    std::string against, of_first;
+    for (int process = 0; process < environment.layout.num_processes && against.empty();
+         ++process) {
+      const std::string said = store->get(key(process), options.init_timeout);
+      if (process == 0) of_first = said;
+      if (said.rfind(can, 0) != 0)
+        against = formatted("{} (process {})", said, process);
+      else if (said != of_first)
+        against = formatted("{} in process 0, {} in process {}", of_first, said, process);
+    }
+    if (against.empty()) {
+      nccl = find_nccl().table;
+      devices.why += "; transport: " + of_first;
+      return;
+    }
+    if (!is_asked) {
+      devices.why += "; transport: Gloo, not NCCL: " + against;
+      return;
+    }
+    refuse_in_all({ErrorKind::kUsage,
+                   {.what = "NCCL cannot be used: " + against,
+                    .where = "parallelism.transport = \"nccl\"",
+                    .remedy = "\"auto\" takes Gloo then, and says why; docs/gpus.md"}});
   }
 
   void hear(const JobFailure& failure) {
@@ -261,6 +320,7 @@ struct ProcessJob::Impl {
     wired.num_processes = environment.layout.num_processes;
     wired.process = environment.layout.process;
     wired.devices = devices.devices;
+    wired.nccl = nccl;
     wired.meet = num_connections == 0 ? options.init_timeout : kToKeep;
     wired.deadline = [this] { return in_steps ? options.deadline : options.init_timeout; };
     wired.name = formatted("{}/ranks {}", name, num_connections);
@@ -312,8 +372,9 @@ std::vector<std::unique_ptr<Transport>> ProcessJob::connect() {
         .deadline = impl.in_steps ? impl.options.deadline
                                   : std::max(impl.options.init_timeout, impl.options.deadline),
         .devices = impl.devices.devices};
-    return impl.options.gloo ? make_loopback_transports(impl.options.num_ranks, threads)
-                             : make_local_transports(impl.options.num_ranks, threads);
+    return impl.options.transport == TransportKind::kGloo
+               ? make_loopback_transports(impl.options.num_ranks, threads)
+               : make_local_transports(impl.options.num_ranks, threads);
   }
   const auto throw_if_failed = [&] {
     const std::optional<JobFailure> failure = impl.heard();

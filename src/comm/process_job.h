@@ -5,7 +5,7 @@
 // processes. Does not own: what the ranks do, what is printed.
 //
 // A process that is alone has all ranks, and needs none of this: its endpoints are those of
-// threads, or, with `gloo`, as those of processes.
+// threads, or, with kGloo, as those of processes.
 //
 // Invariants:
 //  1. A failure in any process ends every wait of every rank, in all of them; agreed() is the same
@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "base/transport_kind.h"
 #include "device/device.h"
 #include "launch/job_failure.h"
 #include "launch/launch_environment.h"
@@ -31,7 +32,7 @@ struct ProcessJobOptions {
   int num_ranks = 1;  // of the run
   // Lines "what = value" that have to be the same in all processes, beside the number of ranks.
   std::string alike;
-  bool gloo = false;                     // also where one process has all ranks
+  TransportKind transport = TransportKind::kAuto;
   DeviceKind device = DeviceKind::kCpu;  // of the ranks: each its own, by its local rank
   // Time for connecting, and for every wait of the ranks, until steps_begin().
   std::chrono::milliseconds init_timeout{300'000};
@@ -43,8 +44,9 @@ struct ProcessJobOptions {
 class ProcessJob {
  public:
   // Collective over the processes of the environment. Throws Error(kUsage) when they do not divide
-  // the ranks or have too few devices for them, and what join_job() throws. Error(kUsage) for what
-  // is not alike comes here or from connect(), in all processes.
+  // the ranks or have too few devices for them, or NCCL is asked for and cannot be used, and what
+  // join_job() throws. Error(kUsage) for what is not alike comes here or from connect(), in all
+  // processes.
   ProcessJob(LaunchEnvironment environment, const ProcessJobOptions& options);
   // After finish(): no failure, whatever the others do then.
   ~ProcessJob();
@@ -53,8 +55,9 @@ class ProcessJob {
 
   const LaunchEnvironment& environment() const;
   std::vector<int> ranks_here() const;
-  int ranks_on_machine() const;        // of all processes here
-  const RankDevices& devices() const;  // of ranks_here()
+  int ranks_on_machine() const;  // of all processes here
+  const RankDevices& devices()
+      const;  // of ranks_here(); `why` also says the transport, if NCCL may do
 
   // New endpoints of the ranks here. Throws the first failure of all processes, if there is one
   // that ended this run's way there, Error(kPeer) when the others do not come.

@@ -102,7 +102,7 @@ void ProcessRanks::send_to_process(int process, Frame frame) {
 
 GroupState& ProcessRanks::group(const std::string& id, const std::vector<int>& members) {
   GroupState* state = nullptr;
-  std::vector<std::pair<int, Frame>> early;
+  std::vector<EarlyFrame> early;
   {
     const std::lock_guard lock(groups_mutex_);
     std::unique_ptr<GroupState>& known = groups_[id];
@@ -114,9 +114,10 @@ GroupState& ProcessRanks::group(const std::string& id, const std::vector<int>& m
       early_.erase(found);
     }
   }
-  for (auto& [from, frame] : early) {
+  for (auto& [from, frame, ready] : early) {
     try {
-      state->arrive(from, std::get<CollectiveHead>(frame.head), std::move(frame.tensors));
+      state->arrive(from, std::get<CollectiveHead>(frame.head), std::move(frame.tensors),
+                    std::move(ready));
     } catch (...) {
       wrong(from, std::current_exception());
     }
@@ -206,17 +207,18 @@ void ProcessRanks::deliver(int from_process, Frame frame) {
     return;
   }
   const auto& collective = std::get<CollectiveHead>(frame.head);
+  Ready ready = ready_now(frame.tensors);
   GroupState* state = nullptr;
   {
     const std::lock_guard lock(groups_mutex_);
     const auto found = groups_.find(collective.group);
     if (found == groups_.end()) {
-      early_[collective.group].emplace_back(from_process, std::move(frame));
+      early_[collective.group].push_back({from_process, std::move(frame), std::move(ready)});
       return;
     }
     state = found->second.get();
   }
-  state->arrive(from_process, collective, std::move(frame.tensors));
+  state->arrive(from_process, collective, std::move(frame.tensors), std::move(ready));
 }
 
 void ProcessRanks::wrong(int from_process, const std::exception_ptr& error) noexcept {

@@ -143,8 +143,13 @@ class ProcessRanks final : public LinkReceiver {
 
   mutable std::mutex groups_mutex_;
   std::map<std::string, std::unique_ptr<GroupState>> groups_;
-  // Frames that came for groups that no rank here has made yet.
-  std::map<std::string, std::vector<std::pair<int, Frame>>> early_;
+  // Frames that came for groups that no rank here has made yet, by group.
+  struct EarlyFrame {
+    int from_process = 0;
+    Frame frame;
+    Ready ready;  // its tensors, by the streams of the thread that received them
+  };
+  std::map<std::string, std::vector<EarlyFrame>> early_;
   GroupState* world_;
 
   mutable std::mutex counting_mutex_;

@@ -68,6 +68,9 @@ std::vector<std::unique_ptr<Transport>> make_process_transports(
     link.name = options.name;
     link.host = options.host;
     link.secret = store->secret();
+    link.nccl = options.nccl;
+    if (options.nccl) link.device = options.devices.front();
+    link.transfer_deadline = options.deadline;
     meet(*store, options);
     shared->connect(make_gloo_link(make_job_store(store, kConnect), std::move(link)));
   }

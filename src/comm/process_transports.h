@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "nccl/nccl_table.h"
 #include "sluice/parts/transport.h"
 
 namespace sluice {
@@ -22,6 +23,9 @@ struct ProcessTransportOptions {
   int num_processes = 1;  // divides the ranks; process p has ranks p k .. p k + k - 1
   int process = 0;        // this one
   std::vector<at::Device> devices = {};  // of its ranks, in their order; empty: the CPU
+  // Tensors of devices go over NCCL, the same in all processes, each of which is a rank with a
+  // device of its own; null: over Gloo.
+  const nccl::Table* nccl = nullptr;
   // For the others to call this, too.
   std::chrono::milliseconds meet{100'000};
   // The limit of every wait of the ranks; asked whenever one begins, on any thread.

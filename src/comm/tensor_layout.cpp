@@ -1,6 +1,7 @@
 #include "comm/tensor_layout.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <limits>
@@ -151,7 +152,7 @@ std::int64_t TensorLayout::num_bytes() const {
   return (packed_ ? num_distinct_ : extent_) * static_cast<std::int64_t>(c10::elementSize(dtype_));
 }
 
-at::Tensor TensorLayout::flatten(const at::Tensor& tensor, Ready& arrived) const {
+at::Tensor TensorLayout::flat(const at::Tensor& tensor) const {
   const at::NoGradGuard no_grad;
   at::Tensor flat = tensor.detach();
   if (packed_) {
@@ -160,34 +161,41 @@ at::Tensor TensorLayout::flatten(const at::Tensor& tensor, Ready& arrived) const
     flat = flat.as_strided({extent_}, {1});
   }
   // Conjugation and negation that are only noted are carried out.
-  flat = flat.resolve_conj().resolve_neg();
-  if (!flat.device().is_cpu()) flat = to_host(flat, arrived);
-  return at::from_blob(
-      const_cast<void*>(flat.const_data_ptr()), {num_bytes()}, [flat](void*) {}, at::kByte);
+  return flat.resolve_conj().resolve_neg();
 }
 
-at::Tensor TensorLayout::allocate() const {
-  const bool pinned = !device_.is_cpu() && at::hasCUDA();
+at::Tensor TensorLayout::flatten(const at::Tensor& tensor, Ready& arrived) const {
+  at::Tensor bytes = flat(tensor);
+  if (!bytes.device().is_cpu()) bytes = to_host(bytes, arrived);
+  return at::from_blob(
+      const_cast<void*>(bytes.const_data_ptr()), {num_bytes()}, [bytes](void*) {}, at::kByte);
+}
+
+at::Tensor TensorLayout::allocate(at::Device device) const {
+  const bool pinned = device.is_cpu() && !device_.is_cpu() && at::hasCUDA();
   const std::int64_t room = (num_bytes() + kAlignment - 1) / kAlignment * kAlignment;
-  return at::empty({alignment_ + room}, at::TensorOptions(at::kByte).pinned_memory(pinned))
+  return at::empty({alignment_ + room},
+                   at::TensorOptions(at::kByte).device(device).pinned_memory(pinned))
       .narrow(0, alignment_, room);
 }
 
 at::Tensor TensorLayout::restore(const at::Tensor& arrived, at::Device device) const {
   const at::NoGradGuard no_grad;
   const auto element = static_cast<std::int64_t>(c10::elementSize(dtype_));
+  const at::TensorOptions options = at::TensorOptions(dtype_).device(arrived.device());
   at::Tensor memory = arrived;
   if (packed_) {
-    at::Tensor spread = at::empty({alignment_ + extent_ * element}, at::TensorOptions(at::kByte))
+    at::Tensor spread = at::empty({alignment_ + extent_ * element},
+                                  at::TensorOptions(at::kByte).device(arrived.device()))
                             .narrow(0, alignment_, extent_ * element);
     const at::Tensor packed =
-        at::empty({0}, dtype_).set_(arrived.storage(), alignment_ / element, {num_distinct_}, {1});
-    at::empty({0}, dtype_)
+        at::empty({0}, options).set_(arrived.storage(), alignment_ / element, {num_distinct_}, {1});
+    at::empty({0}, options)
         .set_(spread.storage(), alignment_ / element, distinct_sizes_, strides_)
         .copy_(packed.view(distinct_sizes_));
     memory = spread;
   }
-  if (!device_.is_cpu() && !device.is_cpu()) {
+  if (!device_.is_cpu() && !device.is_cpu() && arrived.is_cpu()) {
     const std::int64_t offset = alignment_ / element;
     const at::Tensor staged = at::empty({0}, dtype_).set_(memory.storage(), offset, {extent_}, {1});
     // A device's own allocations are aligned.
@@ -198,7 +206,7 @@ at::Tensor TensorLayout::restore(const at::Tensor& arrived, at::Device device) c
     return tensor.set_requires_grad(requires_grad_);
   }
   at::Tensor tensor =
-      at::empty({0}, dtype_).set_(memory.storage(), alignment_ / element, sizes_, strides_);
+      at::empty({0}, options).set_(memory.storage(), alignment_ / element, sizes_, strides_);
   return tensor.set_requires_grad(requires_grad_);
 }
 

@@ -37,14 +37,20 @@ class TensorLayout {
   bool defined() const { return defined_; }
   std::int64_t num_bytes() const;  // that travel
 
+  // At the sender the tensor was on a device.
+  bool on_device() const { return defined_ && !device_.is_cpu(); }
+
+  // The bytes of `tensor`, whose layout this is, one after another, where it is: on the current
+  // stream of its device. Shares the tensor's memory where it can.
+  at::Tensor flat(const at::Tensor& tensor) const;
   // The bytes of `tensor`, whose layout this is, one after another, on the host. Shares the
   // tensor's memory where it can. Those of a device are there when `arrived`, which is added to,
   // has happened.
   at::Tensor flatten(const at::Tensor& tensor, Ready& arrived) const;
   // Memory into which the bytes arrive, num_bytes() from its start on; it has room for the next
-  // multiple of 64.
-  at::Tensor allocate() const;
-  // device: where what was on a device at its sender goes.
+  // multiple of 64. On `device`, or the host.
+  at::Tensor allocate(at::Device device = at::kCPU) const;
+  // device: where what was on a device at its sender goes, if it did not arrive there.
   at::Tensor restore(const at::Tensor& arrived, at::Device device) const;
 
  private:

@@ -137,16 +137,26 @@ ProcessJobOptions job_options(const RunConfig& config, int num_ranks) {
          .where = config.origins.at("parallelism.transport"),
          .remedy = "parallelism.transport = \"gloo\", or start one process"});
   }
+  if (alone && transport == TransportKind::kNccl) {
+    throw Error(ErrorKind::kUsage,
+                {.what = "NCCL moves tensors between processes, and here is one, whose ranks are "
+                         "threads",
+                 .where = config.origins.at("parallelism.transport"),
+                 .remedy = formatted("start a process for each rank: sluice launch -n {} -- .., or "
+                                     "parallelism.transport = \"auto\"",
+                                     num_ranks)});
+  }
   ProcessJobOptions options;
   options.num_ranks = num_ranks;
-  options.gloo = transport == TransportKind::kGloo;
+  options.transport = transport;
   options.device = config.training.device;
   options.init_timeout = milliseconds(config.comm.init_timeout_seconds);
   options.heartbeat = milliseconds(config.comm.heartbeat_seconds);
   // A rank that hangs has been named and has ended the run by then (hang_watch.h): who waits for it
   // knows less.
   options.deadline = milliseconds(config.comm.train_timeout_seconds) + options.heartbeat;
-  if (alone && !options.gloo) options.init_timeout = options.deadline = kLongestWait;
+  if (alone && transport != TransportKind::kGloo)
+    options.init_timeout = options.deadline = kLongestWait;
   return options;
 }
 

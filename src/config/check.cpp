@@ -88,10 +88,14 @@ void check_shards(const RunConfig& config) {
 }
 
 void check_transport(const RunConfig& config) {
-  if (config.parallelism.transport != TransportKind::kNccl) return;
-  throw Error(ErrorKind::kUsage, {.what = "parallelism.transport = \"nccl\" is not built yet",
-                                  .where = config.origins.at("parallelism.transport"),
-                                  .remedy = "write \"gloo\""});
+  if (config.parallelism.transport != TransportKind::kNccl ||
+      config.training.device != DeviceKind::kCpu)
+    return;
+  throw Error(ErrorKind::kUsage,
+              {.what = "parallelism.transport = \"nccl\" is for GPUs, and training.device is "
+                       "\"cpu\"",
+               .where = where_of(config, "parallelism.transport", "training.device"),
+               .remedy = "write \"gloo\", or set training.device to \"cuda\""});
 }
 
 // Refuses keys that settle the number of stages beside a schedule file, which settles it too.

@@ -384,10 +384,11 @@ std::vector<Key> make_table() {
           .means("Between divided layers, each of the ranks that share them keeps only its own "
                  "rows. Changes no bit."),
       key<&C::parallelism, &Parallel::transport>("parallelism", "transport")
-          .means("`threads`: all ranks in one process; `gloo`: between processes, over TCP; "
-                 "`nccl`: between GPUs, not built yet; `auto`: `gloo` between processes. Ranks of "
-                 "one process exchange as threads; with `gloo` and without a launcher each has its "
-                 "own connection."),
+          .means(
+              "`threads`: all ranks in one process; `gloo`: between processes, over TCP; "
+              "`nccl`: between processes of one GPU each; `auto`: `nccl` between such processes "
+              "where it can be used, else `gloo`. Ranks of one process exchange as threads; with "
+              "`gloo` and without a launcher each has its own connection."),
       key<&C::parallelism, &Parallel::partition>("parallelism", "partition")
           .decides_the_split()
           .means("What the split balances: the number of layers (`even`), their computed `cost`, "

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "archive/graph_model.h"
+#include "base/cuda_driver.h"
 #include "base/format.h"
 #include "base/text.h"
 #include "config/batch_sizes.h"
@@ -294,6 +295,14 @@ void set_times(const RunConfig& config, const MeasuredMachine* measured, Asked& 
   }
   options.memory_per_rank = device_memory_bytes(config);
   const PlannedDevice device = planned_device(config.training.device, num_ranks(config));
+  if (config.parallelism.transport == TransportKind::kNccl && !device.is_cuda &&
+      driver_devices().empty()) {
+    throw Error(ErrorKind::kUsage,
+                {.what = "parallelism.transport = \"nccl\" is for GPUs, and this machine has none",
+                 .where = config.origins.at("parallelism.transport"),
+                 .remedy = "write \"auto\" or \"gloo\"; to plan for other machines set "
+                           "training.device to \"cuda\""});
+  }
   if (!device.note.empty() && !config.speed) asked.notes.push_back(device.note);
   if (!options.memory_per_rank && !config.speed) options.memory_per_rank = device.bytes;
   if (options.memory_per_rank || config.speed || !chooses_by_memory(config)) return;

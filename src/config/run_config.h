@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/transport_kind.h"
 #include "plan/predict/layer_times.h"
 #include "sluice/data.h"
 #include "sluice/lora.h"
@@ -29,7 +30,6 @@ struct Comparison;  // report/candidates_output.h
 enum class ParameterType { kFloat32, kBfloat16, kFloat16 };
 enum class MixedPrecision { kNone, kBfloat16 };
 enum class FusedOperators { kAuto, kOff };
-enum class TransportKind { kAuto, kThreads, kGloo, kNccl };
 enum class OnSaveError { kStop, kContinue };
 
 // The checkpoint that a run resumes from.

@@ -6,7 +6,9 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
+#include <deque>
 #include <map>
+#include <utility>
 
 namespace sluice {
 namespace {
@@ -15,13 +17,42 @@ c10::Stream current_stream(at::Device device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
 }
 
+// Tensors that copies on side streams of this thread read, kept until these are done: whoever has
+// the only reference to a tensor writes to it, as LibTorch's engine does that adds up gradients.
+class BeingRead {
+ public:
+  ~BeingRead() {
+    for (const Read& read : reads_) read.tensor.record_stream(read.stream);
+  }
+  // The end of a copy that the stream has been given.
+  std::shared_ptr<c10::Event> add(at::Tensor tensor, const c10::Stream& stream) {
+    while (!reads_.empty() && reads_.front().done->query()) {
+      reads_.front().done->synchronize();  // returns at once
+      reads_.pop_front();
+    }
+    auto done = std::make_shared<c10::Event>(tensor.device().type());
+    done->record(stream);
+    reads_.push_back({std::move(tensor), stream, done});
+    return done;
+  }
+
+ private:
+  struct Read {
+    at::Tensor tensor;
+    c10::Stream stream;
+    std::shared_ptr<c10::Event> done;
+  };
+  std::deque<Read> reads_;
+};
+thread_local BeingRead being_read;
+
 // A copy between two devices runs on the current stream of the source's, and the current stream of
 // the destination's waits for it.
 at::Tensor moved(const at::Tensor& tensor, at::Device device) {
   const at::NoGradGuard no_grad;
   const c10::StreamGuard beside(side_stream(tensor.device()));
   at::Tensor copy = tensor.detach().to(device, /*non_blocking=*/true);
-  tensor.record_stream(beside.current_stream());
+  being_read.add(tensor, beside.current_stream());
   return copy.set_requires_grad(tensor.requires_grad());
 }
 
@@ -82,10 +113,7 @@ at::Tensor to_host(const at::Tensor& tensor, Ready& arrived) {
   ready_now({tensor}).wait_on(stream);
   const c10::StreamGuard beside(stream);
   host.copy_(tensor.detach(), /*non_blocking=*/true);
-  tensor.record_stream(stream);
-  auto event = std::make_shared<c10::Event>(tensor.device().type());
-  event->record(stream);
-  arrived.events_.push_back(std::move(event));
+  arrived.events_.push_back(being_read.add(tensor, stream));
   return host;
 }
 

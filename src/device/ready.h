@@ -11,6 +11,9 @@
 // Invariants:
 //  1. Only wait_here() waits on the host.
 //  2. For tensors of the CPU there are no events: nothing happens.
+//  3. A tensor that a copy reads has a reference more until the copy is done, as on the CPU one
+//  that
+//     is being sent: nobody else holds the only one, and writes to it.
 // Thread-safety: a Ready may go from one thread to another.
 #pragma once
 

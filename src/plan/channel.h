@@ -16,7 +16,8 @@ struct Channel {
   std::int32_t source = -1, destination = -1;  // ranks
   ChannelKind kind = ChannelKind::kActivation;
 
-  friend auto operator<=>(const Channel&, const Channel&) = default;
+  friend auto operator<=>(const Channel&,
+                          const Channel&) = default;  // NOLINT(modernize-use-nullptr)
 };
 
 // One value for each kind.

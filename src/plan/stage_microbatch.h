@@ -13,7 +13,8 @@ namespace sluice::detail {
 struct StageMicrobatch {
   std::int32_t stage = -1, microbatch = -1;
 
-  friend auto operator<=>(const StageMicrobatch&, const StageMicrobatch&) = default;
+  friend auto operator<=>(const StageMicrobatch&,
+                          const StageMicrobatch&) = default;  // NOLINT(modernize-use-nullptr)
 };
 
 }  // namespace sluice::detail

@@ -428,8 +428,9 @@ TEST_F(CommandLineTest, PlanShowsOneReplicaAndHowManyThereAre) {
                "parallelism.data_parallel_degree x training.microbatch_size = 1000; "
                "--training.global_batch_size; the nearest batch is 4000 or 5000");
   expect_error(plan + "4000 --parallelism.transport nccl", 2,
-               "parallelism.transport = \"nccl\" is not built yet; "
-               "--parallelism.transport; write \"gloo\"");
+               "parallelism.transport = \"nccl\" is for GPUs, and this machine has none; "
+               "--parallelism.transport; write \"auto\" or \"gloo\"; to plan for other machines "
+               "set training.device to \"cuda\"");
 }
 
 // Its help says what it leaves to `train`.

@@ -117,9 +117,9 @@ TEST(FrameTest, AProcessRefusesWhatAMemberElsewhereCannotGive) {
   options.num_processes = 2;
   ProcessRanks process(options);
   GroupState& world = process.world();
-  world.arrive(1, {"world", 0, 2, {"barrier", ""}, {}}, {});
+  world.arrive(1, {"world", 0, 2, {"barrier", ""}, {}}, {}, {});
   const auto refused = [&](const CollectiveHead& head) {
-    return message_of([&] { world.arrive(1, head, {}); });
+    return message_of([&] { world.arrive(1, head, {}, {}); });
   };
   EXPECT_NE(refused({"world", 0, 2, {"barrier", ""}, {}}).find("member 2 twice"),
             std::string::npos);

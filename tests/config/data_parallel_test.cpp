@@ -153,10 +153,11 @@ TEST(DataParallelConfigTest, NamesTheNearestWord) {
       "number 0.1 to 10000000");
 }
 
-TEST(DataParallelConfigTest, ATransportThatIsNotThereNamesTheOther) {
-  EXPECT_EQ(refusal({{"parallelism.transport", "nccl"}}),
-            "parallelism.transport = \"nccl\" is not built yet; --parallelism.transport; "
-            "write \"gloo\"");
+TEST(DataParallelConfigTest, NcclOnTheCpuIsRefused) {
+  EXPECT_EQ(refusal({{"parallelism.transport", "nccl"}, {"training.device", "cpu"}}),
+            "parallelism.transport = \"nccl\" is for GPUs, and training.device is \"cpu\"; "
+            "--parallelism.transport; write \"gloo\", or set training.device to \"cuda\"");
+  EXPECT_NO_THROW(config({{"parallelism.transport", "nccl"}}));
   EXPECT_NO_THROW(config({{"parallelism.transport", "gloo"}}));
 }
 

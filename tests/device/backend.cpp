@@ -120,6 +120,7 @@ class PinnedAllocator final : public at::HostAllocator {
 struct Event {
   Clock clock;
   bool was_asked = false;
+  bool is_over = false;  // as somebody who asked has heard
 };
 
 class Guard final : public c10::impl::DeviceGuardImplInterface {
@@ -150,6 +151,9 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   c10::Stream getNewStream(c10::Device device, int /*priority*/) const override {
     return getStreamFromGlobalPool(device, false);
   }
+  void* getStreamNativeHandle(const c10::Stream stream) const override {
+    return handle_of(name_of(stream));
+  }
   c10::Stream exchangeStream(c10::Stream stream) const override {
     const c10::Stream before = getStream(stream.device());
     here.streams[static_cast<std::size_t>(stream.device_index())] = stream.id();
@@ -177,17 +181,23 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   // Not yet, when it is asked for the first time.
   bool queryEvent(void* event) const override {
     if (!event) return true;
-    {
-      const auto lock = Machine::get().lock();
-      if (!std::exchange(static_cast<Event*>(event)->was_asked, true)) return false;
-    }
-    synchronizeEvent(event);
+    Machine& machine = Machine::get();
+    const auto lock = machine.lock();
+    Event& asked = *static_cast<Event*>(event);
+    if (!std::exchange(asked.was_asked, true) || !machine.has_happened(asked.clock)) return false;
+    machine.carry_out(asked.clock);
+    asked.is_over = true;
     return true;
   }
   void synchronizeEvent(void* event) const override {
-    const auto lock = Machine::get().lock();
-    if (event && !Machine::get().skips(Call::kSynchronize))
-      Machine::get().host_waits(static_cast<Event*>(event)->clock);
+    Machine& machine = Machine::get();
+    const auto lock = machine.lock();
+    if (!event) return;
+    const Event& awaited = *static_cast<Event*>(event);
+    if (awaited.is_over)
+      machine.all_know(awaited.clock);
+    else if (!machine.skips(Call::kSynchronize))
+      machine.host_waits(awaited.clock);
   }
   bool queryStream(const c10::Stream& stream) const override {
     synchronizeStream(stream);

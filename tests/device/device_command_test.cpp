@@ -21,8 +21,8 @@ class OnSimulatedGpus : public Fixture {
   ProgramResult on_gpus(int gpus, std::vector<std::string> words) const {
     std::string line = "SIMULATED_GPUS=" + std::to_string(gpus) +
                        " SIMULATED_DEVICE_REPORT=" + quoted_for_shell(report()) +
-                       " LD_LIBRARY_PATH=" + quoted_for_shell(SLUICE_SIMULATED_LIBRARIES) + " " +
-                       more_ + quoted_for_shell(SLUICE_PROGRAM);
+                       " LD_LIBRARY_PATH=" + quoted_for_shell(libraries_) + " " + more_ +
+                       quoted_for_shell(SLUICE_PROGRAM);
     for (const std::string& word : words) line += " " + quoted_for_shell(word);
     return run_shell(line);
   }
@@ -39,6 +39,10 @@ class OnSimulatedGpus : public Fixture {
     const std::string text = test::read_file(report());
     fs::remove(report());
     return text;
+  }
+  void expect_no_race() const {
+    const std::string report = take_report();
+    EXPECT_EQ(report.find("race: "), std::string::npos) << report;
   }
   std::vector<double> losses() const {
     std::vector<double> all;
@@ -65,7 +69,7 @@ class OnSimulatedGpus : public Fixture {
   Outcome trained_with(std::vector<std::string> words) const {
     const ProgramResult result = train_on(4, "cuda", std::move(words));
     EXPECT_EQ(result.exit_code, 0) << result.err;
-    EXPECT_EQ(take_report().find("race: "), std::string::npos);
+    expect_no_race();
     return outcome();
   }
   Outcome launched_with(int processes, const std::vector<std::string>& words) const {
@@ -75,11 +79,15 @@ class OnSimulatedGpus : public Fixture {
     line.insert(line.end(), words.begin(), words.end());
     const ProgramResult result = on_gpus(4, line);
     EXPECT_EQ(result.exit_code, 0) << result.err;
-    EXPECT_EQ(take_report().find("race: "), std::string::npos);
+    expect_no_race();
     return outcome();
   }
 
+  // Where a run finds a plug-in for NCCL, too.
+  void bring_nccl() { libraries_ += ":" SLUICE_SIMULATED_NCCL; }
+
   std::string more_;
+  std::string libraries_ = SLUICE_SIMULATED_LIBRARIES;
 };
 
 class DeviceCommandTest : public OnSimulatedGpus<TrainCommandTest> {};
@@ -131,8 +139,7 @@ TEST_F(DeviceCommandTest, RanksThatAreProcessesHaveTheSameBitsWithoutARace) {
       on_gpus(4, {"launch", "-n", "2", "--", "train", config(), "--training.device=cuda"});
   ASSERT_EQ(launched.exit_code, 0) << launched.err;
   EXPECT_EQ(losses(), threads);
-  const std::string report = take_report();
-  EXPECT_EQ(report.find("race: "), std::string::npos) << report;
+  expect_no_race();
 }
 
 // One rank and two, of a model with what the words say.
@@ -203,7 +210,7 @@ TEST_F(DeviceCommandTest, ARunGoesOnWithOtherRanksAndOnTheCpu) {
   ASSERT_EQ(on_host.exit_code, 0) << on_host.err;
   const double loss = nlohmann::json::parse(evaluated.out).at("loss");
   EXPECT_NEAR(loss, nlohmann::json::parse(on_host.out).at("loss").get<double>(), 1e-3);
-  EXPECT_EQ(take_report().find("race: "), std::string::npos);
+  expect_no_race();
 }
 
 // For the losses and for the norm: by how much more there is with more steps.
@@ -249,6 +256,96 @@ TEST_F(DeviceCommandTest, AProcessThatIsLostInATransferEndsTheOthers) {
   EXPECT_EQ(lost.exit_code, 128 + 9) << lost.err;  // as on the CPU
   EXPECT_NE(lost.err.find("rank 0 waits for "), std::string::npos) << lost.err;
   EXPECT_NE(lost.err.find("of step 2 from rank 1"), std::string::npos) << lost.err;
+}
+
+// ---- NCCL, which the plug-in of these tests only acts out: bytes go over sockets ----
+
+TEST_F(DeviceCommandTest, ProcessesOfOneGpuEachExchangeOverNcclWithTheSameBits) {
+  bring_nccl();
+  const Outcome alone = trained_with({kOneRank});
+  for (const char* transport : {"nccl", "auto", "gloo"}) {
+    const ProgramResult result = on_gpus(
+        4, {"launch", "-n", "2", "--", "train", config(), "--training.device=cuda", kTwoRanks,
+            std::string("--parallelism.transport=") + transport, "--checkpoint.resume=none"});
+    ASSERT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(result.err.find("device: cuda: 4 devices for 2 ranks; transport: NCCL 2.29.7") !=
+                  std::string::npos,
+              transport != std::string("gloo"))
+        << result.err;
+    EXPECT_TRUE(outcome() == alone) << transport;
+    fs::remove_all(out());
+  }
+  // Its collectives, too.
+  const std::vector<std::string> replicas = {"--parallelism.data_parallel_degree=2",
+                                             "--training.local_batch_size=2",
+                                             "--parallelism.transport=nccl"};
+  const auto with = [&](const std::string& more) {
+    std::vector<std::string> words = replicas;
+    words.push_back(more);
+    return words;
+  };
+  const Outcome shards = trained_with({kOneRank, "--parallelism.data_parallel_shards=2"});
+  EXPECT_TRUE(shards == launched_with(4, with("--parallelism.zero1=true")));
+  const std::string slices = "--parallelism.tensor_parallel_slices=2";
+  EXPECT_TRUE(trained_with({kOneRank, slices}) ==
+              launched_with(4, {kTwoRanks, slices, "--parallelism.tensor_parallel_degree=2",
+                                "--parallelism.transport=nccl"}));
+}
+
+TEST_F(DeviceCommandTest, AProcessThatIsLostEndsTheOthersOverNcclToo) {
+  bring_nccl();
+  more_ = "SLUICE_FAULT=kill:rank=1,step=2,instruction=3 ";
+  const ProgramResult lost = on_gpus(4, {"launch", "-n", "2", "--", "train", config(),
+                                         "--training.device=cuda", "--parallelism.transport=nccl"});
+  EXPECT_EQ(lost.exit_code, 128 + 9) << lost.err;
+}
+
+TEST_F(DeviceCommandTest, NcclThatCannotBeUsedIsRefusedAndAutoSaysWhyItIsGloo) {
+  const auto launched = [&](const std::string& transport, int processes,
+                            std::vector<std::string> more = {}) {
+    fs::remove_all(out());
+    std::vector<std::string> words = {
+        "launch", "-n",     std::to_string(processes), "--",
+        "train",  config(), "--training.device=cuda",  "--parallelism.transport=" + transport};
+    words.insert(words.end(), more.begin(), more.end());
+    return on_gpus(4, words);
+  };
+  const auto expect_refused = [](const ProgramResult& refused, const std::string& reason) {
+    EXPECT_EQ(refused.exit_code, 2) << refused.err;
+    EXPECT_NE(refused.err.find("NCCL cannot be used: " + reason), std::string::npos) << refused.err;
+    EXPECT_NE(refused.err.find("parallelism.transport = \"nccl\""), std::string::npos)
+        << refused.err;
+  };
+  const std::string no_plugin = "the plug-in for NCCL cannot be loaded (libsluice_nccl.so: ";
+  expect_refused(launched("nccl", 2), no_plugin);
+  const ProgramResult chosen = launched("auto", 2);
+  EXPECT_EQ(chosen.exit_code, 0) << chosen.err;
+  EXPECT_NE(chosen.err.find("; transport: Gloo, not NCCL: " + no_plugin), std::string::npos)
+      << chosen.err;
+
+  bring_nccl();
+  more_ = "SIMULATED_NCCL_VERSION=22703 ";
+  expect_refused(launched("nccl", 2),
+                 "the plug-in was built with the headers of NCCL 2.29.7, and NCCL 2.27.3 is loaded "
+                 "(process 0)");
+  more_ = "SLUICE_SHARE_DEVICE=1 ";
+  expect_refused(launched("nccl", 2),
+                 "it takes a GPU for each rank, and SLUICE_SHARE_DEVICE lets ranks share one");
+  more_.clear();
+  expect_refused(launched("nccl", 2, {"--parallelism.pipeline_parallel_degree=4"}),
+                 "it takes one rank a process, and here are 2");
+
+  // Processes that find different libraries.
+  const std::string differs =
+      "if [ \"$RANK\" = 1 ]; then export SIMULATED_NCCL_VERSION=22908; fi; exec \"$0\" train "
+      "\"$1\" --training.device=cuda --parallelism.transport=nccl";
+  expect_refused(
+      on_gpus(4, {"launch", "-n", "2", "--", "sh", "-c", differs, SLUICE_PROGRAM, config()}),
+      "NCCL 2.29.7 in process 0, NCCL 2.29.8 in process 1");
+
+  const ProgramResult threads = train_on(4, "cuda", {"--parallelism.transport=nccl"});
+  EXPECT_EQ(threads.exit_code, 2) << threads.err;
+  EXPECT_NE(threads.err.find("sluice launch -n 2"), std::string::npos) << threads.err;
 }
 
 TEST_F(DeviceCommandTest, TooFewGpusAreRefusedAndAutoSaysWhyItIsTheCpu) {

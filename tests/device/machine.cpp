@@ -71,8 +71,30 @@ void Machine::access(const Launch& launch, const void* memory, bool writes,
 
 void Machine::wait(StreamName stream, const Clock& clock) { join(clocks_[stream], clock); }
 
+bool Machine::has_happened(const Clock& clock) const {
+  return std::none_of(under_way_.begin(), under_way_.end(), [&](const auto& launches) {
+    const auto& [stream, times] = launches;
+    return !times.empty() && reaches(clock, stream, *times.begin());
+  });
+}
+
+bool Machine::is_allocated(const void* memory) const {
+  const auto* const address = static_cast<const char*>(memory);
+  auto found = blocks_.upper_bound(address);
+  return found != blocks_.begin() && address < (--found)->first + found->second.bytes;
+}
+
 void Machine::host_waits(const Clock& clock) {
+  if (!has_happened(clock)) race("the host waits for a transfer in which nobody takes part");
   join(host_[here.device], clock);
+  carry_out(clock);
+}
+
+void Machine::all_know(const Clock& clock) {
+  for (int device = 0; device < kNumDevices; ++device) join(host_[device], clock);
+}
+
+void Machine::carry_out(const Clock& clock) {
   std::vector<Pending> later;
   for (Pending& pending : pending_) {
     if (reaches(clock, pending.launch.stream, pending.launch.time))
@@ -114,7 +136,8 @@ void Machine::free(void* memory) {
   const auto guard = lock();
   const auto found = blocks_.find(static_cast<char*>(memory));
   const Block& block = found->second;
-  const Clock& clock = clocks_[block.home];
+  Clock clock = clocks_[block.home];
+  join(clock, host_[block.home.first]);
   const auto is_loose = [&](const Access& access) {
     return !block.recorded.contains(access.stream) && !includes(clock, access);
   };

@@ -48,6 +48,16 @@ inline StreamName current_stream(int device) {
   return {device, here.streams[static_cast<std::size_t>(device)]};
 }
 
+// A stream as what has no streams of LibTorch's gets it.
+inline void* handle_of(StreamName stream) {
+  return reinterpret_cast<void*>((static_cast<std::uintptr_t>(stream.first) + 1) << 32U |
+                                 static_cast<std::uintptr_t>(stream.second));
+}
+inline StreamName stream_of_handle(void* handle) {
+  const auto number = reinterpret_cast<std::uintptr_t>(handle);
+  return {static_cast<int>(number >> 32U) - 1, static_cast<std::int64_t>(number & 0xFFFFFFFFU)};
+}
+
 struct Launch {
   StreamName stream;
   std::uint64_t time = 0;
@@ -65,6 +75,18 @@ class Machine {
   // The stream goes on only after all that the clock has.
   void wait(StreamName stream, const Clock& clock);
   void host_waits(const Clock& clock);
+  // Somebody who has asked whether that is over says so: with the reference to a tensor that is let
+  // go then, whoever has another one learns it.
+  void all_know(const Clock& clock);
+  // A launch that ends only when somebody says so: nothing behind it on its stream has happened
+  // until then.
+  void begin(const Launch& launch) { under_way_[launch.stream].insert(launch.time); }
+  void end(const Launch& launch) { under_way_[launch.stream].erase(launch.time); }
+  bool has_happened(const Clock& clock) const;
+  // Copies that wait for what has happened. What the thread that asks learns is not known to the
+  // host's other threads.
+  void carry_out(const Clock& clock);
+  bool is_allocated(const void* memory) const;
   Clock clock_of(StreamName stream);
   Clock clock_of_device(int device);
   // Carried out when the host knows that `launch` is done.
@@ -112,6 +134,7 @@ class Machine {
   std::recursive_mutex mutex_;
   std::map<StreamName, Clock> clocks_;
   std::map<int, Clock> host_;
+  std::map<StreamName, std::set<std::uint64_t>> under_way_;
   std::map<const char*, Block> blocks_;
   std::map<const char*, std::size_t> pinned_;
   std::vector<Pending> pending_;

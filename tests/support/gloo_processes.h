@@ -14,11 +14,20 @@
 
 namespace sluice::test {
 
+// The link as it is.
+struct AsItIs {
+  std::unique_ptr<Link> operator()(std::unique_ptr<Link> link, int /*process*/) const {
+    return link;
+  }
+};
+
 // Endpoints in the order of the ranks. adjust(options, process): of each process before it is made.
-template <typename Adjust>
+// wrap(link, process): the link that the process uses.
+template <typename Adjust, typename Wrap = AsItIs>
 std::vector<std::unique_ptr<Transport>> gloo_processes(int num_ranks, int num_processes,
                                                        const TransportOptions& options,
-                                                       const Adjust& adjust) {
+                                                       const Adjust& adjust,
+                                                       const Wrap& wrap = {}) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   std::vector<std::vector<std::unique_ptr<Transport>>> of_process(
       static_cast<std::size_t>(num_processes));
@@ -42,7 +51,7 @@ std::vector<std::unique_ptr<Transport>> gloo_processes(int num_ranks, int num_pr
         link.secret = "what only these processes know";
         adjust(process, link);
         auto shared = std::make_shared<ProcessRanks>(std::move(process));
-        shared->connect(make_gloo_link(store, std::move(link)));
+        shared->connect(wrap(make_gloo_link(store, std::move(link)), n));
         of_process[n] = make_endpoints(std::move(shared));
       } catch (...) {
         errors[n] = std::current_exception();

@@ -1,6 +1,9 @@
 // Freedom from deadlock under the strict reading: a SEND never waits, a RECV waits for its SEND, a
 // collective for all of its members. Without transfers, a compute action waits for its neighbour's.
 #include <algorithm>
+#include <map>
+#include <utility>
+#include <vector>
 
 #include "base/format.h"
 #include "plan/verify/verification.h"
@@ -22,8 +25,9 @@ class Waits {
         graph_(v.program.num_ranks()),
         collectives_(static_cast<std::size_t>(num_collectives(v.program))) {}
 
-  const WaitGraph& build() {
+  const WaitGraph& build(bool rendezvous) {
     find_collectives();
+    if (rendezvous) find_lanes();
     for (rank_ = 0; rank_ < v_.program.num_ranks(); ++rank_) {
       const std::vector<Action>& row = v_.program.ranks[rank_];
       for (index_ = 0; index_ < static_cast<int>(row.size()); ++index_) add(row[index_]);
@@ -55,6 +59,23 @@ class Waits {
     }
   }
 
+  // For each RECV the one of the message before it on its lane.
+  void find_lanes() {
+    before_.resize(static_cast<std::size_t>(v_.program.num_ranks()));
+    for (rank_ = 0; rank_ < v_.program.num_ranks(); ++rank_) {
+      std::map<int, std::int32_t> last;  // by destination
+      for (const Action& action : v_.program.ranks[rank_]) {
+        if (!is_send(action.kind) || !in_range(action)) continue;
+        const Action recv = counterpart(v_.program, action);
+        const int there = v_.program.stage_map.rank_of(recv.stage);
+        const std::int32_t index = v_.instructions.find({recv.stage, recv.microbatch})[recv.kind];
+        if (there < 0 || index < 0) continue;
+        const auto [found, is_first] = last.try_emplace(there, index);
+        if (!is_first) before_[there][index] = std::exchange(found->second, index);
+      }
+    }
+  }
+
   // The hub waits until all others have come to it, and they wait for the hub.
   void meet(const Collective& collective) {
     if (rank_ == collective.hub_rank) {
@@ -74,6 +95,9 @@ class Waits {
       const Action send = counterpart(v_.program, action);
       if (v_.program.stage_map.rank_of(send.stage) != rank_)
         wait_for(send.stage, v_.instructions.find({send.stage, send.microbatch})[send.kind]);
+      if (before_.empty()) return;
+      const auto before = before_[rank_].find(index_);
+      if (before != before_[rank_].end()) graph_.add(rank_, index_, rank_, before->second);
     } else if (!v_.with_transfers) {
       for_each_half(action, [&](const Action& half) { add_half(half); });
     }
@@ -101,15 +125,16 @@ class Waits {
 
   const Verification& v_;
   WaitGraph graph_;
-  std::vector<Collective> collectives_;  // by number
+  std::vector<Collective> collectives_;                       // by number
+  std::vector<std::map<std::int32_t, std::int32_t>> before_;  // by rank; empty: no lanes
   int rank_ = 0, index_ = 0;
 };
 
 }  // namespace
 
-void check_deadlock(Verification& v) {
+void check_deadlock(Verification& v, bool rendezvous) {
   Waits waits(v);
-  const std::vector<WaitGraph::Stuck> circles = waits.build().find_circles();
+  const std::vector<WaitGraph::Stuck> circles = waits.build(rendezvous).find_circles();
   std::vector<int> stuck_at(static_cast<std::size_t>(v.program.num_ranks()), -1);
   for (const WaitGraph::Stuck& stuck : circles) stuck_at[stuck.rank] = stuck.index;
   for (const WaitGraph::Stuck& stuck : circles) {

@@ -65,8 +65,9 @@ void check_transfers(Verification& verification);
 void check_sharding(Verification& verification);
 // REDUCE_*, GATHER_OUTPUTS, PARTIAL_NORM, UPDATE, OPTIMIZER_STEP.
 void check_reductions(Verification& verification);
-// No cycle of ranks that wait for each other.
-void check_deadlock(Verification& verification);
+// No cycle of ranks that wait for each other. rendezvous: a RECV also waits until what was sent
+// before its message to the same rank has been received (rendezvous.h).
+void check_deadlock(Verification& verification, bool rendezvous = false);
 
 // "'1F3'". Reasons name instructions, not indices: who shows them may count otherwise.
 std::string quote(const Action& action);

@@ -1,0 +1,40 @@
+# The plug-in that calls NCCL (src/nccl/nccl_plugin.cpp), a module that sluice loads where ranks compute on GPUs. It is built where the
+# headers of NCCL and of CUDA are: in the packages beside LibTorch, in a toolkit, or in the folders SLUICE_NCCL_HEADERS.
+# It is linked with neither: LibTorch's CUDA library brings both along.
+set(SLUICE_WITH_NCCL AUTO CACHE STRING "Build the plug-in for NCCL: AUTO (where its headers are), ON, OFF")
+set(SLUICE_NCCL_HEADERS "" CACHE STRING "Folders with nccl.h and with the headers of CUDA that it includes")
+
+function(sluice_find_nccl out)
+  set(packages ${LibTorch_DIR}/../nvidia)
+  find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${SLUICE_NCCL_HEADERS} ${packages}/nccl/include)
+  find_path(CUDA_INCLUDE_DIR cuda_runtime.h HINTS ${SLUICE_NCCL_HEADERS} ${packages}/cu13/include
+    ${packages}/cuda_runtime/include PATHS $ENV{CUDA_HOME}/include /usr/local/cuda/include)
+  if(NOT NCCL_INCLUDE_DIR OR NOT CUDA_INCLUDE_DIR)
+    set(${out} "" PARENT_SCOPE)
+    return()
+  endif()
+  set(CMAKE_REQUIRED_INCLUDES ${SLUICE_NCCL_HEADERS} ${NCCL_INCLUDE_DIR} ${CUDA_INCLUDE_DIR} ${CUDA_INCLUDE_DIR}/cccl)
+  set(CMAKE_REQUIRED_QUIET ON)
+  include(CheckCXXSourceCompiles)
+  check_cxx_source_compiles("#include <nccl.h>\nstatic_assert(NCCL_VERSION_CODE >= 21800);\nint main() {}" SLUICE_NCCL_COMPILES)
+  if(SLUICE_NCCL_COMPILES)
+    set(${out} ${CMAKE_REQUIRED_INCLUDES} PARENT_SCOPE)
+  else()
+    set(${out} "" PARENT_SCOPE)
+  endif()
+endfunction()
+
+if(SLUICE_WITH_NCCL)
+  sluice_find_nccl(SLUICE_NCCL_INCLUDES)
+  if(SLUICE_NCCL_INCLUDES)
+    add_library(sluice_nccl MODULE ${PROJECT_SOURCE_DIR}/src/nccl/nccl_plugin.cpp)
+    target_include_directories(sluice_nccl PRIVATE ${PROJECT_SOURCE_DIR}/src)
+    target_include_directories(sluice_nccl SYSTEM PRIVATE ${SLUICE_NCCL_INCLUDES})
+    target_link_libraries(sluice_nccl PRIVATE sluice_warnings)
+    add_dependencies(sluice sluice_nccl)
+    message(STATUS "NCCL: its plug-in is built (${NCCL_INCLUDE_DIR})")
+  elseif(NOT SLUICE_WITH_NCCL STREQUAL AUTO)
+    message(FATAL_ERROR "SLUICE_WITH_NCCL is ON, and nccl.h (2.18 or newer) with cuda_runtime.h and what they include is not found; "
+      "name their folders in SLUICE_NCCL_HEADERS")
+  endif()
+endif()
