@@ -1,7 +1,8 @@
 #!/bin/sh
 # Checks that what the pages name in backquotes exists: keys of the configuration (`section.key`, and those of
 # ```toml blocks), tests (`SuiteTest.Name`), files of this repository, targets of the Makefile, and functions
-# and members (`name()`, `Type::member`). In a page about another library the first column is that library's.
+# and members (`name()`, `Type::member`). In a page about another library the first column, or the start of an
+# item, is that library's.
 # usage: check_names.sh SLUICE [PAGE...]. Prints one line a fault; exit 1.
 sluice=$1
 [ -x "$sluice" ] || { echo "usage: check_names.sh SLUICE [PAGE...]" >&2; exit 2; }
@@ -27,6 +28,7 @@ awk -v foreign_keys='^model\.(layers|embed_tokens|norm|rotary_emb|lm_head|langua
     -v foreign='^(torch|at|std|c10|c10d|nn|dist|nlohmann|gloo|testing)::' '
   FNR == NR { known[$1 " " $2] = 1; if ($1 == "key") { split($2, part, "."); section[part[1]] = 1 } next }
   FNR == 1 { fence = 0; is_peer = FILENAME ~ /docs\/from-/ }
+  /^## Keys of other libraries$/ { is_peer = 1 }
   function fault(what) { print FILENAME ":" FNR ": " what; faults = 1 }
   function exists(path) {
     if (!(path in seen)) seen[path] = system("ls -d " path " >/dev/null 2>&1") == 0
@@ -71,13 +73,11 @@ awk -v foreign_keys='^model\.(layers|embed_tokens|norm|rotary_emb|lm_head|langua
   fence { next }
   {
     text = $0
-    if (text ~ /^\|/) {
-      split(text, cell, "|")
-      # Rows of a table of other libraries, in the page of keys.
-      if (FILENAME ~ /configuration.md/ && cell[3] ~ /^ (torch|torchtitan|NeMo AutoModel|NeuronX|Megatron|DeepSpeed|`sluice) ?/)
-        sub(/^\|[^|]*\|/, "", text)
-      if (is_peer) sub(/^\|[^|]*\|/, "", text)
-    }
+    if (is_peer) sub(/^\|[^|]*\|/, "", text)
+    # An item of a list about another library is theirs up to its first ": ".
+    if (is_peer && /^- /) is_theirs = 1
+    if (!$0) is_theirs = 0
+    if (is_theirs) { if (match(text, /: /)) { text = substr(text, RSTART + 2); is_theirs = 0 } else text = "" }
     n = split(text, span, "`")
     for (s = 2; s <= n; s += 2) check_span(span[s])
   }

@@ -6,8 +6,16 @@ set -e
 cd "$(dirname "$0")/.."
 seconds=$1 jobs=$2
 shift 2
-command -v clang++ >/dev/null || { echo 'skipped: fuzzers: clang++ is not installed (apt-get install clang)'; exit 0; }
-CXX=clang++ cmake -B build-fuzz -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG='-O1 -g1' -DSLUICE_WITH_TORCH=OFF \
+# clang-tidy's package brings clang++ under the name of its version alone.
+clang=
+for name in clang++ $(ls /usr/bin | grep -x 'clang++-[0-9]*' | sort -rV); do
+  if command -v "$name" >/dev/null; then
+    clang=$name
+    break
+  fi
+done
+[ -n "$clang" ] || { echo 'skipped: fuzzers: clang++ is not installed (apt-get install clang)'; exit 0; }
+CXX=$clang cmake -B build-fuzz -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG='-O1 -g1' -DSLUICE_WITH_TORCH=OFF \
   -DSLUICE_FUZZ=ON -DSLUICE_SANITIZE=address,undefined >build-fuzz.log 2>&1 || { cat build-fuzz.log >&2; exit 1; }
 rm -f build-fuzz.log
 cmake --build build-fuzz -j "$jobs" --target fuzzers

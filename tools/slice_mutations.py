@@ -10,19 +10,22 @@ import subprocess
 import sys
 
 SHARED = 'src/parallel/shared_weights.cpp'
-TESTS = 'SlicedMatrixTest.*:UnevenRowsTest.*:SameCallsTest.*:*SlicedFamiliesTest.*:ParallelLayersTest.*:ParallelCrossEntropyTest.*'
+TESTS = 'SlicedMatrixTest.*:UnevenRowsTest.*:ParallelizeModuleTest.*:SameCallsTest.*:*SlicedFamiliesTest.*:ParallelLayersTest.*:ParallelCrossEntropyTest.*'
 
 # name, file, what is replaced (there once), by what
 MUTATIONS = [
     ('the gradient of a norm under sequence parallelism', SHARED,
      'of_weight = blocks.sum(sums).to', 'of_weight = tree_sum(sums).to'),
     ('the gradient of a bias under sequence parallelism', SHARED,
-     'of_bias = blocks.sum(sums).to', 'of_bias = tree_sum(sums).to'),
+     'return blocks.sum(sums);', 'return tree_sum(sums);'),
     ('the gradients of the norms of heads', 'src/model/modules.cpp',
      'const std::vector<at::Tensor> weights = copy_to(weight_, tp_);\n  std::vector<at::Tensor> results;\n'
      '  for (std::size_t i = 0; i < parts.size(); ++i)\n    results.push_back(normed(',
      'const std::vector<at::Tensor> weights(parts.size(), weight_);\n  std::vector<at::Tensor> results;\n'
      '  for (std::size_t i = 0; i < parts.size(); ++i)\n    results.push_back(normed('),
+    ('the slices that draw for dropout of columns', 'src/parallel/divided_weights.cpp',
+     'slice_sizes(length, tp_.slices()),\n                        tp_.slices().begin);',
+     'slice_sizes(length, tp_.slices()), 0);'),
     ('the gradient of a tied head', 'src/train/tied_sums.cpp', 'if (!parameter.group) return;', 'return;'),
     ('the gradient of what enters a layer', 'src/parallel/mappings.cpp', ': detail::tree_all_reduce(own, tp),\n            {},',
      ': own,\n            {},'),

@@ -81,6 +81,16 @@ void add_text(const CompletedText& text, std::vector<Offer>& offers) {
     offers.push_back({offer.path + " " + command, {}, offer.options});
 }
 
+// This command's own words, which the program that it describes does not have yet, and the commands
+// behind `help`.
+void add_own_words(std::vector<Offer>& offers) {
+  std::vector<std::string>& all = offers.front().commands;
+  all.emplace_back("completion");
+  for (Offer& offer : offers)
+    if (offer.path == "sluice help") offer.commands = all;
+  offers.push_back({.path = "sluice completion", .commands = kShells, .options = {"--help"}});
+}
+
 std::string words_of(const Offer& offer) {
   std::vector<std::string> words = offer.commands;
   words.insert(words.end(), offer.options.begin(), offer.options.end());
@@ -107,6 +117,7 @@ std::string path_and_words(const std::vector<Offer>& offers, const std::string& 
       "      " +
       paths_below(offers, "|") +
       ") path=\"$path $each\" ;;\n"
+      "      'sluice launch --') path=sluice ;;\n"
       "    esac\n"
       "  done\n"
       "  case \"$path\" in\n";
@@ -154,6 +165,8 @@ std::string fish_script(const std::vector<Offer>& offers, const std::string& key
       paths_below(offers, " ") +
       "\n"
       "        set path \"$path $each\"\n"
+      "      case 'sluice launch --'\n"
+      "        set path sluice\n"
       "    end\n"
       "  end\n"
       "  switch \"$path\"\n";
@@ -180,6 +193,7 @@ Command completion_command(std::function<Command()> program, std::vector<Complet
     std::vector<Offer> offers;
     add_offers(program(), "sluice", offers);
     for (const CompletedText& text : others) add_text(text, offers);
+    add_own_words(offers);
     std::vector<std::string> keys = config_keys();
     for (std::string& key : keys) key.insert(0, "--");
     std::cout << (*shell == "bash"  ? bash_script

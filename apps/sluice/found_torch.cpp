@@ -8,9 +8,11 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <utility>
 #include <vector>
 
 #include "base/text.h"
+#include "sluice/error.h"
 
 namespace sluice {
 namespace {
@@ -101,6 +103,36 @@ std::optional<FoundTorch> find_torch(const std::string& program) {
     return FoundTorch{whole.string(), version_in(whole)};
   }
   return std::nullopt;
+}
+
+fs::path sibling_program() {
+  return fs::read_symlink("/proc/self/exe").parent_path() / "sluice-run";
+}
+
+FoundTorch require_torch(const std::string& command) {
+  const std::string program = sibling_program().string();
+  if (!fs::exists(program)) {
+    throw Error(ErrorKind::kUsage,
+                {.what = "'sluice " + command + "' needs the program 'sluice-run'",
+                 .where = program + " does not exist",
+                 .remedy = "build with LibTorch: cmake -DSLUICE_WITH_TORCH=ON"});
+  }
+  const std::string built_with = SLUICE_TORCH_VERSION, minor = minor_version(built_with);
+  const std::string remedy = "pip install 'torch==" + minor +
+                             ".*' --index-url https://download.pytorch.org/whl/cpu (the CPU "
+                             "build), or put its lib folder into LD_LIBRARY_PATH";
+  std::optional<FoundTorch> torch = find_torch(program);
+  if (!torch) {
+    throw Error(ErrorKind::kUsage,
+                {.what = "'sluice " + command + "' needs LibTorch " + minor + ", which is not here",
+                 .where = program,
+                 .remedy = remedy});
+  }
+  if (torch->version.empty() || minor_version(torch->version) == minor) return *std::move(torch);
+  throw Error(ErrorKind::kUsage, {.what = "'sluice " + command + "' was built with LibTorch " +
+                                          built_with + ", this one is " + torch->version,
+                                  .where = torch->folder,
+                                  .remedy = remedy});
 }
 
 bool needs_torch(const std::string& program) { return linking_of(program).needs_torch; }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "archive/graph_model.h"
+#include "archive/graph_rewrites.h"
 #include "base/format.h"
 #include "base/json.h"
 #include "base/option_names.h"
@@ -23,10 +24,11 @@
 namespace sluice {
 namespace {
 
+using detail::exported_target;
 using detail::GraphNode;
 
 struct InspectArguments {
-  std::string file, layer_class, loss_output;
+  std::string file, layer_class, loss_output, sizes;
   std::optional<int> rows, length;
   bool json = false;
 };
@@ -42,6 +44,7 @@ std::string option_of(std::string_view option) {
   if (option == "layer_class") return "--layer-class";
   if (option == "loss_output") return "--loss-output";
   if (option == "microbatch_size") return "--rows";
+  if (option == "graph_sizes") return "--sizes";
   return option == "seq_len" ? "--length" : "";
 }
 
@@ -51,6 +54,7 @@ Inspected inspected(const InspectArguments& arguments) {
   options.cuts.layer_class = arguments.layer_class;
   options.loss_output = arguments.loss_output;
   options.needs_loss = false;
+  options.sizes = detail::sizes_by_name(split(arguments.sizes, ','));
   result.graph = detail::graph_of_model(detail::read_exported_graph(arguments.file), options);
   result.shape = detail::exported_shape(*result.graph);
   result.shape.rows = arguments.rows.value_or(static_cast<int>(result.shape.rows));
@@ -69,7 +73,7 @@ Inspected inspected_with_options(const InspectArguments& arguments) {
 
 std::map<std::string, int> operators_of(const detail::GraphModule& module) {
   std::map<std::string, int> count;
-  for (const GraphNode& node : module.nodes) ++count[node.target];
+  for (const GraphNode& node : module.nodes) ++count[std::string(exported_target(node))];
   return count;
 }
 
@@ -224,6 +228,16 @@ std::string loss_text(const Inspected& of) {
   return formatted("  loss   not named: set model.loss_output to one of {}\n", join(results, ", "));
 }
 
+// "from 2 to 512, 7 as exported".
+std::string limits_text(const detail::GraphModule& module, const detail::GraphFacts::Size& size) {
+  std::string text = formatted("{} as exported", size.example);
+  for (const detail::SizeRange& range : module.ranges)
+    if (range.symbol == size.symbol)
+      text = formatted("from {}{}, {}", range.least,
+                       range.most == INT64_MAX ? "" : formatted(" to {}", range.most), text);
+  return text;
+}
+
 std::string inspect_text(const Inspected& of) {
   const detail::ExportedGraph& graph = of.graph->graph;
   const auto operators = operators_of(graph.training);
@@ -236,6 +250,8 @@ std::string inspect_text(const Inspected& of) {
                 graph.facts.checked.empty() ? "not said" : graph.facts.checked);
   for (const ValueSpec& input : of.spec.inputs)
     text += formatted("  input  {} {}\n", input.name, sizes_text(input));
+  for (const detail::GraphFacts::Size& size : graph.facts.sizes)
+    text += formatted("  size   {} {}\n", size.name, limits_text(graph.training, size));
   text += loss_text(of);
   if (of.graph->evaluation)
     text += formatted(
@@ -296,6 +312,8 @@ Command graph_command() {
                    .value = &a->length,
                    .help = "length of its rows; default: as exported",
                    .min = 1},
+                  {"--sizes", &a->sizes,
+                   "other sizes by name: decoder_length=64,patches=9; default: as exported"},
                   {"--json", &a->json, "as JSON"}},
       .run = [a] {
         return at_command("graph inspect", [&] {

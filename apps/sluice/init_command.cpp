@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/json.h"
+#include "base/text.h"
 #include "command_line.h"
 #include "commands.h"
 #include "found_torch.h"
@@ -40,6 +41,14 @@ std::string quickstart(const std::string& torch_folder) {
   return replaced(text, "../outputs/quickstart", "outputs");
 }
 
+// The text as a shell reads it, whatever its characters.
+std::string as_shell_word(const std::string& text) {
+  constexpr const char* kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-";
+  if (text.find_first_not_of(kPlain) == std::string::npos) return text;
+  return "'" + replace_all(text, "'", "'\\''") + "'";
+}
+
 [[noreturn]] void refuse(const std::string& what, const std::string& path,
                          const std::string& remedy) {
   throw Error(ErrorKind::kUsage, {.what = what, .where = path, .remedy = remedy});
@@ -47,15 +56,9 @@ std::string quickstart(const std::string& torch_folder) {
 
 int write_quickstart(const std::string& given) {
   const fs::path folder = given.empty() ? "." : given;
-  const fs::path program = fs::read_symlink("/proc/self/exe").parent_path() / "sluice-run";
-  const std::optional<FoundTorch> torch = find_torch(program.string());
-  if (!torch) {
-    refuse("the quickstart trains on LibTorch's headers, and LibTorch is not installed here",
-           program.string(), "install it: see docs/install.md");
-  }
   const std::vector<std::pair<fs::path, std::string>> files = {
       {folder / "quickstart-model" / "config.json", kQuickstartModel},
-      {folder / "quickstart.toml", quickstart(torch->folder)}};
+      {folder / "quickstart.toml", quickstart(require_torch("init").folder)}};
   std::error_code failed;
   for (const auto& [path, text] : files) {
     if (fs::exists(fs::symlink_status(path, failed)))
@@ -72,8 +75,9 @@ int write_quickstart(const std::string& given) {
   }
   errno = 0;
   const std::string config = (folder / "quickstart.toml").lexically_normal().string();
+  const std::string word = as_shell_word(config);
   std::cout << formatted("{}: a Llama of 3 million parameters on 4 pipeline stages\n\n", config)
-            << formatted("  sluice plan {}\n  sluice train {}\n", config, config);
+            << formatted("  sluice plan {}\n  sluice train {}\n", word, word);
   finish_stdout();
   return 0;
 }
@@ -85,7 +89,11 @@ Command init_command() {
   return {
       .name = "init",
       .help = "Writes a quickstart, ready to train: a configuration and a tiny model.",
-      .options = {{"DIR", folder.get(), "folder to write to; default: the current one"}},
+      .options = {{.names = "DIR",
+                   .value = folder.get(),
+                   .help = "folder to write to; default: the current one",
+                   .if_empty = "the folder has no name",
+                   .empty_remedy = "name a folder, or leave it out"}},
       .run = [folder] { return at_command("init", [&] { return write_quickstart(*folder); }); }};
 }
 

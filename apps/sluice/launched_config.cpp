@@ -5,10 +5,8 @@
 #include <string_view>
 
 #include "base/log.h"
-#include "config/option_keys.h"
 #include "launch/launch_environment.h"
 #include "plan/data_parallel.h"
-#include "plan/divided_layers.h"
 #include "sluice/plan.h"
 
 namespace sluice {
@@ -47,14 +45,6 @@ std::optional<Launched> parsed(std::vector<std::string> arguments) {
   return launched.file.empty() ? std::nullopt : std::optional(std::move(launched));
 }
 
-void require_runnable(const Plan& plan) {
-  try {
-    detail::require_divided_layers(plan);
-  } catch (const Error& error) {
-    throw detail::with_keys(error);
-  }
-}
-
 }  // namespace
 
 std::optional<RunConfig> launched_config(const std::vector<std::string>& command,
@@ -67,7 +57,7 @@ std::optional<RunConfig> launched_config(const std::vector<std::string>& command
   const int num_ranks = static_cast<int>(detail::ranks_of_run(pipeline));
   require_even_ranks({.num_processes = num_processes}, num_ranks, Launcher::kSluice);
   if (command.front() == "train") {
-    if (!depends_on_machine(config)) require_runnable(plan_of_config(config));
+    if (!depends_on_machine(config)) plan_of_config(config);  // refused before processes start
     expand_data_files(config);
   }
   return config;

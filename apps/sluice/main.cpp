@@ -142,49 +142,18 @@ constexpr const char* kAllocatorVariable = "GLIBC_TUNABLES";
 
 constexpr std::string_view kBuiltWith = SLUICE_TORCH_VERSION;  // "" of a planner alone
 
-std::filesystem::path sibling_program() {
-  return std::filesystem::read_symlink("/proc/self/exe").parent_path() / "sluice-run";
-}
-
-// Without it the loader would end the process with words of its own, and another minor version
-// has another binary interface.
-void require_torch(const std::string& command, const std::filesystem::path& sibling) {
-  const std::string minor = minor_version(std::string(kBuiltWith));
-  const std::string remedy = "pip install 'torch==" + minor +
-                             ".*' --index-url https://download.pytorch.org/whl/cpu (the CPU "
-                             "build), or put its lib folder into LD_LIBRARY_PATH";
-  const std::optional<FoundTorch> torch = find_torch(sibling.string());
-  if (!torch) {
-    throw Error(ErrorKind::kUsage,
-                {.what = "'sluice " + command + "' needs LibTorch " + minor + ", which is not here",
-                 .where = sibling.string(),
-                 .remedy = remedy});
-  }
-  if (torch->version.empty() || minor_version(torch->version) == minor) return;
-  throw Error(ErrorKind::kUsage,
-              {.what = "'sluice " + command + "' was built with LibTorch " +
-                       std::string(kBuiltWith) + ", this one is " + torch->version,
-               .where = torch->folder,
-               .remedy = remedy});
-}
-
 // Replaces this process. Returns only by throwing.
 [[noreturn]] void execute_sibling(const std::string& command, char** argv) {
   require_working_folder();
-  const std::filesystem::path sibling = sibling_program();
-  if (std::filesystem::exists(sibling)) {
-    if (needs_torch(sibling.string())) require_torch(command, sibling);
-    const char* const given = std::getenv(kAllocatorVariable);
-    ::setenv(kAllocatorVariable, allocator_settings(given ? given : "").c_str(), 1);
-    execv(sibling.c_str(), argv);  // argv[0] stays: it is what the user has typed
-    throw Error(ErrorKind::kUsage,
-                {.what = "cannot start 'sluice-run': " + std::string(std::strerror(errno)),
-                 .where = sibling.string(),
-                 .remedy = "check its permissions"});
-  }
-  throw Error(ErrorKind::kUsage, {.what = "'sluice " + command + "' needs the program 'sluice-run'",
-                                  .where = sibling.string() + " does not exist",
-                                  .remedy = "build with LibTorch: cmake -DSLUICE_WITH_TORCH=ON"});
+  const std::string sibling = sibling_program().string();
+  if (!std::filesystem::exists(sibling) || needs_torch(sibling)) require_torch(command);
+  const char* const given = std::getenv(kAllocatorVariable);
+  ::setenv(kAllocatorVariable, allocator_settings(given ? given : "").c_str(), 1);
+  execv(sibling.c_str(), argv);  // argv[0] stays: it is what the user has typed
+  throw Error(ErrorKind::kUsage,
+              {.what = "cannot start 'sluice-run': " + std::string(std::strerror(errno)),
+               .where = sibling,
+               .remedy = "check its permissions"});
 }
 
 // ", found 2.13.0+cpu in /usr/lib/torch"

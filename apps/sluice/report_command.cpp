@@ -1,15 +1,20 @@
 // sluice report FOLDER: a page that shows a run, from the files that it left.
 #include <cerrno>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 
+#include "base/log.h"
 #include "base/text.h"
 #include "command_line.h"
 #include "commands.h"
 #include "output_file.h"
+#include "report/metrics_file.h"
 #include "report/run_report.h"
+#include "sluice/error.h"
 
 namespace sluice {
 namespace {
@@ -18,11 +23,30 @@ struct ReportArguments {
   std::string folder, compare, out;
 };
 
+// The run's record, unless `out` is one of the files that it is read from. Warns of lines that are
+// no steps.
+RunRecord record_of(const std::string& folder, const std::string& out) {
+  const std::string metrics = MetricsFile::path_in(folder);
+  for (const std::string& source : {run_file_path(folder), metrics}) {
+    std::error_code missing;
+    if (!std::filesystem::equivalent(source, out, missing)) continue;
+    throw Error(ErrorKind::kUsage, {.what = "the page would replace a file of the run",
+                                    .where = "--out " + out,
+                                    .remedy = "name another file, such as report.html"});
+  }
+  RunRecord run = read_run(folder);
+  if (run.foreign_lines > 0) {
+    log_warning("passed over " + counted(run.foreign_lines, "line") +
+                " that no step of the run wrote; " + metrics);
+  }
+  return run;
+}
+
 int write_report(const ReportArguments& arguments) {
   const std::string out = arguments.out.empty() ? report_path(arguments.folder) : arguments.out;
-  const RunRecord run = read_run(arguments.folder);
+  const RunRecord run = record_of(arguments.folder, out);
   std::optional<RunRecord> other;
-  if (!arguments.compare.empty()) other = read_run(arguments.compare);
+  if (!arguments.compare.empty()) other = record_of(arguments.compare, out);
   write_output_file(out, report_html(run, other ? &*other : nullptr), "--out");
   errno = 0;
   std::cout << counted(run.curves.steps, "logged step") << " in " << out << "\n";

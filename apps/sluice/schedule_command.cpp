@@ -222,6 +222,8 @@ int run(const ScheduleArguments& arguments) {
   if (arguments.out && arguments.out->empty()) refuse_schedule("--out is empty", "name a file");
   if (arguments.out && arguments.out == arguments.draw)
     refuse_schedule("--out and --draw name one file", "give each another file");
+  if (arguments.costs && (arguments.costs == arguments.draw || arguments.costs == arguments.out))
+    refuse_schedule("the file of --costs would be replaced", "name another file to write to");
   const Schedule schedule = arguments.csv.empty() ? make_named(arguments) : read_file(arguments);
   bool is_as_given = true;  // rows with their idle slots
   const Program program = make_program(arguments, schedule, is_as_given);

@@ -102,6 +102,9 @@ struct FieldOption {
   // The sizes in one row, outermost first: numbers, kAnySize, kRowTokens. Empty: one number. Beside
   // tokens, a dimension of kRowTokens is padded with 0 as the tokens are.
   std::vector<std::int64_t> sizes = {};
+  // Limit of integers that are ids: from 0 up to below it, or the one that is `ignored`. 0: none.
+  std::int64_t below = 0;
+  std::optional<std::int64_t> ignored = {};
   friend bool operator==(const FieldOption&, const FieldOption&) = default;
 };
 
@@ -112,6 +115,7 @@ struct TokenDataOptions {
   DataOptions data;
   std::int64_t seq_len = 0;     // tokens a sequence, at least 1
   std::int64_t vocab_size = 0;  // vocabulary of the model: ids are below it
+  std::int64_t num_labels = 0;  // labels are below it; 0: below vocab_size
   std::int64_t seed = 0;        // seed of the order
   std::string model_directory;  // where tokenizer "auto" looks for a tokenizer.json; "" for none
   // The model_type of config.json, for chat_template "auto"; "": unknown.

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -169,8 +170,10 @@ struct GraphModelOptions {
                                  // causal loss of "logits"
   std::string products = {};     // type of RunOptions::autocast, "bfloat16", for the plan
   std::vector<GraphOperator> operators = {};
-  // Sizes of the microbatches that the model's description is for; 0: as exported.
+  // Sizes of the microbatches that the model's description is for; 0: as exported. Other sizes by
+  // their names in the archive: {{"decoder_length", 64}}.
   std::int64_t rows = 0, length = 0;
+  std::map<std::string, std::int64_t> sizes = {};
 };
 
 // An exported graph (docs/any-model.md). Its weights are those of the archive, else drawn; those of

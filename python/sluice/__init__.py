@@ -23,12 +23,12 @@ def program():
 
 
 def cmake_prefix():
-    """What CMAKE_PREFIX_PATH needs for find_package(sluice)."""
+    """The folder that CMAKE_PREFIX_PATH names for find_package(sluice)."""
     return _HERE
 
 
 class Error(ValueError):
-    """What the program refuses: `fact`, `where` it is, the `remedy`, and `code`, its exit code."""
+    """A refusal of the program: `fact`, `where` it is, the `remedy`, and `code`, the exit code."""
 
     def __init__(self, text, code):
         super().__init__(text)
@@ -39,13 +39,19 @@ class Error(ValueError):
         self.remedy = parts[-1] if len(parts) > 1 else ""
 
 
-def _run(*arguments, accepted=(0,)):
-    ran = subprocess.run([program(), *map(str, arguments)], capture_output=True, text=True)
-    if ran.returncode not in accepted:
-        lines = [line for line in ran.stderr.splitlines() if line.startswith("sluice: error: ")]
+def _run(*arguments, may_be_refused=False):
+    """The program's answer. Raises Error when it fails; a proof that refuses a schedule (may_be_refused) is an answer."""
+    ran = subprocess.run([program(), *map(str, arguments)], capture_output=True, text=True, encoding="utf-8")
+    lines = [line for line in ran.stderr.splitlines() if line.startswith("sluice: error: ")]
+    if ran.returncode != 0 and (lines or ran.returncode != 3 or not may_be_refused):
         text = lines[-1][len("sluice: error: "):] if lines else ran.stderr.strip() or "sluice ended without a word"
         raise Error(text, ran.returncode)
     return ran.stdout
+
+
+def _text_of(path):
+    with open(path, encoding="utf-8", newline="") as file:
+        return file.read()
 
 
 class _Files:
@@ -62,13 +68,12 @@ class _Files:
         return os.path.join(self._folder.name, name)
 
     def write(self, name, text):
-        with open(self.path(name), "w", newline="") as file:
+        with open(self.path(name), "w", encoding="utf-8", newline="") as file:
             file.write(text)
         return self.path(name)
 
     def read(self, name):
-        with open(self.path(name), newline="") as file:
-            return file.read()
+        return _text_of(self.path(name))
 
 
 def costs_text(costs):
@@ -181,9 +186,12 @@ def schedule(name, ranks, microbatches, stages_per_rank=None):
 
 def read(csv, stage_to_rank=None):
     """A schedule of torch's text form: a path, or the text itself. The map is read off the rows unless given."""
-    if "\n" not in csv and os.path.exists(csv):
-        with open(csv, newline="") as file:
-            csv = file.read()
+    csv = os.fspath(csv)
+    if "\n" not in csv and "," not in csv or os.path.exists(csv):
+        try:
+            csv = _text_of(csv)
+        except OSError as failed:
+            raise Error(f"cannot open file: {failed.strerror}; {csv}; name a CSV file, or give its text", 3) from None
     rows = _rows_of(csv)
     known = list(stage_to_rank) if stage_to_rank is not None and not isinstance(stage_to_rank, str) else None
     return Schedule(csv, rows, known if known is not None else _map_of(rows) if stage_to_rank is None
@@ -193,8 +201,8 @@ def read(csv, stage_to_rank=None):
 def verify(schedule):
     """[] of a schedule that holds, else what is wrong: {"rank", "index", "action", "reason"} each."""
     with _Files() as files:
-        answer = _run("schedule", *schedule._arguments(files), "--check", "--json", accepted=(0, 3))
-    return json.loads(answer)["violations"] if answer else []
+        answer = _run("schedule", *schedule._arguments(files), "--check", "--json", may_be_refused=True)
+    return json.loads(answer)["violations"]
 
 
 def simulate(schedule, costs=None):
@@ -226,23 +234,28 @@ def search(costs, ranks, microbatches, stages_per_rank=None, stage_to_rank=None,
 
 
 def plan(config, **overrides):
-    """What `sluice plan --json` says of a configuration. training__steps=10 is the key training.steps."""
+    """The answer of `sluice plan --json` to a configuration. training__steps=10 is the key training.steps."""
     keys = []
     for name, value in overrides.items():
-        text = value if isinstance(value, str) else json.dumps(value)
+        text = value if isinstance(value, str) else json.dumps(value, default=os.fspath)
         keys += ["--" + name.replace("__", "."), text]
     return json.loads(_run("plan", config, "--json", *keys))
 
 
 def split(**options):
-    """Which stage has which layers: the options of `sluice split`, as layers=32, stages=8, convention="torchtitan"."""
+    """Which stage has which layers: the options of `sluice split`, as layers=32, stages=8, convention="torchtitan".
+
+    A list of names is given to an option as it takes it: split_points=["layers.4"], modules=[["layers.0"], ..].
+    """
     arguments = []
     for name, value in options.items():
         option = "--" + name.replace("_", "-")
         if value is True:
             arguments.append(option)
         elif value is not None and value is not False:
-            arguments += [option, value if isinstance(value, str) else json.dumps(value)]
+            names = isinstance(value, (list, tuple)) and all(isinstance(each, str) for each in value)
+            arguments += [option, ",".join(value) if names else json.dumps(value) if isinstance(value, (list, tuple))
+                          else str(value)]
     return json.loads(_run("split", *arguments, "--json"))
 
 
@@ -255,6 +268,5 @@ def picture(schedule, costs=None, format="svg", critical_path=False):
     with _Files() as files:
         out = files.path("picture." + format)
         _run("schedule", *schedule._arguments(files), "--draw", out,
-             *_costs_arguments(files, costs), *more, accepted=(0, 3))
-        with open(out) as file:
-            return file.read()
+             *_costs_arguments(files, costs), *more, may_be_refused=True)
+        return _text_of(out)

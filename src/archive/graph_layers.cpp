@@ -8,6 +8,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "archive/graph_nodes.h"
 #include "base/format.h"
 #include "family/aten_operators.h"
 #include "sluice/error.h"
@@ -29,33 +30,6 @@ void add_once(std::vector<int>& to, int value) {
 
 bool is_inside(const std::string& path, const std::string& holder) {
   return holder.empty() ? !path.empty() : path.starts_with(holder + ".");
-}
-
-// "linear" of "aten.linear.default"; "_operator.mul" stays whole.
-std::string_view operator_of(const GraphNode& node) {
-  std::string_view name = node.target;
-  if (!name.starts_with("aten.")) return name;
-  name.remove_prefix(5);
-  return name.substr(0, name.find('.'));
-}
-
-void add_values(const GraphArgument& argument, std::vector<int>& to) {
-  if (argument.kind == GraphArgument::Kind::kValue) to.push_back(argument.value);
-  for (const GraphArgument& each : argument.list) add_values(each, to);
-}
-
-std::vector<int> values_read(const GraphNode& node) {
-  std::vector<int> values;
-  for (const auto& [name, argument] : node.arguments) add_values(argument, values);
-  return values;
-}
-
-std::vector<int> values_written(const GraphNode& node) {
-  std::vector<int> values;
-  for (const GraphNode::Result& result : node.results)
-    for (const int value : result.values)
-      if (value >= 0) values.push_back(value);
-  return values;
 }
 
 // The class as a person would say it: the whole name, or its end behind a dot.
@@ -704,29 +678,6 @@ class Layering {
 };
 
 }  // namespace
-
-bool writes_in_place(const GraphNode& node) {
-  if (!node.target.starts_with("aten.")) return false;
-  const std::string_view name = operator_of(node);
-  return name.ends_with('_') && !name.ends_with("__");
-}
-
-bool draws_random_numbers(const GraphNode& node) {
-  static const std::set<std::string_view> random = {
-      "alpha_dropout",   "bernoulli",   "dropout",        "feature_alpha_dropout",
-      "feature_dropout", "multinomial", "native_dropout", "normal",
-      "poisson",         "rand",        "rand_like",      "randint",
-      "randint_like",    "randn",       "randn_like",     "randperm",
-      "rrelu",           "bernoulli_",  "dropout_",       "exponential_",
-      "normal_",         "random_",     "uniform_",       "exponential",
-      "uniform"};
-  const std::string_view name = operator_of(node);
-  if (name == "scaled_dot_product_attention") {
-    const GraphArgument* p = node.argument("dropout_p");
-    return p && p->kind == GraphArgument::Kind::kFloat && p->real > 0;
-  }
-  return random.contains(name);
-}
 
 std::vector<std::string> modules_of_class(const GraphModule& module, const std::string& name) {
   Names paths;

@@ -82,8 +82,4 @@ GraphLayers layers_of(const ExportedGraph& graph, const GraphModule& module, con
 // Paths of the modules of a class, in order; empty: there is none.
 std::vector<std::string> modules_of_class(const GraphModule& module, const std::string& name);
 
-// Facts of a node that cuts and recomputation have to know.
-bool draws_random_numbers(const GraphNode& node);
-bool writes_in_place(const GraphNode& node);
-
 }  // namespace sluice::detail

@@ -1,6 +1,7 @@
 #include "archive/graph_model.h"
 
 #include <algorithm>
+#include <charconv>
 #include <set>
 #include <utility>
 
@@ -107,6 +108,10 @@ GraphLoss loss_of(const ExportedGraph& graph, const GraphOptions& options) {
     loss.is_sum = facts.loss_is_sum;
   }
   return loss;
+}
+
+[[noreturn]] void refuse_size(const std::string& what, const std::string& remedy) {
+  throw Error(ErrorKind::kUsage, {.what = what, .where = "`graph_sizes`", .remedy = remedy});
 }
 
 // ---- costs ----
@@ -404,22 +409,49 @@ bool has_weights(const ExportedGraph& graph) {
   });
 }
 
+std::map<std::string, std::int64_t> sizes_by_name(const std::vector<std::string>& texts) {
+  std::map<std::string, std::int64_t> sizes;
+  for (const std::string& text : texts) {
+    const std::size_t equals = text.find('=');
+    std::int64_t number = 0;
+    const char* end = text.data() + text.size();
+    const char* begin = equals == std::string::npos ? end : text.data() + equals + 1;
+    const auto [rest, error] = std::from_chars(begin, end, number);
+    if (equals == 0 || error != std::errc() || rest != end || number < 0)
+      refuse_size(formatted("'{}' is no size", text), "write NAME=NUMBER, as decoder_length=64");
+    const std::string name = text.substr(0, equals);
+    if (!sizes.emplace(name, number).second)
+      refuse_size(formatted("the size '{}' is given twice", name), "give each size once");
+  }
+  return sizes;
+}
+
 SymbolValues sizes_of(const GraphOfModel& model, const MicrobatchShape& shape,
                       const std::map<std::string, std::int64_t>& others) {
   SymbolValues values;
   const GraphFacts& facts = model.graph.facts;
-  std::vector<std::string> names;
+  const auto is_of_shape = [&](const std::string& symbol) {
+    return symbol == model.rows_symbol || symbol == model.length_symbol;
+  };
+  std::map<std::string, std::string> names;  // by symbol
+  std::vector<std::string> known;
   for (const GraphFacts::Size& size : facts.sizes) {
-    names.push_back(size.name);
+    if (!is_of_shape(size.symbol)) known.push_back(size.name);
+    names.emplace(size.symbol, size.name);
     values[size.symbol] = size.example;
   }
   for (const auto& [name, number] : others) {
     const auto size = std::find_if(facts.sizes.begin(), facts.sizes.end(),
                                    [&](const auto& each) { return each.name == name; });
     if (size == facts.sizes.end()) {
-      throw Error(ErrorKind::kUsage, {.what = "the graph has no size '" + name + "'",
-                                      .where = model.graph.path,
-                                      .remedy = suggest_name(name, names)});
+      refuse_size(formatted("the graph has no size '{}'", name),
+                  known.empty() ? "it has none beside rows and length" : suggest_name(name, known));
+    }
+    if (is_of_shape(size->symbol)) {
+      const bool is_rows = size->symbol == model.rows_symbol;
+      refuse_size(formatted("the size '{}' of the graph is that of {}", name,
+                            is_rows ? "a microbatch" : "its sequences"),
+                  is_rows ? "set `microbatch_size`" : "set `seq_len`");
     }
     values[size->symbol] = number;
   }
@@ -431,14 +463,20 @@ SymbolValues sizes_of(const GraphOfModel& model, const MicrobatchShape& shape,
     if (added || (found->second >= range.least && found->second <= range.most)) continue;
     const bool is_rows = range.symbol == model.rows_symbol;
     const bool is_length = range.symbol == model.length_symbol;
-    if (!is_rows && !is_length) continue;
+    const std::string name = names[range.symbol];
+    if (!is_rows && !is_length && !others.contains(name)) continue;
     throw Error(ErrorKind::kUsage,
                 {.what = formatted("the graph was exported for {} from {} to {}, not for {}",
-                                   is_rows ? "microbatches" : "sequences", range.least,
+                                   is_rows     ? "microbatches"
+                                   : is_length ? "sequences"
+                                               : name,
+                                   range.least,
                                    range.most == INT64_MAX ? std::string("any number")
                                                            : std::to_string(range.most),
                                    found->second),
-                 .where = is_rows ? "`microbatch_size`" : "`seq_len`",
+                 .where = is_rows     ? "`microbatch_size`"
+                          : is_length ? "`seq_len`"
+                                      : "`graph_sizes`",
                  .remedy = "choose another number, or export the model again with other sizes"});
   }
   return values;

@@ -26,8 +26,8 @@ struct GraphOptions {
   std::string loss_output;
   // Else a graph that says of no result that it is the loss is described with all its results.
   bool needs_loss = true;
-  // Other named sizes than rows and length ("decoder_length"); those that are not here are as long
-  // as when the graph was exported.
+  // Other named sizes than rows and length ("decoder_length"), of sizes_by_name(); those that are
+  // not here are as long as when the graph was exported.
   std::map<std::string, std::int64_t> sizes;
   std::string products;  // as Precision::products
 };
@@ -66,8 +66,11 @@ bool has_weights(const ExportedGraph& graph);
 // The microbatch that was exported.
 MicrobatchShape exported_shape(const GraphOfModel& model);
 
-// The sizes of a microbatch by symbol. Throws Error(kUsage) for rows or a length that the graph was
-// not exported for, naming the input, and for a size that is not named in the archive.
+// {"decoder_length=64"}. Throws Error(kUsage) for other texts, and for a name that is there twice.
+std::map<std::string, std::int64_t> sizes_by_name(const std::vector<std::string>& texts);
+
+// The sizes of a microbatch by symbol. Throws Error(kUsage) for a size that the graph was not
+// exported for, for one that the archive does not name, and for rows or a length among `others`.
 SymbolValues sizes_of(const GraphOfModel& model, const MicrobatchShape& shape,
                       const std::map<std::string, std::int64_t>& others);
 

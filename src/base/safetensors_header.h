@@ -40,7 +40,7 @@ int safetensors_dtype_bits(std::string_view dtype);
 
 // json: the header's bytes; data_bytes: how many bytes follow it in the file.
 // Throws Error(kInput) "file, tensor 'name'" with the reason. Refuses what the reference package
-// refuses, and also names that occur twice (docs/safetensors.md).
+// refuses, and also names that occur twice (docs/hf-directories.md).
 SafetensorsHeader parse_safetensors_header(std::string_view json, std::uint64_t data_bytes,
                                            const std::string& file);
 

@@ -1,6 +1,7 @@
 #include "checkpoint/snapshot.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include "device/ready.h"
 #include "sluice/parts/saver.h"

@@ -25,7 +25,6 @@
 #include "launch/record_signal.h"
 #include "launch/told_elsewhere.h"
 #include "plan/data_parallel.h"
-#include "plan/divided_layers.h"
 #include "train/step_checks.h"
 
 namespace sluice {
@@ -129,7 +128,6 @@ TrainingJob::TrainingJob(const RunConfig& config, StopSignal& stop,
       plan = plan_of_config(config, &measured);
     }
     try {
-      detail::require_divided_layers(*plan);
       impl_->run.emplace(config, std::move(*plan), stop, ranks_of(impl_->processes, num_ranks),
                          traced);
     } catch (const Error& error) {

@@ -163,7 +163,7 @@ Prompt::Prompt(const RunConfig& config, const ModelSpec& spec, std::string text,
   end_ids_ = end_ids_in(settings);
   warning_ = settings_warning(settings);
   const auto refuse = [&](const std::string& what, const std::string& remedy) {
-    throw Error(ErrorKind::kUsage, {.what = what, .where = "the prompt", .remedy = remedy});
+    throw Error(ErrorKind::kUsage, {.what = what, .where = "--prompt", .remedy = remedy});
   };
   const auto count = static_cast<std::int64_t>(ids_.size());
   if (count == 0) refuse("the prompt has no tokens", "give a text");

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "archive/graph_model.h"
+#include "archive/id_limits.h"
 #include "base/format.h"
 #include "base/text.h"
 #include "sluice/error.h"
@@ -40,8 +41,12 @@ class GraphRows {
       }
     }
     if (!data.tokens && is_causal && !input("labels"))
-      data.fields.push_back({"labels", "int64", {kAnySize}});
-    if (data.tokens) data.vocab_size = vocabulary(*ids);
+      data.fields.push_back({"labels", "int64", {kAnySize}, classes_of_logits(), kIgnoredLabel});
+    if (data.tokens) {
+      data.vocab_size = vocabulary(*ids);
+      data.num_labels = is_causal ? classes_of_logits() : below(input("labels"));
+      if (data.num_labels == 0) data.num_labels = data.vocab_size;
+    }
     data.count = data.tokens && is_causal ? CountOf::kLabels : CountOf::kRows;
     data.counts_by_model =
         data.tokens ? !graph_.loss.count.empty() : is_causal || !graph_.loss.count.empty();
@@ -95,7 +100,13 @@ class GraphRows {
                    .where = graph_.graph.path,
                    .remedy = "export the model with a first dimension of rows in every input"});
     }
-    FieldOption option{of.name, value(of).dtype, {}};
+    FieldOption option{of.name, value(of).dtype};
+    if (is_integer(option.dtype)) {
+      if (const auto limit = id_limit(module_, of.value)) {
+        option.below = limit->below;
+        option.ignored = limit->ignored;
+      }
+    }
     for (std::size_t d = 1; d < sizes.size(); ++d) {
       if (sizes[d].is_number())
         option.sizes.push_back(sizes[d].number());
@@ -107,17 +118,27 @@ class GraphRows {
     return option;
   }
 
-  // The vocabulary of config.json, else of the embedding that reads the ids.
-  std::int64_t vocabulary(const GraphInput& ids) const {
-    if (spec_.vocab_size > 0) return spec_.vocab_size;
-    for (const GraphNode& node : module_.nodes) {
-      if (node.target != "aten.embedding.default") continue;
-      const GraphArgument* indices = node.argument("indices");
-      const GraphArgument* weight = node.argument("weight");
-      if (!indices || indices->value != ids.value || !weight || weight->value < 0) continue;
-      const GraphSizes& sizes = module_.values[static_cast<std::size_t>(weight->value)].sizes;
-      if (!sizes.empty() && sizes[0].is_number()) return sizes[0].number();
+  // The integers of an input are below it; 0: not known.
+  std::int64_t below(const GraphInput* of) const {
+    const auto limit = of ? id_limit(module_, of->value) : std::nullopt;
+    return limit ? limit->below : 0;
+  }
+
+  // The vocabulary of the logits of a causal loss; 0: not known.
+  std::int64_t classes_of_logits() const {
+    for (const GraphOutput& output : module_.outputs) {
+      if (output.name != graph_.loss.output || output.value.kind != GraphArgument::Kind::kValue)
+        continue;
+      const GraphSizes& logits = module_.values[static_cast<std::size_t>(output.value.value)].sizes;
+      if (!logits.empty() && logits.back().is_number()) return logits.back().number();
     }
+    return 0;
+  }
+
+  // The vocabulary of the table that the ids are looked up in, else of config.json.
+  std::int64_t vocabulary(const GraphInput& ids) const {
+    if (const std::int64_t table = below(&ids); table > 0) return table;
+    if (spec_.vocab_size > 0) return spec_.vocab_size;
     return std::numeric_limits<std::int32_t>::max();
   }
 
@@ -139,6 +160,7 @@ void set_rows_of_model(const ModelSpec& model, TokenDataOptions& options) {
   options.takes_mask = options.masks_padding = data.takes_mask;
   options.takes_positions = data.takes_positions;
   options.vocab_size = data.vocab_size;
+  options.num_labels = data.num_labels;
 }
 
 }  // namespace sluice::detail

@@ -24,8 +24,8 @@ struct GraphData {
   CountOf count = CountOf::kRows;
   // How much a microbatch counts has to be asked of the model: it is neither labels nor rows.
   bool counts_by_model = false;
-  std::int64_t vocab_size =
-      0;  // with tokens: ids are below it; that of no limit where none is known
+  // With tokens: ids and labels are below these; those of no limit where none is known.
+  std::int64_t vocab_size = 0, num_labels = 0;
 };
 
 // model: of describe_graph(). Throws Error(kInput) naming the input that rows cannot give: one that

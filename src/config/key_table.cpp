@@ -31,21 +31,26 @@ std::vector<Key> make_table() {
       key<&C::model, &Model::path>("model", "path")
           .path()
           .is_option("path")
-          .means("Hugging Face directory: config.json, *.safetensors (and index), "
-                 "tokenizer.json. Give either this or `model.config`."),
+          .means("Hugging Face directory: config.json, *.safetensors (and index), tokenizer.json. "
+                 "Either this or `model.config`."),
       key<&C::model, &Model::graph>("model", "graph")
           .path()
-          .means("An exported graph (model.pt2, docs/any-model.md) in place of a native family. "
-                 "Its weights come from `model.path`, else from the archive, else they are drawn."),
+          .means("Exported graph (model.pt2, docs/any-model.md) in place of a native family. Its "
+                 "weights come from `model.path`, else from the archive, else they are drawn."),
       key<&C::model, &Model::loss_output>("model", "loss_output")
           .decides_the_numbers()
           .is_option("loss_output")
-          .means("The result of the exported graph that is the loss. Empty: the one that the "
-                 "archive names, else the causal loss on `logits`."),
+          .means("Result of the exported graph that is the loss. Empty: the one that the archive "
+                 "names, else the causal loss on `logits`."),
+      key<&C::model, &Model::graph_sizes>("model", "graph_sizes")
+          .is_option("graph_sizes")
+          .means("Sizes of the exported graph that the plan counts with, beside rows and length: "
+                 "`[\"decoder_length=64\"]`. Those left out are as exported; a step has the sizes "
+                 "of its rows."),
       key<&C::model, &Model::adapter>("model", "adapter")
           .path()
-          .means("PEFT adapter directory to resume from. Its adapter_config.json takes the place "
-                 "of [lora]; `model.path` is its base model."),
+          .means("PEFT adapter directory to resume from. Its adapter_config.json replaces [lora]; "
+                 "`model.path` is its base."),
       unbuilt_key("model", "rewrites", [](const C&) -> Value { return true; })
           .decides_the_numbers()
           .means("Rewrite what an exported graph computes into faster operators."),
@@ -55,14 +60,13 @@ std::vector<Key> make_table() {
                  "Empty: the elements of its module lists."),
       key<&C::model, &Model::config>("model", "config")
           .path()
-          .means("A config.json alone: the weights are initialised at random, to the same bits at "
-                 "every layout."),
+          .means("A config.json alone: weights are drawn, with the same bits at every layout."),
       key<&C::model, &Model::dtype>("model", "dtype")
           .decides_the_numbers()
           .is_option("dtype")
-          .means("Type of the parameters and of the whole computation; sums of gradients and the "
-                 "optimizer's state stay float32. Weights of another type are converted. `float16` "
-                 "holds at most 65504, and the loss is not scaled: prefer `bfloat16`."),
+          .means("Type of parameters and computation; sums of gradients and the optimizer's state "
+                 "stay float32. Weights of another type are converted. `float16` holds at most "
+                 "65504, and the loss is not scaled: prefer `bfloat16`."),
 
       key<&C::lora, &Lora::rank>("lora", "rank")
           .decides_the_numbers()
@@ -81,65 +85,59 @@ std::vector<Key> make_table() {
       key<&C::lora, &Lora::target>("lora", "target")
           .decides_the_numbers()
           .is_option("lora.target")
-          .means("Name patterns of the linear layers that get an adapter, such as "
+          .means("Name patterns of the linear layers that get one, as "
                  "`model.layers.0.self_attn.q_proj`; `*` matches any characters."),
 
       key<&C::data, &Data::files>("data", "files")
           .is_option("data.files")
           .path()
           .not_empty()
-          .means("Files to train on: .txt, .jsonl, .bin with token ids; any other ending is read "
-                 "as text. `*` and `?` match within a folder, `**` matches folders of any depth. "
-                 "The files of a pattern are read in the order of their names; a file that several "
-                 "patterns match is read once."),
+          .means("Files to train on: .txt, .jsonl, .bin with token ids; any other ending is text. "
+                 "`*` and `?` match within a folder, `**` folders of any depth. A pattern's files "
+                 "are read in the order of their names; a file that several match is read once."),
       key<&C::data, &Data::format>("data", "format")
           .is_option("data.format")
-          .means("`auto` goes by each file's ending, in upper or lower case: .jsonl; .bin, which "
-                 "is Megatron's with an .idx beside it, llm.c's by its magic number, else "
-                 "nanoGPT's; any other ending is text, except those that never are (such as .gz, "
-                 ".json, .parquet), which are refused."),
+          .means(
+              "`auto` goes by each file's ending, in any case: .jsonl; .bin, which is Megatron's "
+              "with an .idx beside it, llm.c's by its magic number, else nanoGPT's; all others are "
+              "text, but those that never are (.gz, .json, .parquet, ..), which are refused."),
       key<&C::data, &Data::shuffle>("data", "shuffle")
           .decides_the_data()
-          .means("Shuffle the sequences, by `training.seed`. false: read them in file order, and "
-                 "start again at the end."),
+          .means("Shuffle the sequences, by `training.seed`. false: file order, again from the "
+                 "start at the end."),
       key<&C::data, &Data::tokenizer>("data", "tokenizer")
           .is_option("data.tokenizer")
           .decides_the_data()
           .path()
           .not_empty()
-          .means("`bytes`: every byte is a token. `auto`: the model's tokenizer.json, or bytes if "
-                 "it has none. Otherwise the path of a tokenizer.json or of the directory that "
-                 "holds it."),
+          .means("`bytes`: every byte is a token. `auto`: the model's tokenizer.json, else bytes. "
+                 "Otherwise the path of a tokenizer.json or of its directory."),
       key<&C::data, &Data::pad>("data", "pad")
           .decides_the_data()
-          .means("Length to which shorter rows are padded: `training.seq_len`, or the length of "
-                 "the microbatch's longest row."),
+          .means("Pad shorter rows to `training.seq_len`, or to the microbatch's longest row."),
       key<&C::data, &Data::pack>("data", "pack")
           .is_option("data.pack")
           .decides_the_data()
           .means("Pack several documents into a row; attention stays inside each. Rows of .jsonl "
-                 "are packed whole; text and token files are split where their documents start."),
+                 "are packed whole."),
       key<&C::data, &Data::truncate>("data", "truncate")
           .is_option("data.truncate")
           .decides_the_data()
-          .means("Cut rows of a .jsonl file that are longer than `training.seq_len`. false: such a "
-                 "row is an error."),
+          .means("Cut .jsonl rows longer than `training.seq_len`. false: such a row is an error."),
       key<&C::data, &Data::chat_template>("data", "chat_template")
           .is_option("data.chat_template")
           .decides_the_data()
-          .means("How the messages of a conversation become text. `auto`: the template that the "
-                 "tokenizer's special tokens or the model's family imply; if neither implies one, "
-                 "the data is refused."),
+          .means("How messages become text. `auto`: the template that the tokenizer's special "
+                 "tokens or the model's family imply; without one the data is refused."),
       key<&C::data, &Data::assistant_only_loss>("data", "assistant_only_loss")
           .decides_the_data()
-          .means("Count only the assistant's messages of a conversation in the loss. false: count "
-                 "all of them."),
+          .means("Count only the assistant's messages in the loss. false: count all."),
       key<&C::data, &Data::weights>("data", "weights")
           .is_option("data.weights")
           .decides_the_data()
           .above(0)
-          .means("Share of each entry of `data.files` in the mixture; entries may differ in "
-                 "format. Empty: shares by length."),
+          .means("Share of each entry of `data.files`; entries may differ in format. Empty: by "
+                 "length."),
 
       key<&C::training, &Training::steps>("training", "steps")
           .between(1, kMaxSteps)
@@ -165,8 +163,8 @@ std::vector<Key> make_table() {
       key<&C::training, &Training::threads_per_rank>("training", "threads_per_rank")
           .decides_the_numbers()
           .between(0, 1024)
-          .means("Threads that each rank's operators use. 0: cores / ranks on this machine. Equal "
-                 "bits are promised for equal values only."),
+          .means("Threads of each rank's operators. 0: cores / ranks on this machine. Equal bits "
+                 "are promised for equal values only."),
       key<&C::training, &Training::device>("training", "device")
           .means("Where ranks compute. `cpu`; `cuda`: the n-th rank of a machine on its n-th GPU; "
                  "`auto`: `cuda` if the machine has as many GPUs as ranks, else `cpu` "
@@ -174,9 +172,9 @@ std::vector<Key> make_table() {
       key<&C::training, &Training::trainable>("training", "trainable")
           .decides_the_numbers()
           .is_option("trainable")
-          .means("Name patterns of the parameters to train. The rest is frozen: it has no gradient "
-                 "and no optimizer state, and work that only its gradients need leaves the "
-                 "program. A tied parameter matches by any of its names."),
+          .means("Name patterns of the parameters to train. The rest is frozen: no gradient, no "
+                 "optimizer state, no work for its gradients alone. A tied parameter matches by "
+                 "any name."),
       key<&C::training, &Training::global_batch_size>("training", "global_batch_size")
           .decides_the_numbers()
           .between(0, kMaxCount)
@@ -192,18 +190,17 @@ std::vector<Key> make_table() {
           .not_empty()
           .is_option("activation_checkpoint")
           .means("Layers that keep only their inputs and run again in the backward: `none`, `full` "
-                 "(every block), or a list of layer names."),
+                 "(every block), or a list of names."),
       key<&C::training, &Training::fused>("training", "fused")
           .decides_the_numbers()
           .is_option("fused")
-          .means(
-              "`auto`: blocks, norms, head and loss run as fused operators where there is one for "
-              "them (docs/fused.md); `off`: LibTorch's operators. The numbers differ by rounding."),
+          .means("`auto`: fused operators for blocks, norms, head and loss, where there is one "
+                 "(docs/fused.md); `off`: LibTorch's operators. The numbers differ by rounding."),
       key<&C::training, &Training::loss_chunks>("training", "loss_chunks")
           .decides_the_numbers()
-          .means("Compute head and loss by blocks of the vocabulary: the logits of a microbatch "
-                 "are never all in memory, and the head takes up to a third longer. `auto`: from a "
-                 "vocabulary of 32768 up. Without fused operators the logits are whole."),
+          .means("Compute head and loss by blocks of the vocabulary: the logits are never all in "
+                 "memory, and the head takes up to a third longer. `auto`: from a vocabulary of "
+                 "32768 up. Without fused operators the logits are whole."),
 
       key<&C::optimizer, &Optimizer::kind>("optimizer", "name")
           .decides_the_numbers()
@@ -223,8 +220,7 @@ std::vector<Key> make_table() {
       key<&C::optimizer, &Optimizer::weight_decay>("optimizer", "weight_decay")
           .decides_the_numbers()
           .at_least(0)
-          .means("Decoupled weight decay of every parameter that `optimizer.no_decay` does not "
-                 "match."),
+          .means("Decoupled weight decay, but for `optimizer.no_decay`."),
       key<&C::optimizer, &Optimizer::no_decay>("optimizer", "no_decay")
           .decides_the_numbers()
           .means("Name patterns of the parameters without weight decay."),
@@ -232,8 +228,7 @@ std::vector<Key> make_table() {
           .decides_the_numbers()
           .is_option("max_norm")
           .at_least(0)
-          .means("Clips the global gradient norm over all stages. 0: no clipping; the norm is "
-                 "still reported."),
+          .means("Clips the gradient norm over all stages. 0: only reports it."),
 
       key<&C::lr_scheduler, &LearningRate::warmup_steps>("lr_scheduler", "warmup_steps")
           .decides_the_numbers()
@@ -241,7 +236,7 @@ std::vector<Key> make_table() {
           .means("Up to this step, step k has the rate `lr * k / warmup_steps`."),
       key<&C::lr_scheduler, &LearningRate::decay>("lr_scheduler", "decay")
           .decides_the_numbers()
-          .means("Shape of the decay from the end of the warm-up to the last step."),
+          .means("Decay from the end of the warm-up to the last step."),
       key<&C::lr_scheduler, &LearningRate::min_lr_factor>("lr_scheduler", "min_lr_factor")
           .decides_the_numbers()
           .between(0, 1)
@@ -257,15 +252,15 @@ std::vector<Key> make_table() {
           .decides_the_split()
           .is_option("schedule")
           .not_empty()
-          .means("Name of the schedule, in any case: see `sluice schedule --help`. `auto`: the "
-                 "proven one that is predicted to be fastest within `parallelism.device_memory`, "
-                 "with any number of stages a rank; `parallelism.partition` is then `measured` "
-                 "unless it is given."),
+          .means(
+              "Name of the schedule, in any case: see `sluice schedule --help`. `auto`: the one "
+              "that is predicted to be fastest within `parallelism.device_memory`, with any number "
+              "of stages a rank; `parallelism.partition` is then `measured` unless it is given."),
       key<&C::parallelism, &Parallel::schedule_csv>("parallelism", "pipeline_parallel_schedule_csv")
           .path()
           .decides_the_split()
           .is_option("own_schedule")
-          .means("File with the schedule, in torch's CSV form. It takes precedence over a name."),
+          .means("File with the schedule, in torch's CSV form. It wins over a name."),
       stage_to_rank_key()
           .decides_the_split()
           .is_option("stage_to_rank")
@@ -280,8 +275,8 @@ std::vector<Key> make_table() {
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::partition, &Split::split_points>(
           "parallelism", "pipeline_parallel_split_points")
           .decides_the_split()
-          .means("Cut before these layers. Under the `torchtitan` conventions they take precedence "
-                 "over `pipeline_parallel_layers_per_stage`."),
+          .means("Cut before these layers. Under the `torchtitan` conventions they win over "
+                 "`pipeline_parallel_layers_per_stage`."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::partition, &Split::cuts>(
           "parallelism", "pipeline_parallel_cuts")
           .decides_the_split()
@@ -305,13 +300,12 @@ std::vector<Key> make_table() {
       first_stage_weight_key()
           .decides_the_split()
           .between(0, kMaxCount)
-          .means("Number of layers that the embedding counts as in the split. Conventions "
-                 "torchtitan and torchtitan-current: 1 by default."),
+          .means("Layers that the embedding counts as in the split. Conventions torchtitan and "
+                 "torchtitan-current: 1 by default."),
       last_stage_weight_key()
           .decides_the_split()
           .between(0, kMaxCount)
-          .means("Number of layers that norm and head together count as in the split; the same "
-                 "default."),
+          .means("Layers that norm and head together count as; the same default."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::partition, &Split::modules>(
           "parallelism", "module_fqns_per_model_part")
           .decides_the_split()
@@ -321,28 +315,28 @@ std::vector<Key> make_table() {
           .between(kLeastDivisor, kMostDivisor)
           .means("What the gradient is taken of. `tokens`: the mean loss over the counted tokens "
                  "of the whole step. `microbatches`: the mean of the microbatches' mean losses. "
-                 "`none`: the sum of the microbatches' mean losses. A number d: `none` divided by "
-                 "d. true is `microbatches`, false is `none`."),
+                 "`none`: their sum. A number d: `none` divided by d. true is `microbatches`, "
+                 "false is `none`."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::data_parallel,
           &Replicas::per_microbatch>("parallelism", "reduce_grad_per_microbatch")
           .decides_the_numbers()
           .is_option("data_parallel.per_microbatch")
-          .means("Sum gradients over the replicas after every microbatch, not once a step: the "
-                 "bits then depend on the degree. Cannot be combined with `parallelism.zero3`."),
+          .means("Sum gradients over the replicas after every microbatch, not once a step: bits "
+                 "then depend on the degree. Not with `parallelism.zero3`."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::data_parallel, &Replicas::degree>(
           "parallelism", "data_parallel_degree")
           .decides_the_numbers()
           .is_option("data_parallel.degree")
           .between(1, 65536)
           .means("Replicas of the pipeline, each with its own rows of every batch: the run has "
-                 "this many times `parallelism.pipeline_parallel_degree` ranks."),
+                 "this many times the ranks."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::data_parallel, &Replicas::shards>(
           "parallelism", "data_parallel_shards")
           .decides_the_numbers()
           .is_option("data_parallel.shards")
           .between(0, 65536)
-          .means("Number of partial sums of the gradients, on which the bits depend; a multiple of "
-                 "`parallelism.data_parallel_degree` and a divisor of the microbatches of all "
+          .means("Partial sums of the gradients, on which the bits depend; a multiple of "
+                 "`parallelism.data_parallel_degree` that divides the microbatches of all "
                  "replicas. 0: as many as the degree."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::data_parallel, &Replicas::zero1>(
           "parallelism", "zero1")
@@ -350,8 +344,8 @@ std::vector<Key> make_table() {
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::data_parallel, &Replicas::zero3>(
           "parallelism", "zero3")
           .is_option("data_parallel.zero3")
-          .means("Shard the parameters too, and gather them when a stage needs them (ZeRO-3). The "
-                 "optimizer's state is then sharded whatever `parallelism.zero1` says."),
+          .means("Shard the parameters too, and gather them when a stage needs them (ZeRO-3); "
+                 "includes `parallelism.zero1`."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::data_parallel, &Replicas::reduction>(
           "parallelism", "reduction")
           .decides_the_numbers()
@@ -360,9 +354,8 @@ std::vector<Key> make_table() {
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::rank_order>("parallelism", "rank_order")
           .is_option("rank_order")
           .means("How ranks are numbered: pp, dp, cp and tp in any order, the axis that changes "
-                 "fastest last. `pp,dp` and `dp,pp` stand for themselves with cp and tp added. "
-                 "With `dp,pp` the ranks of a pipeline have consecutive numbers, with `pp,dp` the "
-                 "ranks of a stage."),
+                 "fastest last. In `pp,dp` and `dp,pp` cp and tp are added. With `dp,pp` the ranks "
+                 "of a pipeline have consecutive numbers, with `pp,dp` those of a stage."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::tensor_parallel, &Shares::degree>(
           "parallelism", "tensor_parallel_degree")
           .decides_the_numbers()
@@ -376,13 +369,12 @@ std::vector<Key> make_table() {
           .decides_the_numbers()
           .is_option("tensor_parallel.slices")
           .between(0, 65536)
-          .means("Number of slices into which layers are divided, on which the bits depend; a "
-                 "divisor of the key-value heads. 0: as many as the degree, so that nothing is "
-                 "computed in pieces."),
+          .means(
+              "Slices into which layers are divided, on which the bits depend; a divisor of the "
+              "key-value heads. 0: as many as the degree, so that nothing is computed in pieces."),
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::tensor_parallel, &Shares::sequence>(
           "parallelism", "sequence_parallel")
-          .means("Between divided layers, each of the ranks that share them keeps only its own "
-                 "rows. Changes no bit."),
+          .means("Between divided layers each rank keeps only its own rows. Changes no bit."),
       key<&C::parallelism, &Parallel::transport>("parallelism", "transport")
           .means(
               "`threads`: all ranks in one process; `gloo`: between processes, over TCP; "
@@ -392,13 +384,12 @@ std::vector<Key> make_table() {
       key<&C::parallelism, &Parallel::partition>("parallelism", "partition")
           .decides_the_split()
           .means("What the split balances: the number of layers (`even`), their computed `cost`, "
-                 "or their time `measured` on this machine. Only `even` goes together with keys "
-                 "that say where to cut."),
+                 "or their time `measured` here. Keys that say where to cut go with `even` alone."),
       key<&C::parallelism, &Parallel::costs>("parallelism", "costs")
           .decides_the_split()
           .path()
-          .means("File of measured costs, made by `sluice plan --measure`. Empty: costs are "
-                 "measured at the start if they are needed."),
+          .means("File of `sluice plan --measure`. Empty: costs are measured at the start if they "
+                 "are needed."),
       device_memory_key()
           .is_option("memory_per_rank")
           .means("Memory that a rank may use, such as `\"80GB\"` or `\"640MiB\"`: no split or "
@@ -408,21 +399,20 @@ std::vector<Key> make_table() {
       key<&C::validation, &Validation::files>("validation", "files")
           .path()
           .not_empty()
-          .means("Files for the validation loss, given as `data.files`; read in file order. Empty: "
-                 "none."),
+          .means(
+              "Files for the validation loss, as `data.files`; read in file order. Empty: none."),
       key<&C::validation, &Validation::interval>("validation", "interval")
           .between(0, kMaxSteps)
-          .means(
-              "Steps between validations: the validation loss is computed and `validation.prompts` "
-              "are continued after every step that is a multiple of this. 0: never."),
+          .means("The validation loss is computed, and `validation.prompts` are continued, after "
+                 "every step that is a multiple of this. 0: never."),
       key<&C::validation, &Validation::steps>("validation", "steps")
           .between(0, kMaxSteps)
           .means("Batches per validation, each of `training.local_batch_size` sequences. 0: all of "
                  "the files."),
       key<&C::validation, &Validation::prompts>("validation", "prompts")
           .not_empty()
-          .means("Texts that the model continues, always with the likeliest next token, in the log "
-                 "and in `metrics.jsonl`. They need no `validation.files`."),
+          .means("Texts that the model continues, always with the likeliest token, in the log and "
+                 "`metrics.jsonl`. They need no `validation.files`."),
       key<&C::validation, &Validation::prompt_tokens>("validation", "prompt_tokens")
           .between(1, 1 << 20)
           .means("Most new tokens for each of `validation.prompts`."),
@@ -434,48 +424,46 @@ std::vector<Key> make_table() {
       key<&C::comm, &Comm::train_timeout_seconds>("comm", "train_timeout_seconds")
           .above(0)
           .at_most(kMaxSeconds)
-          .means("How long a rank waits for a message of another process, and how long the run "
-                 "waits for a rank that hangs."),
+          .means("How long a rank waits for another process's message, and the run for a rank that "
+                 "hangs."),
       key<&C::comm, &Comm::heartbeat_seconds>("comm", "heartbeat_seconds")
           .at_least(0.1)
           .at_most(kMaxSeconds)
-          .means("A process that is silent for longer counts as lost. Processes report that they "
-                 "are alive several times as often."),
+          .means("A process that is silent for longer counts as lost."),
 
       key<&C::checkpoint, &Checkpoint::folder>("checkpoint", "folder")
           .path()
           .not_empty()
           .means("Where the checkpoints are: `<folder>/step-XXXXXXXX/`, each a Hugging Face "
-                 "directory with the optimizer's state beside the weights. The last step's "
-                 "checkpoint is the result of the run."),
+                 "directory with the optimizer's state. The last step's is the result of the run."),
       key<&C::checkpoint, &Checkpoint::interval>("checkpoint", "interval")
           .between(0, kMaxSteps)
           .means("Steps between checkpoints. 0: only at the end."),
       key<&C::checkpoint, &Checkpoint::keep_latest_k>("checkpoint", "keep_latest_k")
           .between(0, kMaxCount)
-          .means("Number of the run's newest checkpoints to keep; older ones are removed when a "
-                 "new one is committed. 0: keep all."),
+          .means("Newest checkpoints of the run to keep; older ones are removed when a new one is "
+                 "committed. 0: keep all."),
       key<&C::checkpoint, &Checkpoint::keep_every>("checkpoint", "keep_every")
           .between(0, kMaxSteps)
-          .means("Checkpoints of the steps that are multiples of this are never removed. 0: none."),
+          .means("Checkpoints of steps that are multiples of this stay. 0: none."),
       resume_key().path().not_empty().at_least(0).means(
-          "`auto`: resume from the newest checkpoint in `checkpoint.folder` that verifies; without "
-          "one, start afresh. `none`: always start afresh. A step's number: resume from that "
-          "checkpoint of the folder. Otherwise the path of a checkpoint."),
+          "`auto`: resume from the newest checkpoint in `checkpoint.folder` that verifies, else "
+          "start afresh. `none`: start afresh. A step's number: resume from that checkpoint of the "
+          "folder. Otherwise the path of a checkpoint."),
       key<&C::checkpoint, &Checkpoint::async>("checkpoint", "async")
-          .means("Write checkpoints while training continues. The last one is always complete "
-                 "before the run ends."),
+          .means("Write checkpoints while training continues; the last one is complete before the "
+                 "run ends."),
       key<&C::checkpoint, &Checkpoint::commit>("checkpoint", "commit")
           .means("How a checkpoint appears as a whole: by a `rename`; or, where renames are not "
-                 "atomic, by a `marker`: its manifest.json is written last, and a committed step "
-                 "is then never replaced."),
+                 "atomic, by a `marker`: manifest.json is written last, and a committed step is "
+                 "never replaced."),
       key<&C::checkpoint, &Checkpoint::on_save_error>("checkpoint", "on_save_error")
-          .means("What happens when a checkpoint cannot be written: `stop` ends the run; "
-                 "`continue` warns, unless it is the last checkpoint."),
+          .means("When a checkpoint cannot be written `stop` ends the run; `continue` warns, "
+                 "unless it is the last."),
       key<&C::checkpoint, &Checkpoint::allow>("checkpoint", "allow")
           .one_of({"data", "model"})
-          .means("What may differ from the checkpoint that a run resumes from. What is not listed "
-                 "must be the same, compared by size and content, never by path or time."),
+          .means("What may differ from the checkpoint that a run resumes from; compared by size "
+                 "and content, never by path or time."),
 
       key<&C::metrics, &Metrics::folder>("metrics", "folder")
           .path()
@@ -490,7 +478,7 @@ std::vector<Key> make_table() {
           .means("Adds the gradient norm of every parameter to metrics.jsonl."),
       key<&C::metrics, &Metrics::report>("metrics", "report")
           .means("Write report.html, a page that shows the run, at the end, also after a failure "
-                 "or a stop."),
+                 "or stop."),
       key<&C::metrics, &Metrics::enable_tensorboard>("metrics", "enable_tensorboard")
           .means("Also write an event file for TensorBoard at the end."),
   };

@@ -21,6 +21,7 @@
 #include "family/lora/adapter_files.h"
 #include "plan/choose/best.h"
 #include "plan/data_parallel.h"
+#include "plan/divided_layers.h"
 #include "plan/option_words.h"
 #include "plan/partition/evaluation_partition.h"
 #include "plan/predict/layer_times.h"
@@ -104,6 +105,7 @@ ModelSpec read_graph(const RunConfig& config) {
   options.cuts.layer_class = config.model.transformer_layer_cls;
   options.cuts.modules = named_modules(config, graph.training);
   options.loss_output = config.model.loss_output;
+  options.sizes = detail::sizes_by_name(config.model.graph_sizes);
   if (config.training.mixed_precision != MixedPrecision::kNone)
     options.products = word(config.training.mixed_precision);
   ModelSpec spec =
@@ -128,7 +130,7 @@ auto in_keys(const RunConfig& config, const Call& call) {
 
 ModelSpec read_model(const RunConfig& config) {
   if (!config.model.graph.empty()) return in_keys(config, [&] { return read_graph(config); });
-  for (const char* key : {"model.loss_output", "model.transformer_layer_cls"}) {
+  for (const char* key : {"model.loss_output", "model.transformer_layer_cls", "model.graph_sizes"}) {
     if (!is_set(config, key)) continue;
     throw Error(ErrorKind::kUsage, {.what = std::string(key) + " is for an exported graph alone",
                                     .where = config.origins.at(key),
@@ -364,6 +366,7 @@ Asked asked_of(const RunConfig& config, const MeasuredMachine* measured) {
   if (asked.adapter)
     asked.model = with_adapter(std::move(asked.model), *asked.adapter, precision_of(config));
   in_keys(config, [&] {
+    detail::require_divided_layers(asked.model, config.parallelism.pipeline.tensor_parallel);
     asked.options = pipeline_options(config, asked.model);
     asked.options.balance = balance_of(config);
     set_times(config, measured, asked);

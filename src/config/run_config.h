@@ -53,6 +53,7 @@ struct ModelOptions {
   std::string config;
   std::string graph;                               // an exported graph; "": a family
   std::string loss_output, transformer_layer_cls;  // keys of a graph
+  std::vector<std::string> graph_sizes;            // "NAME=NUMBER", of a graph
   ParameterType dtype = ParameterType::kFloat32;
 };
 struct TrainingOptions {

@@ -1,5 +1,7 @@
 // The key table as text: of one configuration, and of the keys themselves.
 
+#include <map>
+
 #include "base/json.h"
 #include "base/text.h"
 #include "config/key_table.h"
@@ -32,6 +34,13 @@ std::string allowed(const Key& key) {
   return join(parts, "; ");
 }
 
+// The types, unless words say them, and what is allowed.
+std::string values_of(const Key& key) {
+  const std::string types = types_of(key), words = allowed(key);
+  if (words.empty()) return types;
+  return types == "string" && !key.words.empty() ? words : types + "; " + words;
+}
+
 // A default may hang on the convention of the split.
 std::string origin_of(const Key& key, const RunConfig& config) {
   const std::string& origin = config.origins.at(key.full_name());
@@ -48,6 +57,25 @@ std::string show_keys(const RunConfig& config, const Shown& is_shown) {
                    "# " + origin_of(key, config)});
   }
   return table.to_string();
+}
+
+// A table for each library; its keys with the same answer share a row.
+std::string peer_tables() {
+  std::string text;
+  const std::vector<detail::PeerKey>& peers = detail::peer_keys();
+  for (auto peer = peers.begin(); peer != peers.end();) {
+    const std::string library = peer->library;
+    std::vector<std::string> answers;
+    std::map<std::string, std::string> names;
+    for (; peer != peers.end() && peer->library == library; ++peer) {
+      std::string& row = names[peer->here];
+      if (row.empty()) answers.push_back(peer->here);
+      row += (row.empty() ? "`" : ", `") + std::string(peer->name) + "`";
+    }
+    text += "\n| " + library + " | here |\n|---|---|\n";
+    for (const std::string& here : answers) text += "| " + names[here] + " | " + here + " |\n";
+  }
+  return text;
 }
 
 }  // namespace
@@ -77,17 +105,12 @@ std::string config_reference() {
     if (key.section != section) {
       section = key.section;
       text += std::string(text.empty() ? "" : "\n") + "## [" + section +
-              "]\n\n| key | type | default | allowed | meaning |\n|---|---|---|---|---|\n";
+              "]\n\n| key | default | value | meaning |\n|---|---|---|---|\n";
     }
-    text += "| `" + key.name + "` | " + types_of(key) + " | `" +
-            detail::to_toml(key.default_value()) + "` | " + allowed(key) + " | " + key.meaning +
-            " |\n";
+    text += "| `" + key.name + "` | `" + detail::to_toml(key.default_value()) + "` | " +
+            values_of(key) + " | " + key.meaning + " |\n";
   }
-  text += "\n## Keys of other libraries\n\n| key | of | here |\n|---|---|---|\n";
-  for (const detail::PeerKey& peer : detail::peer_keys()) {
-    text += "| `" + std::string(peer.name) + "` | " + peer.library + " | " + peer.here + " |\n";
-  }
-  return text;
+  return text + "\n## Keys of other libraries\n" + peer_tables();
 }
 
 std::string config_reference_json() {

@@ -116,6 +116,7 @@ std::vector<std::unique_ptr<SequenceSource>> open_sources(
   SourceOptions common;
   common.seq_len = options.seq_len;
   common.vocab_size = options.vocab_size;
+  common.num_labels = options.num_labels;
   common.max_positions = options.max_positions;
   common.truncate = data.truncate;
   common.pack = data.pack;

@@ -105,7 +105,8 @@ std::string field_text(const FieldOption& field) {
     text += size == kAnySize ? "any" : size == kRowTokens ? "tokens" : std::to_string(size);
     separator = ", ";
   }
-  return field.sizes.empty() ? text : text + "]";
+  if (!field.sizes.empty()) text += "]";
+  return field.below > 0 ? text + formatted(" from 0 to {}", field.below - 1) : text;
 }
 
 FieldReader::FieldReader(const FieldOption& field)
@@ -120,8 +121,8 @@ void FieldReader::fail(const std::string& what) const {
   throw Error(ErrorKind::kInput,
               {.what = what,
                .remedy = formatted("the model takes '{}' as {}", field_.name,
-                                   field_.sizes.empty() ? "one number, " + field_.dtype
-                                                        : "nested lists, " + field_text(field_))});
+                                   (field_.sizes.empty() ? "one number, " : "nested lists, ") +
+                                       field_text(field_))});
 }
 
 void FieldReader::refuse(const std::string& found) const {
@@ -180,6 +181,10 @@ void FieldReader::integer_in_range(std::int64_t value) {
   const FieldType& type = type_of(field_);
   if (value < type.least || value > type.most)
     fail(formatted("{} in '{}' is not one of {}", value, field_.name, field_.dtype));
+  const bool is_id = field_.below == 0 || (value >= 0 && value < field_.below);
+  if (!is_id && value != field_.ignored)
+    fail(formatted("{} in '{}' is outside of the vocabulary of {}", value, field_.name,
+                   field_.below));
 }
 
 void FieldReader::integer(std::int64_t value) {

@@ -295,15 +295,15 @@ void RowTokens::check_ids(const Numbers& ids, const Numbers& labels) const {
     refuse_row(formatted("{} labels for {} input_ids", labels.size(), ids.size()),
                "labels are aligned with ids; -100 is not counted");
   }
-  const auto check = [&](const char* field, std::size_t i, std::int64_t id) {
-    if (id >= 0 && id < options_.vocab_size) return;
-    refuse_row(formatted("{}[{}] = {} is outside of the vocabulary of {}", field, i, id,
-                         options_.vocab_size),
+  const auto check = [&](const char* field, std::size_t i, std::int64_t id, std::int64_t below) {
+    if (id >= 0 && id < below) return;
+    refuse_row(formatted("{}[{}] = {} is outside of the vocabulary of {}", field, i, id, below),
                "were the rows made with another tokenizer?");
   };
+  const std::int64_t classes = options_.num_labels > 0 ? options_.num_labels : options_.vocab_size;
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    check("input_ids", i, ids[i]);
-    if (labels[i] != kIgnoredLabel) check("labels", i, labels[i]);
+    check("input_ids", i, ids[i], options_.vocab_size);
+    if (labels[i] != kIgnoredLabel) check("labels", i, labels[i], classes);
   }
 }
 

@@ -52,7 +52,7 @@ struct SourceOptions {
   std::vector<std::string> files;
   DataFormat format = DataFormat::kText;  // format of all files; not kAuto
   std::int64_t seq_len = 0;
-  std::int64_t vocab_size = 0;
+  std::int64_t vocab_size = 0, num_labels = 0;  // as TokenDataOptions has them
   std::optional<std::int64_t> max_positions;
   bool truncate = false, pack = false, assistant_only_loss = false;
   ChatTemplate chat_template = ChatTemplate::kAuto;

@@ -69,12 +69,21 @@ class Divider {
     cut(joined(name, "weight"), embedding->weight, 0, style);
   }
 
+  // Weights that no table has, and whose modules do not see to their slices themselves.
+  void list_whole(const std::string& name, const torch::nn::Module& module) {
+    const auto& weights = chunk_.divided[layer_];
+    if (!weights || dynamic_cast<const SlicedModule*>(&module)) return;
+    for (const auto& item : module.named_parameters(/*recurse=*/false)) {
+      if (!item.value().defined() || weights->has(item.value())) continue;
+      weights->add_whole(item.value(), joined(joined(chunk_.prefixes[layer_], name), item.key()));
+    }
+  }
+
  private:
   void list(const std::string& inside, const at::Tensor& parameter, ParallelStyle style,
             std::int64_t length) {
     if (tp_.slices().count == 1) return;  // plain modules are what they were
-    auto& weights = chunk_.divided[layer_];
-    if (!weights) weights = std::make_shared<DividedWeights>(tp_);
+    const auto& weights = chunk_.divided[layer_];
     const std::string name = joined(chunk_.prefixes[layer_], inside);
     if (weights->has(parameter))
       refuse(name, "is divided twice", "let one line of one table fit it");
@@ -120,6 +129,8 @@ void parallelize_module(LocalChunk& chunk, const ParallelTable& table, std::int6
   std::set<std::string> fitting;  // patterns
   chunk.divided.resize(chunk.modules.size());
   for (std::size_t layer = 0; layer < chunk.modules.size(); ++layer) {
+    if (tp.slices().count > 1 && !chunk.divided[layer])  // a layer without weights may drop rows
+      chunk.divided[layer] = std::make_shared<DividedWeights>(tp);
     if (!chunk.modules[layer]) continue;
     Divider divider(chunk, layer, tp);
     const auto modules = chunk.modules[layer]->named_modules("", /*include_self=*/true);
@@ -131,6 +142,7 @@ void parallelize_module(LocalChunk& chunk, const ParallelTable& table, std::int6
         divider.divide(item.key(), *item.value(), style);
         break;
       }
+      divider.list_whole(item.key(), *item.value());
     }
   }
   if (chunk.num_stages > 1) return;  // those of other stages are not here

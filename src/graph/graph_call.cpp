@@ -1,6 +1,7 @@
 #include "graph/graph_call.h"
 
 #include <ATen/ScalarOps.h>
+#include <ATen/autocast_mode.h>
 #include <ATen/core/List.h>
 #include <c10/core/InferenceMode.h>
 
@@ -56,6 +57,23 @@ class Results {
   std::size_t next_ = 0;
 };
 
+void put_arguments_on_stack(const GraphCall& call, GraphFrame& frame) {
+  frame.stack.clear();
+  for (const BoundArgument& argument : call.arguments) frame.stack.push_back(argument.take(frame));
+}
+
+void take_results_from_stack(const GraphCall& call, GraphFrame& frame) {
+  Results results(call, frame);
+  for (std::size_t i = 0; i < call.list_sizes.size(); ++i) {
+    if (call.list_sizes[i] < 0) {
+      results.add(std::move(frame.stack[i]));
+    } else {
+      results.add_list(std::move(frame.stack[i]), static_cast<std::size_t>(call.list_sizes[i]));
+    }
+  }
+  frame.stack.clear();
+}
+
 }  // namespace
 
 c10::IValue BoundArgument::take(GraphFrame& frame) const {
@@ -92,18 +110,25 @@ at::Tensor wrapped_number(const c10::IValue& number) {
 }
 
 void run_boxed(const GraphCall& call, GraphFrame& frame) {
-  frame.stack.clear();
-  for (const BoundArgument& argument : call.arguments) frame.stack.push_back(argument.take(frame));
+  put_arguments_on_stack(call, frame);
   call.op->callBoxed(frame.stack);
-  Results results(call, frame);
-  for (std::size_t i = 0; i < call.list_sizes.size(); ++i) {
-    if (call.list_sizes[i] < 0) {
-      results.add(std::move(frame.stack[i]));
-    } else {
-      results.add_list(std::move(frame.stack[i]), static_cast<std::size_t>(call.list_sizes[i]));
-    }
+  take_results_from_stack(call, frame);
+}
+
+void run_written_attention(const GraphCall& call, GraphFrame& frame) {
+  put_arguments_on_stack(call, frame);
+  const c10::DeviceType device = frame.device.type();
+  if (at::autocast::is_autocast_enabled(device)) {
+    const at::ScalarType type = at::autocast::get_autocast_dtype(device);
+    for (c10::IValue& argument : frame.stack)
+      if (argument.isTensor())
+        argument = at::autocast::cached_cast(type, argument.toTensor(), device);
+    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+    call.op->callBoxed(frame.stack);
+  } else {
+    call.op->callBoxed(frame.stack);
   }
-  frame.stack.clear();
+  take_results_from_stack(call, frame);
 }
 
 void run_added(const GraphCall& call, GraphFrame& frame) {

@@ -89,6 +89,9 @@ at::Tensor wrapped_number(const c10::IValue& number);
 
 // Ways to run a call. The first result in the slot that is given, the others behind it.
 void run_boxed(const GraphCall& call, GraphFrame& frame);
+// The written attention (archive/graph_rewrites.h), whose operands autocast casts as those of the
+// operator that it stands for.
+void run_written_attention(const GraphCall& call, GraphFrame& frame);
 void run_added(const GraphCall& call, GraphFrame& frame);
 void run_number(const GraphCall& call, GraphFrame& frame);
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "archive/graph_rewrites.h"
 #include "base/as_error.h"
 #include "base/format.h"
 #include "base/text.h"
@@ -206,7 +207,8 @@ class GraphProgramBuilder {
       call.op = found.op;
       call.run = direct_call(found.op->operator_name());
       call.is_direct = call.run != nullptr;
-      if (!call.run) call.run = run_boxed;
+      if (!call.run)
+        call.run = exported_target(node) == node.target ? run_boxed : run_written_attention;
       check_results(node, call);
       bind_arguments(node, values, found.op->schema(), call);
     } else if (const NumberFunction function = number_function(node.target)) {

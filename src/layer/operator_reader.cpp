@@ -21,7 +21,14 @@ constexpr std::array kAsking = {"aten::embedding",
                                 "aten::sigmoid",
                                 "aten::tanh",
                                 "aten::scaled_dot_product_attention",
-                                "aten::dropout"};
+                                "aten::dropout",
+                                "aten::dropout_",
+                                "aten::alpha_dropout",
+                                "aten::alpha_dropout_",
+                                "aten::feature_dropout",
+                                "aten::feature_dropout_",
+                                "aten::feature_alpha_dropout",
+                                "aten::feature_alpha_dropout_"};
 
 thread_local OperatorReader* current_reader = nullptr;
 

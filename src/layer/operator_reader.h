@@ -36,8 +36,8 @@ class OperatorReaderScope {
 bool run_by_reader(const c10::OperatorHandle& op, torch::jit::Stack& stack);
 // From now on these operators ask, too, on every thread inside a KeyedRandomScope: at::embedding,
 // at::layer_norm, at::rms_norm, at::mul, at::add, add_, at::silu, at::gelu,
-// at::sigmoid, at::tanh, at::scaled_dot_product_attention, at::dropout. To be called while modules
-// are made.
+// at::sigmoid, at::tanh, at::scaled_dot_product_attention, at::dropout and its other kinds. To be
+// called while modules are made.
 void let_operators_ask();
 
 }  // namespace sluice

@@ -62,7 +62,7 @@ class DecoderAttention : public torch::nn::Module {
         fused_(options.fused && fuses_attention(config)),
         inputs_(std::move(inputs)) {
     const std::int64_t d = config.hidden_size, q = widths_[0], kv = widths_[1];
-    require_whole_units(tp_.slices().count, kv / head_dim_, "key-value heads");
+    require_whole_units({.slices = tp_.slices().count}, kv / head_dim_, "key-value heads");
     if (head_norms_ == HeadNorms::kTogether) require_one_slice("a norm over all heads");
     const auto add = [&](const char* name, std::int64_t in, std::int64_t out, bool bias,
                          Division division) {

@@ -68,7 +68,7 @@ class Gpt2Attention : public torch::nn::Module {
         tp_(SliceGroup::current()),
         fused_(options.fused && fuses_attention(config)) {
     const std::int64_t d = config.hidden_size;
-    require_whole_units(tp_.slices().count, config.num_attention_heads, "heads");
+    require_whole_units({.slices = tp_.slices().count}, config.num_attention_heads, "heads");
     c_attn_ = register_module(
         "c_attn",
         std::make_shared<Conv1D>(d, 3 * d, options, Division{Division::How::kColumns, {d, d, d}}));

@@ -45,7 +45,7 @@ class GptNeoxAttention : public torch::nn::Module {
         fused_(options.fused && fuses(config)),
         inputs_(std::move(inputs)) {
     const std::int64_t d = config.hidden_size;
-    require_whole_units(tp_.slices().count, num_heads_, "heads");
+    require_whole_units({.slices = tp_.slices().count}, num_heads_, "heads");
     const auto add = [&](const char* name, std::int64_t out, Division division) {
       return register_module(name, std::make_shared<Linear>(d, out, config.attention_bias, options,
                                                             std::move(division)));

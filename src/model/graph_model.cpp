@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "archive/graph_model.h"
+#include "archive/graph_nodes.h"
 #include "base/file.h"
 #include "base/format.h"
 #include "graph/check_rules.h"
@@ -169,26 +170,20 @@ class LayerMaker {
     const int value = static_cast<int>(found - layers.value_names.begin());
     std::set<int> needed = {value};
     std::vector<int> nodes, reads, held;
-    const auto written_by = [](const GraphNode& node) {
-      std::vector<int> values;
-      for (const GraphNode::Result& result : node.results)
-        values.insert(values.end(), result.values.begin(), result.values.end());
-      return values;
-    };
     for (int i = static_cast<int>(module.nodes.size()); i-- > 0;) {
       const GraphNode& node = module.nodes[static_cast<std::size_t>(i)];
-      const std::vector<int> written = written_by(node);
+      const std::vector<int> written = values_written(node);
       if (std::none_of(written.begin(), written.end(), [&](int v) { return needed.contains(v); }))
         continue;
       if (!layers.is_free[static_cast<std::size_t>(i)]) {
         const bool is_number = std::all_of(written.begin(), written.end(), [&](int v) {
-          return v >= 0 && module.values[static_cast<std::size_t>(v)].number.has_value();
+          return module.values[static_cast<std::size_t>(v)].number.has_value();
         });
         if (!is_number) return nullptr;
         continue;
       }
       nodes.push_back(i);
-      for (const auto& [argument, read] : node.arguments) add_values(read, needed);
+      for (const int read : values_read(node)) needed.insert(read);
     }
     std::reverse(nodes.begin(), nodes.end());
     for (const GraphInput& input : module.inputs) {
@@ -213,11 +208,6 @@ class LayerMaker {
   }
 
  private:
-  static void add_values(const GraphArgument& argument, std::set<int>& to) {
-    if (argument.kind == GraphArgument::Kind::kValue) to.insert(argument.value);
-    for (const GraphArgument& each : argument.list) add_values(each, to);
-  }
-
   static at::Tensor stored(const Graph& graph, const std::string& name) {
     const GraphTensor* tensor = graph->graph.tensor(name);
     if (!tensor)
@@ -404,6 +394,7 @@ namespace sluice {
 Model load_graph(const std::string& path, const GraphModelOptions& given) {
   detail::GraphOptions options{.cuts = {.layer_class = given.layer_class, .modules = given.modules},
                                .loss_output = given.loss_output,
+                               .sizes = given.sizes,
                                .products = given.products};
   auto graph = detail::graph_of_model(detail::read_exported_graph(path), options);
   MicrobatchShape shape = detail::exported_shape(*graph);

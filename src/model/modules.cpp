@@ -100,11 +100,7 @@ std::vector<at::Tensor> Linear::columns(const std::vector<at::Tensor>& inputs) c
 
 at::Tensor Linear::rows(const std::vector<at::Tensor>& parts) const {
   require_no_adapter();
-  const detail::WeightPlace place(weight_);
-  const std::vector<at::Tensor> weights =
-      detail::weight_slices(weight_, dim_of_inputs(), {in_}, tp_);
-  const at::Tensor y = detail::leave(detail::products_alike(parts, weights, is_transposed_), tp_);
-  return bias_.defined() ? detail::add_shared(y, bias_, tp_) : y;
+  return detail::sum_of_products(parts, {weight_, dim_of_inputs(), in_}, bias_, tp_);
 }
 
 std::vector<std::pair<std::string, ParameterSlices>> Linear::slices() const {

@@ -165,18 +165,18 @@ class LinearCrossEntropyNode final : public SplitNode {
         dx = found.dx.data();
       }
     }
-    at::Tensor logits = for_blocks(slice, [&](const LinearPart& part, float* logits) {
+    at::Tensor logits = for_blocks(slice, [&](const LinearPart& part, float* block_logits) {
       for_rows(rows_, [&](std::int64_t begin, std::int64_t end) {
         LossBlock block =
-            block_of(slice, part, logits, begin, end, found.top.data(), found.total.data());
+            block_of(slice, part, block_logits, begin, end, found.top.data(), found.total.data());
         block.chosen = found.chosen.data() + begin;
         kernels().loss_block(block, rescale.data() + begin);
       });
       if (!makes_dx_) return;
       const bool is_first = part.first == slice.first;
       if (!is_first) rescale_rows(rescale, dx);
-      linear_input_gradient(rows_, weights_of(loss_.linear, part), {logits, part.size}, {dx, in_},
-                            1, !is_first);
+      linear_input_gradient(rows_, weights_of(loss_.linear, part), {block_logits, part.size},
+                            {dx, in_}, 1, !is_first);
     });
     if (keeps_logits_) logits_.push_back(std::move(logits));
     return found;

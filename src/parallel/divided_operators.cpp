@@ -6,6 +6,7 @@
 #include "base/format.h"
 #include "layer/call_place.h"
 #include "parallel/held_group.h"
+#include "parallel/shared_weights.h"
 #include "parallel/tree_exchange.h"
 #include "plan/slices.h"
 #include "sluice/error.h"
@@ -130,6 +131,15 @@ std::vector<at::Tensor> products_alike(const std::vector<at::Tensor>& inputs,
   for (std::size_t i = 0; i < inputs.size(); ++i)
     parts.push_back(Product::apply(inputs[i], weights[i], is_transposed));
   return parts;
+}
+
+at::Tensor sum_of_products(const std::vector<at::Tensor>& inputs, const InputDivided& divided,
+                           const at::Tensor& bias, const SliceGroup& tp) {
+  const auto& [weight, dim, length] = divided;
+  const WeightPlace place(weight);
+  const std::vector<at::Tensor> weights = weight_slices(weight, dim, {length}, tp);
+  const at::Tensor y = leave(products_alike(inputs, weights, /*is_transposed=*/dim == 0), tp);
+  return bias.defined() ? add_shared(y, bias, tp) : y;
 }
 
 at::Tensor concatenated(const std::vector<at::Tensor>& parts, std::int64_t dim) {

@@ -34,6 +34,14 @@ at::Tensor concatenated(const std::vector<at::Tensor>& parts, std::int64_t dim);
 std::vector<at::Tensor> products_alike(const std::vector<at::Tensor>& inputs,
                                        const std::vector<at::Tensor>& weights,
                                        bool is_transposed = false);
+// A weight whose inputs are divided: their dimension in it, and how many there are in the whole.
+struct InputDivided {
+  const at::Tensor& weight;
+  std::int64_t dim = 1, length = 0;
+};
+// The sum of the products of all slices' inputs; bias, where it is defined, is added once.
+at::Tensor sum_of_products(const std::vector<at::Tensor>& inputs, const InputDivided& divided,
+                           const at::Tensor& bias, const SliceGroup& tp);
 // The results of slices, section by section: the columns of this rank.
 at::Tensor side_by_side(const std::vector<at::Tensor>& parts,
                         const std::vector<std::int64_t>& sections, const SliceGroup& tp);

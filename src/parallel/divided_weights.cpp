@@ -2,14 +2,19 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <optional>
 #include <string_view>
 #include <utility>
 
 #include "base/format.h"
+#include "base/text.h"
 #include "layer/call_place.h"
+#include "layer/keyed_stream.h"
+#include "layer/microbatch_lengths.h"
 #include "parallel/divided_operators.h"
 #include "parallel/shared_weights.h"
+#include "parallel/tree_exchange.h"
 #include "sluice/error.h"
 
 namespace sluice::detail {
@@ -37,6 +42,17 @@ at::Tensor called(const c10::OperatorHandle& op, Arguments arguments) {
                                   .remedy = remedy});
 }
 
+[[noreturn]] void refuse_dropout(const std::string& what, const std::string& remedy) {
+  throw Error(ErrorKind::kUsage,
+              {.what = what, .where = "parallelize_module, dropout", .remedy = remedy});
+}
+
+// Whether the operator, one of those that drop numbers, draws any.
+bool draws(const Arguments& in) {
+  const double probability = in[1].toDouble();
+  return in[2].toBool() && probability != 0 && probability != 1;
+}
+
 std::uint32_t version_of(const at::Tensor& x) {
   return x.is_inference() ? 0 : static_cast<std::uint32_t>(x._version());
 }
@@ -45,6 +61,10 @@ std::uint32_t version_of(const at::Tensor& x) {
 
 void DividedWeights::add(const at::Tensor& weight, DividedWeight divided) {
   weights_[weight.unsafeGetTensorImpl()] = {std::move(divided)};
+}
+
+void DividedWeights::add_whole(const at::Tensor& weight, std::string name) {
+  whole_[weight.unsafeGetTensorImpl()] = std::move(name);
 }
 
 bool DividedWeights::has(const at::Tensor& weight) const {
@@ -78,6 +98,7 @@ std::vector<at::Tensor> DividedWeights::run(
     const std::function<std::vector<at::Tensor>()>& forward) {
   for (auto& [impl, entry] : weights_) entry.read = false;
   columns_ = 0;
+  region_ = tp_;
   std::vector<at::Tensor> outputs;
   try {
     const OperatorReaderScope scope(this);
@@ -100,10 +121,41 @@ std::vector<at::Tensor> DividedWeights::run(
   return outputs;
 }
 
+// The number of rows of the whole microbatch; 0: unknown, or x has none.
+std::int64_t DividedWeights::rows_of_all(const at::Tensor& x) const {
+  const MicrobatchLengths* const lengths = MicrobatchScope::current();
+  const std::int64_t dim = tp_.sequence_dim();
+  if (!lengths || dim < 0 || dim >= std::ssize(*lengths) || dim + 1 >= x.dim()) return 0;
+  return (*lengths)[static_cast<std::size_t>(dim)];
+}
+
+SliceGroup DividedWeights::for_rows_of(const at::Tensor& x) const {
+  const std::int64_t all = rows_of_all(x);
+  const bool is_whole = tp_.degree() > 1 && all > 0 && x.size(tp_.sequence_dim()) == all;
+  return is_whole ? tp_.with_sequence(false) : tp_;
+}
+
+void DividedWeights::require_whole_rows(const at::Tensor& x, const at::Tensor& weight) const {
+  if (tp_.degree() == 1 || !tp_.sequence_parallel() || !x.defined() || !weight.defined() ||
+      !weight.requires_grad())
+    return;
+  const auto found = whole_.find(weight.unsafeGetTensorImpl());
+  const std::int64_t all = rows_of_all(x);
+  if (found == whole_.end() || all == 0 || x.size(tp_.sequence_dim()) * tp_.degree() != all) return;
+  throw Error(ErrorKind::kUsage,
+              {.what = formatted("'{}' is not in the table, and is read with {} of {} rows: its "
+                                 "gradient would be that of these rows alone",
+                                 found->second, x.size(tp_.sequence_dim()), all),
+               .where = "parallelize_module, sequence parallelism",
+               .remedy = "give its module a style, as kSequence for a norm, or set "
+                         "TensorParallel::sequence to false"});
+}
+
 const std::vector<at::Tensor>& DividedWeights::entered(const at::Tensor& x) {
   if (!input_.is_same(x) || input_version_ != version_of(x)) {
     forget_input();
-    entered_ = enter(x, tp_);
+    region_ = for_rows_of(x);
+    entered_ = enter(x, region_);
     input_ = x;
     input_version_ = version_of(x);
   }
@@ -116,10 +168,8 @@ at::Tensor DividedWeights::linear(const at::Tensor& x, const at::Tensor& weight,
   const WeightPlace place(weight);
   if (divided.style == ParallelStyle::kRowwise) {
     columns_ = 0;
-    const at::Tensor y = leave(
-        products_alike(own_slices(x, divided.length, tp_), weight_slices(weight, 1, sections, tp_)),
-        tp_);
-    return bias.defined() ? add_shared(y, bias, tp_) : y;
+    return sum_of_products(own_slices(x, divided.length, tp_), {weight, 1, divided.length}, bias,
+                           region_);
   }
   at::Tensor own = side_by_side(
       products(entered(x), weight_slices(weight, 0, sections, tp_),
@@ -127,6 +177,7 @@ at::Tensor DividedWeights::linear(const at::Tensor& x, const at::Tensor& weight,
       sections, tp_);
   if (divided.style == ParallelStyle::kColwiseGather) return gather_from(own, tp_);
   columns_ = divided.length;
+  sizes_ = own.sizes().vec();
   return own;
 }
 
@@ -134,7 +185,12 @@ at::Tensor DividedWeights::product(const std::string& op, const Arguments& in) {
   const bool is_linear = op == "aten::linear", adds = op == "aten::addmm";
   const std::size_t x = adds ? 1 : 0;
   Entry* const weight = is_linear ? find(in[1]) : find_transpose(in[x + 1]);
-  if (!weight) return {};
+  if (!weight) {
+    const at::Tensor read = tensor_of(in[x + 1]);
+    require_whole_rows(tensor_of(in[x]),
+                       read.is_view() && !is_linear ? at::Tensor(read._base()) : read);
+    return {};
+  }
   if (weight->divided.style == ParallelStyle::kSequence)
     refuse_read(weight->divided.name, op, "give its module the style kColwise or kRowwise");
   if (adds && !(is_one(in[3]) && is_one(in[4])))
@@ -161,27 +217,32 @@ at::Tensor DividedWeights::norm(const std::string& op, const Arguments& in) {
   const bool is_layer_norm = op == "aten::layer_norm";
   Entry* const weight = find(in[2]);
   Entry* const bias = is_layer_norm ? find(in[3]) : nullptr;
-  if (!weight && !bias) return {};
+  if (!weight && !bias) {
+    require_whole_rows(in[0].toTensor(), tensor_of(in[2]));
+    return {};
+  }
+  const SliceGroup tp = for_rows_of(in[0].toTensor());
   for (Entry* const entry : {weight, bias})
     if (entry) entry->read = true;
   const std::vector<std::int64_t> shape = in[1].toIntVector();
   if (is_layer_norm) {
     return layer_norm_shared(in[0].toTensor(), shape, tensor_of(in[2]), tensor_of(in[3]),
-                             in[4].toDouble(), tp_);
+                             in[4].toDouble(), tp);
   }
   return rms_norm_shared(in[0].toTensor(), shape, tensor_of(in[2]),
-                         in[3].isNone() ? std::nullopt : std::optional(in[3].toDouble()), tp_);
+                         in[3].isNone() ? std::nullopt : std::optional(in[3].toDouble()), tp);
 }
 
 // As torch::nn::Linear adds its bias.
 at::Tensor DividedWeights::add_in_place(const Arguments& in) {
   Entry* const bias = find(in[1]);
+  if (!bias) require_whole_rows(in[0].toTensor(), tensor_of(in[1]));
   if (!bias || !is_one(in[2])) return {};
   bias->read = true;
   const at::Tensor x = in[0].toTensor(), added = in[1].toTensor();
   const DividedWeight& divided = bias->divided;
   if (divided.style == ParallelStyle::kRowwise || divided.style == ParallelStyle::kSequence)
-    return add_shared_(x, added, tp_);
+    return add_shared(x, added, for_rows_of(x), /*in_place=*/true);
   return add_columns_(x, added, divided.length, divided.style == ParallelStyle::kColwiseGather,
                       tp_);
 }
@@ -190,6 +251,10 @@ at::Tensor DividedWeights::add_in_place(const Arguments& in) {
 at::Tensor DividedWeights::by_element(const std::string& op, const Arguments& in) {
   Entry* const left = find(in[0]);
   Entry* const right = find(in[1]);
+  if (!left && !right) {
+    require_whole_rows(tensor_of(in[0]), tensor_of(in[1]));
+    require_whole_rows(tensor_of(in[1]), tensor_of(in[0]));
+  }
   if (!left == !right) return {};
   Entry& weight = left ? *left : *right;
   const at::Tensor rows = tensor_of(in[left ? 1 : 0]), shared = tensor_of(in[left ? 0 : 1]);
@@ -198,7 +263,8 @@ at::Tensor DividedWeights::by_element(const std::string& op, const Arguments& in
   const bool adds = op == "aten::add";
   if (adds && !is_one(in[2])) return {};
   weight.read = true;
-  return adds ? add_shared(rows, shared, tp_) : multiply_shared(rows, shared, tp_);
+  const SliceGroup tp = for_rows_of(rows);
+  return adds ? add_shared(rows, shared, tp) : multiply_shared(rows, shared, tp);
 }
 
 at::Tensor DividedWeights::activation(const c10::OperatorHandle& op, const Arguments& in) {
@@ -215,11 +281,17 @@ at::Tensor DividedWeights::activation(const c10::OperatorHandle& op, const Argum
   return concatenated(parts, -1);
 }
 
-// Heads by slice, each in the layout that they would have alone.
+// Heads by slice, each in the layout that they would have alone, and each with its own dropout.
 at::Tensor DividedWeights::attention(const c10::OperatorHandle& op, const Arguments& in) {
   const std::int64_t num_slices = tp_.slices().size();
   const at::Tensor q = in[0].toTensor(), k = in[1].toTensor(), mask = tensor_of(in[3]);
-  if (columns_ == 0 || num_slices == 1 || q.dim() != 4) return {};
+  const bool drops = in[4].toDouble() > 0, has_heads = columns_ > 0 && q.dim() == 4;
+  if (drops && !has_heads && (columns_ > 0 || tp_.sequence_parallel())) {
+    refuse_dropout("at::scaled_dot_product_attention drops weights of heads that no slice has",
+                   "give the projections of q, k and v the style kColwise, and heads as "
+                   "dimension 1 of 4");
+  }
+  if (!has_heads || (num_slices == 1 && !drops)) return {};
   if (q.size(1) % num_slices != 0 || k.size(1) % num_slices != 0) {
     throw Error(ErrorKind::kUsage,
                 {.what = formatted("{} and {} heads of this rank for {} slices", q.size(1),
@@ -228,6 +300,8 @@ at::Tensor DividedWeights::attention(const c10::OperatorHandle& op, const Argume
                  .remedy = "give a number of slices that divides the key-value heads"});
   }
   const bool mask_has_heads = mask.defined() && mask.dim() == 4 && mask.size(1) != 1;
+  std::optional<DividedDraw> draw;
+  if (drops) draw.emplace();
   std::vector<at::Tensor> parts;
   for (std::int64_t slice = 0; slice < num_slices; ++slice) {
     const auto part = [&](const c10::IValue& all) {
@@ -236,9 +310,58 @@ at::Tensor DividedWeights::attention(const c10::OperatorHandle& op, const Argume
     Arguments of_call = in;
     for (std::size_t i = 0; i < 3; ++i) of_call[i] = part(in[i]).clone();
     if (mask_has_heads) of_call[3] = part(in[3]);
-    parts.push_back(called(op, std::move(of_call)));
+    const auto attended = [&] { return called(op, std::move(of_call)); };
+    parts.push_back(draw ? draw->of_slice(tp_.slices().begin + slice, attended) : attended());
   }
   return concatenated(parts, 1);
+}
+
+// The dimension of x, between a product by columns and the next one by rows, along which its slices
+// lie: that of the columns themselves, or of heads before or behind the rows.
+std::int64_t DividedWeights::dimension_of_slices(const at::Tensor& x) const {
+  if (x.sizes() == sizes_) return x.dim() - 1;
+  const std::int64_t dim = x.dim(), num_slices = tp_.slices().size();
+  const auto num_sizes = static_cast<std::int64_t>(sizes_.size());
+  const std::int64_t rows = tp_.sequence_dim() + (tp_.sequence_dim() < 0 ? num_sizes : 0);
+  bool heads_then_rows = false, rows_then_heads = false;
+  if (dim == num_sizes + 1 && rows >= 0 && rows + 1 < num_sizes) {
+    const std::vector<std::int64_t> before_columns(sizes_.begin(), sizes_.end() - 1);
+    std::vector<std::int64_t> others = before_columns;
+    others.erase(others.begin() + rows);
+    const auto begins_with = [&](const std::vector<std::int64_t>& sizes) {
+      return std::equal(sizes.begin(), sizes.end(), x.sizes().begin());
+    };
+    heads_then_rows =
+        begins_with(others) && x.size(-2) == before_columns[static_cast<std::size_t>(rows)];
+    rows_then_heads = begins_with(before_columns) && x.size(-2) * x.size(-1) == sizes_.back();
+  }
+  const std::int64_t heads = heads_then_rows ? dim - 3 : dim - 2;
+  if (heads_then_rows == rows_then_heads || x.size(heads) % num_slices != 0) {
+    refuse_dropout(formatted("dropout of {}, of which columns or heads of this rank's {} slices "
+                             "cannot be told, behind a product by columns that gave {}",
+                             shape_text(x.sizes().vec()), num_slices, shape_text(sizes_)),
+                   "drop numbers of that shape, of [.., heads, rows, keys] or "
+                   "[.., rows, heads, channels], or use at::scaled_dot_product_attention");
+  }
+  return heads;
+}
+
+// Each slice of columns, of heads or, elsewhere, of rows draws by itself.
+at::Tensor DividedWeights::dropout(const Arguments& in, bool in_place) {
+  at::Tensor x = in[0].toTensor();
+  if (!draws(in)) return {};
+  at::Tensor mask;
+  if (columns_ > 0) {
+    const std::int64_t dim = dimension_of_slices(x);
+    const std::int64_t length = dim == x.dim() - 1 ? columns_ : x.size(dim) * tp_.degree();
+    mask = dropout_mask(x, in[1].toDouble(), dim, slice_sizes(length, tp_.slices()),
+                        tp_.slices().begin);
+  } else if (!tp_.sequence_parallel() && dimension_of(tp_.sequence_dim(), x) + 1 >= x.dim()) {
+    return {};  // without rows it is the same on all ranks
+  } else {
+    mask = dropout_mask_of_rows(x, in[1].toDouble(), for_rows_of(x));
+  }
+  return in_place ? x.mul_(mask) : x * mask;
 }
 
 bool DividedWeights::run(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
@@ -246,17 +369,16 @@ bool DividedWeights::run(const c10::OperatorHandle& op, torch::jit::Stack& stack
   const auto count = static_cast<std::ptrdiff_t>(op.schema().arguments().size());
   const Arguments in(stack.end() - count, stack.end());
   at::Tensor result;
-  const bool is_attention = name == "aten::scaled_dot_product_attention";
-  if (name == "aten::dropout" || is_attention) {
-    const bool drops = is_attention ? in[4].toDouble() > 0 : in[1].toDouble() > 0 && in[2].toBool();
-    if (drops) {
-      throw Error(ErrorKind::kUsage,
-                  {.what = "dropout in a layer whose weights are divided: its numbers would depend "
-                           "on how rows and columns lie on ranks",
-                   .where = "parallelize_module",
-                   .remedy = "set its probability to 0"});
-    }
-    if (is_attention) result = attention(op, in);
+  if (name == "aten::scaled_dot_product_attention") {
+    result = attention(op, in);
+  } else if (name == "aten::dropout" || name == "aten::dropout_") {
+    result = dropout(in, name.back() == '_');
+  } else if (name.find("dropout") != std::string::npos) {
+    if (draws(in))
+      refuse_dropout(name +
+                         " in a layer whose weights are divided: its numbers would depend on "
+                         "how rows and columns lie on ranks",
+                     "use torch::nn::Dropout, or set its probability to 0");
   } else if (name == "aten::silu" || name == "aten::gelu" || name == "aten::sigmoid" ||
              name == "aten::tanh") {
     result = activation(op, in);

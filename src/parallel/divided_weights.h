@@ -6,14 +6,17 @@
 // at::rms_norm, x * weight and x + bias look whether they read a weight that is listed here, and
 // then compute by slices. Between a product by columns and the next one by rows, activations (silu,
 // gelu, sigmoid, tanh) and at::scaled_dot_product_attention run once for each own slice, since
-// LibTorch's numbers may depend on how many columns and heads a call has. All other operators run
-// as ever.
+// LibTorch's numbers may depend on how many columns and heads a call has. Dropout draws for each
+// slice by itself: of columns or heads there, elsewhere of rows. All other operators run as ever.
 //
 // Owns: the list of such weights of a layer; how operators that read them are carried out.
 // Does not own: the weights (their modules). Invariants:
 //  1. An input that several products read in a row, as of q, k and v, is exchanged once; its
 //     gradients add up within a slice first.
-//  2. A weight that a forward has not read by an operator of its style is refused when the forward
+//  2. An x with all rows of the microbatch is computed with all of them on every rank, a region
+//  that
+//     it enters, too. Weights that are read with fewer rows are listed, or refused.
+//  3. A weight that a forward has not read by an operator of its style is refused when the forward
 //     returns: it was read otherwise, and the numbers are wrong.
 // Thread-safety: one rank's thread.
 #pragma once
@@ -39,12 +42,15 @@ struct DividedWeight {
 
 class DividedWeights : public OperatorReader {
  public:
-  explicit DividedWeights(SliceGroup tp) : tp_(std::move(tp)) {}
+  explicit DividedWeights(const SliceGroup& tp) : tp_(tp), region_(tp) {}
   void add(const at::Tensor& weight, DividedWeight divided);
   bool has(const at::Tensor& weight) const;
+  // A weight of the layer that is in no table.
+  void add_whole(const at::Tensor& weight, std::string name);
 
   // Calls a layer's forward, whose operators ask. Throws Error(kUsage) for a weight that is read by
-  // no operator of its style, for dropout, and what the forward throws.
+  // no operator of its style, for dropout of what does not show its slices and of other kinds than
+  // torch::nn::Dropout, and what the forward throws.
   std::vector<at::Tensor> run(const std::function<std::vector<at::Tensor>()>& forward);
 
   bool run(const c10::OperatorHandle& op, torch::jit::Stack& stack) override;
@@ -56,6 +62,11 @@ class DividedWeights : public OperatorReader {
   };
   Entry* find(const c10::IValue& value);
   Entry* find_transpose(const c10::IValue& value);
+  std::int64_t rows_of_all(const at::Tensor& x) const;
+  // As the layer's group, without sequence parallelism for an x that has all rows.
+  SliceGroup for_rows_of(const at::Tensor& x) const;
+  // Throws Error(kUsage) for a weight that is in no table, and is read with the rows of this rank.
+  void require_whole_rows(const at::Tensor& x, const at::Tensor& weight) const;
   const std::vector<at::Tensor>& entered(const at::Tensor& x);
   // bias: undefined for none.
   at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
@@ -67,13 +78,18 @@ class DividedWeights : public OperatorReader {
   at::Tensor add_in_place(const std::vector<c10::IValue>& in);
   at::Tensor activation(const c10::OperatorHandle& op, const std::vector<c10::IValue>& in);
   at::Tensor attention(const c10::OperatorHandle& op, const std::vector<c10::IValue>& in);
+  at::Tensor dropout(const std::vector<c10::IValue>& in, bool in_place);
+  std::int64_t dimension_of_slices(const at::Tensor& x) const;
   at::Tensor by_element(const std::string& op, const std::vector<c10::IValue>& in);
   void forget_input();
 
   SliceGroup tp_;
   // All columns of the latest product by columns, while none by rows has followed; else 0.
   std::int64_t columns_ = 0;
+  std::vector<std::int64_t> sizes_;  // of what that product gave this rank
+  SliceGroup region_;                // whether the input of that product had divided rows
   std::unordered_map<const c10::TensorImpl*, Entry> weights_;
+  std::unordered_map<const c10::TensorImpl*, std::string> whole_;  // names
   // The latest input of a product by columns, and what the slices get of it.
   at::Tensor input_;
   std::uint32_t input_version_ = 0;

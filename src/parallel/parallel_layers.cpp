@@ -7,7 +7,6 @@
 #include "base/format.h"
 #include "layer/call_place.h"
 #include "parallel/divided_operators.h"
-#include "parallel/shared_weights.h"
 #include "parallel/tree_exchange.h"
 #include "plan/slices.h"
 #include "sluice/error.h"
@@ -50,16 +49,19 @@ at::Tensor own_part(const at::Tensor& whole, std::int64_t dim, const Sections& s
   return at::cat(parts, dim);
 }
 
-// As torch::nn::Linear.
-at::Tensor drawn_weight(std::int64_t in, std::int64_t out, const at::TensorOptions& tensors) {
-  at::Tensor weight = at::empty({out, in}, tensors);
-  torch::nn::init::kaiming_uniform_(weight, std::sqrt(5.0));
-  return weight;
-}
-at::Tensor drawn_bias(std::int64_t in, std::int64_t out, const at::TensorOptions& tensors) {
-  const double bound = 1.0 / std::sqrt(static_cast<double>(in));
-  return at::empty({out}, tensors).uniform_(-bound, bound);
-}
+// The weight and, where there is one, the bias of torch::nn::Linear, as that draws them.
+struct DrawnLinear {
+  DrawnLinear(std::int64_t in, std::int64_t out, bool has_bias, const at::TensorOptions& tensors,
+              const char* layer) {
+    require_sizes(in, out, layer);
+    const at::NoGradGuard no_grad;
+    weight = at::empty({out, in}, tensors);
+    torch::nn::init::kaiming_uniform_(weight, std::sqrt(5.0));
+    const double bound = 1.0 / std::sqrt(static_cast<double>(in));
+    if (has_bias) bias = at::empty({out}, tensors).uniform_(-bound, bound);
+  }
+  at::Tensor weight, bias;
+};
 
 SliceGroup of_layer(SliceGroup tp, const std::optional<bool>& sequence_parallel) {
   if (sequence_parallel) tp = tp.with_sequence(*sequence_parallel);
@@ -74,7 +76,7 @@ ColumnParallelLinearImpl::ColumnParallelLinearImpl(std::int64_t in, std::int64_t
       out_(out),
       tp_(of_layer(std::move(tp), options.sequence_parallel)),
       options_(std::move(options)) {
-  require_sizes(in, out, "ColumnParallelLinear");
+  const DrawnLinear whole(in, out, options_.bias, options_.tensors, "ColumnParallelLinear");
   Sections& sections = options_.sections;
   std::int64_t all = 0;
   for (const std::int64_t section : sections) all += section;
@@ -86,12 +88,9 @@ ColumnParallelLinearImpl::ColumnParallelLinearImpl(std::int64_t in, std::int64_t
                  .where = "ColumnParallelOptions::sections",
                  .remedy = "give the widths of all projections in the weight"});
   }
-  const at::NoGradGuard no_grad;
-  weight = register_parameter("weight",
-                              own_part(drawn_weight(in, out, options_.tensors), 0, sections, tp_));
-  bias = options_.bias ? register_parameter("bias", own_part(drawn_bias(in, out, options_.tensors),
-                                                             0, sections, tp_))
-                       : register_parameter("bias", {}, /*requires_grad=*/false);
+  weight = register_parameter("weight", own_part(whole.weight, 0, sections, tp_));
+  bias = register_parameter(
+      "bias", options_.bias ? own_part(whole.bias, 0, sections, tp_) : whole.bias, options_.bias);
 }
 
 std::vector<at::Tensor> ColumnParallelLinearImpl::slices_of(const at::Tensor& x) {
@@ -133,7 +132,7 @@ RowParallelLinearImpl::RowParallelLinearImpl(std::int64_t in, std::int64_t out, 
       out_(out),
       tp_(of_layer(std::move(tp), options.sequence_parallel)),
       options_(options) {
-  require_sizes(in, out, "RowParallelLinear");
+  const DrawnLinear whole(in, out, options_.bias, options_.tensors, "RowParallelLinear");
   if (tp_.sequence_parallel() && tp_.slices().count > 1 && !options_.input_is_parallel) {
     throw Error(ErrorKind::kUsage,
                 {.what = "a RowParallelLinear with sequence parallelism has its input divided by "
@@ -142,11 +141,8 @@ RowParallelLinearImpl::RowParallelLinearImpl(std::int64_t in, std::int64_t out, 
                  .remedy = "give it the columns of a ColumnParallelLinear with gather_output = "
                            "false, and input_is_parallel = true"});
   }
-  const at::NoGradGuard no_grad;
-  weight =
-      register_parameter("weight", own_part(drawn_weight(in, out, options_.tensors), 1, {in}, tp_));
-  bias = options_.bias ? register_parameter("bias", drawn_bias(in, out, options_.tensors))
-                       : register_parameter("bias", {}, /*requires_grad=*/false);
+  weight = register_parameter("weight", own_part(whole.weight, 1, {in}, tp_));
+  bias = register_parameter("bias", whole.bias, options_.bias);
 }
 
 at::Tensor RowParallelLinearImpl::forward(const at::Tensor& x) {
@@ -158,10 +154,7 @@ at::Tensor RowParallelLinearImpl::forward(const at::Tensor& x) {
 at::Tensor RowParallelLinearImpl::forward_slices(const std::vector<at::Tensor>& parts) {
   const bool adds = bias.defined() && !options_.skip_bias_add;
   if (tp_.slices().count == 1) return at::linear(parts.at(0), weight, adds ? bias : at::Tensor());
-  const detail::WeightPlace place(weight);
-  const std::vector<at::Tensor> weights = detail::weight_slices(weight, 1, {in_}, tp_);
-  const at::Tensor y = detail::leave(detail::products_alike(parts, weights), tp_);
-  return adds ? detail::add_shared(y, bias, tp_) : y;
+  return detail::sum_of_products(parts, {weight, 1, in_}, adds ? bias : at::Tensor(), tp_);
 }
 
 std::vector<std::pair<std::string, ParameterSlices>> RowParallelLinearImpl::slices() const {

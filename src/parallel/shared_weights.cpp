@@ -67,13 +67,18 @@ at::Tensor sum_of_rows(const at::Tensor& x, std::int64_t width) {
   return x.reshape({-1, width}).sum(0);
 }
 
-struct AddShared : torch::autograd::Function<AddShared> {
+struct AddBias : torch::autograd::Function<AddBias> {
+  // columns: 0 for a bias that all rows share; else all columns, of which this rank has its own of
+  // bias, and of x unless it is gathered.
   static at::Tensor forward(AutogradContext* context, at::Tensor x, const at::Tensor& bias,
-                            const SliceGroup& tp, bool in_place) {
+                            const SliceGroup& tp, bool in_place, std::int64_t columns,
+                            bool gathered) {
     hold(context, tp);
+    context->saved_data["columns"] = columns;
     context->saved_data["type"] = bias.scalar_type();
-    if (!in_place) return at::add(x, bias);
-    x.add_(bias);
+    const at::Tensor added = gathered ? all_gather(bias, 0, tp) : bias;
+    if (!in_place) return at::add(x, added);
+    x.add_(added);
     context->mark_dirty({x});
     return x;
   }
@@ -81,40 +86,26 @@ struct AddShared : torch::autograd::Function<AddShared> {
     const SliceGroup tp = held(context);
     at::Tensor of_bias;
     if (context->needs_input_grad(1)) {
-      const Blocks blocks(gradients[0], tp);
-      std::vector<at::Tensor> sums;
-      for (const at::Tensor& dy : blocks.of(gradients[0]))
-        sums.push_back(sum_of_rows(dy, dy.size(-1)));
-      of_bias = blocks.sum(sums).to(context->saved_data["type"].toScalarType());
-    }
-    return {gradients[0], of_bias, {}, {}};
-  }
-};
-
-struct AddColumns : torch::autograd::Function<AddColumns> {
-  static at::Tensor forward(AutogradContext* context, at::Tensor x, const at::Tensor& bias,
-                            const SliceGroup& tp, std::int64_t length, bool gathered) {
-    hold(context, tp);
-    context->saved_data["length"] = length;
-    context->saved_data["type"] = bias.scalar_type();
-    x.add_(gathered ? all_gather(bias, 0, tp) : bias);
-    context->mark_dirty({x});
-    return x;
-  }
-  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
-    const SliceGroup tp = held(context);
-    at::Tensor of_bias;
-    if (context->needs_input_grad(1)) {
-      const std::int64_t length = context->saved_data["length"].toInt();
-      at::Tensor own = gradients[0];
-      if (own.size(-1) == length) own = part_of(own, own.dim() - 1, tp.range(length));
-      std::vector<at::Tensor> sums;
-      for (const at::Tensor& dy : own_slices(own, length, tp))
-        sums.push_back(sum_of_rows(dy.contiguous(), dy.size(-1)));
-      of_bias = (sums.size() == 1 ? sums.front() : at::cat(sums))
+      const std::int64_t columns = context->saved_data["columns"].toInt();
+      of_bias = (columns == 0 ? of_rows(gradients[0], tp) : of_columns(gradients[0], columns, tp))
                     .to(context->saved_data["type"].toScalarType());
     }
-    return {gradients[0], of_bias, {}, {}, {}};
+    return {gradients[0], of_bias, {}, {}, {}, {}};
+  }
+
+ private:
+  static at::Tensor of_rows(const at::Tensor& dy, const SliceGroup& tp) {
+    const Blocks blocks(dy, tp);
+    std::vector<at::Tensor> sums;
+    for (const at::Tensor& block : blocks.of(dy)) sums.push_back(sum_of_rows(block, dy.size(-1)));
+    return blocks.sum(sums);
+  }
+  static at::Tensor of_columns(at::Tensor dy, std::int64_t columns, const SliceGroup& tp) {
+    if (dy.size(-1) == columns) dy = part_of(dy, dy.dim() - 1, tp.range(columns));
+    std::vector<at::Tensor> sums;
+    for (const at::Tensor& slice : own_slices(dy, columns, tp))
+      sums.push_back(sum_of_rows(slice.contiguous(), slice.size(-1)));
+    return sums.size() == 1 ? sums.front() : at::cat(sums);
   }
 };
 
@@ -148,11 +139,13 @@ struct MultiplyShared : torch::autograd::Function<MultiplyShared> {
 };
 
 struct EmbeddingShared : torch::autograd::Function<EmbeddingShared> {
+  // num_read: of the table's first rows, beyond which no rank reads any.
   static at::Tensor forward(AutogradContext* context, const at::Tensor& table,
-                            const at::Tensor& ids, const SliceGroup& tp) {
+                            const at::Tensor& ids, std::int64_t num_read, const SliceGroup& tp) {
     hold(context, tp);
     context->save_for_backward({ids});
     context->saved_data["rows"] = table.size(0);
+    context->saved_data["num_read"] = num_read;
     context->saved_data["type"] = table.scalar_type();
     return at::embedding(table, ids);
   }
@@ -164,10 +157,12 @@ struct EmbeddingShared : torch::autograd::Function<EmbeddingShared> {
     std::vector<at::Tensor> sums;
     for (std::size_t i = 0; i < dy.size(); ++i) {
       sums.push_back(at::embedding_dense_backward(dy[i], of_ids[i],
-                                                  context->saved_data["rows"].toInt(),
+                                                  context->saved_data["num_read"].toInt(),
                                                   /*padding_idx=*/-1, /*scale=*/false));
     }
-    return {blocks.sum(sums).to(context->saved_data["type"].toScalarType()), {}, {}};
+    const at::Tensor sum = blocks.sum(sums).to(context->saved_data["type"].toScalarType());
+    const std::int64_t unread = context->saved_data["rows"].toInt() - sum.size(0);
+    return {unread == 0 ? sum : at::constant_pad_nd(sum, {0, 0, 0, unread}), {}, {}, {}};
   }
 };
 
@@ -239,27 +234,20 @@ void require_width(const at::Tensor& x, const at::Tensor& weight) {
 
 }  // namespace
 
-at::Tensor add_shared(const at::Tensor& x, const at::Tensor& bias, const SliceGroup& tp) {
-  if (is_alone(tp)) return at::add(x, bias);
+at::Tensor add_shared(const at::Tensor& x, const at::Tensor& bias, const SliceGroup& tp,
+                      bool in_place) {
+  if (is_alone(tp)) return in_place ? x.add_(bias) : at::add(x, bias);
   require_rows(x, tp);
   require_width(x, bias);
   const WeightPlace place(bias);
-  return AddShared::apply(x, bias, tp, /*in_place=*/false);
-}
-
-at::Tensor add_shared_(const at::Tensor& x, const at::Tensor& bias, const SliceGroup& tp) {
-  if (is_alone(tp)) return x.add_(bias);
-  require_rows(x, tp);
-  require_width(x, bias);
-  const WeightPlace place(bias);
-  return AddShared::apply(x, bias, tp, /*in_place=*/true);
+  return AddBias::apply(x, bias, tp, in_place, /*columns=*/0, /*gathered=*/false);
 }
 
 at::Tensor add_columns_(const at::Tensor& x, const at::Tensor& bias, std::int64_t length,
                         bool gathered, const SliceGroup& tp) {
   if (is_alone(tp)) return x.add_(bias);
   const WeightPlace place(bias);
-  return AddColumns::apply(x, bias, tp, length, gathered);
+  return AddBias::apply(x, bias, tp, /*in_place=*/true, length, gathered);
 }
 
 at::Tensor multiply_shared(const at::Tensor& x, const at::Tensor& weight, const SliceGroup& tp) {
@@ -276,29 +264,41 @@ at::Tensor embedding_shared(const at::Tensor& table, const at::Tensor& ids, cons
   const at::Tensor own = tp.sequence_parallel() ? part_of(ids, tp.sequence_dim(),
                                                           tp.range(ids.size(tp.sequence_dim())))
                                                 : ids;
-  at::Tensor found = EmbeddingShared::apply(table, own, tp);
+  const bool knows_ids = ids.is_cpu() && ids.numel() > 0;  // elsewhere that would be a wait
+  const std::int64_t num_read = knows_ids ? ids.max().item<std::int64_t>() + 1 : table.size(0);
+  at::Tensor found = EmbeddingShared::apply(table, own, num_read, tp);
   require_rows(found, tp);
   return found;
 }
 
-at::Tensor dropout_rows(const at::Tensor& x, double probability, const SliceGroup& tp) {
-  if (is_alone(tp) || probability == 0 || probability == 1)
-    return at::dropout(x, probability, /*train=*/true);
-  require_rows(x, tp);
+at::Tensor dropout_mask(const at::Tensor& x, double probability, std::int64_t dim,
+                        const std::vector<std::int64_t>& sizes, std::int64_t first_slice) {
   const DividedDraw draw;
   at::Tensor mask = at::empty(x.sizes(), x.options());
-  std::int64_t slice = slices_of_rows(tp).begin, first = 0;
-  for (const std::int64_t rows : sizes_of_rows(x, tp)) {
-    at::Tensor of_slice = mask.narrow(tp.sequence_dim(), first, rows);
+  std::int64_t slice = first_slice, before = 0;
+  for (const std::int64_t size : sizes) {
+    at::Tensor of_slice = mask.narrow(dim, before, size);
     draw.of_slice(slice, [&] {
       return of_slice.copy_(at::empty(of_slice.sizes(), x.options())
                                 .bernoulli_(1 - probability)
                                 .div_(1 - probability));
     });
-    first += rows;
+    before += size;
     ++slice;
   }
-  return x * mask;
+  return mask;
+}
+
+at::Tensor dropout_mask_of_rows(const at::Tensor& x, double probability, const SliceGroup& tp) {
+  require_rows(x, tp);
+  return dropout_mask(x, probability, dimension_of_rows(x, tp), sizes_of_rows(x, tp),
+                      slices_of_rows(tp).begin);
+}
+
+at::Tensor dropout_rows(const at::Tensor& x, double probability, const SliceGroup& tp) {
+  if (is_alone(tp) || probability == 0 || probability == 1)
+    return at::dropout(x, probability, /*train=*/true);
+  return x * dropout_mask_of_rows(x, probability, tp);
 }
 
 at::Tensor layer_norm_shared(const at::Tensor& x, at::IntArrayRef shape, const at::Tensor& weight,

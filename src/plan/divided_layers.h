@@ -9,15 +9,15 @@
 #include "base/format.h"
 #include "base/text.h"
 #include "sluice/error.h"
-#include "sluice/plan.h"
+#include "sluice/model_spec.h"
+#include "sluice/options.h"
 
 namespace sluice::detail {
 
 // Throws Error(kUsage), with what cannot be divided and why, for slices of layers that have none.
-inline void require_divided_layers(const Plan& plan) {
-  const TensorParallel& how = plan.tensor_parallel;
+inline void require_divided_layers(const ModelSpec& model, const TensorParallel& how) {
   if (how.num_slices() == 1) return;
-  const std::vector<LayerInfo>& layers = plan.model.layers;
+  const std::vector<LayerInfo>& layers = model.layers;
   const auto of_adapter = [](const ParameterSpec& parameter) { return parameter.of_adapter; };
   const bool has_adapter = std::any_of(layers.begin(), layers.end(), [&](const LayerInfo& layer) {
     return std::any_of(layer.parameters.begin(), layer.parameters.end(), of_adapter);
@@ -26,13 +26,13 @@ inline void require_divided_layers(const Plan& plan) {
     return !layer.undivided.empty();
   });
   std::string what;
-  if (plan.model.graph) {
+  if (model.graph) {
     what = "the layers of an exported graph are not divided among ranks yet";
   } else if (has_adapter) {
     what = "layers with adapters are not divided among ranks yet";
   } else if (undivided != layers.end()) {
     what = formatted("'{}' of '{}' is not divided among ranks, since {}", undivided->name,
-                     plan.model.family, undivided->undivided);
+                     model.family, undivided->undivided);
   }
   if (what.empty()) return;
   throw Error(ErrorKind::kUsage,

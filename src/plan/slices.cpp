@@ -118,9 +118,12 @@ void check_tensor_parallel(const TensorParallel& options) {
              }));
 }
 
-void require_whole_units(int num_slices, std::int64_t units, const std::string& what) {
+void require_whole_units(const TensorParallel& options, std::int64_t units,
+                         const std::string& what) {
+  const int num_slices = options.num_slices();
   if (units == 0 || units % num_slices == 0) return;
-  refuse(formatted("{} = {} does not divide {} {}", kSlices, num_slices, units, what), kSlices,
+  const char* const option = options.slices == 0 ? kDegree : kSlices;
+  refuse(formatted("{} = {} does not divide {} {}", option, num_slices, units, what), option,
          "the nearest is " +
              nearest(num_slices, units, [&](std::int64_t slices) { return units % slices == 0; }));
 }
@@ -152,7 +155,7 @@ void require_dividable(const ModelSpec& model, const TensorParallel& options) {
   for (const LayerInfo& layer : model.layers) {
     for (const ParameterSpec& parameter : layer.parameters) {
       if (parameter.split)
-        require_whole_units(options.num_slices(), parameter.split->units,
+        require_whole_units(options, parameter.split->units,
                             "key-value heads of '" + layer.name + "'");
     }
   }

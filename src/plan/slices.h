@@ -47,8 +47,9 @@ SliceRange slices_of(int coordinate, const TensorParallel& options);
 void check_tensor_parallel(const TensorParallel& options);
 
 // Throws Error(kUsage) unless the slices divide what must not be cut, with the nearest that do:
-// "4 does not divide 6 WHAT".
-void require_whole_units(int num_slices, std::int64_t units, const std::string& what);
+// "4 does not divide 6 WHAT", naming the degree where the slices are left to it.
+void require_whole_units(const TensorParallel& options, std::int64_t units,
+                         const std::string& what);
 
 // The same, without sequence parallelism where rows of this length are not divided: the slices do
 // not divide it, or one rank has all of them.

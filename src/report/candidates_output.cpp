@@ -11,8 +11,14 @@ namespace {
 
 bool is_planned(const ScheduleCandidate& candidate) { return candidate.peak_bytes > 0; }
 
+// A searched order may be placed either way; a named schedule's placement is in its name.
+std::string title(const ScheduleCandidate& candidate) {
+  if (candidate.name != "searched") return candidate.name;
+  return candidate.name + (candidate.placement == Placement::kV ? ", V" : ", loop");
+}
+
 std::string stages_text(const ScheduleCandidate& candidate) {
-  return candidate.name + " (" + counted(candidate.stages_per_rank, "stage") + " a rank)";
+  return title(candidate) + " (" + counted(candidate.stages_per_rank, "stage") + " a rank)";
 }
 
 // remark: what stands in the last column of the candidate at an index.
@@ -28,7 +34,7 @@ std::string table_text(const std::vector<ScheduleCandidate>& candidates, const T
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const ScheduleCandidate& each = candidates[i];
     const bool planned = is_planned(each);
-    table.add_row({each.name, std::to_string(each.stages_per_rank),
+    table.add_row({title(each), std::to_string(each.stages_per_rank),
                    planned ? time_text(basis, each.step) : "",
                    planned ? fixed(100.0 * each.bubble_fraction, 1) + "%" : "",
                    planned ? human_bytes(each.peak_bytes) : "", remark(i)});

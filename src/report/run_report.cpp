@@ -673,14 +673,22 @@ std::int64_t read_curves(const std::string& path, std::int64_t last_step, RunCur
 }
 
 RunRecord read_run(const std::string& folder) {
-  RunRecord run = {.folder = folder, .facts = read_run_facts(run_file_path(folder))};
+  const std::string facts = run_file_path(folder);
+  std::error_code unknown;
+  if (std::filesystem::status(facts, unknown).type() == std::filesystem::file_type::not_found) {
+    throw Error(ErrorKind::kInput, {.what = "there is no record of a run",
+                                    .where = facts,
+                                    .remedy = "name the metrics.folder of a run that made a step"});
+  }
+  RunRecord run = {.folder = folder, .facts = read_run_facts(facts)};
   const std::string metrics = MetricsFile::path_in(folder);
   const Json& end = run.facts.at("end");
   const Json& start = run.facts.at("starts").list().back();
   const std::int64_t before = integer_in(start, "first_step") - 1;
   const bool is_older = end.is_object() ? integer_in(end, "step") == before
                                         : changed_at(metrics) < number_in(start, "seconds");
-  read_curves(metrics, is_older ? before : std::numeric_limits<std::int64_t>::max(), run.curves);
+  run.foreign_lines = read_curves(
+      metrics, is_older ? before : std::numeric_limits<std::int64_t>::max(), run.curves);
   return run;
 }
 

@@ -22,6 +22,7 @@ struct RunRecord {
   std::string folder;
   Json facts;  // run.json
   RunCurves curves;
+  std::int64_t foreign_lines = 0;  // lines of metrics.jsonl that are no steps of the run
 };
 
 // run.json as an object. Throws Error(kInput) for a file that is missing, damaged or of another

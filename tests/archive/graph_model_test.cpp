@@ -64,7 +64,11 @@ TEST(GraphModelTest, SizesOutsideOfWhatWasExportedAreRefused) {
 }
 
 TEST(GraphModelTest, OtherSizesAreThoseOfTheExampleUntilTheyAreNamed) {
-  const auto model = archive("translation.pt2");
+  GraphOfModel bounded = *archive("translation.pt2");
+  for (const GraphFacts::Size& size : bounded.graph.facts.sizes)
+    for (SizeRange& range : bounded.graph.training.ranges)
+      if (size.name == "decoder_length" && range.symbol == size.symbol) range.most = 4096;
+  const auto model = std::make_shared<const GraphOfModel>(std::move(bounded));
   const auto length_of = [&](const std::map<std::string, std::int64_t>& sizes) {
     const GraphOptions options = {.sizes = sizes};
     const ModelSpec spec = describe_graph(model, options, {2, 6});
@@ -75,6 +79,24 @@ TEST(GraphModelTest, OtherSizesAreThoseOfTheExampleUntilTheyAreNamed) {
   const Error unknown = error_of([&] { length_of({{"decoder_lenght", 9}}); });
   EXPECT_EQ(unknown.fact(), "the graph has no size 'decoder_lenght'");
   EXPECT_EQ(unknown.remedy(), "did you mean 'decoder_length'?");
+  EXPECT_EQ(unknown.where(), "`graph_sizes`");
+  const Error outside = error_of([&] { length_of({{"decoder_length", 1 << 20}}); });
+  EXPECT_EQ(outside.fact(),
+            "the graph was exported for decoder_length from 1 to 4096, not for 1048576");
+  const Error rows = error_of([&] { length_of({{"rows", 2}}); });
+  EXPECT_EQ(rows.fact(), "the size 'rows' of the graph is that of a microbatch");
+  EXPECT_EQ(rows.remedy(), "set `microbatch_size`");
+}
+
+TEST(GraphModelTest, SizesAreWrittenByName) {
+  EXPECT_EQ(sizes_by_name({"decoder_length=64", "patches=0"}),
+            (std::map<std::string, std::int64_t>{{"decoder_length", 64}, {"patches", 0}}));
+  for (const char* text : {"decoder_length", "=3", "a=", "a=-1", "a=1.5", "a=3 ", "", "a=b=3"}) {
+    const Error error = error_of([&] { sizes_by_name({text}); });
+    EXPECT_EQ(error.fact(), "'" + std::string(text) + "' is no size");
+    EXPECT_EQ(error.kind(), ErrorKind::kUsage);
+  }
+  EXPECT_EQ(error_of([] { sizes_by_name({"a=1", "a=1"}); }).fact(), "the size 'a' is given twice");
 }
 
 TEST(GraphModelTest, TheLossIsAResultOfTheGraph) {

@@ -79,6 +79,12 @@ TEST_F(CompletionCommandTest, OffersKeysWhereTheyAreTakenAndWhatIsBelowACommand)
   EXPECT_EQ(offered({"checkpoint", "ver"}), std::set<std::string>{"verify"});
   EXPECT_EQ(offered({"checkpoint", "export", "a", "--me"}), std::set<std::string>{"--merge"});
   EXPECT_EQ(offered({"plan", "run.toml", "--dra"}), std::set<std::string>{"--draw"});
+  EXPECT_EQ(offered({"compl"}), std::set<std::string>{"completion"});
+  EXPECT_EQ(offered({"completion", ""}), (std::set<std::string>{"--help", "bash", "fish", "zsh"}));
+  EXPECT_EQ(offered({"help", "sched"}), std::set<std::string>{"schedule"});
+  // Behind -- a launch has a command line of its own.
+  EXPECT_EQ(offered({"launch", "-n", "2", "--", "tra"}), std::set<std::string>{"train"});
+  EXPECT_EQ(offered({"launch", "-n", "2", "--", "train", "run.toml", "--training.step"}), key);
 }
 
 TEST_F(CompletionCommandTest, HasAScriptForEachShellAndRefusesOthers) {

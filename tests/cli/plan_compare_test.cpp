@@ -81,6 +81,21 @@ TEST_F(PlanCompareTest, RowsAreThePlansOfTheirSchedules) {
   EXPECT_EQ(row(comparison, "LoopedBFS", 2).at("ok"), false);
 }
 
+TEST_F(PlanCompareTest, SaysHowASearchedOrderIsPlaced) {
+  const Json comparison = plan_object({"--compare", "--flops", "1e9", "--bandwidth", "1e8"});
+  const ProgramResult table = plan({"--compare", "--flops", "1e9", "--bandwidth", "1e8"});
+  int searched = 0;
+  for (const Json& each : comparison.at("candidates")) {
+    if (each.at("name") != "searched") continue;
+    ++searched;
+    const std::string title =
+        each.at("placement") == "v" ? "\n  searched, V " : "\n  searched, loop ";
+    EXPECT_NE(table.out.find(title), std::string::npos) << table.out;
+  }
+  EXPECT_GT(searched, 0);
+  EXPECT_EQ(table.out.find("\n  searched  "), std::string::npos) << table.out;
+}
+
 // Twice the speed halves every time when messages take none.
 TEST_F(PlanCompareTest, StepsFollowTheSpeed) {
   const double slow = plan_object({"--flops", "1e9"}).at("prediction").at("step");

@@ -135,7 +135,8 @@ TEST_F(SampleCommandTest, PromptsThatCannotBeGoneOnWithAreRefusedBeforeTheRun) {
 
 TEST_F(SampleCommandTest, SaysWhyItCannot) {
   expect_sample_refused({kModel}, 2, "--prompt is required");
-  expect_sample_refused({kModel, "--prompt", ""}, 2, "the prompt has no tokens");
+  expect_sample_refused({kModel, "--prompt", ""}, 2,
+                        "the prompt has no tokens; --prompt; give a text");
   expect_sample_refused(
       {"nowhere", "--prompt", "x"}, 3,
       "no such file or folder; nowhere; name a Hugging Face model folder, a checkpoint");

@@ -294,6 +294,13 @@ TEST_F(ScheduleCommandTest, RefusesOptionsThatMeanNothing) {
   expect_refused(with({"--critical-path"}), 2, "--critical-path needs --draw");
   expect_refused(with({"--draw", folder_ / "x.svg", "--out", folder_ / "x.svg"}), 2,
                  "--out and --draw name one file");
+  test::write_file(folder_ / "costs.json", R"({"F": 1})");
+  for (const char* option : {"--draw", "--out"}) {
+    expect_refused(
+        with({"--simulate", "--costs", folder_ / "costs.json", option, folder_ / "costs.json"}), 2,
+        "the file of --costs would be replaced");
+  }
+  EXPECT_EQ(test::read_file(folder_ / "costs.json"), R"({"F": 1})");
   expect_refused(with({"--draw", folder_ / "no/x.svg"}), 2, "cannot write the file");
   expect_refused(with({"--chek"}), 2, "did you mean '--check'?");
   expect_refused(with({"--out", folder_ / "no/such/folder.csv"}), 2,

@@ -80,24 +80,34 @@ class TrainMemoryTest : public TrainCommandTest, public ::testing::WithParamInte
     return all;
   }
 
+  // A rank reaches its peak when messages come while it computes, which on a busy machine they may
+  // not do in the few steps of one run.
   void expect_predicted(const std::vector<std::string>& options, double tolerance) const {
-    const ProgramResult result = train_anew(options);
-    ASSERT_EQ(result.exit_code, 0) << result.err;
+    constexpr int kMostRuns = 3;
     std::vector<std::string> planned = {"plan", config(), "--json"};
     planned.insert(planned.end(), options.begin(), options.end());
     const auto memory = nlohmann::json::parse(run_sluice(planned).out).at("memory");
     std::vector<double> measured;
-    for (const nlohmann::json& line : metrics()) {
-      const auto bytes = line.at("memory_bytes").get<std::vector<double>>();
-      measured.resize(bytes.size());
-      for (std::size_t rank = 0; rank < bytes.size(); ++rank)
-        measured[rank] = std::max(measured[rank], bytes[rank]);
+    const auto ratio = [&](std::size_t rank) {
+      const std::size_t replicas = measured.size() / memory.size();
+      return measured[rank] / memory[rank / replicas].at("total_bytes").get<double>();
+    };
+    bool is_below = true;
+    for (int run = 0; run < kMostRuns && is_below; ++run) {
+      const ProgramResult result = train_anew(options);
+      ASSERT_EQ(result.exit_code, 0) << result.err;
+      for (const nlohmann::json& line : metrics()) {
+        const auto bytes = line.at("memory_bytes").get<std::vector<double>>();
+        measured.resize(bytes.size());
+        for (std::size_t rank = 0; rank < bytes.size(); ++rank)
+          measured[rank] = std::max(measured[rank], bytes[rank]);
+      }
+      is_below = false;
+      for (std::size_t rank = 0; rank < measured.size(); ++rank)
+        is_below = is_below || ratio(rank) < 1 - tolerance;
     }
-    const std::size_t replicas = measured.size() / memory.size();
-    for (std::size_t rank = 0; rank < measured.size(); ++rank) {
-      const auto predicted = memory[rank / replicas].at("total_bytes").get<double>();
-      EXPECT_NEAR(measured[rank] / predicted, 1, tolerance) << "rank " << rank;
-    }
+    for (std::size_t rank = 0; rank < measured.size(); ++rank)
+      EXPECT_NEAR(ratio(rank), 1, tolerance) << "rank " << rank;
   }
 
   const std::string model_ = folder_ / "config.json";

@@ -141,10 +141,40 @@ TEST_F(TrainReportTest, AFileThatCannotBeWrittenCostsAWarningOnly) {
   EXPECT_EQ(metrics().size(), 3u);
 }
 
+TEST_F(TrainReportTest, ThePageReplacesNoFileOfTheRunAndNamesLinesThatAreNoSteps) {
+  ASSERT_EQ(train().exit_code, 0);
+  const std::string lines = out() + "/metrics.jsonl";
+  const std::string written = test::read_file(lines),
+                    story_before = test::read_file(out() + "/run.json");
+  for (const std::string& file : {lines, out() + "/run.json", out() + "/../out/metrics.jsonl"}) {
+    for (const std::vector<std::string>& more :
+         {std::vector<std::string>{}, std::vector<std::string>{"--compare", out()}}) {
+      std::vector<std::string> words = {"report", out(), "--out", file};
+      words.insert(words.end(), more.begin(), more.end());
+      const ProgramResult result = run_sluice(words);
+      EXPECT_EQ(result.exit_code, 2);
+      EXPECT_NE(result.err.find("would replace a file of the run"), std::string::npos)
+          << result.err;
+    }
+  }
+  EXPECT_EQ(test::read_file(lines), written);
+  EXPECT_EQ(test::read_file(out() + "/run.json"), story_before);
+  EXPECT_EQ(run_sluice({"report", out()}).err, "");
+  test::write_file(lines, "no step\n" + written + "{\"step\": 4, \"lo");
+  const ProgramResult result = run_sluice({"report", out()});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.out, "3 logged steps in " + out() + "/report.html\n");
+  EXPECT_EQ(result.err,
+            "sluice: warning: passed over 2 lines that no step of the run wrote; " + lines + "\n");
+}
+
 TEST_F(TrainReportTest, AFolderOfNoRunIsRefused) {
   const ProgramResult result = run_sluice({"report", folder_ / "nowhere"});
   EXPECT_EQ(result.exit_code, 3);
-  EXPECT_NE(result.err.find("nowhere/run.json"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("there is no record of a run; " + (folder_ / "nowhere/run.json") +
+                            "; name the metrics.folder of a run that made a step"),
+            std::string::npos)
+      << result.err;
   EXPECT_EQ(run_sluice({"report"}).exit_code, 2);
 }
 

@@ -282,6 +282,13 @@ TEST_F(GraphDataRunTest, RowsThatDoNotFitAreRefusedBeforeTheFirstStep) {
   EXPECT_EQ(error_of([&] { TrainingJob job(config("images"), stop); }).fact(),
             "'pixel_values' has a list of 2 in its dimension 1, where 3 belong");
 
+  row = image_row(0);
+  row["labels"] = 5;
+  test::write_file(rows(), image_row(1).dump() + "\n" + row.dump() + "\n");
+  const Error label = error_of([&] { TrainingJob job(config("images"), stop); });
+  EXPECT_EQ(label.fact(), "5 in 'labels' is outside of the vocabulary of 5");
+  EXPECT_EQ(label.where(), rows() + ":2");
+
   test::write_file(folder_ / "rows.txt", "text");
   const RunConfig text = config("images", {{"data.files", "[\"" + (folder_ / "rows.txt") + "\"]"}});
   const Error format = error_of([&] { TrainingJob job(text, stop); });

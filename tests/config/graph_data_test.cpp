@@ -117,7 +117,7 @@ TEST(GraphDataTest, LogitsOfOtherPlacesThanTheTokensNeedLabelsOfTheirOwn) {
   EXPECT_FALSE(data.tokens);
   EXPECT_EQ(data.fields, (std::vector<FieldOption>{{"input_ids", "int64", {kAnySize}},
                                                    {"decoder_input_ids", "int64", {kAnySize}},
-                                                   {"labels", "int64", {kAnySize}}}));
+                                                   {"labels", "int64", {kAnySize}, 96, -100}}));
   EXPECT_TRUE(data.counts_by_model);
 }
 
@@ -131,6 +131,30 @@ TEST(GraphDataTest, WithoutAConfigurationTheEmbeddingSaysTheVocabulary) {
                {{"weight", test::Value{"embed.weight"}}, {"indices", test::Value{"input_ids"}}},
                {"embedded"});
   EXPECT_EQ(data_of_graph(model_of(builder, "logits", {"s0", "s1", "96"})).vocab_size, 77);
+}
+
+// Labels of a token classifier are classes, whatever the vocabulary.
+TEST(GraphDataTest, LabelsOfTokensAreBelowTheClassesOfTheirLoss) {
+  GraphBuilder builder;
+  builder.batch("input_ids", {"s0", "s1"}, "int64");
+  builder.batch("labels", {"s0", "s1"}, "int64");
+  builder.batch("segments", {"s0", "s1"}, "int64");
+  builder.input(GraphInput::Kind::kParameter, "segment.weight", {"2", "8"});
+  builder.tensor("scores", {"s0*s1", "300"});
+  builder.tensor("flat", {"s0*s1"}, "int64");
+  builder.node("aten.flatten.using_ints", {{"self", test::Value{"labels"}}}, {"flat"});
+  builder.node("aten.cross_entropy_loss.default",
+               {{"self", test::Value{"scores"}}, {"target", test::Value{"flat"}}}, {"entropy"});
+  builder.node("aten.embedding.default",
+               {{"weight", test::Value{"segment.weight"}}, {"indices", test::Value{"segments"}}},
+               {"embedded"});
+  ModelSpec model = model_of(builder, "loss", {});
+  model.vocab_size = 96;
+  TokenDataOptions options;
+  set_rows_of_model(model, options);
+  EXPECT_EQ(options.vocab_size, 96);
+  EXPECT_EQ(options.num_labels, 300);
+  EXPECT_EQ(options.fields, (std::vector<FieldOption>{{"segments", "int64", {kRowTokens}, 2}}));
 }
 
 TEST(GraphDataTest, AnInputWithoutRowsIsRefusedByName) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "base/text.h"
@@ -38,6 +39,25 @@ TEST(PeerKeysTest, NoNameIsTwiceThereOrAKeyOfOurs) {
   for (const PeerKey& peer : peer_keys()) {
     EXPECT_TRUE(names.insert(peer.name).second) << peer.name;
   }
+}
+
+TEST(PeerKeysTest, TheReferenceAnswersEachInTheTableOfItsLibrary) {
+  std::map<std::string, std::string> answers;  // "library name"
+  std::string library;
+  for (const std::string& line : split(config_reference(), '\n')) {
+    if (!line.starts_with("| ")) continue;
+    const std::vector<std::string> cells = split(line, '|');
+    if (cells.size() != 4) continue;
+    if (std::string(trim(cells[2])) == "here") {
+      library = std::string(trim(cells[1]));
+      continue;
+    }
+    for (const std::string& name : split(cells[1], ','))
+      answers[library + " " + std::string(trim(name))] = std::string(trim(cells[2]));
+  }
+  EXPECT_EQ(answers.size(), peer_keys().size());
+  for (const PeerKey& peer : peer_keys())
+    EXPECT_EQ(answers[std::string(peer.library) + " `" + peer.name + "`"], peer.here) << peer.name;
 }
 
 TEST(PeerKeysTest, AHyphenIsAnUnderscore) {

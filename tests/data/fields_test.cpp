@@ -72,6 +72,19 @@ TEST(FieldTest, KeepsDoublesAndRoundsFloatsOnce) {
             Doubles{18446744073709551615.0});
 }
 
+TEST(FieldTest, IdsAreBelowTheLimitOrTheOneThatIsIgnored) {
+  const FieldOption field{"x", "int64", {kAnySize}, 5, -100};
+  EXPECT_EQ(std::get<Integers>(parsed(field, "[0, 4, -100]").numbers), (Integers{0, 4, -100}));
+  for (const auto& [text, fact] :
+       {std::pair("[1, 5]", "5 in 'x' is outside of the vocabulary of 5"),
+        std::pair("[-1]", "-1 in 'x' is outside of the vocabulary of 5")}) {
+    const Error error = refusal(field, text);
+    EXPECT_EQ(error.fact(), fact);
+    EXPECT_EQ(error.where(), "rows.jsonl:7");
+    EXPECT_EQ(error.remedy(), "the model takes 'x' as nested lists, int64[any] from 0 to 4");
+  }
+}
+
 TEST(FieldTest, RefusesRaggedLists) {
   const FieldOption field{"x", "float32", {kAnySize, kAnySize}};
   Error error = refusal(field, "[[1, 2], [3]]");

@@ -79,7 +79,8 @@ def main():
     given.work.mkdir(parents=True)
     (given.work / "build").symlink_to(given.build.resolve())
     # A copy: relative paths of a configuration lead from its own folder to outputs/.
-    shutil.copytree(given.source / "examples" / "chats", given.work / "examples" / "chats")
+    for example in ("chats", "tagger"):
+        shutil.copytree(given.source / "examples" / example, given.work / "examples" / example)
     environment = {**os.environ, **dict(pair.split("=", 1) for pair in given.set)}
     if given.needs:
         environment["PATH"] = f"{pathlib.Path(given.python).parent}:{environment['PATH']}"

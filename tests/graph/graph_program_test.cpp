@@ -637,6 +637,23 @@ TEST(GraphLayerTest, ProductsUnderAutocastReadTheCopiesOfWeights) {
   EXPECT_EQ(copies.bytes(), 4 * 4 * 2);
 }
 
+TEST(GraphLayerTest, TheWrittenAttentionUnderAutocastIsThatOfTheOperator) {
+  const at::Tensor q = at::randn({2, 2, 3, 4}), k = at::randn({2, 2, 3, 4}),
+                   v = at::randn({2, 2, 3, 4}), mask = at::randn({1, 2, 3, 3}).requires_grad_();
+  const Arguments arguments = {
+      {"query", Value{"a"}}, {"key", Value{"b"}}, {"value", Value{"c"}}, {"attn_mask", Value{"d"}}};
+  const AutocastScope autocast(at::kBFloat16);
+  GraphBuilder graph;
+  for (const char* name : {"a", "b", "c"}) graph.tensor(name, {"2", "2", "3", "4"});
+  graph.tensor("d", {"1", "2", "3", "3"});
+  graph.node("aten._scaled_dot_product_attention_math.default", arguments, {"y", ""});
+  const at::Tensor written =
+      program_of(graph, {"a", "b", "c", "d"}, {"y"}).run({q, k, v, mask}, {}, {}).front();
+  const at::Tensor exported = at::scaled_dot_product_attention(q, k, v, mask);
+  EXPECT_EQ(written.scalar_type(), at::kBFloat16);
+  EXPECT_TRUE(at::equal(written, exported));
+}
+
 // ---- operators of others, and refusals ----
 
 TEST(GraphOperatorsTest, AnAddedOperatorIsCalledWithItsArgumentsAsWritten) {

@@ -125,8 +125,9 @@ at::Tensor ids() {
   return at::arange(kBatch * kLength).mul(11).remainder(kVocabulary).view({kBatch, kLength});
 }
 
-FoundByName train_once(const SliceGroup& tp, bool parallel = true) {
-  Chunk chunk = chunk_of(two_layer_model(), tp, parallel ? kTable : ParallelTable());
+FoundByName train_once(const SliceGroup& tp, const ParallelTable& table = kTable,
+                       std::vector<LayerSpec> layers = two_layer_model()) {
+  Chunk chunk = chunk_of(std::move(layers), tp, table);
   Values batch;
   batch.set("ids", ids());
   FoundByName found;
@@ -155,14 +156,14 @@ TEST(ParallelizeModuleTest, PlainModulesHaveTheSameBitsForEveryDegreeAndWithRows
 
 TEST(ParallelizeModuleTest, OneSliceIsThePlainModule) {
   const Whole plain =
-      on_slice_ranks({1, 1, true}, [](const auto& tp) { return train_once(tp, false); });
+      on_slice_ranks({1, 1, true}, [](const auto& tp) { return train_once(tp, {}); });
   expect_same_bits(plain,
                    on_slice_ranks({1, 1, true}, [](const auto& tp) { return train_once(tp); }),
                    "one slice");
 }
 
 TEST(ParallelizeModuleTest, SlicesAreAsFarFromThePlainModuleAsRoundingIs) {
-  Whole plain = on_slice_ranks({1, 1, true}, [](const auto& tp) { return train_once(tp, false); });
+  Whole plain = on_slice_ranks({1, 1, true}, [](const auto& tp) { return train_once(tp, {}); });
   for (const char* layer : {"0", "1"})  // softmax does not see it: rounding is left of its gradient
     plain.erase("gradient of layers." + std::string(layer) + ".k_proj.bias");
   EXPECT_LT(
@@ -210,12 +211,113 @@ TEST(ParallelizeModuleTest, RefusesWhatItWouldGetWrong) {
   };
   expect("the forward has not read 'head.", refusal(reads_otherwise, kTable, true));
 
-  std::vector<LayerSpec> drops = two_layer_model();
-  drops.back().forward = [](torch::nn::Module& module, const std::vector<at::Tensor>& read) {
-    return std::vector<at::Tensor>{
-        module.as<torch::nn::LinearImpl>()->forward(at::dropout(read[0], 0.5, true))};
+  const auto behind_products = [](auto drop) {
+    std::vector<LayerSpec> layers = two_layer_model();
+    layers[1].forward = [drop](torch::nn::Module& module, const std::vector<at::Tensor>& read) {
+      auto& block = *module.as<Block>();
+      return std::vector<at::Tensor>{block.down(drop(block.up(read[0])))};
+    };
+    return layers;
   };
-  expect("dropout in a layer whose weights are divided", refusal(drops, kTable, true));
+  expect(
+      "aten::alpha_dropout in a layer whose weights are divided",
+      refusal(behind_products([](const at::Tensor& x) { return at::alpha_dropout(x, 0.5, true); }),
+              kTable, true));
+  expect(
+      "dropout of [16, 52], of which columns or heads of this rank's 4 slices cannot be told, "
+      "behind a product by columns that gave [2, 8, 52]",
+      refusal(behind_products([](const at::Tensor& x) {
+                return at::dropout(x.flatten(0, 1), 0.5, true).view(x.sizes());
+              }),
+              kTable, true));
+  std::vector<LayerSpec> flat = two_layer_model();
+  flat.back().forward = [](torch::nn::Module& module, const std::vector<at::Tensor>& read) {
+    return std::vector<at::Tensor>{module.as<torch::nn::LinearImpl>()->forward(
+        at::dropout(read[0].flatten(0, 1), 0.5, true).view(read[0].sizes()))};
+  };
+  expect("dimension 1 of [16, 24] has columns, not rows", refusal(flat, kTable, true));
+}
+
+// ---- dropout ----
+
+// Drops numbers of rows, of columns, of heads before rows and behind them, and in attention.
+struct DroppingBlock : Block {
+  DroppingBlock() {
+    register_module("drop", drop), register_module("drop_in_place", drop_in_place);
+  }
+  at::Tensor forward(at::Tensor x) {
+    const auto heads = [](const at::Tensor& all) { return all.unflatten(-1, {-1, kHead}); };
+    at::Tensor h = drop(norm->forward(x));
+    const at::Tensor queries = q(h), keys = k(h), values = drop(v(h));
+    const at::Tensor at_once = at::scaled_dot_product_attention(
+        drop(heads(queries)).transpose(1, 2), heads(keys).transpose(1, 2),
+        heads(values).transpose(1, 2), {}, is_training() ? 0.2 : 0.0, true);
+    const at::Tensor scores =
+        at::matmul(heads(queries).transpose(1, 2), heads(keys).permute({0, 2, 3, 1}));
+    const at::Tensor by_hand =
+        at::matmul(drop(at::softmax(scores, -1)), heads(values).transpose(1, 2));
+    x = x + drop_in_place(o((at_once + by_hand).transpose(1, 2).flatten(2)));
+    return x + drop(down(drop_in_place(at::silu(up(second(x))))));
+  }
+  torch::nn::Dropout drop{0.25}, drop_in_place{torch::nn::DropoutOptions(0.5).inplace(true)};
+};
+
+std::vector<LayerSpec> dropping_model() {
+  std::vector<LayerSpec> layers = two_layer_model();
+  for (const std::size_t i : {1, 2}) {
+    layers[i].make = [] { return std::make_shared<DroppingBlock>(); };
+    layers[i].forward = [](torch::nn::Module& module, const std::vector<at::Tensor>& read) {
+      return std::vector<at::Tensor>{module.as<DroppingBlock>()->forward(read[0])};
+    };
+  }
+  LayerSpec drop;  // without weights, behind the embedding
+  drop.name = "drop";
+  drop.forward = [](torch::nn::Module&, const std::vector<at::Tensor>& read) {
+    return std::vector<at::Tensor>{at::dropout(read[0], 0.1, /*train=*/true)};
+  };
+  layers.insert(layers.begin() + 1, drop);
+  return layers;
+}
+
+TEST(ParallelizeModuleTest, DropoutHasTheSameBitsForEveryDegreeAndWithRowsDivided) {
+  const auto train = [](const SliceGroup& tp) { return train_once(tp, kTable, dropping_model()); };
+  const Whole one = on_slice_ranks({1, 4, false}, train);
+  EXPECT_GT(one.size(), 50u);
+  for (const int degree : {1, 2, 4}) {
+    for (const bool sequence : {false, true}) {
+      const SliceLayout layout{degree, 4, sequence};
+      expect_same_bits(one, on_slice_ranks(layout, train), name_of(layout));
+    }
+  }
+}
+
+// The fraction of zeros, in any slice of rows or columns, and between two draws.
+TEST(ParallelizeModuleTest, DropoutDropsAsManyNumbersInEverySlice) {
+  static constexpr std::int64_t kRows = 32, kColumns = 64;
+  std::vector<LayerSpec> layers = {spec(
+      "up", [] { return torch::nn::Linear(kColumns, kColumns).ptr(); },
+      [](torch::nn::Module& module, const at::Tensor& x) {
+        const at::Tensor rows = at::dropout(at::ones_like(x), 0.25, true);
+        const at::Tensor columns = module.as<torch::nn::LinearImpl>()->forward(x);
+        at::Tensor twice = at::ones_like(columns);
+        at::dropout_(twice, 0.25, true);
+        return at::stack({rows, at::dropout(at::ones_like(columns), 0.25, true), twice});
+      })};
+  layers.front().reads = {"x"};
+  const SliceGroup tp({}, {.degree = 1, .slices = 4, .sequence = true});
+  Chunk chunk = chunk_of(std::move(layers), tp, {{"up", kColwise}});
+  Values batch;
+  batch.set("x", at::ones({2, kRows, kColumns}));
+  const at::Tensor dropped = chunk.forward({}, batch, 1, 0, 0).get("hidden");
+  EXPECT_EQ(dropped.max().item<float>(), 1.0F / 0.75F);
+  std::vector<at::Tensor> parts = dropped[0].chunk(4, 1);
+  for (const int draw : {1, 2})
+    for (const at::Tensor& part : dropped[draw].chunk(4, -1)) parts.push_back(part);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    EXPECT_NEAR(parts[i].eq(0).to(at::kFloat).mean().item<double>(), 0.25, 0.05);
+    for (std::size_t j = 0; j < i; ++j)
+      EXPECT_FALSE(parts[i].sizes() == parts[j].sizes() && at::equal(parts[i], parts[j]));
+  }
 }
 
 // Gradients of q, k and v add up within a slice, and travel once.

@@ -18,6 +18,7 @@
 #include "sluice/parts/tensor_parallel.h"
 #include "sluice/pipeline.h"
 #include "sluice/trainer.h"
+#include "support/expect_error.h"
 #include "support/temp_directory.h"
 
 namespace sluice::test::sliced_training_test {
@@ -116,15 +117,20 @@ struct BlockImpl : torch::nn::Module {
     register_module("v_proj", v), register_module("o_proj", o), register_module("up", up);
     register_module("down", down);
   }
-  at::Tensor forward(at::Tensor x) {
+  // dropout: of rows, of columns and in attention.
+  at::Tensor forward(at::Tensor x, double dropout) {
+    const auto drop = [&](const at::Tensor& all) {
+      return at::dropout(all, dropout, is_training());
+    };
     const at::Tensor h = norm(x);
     const auto heads = [](const at::Tensor& all) {
       return all.unflatten(-1, {-1, kHead}).transpose(1, 2);
     };
-    x = x + o(at::scaled_dot_product_attention(heads(q(h)), heads(k(h)), heads(v(h)), {}, 0.0, true)
-                  .transpose(1, 2)
-                  .flatten(2));
-    return x + down(torch::silu(up(x)));
+    x = x + drop(o(at::scaled_dot_product_attention(heads(q(h)), heads(k(h)), heads(v(h)), {},
+                                                    is_training() ? dropout : 0.0, true)
+                       .transpose(1, 2)
+                       .flatten(2)));
+    return x + drop(down(drop(torch::silu(up(x)))));
   }
   torch::nn::LayerNorm norm{torch::nn::LayerNormOptions({kHidden})};
   torch::nn::Linear q{kHidden, kHidden}, k{kHidden, kHidden}, v{kHidden, kHidden},
@@ -132,7 +138,12 @@ struct BlockImpl : torch::nn::Module {
 };
 TORCH_MODULE(Block);
 
-Model two_layers() {
+Model two_layers(double dropout = 0) {
+  const auto block = [&](const char* name) {
+    return layer(
+        name, {"hidden"}, {"hidden"}, [] { return Block(); },
+        [dropout](BlockImpl& net, const Values& in) { return net.forward(in["hidden"], dropout); });
+  };
   Model model;
   model.layers = {
       layer(
@@ -140,12 +151,7 @@ Model two_layers() {
           [](torch::nn::EmbeddingImpl& embed, const Values& in) {
             return embed.forward(in["ids"]);
           }),
-      layer(
-          "layers.0", {"hidden"}, {"hidden"}, [] { return Block(); },
-          [](BlockImpl& block, const Values& in) { return block.forward(in["hidden"]); }),
-      layer(
-          "layers.1", {"hidden"}, {"hidden"}, [] { return Block(); },
-          [](BlockImpl& block, const Values& in) { return block.forward(in["hidden"]); }),
+      block("layers.0"), block("layers.1"),
       layer(
           "head", {"hidden"}, {"hidden"}, [] { return torch::nn::Linear(kHidden, kVocabulary); },
           [](torch::nn::LinearImpl& head, const Values& in) {
@@ -162,17 +168,12 @@ Model two_layers() {
   return model;
 }
 
-void divide(LocalChunk& chunk) {
-  parallelize_module(chunk, {{"embed", kRowwise},
-                             {"*.q_proj", kColwise},
-                             {"*.k_proj", kColwise},
-                             {"*.v_proj", kColwise},
-                             {"*.o_proj", kRowwise},
-                             {"*.up", kColwise},
-                             {"*.down", kRowwise},
-                             {"*.norm", kSequence},
-                             {"head", kColwiseGather}});
-}
+const ParallelTable kTable = {
+    {"embed", kRowwise},    {"*.q_proj", kColwise}, {"*.k_proj", kColwise},
+    {"*.v_proj", kColwise}, {"*.o_proj", kRowwise}, {"*.up", kColwise},
+    {"*.down", kRowwise},   {"*.norm", kSequence},  {"head", kColwiseGather}};
+
+void divide(LocalChunk& chunk) { parallelize_module(chunk, kTable); }
 
 Inputs rows_of(int step, int replica, int degree) {
   const at::Tensor ids =
@@ -200,6 +201,66 @@ TEST(SlicedTrainingTest, AModelDividedByATableHasTheSameBitsInEveryLayout) {
   for (const Layout& layout : kLayouts) {
     expect_same(one, train(two_layers(), layout, rows_of, divide, folder / name_of(layout)),
                 name_of(layout));
+  }
+}
+
+const std::vector<Layout> kFewLayouts = {
+    {.tp = 2, .sequence = false},
+    {.tp = 4, .checkpointed = true},
+    {.tp = 2, .pp = 2, .schedule = "ZBVZeroBubble"},
+    {.tp = 2, .pp = 2, .dp = 2, .zero3 = true, .checkpointed = true},
+};
+
+TEST(SlicedTrainingTest, DropoutOfAModelDividedByATableHasTheSameBitsInEveryLayout) {
+  const TempDirectory folder;
+  const Result plain = train(two_layers(), {}, rows_of, divide, folder / "plain");
+  const Result one = train(two_layers(0.2), {}, rows_of, divide, folder / "one");
+  EXPECT_NE(one.losses, plain.losses);
+  for (const Layout& layout : kFewLayouts) {
+    expect_same(one, train(two_layers(0.2), layout, rows_of, divide, folder / name_of(layout)),
+                name_of(layout));
+  }
+}
+
+// Where the embedding is in no table, every rank has all rows of what follows.
+TEST(SlicedTrainingTest, APartOfAModelMayBeDividedAlone) {
+  const auto divide_feed_forward = [](LocalChunk& chunk) {
+    parallelize_module(chunk, {{"*.up", kColwise}, {"*.down", kRowwise}});
+  };
+  const TempDirectory folder;
+  const Result one = train(two_layers(), {}, rows_of, divide_feed_forward, folder / "one");
+  for (const Layout& layout : kFewLayouts) {
+    expect_same(one,
+                train(two_layers(), layout, rows_of, divide_feed_forward, folder / name_of(layout)),
+                name_of(layout));
+  }
+}
+
+TEST(SlicedTrainingTest, AWeightOfDividedRowsThatIsInNoTableIsRefused) {
+  const TempDirectory folder;
+  for (const auto& [missing, name] : {std::pair("*.norm", "layers.0.norm.weight"),
+                                      {"head", "head.weight"},
+                                      {"*.up", "layers.0.up.weight"}}) {
+    const auto divide_others = [missing = std::string(missing)](LocalChunk& chunk) {
+      ParallelTable table = kTable;
+      std::erase_if(table, [&](const auto& row) { return row.first == missing; });
+      if (missing == "*.up")
+        std::erase_if(table, [](const auto& row) { return row.first == "*.down"; });
+      parallelize_module(chunk, table);
+    };
+    const std::string message = message_of(
+        [&] { train(two_layers(), {.tp = 2}, rows_of, divide_others, folder / "refused"); });
+    EXPECT_NE(message.find("'" + std::string(name) +
+                           "' is not in the table, and is read with 4 of 8 rows"),
+              std::string::npos)
+        << message;
+    // With all rows on every rank nothing is wrong with it.
+    const Result one =
+        train(two_layers(), {.sequence = false}, rows_of, divide_others, folder / "one");
+    expect_same(
+        one,
+        train(two_layers(), {.tp = 2, .sequence = false}, rows_of, divide_others, folder / "two"),
+        missing);
   }
 }
 

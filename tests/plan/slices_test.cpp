@@ -67,12 +67,18 @@ TEST(SlicesTest, ADegreeThatCannotShareTheSlicesIsRefusedWithTheNearest) {
 }
 
 TEST(SlicesTest, SlicesDivideWhatIsNotCut) {
-  const Error error = error_of([] { require_whole_units(4, 6, "key-value heads"); });
+  const Error error = error_of([] { require_whole_units({.slices = 4}, 6, "key-value heads"); });
   const std::string refused = error.what();
-  EXPECT_NE(refused.find("does not divide 6 key-value heads"), std::string::npos) << refused;
+  EXPECT_NE(refused.find("`tensor_parallel.slices` = 4 does not divide 6 key-value heads"),
+            std::string::npos)
+      << refused;
   EXPECT_NE(refused.find("the nearest is 3 or 6"), std::string::npos) << refused;
-  require_whole_units(3, 6, "key-value heads");
-  require_whole_units(3, 0, "rows");
+  const Error of_degree = error_of([] { require_whole_units({.degree = 4}, 6, "heads"); });
+  EXPECT_NE(std::string(of_degree.what()).find("`tensor_parallel.degree` = 4 does not divide 6"),
+            std::string::npos)
+      << of_degree.what();
+  require_whole_units({.slices = 3}, 6, "key-value heads");
+  require_whole_units({.slices = 3}, 0, "rows");
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
-"""What the Python module does, in an environment without torch: run by check_wheel.py."""
+"""Checks of the Python module in an environment without torch: run by check_wheel.py."""
 
 import importlib.util
 import json
 import os
+import pathlib
 import sys
 import tempfile
 import xml.dom.minidom
@@ -38,6 +39,23 @@ found = sluice.verify(sluice.read("0F0,0B0\n1B0,1F0\n"))
 assert found and found[0]["reason"]
 assert "refused" in sluice.picture(sluice.read("0F0,0B0\n1B0,1F0\n"))
 
+
+def refusal(call):
+    try:
+        call()
+    except sluice.Error as error:
+        return error
+    raise AssertionError("nothing was raised")
+
+
+# A text that is no schedule has no proof, and no picture.
+for call in (sluice.verify, sluice.picture, sluice.simulate):
+    for text, fact in (("0F0,0X0\n1F0,1B0\n", "'0X0' is not an action"), ("\n", "the schedule has no action")):
+        error = refusal(lambda: call(sluice.read(text)))
+        assert error.code == 3 and fact in error.fact, str(error)
+error = refusal(lambda: sluice.read("none.csv"))
+assert error.code == 3 and error.where == "none.csv" and "No such file" in error.fact, str(error)
+
 best = sluice.search("F=1,I=1,W=1,B=2,comm=0", ranks=2, microbatches=6, stages_per_rank=2, stage_to_rank="v")
 assert sluice.verify(best.schedule) == []
 assert best.makespan <= min(each["makespan"] for each in best.named if each["ok"])
@@ -45,6 +63,9 @@ assert sluice.simulate(best.schedule, "F=1,I=1,W=1,B=2,comm=0").makespan == best
 
 parts = sluice.split(layers=8, stages=4, convention="torchtitan")
 assert len(parts["stages"]) == 4
+assert sluice.split(layers=8, pp=2, split_points=["model.layers.3"])["split_points"] == ["model.layers.3"]
+assert len(sluice.split(layers=2, pp=2, modules=[["model.embed_tokens", "model.layers.0"],
+                                                 ["model.layers.1", "model.norm", "lm_head"]])["stages"]) == 2
 
 with tempfile.TemporaryDirectory() as folder:
     config = os.path.join(folder, "run.toml")
@@ -56,14 +77,12 @@ with tempfile.TemporaryDirectory() as folder:
         file.write(f'[model]\nconfig = "{model}"\n[data]\nfiles = ["*.txt"]\ntokenizer = "bytes"\n[training]\nseq_len = 16\n')
     values = sluice.plan(config, parallelism__pipeline_parallel_degree=2, training__local_batch_size=4)
     assert values["schedule"]["num_ranks"] == 2
-    try:
-        sluice.plan(config, training__stpes=4)
-        raise AssertionError("nothing was raised")
-    except sluice.Error as error:
-        assert error.code == 2 and "stpes" in error.fact and "steps" in error.remedy, str(error)
-try:
-    sluice.schedule("ZBVZeroBuble", ranks=2, microbatches=4)
-    raise AssertionError("nothing was raised")
-except sluice.Error as error:
-    assert error.code == 2 and "ZBVZeroBubble" in str(error), str(error)
+    assert sluice.plan(pathlib.Path(config), data__files=[pathlib.Path("*.md")])["schedule"]["num_ranks"] == 4
+    error = refusal(lambda: sluice.plan(config, training__stpes=4))
+    assert error.code == 2 and "stpes" in error.fact and "steps" in error.remedy, str(error)
+    path = pathlib.Path(folder, "order.csv")
+    path.write_text(order.csv)
+    assert sluice.read(path) == sluice.read(str(path)) == sluice.read(order.csv)
+error = refusal(lambda: sluice.schedule("ZBVZeroBuble", ranks=2, microbatches=4))
+assert error.code == 2 and "ZBVZeroBubble" in str(error), str(error)
 print("the module does what it says")

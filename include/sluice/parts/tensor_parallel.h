@@ -226,7 +226,8 @@ using ParallelTable = std::vector<std::pair<std::string, ParallelStyle>>;
 // Code between a kColwise and the next kRowwise sees this rank's columns, and must treat columns
 // (heads) alike and by themselves; sizes in it are inferred (view({b, l, -1, head_dim})). Throws
 // Error(kUsage) for a module of another kind; in a forward, for a weight that another operator
-// reads and for dropout; and with a single stage for a pattern that fits no module.
+// reads and for dropout of what does not show its slices; and with a single stage for a pattern
+// that fits no module.
 void parallelize_module(LocalChunk& chunk, const ParallelTable& table,
                         std::int64_t sequence_dim = 1);
 
