@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What saving costs a run: sluice train beside a torch loop with torch.distributed.checkpoint.
+"""The cost of saving in a run: sluice train beside a torch loop with torch.distributed.checkpoint.
 
 Both train a Llama of the same size with AdamW on random bytes, on the CPU with as many threads, three ways:
 without an interval, saving in step every K steps, and saving behind the training every K steps. A time is
@@ -219,7 +219,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_seconds(pid):
-    """Of this process, user and system; of all others and of the host, without what the kernel does."""
+    """Seconds of this process, user and system; of all others and of the host, without the kernel's own."""
     with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
         user, system = (int(ticks) for ticks in file.read().rsplit(")", 1)[1].split()[11:13])
     with open("/proc/stat", encoding="utf-8") as file:
@@ -228,7 +228,7 @@ def cpu_seconds(pid):
 
 
 class Run:
-    """When the lines of its steps came, what had been computed by then, and the seconds in all."""
+    """A run: the times of its step lines, the processor seconds by then, and the seconds in all."""
 
     def __init__(self, command, folder):
         out = f"{folder}/out"
@@ -263,7 +263,7 @@ class Run:
                 if step > 2 and (step - 1) % interval != 0]
 
     def stalls(self, interval):
-        """What a save added to the step after it."""
+        """Seconds that a save added to the step after it."""
         usual = statistics.median(self.steps(interval))
         return [self.between(step, step + 1) - usual for step in self.came
                 if step % interval == 0 and step + 1 in self.came]
@@ -277,7 +277,7 @@ COMMANDS = {"sluice": sluice_command, "torch": torch_command}
 
 
 def wait_for_quiet(arguments):
-    """Up to --patience seconds, until other programs take no more than --others."""
+    """Waits up to --patience seconds, until other programs take no more than --others."""
     deadline = time.monotonic() + arguments.patience
     while time.monotonic() < deadline:
         began, before = time.monotonic(), cpu_seconds(os.getpid())[1]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What replicas cost: a step of two replicas beside two processes that share nothing, and torch's DDP.
+"""The cost of replicas: a step of two replicas beside two processes that share nothing, and torch's DDP.
 
 All train a Llama of the same size with AdamW on random bytes, on the CPU, one thread a rank, as many
 sequences a replica and step. sluice: two replicas as threads of one process, or of two under `sluice

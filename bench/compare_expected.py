@@ -41,7 +41,7 @@ def machine_seconds():
 
 
 def with_load(cores, command):
-    """What the command says, and how many cores other programs kept busy meanwhile."""
+    """The output of the command, and how many cores other programs kept busy meanwhile."""
     before = machine_seconds()
     said = run(command)
     busy, own, total = (after - begin for after, begin in zip(machine_seconds(), before))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What layers in slices cost on one rank: a step in 4 slices beside one without, hidden 256 (S) and 768 (M).
+"""The cost of layers in slices on one rank: a step in 4 slices beside one without, hidden 256 (S) and 768 (M).
 
     python3 bench/compare_slices.py [--sluice build/bin/sluice] [--sizes S,M] [--slices 4] [--rounds 5]
 

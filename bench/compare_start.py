@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""From launch to the beginning of the first step of `sluice train`, beside a program that is linked to libtorch and does nothing.
+"""The time from launch to the first step of `sluice train`, beside a program that is linked to libtorch and does nothing.
 
     python3 bench/compare_start.py [--sluice build/bin/sluice] [--empty build/bin/empty_program] [--sizes S,M]
 

@@ -53,7 +53,7 @@ class Peer:
                                 for rank in range(ranks)], cache)
 
     def train(self, steps, warmup, watch_memory=False):
-        """As sluice_run.train, without what torch does not know."""
+        """Trains as sluice_run.train does; the answer lacks what torch does not know."""
         with MemoryWatch(self.workers.pids) if watch_memory else _nothing() as memory:
             answers = self.workers.call(f"run {steps}", CALL_SECONDS)
         seconds = answers[0]["seconds"]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the wire costs a step: a pipeline of two ranks as threads, over Gloo, and as two processes.
+"""The cost of the wire in a step: a pipeline of two ranks as threads, over Gloo, and as two processes.
 
 All train the same Llama with AdamW on random bytes, on the CPU, one thread a rank: the same numbers, so that
 only the way of the messages differs. `threads`: one process; `gloo`: one process whose ranks speak over Gloo's

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Where the step of a schedule loses time, from the trace that `sluice train --profile` writes.
+"""The places where the step of a schedule loses time, from the trace that `sluice train --profile` writes.
 
     python3 bench/step_breakdown.py [--size S] [--microbatches 8] [--ranks 2] [--schedules 1F1B,...] [--rank-rows]
     python3 bench/step_breakdown.py --trace FILE.json           of a trace that is there
@@ -86,7 +86,7 @@ class Trace:
         return sum(part[3] for parts, _, _ in self.compute[rank] for part in parts)
 
     def wake_ups(self):
-        """From the beginning of a SEND to the end of the wait for it, of waits that had begun before."""
+        """Times from the beginning of a SEND to the end of the wait for it, where the wait had begun before."""
         late = []
         for _, actions, begin, end in self.waits:
             stage, kind, microbatch = actions[0]

@@ -109,7 +109,7 @@ if(CMAKE_SCRIPT_MODE_FILE STREQUAL CMAKE_CURRENT_LIST_FILE)
   return()
 endif()
 
-# What an earlier run found is kept, unless TORCH_DIR now says otherwise.
+# The folder that an earlier run found is kept, unless TORCH_DIR now says otherwise.
 if(TORCH_DIR OR DEFINED ENV{TORCH_DIR} OR NOT EXISTS "${LibTorch_DIR}/include/ATen/ATen.h")
   _libtorch_search(_libtorch_dir)
   set(LibTorch_DIR "${_libtorch_dir}" CACHE PATH "LibTorch: the folder with include/ and lib/" FORCE)

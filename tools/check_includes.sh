@@ -1,6 +1,6 @@
 #!/bin/sh
 # Checks that every folder includes only what it may (CONTRIBUTING.md, "How the code is cut"):
-#   base <- plan <- family <- {archive, report} <- config, base <- data <- config, base <- launch (torch-free); device <- layer <- {io, comm};
+#   base <- plan <- family <- {archive, report} <- config, base <- data <- config, base <- launch (torch-free); device <- layer <- {io, comm}; nccl <- comm;
 #   comm <- parallel <- ops; {ops, parallel} <- {model, optim, train}; ops/kernels sees base alone;
 #   {layer, comm} <- parallel <- engine <- {optim, checkpoint} <- train <- command <- apps (checkpoint also sees io).
 # The torch side may include the torch-free side. A header of include/sluice belongs to the lowest

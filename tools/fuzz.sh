@@ -18,7 +18,7 @@ done
 CXX=$clang cmake -B build-fuzz -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG='-O1 -g1' -DSLUICE_WITH_TORCH=OFF \
   -DSLUICE_FUZZ=ON -DSLUICE_SANITIZE=address,undefined >build-fuzz.log 2>&1 || { cat build-fuzz.log >&2; exit 1; }
 rm -f build-fuzz.log
-cmake --build build-fuzz -j "$jobs" --target fuzzers
+cmake --build build-fuzz -j "$jobs" --target ${*:-fuzzers}
 [ $# -gt 0 ] || set -- $(cd build-fuzz/bin && ls -- *_fuzz)
 cd build-fuzz
 for target; do

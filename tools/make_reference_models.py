@@ -320,7 +320,7 @@ def attention_of(name):
 
 
 def norms_as_saved(model):
-    """Of the gradients, by the names and in the shapes of the file."""
+    """Norms of the gradients, by the names and in the shapes of the file."""
     holder = copy.deepcopy(model)
     with torch.no_grad():
         for to, parameter in zip(holder.parameters(), model.parameters()):
@@ -332,7 +332,7 @@ def norms_as_saved(model):
 
 
 def balance_losses(model, output, given):
-    """Of every layer with experts."""
+    """The balance losses of every layer with experts."""
     function = sys.modules[type(model).__module__].load_balancing_loss_func
     return [
         function((logits,), model.num_experts, model.num_experts_per_tok, given.get("attention_mask"))

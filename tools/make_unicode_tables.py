@@ -79,7 +79,7 @@ def flat(mapping):
 
 
 def combining_classes(nfd):
-    """By the order that the normalizer brings marks into."""
+    """The combining classes of marks, by the order that the normalizer brings them into."""
     low, high = "\u0334", "\u0345"  # of the classes 1 and 240, the least and the greatest
 
     def swaps(a, b):
@@ -129,7 +129,7 @@ def main():
     assert decimal == {c for c, i in category_of.items() if CATEGORIES[i] == "Nd"}
     for name in SCRIPTS:
         emit_ranges("k" + name, of_regex(r"\p{%s}" % name), f"The script {name}.")
-    # Of two characters, so that the whole word is told from its parts.
+    # Words of two characters, so that the whole word is told from its parts.
     word = pre_tokenizers.Whitespace()
     words = {c for c in CODEPOINTS if len(word.pre_tokenize_str("a" + chr(c))) == 1
              and len(word.pre_tokenize_str("a" + chr(c))[0][0]) == 2}

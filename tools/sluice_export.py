@@ -85,7 +85,7 @@ TOKENS, MASK, POSITIONS, REAL = "tokens", "mask", "positions", "real"
 
 
 class ExportError(Exception):
-    """What the user can mend: one line of what, where and the remedy."""
+    """A failure that the user can mend: one line of what, where and the remedy."""
 
 
 def fail(what, remedy):
@@ -1025,7 +1025,7 @@ def aliases_not_written(graph):
             if str(node.target) == "aten.contiguous.default" and root(node) not in bases}
 
 
-# What evaluation turns off, as sluice does (src/graph/graph_operators.cpp); norms only where they have running
+# Arguments that evaluation turns off, as sluice does (src/graph/graph_operators.cpp); norms only where they have running
 # statistics.
 TRAINING_ARGUMENTS = {
     **{name: "train" for name in ("dropout", "dropout_", "native_dropout", "feature_dropout", "feature_dropout_",

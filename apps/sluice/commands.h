@@ -38,7 +38,8 @@ struct CompletedText {
 
 // The commands of the program sluice.
 // program: all commands but this one, as far as they are known; others: what is known beside.
-Command completion_command(std::function<Command()> program, std::vector<CompletedText> others);
+Command completion_command(const std::function<Command()>& program,
+                           const std::vector<CompletedText>& others);
 Command config_command(const Overrides& overrides);
 Command data_command();
 Command debug_command();

@@ -182,7 +182,8 @@ std::string fish_script(const std::vector<Offer>& offers, const std::string& key
 
 }  // namespace
 
-Command completion_command(std::function<Command()> program, std::vector<CompletedText> others) {
+Command completion_command(const std::function<Command()>& program,
+                           const std::vector<CompletedText>& others) {
   const auto shell = std::make_shared<std::string>();
   const auto run = [=]() -> std::optional<int> {
     if (std::find(kShells.begin(), kShells.end(), *shell) == kShells.end())

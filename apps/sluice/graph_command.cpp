@@ -276,6 +276,8 @@ std::string inspect_text(const Inspected& of) {
     text += formatted(
         "  {}  {}\n", of.spec.free_layers[i].name,
         counted(static_cast<std::int64_t>(of.graph->layers.free[i].nodes.size()), "node"));
+  if (const auto& unread = of.graph->layers.layers.back().unread; !unread.empty())
+    text += "not needed for the results above, and not trained: " + join(unread, ", ") + "\n";
   text += formatted("{}\n", counted(static_cast<std::int64_t>(operators.size()), "operator"));
   for (const std::string& target : without_rows(operators))
     text += formatted("  no row of costs: {} (a pass over its tensors is counted)\n", target);

@@ -111,8 +111,9 @@ bool measures(const std::vector<std::string>& arguments) {
 }
 
 std::vector<std::string> command_names() {
-  std::vector<std::string> names = {"help",   "plan",  "config", "split",     "schedule",
-                                    "launch", "debug", "data",   "completion"};
+  std::vector<std::string> names = {"help",   "plan",   "config",    "split",   "schedule",
+                                    "launch", "data",   "debug",     "metrics", "graph",
+                                    "init",   "report", "completion"};
   for (const CommandText& text : kSibling) names.emplace_back(text.name);
   return names;
 }
@@ -244,7 +245,7 @@ int run(int argc, char** argv) {
                      text.name != "checkpoint"});
   for (const std::string_view name : kTakesOverrides)
     texts.push_back({std::string(name), "", /*takes_keys=*/true});
-  program.commands.push_back(completion_command([=] { return program; }, std::move(texts)));
+  program.commands.push_back(completion_command([=] { return program; }, texts));
   return run_program(program, arguments, override_names);
 }
 

@@ -1,4 +1,4 @@
-"""What the kernel says of running processes: memory and processor time. Linux only."""
+"""Memory and processor time of running processes, from the kernel. Linux only."""
 
 import os
 import threading

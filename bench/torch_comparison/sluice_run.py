@@ -13,7 +13,7 @@ RANK_SECONDS = ("compute", "wait_receive", "wait_send", "reduction", "optimizer"
 
 
 class SluiceFailed(Exception):
-    """What it said on stderr."""
+    """A run that failed, with its text on stderr."""
 
 
 def write_config(folder, name, size, schedule, microbatches, ranks, steps, more=()):
@@ -55,7 +55,7 @@ folder = "{name}"
 
 
 def accepts(sluice, command):
-    """Whether it plans this, else the reason."""
+    """The reason for which it refuses to plan this; "" when it plans it."""
     done = subprocess.run([sluice, "plan", *command], capture_output=True, text=True, check=False)
     return "" if done.returncode == 0 else done.stderr.strip()
 

@@ -7,7 +7,7 @@ HEADER = (f"{'':<4}{'mb':>3}{'ranks':>6}  {'schedule':<22}{'who':<9}{'step ms':>
 
 
 def summarize(cell, who, runs):
-    """runs: of the alternations after the first, each {seconds, cpu, bubble, ...}, without warm-up steps."""
+    """The row of one side. runs: those of the alternations after the first, each {seconds, cpu, bubble, ...}, without warm-up steps."""
     seconds = [s for run in runs for s in run["seconds"]]
     row = dict(cell, who=who, step=statistics.median(seconds), min=min(seconds), steps=len(seconds),
                tokens_per_second=cell["tokens"] / statistics.median(seconds),

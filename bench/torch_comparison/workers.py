@@ -86,7 +86,7 @@ class Workers:
 
 
 def python_lacks(python):
-    """What this Python lacks, in words; "" when it has all."""
+    """The packages that this Python lacks, in words; "" when it has all."""
     found = subprocess.run([python, "-c", "import torch, transformers, safetensors"], capture_output=True, text=True,
                            check=False) if os.path.exists(python) else None
     if found is None:

@@ -46,7 +46,7 @@ def stages_of_rank(schedule, rank, ranks):
 
 
 def layers_of_stage(layers, stage, num_stages):
-    """Even, the remainder first: sluice's default. The embedding is in front of the first stage's, norm and head
+    """The layers of a stage, even, the remainder first: sluice's default. The embedding is in front of the first stage's, norm and head
     behind the last one's; neither counts."""
     least, more = divmod(layers, num_stages)
     first = stage * least + min(stage, more)

@@ -243,7 +243,7 @@ def plan(config, **overrides):
 
 
 def split(**options):
-    """Which stage has which layers: the options of `sluice split`, as layers=32, stages=8, convention="torchtitan".
+    """The layers of each stage: the options of `sluice split`, as layers=32, stages=8, convention="torchtitan".
 
     A list of names is given to an option as it takes it: split_points=["layers.4"], modules=[["layers.0"], ..].
     """

@@ -165,7 +165,7 @@ def _gathered(value, group):
 
 
 def costs(*timers, latency=0.0, group=None):
-    """What the stages of all ranks cost, as `--costs` takes it. Collective over the group.
+    """The costs of the stages of all ranks, as `--costs` takes it. Collective over the group.
 
     Several timers may be given, of schedules that split their backward and of such that do not: where only B was seen, I is B
     and W nothing; where only I and W were seen, B is their sum. Raises sluice.Error when a stage was not seen at all.

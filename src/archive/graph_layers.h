@@ -1,9 +1,9 @@
 // An exported graph as a list of layers: which nodes are one, what they read and write, what no
 // stage has.
 //
-// Owns: where the graph may be cut, names of layers and of the values between them, uses of
-// parameters. Does not own: reading the archive (exported_graph.h), costs (graph_model.h), running
-// (src/graph).
+// Owns: names of layers, what they read and write. Does not own: reading the archive
+// (exported_graph.h), where the graph may be cut (graph_flow.h), blocks (graph_units.h), names of
+// uses of parameters (graph_uses.h), costs (graph_model.h), running (src/graph).
 //
 // A layer is a run of nodes of one module: of a block where there are blocks, or of a module that
 // is named. Free layers depend on inputs, constants and sizes alone: they are on no stage, and
@@ -11,7 +11,8 @@
 // sizes of what a layer reads.
 //
 // Invariants:
-//  1. every node that is neither free nor a symbolic number is in one layer, in order;
+//  1. every node that is neither free nor a symbolic number, and that a result or a buffer needs,
+//  is in one layer, in order; no layer has others;
 //  2. no cut is between a tensor and a later write into it or into a view of it, nor inside a
 //     higher-order operator;
 //  3. layers do not depend on the names in GraphCuts, but that a named module is a layer of its

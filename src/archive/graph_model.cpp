@@ -363,7 +363,10 @@ std::shared_ptr<GraphOfModel> graph_with_layers(ExportedGraph graph, const Graph
       if (input->name == "input_ids") model->length_symbol = symbol_at(module, *input, 1);
   model->layers = layers_of(model->graph, module, options.cuts, wanted);
   settle_attention(model->graph.training, model->layers);
-  if (model->layers.layers.empty()) {
+  const bool has_parameters =
+      std::any_of(module.inputs.begin(), module.inputs.end(),
+                  [](const GraphInput& input) { return input.kind == InputKind::kParameter; });
+  if (model->layers.layers.empty() && !(has_loss && has_parameters)) {
     throw Error(ErrorKind::kInput,
                 {.what = "the graph has no layer: nothing in it depends on a parameter",
                  .where = model->graph.path,
@@ -441,8 +444,9 @@ SymbolValues sizes_of(const GraphOfModel& model, const MicrobatchShape& shape,
     values[size.symbol] = size.example;
   }
   for (const auto& [name, number] : others) {
-    const auto size = std::find_if(facts.sizes.begin(), facts.sizes.end(),
-                                   [&](const auto& each) { return each.name == name; });
+    const auto size =
+        std::find_if(facts.sizes.begin(), facts.sizes.end(),
+                     [&wanted = name](const auto& each) { return each.name == wanted; });
     if (size == facts.sizes.end()) {
       refuse_size(formatted("the graph has no size '{}'", name),
                   known.empty() ? "it has none beside rows and length" : suggest_name(name, known));

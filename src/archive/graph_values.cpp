@@ -93,7 +93,13 @@ const GraphArgument& GraphValues::lookup(const std::string& name, const GraphSco
   const auto found = scope.named.find(name);
   if (found == scope.named.end())
     refuse(formatted("the value '{}' is read before it is written, or never written", name));
-  return found->second;
+  const GraphArgument& argument = found->second;
+  if (argument.kind == GraphArgument::Kind::kValue) {
+    const GraphValue& value = values_[static_cast<std::size_t>(argument.value)];
+    if (value.kind == GraphValue::Kind::kTensor && value.dtype.empty())
+      refuse(formatted("the tensor '{}' is read and not described", name));
+  }
+  return argument;
 }
 
 GraphArgument GraphValues::integer(const Json& json) const {

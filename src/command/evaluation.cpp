@@ -154,6 +154,11 @@ OpenedWeights open_checkpoint(const std::string& path, const ModelSpec& spec) {
                  .where = path,
                  .remedy = "name the directory with the weights, such as step-00000100"});
   }
+  if (!std::filesystem::exists(path, unknown)) {
+    throw Error(ErrorKind::kCheckpoint, {.what = "there is no such checkpoint",
+                                         .where = path,
+                                         .remedy = "check the path given to --checkpoint"});
+  }
   if (was_committed(path)) Checkpoint(path).verify(resolve_threads_per_rank(0, 1));
   try {
     require_same_config(path, spec);

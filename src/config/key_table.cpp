@@ -375,6 +375,18 @@ std::vector<Key> make_table() {
       key<&C::parallelism, &Parallel::pipeline, &Pipeline::tensor_parallel, &Shares::sequence>(
           "parallelism", "sequence_parallel")
           .means("Between divided layers each rank keeps only its own rows. Changes no bit."),
+      unbuilt_key("parallelism", "context_parallel_degree",
+                  [](const C&) -> Value { return std::int64_t{1}; })
+          .means("Ranks that share the tokens of every row."),
+      unbuilt_key("parallelism", "context_parallel_slices",
+                  [](const C&) -> Value { return std::int64_t{0}; })
+          .means("Slices into which rows are divided; 0: as many as the degree."),
+      unbuilt_key("parallelism", "context_parallel_method",
+                  [](const C&) -> Value { return std::string("alltoall"); })
+          .means("How ranks that share rows exchange keys and values."),
+      unbuilt_key("parallelism", "expert_parallel_degree",
+                  [](const C&) -> Value { return std::int64_t{1}; })
+          .means("Ranks among which the experts of a layer are divided."),
       key<&C::parallelism, &Parallel::transport>("parallelism", "transport")
           .means(
               "`threads`: all ranks in one process; `gloo`: between processes, over TCP; "

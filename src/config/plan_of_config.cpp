@@ -130,8 +130,11 @@ auto in_keys(const RunConfig& config, const Call& call) {
 
 ModelSpec read_model(const RunConfig& config) {
   if (!config.model.graph.empty()) return in_keys(config, [&] { return read_graph(config); });
-  for (const char* key : {"model.loss_output", "model.transformer_layer_cls", "model.graph_sizes"}) {
-    if (!is_set(config, key)) continue;
+  for (const auto& [key, is_empty] :
+       {std::pair("model.loss_output", config.model.loss_output.empty()),
+        std::pair("model.transformer_layer_cls", config.model.transformer_layer_cls.empty()),
+        std::pair("model.graph_sizes", config.model.graph_sizes.empty())}) {
+    if (is_empty) continue;
     throw Error(ErrorKind::kUsage, {.what = std::string(key) + " is for an exported graph alone",
                                     .where = config.origins.at(key),
                                     .remedy = "leave it out, or set model.graph"});
@@ -344,8 +347,9 @@ std::vector<std::string> warnings_of(const RunConfig& config, const Plan& plan) 
     if (!has_one && is_set(config, key))
       warn(key, " is given, but lora.rank = 0: there is no adapter");
   }
-  for (const char* key : {"validation.files", "validation.prompts"}) {
-    if (is_set(config, key) && config.validation.interval == 0)
+  for (const auto& [key, texts] : {std::pair("validation.files", &config.validation.files),
+                                   std::pair("validation.prompts", &config.validation.prompts)}) {
+    if (!texts->empty() && config.validation.interval == 0)
       warn(key, " is given, but validation.interval = 0: no validation is taken");
   }
   for (const std::string& warning : plan.warnings)

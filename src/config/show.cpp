@@ -36,7 +36,8 @@ std::string allowed(const Key& key) {
 
 // The types, unless words say them, and what is allowed.
 std::string values_of(const Key& key) {
-  const std::string types = types_of(key), words = allowed(key);
+  const std::string words = allowed(key);
+  std::string types = types_of(key);
   if (words.empty()) return types;
   return types == "string" && !key.words.empty() ? words : types + "; " + words;
 }

@@ -106,7 +106,8 @@ std::string field_text(const FieldOption& field) {
     separator = ", ";
   }
   if (!field.sizes.empty()) text += "]";
-  return field.below > 0 ? text + formatted(" from 0 to {}", field.below - 1) : text;
+  if (field.below > 0) text += formatted(" from 0 to {}", field.below - 1);
+  return field.below > 0 && field.ignored ? text + formatted(" or {}", *field.ignored) : text;
 }
 
 FieldReader::FieldReader(const FieldOption& field)

@@ -2,7 +2,9 @@
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 
+#include <algorithm>
 #include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -48,6 +50,8 @@ class Divider {
     }
     if (auto* linear = module.as<torch::nn::LinearImpl>()) {
       const int dim = style == ParallelStyle::kRowwise ? 1 : 0;
+      if (const auto& weights = chunk_.divided[layer_])
+        weights->add_product(style, linear->weight.size(dim));
       cut(joined(name, "weight"), linear->weight, dim, style);
       if (!linear->bias.defined()) return;
       if (dim == 0)
@@ -94,7 +98,7 @@ class Divider {
     list(inside, parameter, ParallelStyle::kSequence, 0);
   }
 
-  void cut(const std::string& inside, at::Tensor parameter, int dim, ParallelStyle style) {
+  void cut(const std::string& inside, const at::Tensor& parameter, int dim, ParallelStyle style) {
     const std::int64_t length = parameter.size(dim);
     list(inside, parameter, style, length);
     if (tp_.slices().count == 1) return;
@@ -113,6 +117,21 @@ class Divider {
   std::size_t layer_;
   const SliceGroup& tp_;
 };
+
+// Tells each layer which product by columns, of a layer before it, the next one by rows takes.
+void carry_open_products(LocalChunk& chunk) {
+  const auto first = std::find_if(chunk.divided.begin(), chunk.divided.end(),
+                                  [](const auto& layer) { return layer && layer->has_products(); });
+  std::optional<std::int64_t> open;
+  if (chunk.is_first) open = 0;
+  if (!chunk.is_first && first != chunk.divided.end()) open = (*first)->closes();
+  std::shared_ptr<const DividedWeights> opener;
+  for (const auto& layer : chunk.divided) {
+    if (!layer) continue;
+    open = layer->begin_with(open, open.value_or(0) > 0 ? opener : nullptr);
+    if (layer->has_products()) opener = layer;
+  }
+}
 
 const MeshAxis& tensor_axis(const LocalChunk& chunk) {
   return chunk.world_mesh[chunk.axis_names.tp];
@@ -145,6 +164,7 @@ void parallelize_module(LocalChunk& chunk, const ParallelTable& table, std::int6
       divider.list_whole(item.key(), *item.value());
     }
   }
+  carry_open_products(chunk);
   if (chunk.num_stages > 1) return;  // those of other stages are not here
   for (const auto& [pattern, style] : table) {
     if (fitting.contains(pattern)) continue;

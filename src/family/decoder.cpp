@@ -19,13 +19,13 @@ LayerInfo hidden_layer(std::string name, LayerRole role, std::int64_t width) {
 
 LayerInfo embedding_layer(std::string name, std::int64_t rows, std::int64_t width,
                           const Precision& precision, double dropout, bool scaled,
-                          bool has_positions) {
+                          std::int64_t num_positions) {
   LayerInfo layer = hidden_layer(std::move(name), LayerRole::kEmbedding, width);
   layer.reads = {"input_ids"};
   OperatorList operators(precision);
   operators.matrix("", rows, width);
   operators.divide_outputs("");
-  operators.embedding(rows, width, dropout, scaled, has_positions);
+  operators.embedding(rows, width, dropout, scaled, num_positions);
   operators.give(layer);
   return layer;
 }

@@ -24,7 +24,7 @@ LayerInfo hidden_layer(std::string name, LayerRole role, std::int64_t width);
 // input_ids -> hidden. scaled: what is looked up.
 LayerInfo embedding_layer(std::string name, std::int64_t rows, std::int64_t width,
                           const Precision& precision, double dropout = 0.0, bool scaled = false,
-                          bool has_positions = false);
+                          std::int64_t num_positions = 0);
 LayerInfo norm_layer(std::string name, NormKind kind, std::int64_t width,
                      const Precision& precision);
 // hidden -> logits; tied to the parameter `embedding` unless that is "". Its cost has the loss in

@@ -101,7 +101,7 @@ ModelSpec read_gpt2(const ConfigReader& reader, const Precision& precision) {
   model.layers.reserve(static_cast<std::size_t>(config.num_layers) + 3);
   LayerInfo embedding =
       embedding_layer("transformer.wte", config.vocab_size, d, precision, config.embedding_dropout,
-                      /*scaled=*/false, /*has_positions=*/true);
+                      /*scaled=*/false, config.num_positions);
   embedding.parameters.push_back({"transformer.wpe.weight", {config.num_positions, d}, {}});
   embedding.reads.emplace_back("position_ids");
   embedding.modules = {"transformer.wte", "transformer.wpe"};

@@ -143,6 +143,7 @@ Operator& OperatorList::linear(const std::string& name, const std::string& from,
   of.forward_flops = of.input_flops = of.weight_flops = per_token(2 * weights);
   of.casted_weights = casted_weights(weights);
   const std::string operand = precision_.casts() && is_stored(from) ? from + " of " + name : from;
+  of.plain = Operator::Plain::kMatrix;
   const ShapePolynomial read = per_token(product(in)), written = per_token(product(out));
   const SharedBytes kept = divided_inputs_.contains(name) ? columns(read) : read;
   need(of, kKept, Needed::kWeight, operand, kept);
@@ -171,6 +172,7 @@ void OperatorList::norm(NormKind kind, const std::string& name, std::int64_t wid
     need(of, kKeptForWeights, Needed::kTrains, to + " sums", once(wide(sums)));
     return;
   }
+  of.plain = Operator::Plain::kNorm;
   need(of, kKeptForWeights, Needed::kTrains, kind == NormKind::kLayer ? from : normalized,
        part(narrow));
   if (kind == NormKind::kLayer) {  // the normalized x is computed again
@@ -197,7 +199,7 @@ void OperatorList::residual(const std::string& from, double dropout, std::int64_
 }
 
 void OperatorList::embedding(std::int64_t num_rows, std::int64_t width, double dropout, bool scaled,
-                             bool has_positions) {
+                             std::int64_t num_positions) {
   Operator& of = add({}, "y", {"weight", "*.wpe.weight"});
   need(of, kKept, Needed::kTrains, "ids", per_token(kInt64));
   if (dropout > 0) need(of, kKept, Needed::kTrains, "mask", rows(per_token(stored(width))));
@@ -209,9 +211,12 @@ void OperatorList::embedding(std::int64_t num_rows, std::int64_t width, double d
   if (!fuses())
     need(of, kAtEnd, Needed::kTrains, "d table",
          columns(once(bytes * as_double(num_rows * width))));
+  if (num_positions > 0)
+    need(of, kAtEnd, Needed::kTrains, "d positions",
+         once(bytes * as_double(num_positions * width)));
   // The rows that are looked up, and their sum with positions or product; a mask and what it
   // leaves.
-  const int copies = 1 + (scaled || has_positions) + (dropout > 0 ? 2 : 0);
+  const int copies = 1 + (scaled || num_positions > 0) + (dropout > 0 ? 2 : 0);
   need(of, kInForward, Needed::kAlways, kMoment, per_token(stored(copies * width)));
 }
 
@@ -500,6 +505,7 @@ void OperatorList::last_norm(NormKind kind, std::int64_t width) {
 
 void OperatorList::head(std::int64_t vocab_size, std::int64_t width, bool capped, bool has_loss) {
   Operator& of = linear("", "x", "logits", width, vocab_size);
+  if (fuses()) of.plain = Operator::Plain::kNo;
   const double weights = as_double(vocab_size) * as_double(width);
   const auto of_logits = [&](double bytes) {
     return has_loss ? columns(per_token(bytes)) : SharedBytes(per_token(bytes));

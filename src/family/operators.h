@@ -90,8 +90,9 @@ class OperatorList {
                       std::vector<std::int64_t> sections = {}, bool transposed = false);
   void divide_inputs(const std::string& name, std::int64_t units = 0, bool transposed = false);
 
+  // num_positions: rows of a table of positions, which is whole on every rank; 0: there is none.
   void embedding(std::int64_t rows, std::int64_t width, double dropout, bool scaled,
-                 bool has_positions);
+                 std::int64_t num_positions);
   void attention(const AttentionSizes& sizes);
   void feed_forward(const FeedForwardSizes& sizes);
   void experts(const ExpertSizes& sizes, const std::string& norm_before,

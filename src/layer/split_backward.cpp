@@ -21,10 +21,21 @@ using torch::autograd::variable_list;
 constexpr std::uint8_t kReachesInput = 1;
 constexpr std::uint8_t kReachesWeights = 2;
 
+// The mark of a node; nothing happens where it runs.
+struct ComputesWhatIsAsked final : torch::autograd::FunctionPostHook {
+  variable_list operator()(const variable_list& outputs, const variable_list&) override {
+    return outputs;
+  }
+};
+
 // A node of a user's torch::autograd::Function: it computes all its gradients whatever is asked
 // for.
 bool is_custom_function(const Node& node) {
-  return std::strstr(typeid(node).name(), "CppNode") != nullptr;
+  if (std::strstr(typeid(node).name(), "CppNode") == nullptr) return false;
+  const auto& hooks = node.post_hooks();
+  return std::none_of(hooks.begin(), hooks.end(), [](const auto& hook) {
+    return dynamic_cast<const ComputesWhatIsAsked*>(hook.get()) != nullptr;
+  });
 }
 
 // The graph below the roots, children before parents.
@@ -180,6 +191,10 @@ struct ReleaseAfterUse final : torch::autograd::FunctionPostHook {
 };
 
 }  // namespace
+
+void computes_what_is_asked(const at::Tensor& y) {
+  if (const auto& node = y.grad_fn()) node->add_post_hook(std::make_unique<ComputesWhatIsAsked>());
+}
 
 InputBackward run_input_backward(const edge_list& roots, const variable_list& gradients,
                                  const edge_list& inputs, const std::vector<NodePtr>& boundary) {

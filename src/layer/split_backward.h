@@ -20,12 +20,14 @@
 //
 // Early weights. A parameter that two frontier nodes share (or any part below them that they share)
 // cannot be finished from one of them alone, and a custom torch::autograd::Function computes all
-// its gradients at once: the parameters below these get their gradient during I.
+// its gradients at once, unless it says that it does not (computes_what_is_asked): the parameters
+// below these get their gradient during I.
 //
 // After the idea of zero-bubble schedules (Qi et al., arXiv 2401.10241); the walk is ours.
 // Thread-safety: pure values; a graph belongs to the rank that built it.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/edge.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
@@ -63,6 +65,10 @@ struct InputBackward {
   std::vector<std::pair<NodePtr, at::Tensor>> early_weights;
   DeferredWeights deferred;
 };
+
+// Says of the torch::autograd::Function that made y, whatever it needs a gradient for, that its
+// backward computes what needs_input_grad() asks for and no more, and may be called once for each.
+void computes_what_is_asked(const at::Tensor& y);
 
 // roots, gradients: where backward starts and what arrives there (defined, same number).
 // inputs: edges whose gradient is wanted. boundary: further nodes to be treated as inputs, whose

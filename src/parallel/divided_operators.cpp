@@ -5,6 +5,7 @@
 
 #include "base/format.h"
 #include "layer/call_place.h"
+#include "layer/split_backward.h"
 #include "parallel/held_group.h"
 #include "parallel/shared_weights.h"
 #include "parallel/tree_exchange.h"
@@ -129,7 +130,8 @@ std::vector<at::Tensor> products_alike(const std::vector<at::Tensor>& inputs,
                                        const std::vector<at::Tensor>& weights, bool is_transposed) {
   std::vector<at::Tensor> parts;
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    parts.push_back(Product::apply(inputs[i], weights[i], is_transposed));
+    computes_what_is_asked(
+        parts.emplace_back(Product::apply(inputs[i], weights[i], is_transposed)));
   return parts;
 }
 

@@ -89,6 +89,20 @@ DividedWeights::Entry* DividedWeights::find_transpose(const c10::IValue& value) 
   return find(weight);
 }
 
+void DividedWeights::add_product(ParallelStyle style, std::int64_t length) {
+  has_products_ = true;
+  if (style == ParallelStyle::kColwise) opened_ = length;
+  if (style == ParallelStyle::kRowwise) closed_ = length;
+}
+
+std::optional<std::int64_t> DividedWeights::begin_with(
+    std::optional<std::int64_t> columns, std::shared_ptr<const DividedWeights> opener) {
+  columns_before_ = columns;
+  opener_ = std::move(opener);
+  if (!has_products_) return columns;
+  return closed_ == 0 ? opened_ : 0;
+}
+
 void DividedWeights::forget_input() {
   input_.reset();
   entered_.clear();
@@ -97,8 +111,9 @@ void DividedWeights::forget_input() {
 std::vector<at::Tensor> DividedWeights::run(
     const std::function<std::vector<at::Tensor>()>& forward) {
   for (auto& [impl, entry] : weights_) entry.read = false;
-  columns_ = 0;
-  region_ = tp_;
+  columns_ = columns_before_.value_or(0);
+  sizes_.clear();
+  region_ = opener_ ? opener_->region_ : tp_;
   std::vector<at::Tensor> outputs;
   try {
     const OperatorReaderScope scope(this);
@@ -131,7 +146,8 @@ std::int64_t DividedWeights::rows_of_all(const at::Tensor& x) const {
 
 SliceGroup DividedWeights::for_rows_of(const at::Tensor& x) const {
   const std::int64_t all = rows_of_all(x);
-  const bool is_whole = tp_.degree() > 1 && all > 0 && x.size(tp_.sequence_dim()) == all;
+  const bool is_whole =
+      tp_.degree() > 1 && tp_.sequence_parallel() && all > 0 && x.size(tp_.sequence_dim()) == all;
   return is_whole ? tp_.with_sequence(false) : tp_;
 }
 
@@ -320,6 +336,7 @@ at::Tensor DividedWeights::attention(const c10::OperatorHandle& op, const Argume
 // lie: that of the columns themselves, or of heads before or behind the rows.
 std::int64_t DividedWeights::dimension_of_slices(const at::Tensor& x) const {
   if (x.sizes() == sizes_) return x.dim() - 1;
+  if (sizes_.empty() && x.dim() > 0 && x.size(-1) == tp_.range(columns_).size) return x.dim() - 1;
   const std::int64_t dim = x.dim(), num_slices = tp_.slices().size();
   const auto num_sizes = static_cast<std::int64_t>(sizes_.size());
   const std::int64_t rows = tp_.sequence_dim() + (tp_.sequence_dim() < 0 ? num_sizes : 0);
@@ -339,7 +356,9 @@ std::int64_t DividedWeights::dimension_of_slices(const at::Tensor& x) const {
   if (heads_then_rows == rows_then_heads || x.size(heads) % num_slices != 0) {
     refuse_dropout(formatted("dropout of {}, of which columns or heads of this rank's {} slices "
                              "cannot be told, behind a product by columns that gave {}",
-                             shape_text(x.sizes().vec()), num_slices, shape_text(sizes_)),
+                             shape_text(x.sizes().vec()), num_slices,
+                             sizes_.empty() ? counted(tp_.range(columns_).size, "column")
+                                            : shape_text(sizes_)),
                    "drop numbers of that shape, of [.., heads, rows, keys] or "
                    "[.., rows, heads, channels], or use at::scaled_dot_product_attention");
   }
@@ -350,6 +369,12 @@ std::int64_t DividedWeights::dimension_of_slices(const at::Tensor& x) const {
 at::Tensor DividedWeights::dropout(const Arguments& in, bool in_place) {
   at::Tensor x = in[0].toTensor();
   if (!draws(in)) return {};
+  if (!columns_before_ && !has_products_) {
+    refuse_dropout(
+        "dropout in a stage without a product that is divided, of which it cannot be told "
+        "whether its columns are",
+        "cut the pipeline elsewhere");
+  }
   at::Tensor mask;
   if (columns_ > 0) {
     const std::int64_t dim = dimension_of_slices(x);

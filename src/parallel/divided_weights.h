@@ -25,6 +25,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -47,6 +49,17 @@ class DividedWeights : public OperatorReader {
   bool has(const at::Tensor& weight) const;
   // A weight of the layer that is in no table.
   void add_whole(const at::Tensor& weight, std::string name);
+
+  // A product of the layer, in the order of its modules; length: of what is divided.
+  void add_product(ParallelStyle style, std::int64_t length);
+  bool has_products() const { return has_products_; }
+  // Columns of a product of an earlier layer that are open where this one begins, in the whole, as
+  // the layer's own products show: they close what they have not opened. 0: none are.
+  std::int64_t closes() const { return opened_ == 0 ? closed_ : 0; }
+  // The same as the layers of the chunk show, none: unknown; and the layer there that opened them.
+  // Returns what is open behind this layer.
+  std::optional<std::int64_t> begin_with(std::optional<std::int64_t> columns,
+                                         std::shared_ptr<const DividedWeights> opener);
 
   // Calls a layer's forward, whose operators ask. Throws Error(kUsage) for a weight that is read by
   // no operator of its style, for dropout of what does not show its slices and of other kinds than
@@ -86,7 +99,11 @@ class DividedWeights : public OperatorReader {
   SliceGroup tp_;
   // All columns of the latest product by columns, while none by rows has followed; else 0.
   std::int64_t columns_ = 0;
-  std::vector<std::int64_t> sizes_;  // of what that product gave this rank
+  std::optional<std::int64_t> columns_before_ = 0;
+  bool has_products_ = false;
+  std::int64_t opened_ = 0, closed_ = 0;
+  std::shared_ptr<const DividedWeights> opener_;
+  std::vector<std::int64_t> sizes_;  // of what that product gave this rank; empty: another layer's
   SliceGroup region_;                // whether the input of that product had divided rows
   std::unordered_map<const c10::TensorImpl*, Entry> weights_;
   std::unordered_map<const c10::TensorImpl*, std::string> whole_;  // names

@@ -115,8 +115,12 @@ LayerCost cost_of(const LayerOperators& operators,
     if (gradients.flows) add(cost.input_flops, each.input_flops, part);
     if (gradients.weight) add(cost.weight_flops, each.weight_flops, part);
     cost.casted_weights += part * each.casted_weights;
+    const bool is_early =
+        (each.plain == Operator::Plain::kMatrix && is_divided && share.early_matrices) ||
+        (each.plain == Operator::Plain::kNorm && share.early_norms);
     for (const OperatorBytes& bytes : each.bytes) {
       if (!gradients.needs(bytes.needed)) continue;
+      if (is_early && bytes.field == &LayerCost::after_input) continue;
       for (std::size_t i = 0; i < kFields.size(); ++i)
         if (bytes.field == kFields[i]) add_largest(named[i], bytes.name, of_share(bytes, share));
     }

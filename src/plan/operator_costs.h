@@ -47,6 +47,8 @@ struct Operator {
   std::vector<std::string> weights;  // by their names behind the layer's, as patterns
   ShapePolynomial forward_flops, input_flops, weight_flops;
   bool of_heads = false;  // without weights: its operations are divided where heads are
+  // One of LibTorch's operators, whose W begins with what I has left of its weights.
+  enum class Plain : std::uint8_t { kNo, kMatrix, kNorm } plain = Plain::kNo;
   double casted_weights = 0;
   std::vector<OperatorBytes> bytes;
 };
@@ -65,6 +67,9 @@ struct LayerShare {
   double columns = 1, rows = 1;
   // True if a parameter is divided; the name is the part behind the layer's.
   std::function<bool(const std::string&)> divides = [](const std::string&) { return false; };
+  // Of plain operators I leaves nothing of a divided matrix of several slices, whose gradient is
+  // one, nor of a norm's weight that ranks sum.
+  bool early_matrices = false, early_norms = false;
 };
 
 // trains: whether the parameter of this name behind the layer's does. flows: whether what enters

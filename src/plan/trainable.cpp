@@ -42,7 +42,8 @@ LayerCost cost_of_trained(const LayerInfo& layer, bool flows, const TensorParall
     return std::any_of(trained.begin(), trained.end(),
                        [&](const std::string& name) { return matches_pattern(pattern, name); });
   };
-  if (shares.degree == 1) return cost_of(*layer.operators, trains, flows);
+  const int num_slices = shares.num_slices();
+  if (num_slices == 1) return cost_of(*layer.operators, trains, flows);
   const auto divides = [&](const std::string& pattern) {
     return std::any_of(
         layer.parameters.begin(), layer.parameters.end(), [&](const ParameterSpec& parameter) {
@@ -51,7 +52,11 @@ LayerCost cost_of_trained(const LayerInfo& layer, bool flows, const TensorParall
   };
   const double part = 1.0 / shares.degree;
   return cost_of(*layer.operators, trains, flows,
-                 {.columns = part, .rows = shares.sequence ? part : 1.0, .divides = divides});
+                 {.columns = part,
+                  .rows = shares.sequence ? part : 1.0,
+                  .divides = divides,
+                  .early_matrices = num_slices > shares.degree,
+                  .early_norms = true});
 }
 
 // "stage 2", "stages 0 and 1", "stages 0, 1 and 2".

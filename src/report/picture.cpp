@@ -464,8 +464,11 @@ svg.addEventListener("pointermove", (e) => {
 )";
 
 std::string sizes_text(const Program& program) {
-  return formatted("{}, {}, {}", counted(program.num_ranks(), "rank"),
-                   counted(program.num_stages(), "stage"),
+  const int all = std::max(program.mesh.num_ranks(), program.num_ranks());
+  const std::string ranks =
+      counted(all, "rank") +
+      (all == program.num_ranks() ? "" : formatted(", {} to a lane", all / program.num_ranks()));
+  return formatted("{}, {}, {}", ranks, counted(program.num_stages(), "stage"),
                    counted(program.num_microbatches, "microbatch"));
 }
 

@@ -383,6 +383,14 @@ TEST(GraphFaultsTest, RefusesElementsOutsideTheirRecord) {
   EXPECT_EQ(refused(wide).fact(), "the sizes [4611686018427387904, 4] overflow 64 bits");
 }
 
+TEST(GraphFaultsTest, RefusesToReadATensorThatIsNotDescribed) {
+  SmallArchive archive;
+  archive.program["graph_module"]["graph"]["tensor_values"].erase("linear");
+  const Error error = error_of([&] { archive.read(); });
+  EXPECT_EQ(error.kind(), ErrorKind::kInput);
+  EXPECT_EQ(error.fact(), "the tensor 'linear' is read and not described");
+}
+
 TEST(GraphFaultsTest, RefusesTablesThatSayOtherThanTheGraph) {
   EXPECT_EQ(refused_weights([](GraphJson& tensor) { tensor["tensor_meta"]["dtype"] = 4; }).fact(),
             "it is [2, 3] of int32, which the graph says otherwise");

@@ -123,6 +123,27 @@ TEST(GraphLayersTest, ModulesThatAreNamedAreLayersOfTheirOwn) {
   EXPECT_EQ(values_of(*model, model->layers.layers[3].reads), (Names{"x0", "r0"}));
 }
 
+TEST(GraphLayersTest, WhatNoResultNeedsIsOnNoStage) {
+  SmallDecoder graph;
+  graph.parameter("aside.weight", {16, 4});
+  graph.linear({{"aside", "m.Head"}}, "x1", "aside.weight", "guess", {"s0", "s1", "16"});
+  graph.move_last(4);
+  graph.add(in_block(1), "aten.sum.default", {{"self", Value{"guess"}}}, "seen", {});
+  graph.move_last(2);
+  const auto model = graph.model();
+  EXPECT_EQ(names_of(model->layers.layers), kLayers);
+  EXPECT_EQ(model->layers.layers[2].nodes.size(), 3u);
+  EXPECT_EQ(values_of(*model, model->layers.layers[1].writes), Names{"x1"});
+  // A checkpoint has its parameters as they were.
+  EXPECT_EQ(model->layers.layers.back().unread, Names{"aside.weight"});
+  // A write into a buffer is needed: a checkpoint has the buffer, too.
+  graph.buffer("table", {"16"});
+  graph.add({{"aside", "m.Head"}}, "aten.copy_.default",
+            {{"self", Value{"table"}}, {"src", Value{"guess"}}}, "written", {"16"});
+  graph.move_last(5);
+  EXPECT_EQ(layers_of_graph(graph), (Names{"words", "blocks.0", "aside", "blocks.1", "head"}));
+}
+
 // ---- no cut ----
 
 // blocks.1 writes in place into what blocks.0 has made, or into a view of it.

@@ -193,7 +193,7 @@ TEST(GraphModelTest, FreeLayersCountInMemoryAlone) {
   graph.move_last(7);
   graph.add(in_block(0), "aten.mul.Tensor", {{"self", Value{"x0"}}, {"other", Value{"angles"}}},
             "turned");
-  graph.move_last(6);
+  graph.move_last(7);
   graph.feed("h0", "turned");
   const ModelSpec spec = graph.described();
   ASSERT_EQ(spec.free_layers.size(), 1u);

@@ -97,6 +97,33 @@ TEST_F(CommandLineTest, PrintsHelpThatFitsInto100Columns) {
       << help;
 }
 
+TEST_F(CommandLineTest, HelpsWithEveryCommandAndLaunchesNone) {
+  std::string names = run("").err;
+  names = names.substr(names.find("one of: ") + 8);
+  std::istringstream commands(names);
+  int count = 0;
+  for (std::string name; std::getline(commands >> std::ws, name, ','); ++count) {
+    while (name.ends_with('\n')) name.pop_back();
+    EXPECT_EQ(run("help " + name).exit_code, 0) << name;
+    EXPECT_EQ(run("help " + name).out, run(name + " --help").out) << name;
+    if (name == "train" || name == "eval" || name == "sample") continue;
+    expect_error("launch -n 1 -- " + name, 2,
+                 "'" + name +
+                     "' cannot be launched; command 'sluice launch'; one of: train, eval, "
+                     "sample, or a program by its path, as ./" +
+                     name);
+  }
+  EXPECT_GE(count, 17);
+}
+
+TEST_F(CommandLineTest, TakesEmptyDefaultsThatAreWritten) {
+  write_config("[training]\nseq_len = 64\n[validation]\nfiles = []\nprompts = []\n");
+  const Outcome outcome =
+      run("config check run.toml --model.loss_output= --model.transformer_layer_cls=");
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.err, "");
+}
+
 TEST_F(CommandLineTest, NamesTheNearestCommandAndOption) {
   write_config();
   expect_error("pln run.toml", 2, "unknown command 'pln'; command 'sluice'; did you mean 'plan'?");
@@ -151,6 +178,11 @@ TEST_F(CommandLineTest, PlanDrawsItsStep) {
   EXPECT_NE(test::read_file(folder_ / "step.svg").find("<path class=\"path\""), std::string::npos);
   EXPECT_EQ(run("plan run.toml --flops 1e9 --draw step.html").exit_code, 0);
   EXPECT_NE(test::read_file(folder_ / "step.html").find("unit = \" ms\""), std::string::npos);
+  const std::string one = test::read_file(folder_ / "step.svg");
+  EXPECT_NE(one.find("<desc>2 ranks, 2 stages"), std::string::npos) << one;
+  EXPECT_EQ(run("plan run.toml --parallelism.data_parallel_degree 2 --draw step.svg").exit_code, 0);
+  const std::string two = test::read_file(folder_ / "step.svg");
+  EXPECT_NE(two.find("<desc>4 ranks, 2 to a lane, 2 stages"), std::string::npos) << two;
   expect_error(
       "plan run.toml --draw step.png", 2,
       "'step.png' is not a kind of picture; --draw; name a file that ends in .svg, .html or "

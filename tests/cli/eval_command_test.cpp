@@ -138,7 +138,9 @@ TEST_F(EvalCommandTest, SaysTheSameForPeople) {
 }
 
 TEST_F(EvalCommandTest, WhatIsWrongIsAnErrorOfItsKind) {
-  expect_eval_refused({"--checkpoint=" + (folder_ / "none")}, 4, "none");
+  expect_eval_refused({"--checkpoint=" + (folder_ / "none")}, 4,
+                      "there is no such checkpoint; " + (folder_ / "none") +
+                          "; check the path given to --checkpoint\n");
   expect_eval_refused({"--checkpoint=" + (folder_ / "text.txt")}, 4,
                       "--checkpoint is a file; " + (folder_ / "text.txt") +
                           "; name the directory with the weights, such as step-00000100\n");

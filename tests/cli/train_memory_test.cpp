@@ -20,9 +20,12 @@ const std::string kLlama = R"({"model_type": "llama", "architectures": ["LlamaFo
   "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "hidden_act": "silu",
   "tie_word_embeddings": false})";
 
-std::string gpt2(const std::string& attention_dropout, const std::string& residual_dropout) {
+std::string gpt2(const std::string& attention_dropout, const std::string& residual_dropout,
+                 int positions = 128) {
   return R"({"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": 256,
-    "n_positions": 128, "n_embd": 192, "n_layer": 4, "n_head": 6, "activation_function": "gelu_new",
+    "n_positions": )" +
+         std::to_string(positions) +
+         R"(, "n_embd": 192, "n_layer": 4, "n_head": 6, "activation_function": "gelu_new",
     "embd_pdrop": 0.0, "attn_pdrop": )" +
          attention_dropout + R"(, "resid_pdrop": )" + residual_dropout + "}";
 }
@@ -238,6 +241,16 @@ INSTANTIATE_TEST_SUITE_P(
                    kFourHeads},
         MemoryCase{"MoreSlicesThanRanks", shared({"--parallelism.tensor_parallel_slices=4"}),
                    kFourHeads},
+        MemoryCase{"SharesOfManyPositions", shared({}), gpt2("0.0", "0.0", 8192)},
+        MemoryCase{"SharesOfLayersThatRunTwiceOfAZeroBubbleSchedule",
+                   shared({"--parallelism.pipeline_parallel_schedule=ZBVZeroBubble",
+                           "--training.activation_checkpoint=full"}),
+                   kFourHeads},
+        MemoryCase{
+            "SlicesOfOneRankOfAZeroBubbleSchedule",
+            {"--parallelism.pipeline_parallel_schedule=ZBVZeroBubble",
+             "--parallelism.tensor_parallel_slices=2", "--training.activation_checkpoint=full"},
+            kFourHeads},
         MemoryCase{"SharesOfNormsAlone", shared({"--training.trainable=[\"*norm*\"]"}), kFourHeads},
         MemoryCase{"SharesOfQueriesAlone", shared({"--training.trainable=[\"*q_proj*\"]"}),
                    kFourHeads},

@@ -59,6 +59,7 @@ TEST_F(TrainReportTest, IsThereAtTheEnd) {
   const std::string written = page();
   const ProgramResult again = run_sluice({"report", out(), "--out", folder_ / "again.html"});
   EXPECT_EQ(again.out, "3 logged steps in " + (folder_ / "again.html") + "\n") << again.err;
+  EXPECT_EQ(again.err, "");
   EXPECT_EQ(test::read_file(folder_ / "again.html"), written);
 }
 

@@ -307,6 +307,10 @@ TEST_F(ConfigErrorTest, RefusesAutocastToBfloat16OfAModelInFloat16) {
 TEST_F(ConfigErrorTest, RefusesWhatIsNotBuiltYet) {
   const std::map<std::string, std::string> not_built = {
       {"model.rewrites", "false"},
+      {"parallelism.context_parallel_degree", "2"},
+      {"parallelism.context_parallel_slices", "2"},
+      {"parallelism.context_parallel_method", "\"allgather\""},
+      {"parallelism.expert_parallel_degree", "2"},
   };
   for (const auto& [key, value] : not_built) {
     const std::string message = refusal("", {{key, value}});
@@ -314,6 +318,9 @@ TEST_F(ConfigErrorTest, RefusesWhatIsNotBuiltYet) {
         message.starts_with(key + " = " + value + " is not built yet; --" + key + "; write "))
         << message;
   }
+  EXPECT_EQ(refusal("[parallelism]\ncontext_parallel_degree = 1\ncontext_parallel_slices = 0\n"
+                    "context_parallel_method = \"alltoall\"\nexpert_parallel_degree = 1\n"),
+            "accepted");
 }
 
 TEST_F(ConfigErrorTest, TakesAScheduleThatIsChosen) {

@@ -81,7 +81,8 @@ TEST(FieldTest, IdsAreBelowTheLimitOrTheOneThatIsIgnored) {
     const Error error = refusal(field, text);
     EXPECT_EQ(error.fact(), fact);
     EXPECT_EQ(error.where(), "rows.jsonl:7");
-    EXPECT_EQ(error.remedy(), "the model takes 'x' as nested lists, int64[any] from 0 to 4");
+    EXPECT_EQ(error.remedy(),
+              "the model takes 'x' as nested lists, int64[any] from 0 to 4 or -100");
   }
 }
 

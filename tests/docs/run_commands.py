@@ -42,7 +42,7 @@ class Shell:
         self.variables.write_text("")
 
     def start(self, body):
-        # What the shell itself sets is not handed on; some of it is read-only.
+        # Variables of the shell itself are not handed on; some of them are read-only.
         script = (f"{PRELUDE}. {self.variables}\n{body}\n"
                   f"{{ declare -p | grep -E '^declare (--|-x) [A-Z][A-Z0-9]*=' | grep -vE ' (BASH|PWD|OLDPWD|SHLVL|UID|PPID|EUID)' || true; }} "
                   f"> {self.variables}.$$ && mv {self.variables}.$$ {self.variables}\n")

@@ -1,4 +1,4 @@
-"""What operators of ATen keep for their backward on the CPU, and their operations: measured.
+"""Bytes that operators of ATen keep for their backward on the CPU, and their operations: measured.
 
 measure_aten.py            compares the table beside it with what is measured now
 measure_aten.py --write    renews the table

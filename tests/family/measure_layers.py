@@ -1,4 +1,4 @@
-"""What exported layers keep from their forward to their backward on the CPU, and need at the most.
+"""Bytes that exported layers keep from their forward to their backward on the CPU, and need at the most.
 
 measure_layers.py            compares the table beside it with what is measured now
 measure_layers.py --write    renews the table

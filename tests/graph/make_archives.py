@@ -46,7 +46,7 @@ BLOCKS = dict(WIDTHS, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1)
 
 @dataclasses.dataclass
 class Model:
-    """What is exported: a class and configuration of transformers, or a factory; options of the exporter."""
+    """The model that is exported: a class and configuration of transformers, or a factory; options of the exporter."""
     model_class: type | None
     config: object
     options: tuple = ()

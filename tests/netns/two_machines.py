@@ -196,7 +196,7 @@ def has(text, *parts):
 
 
 def reference(run):
-    """What one process comes to."""
+    """The numbers that one process comes to."""
     done = subprocess.run(run.train(1, 1), capture_output=True, text=True)
     require(done.returncode == 0, "one process:", done.stderr)
     numbers = run.numbers()

@@ -43,7 +43,7 @@ import models
 from families import DECODER, FAMILIES, WHOLES
 
 NATIVE = [family for family in FAMILIES if family not in WHOLES]
-# What PreTrainedConfig has methods or internal places of one process for, is no key.
+# Names for which PreTrainedConfig has methods, or internal places of one process, are no keys.
 NO_KEYS = ("keys_to_ignore_at_inference", "output_loading_info")
 # The families whose keys of all families a short run changes.
 COMMON_KEYS_OF = ("llama", "gpt2")
@@ -69,7 +69,7 @@ ROPES = {
 INSIDE = {"original_max_position_embeddings": [8, 16], "truncate": [False, None], "attention_factor": [1.5], "mscale": [0.7],
           "mscale_all_dim": [0.5], "beta_fast": [16], "beta_slow": [2], "type": ["yarn", "default"],
           "rope_type": [None, "dynamic"], "partial_rotary_factor": [0.5, 1.0], "rope_theta": [None, 77.0], "factor": [1.0, None]}
-# What the program computes otherwise on purpose, as the pages say: (key, value, family) -> why.
+# Keys that the program computes otherwise on purpose, as the pages say: (key, value, family) -> why.
 ON_PURPOSE = {
     "dtype": "model.dtype says it", "torch_dtype": "model.dtype says it",
     "output_router_logits": "the loss of tokens is compared, docs/models.md",
@@ -115,7 +115,7 @@ def recorded_names():
 
 
 def taken_arguments(config):
-    """What the functions of the classes take out of their arguments, by their text."""
+    """Names that the functions of the classes take out of their arguments, by their text."""
     names = set()
     for cls in config.__mro__:
         for name in ("__post_init__", "convert_rope_params_to_dict"):

@@ -161,7 +161,7 @@ def check_written(trained, name, failures, dtype=torch.float32):
 
 
 def check_kept(source, written, name, failures):
-    """What no layer of the language model has is in the written directory byte for byte."""
+    """Tensors that no layer of the language model has are in the written directory byte for byte."""
     reference = load_file(source / "reference.safetensors")
     before, after = load_file(source / "model.safetensors"), {}
     for file in written.glob("*.safetensors"):
@@ -222,7 +222,7 @@ def check_slices(sluice, directory, work, failures):
 
 
 def check_shards(sluice, directory, work, failures):
-    """From shards the same bits come as from one file."""
+    """Weights in shards give the same bits as one file."""
     name = f"{directory.name}, from shards"
     source = work / f"{directory.name}-shards"
     config = transformers.AutoConfig.from_pretrained(directory)

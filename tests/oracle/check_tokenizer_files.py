@@ -159,7 +159,7 @@ def bytes_file(added=("<|end|>", "<s>", "</s>"), **flags):
 
 
 def pieces_file(legacy_parts=False):
-    """As SentencePiece models are converted."""
+    """A tokenizer.json as SentencePiece models are converted to it."""
     vocabulary = {"<unk>": 0, "<s>": 1, "</s>": 2, "<pad>": 3, "<bos>": 4, "<eos>": 5, "<mask>": 6}
     for byte in range(256):
         vocabulary["<0x%02X>" % byte] = len(vocabulary)
@@ -440,7 +440,7 @@ def check_parts(sluice, folder):
 
 
 def ids_of_transformers(directory):
-    """None where transformers fails on the directory, in a list where on a text."""
+    """Ids of the texts; None where transformers fails on the directory, and in the list where on a text."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(directory)
     except BaseException as error:  # also panics of tokenizers

@@ -36,7 +36,7 @@ STEPS = 5
 NEIGHBOURS = 4
 # These give their language model a mask of ones, with which it does not look for documents in positions.
 MASKED = ("idefics3", "smolvlm")
-# As [optimizer] of the configuration that the driver writes.
+# The settings of [optimizer] in the configuration that the driver writes.
 OPTIMIZER = dict(lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
 MAX_NORM = 1.0
 
@@ -110,7 +110,7 @@ def random_model(config, seed):
 
 
 def by_stored_name(model, values):
-    """What save_pretrained would write if the parameters had these values ({parameter: tensor})."""
+    """The tensors that save_pretrained would write if the parameters had these values ({parameter: tensor})."""
     twin = copy.deepcopy(model)
     with torch.no_grad():
         for (_, to), of in zip(twin.named_parameters(), model.parameters(), strict=True):

@@ -3,6 +3,7 @@
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 
+#include "layer/split_backward.h"
 #include "parallel/counted_operators.h"
 #include "parallel/shared_weights.h"
 #include "parallel/slice_ranks.h"
@@ -331,6 +332,28 @@ TEST(ParallelLayersTest, WithAsManySlicesAsRanksNothingIsDoneBesideAPlainSplit) 
       return {};
     });
   }
+}
+
+// Under a zero-bubble schedule the products of I are those of the input, those of W the rest.
+TEST(ParallelLayersTest, GradientsOfRowParallelWeightsAreLeftToW) {
+  on_slice_ranks({2, 2, true}, [](const SliceGroup& tp) -> FoundByName {
+    RowParallelLinear down(kWide, kHidden, tp,
+                           RowParallelOptions{.bias = false, .input_is_parallel = true});
+    const at::Tensor x = drawn("x", {kBatch, kLength, tp.range(kWide).size}).requires_grad_();
+    const at::Tensor y = down(x), dy = drawn("dy", y.sizes());
+    const auto edge_of = [](const at::Tensor& of) {
+      return torch::autograd::impl::gradient_edge(of);
+    };
+    InputBackward half = run_input_backward({edge_of(y)}, {dy}, {edge_of(x)}, {});
+    EXPECT_TRUE(half.early_weights.empty());
+    EXPECT_FALSE(down->weight.grad().defined());
+    std::move(half.deferred).run();
+
+    const auto whole = torch::autograd::grad({down(x)}, {x, down->weight}, {dy});
+    EXPECT_TRUE(same_bits(half.input_gradients.at(0), whole[0]));
+    EXPECT_TRUE(same_bits(down->weight.grad(), whole[1]));
+    return {};
+  });
 }
 
 TEST(DropoutOfRowsTest, OfOneSliceIsThatOfLibTorch) {

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/activation.h>
+#include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/modules/normalization.h>
@@ -222,16 +223,68 @@ TEST(SlicedTrainingTest, DropoutOfAModelDividedByATableHasTheSameBitsInEveryLayo
   }
 }
 
+void divide_feed_forward(LocalChunk& chunk) {
+  parallelize_module(chunk, {{"*up", kColwise}, {"*down", kRowwise}});
+}
+
+void divide_all_layers(LocalChunk& chunk) {
+  parallelize_module(
+      chunk, {{"embed", kRowwise}, {"up", kColwise}, {"down", kRowwise}, {"head", kColwiseGather}});
+}
+
 // Where the embedding is in no table, every rank has all rows of what follows.
 TEST(SlicedTrainingTest, APartOfAModelMayBeDividedAlone) {
-  const auto divide_feed_forward = [](LocalChunk& chunk) {
-    parallelize_module(chunk, {{"*.up", kColwise}, {"*.down", kRowwise}});
-  };
   const TempDirectory folder;
   const Result one = train(two_layers(), {}, rows_of, divide_feed_forward, folder / "one");
   for (const Layout& layout : kFewLayouts) {
     expect_same(one,
                 train(two_layers(), layout, rows_of, divide_feed_forward, folder / name_of(layout)),
+                name_of(layout));
+  }
+}
+
+// Every module is a layer: what one divides, another takes, on another stage where it is cut there.
+Model one_module_a_layer() {
+  Model model = two_layers();
+  const auto of = [](const char* name, auto make) {
+    return layer(name, {"hidden"}, {"hidden"}, make,
+                 [](typename decltype(make())::ContainedType& net, const Values& in) {
+                   return net.forward(in["hidden"]);
+                 });
+  };
+  model.layers = {model.layers.front(),
+                  of("up", [] { return torch::nn::Linear(kHidden, kWide); }),
+                  of("act", [] { return torch::nn::SiLU(); }),
+                  of("drop", [] { return torch::nn::Dropout(0.2); }),
+                  of("down", [] { return torch::nn::Linear(kWide, kHidden); }),
+                  of("drop_again", [] { return torch::nn::Dropout(0.2); }),
+                  model.layers.back()};
+  return model;
+}
+
+TEST(SlicedTrainingTest, ALayerTakesWhatAnotherHasDivided) {
+  const TempDirectory folder;
+  const Result one = train(one_module_a_layer(), {}, rows_of, divide_all_layers, folder / "one");
+  for (const Layout& layout : kFewLayouts) {
+    if (layout.schedule == std::string("ZBVZeroBubble")) continue;
+    expect_same(
+        one,
+        train(one_module_a_layer(), layout, rows_of, divide_all_layers, folder / name_of(layout)),
+        name_of(layout));
+  }
+  // Of the second stage nothing tells what its rows and columns are.
+  const std::string message = message_of([&] {
+    train(one_module_a_layer(), {.tp = 2, .pp = 2, .schedule = "ZBVZeroBubble"}, rows_of,
+          divide_all_layers, folder / "refused");
+  });
+  EXPECT_NE(message.find("dropout in a stage without a product that is divided"), std::string::npos)
+      << message;
+  const Result part =
+      train(one_module_a_layer(), {}, rows_of, divide_feed_forward, folder / "part");
+  for (const Layout& layout : {Layout{.tp = 2}, Layout{.tp = 4, .checkpointed = true}}) {
+    expect_same(part,
+                train(one_module_a_layer(), layout, rows_of, divide_feed_forward,
+                      folder / ("part of " + name_of(layout))),
                 name_of(layout));
   }
 }

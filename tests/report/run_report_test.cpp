@@ -216,6 +216,7 @@ TEST_F(RunFolder, IsRead) {
   const RunRecord run = read_run(folder());
   EXPECT_EQ(run.curves.steps, 2);
   EXPECT_EQ(run.curves.loss.last(), 3);
+  EXPECT_EQ(run.foreign_lines, 1);
 }
 
 TEST_F(RunFolder, LinesOfAnEarlierRunAreNotItsOwn) {

@@ -1,7 +1,7 @@
 // Layers that ranks run together, each with slices of the weights: tensor and sequence parallelism.
 //
-//   sluice::ColumnParallelLinear up(256, 1024, tp, {.gather_output = false});
-//   sluice::RowParallelLinear down(1024, 256, tp, {.input_is_parallel = true});
+//   ColumnParallelLinear up(256, 1024, tp, ColumnParallelOptions{.gather_output = false});
+//   RowParallelLinear down(1024, 256, tp, RowParallelOptions{.input_is_parallel = true});
 //   y = down(torch::relu(up(x)));
 //
 // or, of modules that know nothing of it, a table of names in a hook:
@@ -133,8 +133,6 @@ class ColumnParallelLinearImpl : public torch::nn::Module, public SlicedModule {
   at::Tensor weight, bias;  // of this rank; bias may be undefined
 
  private:
-  at::Tensor of_slice(const at::Tensor& own, std::size_t slice) const;
-
   std::int64_t in_, out_;
   SliceGroup tp_;
   ColumnParallelOptions options_;

@@ -94,7 +94,7 @@ Question::Question(ModelSpec model, const PipelineOptions& options) : options_(o
   check_tensor_parallel(base_.tensor_parallel);
   require_dividable(base_.model, base_.tensor_parallel);
   set_times();
-  if (base_.tensor_parallel.degree > 1) take_share();
+  if (base_.tensor_parallel.num_slices() > 1) take_share();
   if (cuts_by_costs()) set_layer_costs();
 }
 

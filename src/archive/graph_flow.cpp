@@ -1,0 +1,212 @@
+#include "archive/graph_flow.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "archive/graph_nodes.h"
+#include "base/format.h"
+#include "family/aten_operators.h"
+#include "sluice/error.h"
+
+namespace sluice::detail {
+namespace {
+
+using InputKind = GraphInput::Kind;
+using Names = std::vector<std::string>;
+
+}  // namespace
+
+GraphFlow::GraphFlow(const ExportedGraph& graph, const GraphModule& module, const Names& wanted)
+    : graph_(graph), module_(module) {
+  find_inputs();
+  find_writers();
+  find_outputs(wanted);
+  find_written();
+  find_free();
+  find_order();
+  find_forbidden();
+}
+
+bool GraphFlow::is_result(int value) const {
+  return std::find(outputs_.begin(), outputs_.end(), value) != outputs_.end();
+}
+
+// A symbolic number that follows from sizes.
+bool GraphFlow::is_known_number(int i) const {
+  const std::vector<int> written = values_written(node(i));
+  return !written.empty() && std::all_of(written.begin(), written.end(), [&](int value) {
+    const GraphValue& of = module_.values[static_cast<std::size_t>(value)];
+    return of.kind != GraphValue::Kind::kTensor && of.number.has_value();
+  });
+}
+
+void GraphFlow::find_inputs() {
+  input_of_.assign(module_.values.size(), nullptr);
+  value_names_.resize(module_.values.size());
+  for (std::size_t v = 0; v < module_.values.size(); ++v) value_names_[v] = module_.values[v].name;
+  for (const GraphInput& input : module_.inputs) {
+    if (input.value < 0) continue;
+    input_of_[static_cast<std::size_t>(input.value)] = &input;
+    if (input.kind != InputKind::kBatch) continue;
+    value_names_[static_cast<std::size_t>(input.value)] = input.name;
+    if (is_tensor(input.value)) inputs_.push_back(input.name);
+  }
+}
+
+void GraphFlow::find_writers() {
+  writer_.assign(module_.values.size(), -1);
+  readers_.resize(module_.values.size());
+  base_.resize(module_.values.size());
+  for (std::size_t v = 0; v < base_.size(); ++v) base_[v] = static_cast<int>(v);
+  for (int i = 0; i < num_nodes(); ++i) {
+    const std::vector<int> read = values_read(node(i));
+    for (const int value : read) readers_[static_cast<std::size_t>(value)].push_back(i);
+    const bool shares = may_share_storage(node(i).target) || writes_in_place(node(i));
+    for (const int value : values_written(node(i))) {
+      writer_[static_cast<std::size_t>(value)] = i;
+      if (shares && !read.empty())
+        base_[static_cast<std::size_t>(value)] = base_[static_cast<std::size_t>(read.front())];
+    }
+  }
+}
+
+void GraphFlow::find_outputs(const Names& wanted) {
+  Names known;
+  for (const GraphOutput& output : module_.outputs)
+    if (output.kind == GraphOutput::Kind::kResult) known.push_back(output.name);
+  for (const std::string& name : wanted) {
+    const auto found = std::find_if(
+        module_.outputs.begin(), module_.outputs.end(), [&](const GraphOutput& output) {
+          return output.kind == GraphOutput::Kind::kResult && output.name == name;
+        });
+    if (found == module_.outputs.end()) {
+      throw Error(ErrorKind::kInput, {.what = "the graph has no result '" + name + "'",
+                                      .where = graph_.path,
+                                      .remedy = suggest_name(name, known)});
+    }
+    const GraphArgument& argument = found->value;
+    if (argument.kind != GraphArgument::Kind::kValue || !is_tensor(argument.value)) {
+      throw Error(ErrorKind::kInput,
+                  {.what = "the result '" + name + "' of the graph is not a tensor",
+                   .where = graph_.path,
+                   .remedy = "export the model with a tensor of this name"});
+    }
+    if (!is_result(argument.value)) outputs_.push_back(argument.value);
+    std::string& shown = value_names_[static_cast<std::size_t>(argument.value)];
+    if (!input_of_[static_cast<std::size_t>(argument.value)]) shown = name;
+    output_names_.push_back(shown);
+  }
+}
+
+void GraphFlow::find_written() {
+  written_.assign(module_.values.size(), false);
+  for (int i = 0; i < num_nodes(); ++i) {
+    if (!writes_in_place(node(i))) continue;
+    const std::vector<int> read = values_read(node(i));
+    if (!read.empty())
+      written_[static_cast<std::size_t>(base_[static_cast<std::size_t>(read.front())])] = true;
+  }
+  for (int i = 0; i < num_nodes(); ++i) {  // statistics of a batch norm that trains
+    if (operator_of(node(i)) != "batch_norm" && operator_of(node(i)) != "instance_norm") continue;
+    for (const char* name : {"running_mean", "running_var"}) {
+      const GraphArgument* argument = node(i).argument(name);
+      if (argument && argument->kind == GraphArgument::Kind::kValue)
+        written_[static_cast<std::size_t>(argument->value)] = true;
+    }
+  }
+}
+
+void GraphFlow::find_free() {
+  value_free_.assign(module_.values.size(), false);
+  is_free_.assign(module_.nodes.size(), false);
+  for (std::size_t v = 0; v < module_.values.size(); ++v) {
+    const GraphInput* input = input_of_[v];
+    value_free_[v] = input && input->kind != InputKind::kParameter && !written_[v];
+  }
+  for (int i = 0; i < num_nodes(); ++i) {
+    const std::vector<int> read = values_read(node(i)), written = values_written(node(i));
+    const auto is_free_value = [&](int value) {
+      return value_free_[static_cast<std::size_t>(value)] ||
+             module_.values[static_cast<std::size_t>(value)].number.has_value();
+    };
+    const bool is_written = std::any_of(written.begin(), written.end(), [&](int value) {
+      return written_[static_cast<std::size_t>(base_[static_cast<std::size_t>(value)])];
+    });
+    const bool is_free = !is_known_number(i) && !writes_in_place(node(i)) && !is_written &&
+                         !draws_random_numbers(node(i)) &&
+                         std::all_of(read.begin(), read.end(), is_free_value);
+    is_free_[static_cast<std::size_t>(i)] = is_free;
+    if (is_free)
+      for (const int value : written) value_free_[static_cast<std::size_t>(value)] = true;
+  }
+}
+
+// Nodes that results or written buffers need. An assertion is kept where its module is: those of
+// free values are nobody's need, since shapes are checked by rules.
+void GraphFlow::find_order() {
+  std::vector<bool> is_needed(module_.values.size(), false);
+  for (const int value : outputs_) is_needed[static_cast<std::size_t>(value)] = true;
+  for (const GraphOutput& output : module_.outputs)
+    if (output.kind == GraphOutput::Kind::kBufferWrite)
+      for (const int value : values_of(output.value))
+        is_needed[static_cast<std::size_t>(value)] = true;
+  std::set<std::string> paths;  // of modules with a node that is needed
+  std::vector<bool> runs(module_.nodes.size(), false);
+  for (int i = num_nodes(); i-- > 0;) {
+    const std::vector<int> read = values_read(node(i)), written = values_written(node(i));
+    const bool writes =
+        writes_in_place(node(i)) || std::any_of(read.begin(), read.end(), [&](int value) {
+          return input_of_[static_cast<std::size_t>(value)] &&
+                 written_[static_cast<std::size_t>(value)];
+        });
+    if (!writes && std::none_of(written.begin(), written.end(), [&](int value) {
+          return is_needed[static_cast<std::size_t>(value)];
+        }))
+      continue;
+    runs[static_cast<std::size_t>(i)] = true;
+    paths.insert(node(i).module_path());
+    for (const int value : read) is_needed[static_cast<std::size_t>(value)] = true;
+  }
+  for (int i = 0; i < num_nodes(); ++i) {
+    if (is_free_[static_cast<std::size_t>(i)] || is_known_number(i)) continue;
+    const bool asserts = values_written(node(i)).empty() && paths.contains(node(i).module_path());
+    if (runs[static_cast<std::size_t>(i)] || asserts) order_.push_back(i);
+  }
+}
+
+// no_cut_[p]: a cut before order_[p] would divide what has to stay together.
+void GraphFlow::find_forbidden() {
+  no_cut_.assign(order_.size() + 1, false);
+  std::vector<int> position(module_.nodes.size(), -1);
+  for (std::size_t p = 0; p < order_.size(); ++p)
+    position[static_cast<std::size_t>(order_[p])] = static_cast<int>(p);
+  const auto forbid = [&](int first, int last) {  // between positions
+    for (int p = first + 1; p <= last; ++p) no_cut_[static_cast<std::size_t>(p)] = true;
+  };
+  const auto made_at = [&](int value) {
+    const int writer = writer_[static_cast<std::size_t>(value)];
+    return writer < 0 ? -1 : position[static_cast<std::size_t>(writer)];
+  };
+  std::map<int, int> first_of_group;
+  for (std::size_t p = 0; p < order_.size(); ++p) {
+    const int here = static_cast<int>(p);
+    const GraphNode& own = node(order_[p]);
+    const std::vector<int> read = values_read(own);
+    if (writes_in_place(own) && !read.empty()) {
+      const int made = made_at(base_[static_cast<std::size_t>(read.front())]);
+      if (made >= 0) forbid(made, here);
+    }
+    for (const int value : read) {  // a number that no expression gives cannot cross
+      const GraphValue& of = module_.values[static_cast<std::size_t>(value)];
+      if (of.kind == GraphValue::Kind::kTensor || of.number) continue;
+      if (made_at(value) >= 0) forbid(made_at(value), here);
+    }
+    if (own.higher_order >= 0) {
+      const auto [first, added] = first_of_group.emplace(own.higher_order, here);
+      if (!added) forbid(first->second, here);
+    }
+  }
+}
+
+}  // namespace sluice::detail
