@@ -157,6 +157,7 @@ DataEntries::DataEntries(const TokenDataOptions& options)
 std::vector<std::uint64_t> DataEntries::sizes_of(
     const std::vector<std::unique_ptr<SequenceSource>>& sources) {
   std::vector<std::uint64_t> sizes;
+  sizes.reserve(sources.size());
   for (const auto& source : sources) sizes.push_back(source->num_sequences());
   return sizes;
 }

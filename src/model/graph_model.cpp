@@ -196,8 +196,10 @@ class LayerMaker {
     auto program = std::make_shared<const GraphProgram>(module, nodes, reads, held,
                                                         std::vector<int>{value}, operators_);
     std::vector<at::Tensor> constants;
+    constants.reserve(held.size());
     for (const int each : held) constants.push_back(stored(graph_, input_of(module, each).name));
     Names names;
+    names.reserve(reads.size());
     for (const int each : reads)
       names.push_back(layers.value_names[static_cast<std::size_t>(each)]);
     return [program, constants, names](const Values& batch) {
