@@ -267,7 +267,7 @@ void PeerLane::receive_frames(LinkReceiver& receiver) noexcept {
       }
     };
     for (int i = 0; i < kPostedHeaders; ++i) post(bytes_tensor(kHeaderBytes));
-    // What arrives from a device is ready when its stream is, which is this thread's.
+    // A tensor from a device is ready when its stream is, which is this thread's.
     std::unique_ptr<c10::StreamGuard> on_stream;
     if (lane_.nccl) {
       on_stream =

@@ -83,7 +83,7 @@ class NcclLink {
   void receive(std::size_t lane, int process, const std::vector<at::Tensor>& tensors,
                const std::vector<std::int64_t>& num_bytes);
 
-  // That process takes nothing more: sends to it that wait are given up, which is no failure.
+  // The process takes nothing more: sends to it that wait are given up, which is no failure.
   void gone(std::size_t lane, int process);
   // All transfers have ended or are given up. False after `until`.
   bool flush(std::chrono::steady_clock::time_point until);

@@ -245,7 +245,7 @@ struct ProcessJob::Impl {
     return find_nccl().missing;
   }
 
-  // Whether tensors go over NCCL: in all processes or in none.
+  // Tensors go over NCCL in all processes or in none.
   void agree_on_nccl() {
     const bool is_asked = options.transport == TransportKind::kNccl;
     const bool may_be =

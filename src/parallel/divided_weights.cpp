@@ -47,7 +47,7 @@ at::Tensor called(const c10::OperatorHandle& op, Arguments arguments) {
               {.what = what, .where = "parallelize_module, dropout", .remedy = remedy});
 }
 
-// Whether the operator, one of those that drop numbers, draws any.
+// True if the operator, one of those that drop numbers, draws any.
 bool draws(const Arguments& in) {
   const double probability = in[1].toDouble();
   return in[2].toBool() && probability != 0 && probability != 1;

@@ -67,8 +67,8 @@ struct LayerShare {
   double columns = 1, rows = 1;
   // True if a parameter is divided; the name is the part behind the layer's.
   std::function<bool(const std::string&)> divides = [](const std::string&) { return false; };
-  // Of plain operators I leaves nothing of a divided matrix of several slices, whose gradient is
-  // one, nor of a norm's weight that ranks sum.
+  // Under plain operators I leaves nothing to W of a divided matrix of several slices, whose
+  // gradient is one, nor of a norm's weight that ranks sum.
   bool early_matrices = false, early_norms = false;
 };
 

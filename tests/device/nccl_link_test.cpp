@@ -204,8 +204,8 @@ TEST_F(NcclLinkTest, ASendWaitsForItsReceiveAndHoldsNothingUp) {
   });
 }
 
-// Of the calls of an exchange the waits and records of the compute are missed, and not those on the
-// stream of a transfer itself.
+// A wait or a record of the compute's is missed in an exchange; one on the stream of a transfer
+// itself is not needed.
 TEST_F(NcclLinkTest, EveryWaitAndRecordOfATransferIsNeeded) {
   const auto hand_over = [] {
     sim::start_recording();
@@ -226,19 +226,6 @@ TrainingResult on_host(TrainingResult result) {
   return result;
 }
 
-TrainingRun run_of(const char* schedule, int ranks, bool tied) {
-  TrainingRun run = mlp_run(schedule, ranks, tied);
-  run.model = [tied] {
-    Model model = mlp(tied);
-    std::vector<LayerSpec> layers =
-        make_user_layers(UserModel::kMlp, 6, kTrainerWidth, /*dropout=*/0.0);
-    layers.back().ties = model.layers.back().ties;
-    model.layers = std::move(layers);
-    return model;
-  };
-  return run;
-}
-
 TrainingResult trained(TrainingRun run, bool by_nccl) {
   run.make_endpoints = [by_nccl](int ranks, TransportOptions options) {
     options.devices = devices_for(ranks);
@@ -256,7 +243,7 @@ TEST_F(NcclLinkTest, EveryScheduleTrainsOverItWithTheBitsOfThreads) {
                                           {"InterleavedZeroBubble", 2},
                                           {"ZBVZeroBubble", 2},
                                           {"DualPipeV", 2}}) {
-      const TrainingRun run = run_of(schedule, ranks, tied);
+      const TrainingRun run = plain_run(schedule, ranks, tied);
       sim::start_recording();
       EXPECT_TRUE(same_bits(trained(run, false), trained(run, true))) << schedule;
       const sim::NcclCounts counts = sim::nccl_counts();
@@ -272,7 +259,7 @@ TEST_F(NcclLinkTest, EveryScheduleTrainsOverItWithTheBitsOfThreads) {
 TEST_F(NcclLinkTest, SumsOfReplicasKeepTheirBits) {
   for (const bool zero3 : {false, true}) {
     const DataParallel replicas{.degree = 2, .shards = 2, .zero1 = !zero3, .zero3 = zero3};
-    TrainingRun run = run_of("1F1B", 2, /*tied=*/false);
+    TrainingRun run = plain_run("1F1B", 2, /*tied=*/false);
     run.options.data_parallel = replicas;
     run.program = replicated_program("1F1B", 2, kMicrobatches / 2, replicas);
     run.partition = even_partition(mlp(false), run.program.stage_map);
@@ -301,7 +288,7 @@ TEST_F(NcclLinkTest, APieceThatComesBeforeItsGroupIsWaitedFor) {
 
 // ---- failures ----
 
-// What both ranks end with, of a transfer from the first to the second.
+// The errors with which both ranks end a transfer from the first to the second.
 std::vector<std::string> errors_of_a_transfer(const NcclScript& script) {
   sim::start_recording(script);
   std::vector<std::string> errors(2);

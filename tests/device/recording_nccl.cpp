@@ -69,7 +69,7 @@ struct Recording {
   std::int64_t next_id = 0;
 
   void fault(std::string text) { faults.push_back(std::move(text)); }
-  // Whether this call of the function is the one that fails.
+  // True for the call of the function that fails.
   bool fails(const std::string& function) {
     return calls[function]++ == script.call && script.function == function;
   }

@@ -59,22 +59,6 @@ void expect_near(const TrainingResult& a, const TrainingResult& b, double tolera
   }
 }
 
-// Without dropout: the simulated devices draw from one generator of the CPU.
-Model plain_mlp(bool tied = false) {
-  Model model = mlp(tied);
-  std::vector<LayerSpec> layers =
-      make_user_layers(UserModel::kMlp, 6, kTrainerWidth, /*dropout=*/0.0);
-  layers.back().ties = model.layers.back().ties;
-  model.layers = std::move(layers);
-  return model;
-}
-
-TrainingRun plain_run(const char* schedule, int ranks, bool tied = false) {
-  TrainingRun run = mlp_run(schedule, ranks, tied);
-  run.model = [tied] { return plain_mlp(tied); };
-  return run;
-}
-
 TEST_F(TrainingOnDevicesTest, ItIsThatOfTheCpuUpToRounding) {
   const TrainingRun run = plain_run("1F1B", 2);
   const TrainingResult host = run_training(run), device = trained(run);

@@ -272,7 +272,7 @@ TEST(SlicedTrainingTest, ALayerTakesWhatAnotherHasDivided) {
         train(one_module_a_layer(), layout, rows_of, divide_all_layers, folder / name_of(layout)),
         name_of(layout));
   }
-  // Of the second stage nothing tells what its rows and columns are.
+  // Nothing tells what the rows and columns of the second stage are.
   const std::string message = message_of([&] {
     train(one_module_a_layer(), {.tp = 2, .pp = 2, .schedule = "ZBVZeroBubble"}, rows_of,
           divide_all_layers, folder / "refused");

@@ -16,9 +16,9 @@ namespace sluice::test {
 inline constexpr std::int64_t kTrainerWidth = 8;
 inline constexpr int kMicrobatches = 4;
 
-inline Model mlp(bool tied, int blocks = 6) {
+inline Model mlp(bool tied, int blocks = 6, double dropout = 0.1) {
   Model model;
-  model.layers = make_user_layers(UserModel::kMlp, blocks, kTrainerWidth, /*dropout=*/0.1);
+  model.layers = make_user_layers(UserModel::kMlp, blocks, kTrainerWidth, dropout);
   if (tied) model.layers.back().ties = {{"weight", "first.weight"}};
   model.inputs = {"x", "y"};
   model.outputs = {"prediction"};
@@ -58,6 +58,15 @@ inline TrainingRun mlp_run(const std::string& schedule, int num_ranks, bool tied
   run.partition = even_partition(mlp(tied), run.program.stage_map);
   run.steps = random_steps(num_steps);
   run.options.seed = 3;
+  return run;
+}
+
+// Without dropout, for simulated devices: they draw from one generator of the CPU.
+inline Model plain_mlp(bool tied = false) { return mlp(tied, /*blocks=*/6, /*dropout=*/0.0); }
+
+inline TrainingRun plain_run(const std::string& schedule, int num_ranks, bool tied = false) {
+  TrainingRun run = mlp_run(schedule, num_ranks, tied);
+  run.model = [tied] { return plain_mlp(tied); };
   return run;
 }
 

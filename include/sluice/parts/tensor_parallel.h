@@ -11,7 +11,7 @@
 // A layer is divided into a fixed number of slices (options.h, TensorParallel). Each slice is
 // computed by itself, with the same shapes on every number of ranks; partial sums add up in the
 // balanced tree over the slices. So results and gradients are the same bits for every degree.
-// Of a dimension of length n, slice s of S is the part [n s / S, n (s + 1) / S); a rank holds its
+// Slice s of S of a dimension of length n is its part [n s / S, n (s + 1) / S); a rank holds its
 // neighbouring slices side by side.
 // Megatron-LM: Shoeybi et al., arXiv:1909.08053; sequence parallelism: Korthikanti et al.,
 // arXiv:2205.05198.
