@@ -283,7 +283,7 @@ void PeerLane::receive_frames(LinkReceiver& receiver) noexcept {
         frame = take_frame(first.bytes, receiver);
       }
       if (!frame) return;
-      post(std::move(first.bytes));
+      post(first.bytes);
       const CountsAs ranks(receiver);
       receiver.deliver(process_, std::move(*frame));
     }
