@@ -1,5 +1,16 @@
 # `cmake --install`: headers, libraries, programs, and what find_package(sluice) needs.
 include(CMakePackageConfigHelpers)
+# Other projects install a program called sluice too. Ours has its description in its text.
+install(CODE [[
+  set(program "$ENV{DESTDIR}${CMAKE_INSTALL_PREFIX}/bin/sluice")
+  if(EXISTS "${program}")
+    file(STRINGS "${program}" ours LIMIT_COUNT 1 REGEX "Pipeline-parallel training in C.. on LibTorch")
+    if(NOT ours)
+      message(FATAL_ERROR "${program} belongs to another project; it is not replaced. "
+              "Install elsewhere, for example: make install PREFIX=/opt/sluice")
+    endif()
+  endif()
+]])
 set(SLUICE_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/sluice)
 
 install(TARGETS sluice_plan EXPORT sluicePlanTargets)

@@ -18,6 +18,9 @@ import sys
 import tempfile
 import zipfile
 
+# The name under which pip knows the wheel: PyPI's and Debian's "sluice" are other programs. Import and command are
+# called sluice.
+DISTRIBUTION = "sluice-train"
 SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PROGRAM_PATHS = "$ORIGIN/../lib:$ORIGIN/../../torch/lib"
 LIBRARY_PATHS = "$ORIGIN:$ORIGIN/../../torch/lib"
@@ -138,7 +141,7 @@ def metadata(version, torch):
         readme = file.read()
     minor = ".".join(torch.split(".")[:2])
     return f"""Metadata-Version: 2.1
-Name: sluice
+Name: {DISTRIBUTION}
 Version: {version}
 Summary: Pipeline-parallel training in C++ on LibTorch
 License: Apache-2.0
@@ -183,7 +186,7 @@ def main(build, out):
             found = re.search(r'VERSION_EQUAL "([\d.]+)"', file.read())
         torch = found.group(1) if found else fail("the build has no LibTorch; a wheel is of the whole of sluice")
         tag = tag_of(files)
-        facts = os.path.join(folder, f"sluice-{version}.dist-info")
+        facts = os.path.join(folder, f"{DISTRIBUTION.replace('-', '_')}-{version}.dist-info")
         os.mkdir(facts)
         shutil.copy(os.path.join(SOURCE, "LICENSE"), facts)
         for name, text in [("METADATA", metadata(version, torch)),
@@ -192,7 +195,7 @@ def main(build, out):
             with open(os.path.join(facts, name), "w") as file:
                 file.write(text)
         os.makedirs(out, exist_ok=True)
-        path = os.path.join(out, f"sluice-{version}-{tag}.whl")
+        path = os.path.join(out, f"{DISTRIBUTION.replace('-', '_')}-{version}-{tag}.whl")
         pack(folder, path + ".part")
         os.replace(path + ".part", path)
     print(f"{path}: {os.path.getsize(path) / 1e6:.2f} MB, for torch {torch}")

@@ -17,6 +17,8 @@ namespace sluice {
 
 Plan make_warned_plan(const RunConfig& config, const MeasuredMachine* measured) {
   Plan plan = plan_of_config(config, measured);
+  const std::string price = price_of_layout_free(config, plan, measured);
+  if (!price.empty()) plan.notes.push_back(price);
   const std::int64_t here =
       config.speed || planned_device(config.training.device, plan.program.mesh.num_ranks()).is_cuda
           ? std::numeric_limits<std::int64_t>::max()

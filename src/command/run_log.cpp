@@ -16,6 +16,7 @@
 #include "command/machine_state.h"
 #include "command/processes.h"
 #include "config/graph_data.h"
+#include "config/layout_free.h"
 #include "config/option_keys.h"
 #include "ops/bfloat16_speed.h"
 #include "report/run_texts.h"
@@ -64,9 +65,10 @@ void RunLog::already_finished() const {
 void RunLog::begin() {
   unigram_entropy_ = data_.unigram_entropy();
   const GridOptions grid = {color_, terminal_width(STDOUT_FILENO)};
-  print(formatted("{}all values: sluice config show {}\n\n{}kernels: {}\n{}{}\n",
+  print(formatted("{}all values: sluice config show {}\n\n{}kernels: {}\n{}\n{}{}\n",
                   show_config_changes(config_), config_.file, describe_plan(plan_, grid),
-                  kernels_text(config_, plan_.model), data_text(), resume_text()));
+                  kernels_text(config_, plan_.model), detail::bits_of_layouts(config_, plan_),
+                  data_text(), resume_text()));
   for (const std::string& warning : plan_.warnings) log_warning(warning);
   for (const std::string& warning : data_.warnings()) log_warning(detail::with_keys(warning));
   warn_of_slow_bfloat16();

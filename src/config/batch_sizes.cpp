@@ -17,6 +17,8 @@ BatchSizes batch_sizes(const RunConfig& config) {
 
 RunConfig as_one_replica(RunConfig config) {
   DataParallel& replicas = config.parallelism.pipeline.data_parallel;
+  TensorParallel& shares = config.parallelism.pipeline.tensor_parallel;
+  if (shares.slices > 0 || config.training.layout_free > 0) shares.degree = 1;
   config.training.local_batch_size = batch_sizes(config).global_batch;
   config.training.global_batch_size = 0;
   if (!detail::sums_in_shards(replicas)) {

@@ -181,6 +181,13 @@ std::vector<Key> make_table() {
           .means("Sequences per step over all replicas, instead of `training.local_batch_size`; a "
                  "multiple of `parallelism.data_parallel_degree` x `training.microbatch_size`. 0: "
                  "not given."),
+      key<&C::training, &Training::layout_free>("training", "layout_free")
+          .decides_the_numbers()
+          .between(0, 65536)
+          .means("N: every layout whose degrees divide N computes the same bits. Sets "
+                 "`parallelism.data_parallel_shards` and the tensor slices to the largest divisors "
+                 "of N that the batch and the model's heads allow. 0: off; each degree then has "
+                 "bits of its own."),
       key<&C::training, &Training::mixed_precision>("training", "mixed_precision")
           .decides_the_numbers()
           .means("`bfloat16`: matrix products are computed in it (autocast); weights, sums, norms "

@@ -11,6 +11,7 @@
 #include "base/product_kind.h"
 #include "config/check.h"
 #include "config/key_table.h"
+#include "config/layout_free.h"
 #include "config/run_config.h"
 #include "config/set_value.h"
 #include "config/toml_reader.h"
@@ -185,6 +186,7 @@ RunConfig load_run_config(const std::string& file, const Overrides& overrides,
   detail::load_overrides(reading, overrides);
   detail::take_back_batch(config, of_environment);
   detail::check_built(config, reading.unbuilt);
+  detail::fix_shards(config);
   detail::check_together(config);
   return std::move(reading.config);
 }

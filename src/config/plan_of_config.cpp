@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "config/batch_sizes.h"
 #include "config/config_words.h"
+#include "config/layout_free.h"
 #include "config/machine_memory.h"
 #include "config/memory_size.h"
 #include "config/option_keys.h"
@@ -147,6 +148,15 @@ ModelSpec read_model(const RunConfig& config) {
                                     .remedy = "set model.path, model.config or model.graph"});
   }
   return read_model_spec(path, precision_of(config));
+}
+
+// The configuration with the tensor slices that training.layout_free chooses for the model.
+RunConfig with_layout_slices(const RunConfig& config) {
+  const bool has_adapter = config.lora.rank > 0 || !config.model.adapter.empty();
+  if (config.training.layout_free == 0 || has_adapter || !config.model.graph.empty()) return config;
+  const int all = static_cast<int>(config.training.layout_free);
+  const ModelSpec divided = read_model(detail::with_slices(config, all));
+  return detail::with_slices(config, detail::most_slices(config, divided));
 }
 
 // The schedule of the file, its stages where the configuration has them.
@@ -364,7 +374,8 @@ std::string adapter_note(const Adapter& adapter, const ModelSpec& model) {
          with_commas(model.num_parameters()) + " parameters";
 }
 
-Asked asked_of(const RunConfig& config, const MeasuredMachine* measured) {
+Asked asked_of(const RunConfig& given, const MeasuredMachine* measured) {
+  const RunConfig config = with_layout_slices(given);
   Asked asked = {.model = read_model(config)};
   asked.adapter = adapter_of_config(config, asked.model);
   if (asked.adapter)
@@ -440,7 +451,9 @@ void mark_configured(const ScheduleCandidate& configured, Comparison& comparison
 
 }  // namespace
 
-ModelSpec model_of_config(const RunConfig& config) { return read_model(config); }
+ModelSpec model_of_config(const RunConfig& config) {
+  return read_model(with_layout_slices(config));
+}
 
 bool needs_measurement(const RunConfig& config) {
   return config.parallelism.costs.empty() && balance_of(config) == Balance::kMeasured;
@@ -495,6 +508,27 @@ Plan plan_of_config(const RunConfig& config, const MeasuredMachine* measured) {
   plan.warnings = warnings_of(config, plan);
   plan.warnings.insert(plan.warnings.end(), asked.warnings.begin(), asked.warnings.end());
   return plan;
+}
+
+std::string price_of_layout_free(const RunConfig& config, const Plan& plan,
+                                 const MeasuredMachine* measured) {
+  if (config.training.layout_free == 0) return {};
+  const int shards = plan.data_parallel.num_shards(), slices = plan.tensor_parallel.num_slices();
+  const std::string text =
+      formatted("training.layout_free = {}: gradients add up in {}, each layer is computed in {}",
+                config.training.layout_free, counted(shards, "shard"), counted(slices, "slice"));
+  if (config.parallelism.pipeline.auto_schedule) return text;  // without it, another schedule wins
+  RunConfig without = config;
+  without.training.layout_free = 0;
+  without.parallelism.pipeline.data_parallel.shards = 0;
+  const auto peak_of = [](const Plan& each) {
+    std::int64_t peak = 0;
+    for (const RankPrediction& rank : each.ranks) peak = std::max(peak, rank.memory.total_bytes());
+    return peak;
+  };
+  return text + formatted("; its price on the fullest rank: {} of memory instead of {}",
+                          human_bytes(peak_of(plan)),
+                          human_bytes(peak_of(plan_of_config(without, measured))));
 }
 
 Comparison compare_schedules(const RunConfig& config) {

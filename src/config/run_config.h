@@ -66,6 +66,7 @@ struct TrainingOptions {
   DeviceKind device = DeviceKind::kAuto;
   std::vector<std::string> trainable = {"*"};
   std::int64_t global_batch_size = 0;
+  std::int64_t layout_free = 0;  // layouts whose degrees divide it have the same bits; 0: off
   MixedPrecision mixed_precision = MixedPrecision::kNone;
   ActivationCheckpoint activation_checkpoint = {};  // not kClasses
   FusedOperators fused = FusedOperators::kAuto;
@@ -186,6 +187,11 @@ std::optional<std::int64_t> device_memory_bytes(const RunConfig& config);
 // Throws Error(kUsage) for a configuration without a model or that does not fit it, Error(kInput)
 // for the files that it names, and what plan_pipeline() throws.
 Plan plan_of_config(const RunConfig& config, const MeasuredMachine* measured = nullptr);
+
+// What training.layout_free fixes, and the predicted memory with and without it; "" without it.
+// plan: plan_of_config() of the same arguments.
+std::string price_of_layout_free(const RunConfig& config, const Plan& plan,
+                                 const MeasuredMachine* measured = nullptr);
 
 // Every schedule, with every number of stages a rank that it can have, beside the one that the
 // configuration names (none with "auto"), under the memory limit of ranks. Throws as

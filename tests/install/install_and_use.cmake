@@ -15,6 +15,18 @@ function(run)
   set(output "${output}" PARENT_SCOPE)
 endfunction()
 
+# A program of another project that has our name stays as it is.
+file(WRITE ${work}/foreign/bin/sluice "#!/bin/sh\necho limits the rate of a pipe\n")
+execute_process(COMMAND ${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${work}/foreign
+                RESULT_VARIABLE failed OUTPUT_QUIET ERROR_VARIABLE output)
+file(READ ${work}/foreign/bin/sluice kept)
+file(GLOB installed ${work}/foreign/*)
+if(NOT failed OR NOT output MATCHES "belongs to another" OR NOT kept MATCHES "limits the rate" OR
+   NOT installed STREQUAL "${work}/foreign/bin")
+  message(FATAL_ERROR "installing over a foreign program: ${failed}\n${output}\n${installed}")
+endif()
+
+run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${work}/first)
 run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${work}/first)
 file(RENAME ${work}/first ${work}/prefix)
 run(${work}/prefix/bin/sluice --version)

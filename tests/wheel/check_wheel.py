@@ -117,7 +117,7 @@ class WheelTest(unittest.TestCase):
         self.assertTrue(f'constrains the platform tag to "{tag}"' in text or f'platform tag: "{tag}"' in text, text)
 
     def test_torch_comes_only_with_the_extra(self):
-        with open(glob.glob(self.site + "/sluice-*.dist-info/METADATA")[0]) as file:
+        with open(glob.glob(self.site + "/sluice_train-*.dist-info/METADATA")[0]) as file:
             needed = [line for line in file if line.startswith("Requires-Dist")]
         self.assertEqual(len(needed), 1)
         self.assertRegex(needed[0], r"^Requires-Dist: torch \(==2\.\d+\.\*\) ; extra == 'train'$")
