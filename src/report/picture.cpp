@@ -7,6 +7,7 @@
 
 #include "base/format.h"
 #include "base/text.h"
+#include "report/picture_page.h"
 #include "report/program_output.h"
 #include "report/svg.h"
 #include "sluice/error.h"
@@ -63,6 +64,34 @@ std::string meaning_of_action(const Action& action) {
                        action.microbatch);
   }
   return to_text(action);
+}
+
+// True if text on the colour of this kind is dark.
+bool has_dark_text(ActionKind kind) {
+  return kind == ActionKind::kForward || kind == ActionKind::kBackwardInput;
+}
+
+double idle_share(const RankTimeline& rank, const Simulation& simulation) {
+  return simulation.makespan > 0 ? 1 - rank.busy / simulation.makespan : 0;
+}
+
+std::string live_text(const Picture& picture, double live) {
+  const std::int64_t whole = std::llround(live);
+  return picture.live_in_bytes ? human_bytes(whole) : std::to_string(whole);
+}
+
+// "rank 1: 0RECV_F1: the reason"
+std::string reason_text(const Violation& violation) {
+  const std::string where =
+      violation.rank < 0 ? "" : "rank " + std::to_string(violation.rank) + ": ";
+  return where + (violation.action.empty() ? "" : violation.action + ": ") + violation.reason;
+}
+
+Json index_pair(std::size_t rank, int index) {
+  Json pair = Json::array();
+  pair.push_back(rank);
+  pair.push_back(index);
+  return pair;
 }
 
 struct Lanes {
@@ -125,7 +154,6 @@ class Drawing {
       most_stages_ = std::max(most_stages_, static_cast<int>(places_of_stages(rank).size()));
   }
 
-  const Lanes& lanes() const { return lanes_; }
   double width() const { return kLeft + lanes_.width + kRight; }
   double height() const { return reasons_top() + 15 * static_cast<double>(num_reasons()) + 12; }
 
@@ -177,8 +205,7 @@ class Drawing {
       const std::string fill = hex(paler(color, white(place)));
       rules += ".sluice ." + name + "{" + (lanes_.texture ? "stroke:" + fill : "fill:" + fill) +
                (place > 0 && !lanes_.texture ? ";stroke:" + hex(color) : "") + "}";
-      const bool light =
-          white(place) > 0.3 || kind == ActionKind::kForward || kind == ActionKind::kBackwardInput;
+      const bool light = white(place) > 0.3 || has_dark_text(kind);
       rules += ".sluice text.t" + name + "{fill:" + (light ? "#10161c" : "#fff") + "}";
     }
     return "<style>" + rules +
@@ -228,7 +255,7 @@ class Drawing {
       text += text_at(kLeft - 8, middle, "text-anchor=\"end\" font-size=\"11\" class=\"dim\"",
                       "rank " + std::to_string(rank));
       if (picture_.violations.empty()) {
-        const double idle = simulation_.makespan > 0 ? 1 - of.busy / simulation_.makespan : 0;
+        const double idle = idle_share(of, simulation_);
         text += text_at(kLeft + lanes_.width + 6, middle, "font-size=\"10.5\" class=\"dim\"",
                         "idle " + fixed(100 * idle, 1) + "%");
       }
@@ -352,9 +379,7 @@ class Drawing {
     path += "H" + px(kLeft + lanes_.width) + "V" + px(bottom) + "z";
     return "<path class=\"live\" d=\"" + path + "\"/>\n" +
            text_at(kLeft + lanes_.width + 6, bottom - lanes_.curve / 2 + 4,
-                   "font-size=\"10.5\" class=\"dim\"",
-                   "peak " + (picture_.live_in_bytes ? human_bytes(std::llround(peak))
-                                                     : std::to_string(std::llround(peak))));
+                   "font-size=\"10.5\" class=\"dim\"", "peak " + live_text(picture_, peak));
   }
 
   std::string axis() const {
@@ -395,9 +420,7 @@ class Drawing {
                           lane_top(rank), 0.5);
       }
       if (i >= num_reasons()) continue;
-      const std::string where = of.rank < 0 ? "" : "rank " + std::to_string(of.rank) + ": ";
-      texts += text_at(kLeft, y, "font-size=\"11\" class=\"bad\"",
-                       where + (of.action.empty() ? "" : of.action + ": ") + of.reason);
+      texts += text_at(kLeft, y, "font-size=\"11\" class=\"bad\"", reason_text(of));
       y += 15;
     }
     return (marks.empty() ? "" : "<path class=\"bad\" d=\"" + marks + "\"/>\n") + texts;
@@ -409,59 +432,6 @@ class Drawing {
   int most_stages_ = 1;
   std::set<std::pair<ActionKind, int>> used_;
 };
-
-constexpr std::string_view kPage = R"(<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>@TITLE@</title>
-<meta name="viewport" content="width=device-width"><style>
-html{color-scheme:light dark}body{margin:0;background:#fff;overflow:hidden}
-svg.sluice{display:block;width:100vw;height:100vh;cursor:grab;touch-action:none}
-#tip{position:fixed;display:none;pointer-events:none;padding:4px 8px;border-radius:4px;
-font:12px system-ui,sans-serif;background:#1d2733;color:#fff;white-space:nowrap}
-@media(prefers-color-scheme:dark){body{background:#14181d}#tip{background:#e6e9ec;color:#14181d}}
-</style></head><body>
-@SVG@<div id="tip"></div>
-<script>
-(() => {
-const left = @LEFT@, top = @TOP@, pitch = @PITCH@, high = @HEIGHT@, unit = "@UNIT@", tenth = @TENTH@;
-const lanes = [@DATA@];
-const svg = document.querySelector("svg.sluice"), tip = document.getElementById("tip");
-const whole = svg.getAttribute("viewBox").split(" ").map(Number);
-let view = [...whole], held = null;
-const show = () => svg.setAttribute("viewBox", view.join(" "));
-const at = (e) => new DOMPoint(e.clientX, e.clientY).matrixTransform(svg.getScreenCTM().inverse());
-svg.addEventListener("wheel", (e) => {
-  e.preventDefault();
-  const p = at(e), wide = Math.min(whole[2] * 2, Math.max(whole[2] / 400, view[2] * Math.exp(e.deltaY / 600)));
-  const by = wide / view[2];
-  view = [p.x - (p.x - view[0]) * by, p.y - (p.y - view[1]) * by, wide, view[3] * by];
-  show();
-}, { passive: false });
-svg.addEventListener("pointerdown", (e) => { held = at(e); svg.setPointerCapture(e.pointerId); });
-svg.addEventListener("pointerup", () => { held = null; });
-svg.addEventListener("dblclick", () => { view = [...whole]; show(); });
-svg.addEventListener("pointerleave", () => { tip.style.display = "none"; });
-svg.addEventListener("pointermove", (e) => {
-  const p = at(e);
-  if (held) { view[0] += held.x - p.x; view[1] += held.y - p.y; show(); return; }
-  const rank = Math.floor((p.y - top) / pitch), x = (p.x - left) * 10, row = lanes[rank];
-  let found = -1;
-  if (row && p.y - top - rank * pitch <= high) {
-    for (let low = 0, end = row.length / 3; low < end;) {
-      const i = (low + end) >> 1;
-      if (row[3 * i + 2] < x) low = i + 1; else { if (row[3 * i + 1] <= x) found = i; end = i; }
-    }
-  }
-  tip.style.display = found < 0 ? "none" : "block";
-  if (found < 0) return;
-  const time = (tenths) => Number((tenths * tenth).toPrecision(4));
-  const [words, begin, end] = row.slice(3 * found, 3 * found + 3);
-  tip.textContent = `rank ${rank}: ${words}, ${time(begin)} to ${time(end)}${unit}`;
-  tip.style.left = Math.min(e.clientX + 14, innerWidth - tip.offsetWidth - 4) + "px";
-  tip.style.top = Math.min(e.clientY + 14, innerHeight - tip.offsetHeight - 4) + "px";
-});
-})();
-</script></body></html>
-)";
 
 std::string sizes_text(const Program& program) {
   const int all = std::max(program.mesh.num_ranks(), program.num_ranks());
@@ -576,39 +546,111 @@ Picture picture_of_refused(const std::string& title, const Program& program,
 
 std::string picture_svg(const Picture& picture) { return Drawing(picture).svg(); }
 
-std::string picture_html(const Picture& picture) {
-  Drawing drawing(picture);
-  const std::string svg = drawing.svg();
-  const Lanes& lanes = drawing.lanes();
-  // The data of every lane: kind, stage, microbatch, start and end of each action, times in tenths
-  // of pixels.
-  std::string data;
-  for (const RankTimeline& rank : picture.simulation.ranks) {
-    data += data.empty() ? "[" : ",\n[";
-    for (std::size_t i = 0; i < rank.actions.size(); ++i) {
-      const TimedAction& timed = rank.actions[i];
-      const auto tenths = [&](double time) { return std::llround(10 * time * lanes.scale); };
-      data +=
-          formatted("{}\"{}\",{},{}", i == 0 ? "" : ",", escaped(meaning_of_action(timed.action)),
-                    tenths(timed.start), tenths(timed.end));
-    }
-    data += "]";
-  }
-  const double tenth = lanes.scale > 0 ? 0.1 / lanes.scale : 0;
+namespace {
+
+// How the page names and colours the actions of a kind.
+struct PageKind {
+  std::string name;
+  Rgb color;
+  bool has_dark_text = false;
+  bool in_legend = false;
+};
+
+// What the page's script draws. Times are whole ticks, a ten-millionth of the step each.
+Json page_data(const Picture& picture) {
+  constexpr double kTicks = 1e7;
+  const Simulation& simulation = picture.simulation;
+  const double tick = simulation.makespan > 0 ? simulation.makespan / kTicks : 1;
+  const auto ticks = [&](double time) { return std::llround(time / tick); };
   const bool in_seconds = picture.basis.unit == "s";
-  std::string page(kPage);
-  const auto put = [&](const char* name, const std::string& value) {
-    page.replace(page.find(name), std::string_view(name).size(), value);
+  std::vector<PageKind> kinds;
+  for (const Words& words : kWords)
+    kinds.push_back({words.meaning, color_of_kind(words.kind), has_dark_text(words.kind)});
+  std::map<std::string, std::size_t> others;  // other instructions, by their text
+  Json ranks = Json::array(), pairs = Json::array();
+  double most = 0;
+  for (std::size_t rank = 0; rank < simulation.ranks.size(); ++rank) {
+    const RankTimeline& of = simulation.ranks[rank];
+    Json actions = Json::array(), live = Json::array();
+    for (const TimedAction& timed : of.actions) {
+      std::size_t kind = 0;
+      while (kind < std::size(kWords) && kWords[kind].kind != timed.action.kind) ++kind;
+      const bool computes = kind < std::size(kWords);
+      if (computes) {
+        kinds[kind].in_legend = true;
+      } else {
+        const std::string text = to_text(timed.action);
+        const auto [found, is_new] = others.emplace(text, kinds.size());
+        kind = found->second;
+        if (is_new) kinds.push_back({text, kOther, true});
+      }
+      actions.push_back(kind);
+      actions.push_back(timed.action.stage);
+      actions.push_back(computes ? timed.action.microbatch : -1);
+      actions.push_back(ticks(timed.start));
+      actions.push_back(ticks(timed.end));
+    }
+    double peak = 0;
+    if (picture.violations.empty() && rank < picture.live.size()) {
+      for (const LivePoint& point : picture.live[rank]) {
+        peak = std::max(peak, point.live);
+        live.push_back(ticks(point.time));
+        live.push_back(point.live);
+      }
+    }
+    most = std::max(most, peak);
+    if (rank < picture.pairs.size())
+      for (const int first : picture.pairs[rank]) pairs.push_back(index_pair(rank, first));
+    ranks.push_back({{"actions", std::move(actions)},
+                     {"live", std::move(live)},
+                     {"idle", fixed(100 * idle_share(of, simulation), 1) + "%"},
+                     {"peak", live_text(picture, peak)}});
+  }
+  Json kinds_json = Json::array();
+  for (const PageKind& kind : kinds) {
+    kinds_json.push_back({{"name", kind.name},
+                          {"color", Json(std::vector<int>(kind.color.begin(), kind.color.end()))},
+                          {"light", kind.has_dark_text},
+                          {"legend", kind.in_legend}});
+  }
+  Json path = Json::array(), bad = Json::array(), reasons = Json::array();
+  if (picture.critical_path)
+    for (const Simulation::Step& step : simulation.critical_path)
+      path.push_back(index_pair(static_cast<std::size_t>(step.rank), step.index));
+  for (const Violation& violation : picture.violations) {
+    if (violation.rank >= 0 && violation.index >= 0)
+      bad.push_back(index_pair(static_cast<std::size_t>(violation.rank), violation.index));
+    if (reasons.size() < kMostReasons) reasons.push_back(reason_text(violation));
+  }
+  return {{"tick", in_seconds ? 1000 * tick : tick},
+          {"unit", in_seconds                   ? " ms"
+                   : picture.basis.unit.empty() ? ""
+                                                : " " + picture.basis.unit},
+          {"end", ticks(simulation.makespan)},
+          {"palest", kPalest},
+          {"idle", picture.violations.empty()},
+          {"most", most},
+          {"kinds", std::move(kinds_json)},
+          {"ranks", std::move(ranks)},
+          {"pairs", std::move(pairs)},
+          {"path", std::move(path)},
+          {"bad", std::move(bad)},
+          {"reasons", std::move(reasons)}};
+}
+
+}  // namespace
+
+std::string picture_html(const Picture& picture) {
+  std::string page(kPicturePage);
+  const auto put = [&](std::string_view name, const std::string& value) {
+    for (std::size_t at = page.find(name); at != std::string::npos;
+         at = page.find(name, at + value.size()))
+      page.replace(at, name.size(), value);
   };
-  put("@TITLE@", escaped(picture.title));
-  put("@SVG@", svg);
-  put("@LEFT@", px(kLeft));
-  put("@TOP@", px(kTop));
-  put("@PITCH@", px(lanes.pitch));
-  put("@HEIGHT@", px(lanes.height));
-  put("@UNIT@", in_seconds ? " ms" : picture.basis.unit.empty() ? "" : " " + picture.basis.unit);
-  put("@TENTH@", shortest(in_seconds ? 1000 * tenth : tenth));
-  put("@DATA@", data);
+  // A '<' in the data could end the script element.
+  put("@DATA@", replace_all(page_data(picture).dump(), "<", "\\u003c"));
+  put("@TITLE@", escaped(replace_all(picture.title, "@", "&#64;")));
+  put("@SUBTITLE@", escaped(picture.subtitle));
   return page;
 }
 

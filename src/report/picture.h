@@ -51,7 +51,9 @@ Picture picture_of_refused(const std::string& title, const Program& program,
 // One <svg>. Lanes of more than several thousand actions together become a texture: every pixel
 // column of a lane shows one action of those that run in it, each about as often as its share.
 std::string picture_svg(const Picture& picture);
-// A page with the picture, which a script of its own zooms, pans, and explains under the pointer.
+// A page that draws the picture with a script of its own. The page zooms and pans, keeps the names of
+// the ranks and the time axis in sight, numbers the bars that are wide enough, and explains the bar
+// under the pointer. It loads nothing.
 std::string picture_html(const Picture& picture);
 // Chrome's trace format. A unit of time that is no second is shown as a millisecond.
 std::string picture_trace(const Picture& picture);
