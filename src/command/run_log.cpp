@@ -53,7 +53,7 @@ RunLog::RunLog(const RunConfig& config, const Plan& plan, const TokenData& data,
       color_(use_color(STDOUT_FILENO)),
       width_(is_terminal(STDOUT_FILENO) ? terminal_width(STDOUT_FILENO) : 0),
       resume_(resume),
-      story_(config, plan, resume) {
+      story_(config, plan, data, resume) {
   if (plan.time_unit == "s") pace_.emplace(plan.simulation.makespan);
 }
 

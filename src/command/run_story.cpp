@@ -14,6 +14,7 @@
 #include "base/packer.h"
 #include "base/strict_json.h"
 #include "comm/gather_messages.h"
+#include "config/batch_sizes.h"
 #include "config/machine_memory.h"
 #include "launch/launch_environment.h"
 #include "launch/socket.h"
@@ -64,6 +65,19 @@ Json start_of(const Plan& plan, const ResumePoint& resume, int threads_per_rank)
   start["processes"] = layout.num_processes;
   start["threads_per_rank"] = threads_per_rank;
   return start;
+}
+
+// The data of the run: its first files by name, and what an epoch and a step have.
+Json data_of(const RunConfig& config, const TokenData& data) {
+  constexpr std::size_t kMostNames = 8;
+  const std::vector<std::string> files = expand_data_files(config);
+  Json names = Json::array();
+  for (std::size_t i = 0; i < std::min(files.size(), kMostNames); ++i) names.push_back(files[i]);
+  return {{"files", std::move(names)},
+          {"num_files", files.size()},
+          {"bytes", data.num_bytes()},
+          {"sequences", data.num_sequences()},
+          {"global_batch", batch_sizes(config).global_batch}};
 }
 
 Json rows_of_ranks(const Plan& plan) {
@@ -140,6 +154,7 @@ void RunStory::begin(int threads_per_rank) {
   keep_earlier();
   facts["starts"].push_back(start_of(plan_, resume_, threads_per_rank));
   facts["settings"] = parse_strict_json(settings, "settings", KeyOrder::kAsWritten);
+  facts["data"] = data_of(config_, data_);
   facts["plan"] = parse_strict_json(plan_json(plan_), "plan", KeyOrder::kAsWritten);
   facts["row_of_rank"] = rows_of_ranks(plan_);
   facts["expected"] =
@@ -168,6 +183,7 @@ std::string RunStory::end(const RunEnd& of) {
   if (!begun_ || (of.refused && !stepped_)) return {};
   Json end;
   end["time"] = time_now();
+  end["seconds"] = seconds_now();
   end["ending"] = word_of(of.ending);
   end["step"] = of.step;
   end["weights"] = of.weights;

@@ -16,6 +16,7 @@
 #include "report/metrics.h"
 #include "report/run_report.h"
 #include "report/step_as_run.h"
+#include "sluice/data.h"
 #include "sluice/parts/group.h"
 #include "sluice/plan.h"
 
@@ -44,8 +45,9 @@ struct RunEnd {
 class RunStory {
  public:
   // All outlive it.
-  RunStory(const RunConfig& config, const Plan& plan, const ResumePoint& resume)
-      : config_(config), plan_(plan), resume_(resume) {}
+  RunStory(const RunConfig& config, const Plan& plan, const TokenData& data,
+           const ResumePoint& resume)
+      : config_(config), plan_(plan), data_(data), resume_(resume) {}
 
   // All ranks are ready for the first step. threads: of each rank's operators. What an earlier
   // process of the run told is kept.
@@ -71,6 +73,7 @@ class RunStory {
 
   const RunConfig& config_;
   const Plan& plan_;
+  const TokenData& data_;
   const ResumePoint& resume_;
   RunRecord record_;
   bool begun_ = false, stepped_ = false, given_up_ = false;

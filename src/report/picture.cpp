@@ -113,7 +113,13 @@ double quarter_of_durations(const Simulation& simulation) {
   return *quarter;
 }
 
-Lanes lanes_of(const Simulation& simulation, bool refused) {
+double axis_end(const Picture& picture) {
+  return std::max(picture.axis_end, picture.simulation.makespan);
+}
+
+Lanes lanes_of(const Picture& picture) {
+  const Simulation& simulation = picture.simulation;
+  const bool refused = !picture.violations.empty();
   std::size_t count = 0;
   for (const RankTimeline& rank : simulation.ranks) count += rank.actions.size();
   const auto ranks = static_cast<double>(simulation.ranks.size());
@@ -124,7 +130,8 @@ Lanes lanes_of(const Simulation& simulation, bool refused) {
   lanes.height = lanes.texture ? std::clamp(900 / ranks, 4.0, 20.0) : ranks > 32 ? 14 : 24;
   lanes.curve = lanes.texture || refused ? 0 : 16;
   lanes.pitch = lanes.height + (lanes.texture ? 1 : lanes.curve + 9);
-  lanes.scale = simulation.makespan > 0 ? lanes.width / simulation.makespan : 0;
+  if (picture.lane_width > 0 && !lanes.texture) lanes.width = picture.lane_width;
+  lanes.scale = axis_end(picture) > 0 ? lanes.width / axis_end(picture) : 0;
   while (lanes.label_every * lanes.pitch < 12) lanes.label_every *= 2;
   return lanes;
 }
@@ -147,9 +154,7 @@ int place_of(const std::map<int, int>& places, const Action& action) {
 class Drawing {
  public:
   explicit Drawing(const Picture& picture)
-      : picture_(picture),
-        simulation_(picture.simulation),
-        lanes_(lanes_of(simulation_, !picture.violations.empty())) {
+      : picture_(picture), simulation_(picture.simulation), lanes_(lanes_of(picture)) {
     for (const RankTimeline& rank : simulation_.ranks)
       most_stages_ = std::max(most_stages_, static_cast<int>(places_of_stages(rank).size()));
   }
@@ -387,13 +392,15 @@ class Drawing {
     std::string text = "<path class=\"axis\" fill=\"none\" d=\"M" + px(kLeft) + " " + px(y) + "h" +
                        px(lanes_.width) + "\"/>\n";
     const double wanted = std::clamp(lanes_.width / 110, 2.0, 12.0);
-    if (!(simulation_.makespan > 0)) return text;
-    const double step = round_step(simulation_.makespan / wanted);
-    for (int i = 0; i * step <= simulation_.makespan * (1 + 1e-9); ++i) {
+    const double end = axis_end(picture_);
+    if (!(end > 0)) return text;
+    const double step = round_step(end / wanted);
+    for (int i = 0; i * step <= end * (1 + 1e-9); ++i) {
       const double x = x_of(i * step);
       text += "<path class=\"axis\" d=\"M" + px(x) + " " + px(y) + "v4\"/>";
       text += text_at(x, y + 15, "text-anchor=\"middle\" font-size=\"10.5\" class=\"dim\"",
-                      time_text(picture_.basis, i * step));
+                      picture_.basis.unit == "%" ? shortest(i * step) + " %"
+                                                 : time_text(picture_.basis, i * step));
     }
     return text;
   }
@@ -542,6 +549,23 @@ Picture picture_of_refused(const std::string& title, const Program& program,
         std::max(picture.simulation.makespan, static_cast<double>(row.size()));
   }
   return picture;
+}
+
+void stretch(Picture& picture, double makespan, const std::string& unit) {
+  const double before = picture.simulation.makespan;
+  const double by = before > 0 ? makespan / before : 1;
+  for (RankTimeline& rank : picture.simulation.ranks) {
+    rank.busy *= by;
+    rank.finish *= by;
+    for (TimedAction& timed : rank.actions) {
+      timed.start *= by;
+      timed.end *= by;
+    }
+  }
+  for (std::vector<LivePoint>& curve : picture.live)
+    for (LivePoint& point : curve) point.time *= by;
+  picture.simulation.makespan *= by;
+  picture.basis.unit = unit;
 }
 
 std::string picture_svg(const Picture& picture) { return Drawing(picture).svg(); }

@@ -35,9 +35,15 @@ struct Picture {
   // By rank, of its actions in the timeline: the first of the two that an OVERLAP holds.
   std::vector<std::vector<int>> pairs = {};
   bool critical_path = false;
+  // The time at the right end of the axis, if that is more than the makespan; the width of the lanes
+  // in pixels, 0: by the durations of the actions. Pictures that share both can be compared.
+  double axis_end = 0, lane_width = 0;
   // The violations of a refused order, at actions of the timeline.
   std::vector<Violation> violations = {};
 };
+
+// Multiplies all times so that the picture takes `makespan` in another unit.
+void stretch(Picture& picture, double makespan, const std::string& unit);
 
 // The program as it is expected to run.
 Picture picture_of(const std::string& title, const Program& program, const Simulation& simulation,

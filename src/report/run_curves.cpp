@@ -46,6 +46,7 @@ void Curve::add(std::int64_t step, double value) {
 
 void RunCurves::add(const StepMetrics& metrics) {
   ++steps;
+  tokens += metrics.tokens;
   loss.add(metrics.step, metrics.loss);
   grad_norm.add(metrics.step, metrics.grad_norm);
   lr.add(metrics.step, metrics.lr);

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <vector>
 
 #include "base/file.h"
@@ -95,7 +96,8 @@ class Table {
     for (std::size_t i = 0; i < cells.size(); ++i) text_ += tag("td", i) + cells[i] + "</td>";
     text_ += "</tr>\n";
   }
-  std::string html() const { return text_ + "</table>\n"; }
+  // Scrolls by itself where the window is narrower than the table.
+  std::string html() const { return "<div class=\"wide\">" + text_ + "</table></div>\n"; }
 
  private:
   std::string tag(const char* name, std::size_t column) const {
@@ -118,7 +120,12 @@ struct Marks {
 
 class Chart {
  public:
-  Chart(std::string title, std::vector<Series> series, const Marks& marks)
+  enum Axis {
+    kAroundValues,
+    kFromZero
+  };  // kFromZero: of rates, whose noise would look like trouble
+
+  Chart(std::string title, std::vector<Series> series, const Marks& marks, Axis axis)
       : title_(std::move(title)), series_(std::move(series)), marks_(marks) {
     std::erase_if(series_, [](const Series& each) { return each.curve->empty(); });
     for (const Series& each : series_) {
@@ -129,11 +136,12 @@ class Chart {
         most_ = std::max(most_, part.most);
       }
     }
-    logarithmic_ = least_ > 0 && most_ / least_ > kWide;
+    logarithmic_ = axis == kAroundValues && least_ > 0 && most_ / least_ > kWide;
     if (logarithmic_) {
       low_ = std::log10(least_), high_ = std::log10(most_);
     } else {
-      low_ = least_ >= 0 && least_ < 0.3 * most_ ? 0 : least_;
+      const bool from_zero = axis == kFromZero || least_ < 0.3 * most_;
+      low_ = least_ >= 0 && from_zero ? 0 : least_;
       high_ = most_;
     }
     const double room = high_ > low_ ? 0.06 * (high_ - low_) : std::max(1e-12, std::abs(high_));
@@ -198,11 +206,16 @@ class Chart {
               px(kWidth - kRight) + "\"/>";
       text += svg::text_at(kLeft - 6, y_of(value) + 3.5, "class=\"e\"", short_number(value));
     }
-    std::vector<std::int64_t> steps = {first_, (first_ + last_) / 2, last_};
+    std::vector<std::int64_t> steps;
+    for (int quarter = 0; quarter <= 4; ++quarter)
+      steps.push_back(first_ + (last_ - first_) * quarter / 4);
     steps.erase(std::unique(steps.begin(), steps.end()), steps.end());
+    text += svg::text_at(kLeft - 6, kHeight - 9, "class=\"e\"", "step");
     for (const std::int64_t step : steps) {
       const char* const anchor = step == last_ && steps.size() > 1 ? "class=\"e\"" : "class=\"m\"";
-      text += svg::text_at(x_of(static_cast<double>(step)), kHeight - 9, anchor, with_commas(step));
+      const double shift = step == first_ && steps.size() > 1 ? 8 : 0;  // beside the word "step"
+      text += svg::text_at(x_of(static_cast<double>(step)) + shift, kHeight - 9, anchor,
+                           with_commas(step));
     }
     return text;
   }
@@ -257,6 +270,26 @@ class Chart {
   double low_ = 0, high_ = 1;
 };
 
+// ---- pictures of steps ----
+
+// Gives all pictures one time axis and one width of lanes. Times that are not seconds cannot be
+// compared with times that are, so each step then becomes 100 percent.
+void share_scale(const std::vector<Picture*>& pictures) {
+  constexpr double kLaneWidth = 766;  // pixels: the page is 920 wide
+  const bool in_seconds = std::all_of(pictures.begin(), pictures.end(), [](const Picture* picture) {
+    return picture->basis.unit == "s";
+  });
+  double longest = 0;
+  for (Picture* picture : pictures) {
+    if (!in_seconds && pictures.size() > 1) stretch(*picture, 100, "%");
+    longest = std::max(longest, picture->simulation.makespan);
+  }
+  for (Picture* picture : pictures) {
+    picture->axis_end = longest;
+    picture->lane_width = std::max(kLaneWidth, picture->lane_width);
+  }
+}
+
 // ---- the page ----
 
 constexpr const char* kStyle =
@@ -266,7 +299,7 @@ body{font:14px/1.5 system-ui,-apple-system,Segoe UI,Roboto,sans-serif;color:var(
 h1{font-size:23px;margin:0}h2{font-size:16px;margin:34px 0 8px}p{color:var(--dim);margin:2px 0 12px}code,pre{font:12px/1.5 ui-monospace,Consolas,monospace}
 .tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(130px,1fr));gap:10px;margin:18px 0}.tile{border:1px solid var(--line);border-radius:8px;padding:10px 12px}
 .tile b{display:block;font-size:19px;font-weight:600}.tile span{color:var(--dim);font-size:12px;display:block}.tile .o{color:var(--o)}
-.two{display:grid;grid-template-columns:repeat(auto-fit,minmax(390px,1fr));gap:14px}svg{width:100%;height:auto}.wide{overflow-x:auto}.wide svg{width:auto;min-width:100%}
+.two{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(390px,100%),1fr));gap:14px}svg{width:100%;height:auto}.wide{overflow-x:auto}.wide svg{width:auto;max-width:none}.wide .bars{min-width:640px;width:100%}.wide table{min-width:max-content}.t{white-space:nowrap}
 .chart text,.bars text{fill:var(--dim);font-size:11px}.chart .h{fill:var(--ink);font-size:13px;font-weight:600}.e{text-anchor:end}.m{text-anchor:middle}
 .chart path{fill:none;stroke-width:1.6}.chart .g{stroke:var(--line);stroke-width:1}path.a{stroke:var(--a)}path.o{stroke:var(--o)}path.v{stroke:var(--v);stroke-dasharray:5 3}path.w{stroke:var(--o);stroke-dasharray:5 3}
 .chart .dots circle{fill:transparent}.chart .dot.a circle{fill:var(--a)}.chart .dot.o circle,.chart .dot.w circle{fill:var(--o)}.chart .dot.v circle{fill:var(--v)}.chart .mark path{stroke:var(--dim);stroke-width:1.4}.chart .mark .dash{stroke-dasharray:2 3}
@@ -321,15 +354,59 @@ class Page {
                      with_commas(integer_in(plan().at("model"), "parameters")));
   }
 
+  static std::int64_t steps_done(const RunRecord& run) {
+    const Json& end = run.facts.at("end");
+    return end.is_object() ? integer_in(end, "step") : run.curves.last.step;
+  }
+
   static std::string state_of(const RunRecord& run) {
     const Json& end = run.facts.at("end");
-    if (!end.is_object()) return formatted("not ended; step {}", with_commas(run.curves.last.step));
-    const std::string ending = text_in(end, "ending");
-    return formatted("{} after step {}",
-                     ending == "stopped"  ? "stopped by a signal"
-                     : ending == "failed" ? "ended by an error"
-                                          : "finished",
-                     with_commas(integer_in(end, "step")));
+    const std::string ending = end.is_object() ? text_in(end, "ending") : "running";
+    const std::int64_t all = std::llround(setting_number(run, "training.steps"));
+    return formatted("{} after step {}{}",
+                     ending == "stopped"   ? "stopped by a signal"
+                     : ending == "failed"  ? "ended by an error"
+                     : ending == "running" ? "not ended,"
+                                           : "finished",
+                     with_commas(steps_done(run)),
+                     all > 0 ? formatted(" of {}", with_commas(all)) : "");
+  }
+
+  static double setting_number(const RunRecord& run, const std::string& key) {
+    return number_in(run.facts.at("settings").at(key), "value");
+  }
+
+  // "corpus.txt and 2 more files", "1,234,567 bytes, 512 sequences an epoch; 1.25 epochs ..."
+  std::string data_line() const {
+    const Json& data = run_.facts.at("data");
+    if (!data.is_object()) return {};
+    const Json::List& files = list_of(data.at("files"));
+    std::vector<std::string> parts;
+    if (!files.empty() && files.front().is_string()) {
+      const auto more = static_cast<std::int64_t>(integer_in(data, "num_files")) - 1;
+      parts.push_back("Data: " + files.front().text() +
+                      (more > 0 ? " and " + counted(more, "more file") : std::string()) + ", " +
+                      with_commas(integer_in(data, "bytes")) + " bytes");
+    }
+    const double rows = number_in(data, "sequences"), batch = number_in(data, "global_batch");
+    const auto seen_rows = batch * static_cast<double>(steps_done(run_));
+    if (rows > 0) {
+      parts.push_back(formatted("{} sequences seen of {}: {} epochs",
+                                with_commas(std::llround(seen_rows)),
+                                with_commas(std::llround(rows)), fixed(seen_rows / rows, 2)));
+    }
+    if (seen().tokens > 0)
+      parts.push_back(
+          formatted("{} counted tokens in the logged steps", with_commas(seen().tokens)));
+    if (const double seconds = duration(); seconds > 0)
+      parts.push_back("took " + duration_text(seconds));
+    return join(parts, "; ") + ".";
+  }
+
+  // Seconds from the last start of the run to its end.
+  double duration() const {
+    const double ended = number_in(end(), "seconds");
+    return ended > 0 ? ended - number_in(list_of(run_.facts.at("starts")).back(), "seconds") : 0;
   }
 
   std::string heading() const {
@@ -341,6 +418,7 @@ class Page {
         counted(integer_in(plan().at("split"), "num_stages"), "stage"),
         counted(integer_in(schedule, "num_microbatches"), "microbatch"),
         integer_in(schedule, "microbatch_size"), integer_in(schedule, "seq_len"), state_of(run_)));
+    if (const std::string data = data_line(); !data.empty()) text += paragraph(data);
     if (other_)
       text += paragraph(formatted("{} (blue) beside {} (orange, {}).", run_.folder, other_->folder,
                                   state_of(*other_)));
@@ -410,7 +488,8 @@ class Page {
     if (seen().steps == 0) return {};
     const RunCurves* const other = other_ ? &other_->curves : nullptr;
     const auto chart = [&](const std::string& title, Curve RunCurves::*curve,
-                           Curve RunCurves::*validation = nullptr) {
+                           Curve RunCurves::*validation = nullptr,
+                           Chart::Axis axis = Chart::kAroundValues) {
       std::vector<Series> series = {{other        ? "this"
                                      : validation ? "training"
                                                   : "",
@@ -421,13 +500,14 @@ class Page {
       if (validation && other && !(other->*validation).empty())
         series.push_back({"its validation", "w", &(other->*validation)});
       if (series.size() == 1) series.front().name.clear();
-      return Chart(title, std::move(series), marks_).html();
+      return Chart(title, std::move(series), marks_, axis).html();
     };
-    std::string text = "<div class=\"two\">\n" +
-                       chart("loss, nats a token", &RunCurves::loss, &RunCurves::validation_loss) +
-                       chart("tokens a second", &RunCurves::tokens_per_second) +
-                       chart("norm of the gradient", &RunCurves::grad_norm) +
-                       chart("learning rate", &RunCurves::lr) + "</div>\n";
+    std::string text =
+        "<div class=\"two\">\n" +
+        chart("loss, nats a token", &RunCurves::loss, &RunCurves::validation_loss) +
+        chart("tokens a second", &RunCurves::tokens_per_second, nullptr, Chart::kFromZero) +
+        chart("norm of the gradient", &RunCurves::grad_norm) +
+        chart("learning rate", &RunCurves::lr) + "</div>\n";
     std::vector<std::string> marks;
     if (!marks_.restarts.empty()) marks.emplace_back("Dotted lines: the run was started again.");
     if (!marks_.saves.empty()) marks.emplace_back("Ticks at the bottom: checkpoints.");
@@ -436,33 +516,48 @@ class Page {
     return marks.empty() ? text : text + paragraph(join(marks, " "));
   }
 
-  static std::string picture(const Json& object, const std::string& file) {
-    return "<div class=\"wide\">" + picture_svg(picture_of_json(object, file)) + "</div>\n";
+  static std::string picture(const Picture& drawn) {
+    return "<div class=\"wide\">" + picture_svg(drawn) + "</div>\n";
+  }
+
+  // The last step of a run as it ran, if it left one.
+  static std::optional<Picture> last_step(const RunRecord& run) {
+    const Json& last = run.facts.at("end").at("last_step");
+    if (!last.is_object()) return {};
+    return picture_of_json(last.at("picture"), run_file_path(run.folder));
   }
 
   std::string steps() const {
-    const std::string file = run_file_path(run_.folder);
-    std::string text = headline("A step as it was expected");
-    text += picture(run_.facts.at("expected"), file);
-    const Json& last = end().at("last_step");
-    if (!last.is_object()) return text;
+    Picture expected = picture_of_json(run_.facts.at("expected"), run_file_path(run_.folder));
+    std::optional<Picture> ran = last_step(run_), theirs;
+    if (other_) theirs = last_step(*other_);
+    std::vector<Picture*> all = {&expected};
+    for (std::optional<Picture>* each : {&ran, &theirs})
+      if (*each) all.push_back(&**each);
+    share_scale(all);
+    std::string text = headline("A step as it was expected") + picture(expected);
+    if (!ran) return text;
     const bool whole = text_in(end(), "ending") != "failed";
+    const Json& last = end().at("last_step");
     text += headline(formatted("Step {} as it {}", with_commas(integer_in(last, "step")),
                                whole ? "ran" : "was running"));
-    text += picture(last.at("picture"), file);
+    text += picture(*ran);
     text += paragraph(
+        std::string(all.front()->basis.unit == "s"
+                        ? "All steps have one time axis. "
+                        : "The time axis is the share of each step, "
+                          "since no times were measured for the plan. ") +
         "Idle is the time in which a rank neither computes nor updates. Metrics call \"bubble\" "
         "all "
         "that is outside forward and backward: idle time, and also the update, sums and norms, the "
         "batch. On a machine with fewer cores than ranks, ranks also wait for a core, within an "
         "action or between two.");
-    if (other_ && other_->facts.at("end").at("last_step").is_object()) {
-      const Json& theirs = other_->facts.at("end").at("last_step");
-      text += headline(
-          formatted("Step {} of the other as it ran", with_commas(integer_in(theirs, "step"))));
-      text += picture(theirs.at("picture"), run_file_path(other_->folder));
-    }
-    return text;
+    if (!theirs) return text;
+    const Json& other_last = other_->facts.at("end").at("last_step");
+    return text +
+           headline(formatted("Step {} of the other as it ran",
+                              with_commas(integer_in(other_last, "step")))) +
+           picture(*theirs);
   }
 
   std::string time_by_rank() const {
@@ -481,7 +576,7 @@ class Page {
         headline("Where the time of a step goes") +
         paragraph(formatted("Means of {}{}.", counted(seen().counted, "logged step"),
                             seen().steps > 1 ? ", without the first" : ", the first")) +
-        "<svg viewBox=\"0 0 " + px(kWidth) + " " + px(height) +
+        "<div class=\"wide\"><svg viewBox=\"0 0 " + px(kWidth) + " " + px(height) +
         "\" class=\"bars\" role=\"img\"><title>Time by rank</title>\n";
     double y = 2;
     for (std::size_t rank = 0; rank < seen().seconds.size(); ++rank, y += kPitch) {
@@ -506,7 +601,7 @@ class Page {
               svg::text_at(x + 16, y + 16, "", share.name);
       x += 34 + 6.2 * static_cast<double>(std::string_view(share.name).size());
     }
-    return text + "</svg>\n";
+    return text + "</svg></div>\n";
   }
 
   // Predicted bytes of a rank of the run: its place in the pipeline is among the rows of the plan.
@@ -598,7 +693,8 @@ class Page {
     Table table({"started", "first step", "from", "sluice", "torch", "machine"}, 6);
     for (const Json& start : list_of(run_.facts.at("starts"))) {
       const std::string from = text_in(start, "checkpoint");
-      table.add({escaped(text_in(start, "time")), with_commas(integer_in(start, "first_step")),
+      table.add({"<span class=\"t\">" + escaped(text_in(start, "time")) + "</span>",
+                 with_commas(integer_in(start, "first_step")),
                  from.empty() ? "the beginning" : escaped(from), escaped(text_in(start, "sluice")),
                  escaped(text_in(start, "torch")),
                  escaped(formatted("{}: {}, {}, {}; {} of the run, {} a rank",

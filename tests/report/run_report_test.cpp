@@ -183,6 +183,71 @@ TEST(Report, TellsOfARun) {
     EXPECT_EQ(page.substr(at, 26), "http://www.w3.org/2000/svg");
 }
 
+TEST(Report, NamesDataEpochsTokensAndDuration) {
+  RunRecord run = record_of("stopped", 3);
+  run.facts["settings"]["training.steps"] = {{"value", 150}, {"origin", "default"}};
+  run.facts["data"] = {{"files", std::vector<std::string>{"corpus/<a>.txt"}},
+                       {"num_files", 3},
+                       {"bytes", 123456},
+                       {"sequences", 48},
+                       {"global_batch", 16}};
+  run.facts["end"]["seconds"] = 200.0;
+  const std::string page = report_html(run);
+  for (const char* part : {"stopped by a signal after step 3 of 150",
+                           "Data: corpus/&lt;a&gt;.txt and 2 more files, 123,456 bytes",
+                           "48 sequences seen of 48: 1.00 epochs",
+                           "counted tokens in the logged steps", "; took 3m20s."})
+    EXPECT_NE(page.find(part), std::string::npos) << part;
+}
+
+// The last numbers of the texts at the time axis of every picture on a page.
+std::vector<std::string> ends_of_axes(const std::string& page) {
+  std::vector<std::string> ends;
+  const std::regex tick(R"re(class="dim">([0-9.]+ (?:ms|%))</text>)re");
+  for (std::size_t at = page.find("class=\"sluice\""); at != std::string::npos;) {
+    const std::size_t end = page.find("</svg>", at);
+    const std::string picture = page.substr(at, end - at);
+    std::string last;
+    for (std::sregex_iterator found(picture.begin(), picture.end(), tick), none; found != none;
+         ++found)
+      last = (*found)[1];
+    ends.push_back(last);
+    at = page.find("class=\"sluice\"", end);
+  }
+  return ends;
+}
+
+TEST(Report, StepsShareOneTimeAxis) {
+  RunRecord run = record_of("finished", 3);
+  Picture ran = dual_pipe();
+  stretch(ran, 0.25, "s");
+  run.facts["end"]["last_step"] = {{"step", 3}, {"picture", picture_json(ran)}};
+  // Without measured times both steps are shares of themselves.
+  Picture counted = dual_pipe();
+  stretch(counted, 33, "");
+  run.facts["expected"] = picture_json(counted);
+  EXPECT_EQ(ends_of_axes(report_html(run)), (std::vector<std::string>{"100 %", "100 %"}));
+  Picture expected = dual_pipe();
+  stretch(expected, 0.1, "s");
+  run.facts["expected"] = picture_json(expected);
+  EXPECT_EQ(ends_of_axes(report_html(run)), (std::vector<std::string>{"250.0 ms", "250.0 ms"}));
+}
+
+TEST(Report, TheAxisOfARateStartsAtZero) {
+  RunRecord run = record_of("finished", 0);
+  for (std::int64_t step = 1; step <= 3; ++step) {
+    StepMetrics metrics = metrics_of(step, 4);
+    metrics.tokens = 1000 + step;
+    metrics.step_seconds = 1;
+    run.curves.add(metrics);
+  }
+  const std::string page = report_html(run);
+  const std::size_t chart = page.find(">tokens a second</text>");
+  ASSERT_NE(chart, std::string::npos);
+  const std::size_t zero = page.find(">0</text>", chart);
+  EXPECT_LT(zero, page.find("</svg>", chart));
+}
+
 TEST(Report, OfARunWithoutStepsSaysSo) {
   const std::string page = report_html(record_of("", 0));
   EXPECT_NE(page.find("No step is logged yet"), std::string::npos);
