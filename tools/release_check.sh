@@ -18,7 +18,7 @@ package=$(sed -n 's/^set(PACKAGE_VERSION "\(.*\)")/\1/p' "$build/sluiceConfigVer
 [ "$package" = "$version" ] || fault "CMake package: $package, but sluice --version: $version"
 python3 tools/make_wheel.py "$build" "$work" >"$work/made" 2>&1 || fault "$(tail -1 "$work/made")"
 wheel=$(cd "$work" && ls ./*.whl 2>/dev/null | sed 's/^\.\///')
-case $wheel in "sluice-$version-"*) ;; *) fault "wheel: '$wheel', but sluice --version: $version" ;; esac
+case $wheel in "sluice_train-$version-"*) ;; *) fault "wheel: '$wheel', but sluice --version: $version" ;; esac
 for page in README.md docs/install.md; do
   grep -qF "$wheel" "$page" || fault "$page: does not name the wheel $wheel"
 done
