@@ -1,7 +1,7 @@
 # `make help` lists the targets. The work is CMake's: these are its presets by short names.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run build test test-plan check test-all release-check fuzz bench format lint docs install wheel clean setup cuda-compile
+.PHONY: help run build test test-plan check sanitizers test-all release-check fuzz bench format lint docs install wheel clean setup cuda-compile
 
 # One compiler per core, as far as there is memory (a torch source takes up to 2.5 GB).
 JOBS ?= $(shell awk -v cores=$$(nproc) '/^MemAvailable/ {fit = int($$2 / 2500000); \
@@ -31,23 +31,28 @@ test-plan:  ## the planner alone, set up and built without LibTorch
 	@cmake --build build-plan -j $(JOBS) --target sluice_cli quick_tests
 	@tools/run_tests.sh build-plan $(JOBS) -L quick
 
-# Under sanitizers: what handles foreign bytes, and what has threads; in `test-all` everything.
-ASAN_TESTS = plan_tests archive_tests report_tests tokenizer_tests io_tests checkpoint_tests
-TSAN_TESTS = comm_tests engine_tests checkpoint_tests launch_tests
+# `make check` runs the torch-free readers of foreign bytes under AddressSanitizer. The other programs need the training
+# side built again for each sanitizer, an hour on two cores, so they belong to `make sanitizers` and `make test-all`.
+CHECK_ASAN_TESTS = plan_tests archive_tests report_tests tokenizer_tests
+ASAN_TESTS = $(CHECK_ASAN_TESTS) io_tests checkpoint_tests
+TSAN_TESTS = comm_tests engine_tests checkpoint_tests launch_tests parallel_tests graph_tests train_tests
 LINT = changed
-check: setup  ## the rest: long tests, sanitizers, oracles, pages' commands, the installed library, docs, lint
+check: setup  ## the rest: long tests, AddressSanitizer, oracles, pages' commands, the installed library, docs, lint
 	@cmake --build build -j $(JOBS)
 	@tools/run_tests.sh build $(JOBS) -L check
-	@tools/sanitized_tests.sh asan '$(LIBTORCH)' $(JOBS) $(ASAN_TESTS)
-	@tools/sanitized_tests.sh tsan '$(LIBTORCH)' $(JOBS) $(TSAN_TESTS)
+	@tools/sanitized_tests.sh asan '$(LIBTORCH)' $(JOBS) $(CHECK_ASAN_TESTS)
 	@if command -v doxygen >/dev/null; then $(MAKE) docs; else echo 'skipped: docs: doxygen is not installed'; fi
 	@if command -v clang-format >/dev/null && command -v clang-tidy >/dev/null; then $(MAKE) lint LINT='$(LINT)'; \
 	 else echo 'skipped: lint: clang-format or clang-tidy is not installed'; fi
 
+sanitizers: setup  ## tests of foreign bytes under AddressSanitizer, tests with threads under ThreadSanitizer
+	@tools/sanitized_tests.sh asan '$(LIBTORCH)' $(JOBS) $(ASAN_TESTS)
+	@tools/sanitized_tests.sh tsan '$(LIBTORCH)' $(JOBS) $(TSAN_TESTS)
+
 test-all: ASAN_TESTS = all
 test-all: TSAN_TESTS = all
 test-all: LINT = all
-test-all: test check  ## also the slow sweeps, every test under the sanitizers, every fuzzer, lint of all sources: hours
+test-all: test check sanitizers  ## also the slow sweeps, every test under the sanitizers, every fuzzer, lint of all sources: hours
 	@tools/run_tests.sh build 1 -L slow
 	@$(MAKE) fuzz
 
