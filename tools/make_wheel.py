@@ -105,7 +105,7 @@ def tag_of(files):
 
 def install(build, folder):
     package = os.path.join(folder, "sluice")
-    output("cmake", "--install", build, "--prefix", package, "--strip")
+    output("cmake", "--install", build, "--prefix", package, "--strip", "--component", "Unspecified")
     shutil.rmtree(os.path.join(package, "share", "doc"))  # the wheel has its own LICENSE
     library_folder = os.path.join(package, "lib")
     if not os.path.isdir(library_folder):
