@@ -9,6 +9,7 @@
 #include "base/strict_json.h"
 #include "family/families.h"
 #include "io/check_writable.h"
+#include "sluice/error.h"
 #include "sluice/parts/hf_directory.h"
 
 namespace sluice {
@@ -28,6 +29,24 @@ constexpr std::array<std::string_view, 13> kTokenizerFiles = {"generation_config
                                                               "preprocessor_config.json",
                                                               "processor_config.json",
                                                               "video_preprocessor_config.json"};
+
+namespace fs = std::filesystem;
+
+bool lies_in(const fs::path& path, const fs::path& folder) {
+  return std::mismatch(folder.begin(), folder.end(), path.begin(), path.end()).first ==
+         folder.end();
+}
+
+// The blobs of the Hugging Face cache that has `folder` as a snapshot, or a folder of one; "" for
+// none.
+fs::path blobs_of(fs::path folder) {
+  for (; folder.has_relative_path(); folder = folder.parent_path()) {
+    const fs::path snapshots = folder.parent_path(), model = snapshots.parent_path();
+    if (snapshots.filename() == "snapshots" && model.filename().string().starts_with("models--"))
+      return model / "blobs";
+  }
+  return {};
+}
 
 std::string five_digits(std::size_t value) {
   std::string digits = std::to_string(value);
@@ -72,14 +91,31 @@ std::vector<std::string> tokenizer_files(const std::string& directory) {
   for (const std::string_view name : kTokenizerFiles) {
     std::error_code ignored;
     const std::string path = directory + "/" + std::string(name);
-    if (!directory.empty() && std::filesystem::is_regular_file(path, ignored))
-      found.push_back(path);
+    if (directory.empty() || !fs::is_regular_file(path, ignored)) continue;
+    own_file(path);
+    found.push_back(path);
   }
   return found;
 }
 
+std::string own_file(const std::string& path) {
+  std::error_code failed;
+  const fs::path target = fs::canonical(path, failed);
+  if (failed) return path;  // its reader reports it
+  const fs::path folder = fs::canonical(parent_directory(path), failed);
+  if (failed) return path;
+  const fs::path blobs = blobs_of(folder);
+  if (lies_in(target, folder) || (!blobs.empty() && lies_in(target, blobs))) return target.string();
+  throw Error(ErrorKind::kInput,
+              {.what = "the file is a symbolic link to '" + target.string() +
+                       "', outside of the model's directory; every checkpoint would hold a copy",
+               .where = path,
+               .remedy = "put the file itself in its place, remove the link, or name the directory "
+                         "that has the file"});
+}
+
 CopiedFile copy_file(const std::string& from, const std::string& to) {
-  const File source = File::open(from, ErrorKind::kCheckpoint);
+  const File source = File::open(own_file(from), ErrorKind::kCheckpoint, Links::kRefuse);
   File target = File::create(to);
   std::vector<char> buffer(std::size_t{1} << 20);
   std::uint64_t done = 0;
@@ -109,6 +145,8 @@ std::uint64_t hf_directory_bytes(const ModelSpec& model, const std::string& sour
   }
   for (const std::string& file : io::tokenizer_files(source_directory))
     bytes += File::open(file, ErrorKind::kCheckpoint).size();
+  // A checkpoint has its keys.
+  if (!source_directory.empty()) io::own_file(source_directory + "/" + io::kHfConfigFile);
   return bytes;
 }
 
