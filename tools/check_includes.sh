@@ -81,7 +81,7 @@ FNR == 1 {
   if (target !~ /^"/) next
   gsub(/"/, "", target)
   if (installed && target !~ /^sluice\//) { fail("an installed header may include installed headers only"); next }
-  if (run_program && target ~ /\// && target !~ /^(sluice\/|base\/log.h$|command\/job.h$|config\/run_config.h$)/) fail("a command of a run includes public headers, base/log.h, command/job.h and config/run_config.h only")
+  if (run_program && target ~ /\// && target !~ /^(sluice\/|base\/(log|print).h$|command\/job.h$|config\/run_config.h$)/) fail("a command of a run includes public headers, base/log.h, base/print.h, command/job.h and config/run_config.h only")
   if (side == "") next
   if (target ~ /^sluice\//) { name = target; sub(/^sluice\//, "", name); sub(/^parts\//, "", name); sub(/\.h$/, "", name); folder = owner[name] }
   else { folder = target; if (folder !~ /\//) next; sub(/\/.*/, "", folder) }

@@ -2,13 +2,14 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <iostream>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "base/format.h"
 #include "base/json.h"
+#include "base/print.h"
 #include "base/printable.h"
 #include "base/text.h"
 #include "checkpoint/checkpoint_diff.h"
@@ -50,18 +51,18 @@ int list(const CheckpointArguments& arguments) {
     for (const ListedCheckpoint& row : listed)
       rows.push_back(
           {{"step", row.step}, {"path", row.path}, {"ok", row.ok}, {"reason", row.reason}});
-    std::cout << rows.dump() << "\n";
+    print_exact(rows.dump() + "\n");
     return 0;
   }
   if (listed.empty()) {
-    std::cout << "no checkpoints in " << printable(folder) << "\n";
+    print("no checkpoints in " + printable(folder) + "\n");
     return 0;
   }
   TextTable table({{"step", Align::kRight}, {"ok"}, {"path"}, {"reason"}});
   for (const ListedCheckpoint& row : listed)
     table.add_row({std::to_string(row.step), row.ok ? "yes" : "no", printable(row.path),
                    printable(row.reason)});
-  std::cout << table.to_string();
+  print(table.to_string());
   return 0;
 }
 
@@ -77,8 +78,8 @@ int verify(const CheckpointArguments& arguments) {
     num_tensors += static_cast<std::int64_t>(tensors->size());
     for (const SavedTensor& tensor : *tensors) bytes += tensor.bytes;
   }
-  std::cout << printable(checkpoint.path()) << ": ok: step " << manifest.step << ", "
-            << counted(num_tensors, "tensor") << ", " << bytes << " bytes\n";
+  print(formatted("{}: ok: step {}, {}, {} bytes\n", printable(checkpoint.path()), manifest.step,
+                  counted(num_tensors, "tensor"), bytes));
   return 0;
 }
 
@@ -151,9 +152,9 @@ Json to_json(const CheckpointDiff& diff) {
 
 void print_values(const std::string& group, const std::vector<ValueDifference>& differences) {
   for (const ValueDifference& difference : differences) {
-    std::cout << printable(group + difference.name) << ": "
-              << printable(difference.a.value_or("(none)")) << " | "
-              << printable(difference.b.value_or("(none)")) << "\n";
+    print(formatted("{}: {} | {}\n", printable(group + difference.name),
+                    printable(difference.a.value_or("(none)")),
+                    printable(difference.b.value_or("(none)"))));
   }
 }
 
@@ -176,11 +177,11 @@ std::string said_of(const TensorDifference& tensor) {
 int diff(const CheckpointArguments& arguments) {
   const CheckpointDiff diff = diff_checkpoints(arguments.first, arguments.second);
   if (arguments.json) {
-    std::cout << to_json(diff).dump() << "\n";
+    print_exact(to_json(diff).dump() + "\n");
     return 0;
   }
   if (diff.equal()) {
-    std::cout << "equal\n";
+    print("equal\n");
     return 0;
   }
   print_values("", diff.values);
@@ -188,8 +189,8 @@ int diff(const CheckpointArguments& arguments) {
   print_values("extra ", diff.extra);
   print_values("tie ", diff.ties);
   for (const TensorDifference& tensor : diff.tensors) {
-    std::cout << kind_name(tensor.kind) << " " << printable(tensor.name) << ": " << said_of(tensor)
-              << "\n";
+    print(
+        formatted("{} {}: {}\n", kind_name(tensor.kind), printable(tensor.name), said_of(tensor)));
   }
   return 0;
 }
@@ -225,12 +226,11 @@ int export_to(const CheckpointArguments& arguments) {
       arguments.merge ? export_with_base(arguments)
                       : export_checkpoint(Checkpoint(arguments.first), arguments.second);
   const bool is_adapter = !arguments.merge && is_adapter_directory(arguments.first);
-  std::cout << printable(arguments.second) << ": " << counted(exported.num_files, "file") << ", "
-            << exported.bytes << " bytes"
-            << (exported.has_config ? ""
-                : is_adapter        ? "; an adapter alone, as PEFT has it"
-                                    : "; weights alone: the checkpoint has no config.json")
-            << "\n";
+  print(formatted("{}: {}, {} bytes{}\n", printable(arguments.second),
+                  counted(exported.num_files, "file"), exported.bytes,
+                  exported.has_config ? ""
+                  : is_adapter        ? "; an adapter alone, as PEFT has it"
+                                      : "; weights alone: the checkpoint has no config.json"));
   return 0;
 }
 

@@ -1,9 +1,9 @@
 // sluice completion: what a shell offers behind `sluice`, as a script for it.
 #include <algorithm>
-#include <iostream>
 #include <memory>
 #include <utility>
 
+#include "base/print.h"
 #include "base/text.h"
 #include "commands.h"
 #include "sluice/error.h"
@@ -197,9 +197,8 @@ Command completion_command(const std::function<Command()>& program,
     add_own_words(offers);
     std::vector<std::string> keys = config_keys();
     for (std::string& key : keys) key.insert(0, "--");
-    std::cout << (*shell == "bash"  ? bash_script
-                  : *shell == "zsh" ? zsh_script
-                                    : fish_script)(offers, join(keys, " "));
+    const auto script = *shell == "bash" ? bash_script : *shell == "zsh" ? zsh_script : fish_script;
+    print_exact(script(offers, join(keys, " ")));
     return 0;
   };
   return {.name = "completion",

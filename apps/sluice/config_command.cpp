@@ -1,8 +1,9 @@
 // sluice config check|show|reference: the configuration without a run.
-#include <iostream>
 #include <memory>
 
+#include "base/format.h"
 #include "base/json.h"
+#include "base/print.h"
 #include "base/text.h"
 #include "command_line.h"
 #include "commands.h"
@@ -31,29 +32,29 @@ int check(const ConfigArguments& arguments, const Overrides& overrides) {
     object["num_parameters"] = plan.model.num_parameters();
     object["num_stages"] = plan.partition.num_stages();
     object["notes"] = plan.notes;
-    std::cout << object.dump() << "\n";
+    print_exact(object.dump() + "\n");
     print_warnings(plan);
     return 0;
   }
-  std::cout << (arguments.file.empty() ? "no file" : arguments.file)
-            << ": ok: " << plan.model.family << ", " << with_commas(plan.model.num_parameters())
-            << " parameters on " << counted(plan.partition.num_stages(), "stage") << ", schedule "
-            << plan.schedule.name << ", "
-            << counted(static_cast<std::int64_t>(files.size()), "data file") << "\n";
-  for (const std::string& note : plan.notes) std::cout << "note: " << note << "\n";
+  print(formatted("{}: ok: {}, {} parameters on {}, schedule {}, {}\n",
+                  arguments.file.empty() ? "no file" : arguments.file, plan.model.family,
+                  with_commas(plan.model.num_parameters()),
+                  counted(plan.partition.num_stages(), "stage"), plan.schedule.name,
+                  counted(static_cast<std::int64_t>(files.size()), "data file")));
+  for (const std::string& note : plan.notes) print("note: " + note + "\n");
   print_warnings(plan);
   return 0;
 }
 
 int show(const ConfigArguments& arguments, const Overrides& overrides) {
   const RunConfig run = load_run_config(arguments.file, overrides, sluice_environment());
-  std::cout << (arguments.json ? show_config_json(run) : show_config(run));
+  arguments.json ? print_exact(show_config_json(run)) : print(show_config(run));
   return 0;
 }
 
 int reference(const ConfigArguments& arguments) {
   if (!arguments.file.empty()) detail::read_config_file(arguments.file);
-  std::cout << (arguments.json ? config_reference_json() : config_reference());
+  arguments.json ? print_exact(config_reference_json()) : print(config_reference());
   return 0;
 }
 

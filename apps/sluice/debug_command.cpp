@@ -4,13 +4,14 @@
 
 #include <cerrno>
 #include <filesystem>
-#include <iostream>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/file.h"
 #include "base/format.h"
+#include "base/print.h"
 #include "base/text.h"
 #include "command_line.h"
 #include "commands.h"
@@ -24,6 +25,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostFiles = 65536;
+constexpr std::uint64_t kMostBytes = std::uint64_t{4} << 30;  // of all records
 
 struct FlightArguments {
   std::string folder;
@@ -62,7 +64,15 @@ std::vector<FlightRecord> read_records(const std::string& folder) {
                            "fails, and on SIGUSR2"});
   }
   std::vector<FlightRecord> records;
+  std::uint64_t bytes = 0;
   for (const fs::path& file : files) {
+    bytes += File::open(file.string()).size();
+    if (bytes > kMostBytes) {
+      throw Error(ErrorKind::kInput, {.what = "the flight records have more than " +
+                                              human_bytes(static_cast<std::int64_t>(kMostBytes)),
+                                      .where = folder,
+                                      .remedy = "name a folder of one run's flight records"});
+    }
     records.push_back(read_flight_record(file.string()));
     if (rank_of_flight_file(file.filename().string()) != records.back().rank) {
       throw Error(ErrorKind::kInput, {.what = "the record says that it belongs to rank " +
@@ -77,8 +87,8 @@ std::vector<FlightRecord> read_records(const std::string& folder) {
 int debug_flight(const FlightArguments& arguments) {
   const FlightReport report = align_flight_records(read_records(arguments.folder));
   errno = 0;
-  std::cout << (arguments.json ? to_json(report) + "\n"
-                               : describe(report, terminal_width(STDOUT_FILENO)));
+  arguments.json ? print_exact(to_json(report) + "\n")
+                 : print(describe(report, terminal_width(STDOUT_FILENO)));
   finish_stdout();
   return 0;
 }

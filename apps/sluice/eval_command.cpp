@@ -1,11 +1,12 @@
 // sluice eval CONFIG.toml [overrides]: the loss on the data, of the weights of model.path or of a
 // checkpoint. Creates nothing.
-#include <iostream>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <string>
 
 #include "base/log.h"
+#include "base/print.h"
 #include "command/job.h"
 #include "command_line.h"
 #include "commands.h"
@@ -23,18 +24,16 @@ struct EvalArguments {
   bool json = false;
 };
 
-void print(const Evaluation& result, bool json) {
-  if (json) {
-    std::cout << to_json(result) << "\n";
-    return;
-  }
+std::string text_of(const Evaluation& result) {
+  std::ostringstream text;
   if (result.counted != "tokens") {
-    std::cout << "loss: " << result.loss << ", the mean over " << result.tokens << " "
-              << result.counted << "\n";
-    return;
+    text << "loss: " << result.loss << ", the mean over " << result.tokens << " " << result.counted
+         << "\n";
+  } else {
+    text << "loss: " << result.loss << " nats a token, over " << result.tokens
+         << " tokens\nperplexity: " << result.perplexity() << "\n";
   }
-  std::cout << "loss: " << result.loss << " nats a token, over " << result.tokens
-            << " tokens\nperplexity: " << result.perplexity() << "\n";
+  return text.str();
 }
 
 // The evaluated weights decide whether there is an adapter: a new one, of [lora], adds nothing yet.
@@ -57,7 +56,8 @@ int eval(const EvalArguments& arguments, const Overrides& overrides) {
   choose_adapter(config, arguments.checkpoint.value_or(""));
   const Evaluation result =
       evaluate(config, plan_of_config(config), arguments.checkpoint.value_or(""));
-  if (result.told_here) print(result, arguments.json);
+  if (result.told_here)
+    arguments.json ? print_exact(to_json(result) + "\n") : print(text_of(result));
   return 0;
 }
 

@@ -6,11 +6,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <utility>
 #include <vector>
 
+#include "base/system_text.h"
 #include "base/text.h"
 #include "sluice/error.h"
 
@@ -25,7 +25,7 @@ constexpr const char* kSystemFolders[] = {"/usr/local/lib", "/usr/lib/x86_64-lin
 
 // A structure at a place of the file, where all of it is there.
 template <typename T>
-std::optional<T> at(const std::vector<char>& bytes, std::uint64_t offset) {
+std::optional<T> at(const std::string& bytes, std::uint64_t offset) {
   T value;
   if (offset > bytes.size() || bytes.size() - offset < sizeof value) return std::nullopt;
   std::memcpy(&value, bytes.data() + offset, sizeof value);
@@ -38,15 +38,15 @@ struct Linking {
   bool needs_torch = false;
 };
 
-std::string text_at(const std::vector<char>& bytes, std::uint64_t place) {
+std::string text_at(const std::string& bytes, std::uint64_t place) {
   if (place >= bytes.size()) return {};
   const char* const text = bytes.data() + place;
   return {text, strnlen(text, bytes.size() - place)};
 }
 
 Linking linking_of(const std::string& program) {
-  std::ifstream file(program, std::ios::binary);
-  const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
+  constexpr std::size_t kMaxBytes = std::size_t{1} << 30;
+  const std::string bytes = read_text_or_empty(program, kMaxBytes);
   Linking linking;
   const auto header = at<Elf64_Ehdr>(bytes, 0);
   if (!header || std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0) return linking;
@@ -68,23 +68,20 @@ Linking linking_of(const std::string& program) {
   return linking;
 }
 
-std::string first_line_of(const fs::path& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
-
 // The version in torch/version.py (a wheel) or build-version (an unpacked libtorch).
 std::string version_in(const fs::path& folder) {
-  std::ifstream file(folder / "version.py");
-  for (std::string line; std::getline(file, line);) {
+  constexpr std::size_t kMaxBytes = std::size_t{1} << 16;
+  const auto lines_of = [&](const char* name) {
+    return split(read_text_or_empty((folder / name).string(), kMaxBytes), '\n');
+  };
+  for (const std::string& line : lines_of("version.py")) {
     if (!line.starts_with("__version__")) continue;
     const std::size_t begin = line.find('\'');
     if (begin != std::string::npos)
       return line.substr(begin + 1, line.find('\'', begin + 1) - begin - 1);
   }
-  return first_line_of(folder / "build-version");
+  const std::vector<std::string> lines = lines_of("build-version");
+  return lines.empty() ? "" : lines.front();
 }
 
 }  // namespace
@@ -105,9 +102,17 @@ std::optional<FoundTorch> find_torch(const std::string& program) {
   return std::nullopt;
 }
 
-fs::path sibling_program() {
-  return fs::read_symlink("/proc/self/exe").parent_path() / "sluice-run";
+fs::path own_program() {
+  std::error_code failed;
+  fs::path program = fs::read_symlink("/proc/self/exe", failed);
+  if (!failed) return program;
+  throw Error(ErrorKind::kUsage,
+              {.what = "cannot find the place of the running program: " + failed.message(),
+               .where = "/proc/self/exe",
+               .remedy = "mount /proc here (mount -t proc proc /proc)"});
 }
+
+fs::path sibling_program() { return own_program().parent_path() / "sluice-run"; }
 
 FoundTorch require_torch(const std::string& command) {
   const std::string program = sibling_program().string();

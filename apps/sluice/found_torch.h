@@ -17,6 +17,9 @@ struct FoundTorch {
 // RUNPATH of its ELF header, $ORIGIN being its folder), the system's folders.
 std::optional<FoundTorch> find_torch(const std::string& program);
 
+// The file of the running program. Throws Error(kUsage) where /proc is not mounted.
+std::filesystem::path own_program();
+
 // The place of the program `sluice-run`, beside this one.
 std::filesystem::path sibling_program();
 

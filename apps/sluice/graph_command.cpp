@@ -1,7 +1,6 @@
 // sluice graph: what an exported graph holds; the tool that exports one.
 #include <algorithm>
 #include <cerrno>
-#include <iostream>
 #include <map>
 #include <memory>
 #include <string>
@@ -13,6 +12,7 @@
 #include "base/format.h"
 #include "base/json.h"
 #include "base/option_names.h"
+#include "base/print.h"
 #include "base/text.h"
 #include "command_line.h"
 #include "commands.h"
@@ -321,7 +321,7 @@ Command graph_command() {
         return at_command("graph inspect", [&] {
           const Inspected graph = inspected_with_options(*a);
           errno = 0;
-          std::cout << (a->json ? inspect_json(graph).dump() + "\n" : inspect_text(graph));
+          a->json ? print_exact(inspect_json(graph).dump() + "\n") : print(inspect_text(graph));
           finish_stdout();
           return 0;
         });
@@ -332,7 +332,7 @@ Command graph_command() {
       .options = {},
       .run = [] {
         errno = 0;
-        std::cout << kExportTool;
+        print_exact(kExportTool);
         finish_stdout();
         return 0;
       }};

@@ -1,7 +1,6 @@
 // sluice init [DIR]: a quickstart that runs where it stands.
 #include <cerrno>
 #include <filesystem>
-#include <iostream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -10,6 +9,7 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/json.h"
+#include "base/print.h"
 #include "base/text.h"
 #include "command_line.h"
 #include "commands.h"
@@ -76,8 +76,8 @@ int write_quickstart(const std::string& given) {
   errno = 0;
   const std::string config = (folder / "quickstart.toml").lexically_normal().string();
   const std::string word = as_shell_word(config);
-  std::cout << formatted("{}: a Llama of 3 million parameters on 4 pipeline stages\n\n", config)
-            << formatted("  sluice plan {}\n  sluice train {}\n", word, word);
+  print(formatted("{}: a Llama of 3 million parameters on 4 pipeline stages\n\n", config) +
+        formatted("  sluice plan {}\n  sluice train {}\n", word, word));
   finish_stdout();
   return 0;
 }

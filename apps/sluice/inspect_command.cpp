@@ -1,6 +1,5 @@
 // sluice data inspect: what files of training data hold.
 #include <algorithm>
-#include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,6 +8,7 @@
 #include "base/format.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/print.h"
 #include "base/printable.h"
 #include "base/text.h"
 #include "command_line.h"
@@ -122,7 +122,7 @@ std::string as_text(const data::FileContents& file) {
   for (const auto& [name, rows] : file.fields)
     fields.push_back(printable(name) + " (" + with_commas(static_cast<std::int64_t>(rows)) + ")");
   if (!fields.empty()) add("fields", join(fields, ", "));
-  std::string text = file.path + "\n" + table.to_string("  ");
+  std::string text = printable(file.path) + "\n" + table.to_string("  ");
   for (std::size_t i = 0; i < file.first.size(); ++i) {
     const data::FirstRow& row = file.first[i];
     text += formatted("  {}:", i + 1);
@@ -155,11 +155,11 @@ int inspect(const InspectArguments& arguments) {
     if (arguments.json) {
       files.push_back(as_json(file));
     } else {
-      std::cout << as_text(file);
+      print(as_text(file));
     }
   }
   if (!arguments.json) return 0;
-  std::cout << Json{{"files", std::move(files)}}.dump() << "\n";
+  print_exact(Json{{"files", std::move(files)}}.dump() + "\n");
   return 0;
 }
 

@@ -18,6 +18,7 @@
 #include "base/text.h"
 #include "command_line.h"
 #include "commands.h"
+#include "found_torch.h"
 #include "launch/launch_job.h"
 #include "launched_config.h"
 #include "sluice/error.h"
@@ -115,7 +116,7 @@ bool is_executable(const std::string& file) {
   return std::filesystem::is_regular_file(file, failed) && ::access(file.c_str(), X_OK) == 0;
 }
 
-// As a shell finds it: a word with a slash is a path.
+// A word with a slash is a path; others are looked up in PATH, but not in the working folder.
 std::string program_file(const std::string& word) {
   if (word.find('/') != std::string::npos) {
     if (is_executable(word)) return word;
@@ -129,7 +130,8 @@ std::string program_file(const std::string& word) {
   }
   const char* const path = std::getenv("PATH");
   for (const std::string& folder : split(path ? path : "", ':')) {
-    std::string file = (folder.empty() ? "." : folder) + "/" + word;
+    if (folder.empty()) continue;  // the working folder, which has to be named: ./PROGRAM
+    std::string file = folder + "/" + word;
     if (is_executable(file)) return file;
   }
   refuse_launch("'" + word + "' is neither a command nor a program on PATH",
@@ -170,7 +172,7 @@ int launch(const LaunchArguments& arguments, const std::vector<std::string>& com
     options.meeting_timeout = milliseconds_of(config->comm.init_timeout_seconds);
     options.heartbeat = milliseconds_of(config->comm.heartbeat_seconds);
   }
-  options.program = std::filesystem::read_symlink("/proc/self/exe").string();
+  options.program = own_program().string();
   options.command.insert(options.command.begin(), "sluice");
   return launch_job(options);
 }

@@ -8,13 +8,15 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <iostream>
 #include <optional>
 #include <string_view>
 #include <vector>
 
+#include "address_space.h"
 #include "allocator_settings.h"
+#include "base/format.h"
 #include "base/json.h"
+#include "base/print.h"
 #include "base/text.h"
 #include "command_line.h"
 #include "commands.h"
@@ -147,7 +149,8 @@ constexpr std::string_view kBuiltWith = SLUICE_TORCH_VERSION;  // "" of a planne
 [[noreturn]] void execute_sibling(const std::string& command, char** argv) {
   require_working_folder();
   const std::string sibling = sibling_program().string();
-  if (!std::filesystem::exists(sibling) || needs_torch(sibling)) require_torch(command);
+  if (!std::filesystem::exists(sibling) || needs_torch(sibling))
+    require_address_space(bytes_of_torch(require_torch(command).folder));
   const char* const given = std::getenv(kAllocatorVariable);
   ::setenv(kAllocatorVariable, allocator_settings(given ? given : "").c_str(), 1);
   execv(sibling.c_str(), argv);  // argv[0] stays: it is what the user has typed
@@ -177,13 +180,13 @@ void print_version(bool json) {
     object["torch_folder"] = found ? Json(found->folder) : Json();
     object["compiler"] = SLUICE_COMPILER;
     object["backends"] = torch.empty() ? std::vector<std::string>() : backends;
-    std::cout << object.dump() << "\n";
+    print_exact(object.dump() + "\n");
     return;
   }
-  std::cout << "sluice " SLUICE_VERSION "\ntorch "
-            << (torch.empty() ? "none (planner only)" : torch + found_text(found))
-            << "\ncompiler " SLUICE_COMPILER "\nbackends "
-            << (torch.empty() ? "none" : join(backends, ", ")) << "\n";
+  print("sluice " SLUICE_VERSION "\ntorch " +
+        (torch.empty() ? "none (planner only)" : torch + found_text(found)) +
+        "\ncompiler " SLUICE_COMPILER "\nbackends " +
+        (torch.empty() ? "none" : join(backends, ", ")) + "\n");
 }
 
 int run(int argc, char** argv) {
@@ -197,7 +200,7 @@ int run(int argc, char** argv) {
   const std::string command = arguments.empty() ? std::string() : arguments.front();
   if (const CommandText* text = find_command(kSibling, command); text && asks_help(arguments)) {
     errno = 0;
-    std::cout << "sluice " << text->help << "\n" << text->more;
+    print(formatted("sluice {}\n{}", text->help, text->more));
     finish_stdout();
     return 0;
   }

@@ -1,11 +1,10 @@
 // sluice plan --measure: times the layers on this machine, writes their costs, plans with them.
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <string>
 #include <system_error>
 
+#include "base/system_text.h"
 #include "command/job.h"
 #include "command_line.h"
 #include "commands.h"
@@ -36,8 +35,8 @@ void require_apart(const std::string& costs, const std::string& config_file) {
     refuse("the costs would overwrite the configuration");
   if (!std::filesystem::is_regular_file(costs, unknown)) return;
   if (std::filesystem::file_size(costs, unknown) == 0) return;
-  std::ifstream file(costs);
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  constexpr std::size_t kMaxBytes = std::size_t{64} << 20;
+  const std::string text = read_text_or_empty(costs, kMaxBytes);
   if (text.find("\"sluice_costs\"") == std::string::npos)
     refuse("the file exists and holds no measured costs");
 }

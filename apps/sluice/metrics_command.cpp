@@ -3,12 +3,12 @@
 
 #include <cerrno>
 #include <filesystem>
-#include <iostream>
 #include <memory>
 #include <string>
 #include <system_error>
 
 #include "base/log.h"
+#include "base/print.h"
 #include "base/text.h"
 #include "command_line.h"
 #include "commands.h"
@@ -42,9 +42,9 @@ int write_events(const TensorboardArguments& arguments) {
                                     .where = "--out " + out,
                                     .remedy = "name another one"});
   }
-  write_output_file(event_file_path(out), events.bytes, "--out");
+  replace_own_file(event_file_path(out), events.bytes, "--out");
   errno = 0;
-  std::cout << counted(events.steps, "step") << " in " << event_file_path(out) << "\n";
+  print(counted(events.steps, "step") + " in " + printable(event_file_path(out)) + "\n");
   finish_stdout();
   return 0;
 }

@@ -16,6 +16,10 @@
 namespace sluice {
 namespace {
 
+namespace fs = std::filesystem;
+
+constexpr int kMostLinks = 40;  // as the system follows
+
 // 0, or the errno of what failed. Closes `descriptor`.
 int write_and_close(int descriptor, const std::string& text) {
   const int failed = write_all(descriptor, text);
@@ -23,7 +27,8 @@ int write_and_close(int descriptor, const std::string& text) {
 }
 
 int write_directly(const std::string& path, const std::string& text) {
-  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  // check_kinds: followed_link: /dev/stdout is a link; the caller refuses regular files.
+  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
   return descriptor < 0 ? errno : write_and_close(descriptor, text);
 }
 
@@ -62,11 +67,33 @@ Error cannot_write(int failed, const std::string& path, const std::string& optio
            .remedy = remedy_of(failed, option)}};
 }
 
-// The target of a link: it is replaced, not the link.
-std::string target_of(const std::string& path) {
-  std::error_code unresolved;
-  const std::string resolved = std::filesystem::weakly_canonical(path, unresolved).string();
-  return unresolved || path.ends_with('/') ? path : resolved;
+// A link is followed to stdout, stderr, a device or a pipe, and to a file of its own folder. A link
+// that leads elsewhere may come with a folder from elsewhere, so that the file that it names is not
+// meant.
+std::string file_to_replace(const std::string& path, const std::string& option) {
+  std::error_code failed;
+  if (!fs::is_symlink(fs::symlink_status(path, failed))) return path;
+  // By hand: weakly_canonical() leaves a link to a file that is not there as it is.
+  fs::path target = path;
+  for (int links = 0; links < kMostLinks && fs::is_symlink(fs::symlink_status(target, failed));
+       ++links)
+    target =
+        fs::canonical(parent_directory(target.string()), failed) / fs::read_symlink(target, failed);
+  if (fs::is_symlink(fs::symlink_status(target, failed))) target.clear();
+  if (!target.empty()) target = fs::weakly_canonical(target, failed);
+  const fs::path folder = fs::canonical(parent_directory(path), failed);
+  if (!target.empty() && target.parent_path() == folder) return target.string();
+  throw Error(ErrorKind::kUsage,
+              {.what = target.empty() ? "the file is a symbolic link that leads nowhere"
+                                      : "the file is a symbolic link to '" + target.string() +
+                                            "', outside of its folder",
+               .where = option + " " + path,
+               .remedy = "name the file that the link leads to, or remove the link"});
+}
+
+// Not a regular file, and meant to be written to: stdout and stderr, a device, a pipe.
+bool is_written_directly(const struct stat& status) {
+  return S_ISCHR(status.st_mode) || S_ISFIFO(status.st_mode) || open_output(status) >= 0;
 }
 
 }  // namespace
@@ -77,12 +104,13 @@ void check_output_file(const std::string& path, const std::string& option) {
   if (path.empty() || path.ends_with('/') || (exists && S_ISDIR(status.st_mode)))
     throw cannot_write(EISDIR, path, option);
   if (exists && !S_ISREG(status.st_mode)) {
-    if (S_ISCHR(status.st_mode) || open_output(status) >= 0) return;
+    if (is_written_directly(status)) return;
     throw Error(ErrorKind::kUsage, {.what = "not a regular file",
                                     .where = path,
                                     .remedy = "give " + option + " a file, or /dev/stdout"});
   }
-  std::string probe = parent_directory(target_of(path)) + "/.sluice-probe-XXXXXX";
+  if (exists && open_output(status) >= 0) return;
+  std::string probe = parent_directory(file_to_replace(path, option)) + "/.sluice-probe-XXXXXX";
   if (::mkdtemp(probe.data()) == nullptr) throw cannot_write(errno, path, option);
   ::rmdir(probe.c_str());
 }
@@ -97,11 +125,21 @@ void write_output_file(const std::string& path, const std::string& text,
     const int descriptor = ::dup(output);
     failed = descriptor < 0 ? errno : write_and_close(descriptor, text);
   } else if (exists && !S_ISREG(status.st_mode)) {
-    failed = write_directly(path, text);
+    failed = is_written_directly(status) ? write_directly(path, text)
+             : S_ISDIR(status.st_mode)   ? EISDIR
+                                         : EINVAL;
   } else {
-    failed = replace_file(target_of(path), text,
+    failed = replace_file(path.ends_with('/') ? path : file_to_replace(path, option), text,
                           exists ? std::optional<mode_t>(status.st_mode & 07777) : std::nullopt);
   }
+  if (failed != 0) throw cannot_write(failed, path, option);
+}
+
+void replace_own_file(const std::string& path, const std::string& text, const std::string& option) {
+  struct stat status;
+  const bool is_file = ::lstat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
+  const int failed = replace_file(
+      path, text, is_file ? std::optional<mode_t>(status.st_mode & 07777) : std::nullopt);
   if (failed != 0) throw cannot_write(failed, path, option);
 }
 

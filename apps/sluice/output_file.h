@@ -8,14 +8,19 @@
 
 namespace sluice {
 
-// Replaces the file `path` by `text` at once: through a temporary file beside it, so that a failure
-// leaves what was there. A link is followed; what is no regular file (a pipe), and stdout
-// or stderr whatever they are, is written as it is. Throws Error(kUsage) with the system's reason;
-// `option` names who asked.
+// Replaces the file `path`, which the user named, by `text` at once: through a temporary file
+// beside it, so that a failure leaves what was there. A device, a pipe, stdout and stderr
+// (/dev/stdout) are written directly. A link to another file of its folder is followed. Throws
+// Error(kUsage): the system's reason, or a link that leads to a regular file elsewhere; `option`
+// named the file.
 void write_output_file(const std::string& path, const std::string& text, const std::string& option);
 
+// The same for a file whose name is ours, such as FOLDER/report.html: a link in its place is
+// replaced. `option` chooses another folder.
+void replace_own_file(const std::string& path, const std::string& text, const std::string& option);
+
 // Checks that the file can be written, and leaves nothing behind. Throws Error(kUsage): no such
-// folder, a folder in its place, nothing that may be written to.
+// folder, a folder in its place, a link that leads elsewhere, nothing that may be written to.
 void check_output_file(const std::string& path, const std::string& option);
 
 }  // namespace sluice

@@ -1,11 +1,11 @@
 // sluice plan: what a run would do, without starting it.
 #include <unistd.h>
 
-#include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "base/print.h"
 #include "base/text.h"
 #include "command_line.h"
 #include "commands.h"
@@ -39,8 +39,8 @@ RunConfig config_of(const PlanArguments& arguments, Overrides overrides) {
 }
 
 void print_comparison(const Comparison& comparison, bool json) {
-  std::cout << (json ? comparison_json(comparison)
-                     : comparison_text(comparison, terminal_width(STDOUT_FILENO)));
+  json ? print_exact(comparison_json(comparison))
+       : print(comparison_text(comparison, terminal_width(STDOUT_FILENO)));
   finish_stdout();
 }
 

@@ -1,13 +1,13 @@
 // sluice report FOLDER: a page that shows a run, from the files that it left.
 #include <cerrno>
 #include <filesystem>
-#include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
 #include <system_error>
 
 #include "base/log.h"
+#include "base/print.h"
 #include "base/text.h"
 #include "command_line.h"
 #include "commands.h"
@@ -47,9 +47,11 @@ int write_report(const ReportArguments& arguments) {
   const RunRecord run = record_of(arguments.folder, out);
   std::optional<RunRecord> other;
   if (!arguments.compare.empty()) other = record_of(arguments.compare, out);
-  write_output_file(out, report_html(run, other ? &*other : nullptr), "--out");
+  const std::string page = report_html(run, other ? &*other : nullptr);
+  arguments.out.empty() ? replace_own_file(out, page, "--out")
+                        : write_output_file(out, page, "--out");
   errno = 0;
-  std::cout << counted(run.curves.steps, "logged step") << " in " << out << "\n";
+  print(counted(run.curves.steps, "logged step") + " in " + printable(out) + "\n");
   finish_stdout();
   return 0;
 }

@@ -1,11 +1,13 @@
 // The program `sluice-run`: the commands that need torch. `sluice` executes it in its own place.
 #include <c10/util/Logging.h>
+#include <execinfo.h>
 
 #include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
 
+#include "address_space.h"
 #include "command_line.h"
 #include "commands.h"
 #include "config/run_config.h"
@@ -23,6 +25,13 @@ std::string program_name(const char* program) {
 // the last word.
 void quiet_torch() {
   if (!std::getenv("TORCH_CPP_LOG_LEVEL")) FLAGS_caffe2_log_level = c10::GLOG_FATAL;
+}
+
+// The first call of backtrace() loads libgcc_s, which fails without memory, when LibTorch makes the
+// message of an error; the C library then ends the process.
+void load_unwinder() {
+  void* frame = nullptr;
+  ::backtrace(&frame, 1);
 }
 
 int run(const std::string& name, std::vector<std::string> arguments) {
@@ -48,6 +57,8 @@ int main(int argc, char** argv) {
   sluice::begin_process();
   sluice::quiet_torch();
   try {
+    sluice::load_unwinder();
+    sluice::require_address_space();
     return sluice::run(sluice::program_name(argv[0]), {argv + 1, argv + argc});
   } catch (...) {
     return sluice::report_error(std::current_exception());

@@ -1,13 +1,13 @@
 // sluice sample MODEL --prompt TEXT: the text with which a model continues a prompt. Creates
 // nothing.
 #include <filesystem>
-#include <iostream>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "base/log.h"
+#include "base/print.h"
 #include "command/job.h"
 #include "command_line.h"
 #include "commands.h"
@@ -53,7 +53,8 @@ int sample_model(const SampleArguments& arguments, const Overrides& overrides) {
   const std::optional<Continuation> result =
       sample(std::move(config), arguments.prompt.value_or(""), options);
   if (!result) return 0;
-  std::cout << (arguments.json ? to_json(*result) : result->prompt + result->text) << "\n";
+  arguments.json ? print_exact(to_json(*result) + "\n")
+                 : print(result->prompt + result->text + "\n");
   return 0;
 }
 

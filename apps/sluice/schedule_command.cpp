@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <cstdint>
-#include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +10,7 @@
 #include "base/format.h"
 #include "base/json.h"
 #include "base/option_names.h"
+#include "base/print.h"
 #include "base/text.h"
 #include "command_line.h"
 #include "commands.h"
@@ -124,6 +124,11 @@ void point_at_cells(const Schedule& schedule, VerifyReport& report) {
   }
 }
 
+void print_result(const std::string& text, bool json) {
+  if (json) return print_exact(text);
+  print(text, use_color(STDOUT_FILENO) ? Colors::kKeep : Colors::kReplace);
+}
+
 GridOptions grid_options() {
   return {.color = use_color(STDOUT_FILENO), .width = terminal_width(STDOUT_FILENO)};
 }
@@ -190,8 +195,9 @@ int search(const ScheduleArguments& arguments) {
   if (arguments.out && result.found) {
     write_output_file(*arguments.out, to_csv(result.found->schedule.rows), "--out");
   }
-  std::cout << (arguments.json ? search_json(result).dump() + "\n"
-                               : search_text(result, grid_options()));
+  print_result(
+      arguments.json ? search_json(result).dump() + "\n" : search_text(result, grid_options()),
+      arguments.json);
   if (const std::optional<Error> shortage = search_shortage(result)) {
     finish_stdout();
     throw with_names(*shortage, flag_of);
@@ -256,7 +262,7 @@ int run(const ScheduleArguments& arguments) {
     else if (!arguments.out && !arguments.draw)
       text = rows_text(arguments, program, rows);
   }
-  std::cout << (arguments.json ? object.dump() + "\n" : text);
+  print_result(arguments.json ? object.dump() + "\n" : text, arguments.json);
   return holds ? 0 : static_cast<int>(ErrorKind::kInput);
 }
 

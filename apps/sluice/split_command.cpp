@@ -2,13 +2,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <iostream>
 #include <memory>
 #include <optional>
 
 #include "archive/graph_model.h"
 #include "base/format.h"
 #include "base/option_names.h"
+#include "base/print.h"
 #include "base/strict_json.h"
 #include "base/text.h"
 #include "command_line.h"
@@ -215,9 +215,9 @@ int run_split(const SplitArguments& arguments) {
   const Partition partition = partition_of(model, options);
   const std::vector<StageShape> shapes = shapes_of(arguments, model, partition);
   if (arguments.json) {
-    std::cout << partition_json(model, partition, shapes).dump() << "\n";
+    print_exact(partition_json(model, partition, shapes).dump() + "\n");
   } else {
-    std::cout << split_text(model, partition, shapes);
+    print(split_text(model, partition, shapes));
   }
   return 0;
 }

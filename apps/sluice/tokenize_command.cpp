@@ -1,6 +1,4 @@
 // sluice data tokenize: text to ids and back, line by line.
-#include <unistd.h>
-
 #include <cerrno>
 #include <charconv>
 #include <cstdint>
@@ -12,7 +10,8 @@
 #include <vector>
 
 #include "base/file.h"
-#include "base/format.h"
+#include "base/line_reader.h"
+#include "base/print.h"
 #include "base/strict_json.h"
 #include "command_line.h"
 #include "commands.h"
@@ -28,73 +27,6 @@ constexpr std::size_t kChunkBytes = std::size_t{1} << 18;
 struct TokenizeArguments {
   std::string tokenizer, file;
   bool decode = false, no_special = false;
-};
-
-// The lines of a file or of stdin, one at a time. A line lives until the next is asked for.
-class LineReader {
- public:
-  explicit LineReader(const std::string& path) : path_(path == "-" ? "stdin" : path) {
-    if (path != "-") file_.emplace(File::open(path));
-  }
-
-  std::optional<std::string_view> next() {
-    for (std::size_t searched = begin_;;) {
-      const std::size_t newline = buffer_.find('\n', searched);
-      if (newline != std::string::npos) return take(newline, newline + 1);
-      searched = buffer_.size();
-      if (ended_ || !read_more(searched)) break;
-    }
-    if (begin_ == buffer_.size()) return std::nullopt;
-    return take(buffer_.size(), buffer_.size());
-  }
-  // "FILE:LINE" of what next() gave last.
-  std::string where() const { return formatted("{}:{}", path_, line_); }
-
- private:
-  std::string_view take(std::size_t end, std::size_t next) {
-    const std::string_view line = std::string_view(buffer_).substr(begin_, end - begin_);
-    begin_ = next;
-    ++line_;
-    return line;
-  }
-
-  // searched: the start of the unread text moves with it.
-  bool read_more(std::size_t& searched) {
-    buffer_.erase(0, begin_);
-    searched -= begin_;
-    begin_ = 0;
-    const std::size_t held = buffer_.size();
-    if (held > kMaxLineBytes) {
-      throw Error(ErrorKind::kInput,
-                  {.what = formatted("a line of more than {} bytes", kMaxLineBytes),
-                   .where = formatted("{}:{}", path_, line_ + 1),
-                   .remedy = "give texts that fit into memory, each on its line"});
-    }
-    buffer_.resize(held + kChunkBytes);
-    const std::size_t got =
-        file_ ? file_->read_some(buffer_.data() + held, kChunkBytes, offset_) : read_stdin(held);
-    offset_ += got;
-    buffer_.resize(held + got);
-    ended_ = got == 0;
-    return !ended_;
-  }
-
-  std::size_t read_stdin(std::size_t held) {
-    for (;;) {
-      const ssize_t got = ::read(STDIN_FILENO, buffer_.data() + held, kChunkBytes);
-      if (got >= 0) return static_cast<std::size_t>(got);
-      if (errno != EINTR)
-        throw file_error(ErrorKind::kInput, "cannot read", path_, errno, Access::kRead);
-    }
-  }
-
-  std::string path_;
-  std::optional<File> file_;
-  std::uint64_t offset_ = 0;
-  std::string buffer_;
-  std::size_t begin_ = 0;
-  std::int64_t line_ = 0;
-  bool ended_ = false;
 };
 
 Json parse_line(std::string_view line, const LineReader& reader, const std::string& expected) {
@@ -142,19 +74,21 @@ void decode_line(const Tokenizer& tokenizer, const Json& list, const LineReader&
 }
 
 void write(std::string& out) {
-  std::cout << out;
+  print_exact(out);
   out.clear();
   if (!std::cout) finish_stdout();  // throws
 }
 
 int tokenize(const TokenizeArguments& arguments) {
   const Tokenizer tokenizer = Tokenizer::read(arguments.tokenizer);
-  LineReader reader(arguments.file);
+  std::optional<File> file;
+  if (arguments.file != "-") file.emplace(File::open(arguments.file));
+  LineReader reader = file ? LineReader(*file, kMaxLineBytes) : LineReader::of_stdin(kMaxLineBytes);
   const std::string expected = arguments.decode ? "a JSON array of ids" : "a JSON string";
   std::string out;
   errno = 0;
   try {
-    while (const std::optional<std::string_view> line = reader.next()) {
+    while (const std::optional<std::string_view> line = reader.next_text()) {
       const Json value = parse_line(*line, reader, expected);
       if (arguments.decode ? !value.is_array() : !value.is_string())
         refuse_line(value, reader, expected);

@@ -3,11 +3,11 @@
 #include <unistd.h>
 
 #include <cstdint>
-#include <iostream>
 #include <limits>
 #include <optional>
 
 #include "base/log.h"
+#include "base/print.h"
 #include "base/text.h"
 #include "command_line.h"
 #include "config/machine_memory.h"
@@ -31,9 +31,11 @@ Plan make_warned_plan(const RunConfig& config, const MeasuredMachine* measured) 
 
 void print_plan(const Plan& plan, bool json) {
   if (json) {
-    std::cout << plan_json(plan);
+    print_exact(plan_json(plan));
   } else {
-    std::cout << describe_plan(plan, {use_color(STDOUT_FILENO), terminal_width(STDOUT_FILENO)});
+    const bool color = use_color(STDOUT_FILENO);
+    print(describe_plan(plan, {color, terminal_width(STDOUT_FILENO)}),
+          color ? Colors::kKeep : Colors::kReplace);
   }
   print_warnings(plan);
 }

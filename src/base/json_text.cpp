@@ -1,4 +1,5 @@
 // JSON as text: the one source that knows the library, whose header costs more than all of ours.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/json.h"
@@ -65,6 +66,58 @@ WrittenJson written(const Json& value) {
   return nullptr;
 }
 
+// Bytes of the character that begins the text, if it is one that steers a terminal and that JSON
+// may hold as it is (base/printable.h): DEL, U+0080 to U+009F, U+061C, U+200E, U+200F, U+2028 to
+// U+202E and U+2066 to U+2069, in UTF-8. Else 0.
+std::size_t steering_length(std::string_view text) {
+  const auto byte = [&](std::size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
+  };
+  const unsigned second = byte(1), third = byte(2);
+  switch (byte(0)) {
+    case 0x7f:
+      return 1;
+    case 0xc2:
+      return second >= 0x80 && second <= 0x9f ? 2 : 0;
+    case 0xd8:
+      return second == 0x9c ? 2 : 0;
+    case 0xe2: {
+      const bool is_mark = second == 0x80 && (third == 0x8e || third == 0x8f);
+      const bool is_override = second == 0x80 && third >= 0xa8 && third <= 0xae;
+      const bool is_isolate = second == 0x81 && third >= 0xa6 && third <= 0xa9;
+      return is_mark || is_override || is_isolate ? 3 : 0;
+    }
+    default:
+      return 0;
+  }
+}
+
+// JSON of the same value without characters that steer a terminal: they stand in strings alone,
+// where \uXXXX means the same.
+std::string with_escapes(std::string json) {
+  const auto begins_one = [](char c) {
+    return c == '\x7f' || c == '\xc2' || c == '\xd8' || c == '\xe2';
+  };
+  if (std::none_of(json.begin(), json.end(), begins_one)) return json;
+  std::string escaped;
+  escaped.reserve(json.size());
+  for (std::string_view rest = json; !rest.empty();) {
+    const std::size_t length = steering_length(rest);
+    if (length == 0) {
+      escaped += rest.front();
+      rest.remove_prefix(1);
+      continue;
+    }
+    // nlohmann escapes it in ASCII, between quotes.
+    const std::string quoted =
+        length == 1 ? "\"\\u007f\""
+                    : WrittenJson(std::string(rest.substr(0, length))).dump(-1, ' ', true);
+    escaped.append(quoted, 1, quoted.size() - 2);
+    rest.remove_prefix(length);
+  }
+  return escaped;
+}
+
 }  // namespace
 
 void read_json(std::string_view text, JsonEvents& events) {
@@ -73,7 +126,8 @@ void read_json(std::string_view text, JsonEvents& events) {
 }
 
 std::string Json::dump(int indent) const {
-  return written(*this).dump(indent, ' ', false, WrittenJson::error_handler_t::replace);
+  return with_escapes(
+      written(*this).dump(indent, ' ', false, WrittenJson::error_handler_t::replace));
 }
 
 std::optional<std::string> Json::dump_valid() const {

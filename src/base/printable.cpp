@@ -5,21 +5,72 @@
 namespace sluice {
 namespace {
 
-// Values of files and arguments are quoted in messages: none may steer the terminal.
-std::string without_controls(std::string_view text) {
+constexpr std::string_view kReplacement = "\xef\xbf\xbd";  // U+FFFD
+
+struct Character {
+  std::size_t bytes = 1;
+  char32_t code = 0;
+  bool valid = false;
+};
+
+// The character that begins at the start of `text`, which is not empty; not valid: `bytes` of it
+// are the start of a character that does not go on.
+Character first_character(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char lead = byte(0);
+  if (lead < 0x80) return {1, lead, true};
+  const std::size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+  if (lead < 0xc2 || lead > 0xf4) return {};
+  char32_t code = lead & (0xffu >> (length + 1));
+  for (std::size_t i = 1; i < length; ++i) {
+    if (i >= text.size() || (byte(i) & 0xc0) != 0x80) return {i};
+    // Overlong forms, surrogates, and values above U+10FFFF.
+    if (i == 1 && ((lead == 0xe0 && byte(1) < 0xa0) || (lead == 0xed && byte(1) > 0x9f) ||
+                   (lead == 0xf0 && byte(1) < 0x90) || (lead == 0xf4 && byte(1) > 0x8f)))
+      return {};
+    code = code << 6 | (byte(i) & 0x3fu);
+  }
+  return {length, code, true};
+}
+
+bool steers_terminal(char32_t code) {
+  if (code < 0x20 || (code >= 0x7f && code < 0xa0)) return true;
+  const bool sets_direction = code == 0x061c || code == 0x200e || code == 0x200f ||
+                              (code >= 0x202a && code <= 0x202e) ||
+                              (code >= 0x2066 && code <= 0x2069);
+  return sets_direction || code == 0x2028 || code == 0x2029;
+}
+
+// Bytes of a sequence that sets colours, ESC [ NUMBERS m, at the start of `text`; 0: there is none.
+std::size_t color_length(std::string_view text) {
+  if (!text.starts_with("\033[")) return 0;
+  const std::size_t end = text.find_first_not_of("0123456789;", 2);
+  return end != std::string_view::npos && text[end] == 'm' ? end + 1 : 0;
+}
+
+std::string without_controls(std::string_view text, bool keep_lines, Colors colors) {
   std::string shown;
   shown.reserve(text.size());
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    // U+0080 to U+009F, which some terminals obey too, are 0xc2 0x80 to 0xc2 0x9f in UTF-8.
-    const bool is_c1 = byte >= 0x80 && byte < 0xa0 && !shown.empty() && shown.back() == '\xc2';
-    if (c == '\n' || c == '\r' || c == '\t') {
-      shown += ' ';
-    } else if (is_c1) {
-      shown.back() = '?';
+  while (!text.empty()) {
+    const char c = text.front();
+    std::size_t taken = colors == Colors::kKeep ? color_length(text) : 0;
+    if (taken > 0) {
+      shown += text.substr(0, taken);
+    } else if (c == '\n' || c == '\t' || c == '\r') {
+      const bool ends_line = c == '\n' || c == '\t' || text.starts_with("\r\n");
+      shown += keep_lines && ends_line ? c : ' ';
+      taken = 1;
     } else {
-      shown += byte < 0x20 || byte == 0x7f ? '?' : c;
+      const Character character = first_character(text);
+      taken = character.bytes;
+      if (!character.valid)
+        shown += kReplacement;
+      else if (steers_terminal(character.code))
+        shown += '?';
+      else
+        shown += text.substr(0, taken);
     }
+    text.remove_prefix(taken);
   }
   return shown;
 }
@@ -42,7 +93,7 @@ std::string cut(std::string_view text, std::size_t max_bytes) {
 }  // namespace
 
 std::string printable(std::string_view text, std::size_t max_bytes) {
-  const std::string line = without_controls(text);
+  const std::string line = without_controls(text, /*keep_lines=*/false, Colors::kReplace);
   std::string shown;
   for (std::size_t begin = 0; begin < line.size();) {
     const std::size_t end = std::min(line.find(' ', begin), line.size());
@@ -57,6 +108,21 @@ std::string printable(std::string_view text, std::size_t max_bytes) {
     begin = end + 1;
   }
   return cut(shown, max_bytes);
+}
+
+std::string printable_lines(std::string_view text, Colors colors) {
+  return without_controls(text, /*keep_lines=*/true, colors);
+}
+
+std::string valid_utf8(std::string_view text) {
+  std::string valid;
+  valid.reserve(text.size());
+  while (!text.empty()) {
+    const Character character = first_character(text);
+    valid += character.valid ? text.substr(0, character.bytes) : kReplacement;
+    text.remove_prefix(character.bytes);
+  }
+  return valid;
 }
 
 }  // namespace sluice

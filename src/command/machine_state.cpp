@@ -9,6 +9,8 @@
 #include <fstream>
 #include <string>
 
+#include "base/system_text.h"
+#include "base/text.h"
 #include "launch/launch_environment.h"
 
 namespace sluice {
@@ -46,10 +48,10 @@ void add_swapping(MachineState& state) {
 }
 
 double clock_mhz() {
-  std::ifstream file("/proc/cpuinfo");
+  constexpr std::size_t kMaxCpuInfo = std::size_t{16} << 20;  // a few kilobytes a core
   double sum = 0;
   int count = 0;
-  for (std::string line; std::getline(file, line);) {
+  for (const std::string& line : split(read_text_or_empty("/proc/cpuinfo", kMaxCpuInfo), '\n')) {
     if (!line.starts_with("cpu MHz")) continue;
     sum += std::strtod(line.c_str() + line.find(':') + 1, nullptr);
     ++count;

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <ctime>
-#include <fstream>
 #include <limits>
 
+#include "base/file.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/packer.h"
 #include "command/job.h"
 #include "command/message_times.h"
@@ -35,7 +36,8 @@ void write_error_file(const ProcessJob& processes, const Error& failure) {
       {"message",
        {{"extraInfo", {{"py_callstack", ""}, {"timestamp", std::to_string(std::time(nullptr))}}},
         {"message", failure.what()}}}};
-  std::ofstream(path) << error.dump();
+  if (const int failed = replace_file(path, error.dump()))
+    log_warning("cannot write torchrun's error file: " + errno_text(failed) + "; " + path);
 }
 
 constexpr int kMeasuringRank = 0;

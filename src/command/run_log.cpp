@@ -11,6 +11,7 @@
 #include "base/format.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/print.h"
 #include "base/text.h"
 #include "command/inputs.h"
 #include "command/machine_state.h"
@@ -91,7 +92,8 @@ void RunLog::warn_of_slow_bfloat16() const {
 // Stdout breaks with a closed pipe or terminal, or a full disk.
 void RunLog::print(const std::string& text) const {
   errno = 0;
-  if (std::cout << text << std::flush) return;
+  sluice::print(text, color_ ? Colors::kKeep : Colors::kReplace);
+  if (std::cout << std::flush) return;
   const int reason = errno;
   log_warning(
       formatted("cannot write to stdout{}; the run continues without it and logs its steps in {}",

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <chrono>
 #include <ctime>
-#include <fstream>
 
 #include "base/file.h"
 #include "base/format.h"
@@ -18,6 +17,7 @@
 #include "config/machine_memory.h"
 #include "launch/launch_environment.h"
 #include "launch/socket.h"
+#include "plan/predict/layer_times.h"
 #include "report/candidates_output.h"
 #include "report/event_file.h"
 #include "report/metrics_file.h"
@@ -39,15 +39,6 @@ std::string time_now() {
   return text;
 }
 
-std::string processor_name() {
-  std::ifstream file("/proc/cpuinfo");
-  for (std::string line; std::getline(file, line);) {
-    const std::size_t colon = line.find(": ");
-    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
-  }
-  return "unknown processor";
-}
-
 Json start_of(const Plan& plan, const ResumePoint& resume, int threads_per_rank) {
   const auto layout = read_launch_environment().layout;
   Json start;
@@ -58,7 +49,8 @@ Json start_of(const Plan& plan, const ResumePoint& resume, int threads_per_rank)
   start["sluice"] = SLUICE_VERSION;
   start["torch"] = TORCH_VERSION;
   start["host"] = machine_name();
-  start["processor"] = processor_name();
+  const std::string processor = cpu_name();
+  start["processor"] = processor.empty() ? "unknown processor" : processor;
   start["cores"] = std::max<std::int64_t>(1, sysconf(_SC_NPROCESSORS_ONLN));
   start["memory_bytes"] = machine_memory_bytes();
   start["ranks"] = plan.program.mesh.num_ranks();

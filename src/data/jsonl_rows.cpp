@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "base/format.h"
+#include "base/line_reader.h"
 #include "sluice/error.h"
 
 namespace sluice::data {
@@ -67,18 +69,11 @@ std::uint64_t line_number(const File& file, std::uint64_t offset) {
 
 bool first_row_has_ids(const std::string& path) {
   const File file = File::open(path);
-  std::string text;
-  std::vector<char> block(kRowBlockBytes);
-  while (text.size() <= kMaxRowBytes) {
-    const std::size_t count = file.read_some(block.data(), block.size(), text.size());
-    text.append(block.data(), count);
-    const std::size_t begin = text.find_first_not_of(" \t\r\n");
-    const std::size_t end = begin == std::string::npos ? begin : text.find('\n', begin);
-    if (count > 0 && end == std::string::npos) continue;
-    if (begin == std::string::npos) return false;
+  LineReader reader(file, kMaxRowBytes);
+  while (const std::optional<LineReader::Line> line = reader.next()) {
+    if (std::all_of(line->text.begin(), line->text.end(), is_blank) && !line->is_too_long) continue;
     try {
-      return parse_jsonl_row(std::string_view(text).substr(begin, end - begin), "")
-          .input_ids.has_value();
+      return !line->is_too_long && parse_jsonl_row(line->text, "").input_ids.has_value();
     } catch (const Error&) {
       return false;  // its reader reports it
     }

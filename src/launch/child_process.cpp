@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstring>
 
+#include "base/as_error.h"
 #include "base/file.h"
 #include "base/format.h"
 #include "launch/socket.h"
@@ -48,8 +49,20 @@ std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
   ::_exit(127);
 }
 
+Error cannot_start(int error_number) {
+  return system_error("cannot start a process", error_number);
+}
+
+// Takes a new descriptor, or throws.
+Socket require_descriptor(int descriptor) {
+  if (descriptor < 0) throw cannot_start(errno);
+  return Socket(descriptor);
+}
+
 // A copy above 2, so that it is not overwritten while stdin, stdout and stderr are placed.
-int copy_of(int descriptor) { return ::fcntl(descriptor, F_DUPFD_CLOEXEC, 3); }
+Socket copy_of(int descriptor) {
+  return require_descriptor(::fcntl(descriptor, F_DUPFD_CLOEXEC, 3));
+}
 
 }  // namespace
 
@@ -57,12 +70,11 @@ pid_t start_child(const ChildOptions& options) {
   const std::vector<char*> arguments = pointers_to(options.arguments);
   const std::vector<char*> environment = pointers_to(options.environment);
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0)
-    throw Error(ErrorKind::kPeer, {.what = "cannot start a process: " + errno_text(errno)});
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw cannot_start(errno);
   const Socket read_end(ends[0]);
   Socket write_end(ends[1]);
-  const Socket null_device(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  const Socket output(copy_of(options.output)), errors(copy_of(options.errors));
+  const Socket null_device = require_descriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const Socket output = copy_of(options.output), errors = copy_of(options.errors);
   ChildOptions placed = options;
   placed.output = output.descriptor();
   placed.errors = errors.descriptor();
@@ -72,10 +84,7 @@ pid_t start_child(const ChildOptions& options) {
     become(placed, const_cast<char**>(arguments.data()), const_cast<char**>(environment.data()),
            parent, null_device.descriptor(), write_end.descriptor());
   }
-  if (child < 0) {
-    throw Error(ErrorKind::kPeer, {.what = "cannot start a process: " + errno_text(errno),
-                                   .remedy = "start fewer, or raise the limit (ulimit -u)"});
-  }
+  if (child < 0) throw cannot_start(errno);
   ::setpgid(child, child);  // whoever comes first
   write_end.close();
   int failed = 0;

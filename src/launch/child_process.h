@@ -25,8 +25,8 @@ struct ChildOptions {
   sigset_t blocked_signals;              // its signal mask
 };
 
-// Its stdin is /dev/null. Throws Error(kUsage) when the program cannot be executed, Error(kPeer)
-// when the system starts no more processes.
+// Its stdin is /dev/null. Throws Error(kUsage) when the program cannot be executed, and
+// system_error() (socket.h) when the system starts no more processes or opens no more files.
 pid_t start_child(const ChildOptions& options);
 
 // "signal 9 (Killed)"

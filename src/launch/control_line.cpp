@@ -16,6 +16,8 @@
 #include "launch/store_connection.h"
 #include "sluice/error.h"
 
+#include "base/as_error.h"
+
 namespace sluice {
 namespace {
 
@@ -36,8 +38,7 @@ struct ControlLine::Impl {
         connection(where, secret, deadline_in(options.connect_timeout)),
         wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
         judge(Clock::now()) {
-    if (!wake)
-      throw Error(ErrorKind::kPeer, {.what = "no descriptor is left for the control line"});
+    if (!wake) throw system_error("cannot open the control line", errno);
     open();
     thread = std::thread([this] { serve(); });
   }

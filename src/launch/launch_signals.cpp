@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <csignal>
 
+#include "base/as_error.h"
 #include "base/file.h"
 #include "sluice/error.h"
 
@@ -24,8 +25,7 @@ LaunchSignals::LaunchSignals() {
   }
   ::pthread_sigmask(SIG_BLOCK, &watched_, &before_);
   events_ = Socket(::signalfd(-1, &watched_, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (!events_)
-    throw Error(ErrorKind::kPeer, {.what = "cannot watch signals: " + errno_text(errno)});
+  if (!events_) throw system_error("cannot watch signals", errno);
 }
 
 LaunchSignals::~LaunchSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -15,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/as_error.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "launch/socket.h"
@@ -29,15 +31,28 @@ using Clock = std::chrono::steady_clock;
 constexpr milliseconds kHoldPart{100};
 constexpr std::string_view kError = "sluice: error: ", kWarning = "sluice: warning: ";
 
+// Without a newline for so long, a part of a line is shown.
+constexpr std::size_t kMostHeld = std::size_t{1} << 20;
+// Different errors and warnings that are shown once each.
+constexpr std::size_t kMostShownOnce = 10'000;
+
+// A log that begins anew takes the place of whatever has its name, but a folder or a device: a link
+// is replaced, and the file that it leads to stays. A log that goes on is the one that this job
+// made.
+int open_log_file(const std::string& path, bool anew) {
+  struct stat status;
+  if (anew && ::lstat(path.c_str(), &status) == 0 && !S_ISDIR(status.st_mode) &&
+      !S_ISCHR(status.st_mode))
+    ::unlink(path.c_str());
+  return ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY,
+                0666);
+}
+
 }  // namespace
 
 class OutputMerger::Log {
  public:
-  explicit Log(const std::string& path, bool anew)
-      : path_(path),
-        file_(::open(path.c_str(),
-                     O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY | (anew ? O_TRUNC : 0),
-                     0666)) {
+  explicit Log(const std::string& path, bool anew) : path_(path), file_(open_log_file(path, anew)) {
     if (!file_) throw file_error(ErrorKind::kUsage, "cannot write the log", path, errno);
   }
   void write(std::string_view bytes) {
@@ -126,6 +141,7 @@ struct OutputMerger::Impl {
       show_line(source.show, source.held.substr(begin, end + 1 - begin));
     }
     source.held.erase(0, begin);
+    if (source.held.size() > kMostHeld) show_held(source);
     if (was_empty || begin > 0) source.held_since = Clock::now();
     return true;
   }
@@ -138,7 +154,8 @@ struct OutputMerger::Impl {
   void show_line(int target, const std::string& line) {
     const bool is_error = line.starts_with(kError);
     const bool is_once = is_error || line.starts_with(kWarning);
-    if (is_once && !shown_once.insert(line).second) return;
+    if (is_once && shown_once.contains(line)) return;
+    if (is_once && shown_once.size() < kMostShownOnce) shown_once.insert(line);
     if (is_error && target >= 0) error_shown = true;
     show(target, line);
   }
@@ -158,7 +175,9 @@ struct OutputMerger::Impl {
   std::thread thread;
 };
 
-OutputMerger::OutputMerger() : impl_(std::make_unique<Impl>()) {}
+OutputMerger::OutputMerger() : impl_(std::make_unique<Impl>()) {
+  if (!impl_->wake) throw system_error("cannot collect the output of processes", errno);
+}
 OutputMerger::~OutputMerger() = default;
 
 std::shared_ptr<OutputMerger::Log> OutputMerger::open_log(const std::string& path, bool anew) {
@@ -167,8 +186,7 @@ std::shared_ptr<OutputMerger::Log> OutputMerger::open_log(const std::string& pat
 
 int OutputMerger::add(int show, bool as_lines, std::shared_ptr<Log> log) {
   int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0)
-    throw Error(ErrorKind::kPeer, {.what = "cannot make a pipe: " + errno_text(errno)});
+  if (::pipe2(ends, O_CLOEXEC) != 0) throw system_error("cannot make a pipe", errno);
   Impl::Source& source = impl_->sources.emplace_back();
   source.pipe = Socket(ends[0]);
   source.show = show;

@@ -10,6 +10,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/as_error.h"
 #include "base/file.h"
 #include "sluice/error.h"
 
@@ -37,10 +38,7 @@ void on_record_signal(int /*number*/) {
 
 struct RecordSignal::Impl {
   explicit Impl(std::function<void()> call) : event(eventfd(0, EFD_CLOEXEC)) {
-    if (event < 0) {
-      throw Error(ErrorKind::kMemory, {.what = "cannot watch for SIGUSR2: " + errno_text(errno),
-                                       .remedy = "raise `ulimit -n`"});
-    }
+    if (event < 0) throw system_error("cannot watch for SIGUSR2", errno);
     thread = std::thread([this, call = std::move(call)] {
       std::uint64_t count = 0;
       while (true) {

@@ -16,6 +16,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/as_error.h"
 #include "base/file.h"
 #include "base/format.h"
 #include "sluice/error.h"
@@ -106,7 +107,7 @@ int connect_one(const Socket& socket, const addrinfo& address, Deadline deadline
                                     .where = where,
                                     .remedy = "name the machine of process 0"});
   }
-  throw Error(ErrorKind::kPeer, {.what = "cannot listen: " + errno_text(failed), .where = where});
+  throw system_error("cannot listen", failed, where);
 }
 
 }  // namespace

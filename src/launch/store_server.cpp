@@ -21,6 +21,8 @@
 #include "launch/store_values.h"
 #include "sluice/error.h"
 
+#include "base/as_error.h"
+
 namespace sluice {
 namespace {
 
@@ -71,7 +73,7 @@ struct StoreServer::Impl {
         port(local_port(listener)),
         lines(options.grace),
         judge(Clock::now()) {
-    if (!wake) throw Error(ErrorKind::kPeer, {.what = "no descriptor is left for the job's store"});
+    if (!wake) throw system_error("cannot start the job's store", errno);
     server = std::thread([this] { serve(); });
   }
 

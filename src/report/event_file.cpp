@@ -10,8 +10,10 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/json.h"
+#include "base/line_reader.h"
 #include "base/strict_json.h"
 #include "base/text.h"
+#include "report/metrics_file.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -79,20 +81,27 @@ std::string event_of(const Json& line, double wall_time) {
 }
 
 std::vector<Json> lines_of(const std::string& path, bool& cut_off) {
-  const std::string text = read_text(path, kMostBytes);
+  const File source = File::open(path);
+  LineReader reader(source, MetricsFile::kLongestLine);
   std::vector<Json> lines;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    std::optional<Json> line = parse_json(std::string_view(text).substr(begin, end - begin));
+  std::uint64_t bytes = 0;
+  while (const std::optional<LineReader::Line> next = reader.next()) {
+    std::optional<Json> line = next->is_too_long ? std::nullopt : parse_json(next->text);
     const bool holds = line && line->is_object() && line->find("step");
-    if (!holds && end < text.size()) {
+    if (!holds && next->has_end) {
       throw Error(ErrorKind::kInput, {.what = "the line is not an object with a step",
-                                      .where = formatted("{}:{}", path, lines.size() + 1),
+                                      .where = reader.where(),
                                       .remedy = "take the line out, or name another folder"});
+    }
+    bytes += next->text.size();
+    if (bytes > kMostBytes) {
+      throw Error(ErrorKind::kInput, {.what = "the file is larger than " +
+                                              human_bytes(static_cast<std::int64_t>(kMostBytes)),
+                                      .where = path,
+                                      .remedy = "is it the right file?"});
     }
     if (holds) lines.push_back(std::move(*line));
     cut_off = !holds;
-    begin = end + 1;
   }
   if (!lines.empty()) return lines;
   throw Error(ErrorKind::kInput, {.what = "no step is logged here",

@@ -13,6 +13,7 @@
 
 #include "base/file.h"
 #include "base/format.h"
+#include "base/line_reader.h"
 #include "base/log.h"
 #include "base/strict_json.h"
 #include "base/text.h"
@@ -29,8 +30,6 @@ struct EarlierLines {
 };
 
 constexpr std::size_t kChunk = std::size_t{1} << 20;
-// Parameter norms of a large model take a few hundred kilobytes.
-constexpr std::size_t kLongestLine = std::size_t{64} << 20;
 
 // The step of a line of metrics; nothing for any other text. A disk that lost power may have left a
 // block of zeros.
@@ -46,89 +45,44 @@ std::optional<std::int64_t> step_of_line(std::string_view line, const std::strin
   }
 }
 
-// Takes the lines of a file in pieces as they are read.
-class Sieve {
- public:
-  Sieve(std::string from, const std::string& to, std::int64_t last_step)
-      : from_(std::move(from)),
-        last_step_(last_step),
-        target_(File::create(to, ErrorKind::kUsage)) {}
-
-  void add(std::string_view piece) {
-    for (std::size_t end; (end = piece.find('\n')) != std::string_view::npos;) {
-      add_to_line(piece.substr(0, end));
-      end_line();
-      piece.remove_prefix(end + 1);
-    }
-    add_to_line(piece);
-  }
-
-  EarlierLines finish() {
-    if (!line_.empty() || is_too_long_) ++lines_.foreign;  // no newline: torn
-    flush();
-    target_.sync();
-    target_.close();
-    return lines_;
-  }
-
- private:
-  void add_to_line(std::string_view part) {
-    is_too_long_ = is_too_long_ || line_.size() + part.size() > kLongestLine;
-    if (is_too_long_) line_.clear();
-    if (!is_too_long_) line_ += part;
-  }
-
-  void end_line() {
-    const std::optional<std::int64_t> step =
-        is_too_long_ ? std::nullopt : step_of_line(line_, from_);
-    if (!step || *step <= newest_) {
-      ++lines_.foreign;
-    } else if (*step > last_step_) {
-      ++lines_.later;
-    } else {
-      ++lines_.kept;
-      newest_ = *step;
-      kept_ += line_;
-      kept_ += '\n';
-      if (kept_.size() >= kChunk) flush();
-    }
-    line_.clear();
-    is_too_long_ = false;
-  }
-
-  void flush() {
-    target_.write(kept_.data(), kept_.size(), written_);
-    written_ += kept_.size();
-    kept_.clear();
-  }
-
-  std::string from_;
-  std::int64_t last_step_;
-  File target_;
-  EarlierLines lines_;
-  std::string line_, kept_;
-  bool is_too_long_ = false;
-  std::int64_t newest_ = 0;
-  std::uint64_t written_ = 0;
-};
-
 // Writes the whole lines of the file `from` whose step is at most last_step into the new file `to`,
 // on disk when this returns; steps ascend. Memory is bounded by a line. Nothing is kept where there
 // is no such file. Throws Error(kUsage); `to` may then be there.
 EarlierLines copy_earlier_lines(const std::string& from, const std::string& to,
                                 std::int64_t last_step) {
-  Sieve sieve(from, to, last_step);
+  File target = File::create(to, ErrorKind::kUsage);
+  EarlierLines lines;
+  std::string kept;
+  std::uint64_t written = 0;
+  const auto flush = [&] {
+    target.write(kept.data(), kept.size(), written);
+    written += kept.size();
+    kept.clear();
+  };
   std::error_code unknown;
   if (std::filesystem::exists(from, unknown)) {
     const File source = File::open(from, ErrorKind::kUsage);
-    std::vector<char> buffer(kChunk);
-    std::uint64_t done = 0;
-    while (const std::size_t count = source.read_some(buffer.data(), buffer.size(), done)) {
-      sieve.add({buffer.data(), count});
-      done += count;
+    LineReader reader(source, MetricsFile::kLongestLine, ErrorKind::kUsage);
+    std::int64_t newest = 0;
+    while (const std::optional<LineReader::Line> line = reader.next()) {
+      const std::optional<std::int64_t> step =
+          line->has_end && !line->is_too_long ? step_of_line(line->text, from) : std::nullopt;
+      if (!step || *step <= newest) {
+        ++lines.foreign;
+      } else if (*step > last_step) {
+        ++lines.later;
+      } else {
+        ++lines.kept;
+        newest = *step;
+        kept.append(line->text).append("\n");
+        if (kept.size() >= kChunk) flush();
+      }
     }
   }
-  return sieve.finish();
+  flush();
+  target.sync();
+  target.close();
+  return lines;
 }
 
 // "3 lines after step 5, 1 line that no run wrote as it is"; "" when nothing was dropped.
@@ -184,7 +138,7 @@ MetricsFile::MetricsFile(const std::string& folder, std::int64_t last_step)
   } else if (const int failed = replace_file(path_, "")) {
     throw write_error(path_, failed);
   }
-  descriptor_ = open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
+  descriptor_ = open(path_.c_str(), O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC);
   if (descriptor_ < 0) throw write_error(path_, errno);
   struct stat status;
   if (fstat(descriptor_, &status) == 0) size_ = status.st_size;

@@ -5,6 +5,7 @@
 // starts). Thread-safety: a MetricsFile belongs to one thread; pure functions, but for the files.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -17,6 +18,9 @@ namespace sluice {
 class MetricsFile {
  public:
   static std::string path_in(const std::string& folder);
+  // Bytes: a longer line is none of a run. Parameter norms of a large model take a few hundred
+  // kilobytes.
+  static constexpr std::size_t kLongestLine = std::size_t{64} << 20;
   // Throws Error(kUsage) when a folder is in the place of the file. Creates nothing.
   static void require_free_place(const std::string& folder);
   // Creates the folder and a new file, which takes the name in one step: with the whole lines of

@@ -96,9 +96,16 @@ Json index_pair(std::size_t rank, int index) {
 
 struct Lanes {
   double width = 0, height = 0, curve = 0, pitch = 0;  // pixels; curve 0: there is none
-  double scale = 0;                                    // pixels of a unit of time
+  double makespan = 0;                                 // time at the right end
   bool texture = false;
   int label_every = 1;
+
+  // Pixels of a time from 0 to the makespan, which may be as small or as large as numbers get.
+  double at(double time) const {
+    if (!(makespan > 0)) return 0;
+    const double scale = width / makespan;
+    return std::isfinite(scale) && scale > 0 ? time * scale : time / makespan * width;
+  }
 };
 
 double quarter_of_durations(const Simulation& simulation) {
@@ -131,7 +138,7 @@ Lanes lanes_of(const Picture& picture) {
   lanes.curve = lanes.texture || refused ? 0 : 16;
   lanes.pitch = lanes.height + (lanes.texture ? 1 : lanes.curve + 9);
   if (picture.lane_width > 0 && !lanes.texture) lanes.width = picture.lane_width;
-  lanes.scale = axis_end(picture) > 0 ? lanes.width / axis_end(picture) : 0;
+  lanes.makespan = axis_end(picture);
   while (lanes.label_every * lanes.pitch < 12) lanes.label_every *= 2;
   return lanes;
 }
@@ -189,7 +196,7 @@ class Drawing {
   double axis_top() const { return lane_top(simulation_.ranks.size()) + 2; }
   double reasons_top() const { return axis_top() + 28; }
   std::size_t num_reasons() const { return std::min(kMostReasons, picture_.violations.size()); }
-  double x_of(double time) const { return kLeft + time * lanes_.scale; }
+  double x_of(double time) const { return kLeft + lanes_.at(time); }
 
   double white(int place) const {
     return most_stages_ < 2 ? 0 : kPalest * place / (most_stages_ - 1);
@@ -392,15 +399,12 @@ class Drawing {
     std::string text = "<path class=\"axis\" fill=\"none\" d=\"M" + px(kLeft) + " " + px(y) + "h" +
                        px(lanes_.width) + "\"/>\n";
     const double wanted = std::clamp(lanes_.width / 110, 2.0, 12.0);
-    const double end = axis_end(picture_);
-    if (!(end > 0)) return text;
-    const double step = round_step(end / wanted);
-    for (int i = 0; i * step <= end * (1 + 1e-9); ++i) {
-      const double x = x_of(i * step);
+    for (const double time : axis_ticks(0, axis_end(picture_), wanted)) {
+      const double x = x_of(time);
       text += "<path class=\"axis\" d=\"M" + px(x) + " " + px(y) + "v4\"/>";
-      text += text_at(x, y + 15, "text-anchor=\"middle\" font-size=\"10.5\" class=\"dim\"",
-                      picture_.basis.unit == "%" ? shortest(i * step) + " %"
-                                                 : time_text(picture_.basis, i * step));
+      text += text_at(
+          x, y + 15, "text-anchor=\"middle\" font-size=\"10.5\" class=\"dim\"",
+          picture_.basis.unit == "%" ? shortest(time) + " %" : time_text(picture_.basis, time));
     }
     return text;
   }
@@ -585,7 +589,9 @@ Json page_data(const Picture& picture) {
   constexpr double kTicks = 1e7;
   const Simulation& simulation = picture.simulation;
   const double tick = simulation.makespan > 0 ? simulation.makespan / kTicks : 1;
-  const auto ticks = [&](double time) { return std::llround(time / tick); };
+  // A makespan may be as small as numbers get, so that its ten-millionth is 0.
+  const double end = simulation.makespan > 0 ? simulation.makespan : 1;
+  const auto ticks = [&](double time) { return std::llround(time / end * kTicks); };
   const bool in_seconds = picture.basis.unit == "s";
   std::vector<PageKind> kinds;
   for (const Words& words : kWords)

@@ -8,11 +8,13 @@
 #include <filesystem>
 #include <functional>
 #include <limits>
+#include <map>
 #include <optional>
 #include <vector>
 
 #include "base/file.h"
 #include "base/format.h"
+#include "base/line_reader.h"
 #include "base/strict_json.h"
 #include "base/text.h"
 #include "report/metrics_file.h"
@@ -27,7 +29,6 @@ using svg::escaped;
 using svg::px;
 
 constexpr std::size_t kMostFacts = std::size_t{256} << 20;
-constexpr std::size_t kChunk = std::size_t{1} << 20;
 constexpr int kFormat = 1;
 
 // ---- looking into run.json, whose keys may be missing ----
@@ -38,7 +39,8 @@ double number_in(const Json& object, std::string_view key) {
 }
 
 std::int64_t integer_in(const Json& object, std::string_view key) {
-  return std::llround(number_in(object, key));
+  const double value = number_in(object, key);
+  return std::abs(value) < 9e18 ? std::llround(value) : 0;
 }
 
 std::string text_in(const Json& object, std::string_view key) {
@@ -73,7 +75,8 @@ Error damaged(const std::string& file, const std::string& what) {
 std::string short_number(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.3g", value);
-  return std::abs(value) >= 1000 ? with_commas(std::llround(value)) : text;
+  const double size = std::abs(value);
+  return size >= 1000 && size < 1e12 ? with_commas(std::llround(value)) : text;
 }
 
 std::string ms_text(double seconds) { return short_number(1000 * seconds) + " ms"; }
@@ -144,7 +147,10 @@ class Chart {
       low_ = least_ >= 0 && from_zero ? 0 : least_;
       high_ = most_;
     }
-    const double room = high_ > low_ ? 0.06 * (high_ - low_) : std::max(1e-12, std::abs(high_));
+    // Values that differ by rounding alone are drawn as equal ones.
+    const double largest = std::max(std::abs(low_), std::abs(high_));
+    const bool is_flat = !(high_ - low_ > kFlat * largest);
+    const double room = is_flat ? std::max(1e-12, largest) : 0.06 * (high_ - low_);
     if (low_ != 0 || logarithmic_) low_ -= room;
     high_ += room;
   }
@@ -160,7 +166,8 @@ class Chart {
 
  private:
   static constexpr int kWidth = 440, kHeight = 200;
-  static constexpr double kLeft = 56, kRight = 12, kTop = 30, kBottom = 28, kWide = 100;
+  static constexpr double kLeft = 56, kRight = 12, kTop = 30, kBottom = 28, kWide = 100,
+                          kFlat = 1e-9;
   static constexpr std::size_t kMostDots = 200;
 
   double x_of(double step) const {
@@ -186,17 +193,15 @@ class Chart {
   }
 
   std::vector<double> ticks() const {
-    std::vector<double> values;
     if (logarithmic_) {
+      std::vector<double> values;
       const int least = static_cast<int>(std::ceil(low_)), most = static_cast<int>(high_);
       const int every = std::max(1, (most - least) / 5);
       for (int power = least; power <= most; power += every) values.push_back(std::pow(10, power));
       if (values.size() >= 2) return values;
       return {least_, most_};
     }
-    const double step = svg::round_step((high_ - low_) / 5);
-    for (double i = std::ceil(low_ / step); i * step <= high_; ++i) values.push_back(i * step);
-    return values;
+    return svg::axis_ticks(low_, high_, 5);
   }
 
   std::string axes() const {
@@ -456,7 +461,8 @@ class Page {
     text += tile("tokens a second, median step", [](const RunRecord& run) {
       const std::optional<double> median = run.curves.step_times.median();
       if (!median || *median <= 0) return std::string();
-      return with_commas(std::llround(static_cast<double>(run.curves.last.tokens) / *median));
+      const double rate = static_cast<double>(run.curves.last.tokens) / *median;
+      return rate < 1e12 ? with_commas(std::llround(rate)) : short_number(rate);
     });
     text += tile("outside forward and backward", [](const RunRecord& run) {
       if (run.curves.counted == 0) return std::string();
@@ -655,19 +661,25 @@ class Page {
     return text;
   }
 
-  static std::string value_in(const Json& settings, const std::string& key) {
-    return setting_text(settings.at(key).at("value"));
+  // The text of every setting by its key.
+  static std::map<std::string, std::string> setting_texts(const Json& settings) {
+    std::map<std::string, std::string> texts;
+    for (const auto& [key, setting] : members_of(settings))
+      texts.emplace(key, setting_text(setting.at("value")));
+    return texts;
   }
 
   std::string settings() const {
     const Json& own = run_.facts.at("settings");
     std::string text = headline("Settings");
     if (other_) {
-      const Json& theirs = other_->facts.at("settings");
+      const std::map<std::string, std::string> theirs = setting_texts(other_->facts.at("settings"));
       Table differing({"key", "this", "other"}, 3);
       bool any = false;
       for (const auto& [key, value] : members_of(own)) {
-        const std::string here = value_in(own, key), there = value_in(theirs, key);
+        const auto found = theirs.find(key);
+        const std::string here = setting_text(value.at("value")),
+                          there = found == theirs.end() ? "" : found->second;
         if (here == there) continue;
         differing.add({"<code>" + escaped(key) + "</code>", escaped(here), escaped(there)});
         any = true;
@@ -679,10 +691,11 @@ class Page {
     for (const auto& [key, value] : members_of(own)) {
       const std::string name = "<code>" + escaped(key) + "</code>";
       const std::string origin = text_in(value, "origin");
+      const std::string shown = escaped(setting_text(value.at("value")));
       if (origin == "default") {
-        rest.add({name, escaped(value_in(own, key))});
+        rest.add({name, shown});
       } else {
-        changed.add({name, escaped(value_in(own, key)), escaped(origin)});
+        changed.add({name, shown, escaped(origin)});
       }
     }
     return text + changed.html() + "<details><summary>Those at their defaults</summary>\n" +
@@ -742,30 +755,19 @@ std::int64_t read_curves(const std::string& path, std::int64_t last_step, RunCur
   std::error_code unknown;
   if (!std::filesystem::exists(path, unknown)) return 0;
   const File source = File::open(path);
-  std::vector<char> buffer(kChunk);
-  std::string line;
+  LineReader reader(source, MetricsFile::kLongestLine);
   std::int64_t foreign = 0, newest = 0;
-  std::uint64_t done = 0;
-  const auto end_line = [&] {
-    const std::optional<StepMetrics> metrics = parse_metrics(line);
-    line.clear();
+  while (const std::optional<LineReader::Line> line = reader.next()) {
+    const std::optional<StepMetrics> metrics =
+        line->has_end && !line->is_too_long ? parse_metrics(line->text) : std::nullopt;
     if (!metrics || metrics->step <= newest) {
       ++foreign;
     } else if (metrics->step <= last_step) {
       newest = metrics->step;
       curves.add(*metrics);
     }
-  };
-  while (const std::size_t count = source.read_some(buffer.data(), buffer.size(), done)) {
-    for (std::size_t i = 0; i < count; ++i) {
-      if (buffer[i] != '\n')
-        line += buffer[i];
-      else
-        end_line();
-    }
-    done += count;
   }
-  return foreign + (line.empty() ? 0 : 1);
+  return foreign;
 }
 
 RunRecord read_run(const std::string& folder) {

@@ -1,14 +1,30 @@
 #include "report/svg.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
 
+#include "base/printable.h"
+
 namespace sluice::svg {
+namespace {
+
+// The smallest of 1, 2 and 5 times a power of ten that is at least `rough`.
+double round_step(double rough) {
+  const double power = std::pow(10.0, std::floor(std::log10(rough)));
+  for (const double factor : {1.0, 2.0, 5.0})
+    if (factor * power >= rough) return factor * power;
+  return 10 * power;
+}
+
+}  // namespace
 
 // By whole numbers, which all machines write alike.
 std::string px(double value) {
-  const std::int64_t tenths = std::llround(value * 10);
+  constexpr double kFarthest = 1e9;
+  const double shown = std::isnan(value) ? 0 : std::clamp(value, -kFarthest, kFarthest);
+  const std::int64_t tenths = std::llround(shown * 10);
   const std::int64_t size = std::abs(tenths);
   std::string text = (tenths < 0 ? "-" : "") + std::to_string(size / 10);
   if (size % 10 != 0) text += "." + std::to_string(size % 10);
@@ -17,7 +33,7 @@ std::string px(double value) {
 
 std::string escaped(std::string_view text) {
   std::string result;
-  for (const char c : text) {
+  for (const char c : valid_utf8(text)) {
     switch (c) {
       case '&':
         result += "&amp;";
@@ -50,11 +66,19 @@ std::string text_at(double x, double y, const std::string& attributes, const std
          "</text>\n";
 }
 
-double round_step(double rough) {
-  const double power = std::pow(10.0, std::floor(std::log10(rough)));
-  for (const double factor : {1.0, 2.0, 5.0})
-    if (factor * power >= rough) return factor * power;
-  return 10 * power;
+std::vector<double> axis_ticks(double low, double high, double wanted) {
+  const double step = high > low ? round_step((high - low) / wanted) : 0;
+  if (!(step > 0) || !std::isfinite(step) || !std::isfinite(low)) return {};
+  std::vector<double> ticks;
+  const double first = std::ceil(low / step);
+  const double end = high + 1e-9 * (high - low);  // a mark at the very end may be rounded up
+  for (int i = 0; i < kMostTicks; ++i) {
+    const double tick = (first + i) * step;
+    if (!(tick <= end)) break;
+    // In a range of a few units in the last place several marks round to one number.
+    if (ticks.empty() || tick > ticks.back()) ticks.push_back(tick);
+  }
+  return ticks;
 }
 
 }  // namespace sluice::svg

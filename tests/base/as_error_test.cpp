@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <new>
+#include <system_error>
 
 namespace sluice {
 namespace {
@@ -21,6 +23,17 @@ TEST(AsErrorTest, KeepsAnErrorAndGivesAllElseAKindAndThePlace) {
   EXPECT_STREQ(caught(std::runtime_error("first\nsecond")).what(), "first; rank 1");
   EXPECT_EQ(caught(std::runtime_error("first")).kind(), ErrorKind::kInternal);
   EXPECT_STREQ(caught(1).what(), "an exception of unknown type; rank 1");
+}
+
+TEST(AsErrorTest, NamesTheLimitThatASystemCallReached) {
+  const auto of = [](int number) {
+    return caught(std::system_error(number, std::generic_category()));
+  };
+  EXPECT_EQ(of(EMFILE).kind(), ErrorKind::kUsage);
+  EXPECT_NE(of(EMFILE).remedy().find("ulimit -n"), std::string::npos);
+  EXPECT_EQ(of(EAGAIN).kind(), ErrorKind::kMemory);  // no more threads
+  EXPECT_NE(of(EAGAIN).remedy().find("ulimit -u"), std::string::npos);
+  EXPECT_EQ(of(EINVAL).kind(), ErrorKind::kInternal);
 }
 
 }  // namespace

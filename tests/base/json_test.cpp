@@ -100,5 +100,16 @@ TEST(JsonTest, TextThatIsNoUtf8IsReplacedOrRefused) {
   EXPECT_EQ(Json("\u00e9").dump_valid(), "\"\u00e9\"");
 }
 
+TEST(JsonTest, CharactersThatSteerATerminalAreWrittenAsEscapes) {
+  const std::string text = "a\x1b\x7f\xc2\x9b\xd8\x9c\xe2\x80\xae\xe2\x81\xa9\xe2\x80\xa8";
+  const std::string written = Json{{text, text}}.dump();
+  EXPECT_EQ(written,
+            "{\"a\\u001b\\u007f\\u009b\\u061c\\u202e\\u2069\\u2028\":"
+            "\"a\\u001b\\u007f\\u009b\\u061c\\u202e\\u2069\\u2028\"}");
+  EXPECT_EQ(parse_strict_json(written, "test"), (Json{{text, text}}));
+  const std::string plain = "\xc3\xa9\xc2\xa0\xe2\x82\xac\xe2\x80\x9c\xe6\x97\xa5";
+  EXPECT_EQ(Json(plain).dump(), "\"" + plain + "\"");
+}
+
 }  // namespace
 }  // namespace sluice::json_test

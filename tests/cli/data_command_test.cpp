@@ -183,5 +183,39 @@ TEST_F(DataCommandTest, ReadsADirectoryAsTrainingDoes) {
       << seen.err;
 }
 
+// No character that steers a terminal, but for the ends of lines.
+void expect_harmless(const std::string& text) {
+  for (const char* part : {"\x1b", "\x07", "\xe2\x80\xae", "\xe2\x81\xa6", "\xc2\x9b"})
+    EXPECT_EQ(text.find(part), std::string::npos) << text;
+}
+
+TEST_F(DataCommandTest, NamesAndTextsOfFilesDoNotSteerTheTerminal) {
+  const std::string evil =
+      "\x1b]0;owned\x07\x1b[2J\xe2\x80\xae\xe2\x81\xa6\xc2\x9b"
+      "31m";
+  const std::string data = folder_ / ("data" + evil + ".txt");
+  test::write_file(data, "text " + evil + "\n");
+  const std::string rows = folder_ / ("rows" + evil + ".jsonl");
+  test::write_file(rows, Json({{"text", evil}, {"x" + evil, 1}}).dump() + "\n");
+  const std::string config = folder_ / ("run" + evil + ".toml");
+  test::write_file(config, "[model]\npath = \"" SLUICE_TEST_DATA
+                           "/reference/models/llama_untied\"\n[data]\nfiles = [" +
+                               Json(data).dump() +
+                               "]\n[parallelism]\npipeline_parallel_degree = 2\n");
+  const std::string modules = "[[\"layers.0" + evil + "\"],[\"layers.1\"]]";
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"data", "inspect", data},
+           {"data", "inspect", rows},
+           {"config", "check", config},
+           {"config", "show", config},
+           {"plan", config},
+           {"split", "--layers", "2", "--pp", "2", "--modules", modules},
+           {"checkpoint", "list", folder_ / evil}}) {
+    const ProgramResult result = run_sluice(words);
+    expect_harmless(result.out + result.err);
+    EXPECT_NE(result.out + result.err, "");
+  }
+}
+
 }  // namespace
 }  // namespace sluice

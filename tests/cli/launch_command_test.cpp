@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 
 #include "support/run_program.h"
+#include "support/sanitized.h"
 
 namespace sluice {
 namespace {
@@ -161,6 +163,52 @@ TEST(LaunchCommandTest, WhatFollowsTheDashesIsNotItsOwn) {
   EXPECT_EQ(help.exit_code, 0);
   EXPECT_NE(help.out.find("--max-restarts"), std::string::npos);
   EXPECT_EQ(launch("-n 1 -- train --help").out.find("--max-restarts"), std::string::npos);
+}
+
+TEST(LaunchCommandTest, ALogReplacesALinkOfItsName) {
+  const test::TempDirectory folder;
+  const std::string logs = folder / "logs", precious = folder / "precious";
+  std::filesystem::create_directory(logs);
+  test::write_file(precious, "precious");
+  std::filesystem::create_symlink(precious, logs + "/rank_0.log");
+  std::filesystem::create_hard_link(precious, logs + "/rank_1.log");
+  launch("-n 2 --log-dir " + quoted_for_shell(logs) + " -- sh -c 'echo said; exit 4'");
+  EXPECT_EQ(test::read_file(precious), "precious");
+  for (const char* log : {"/rank_0.log", "/rank_1.log"}) {
+    EXPECT_FALSE(std::filesystem::is_symlink(logs + log));
+    EXPECT_EQ(test::read_file(logs + log), "said\n");
+  }
+}
+
+TEST(LaunchCommandTest, TheLimitOnOpenFilesIsNamed) {
+  if (test::kSanitized) GTEST_SKIP() << "a sanitizer opens files of its own";
+  int refused = 0;
+  for (int limit = 6; limit <= 24; ++limit) {
+    const ProgramResult result =
+        run_shell("ulimit -n " + std::to_string(limit) + "; " + quoted_for_shell(SLUICE_PROGRAM) +
+                  " launch -n 2 -- sh -c 'exit 4'");
+    if (result.exit_code == 4) continue;
+    ++refused;
+    EXPECT_EQ(result.exit_code, 2) << limit << ": " << result.err;
+    EXPECT_NE(result.err.find("Too many open files; "), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find("raise the limit on open files (ulimit -n)"), std::string::npos)
+        << limit << ": " << result.err;
+  }
+  EXPECT_GT(refused, 0);
+}
+
+TEST(LaunchCommandTest, AProgramOfTheWorkingFolderIsFoundByItsPathAlone) {
+  const test::TempDirectory folder;
+  test::write_file(folder / "program", "#!/bin/sh\nexit 0\n");
+  ::chmod((folder / "program").c_str(), 0700);
+  for (const char* path : {"", ":", "/nowhere:", ":/nowhere"}) {
+    const ProgramResult result =
+        run_shell("cd " + folder.str() + " && PATH=" + path + " " +
+                  quoted_for_shell(SLUICE_PROGRAM) + " launch -n 1 -- program");
+    EXPECT_NE(result.err.find("'program' is neither a command nor a program on PATH; "),
+              std::string::npos)
+        << result.err;
+  }
 }
 
 }  // namespace

@@ -405,5 +405,38 @@ TEST_F(ScheduleSearchTest, RefusesWhatItCannotUse) {
                  2, "--max-memory needs to know what a microbatch keeps");
 }
 
+TEST_F(ScheduleCommandTest, ALinkThatLeadsOutOfItsFolderIsNotWrittenThrough) {
+  const std::string precious = folder_ / "elsewhere/precious";
+  test::write_file(precious, "precious");
+  std::filesystem::create_directory(folder_ / "here");
+  const Words words = {"--name", "1F1B", "--pp", "2", "--microbatches", "2"};
+  for (const char* target : {"../elsewhere/precious", "inner", "../elsewhere/new"}) {
+    for (const char* option : {"--out", "--draw"}) {
+      const std::string link = folder_ / "here/link.svg";
+      std::filesystem::remove(link);
+      std::filesystem::remove(folder_ / "here/inner");
+      std::filesystem::create_symlink(target, link);
+      std::filesystem::create_symlink(precious, folder_ / "here/inner");
+      Words all = words;
+      all.insert(all.end(), {option, link});
+      expect_refused(run(all), 2, "the file is a symbolic link to '");
+      EXPECT_TRUE(std::filesystem::is_symlink(link));
+    }
+  }
+  EXPECT_EQ(test::read_file(precious), "precious");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "elsewhere/new"));
+}
+
+TEST_F(ScheduleCommandTest, ThePictureOfTheSmallestCostsIsDrawn) {
+  for (const char* cost : {"1e-323", "5e-324", "1e-300", "1e300"}) {
+    const std::string picture = folder_ / "x.svg";
+    const ProgramResult result =
+        run({"--name", "GPipe", "--pp", "2", "--microbatches", "2", "--simulate", "--costs",
+             std::string("F=") + cost + ",I=0,W=0,B=" + cost, "--draw", picture});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_TRUE(test::read_file(picture).ends_with("</svg>\n")) << cost;
+  }
+}
+
 }  // namespace
 }  // namespace sluice

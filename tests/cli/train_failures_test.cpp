@@ -338,5 +338,48 @@ TEST_F(TrainCommandTest, MemoryThatRunsOutIsNamedWithItsPlace) {
   EXPECT_NE(line.find("training.microbatch_size"), std::string::npos) << line;
 }
 
+TEST_F(TrainCommandTest, ALinkOutOfTheModelsDirectoryIsRefusedBeforeAnythingIsMade) {
+  const std::string model = folder_ / "model", key = folder_ / "id_rsa";
+  fs::copy(kModel, model, fs::copy_options::recursive);
+  test::write_file(key, "PRIVATE KEY");
+  for (const char* file : {"merges.txt", "chat_template.jinja", "generation_config.json"}) {
+    fs::remove(model + "/" + file);
+    fs::create_symlink(key, model + "/" + file);
+    expect_refused({"--model.path=" + model}, 3, "the file is a symbolic link to '");
+    EXPECT_FALSE(fs::exists(out() + "/checkpoint"));
+    fs::remove(model + "/" + file);
+  }
+  // Weights are read, not copied: they may lie on another disk.
+  fs::rename(model + "/model.safetensors", folder_ / "weights");
+  fs::create_symlink(folder_ / "weights", model + "/model.safetensors");
+  const ProgramResult result = train({"--model.path=" + model});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+}
+
+TEST_F(TrainCommandTest, ALimitOnAddressSpaceThatLibTorchDoesNotFitIntoIsNamed) {
+  if (test::kSanitized) GTEST_SKIP() << "a sanitizer needs more address space than the limit";
+  for (const char* limit : {"200000", "400000", "600000"}) {
+    const ProgramResult result =
+        run_shell("ulimit -v " + std::string(limit) + "; " + quoted_for_shell(SLUICE_PROGRAM) +
+                  " train " + quoted_for_shell(config()));
+    EXPECT_EQ(result.exit_code, 7) << limit << ": " << result.err;
+    EXPECT_NE(result.err.find("; ulimit -v; raise the limit"), std::string::npos) << result.err;
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  }
+}
+
+TEST_F(TrainCommandTest, WithoutProcOneErrorSaysSo) {
+  const std::string in_namespace = "unshare --user --map-root-user --mount sh -c ";
+  if (run_shell(in_namespace + "'mount -t tmpfs none /proc'").exit_code != 0)
+    GTEST_SKIP() << "this machine lets no user mount anything in a namespace";
+  for (const char* words : {" train run.toml", " launch -n 2 -- train run.toml"}) {
+    const ProgramResult result = run_shell(
+        in_namespace + quoted_for_shell("mount -t tmpfs none /proc && cd " + folder_.str() +
+                                        " && " + quoted_for_shell(SLUICE_PROGRAM) + words));
+    EXPECT_EQ(result.exit_code, 2) << result.err;
+    EXPECT_NE(result.err.find("; /proc/self/exe; mount /proc"), std::string::npos) << result.err;
+  }
+}
+
 }  // namespace
 }  // namespace sluice::testing

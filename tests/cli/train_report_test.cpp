@@ -179,5 +179,31 @@ TEST_F(TrainReportTest, AFolderOfNoRunIsRefused) {
   EXPECT_EQ(run_sluice({"report"}).exit_code, 2);
 }
 
+TEST_F(TrainReportTest, ALinkInTheFolderOfARunIsReplaced) {
+  ASSERT_EQ(train().exit_code, 0);
+  const std::string precious = folder_ / "precious";
+  test::write_file(precious, "precious");
+  for (const auto& [file, words] : std::vector<std::pair<std::string, std::vector<std::string>>>{
+           {"report.html", {"report", out()}},
+           {"events.out.tfevents.0.sluice", {"metrics", "tensorboard", out()}},
+           {"events.out.tfevents.0.sluice",
+            {"metrics", "tensorboard", out(), "--out", folder_ / "board"}}}) {
+    const std::string folder = words.size() > 3 ? folder_ / "board" : out();
+    fs::create_directories(folder);
+    fs::remove(folder + "/" + file);
+    fs::create_symlink(precious, folder + "/" + file);
+    const ProgramResult result = run_sluice(words);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_FALSE(fs::is_symlink(folder + "/" + file)) << file;
+    EXPECT_GT(fs::file_size(folder + "/" + file), 100u);
+  }
+  // A file that is named as a link stays, and nothing is written.
+  fs::create_symlink(precious, out() + "/page.html");
+  EXPECT_EQ(run_sluice({"report", out(), "--out", out() + "/page.html"}).exit_code, 2);
+  const ProgramResult profiled = train({"--training.steps=4", "--profile", out() + "/page.html"});
+  EXPECT_EQ(profiled.exit_code, 2) << profiled.err;
+  EXPECT_EQ(test::read_file(precious), "precious");
+}
+
 }  // namespace
 }  // namespace sluice::testing

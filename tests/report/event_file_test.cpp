@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "sluice/error.h"
 #include "support/temp_directory.h"
 
@@ -66,6 +68,22 @@ TEST(EventFileTest, NamesWhatItCannotRead) {
   expect_refused(path);
   test::write_file(path, "{\"step\": 1}\nnonsense\n{\"step\": 2}\n");
   expect_refused(path + ":2");
+}
+
+TEST(EventFileTest, RefusesALineThatNoRunWrote) {
+  const test::TempDirectory folder;
+  const std::string path = folder / "metrics.jsonl";
+  test::write_file(path, "{\"step\": 1}\n");
+  std::error_code no_room;
+  std::filesystem::resize_file(path, std::uintmax_t{1} << 42, no_room);
+  if (no_room) GTEST_SKIP() << "the file system has no files of this size";
+  try {
+    events_of_metrics(path, 0);
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kInput);
+    EXPECT_EQ(error.where(), path + ":2");
+  }
 }
 
 }  // namespace

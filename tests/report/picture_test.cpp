@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
 #include <tuple>
 
 #include "plan/passes/passes.h"
+#include "report/svg.h"
 #include "sluice/error.h"
 #include "sluice/schedule.h"
 #include "support/golden.h"
@@ -247,6 +250,28 @@ TEST(PictureTest, OtherEndingsAreRefused) {
   EXPECT_THROW(require_picture_ending("x.png", "--draw"), Error);
   EXPECT_THROW(require_picture_ending("", "--draw"), Error);
   EXPECT_NO_THROW(require_picture_ending("x.html", "--draw"));
+}
+
+TEST(AxisTicksTest, AreMultiplesOfARoundStep) {
+  EXPECT_EQ(svg::axis_ticks(0, 10, 5), (std::vector<double>{0, 2, 4, 6, 8, 10}));
+  EXPECT_EQ(svg::axis_ticks(-3, 3, 5), (std::vector<double>{-2, 0, 2}));
+}
+
+TEST(AxisTicksTest, AreFewForEveryRange) {
+  const double largest = std::numeric_limits<double>::max();
+  const double infinity = std::numeric_limits<double>::infinity();
+  const double values[] = {-infinity, -largest, -1,       -1e-323,     0,           5e-324,
+                           1e-323,    1e-310,   1e-9,     1,           1 + 2.3e-16, 1e16,
+                           1e16 + 2,  largest,  infinity, std::nan("")};
+  for (const double low : values) {
+    for (const double high : values) {
+      const std::vector<double> ticks = svg::axis_ticks(low, high, 5);
+      EXPECT_LE(ticks.size(), std::size_t{svg::kMostTicks}) << low << " " << high;
+      EXPECT_TRUE(std::adjacent_find(ticks.begin(), ticks.end(), std::greater_equal<>()) ==
+                  ticks.end())
+          << low << " " << high;
+    }
+  }
 }
 
 }  // namespace

@@ -3,10 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
+#include <limits>
 
+#include "base/printable.h"
 #include "base/strict_json.h"
 #include "plan/passes/passes.h"
+#include "report/metrics_file.h"
+#include "report/svg.h"
 #include "sluice/schedule.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
@@ -301,6 +306,94 @@ TEST_F(RunFolder, WithoutOrWithADamagedRunJsonIsAnError) {
   expect_input_error([&] { read_run(folder()); }, "not a run.json of this version");
   write("run.json", "{\"format\": 1");
   expect_input_error([&] { read_run(folder()); }, "run.json:1");
+}
+
+// The text of every label at the left end of an axis.
+std::size_t count_of(const std::string& text, const std::string& part) {
+  std::size_t count = 0;
+  for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++count;
+  return count;
+}
+
+RunRecord run_with_rates(const std::vector<double>& rates) {
+  RunRecord run = {.folder = "folder", .facts = facts("finished", 3)};
+  std::int64_t step = 0;
+  for (const double rate : rates) {
+    StepMetrics metrics = metrics_of(++step, 2);
+    metrics.lr = rate;
+    run.curves.add(metrics);
+  }
+  return run;
+}
+
+TEST(Report, AnAxisOfAnyRangeHasFewMarks) {
+  constexpr double kUnit = std::numeric_limits<double>::epsilon();
+  constexpr double kLeast = std::numeric_limits<double>::denorm_min();
+  constexpr double kMost = std::numeric_limits<double>::max();
+  const std::size_t usual = count_of(report_html(run_with_rates({1, 2, 3})), "<path class=\"g\"");
+  for (const std::vector<double>& rates :
+       std::vector<std::vector<double>>{{3e-4, 3e-4 * (1 + kUnit)},
+                                        {3e-4, 3e-4 * (1 + 4 * kUnit)},
+                                        {-1, -1 - 2 * kUnit},
+                                        {1e16, 1e16 + 2},
+                                        {kLeast, 2 * kLeast},
+                                        {0, kLeast},
+                                        {-kLeast, 0, kLeast},
+                                        {kLeast, kMost},
+                                        {-kMost, kMost},
+                                        {kMost, kMost},
+                                        {5, 5},
+                                        {0, 0},
+                                        {std::nan(""), std::numeric_limits<double>::infinity()}}) {
+    const std::string page = report_html(run_with_rates(rates));
+    EXPECT_LE(count_of(page, "<path class=\"g\""), usual + svg::kMostTicks) << rates.front();
+    EXPECT_EQ(page.find("nan"), std::string::npos) << rates.front();
+  }
+}
+
+TEST(Report, APictureOfTheSmallestTimesIsDrawn) {
+  RunRecord run = record_of("finished", 2);
+  for (const double makespan : {1e-323, 5e-324, 1e-300, 1e300, 0.0}) {
+    run.facts["expected"]["makespan"] = makespan;
+    EXPECT_NE(report_html(run).find("</svg>"), std::string::npos) << makespan;
+  }
+}
+
+TEST(Report, IsUtf8WhateverTheRunLeft) {
+  RunRecord run = record_of("finished", 2);
+  run.curves.continuations = {{"prompt \xe2\x82", "\xac and \xff"}};
+  run.facts["config"] = "caf\xe9.toml";
+  const std::string page = report_html(run);
+  EXPECT_EQ(valid_utf8(page), page);
+  EXPECT_NE(page.find("caf\xef\xbf\xbd.toml"), std::string::npos);
+}
+
+TEST(ReadCurves, ALineThatNoRunWroteIsNotHeld) {
+  const test::TempDirectory folder;
+  const std::string path = folder / "metrics.jsonl";
+  const std::string step = "{\"step\": 1, \"loss\": 2}\n";
+  test::write_file(path, step + std::string(MetricsFile::kLongestLine + 1, 'x') + "\n" +
+                             "{\"step\": 2, \"loss\": 1}\n");
+  RunCurves curves;
+  EXPECT_EQ(read_curves(path, 10, curves), 1);
+  EXPECT_EQ(curves.steps, 2);
+  // A hole of terabytes is no line at all.
+  std::error_code no_room;
+  std::filesystem::resize_file(path, std::uintmax_t{1} << 42, no_room);
+  if (no_room) return;
+  expect_input_error([&] { read_curves(path, 10, curves); }, path + ":4");
+}
+
+TEST(Report, ManySettingsAreLookedUpOnceEach) {
+  // A scan of all settings for each of them would take minutes.
+  RunRecord run = record_of("finished", 1);
+  std::string settings = "{";
+  for (int i = 0; i < 200'000; ++i)
+    settings +=
+        (i ? ",\"key" : "\"key") + std::to_string(i) + "\":{\"value\":1,\"origin\":\"default\"}";
+  run.facts["settings"] = parse_strict_json(settings + "}", "test", KeyOrder::kAsWritten);
+  const RunRecord other = run;
+  EXPECT_NE(report_html(run, &other).find("key199999"), std::string::npos);
 }
 
 }  // namespace

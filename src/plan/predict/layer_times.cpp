@@ -1,12 +1,12 @@
 #include "plan/predict/layer_times.h"
 
 #include <algorithm>
-#include <fstream>
 #include <numeric>
 #include <utility>
 
 #include "base/content_hash.h"
 #include "base/format.h"
+#include "base/system_text.h"
 #include "base/text.h"
 #include "plan/option_words.h"
 #include "plan/predict/activation_memory.h"
@@ -18,6 +18,7 @@ namespace sluice {
 namespace {
 
 constexpr double kGiga = 1e9;
+constexpr std::size_t kMaxCpuInfo = std::size_t{16} << 20;  // a few kilobytes a core
 
 double held_bytes(const LayerInfo& layer, OptimizerKind optimizer) {
   constexpr double kFloat32 = 4;
@@ -129,9 +130,7 @@ std::string fingerprint_of(const ModelSpec& model) {
 }
 
 std::string cpu_name() {
-  std::ifstream file("/proc/cpuinfo");
-  std::string line;
-  while (std::getline(file, line)) {
+  for (const std::string& line : split(read_text_or_empty("/proc/cpuinfo", kMaxCpuInfo), '\n')) {
     const std::size_t colon = line.find(':');
     if (line.starts_with("model name") && colon != std::string::npos)
       return std::string(trim(std::string_view(line).substr(colon + 1)));
