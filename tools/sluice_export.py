@@ -120,6 +120,14 @@ class Subject:
         self.outputs = None
         self.config = None
         self.notes = []
+        self.state = None  # ModuleState, before the first run or trace
+
+    def restore(self):
+        """Makes the module what it was before its first run or trace, in the mode that it has now."""
+        if self.state:
+            is_training = self.module.training
+            self.state.restore()
+            self.module.train(is_training)
 
     def at(self, torch, sizes, generator):
         """Drawn inputs of other sizes. sizes: {name: int}."""
@@ -853,6 +861,75 @@ class FakeParameters:
         return made
 
 
+class ModuleState:
+    """The state that running or tracing a module may change, as it was: buffers, tensors and plain values that are
+    attributes, and lists, dictionaries and sets of these. The training flags belong to train() and eval()."""
+
+    TABLES = ("_parameters", "_buffers", "_modules")
+
+    def __init__(self, torch, module):
+        self.torch = torch
+        self.names = dict(module.named_modules())
+        self.owners = []
+        self.tensors = {}  # id: (tensor, its numbers)
+        for owner in module.modules():
+            attributes = {key: value for key, value in vars(owner).items() if key not in (*self.TABLES, "training")}
+            contents = {key: copy.copy(value) for key, value in attributes.items()
+                        if isinstance(value, (list, dict, set))}
+            buffers = dict(owner._buffers)
+            self.owners.append((owner, attributes, contents, buffers))
+            held = [*attributes.values(), *buffers.values()]
+            for value in contents.values():
+                held += value.values() if isinstance(value, dict) else value
+            for tensor in held:
+                if isinstance(tensor, torch.Tensor) and tensor.device.type != "meta":
+                    self.tensors[id(tensor)] = (tensor, tensor.detach().clone())
+
+    def restore(self):
+        for owner, attributes, contents, buffers in self.owners:
+            for key in [key for key in vars(owner) if key not in attributes and key not in (*self.TABLES, "training")]:
+                del vars(owner)[key]
+            vars(owner).update(attributes)
+            for key, content in contents.items():
+                value = attributes[key]
+                if not same_items(value, content):
+                    value.clear()
+                    value.extend(content) if isinstance(value, list) else value.update(content)
+            owner._buffers.clear()
+            owner._buffers.update(buffers)
+        with self.torch.no_grad():
+            for tensor, numbers in self.tensors.values():
+                if not same_numbers(self.torch, tensor, numbers):
+                    tensor.copy_(numbers)
+
+    def require_kept(self, program):
+        """Refuses to write a program whose buffers or constants are not those that the module had."""
+        numbers = {}
+        for owner_name, owner in self.names.items():
+            for key, tensor in owner._buffers.items():
+                if tensor is not None and id(tensor) in self.tensors:
+                    numbers[f"{owner_name}.{key}" if owner_name else key] = self.tensors[id(tensor)][1]
+        for name, tensor in [*program.state_dict.items(), *program.constants.items()]:
+            if name in numbers and not same_numbers(self.torch, tensor, numbers[name]):
+                fail(f"the export changes the buffer '{name}'", "report this as a fault of the tool, with the model")
+
+
+def same_items(one, other):
+    """True where two containers have the very same objects."""
+    if isinstance(one, set):
+        return one == other
+    mine, theirs = (list(each.items()) if isinstance(each, dict) else list(enumerate(each)) for each in (one, other))
+    return len(mine) == len(theirs) and all(a[0] == b[0] and a[1] is b[1] for a, b in zip(mine, theirs))
+
+
+def same_numbers(torch, one, other):
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    if one.is_floating_point() or one.is_complex():
+        return torch.equal(torch.nan_to_num(one), torch.nan_to_num(other))
+    return torch.equal(one, other)
+
+
 class Trace:
     """An exported program with the symbols of its named sizes."""
 
@@ -874,6 +951,7 @@ def trace(torch, subject, fake, plan):
     from torch.export import Dim
 
     for _ in range(8):
+        subject.restore()
         # Every try has its own parameters: the sizes of the last are in the old mode.
         inputs = FakeParameters(torch, subject.module).inputs(torch, subject.inputs) if fake else subject.inputs
         dims, hints = {}, {}
@@ -1271,11 +1349,16 @@ def compare(torch, subject, training, module, dtype):
     buffers."""
     module.train()
     program = runnable(torch, training.program, module)
+    state = ModuleState(torch, module)
     kept = {name: buffer.clone() for name, buffer in module.named_buffers()}
     generator = torch.Generator().manual_seed(3)
     largest, done = 0.0, []
 
     def restore(owner):
+        if owner is module:
+            state.restore()
+            module.train()
+            return
         with torch.no_grad():
             for name, buffer in owner.named_buffers():
                 if name in kept:
@@ -1323,9 +1406,12 @@ def adds_up(torch, subject, module):
         inputs["labels"][1, 3:] = -100  # rows of different counts
     rows = {name: dim for name, dim in subject.sizes["rows"]}
 
+    state = ModuleState(torch, module)
+
     def weighed(given):
         with torch.no_grad():
             returned = module(**given)
+        state.restore()
         count = float(returned[subject.loss_count]) if subject.loss_count else given_rows(given)
         loss = float(returned[subject.loss_output])
         return loss if subject.loss_is_sum else loss * count
@@ -1342,6 +1428,7 @@ def adds_up(torch, subject, module):
     except (RuntimeError, IndexError, ValueError, TypeError, KeyError):
         return None  # labels of a factory need not have -100
     finally:
+        state.restore()
         module.train()
     return abs(whole - sum(parts)) <= 1e-3 * max(abs(whole), 1e-6)
 
@@ -1559,6 +1646,7 @@ def export(torch, arguments):
     fake = not keeps_weights
     plan = {size: "named" for size in subject.sizes}
     notes = subject.notes
+    subject.state = ModuleState(torch, module)
     real = copy.deepcopy(module) if fake and arguments.factory and not arguments.no_check else None
     try:
         with counted_checkpoints(torch) as calls:
@@ -1624,6 +1712,8 @@ def export(torch, arguments):
     if fake:
         first = dict(ties)
         first_uses = {name: first.get(name, name) for name, _ in module.named_parameters(remove_duplicate=False)}
+    subject.restore()
+    subject.state.require_kept(training.program)
     write_archive(torch, training.program, arguments.out, extra, first_uses)
     return facts, training
 
@@ -1681,6 +1771,8 @@ def main(argv=None):
             if not arguments.verbose:
                 stack.enter_context(contextlib.redirect_stdout(quiet))
                 stack.enter_context(contextlib.redirect_stderr(quiet))
+            # The caller's random numbers stay as they were.
+            stack.callback(torch.set_rng_state, torch.get_rng_state())
             facts, training = export(torch, arguments)
     except ExportError as error:
         print(f"sluice_export.py: {error}", file=sys.stderr)

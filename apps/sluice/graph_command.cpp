@@ -7,17 +7,20 @@
 #include <string_view>
 #include <vector>
 
+#include "archive/allowed_nodes.h"
 #include "archive/graph_model.h"
 #include "archive/graph_rewrites.h"
 #include "base/format.h"
 #include "base/json.h"
 #include "base/option_names.h"
 #include "base/print.h"
+#include "base/printable.h"
 #include "base/text.h"
 #include "command_line.h"
 #include "commands.h"
 #include "export_tool_text.h"
 #include "family/aten_operators.h"
+#include "family/aten_table.h"
 #include "plan/crossing.h"
 #include "sluice/error.h"
 
@@ -54,6 +57,7 @@ Inspected inspected(const InspectArguments& arguments) {
   options.cuts.layer_class = arguments.layer_class;
   options.loss_output = arguments.loss_output;
   options.needs_loss = false;
+  options.allows_refused = true;
   options.sizes = detail::sizes_by_name(split(arguments.sizes, ','));
   result.graph = detail::graph_of_model(detail::read_exported_graph(arguments.file), options);
   result.shape = detail::exported_shape(*result.graph);
@@ -77,21 +81,38 @@ std::map<std::string, int> operators_of(const detail::GraphModule& module) {
   return count;
 }
 
-// Operators of neither ATen nor Python: they run only where a program registers them.
+// Operators that only a program can give.
 std::vector<std::string> foreign_operators(const std::map<std::string, int>& operators) {
   std::vector<std::string> foreign;
-  for (const auto& [target, count] : operators) {
-    const bool known = target.starts_with("aten.") || target.starts_with("_operator.") ||
-                       target.starts_with("torch.sym_") || target.starts_with("math.");
-    if (!known) foreign.push_back(target);
-  }
+  for (const auto& [target, count] : operators)
+    if (target.starts_with("sluice.")) foreign.push_back(target);
   return foreign;
+}
+
+// Nodes that may not run: why, by operator.
+std::map<std::string, std::string> refusals(const GraphOfModel& graph) {
+  std::map<std::string, std::string> why;
+  for (const GraphOfModel* each : {&graph, graph.evaluation.get()}) {
+    if (!each) continue;
+    for (const GraphNode& node : each->graph.training.nodes)
+      if (std::string refusal = detail::refusal_of(node, {}); !refusal.empty())
+        why.emplace(node.target, std::move(refusal));
+  }
+  return why;
+}
+
+// What a run of the command line refuses.
+std::vector<std::string> refused_operators(const GraphOfModel& graph,
+                                           const std::map<std::string, int>& operators) {
+  std::vector<std::string> refused = foreign_operators(operators);
+  for (const auto& [target, why] : refusals(graph)) refused.push_back(target);
+  return refused;
 }
 
 std::vector<std::string> without_rows(const std::map<std::string, int>& operators) {
   std::vector<std::string> missing;
   for (const auto& [target, count] : operators)
-    if (target.starts_with("aten.") && !detail::has_row(target)) missing.push_back(target);
+    if (detail::find_aten_row(target) && !detail::has_row(target)) missing.push_back(target);
   return missing;
 }
 
@@ -101,7 +122,7 @@ std::string sizes_text(const ValueSpec& value) {
     sizes.push_back(size == kMicrobatchRows     ? "rows"
                     : size == kMicrobatchLength ? "length"
                                                 : std::to_string(size));
-  return value.dtype + "[" + join(sizes, ", ") + "]";
+  return printable(value.dtype) + "[" + join(sizes, ", ") + "]";
 }
 
 Json values_json(const std::vector<ValueSpec>& values, const MicrobatchShape& shape) {
@@ -214,17 +235,19 @@ Json inspect_json(const Inspected& of) {
           {"crossing", crossing},
           {"operators", Json(operators)},
           {"without_cost", Json(without_rows(operators))},
-          {"refused", Json(foreign_operators(operators))},
+          {"refused", Json(refused_operators(*of.graph, operators))},
           {"notes", Json(graph.facts.notes)}};
 }
 
 std::string loss_text(const Inspected& of) {
   const detail::GraphLoss& loss = of.graph->loss;
   if (!loss.output.empty())
-    return formatted("  loss   {}{}\n", loss.is_causal() ? "causal, of " : "", loss.output);
+    return formatted("  loss   {}{}\n", loss.is_causal() ? "causal, of " : "",
+                     printable(loss.output));
   std::vector<std::string> results;
   for (const detail::GraphOutput& output : of.graph->graph.training.outputs)
-    if (output.kind == detail::GraphOutput::Kind::kResult) results.push_back(output.name);
+    if (output.kind == detail::GraphOutput::Kind::kResult)
+      results.push_back(printable(output.name));
   return formatted("  loss   not named: set model.loss_output to one of {}\n", join(results, ", "));
 }
 
@@ -238,20 +261,22 @@ std::string limits_text(const detail::GraphModule& module, const detail::GraphFa
   return text;
 }
 
+// Every name and text of the archive passes through printable(): the archive may be hostile.
 std::string inspect_text(const Inspected& of) {
   const detail::ExportedGraph& graph = of.graph->graph;
   const auto operators = operators_of(graph.training);
   std::string text =
       formatted("{}: {}, {} parameters, exported by torch {}; weights: {}; checked: {}\n",
-                graph.path, counted(static_cast<std::int64_t>(graph.training.nodes.size()), "node"),
+                printable(graph.path),
+                counted(static_cast<std::int64_t>(graph.training.nodes.size()), "node"),
                 with_commas(of.spec.num_parameters()),
-                graph.torch_version.empty() ? "?" : graph.torch_version,
+                graph.torch_version.empty() ? "?" : printable(graph.torch_version),
                 detail::has_weights(graph) ? "in the archive" : "not in the archive",
-                graph.facts.checked.empty() ? "not said" : graph.facts.checked);
+                graph.facts.checked.empty() ? "not said" : printable(graph.facts.checked));
   for (const ValueSpec& input : of.spec.inputs)
-    text += formatted("  input  {} {}\n", input.name, sizes_text(input));
+    text += formatted("  input  {} {}\n", printable(input.name), sizes_text(input));
   for (const detail::GraphFacts::Size& size : graph.facts.sizes)
-    text += formatted("  size   {} {}\n", size.name, limits_text(graph.training, size));
+    text += formatted("  size   {} {}\n", printable(size.name), limits_text(graph.training, size));
   text += loss_text(of);
   if (of.graph->evaluation)
     text += formatted(
@@ -264,9 +289,9 @@ std::string inspect_text(const Inspected& of) {
     const LayerInfo& layer = of.spec.layers[i];
     std::vector<std::string> crossing;
     for (const ValueSpec& value : values[i])
-      crossing.push_back(value.name + " " + sizes_text(value));
+      crossing.push_back(printable(value.name) + " " + sizes_text(value));
     text += formatted(
-        "  {}  {}  {}, {} parameters{}\n", layer.name, role_name(layer.role),
+        "  {}  {}  {}, {} parameters{}\n", printable(layer.name), role_name(layer.role),
         counted(static_cast<std::int64_t>(of.graph->layers.layers[i].nodes.size()), "node"),
         with_commas(layer.num_parameters()),
         crossing.empty() ? "" : "; a cut after it sends: " + join(crossing, ", "));
@@ -274,17 +299,23 @@ std::string inspect_text(const Inspected& of) {
   if (!of.spec.free_layers.empty()) text += "free layers, on every stage that reads them:\n";
   for (std::size_t i = 0; i < of.spec.free_layers.size(); ++i)
     text += formatted(
-        "  {}  {}\n", of.spec.free_layers[i].name,
+        "  {}  {}\n", printable(of.spec.free_layers[i].name),
         counted(static_cast<std::int64_t>(of.graph->layers.free[i].nodes.size()), "node"));
-  if (const auto& unread = of.graph->layers.layers.back().unread; !unread.empty())
-    text += "not needed for the results above, and not trained: " + join(unread, ", ") + "\n";
+  if (const auto& unread = of.graph->layers.layers.back().unread; !unread.empty()) {
+    std::vector<std::string> names;
+    for (const std::string& name : unread) names.push_back(printable(name));
+    text += "not needed for the results above, and not trained: " + join(names, ", ") + "\n";
+  }
   text += formatted("{}\n", counted(static_cast<std::int64_t>(operators.size()), "operator"));
   for (const std::string& target : without_rows(operators))
-    text += formatted("  no row of costs: {} (a pass over its tensors is counted)\n", target);
+    text += formatted("  no row of costs: {} (a pass over its tensors is counted)\n",
+                      printable(target));
   for (const std::string& target : foreign_operators(operators))
-    text +=
-        formatted("  not LibTorch's: {} (runs where a program gives it to load_graph)\n", target);
-  for (const std::string& note : graph.facts.notes) text += "note: " + note + "\n";
+    text += formatted("  not LibTorch's: {} (runs where a program gives it to load_graph)\n",
+                      printable(target));
+  for (const auto& [target, why] : refusals(*of.graph))
+    text += "  refused: " + printable(why) + "\n";
+  for (const std::string& note : graph.facts.notes) text += "note: " + printable(note) + "\n";
   return text;
 }
 

@@ -182,6 +182,10 @@ ExportedGraph read_exported_graph(const ZipFile& zip);  // the same of a file th
 // length.
 std::string to_text(const GraphNode& node, const GraphModule& module);
 
+// "node 'linear_3' of module 'model.layers.0.mlp' (modeling_llama.py:12)": where a node stands, in
+// messages.
+std::string place_of(const GraphNode& node, const GraphModule& module);
+
 // True for a path whose name ends with ".pt2".
 bool is_graph_path(const std::string& path);
 

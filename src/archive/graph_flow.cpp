@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "archive/graph_nodes.h"
 #include "base/format.h"
-#include "family/aten_operators.h"
 #include "sluice/error.h"
 
 namespace sluice::detail {
@@ -26,10 +26,6 @@ GraphFlow::GraphFlow(const ExportedGraph& graph, const GraphModule& module, cons
   find_free();
   find_order();
   find_forbidden();
-}
-
-bool GraphFlow::is_result(int value) const {
-  return std::find(outputs_.begin(), outputs_.end(), value) != outputs_.end();
 }
 
 // A symbolic number that follows from sizes.
@@ -59,19 +55,40 @@ void GraphFlow::find_writers() {
   readers_.resize(module_.values.size());
   base_.resize(module_.values.size());
   for (std::size_t v = 0; v < base_.size(); ++v) base_[v] = static_cast<int>(v);
+  // The uses of one parameter are values of their own with one tensor.
+  std::map<std::string_view, int> parameters;
+  for (const GraphInput& input : module_.inputs)
+    if (input.kind == InputKind::kParameter)
+      join_storages(parameters.emplace(input.name, input.value).first->second, input.value);
   for (int i = 0; i < num_nodes(); ++i) {
-    const std::vector<int> read = values_read(node(i));
-    for (const int value : read) readers_[static_cast<std::size_t>(value)].push_back(i);
-    const bool shares = may_share_storage(node(i).target) || writes_in_place(node(i));
+    for (const int value : values_read(node(i)))
+      readers_[static_cast<std::size_t>(value)].push_back(i);
+    const std::vector<int> shared = values_shared(node(i), module_);
     for (const int value : values_written(node(i))) {
       writer_[static_cast<std::size_t>(value)] = i;
-      if (shares && !read.empty())
-        base_[static_cast<std::size_t>(value)] = base_[static_cast<std::size_t>(read.front())];
+      for (const int each : shared) join_storages(each, value);
     }
   }
+  for (std::size_t v = 0; v < base_.size(); ++v) base_[v] = base_of(static_cast<int>(v));
+}
+
+// The first value of those that may share the storage.
+int GraphFlow::base_of(int value) {
+  int base = value;
+  while (base_[static_cast<std::size_t>(base)] != base)
+    base = base_[static_cast<std::size_t>(base)];
+  while (base_[static_cast<std::size_t>(value)] != base)
+    value = std::exchange(base_[static_cast<std::size_t>(value)], base);
+  return base;
+}
+
+void GraphFlow::join_storages(int a, int b) {
+  const int base_of_a = base_of(a), base_of_b = base_of(b);
+  base_[static_cast<std::size_t>(std::max(base_of_a, base_of_b))] = std::min(base_of_a, base_of_b);
 }
 
 void GraphFlow::find_outputs(const Names& wanted) {
+  is_result_.assign(module_.values.size(), false);
   Names known;
   for (const GraphOutput& output : module_.outputs)
     if (output.kind == GraphOutput::Kind::kResult) known.push_back(output.name);
@@ -93,6 +110,7 @@ void GraphFlow::find_outputs(const Names& wanted) {
                    .remedy = "export the model with a tensor of this name"});
     }
     if (!is_result(argument.value)) outputs_.push_back(argument.value);
+    is_result_[static_cast<std::size_t>(argument.value)] = true;
     std::string& shown = value_names_[static_cast<std::size_t>(argument.value)];
     if (!input_of_[static_cast<std::size_t>(argument.value)]) shown = name;
     output_names_.push_back(shown);
@@ -100,21 +118,31 @@ void GraphFlow::find_outputs(const Names& wanted) {
 }
 
 void GraphFlow::find_written() {
+  std::vector<bool> is_written(module_.values.size(), false);  // by base
+  for (int i = 0; i < num_nodes(); ++i)
+    for (const int value : values_changed(node(i)))
+      is_written[static_cast<std::size_t>(base_[static_cast<std::size_t>(value)])] = true;
   written_.assign(module_.values.size(), false);
-  for (int i = 0; i < num_nodes(); ++i) {
-    if (!writes_in_place(node(i))) continue;
-    const std::vector<int> read = values_read(node(i));
-    if (!read.empty())
-      written_[static_cast<std::size_t>(base_[static_cast<std::size_t>(read.front())])] = true;
+  for (std::size_t v = 0; v < written_.size(); ++v)
+    written_[v] = is_written[static_cast<std::size_t>(base_[v])];
+  for (const GraphInput& input : module_.inputs) {
+    if (input.kind != InputKind::kParameter || !is_written_value(input.value)) continue;
+    throw Error(ErrorKind::kInput,
+                {.what = "the graph changes the parameter '" + input.name + "' in place",
+                 .where = graph_.path + ", " + place_of(changing_node(input.value), module_),
+                 .remedy = "leave parameters to the optimizer: export the model without this "
+                           "operator"});
   }
-  for (int i = 0; i < num_nodes(); ++i) {  // statistics of a batch norm that trains
-    if (operator_of(node(i)) != "batch_norm" && operator_of(node(i)) != "instance_norm") continue;
-    for (const char* name : {"running_mean", "running_var"}) {
-      const GraphArgument* argument = node(i).argument(name);
-      if (argument && argument->kind == GraphArgument::Kind::kValue)
-        written_[static_cast<std::size_t>(argument->value)] = true;
-    }
-  }
+}
+
+// The first node that changes the storage of a value.
+const GraphNode& GraphFlow::changing_node(int value) const {
+  const int base = base_[static_cast<std::size_t>(value)];
+  return *std::ranges::find_if(module_.nodes, [&](const GraphNode& each) {
+    return std::ranges::any_of(values_changed(each), [&](int changed) {
+      return base_[static_cast<std::size_t>(changed)] == base;
+    });
+  });
 }
 
 void GraphFlow::find_free() {
@@ -130,10 +158,9 @@ void GraphFlow::find_free() {
       return value_free_[static_cast<std::size_t>(value)] ||
              module_.values[static_cast<std::size_t>(value)].number.has_value();
     };
-    const bool is_written = std::any_of(written.begin(), written.end(), [&](int value) {
-      return written_[static_cast<std::size_t>(base_[static_cast<std::size_t>(value)])];
-    });
-    const bool is_free = !is_known_number(i) && !writes_in_place(node(i)) && !is_written &&
+    const bool is_written = std::any_of(written.begin(), written.end(),
+                                        [&](int value) { return is_written_value(value); });
+    const bool is_free = !is_known_number(i) && values_changed(node(i)).empty() && !is_written &&
                          !draws_random_numbers(node(i)) &&
                          std::all_of(read.begin(), read.end(), is_free_value);
     is_free_[static_cast<std::size_t>(i)] = is_free;
@@ -156,9 +183,8 @@ void GraphFlow::find_order() {
   for (int i = num_nodes(); i-- > 0;) {
     const std::vector<int> read = values_read(node(i)), written = values_written(node(i));
     const bool writes =
-        writes_in_place(node(i)) || std::any_of(read.begin(), read.end(), [&](int value) {
-          return input_of_[static_cast<std::size_t>(value)] &&
-                 written_[static_cast<std::size_t>(value)];
+        !values_changed(node(i)).empty() || std::any_of(read.begin(), read.end(), [&](int value) {
+          return input_of_[static_cast<std::size_t>(value)] && is_written_value(value);
         });
     if (!writes && std::none_of(written.begin(), written.end(), [&](int value) {
           return is_needed[static_cast<std::size_t>(value)];
@@ -177,36 +203,56 @@ void GraphFlow::find_order() {
 
 // no_cut_[p]: a cut before order_[p] would divide what has to stay together.
 void GraphFlow::find_forbidden() {
-  no_cut_.assign(order_.size() + 1, false);
   std::vector<int> position(module_.nodes.size(), -1);
   for (std::size_t p = 0; p < order_.size(); ++p)
     position[static_cast<std::size_t>(order_[p])] = static_cast<int>(p);
-  const auto forbid = [&](int first, int last) {  // between positions
-    for (int p = first + 1; p <= last; ++p) no_cut_[static_cast<std::size_t>(p)] = true;
+  std::vector<int> change(order_.size() + 2, 0);  // of the number of spans that are open
+  const auto forbid = [&](int first, int last) {  // cuts between two positions
+    ++change[static_cast<std::size_t>(first) + 1];
+    --change[static_cast<std::size_t>(last) + 1];
   };
   const auto made_at = [&](int value) {
     const int writer = writer_[static_cast<std::size_t>(value)];
     return writer < 0 ? -1 : position[static_cast<std::size_t>(writer)];
   };
+  struct Span {  // of the nodes that touch a storage that is written
+    int first = -1, last = -1, last_change = -1;
+    bool is_input = false;
+  };
+  std::map<int, Span> spans;  // by base
+  const auto touch = [&](int value, int here) -> Span* {
+    if (!is_written_value(value)) return nullptr;
+    Span& span = spans[base_[static_cast<std::size_t>(value)]];
+    if (span.first < 0) span.first = here;
+    span.last = here;
+    if (input_of_[static_cast<std::size_t>(value)]) span.is_input = true;
+    return &span;
+  };
   std::map<int, int> first_of_group;
   for (std::size_t p = 0; p < order_.size(); ++p) {
     const int here = static_cast<int>(p);
     const GraphNode& own = node(order_[p]);
-    const std::vector<int> read = values_read(own);
-    if (writes_in_place(own) && !read.empty()) {
-      const int made = made_at(base_[static_cast<std::size_t>(read.front())]);
-      if (made >= 0) forbid(made, here);
-    }
-    for (const int value : read) {  // a number that no expression gives cannot cross
+    for (const int value : values_written(own)) touch(value, here);
+    for (const int value : values_read(own)) {
+      touch(value, here);
+      // A number that no expression gives cannot cross.
       const GraphValue& of = module_.values[static_cast<std::size_t>(value)];
       if (of.kind == GraphValue::Kind::kTensor || of.number) continue;
       if (made_at(value) >= 0) forbid(made_at(value), here);
     }
+    for (const int value : values_changed(own)) touch(value, here)->last_change = here;
     if (own.higher_order >= 0) {
       const auto [first, added] = first_of_group.emplace(own.higher_order, here);
       if (!added) forbid(first->second, here);
     }
   }
+  // Every layer has an input of its own, so that one layer has all nodes that read it.
+  for (const auto& [base, span] : spans)
+    if (span.is_input || span.last_change > span.first)
+      forbid(span.first, span.is_input ? span.last : span.last_change);
+  no_cut_.assign(order_.size() + 1, false);
+  int open = 0;
+  for (std::size_t p = 0; p < no_cut_.size(); ++p) no_cut_[p] = (open += change[p]) > 0;
 }
 
 }  // namespace sluice::detail

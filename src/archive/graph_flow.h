@@ -16,8 +16,8 @@ namespace sluice::detail {
 
 class GraphFlow {
  public:
-  // wanted: names of results. Throws Error(kInput) for one that the graph does not have, or that is
-  // no tensor.
+  // wanted: names of results. Throws Error(kInput) for a name that the graph does not have, for a
+  // result that is no tensor, and for a graph that changes a parameter in place.
   GraphFlow(const ExportedGraph& graph, const GraphModule& module,
             const std::vector<std::string>& wanted);
 
@@ -36,8 +36,10 @@ class GraphFlow {
   const std::vector<int>& readers_of(int value) const {
     return readers_[static_cast<std::size_t>(value)];
   }
-  bool is_result(int value) const;
+  bool is_result(int value) const { return is_result_[static_cast<std::size_t>(value)]; }
   bool is_free_value(int value) const { return value_free_[static_cast<std::size_t>(value)]; }
+  // Whether a node writes the value in place, or another value that may share its storage.
+  bool is_written_value(int value) const { return written_[static_cast<std::size_t>(value)]; }
   bool is_free_node(int i) const { return is_free_[static_cast<std::size_t>(i)]; }
 
   const std::vector<int>& order() const { return order_; }
@@ -49,6 +51,7 @@ class GraphFlow {
   const std::vector<std::string>& inputs() const { return inputs_; }
   const std::vector<std::string>& outputs() const { return output_names_; }
   const std::vector<bool>& is_free() const { return is_free_; }
+  const std::vector<bool>& is_written() const { return written_; }
 
  private:
   bool is_known_number(int i) const;
@@ -59,6 +62,9 @@ class GraphFlow {
   void find_free();
   void find_order();
   void find_forbidden();
+  int base_of(int value);
+  void join_storages(int a, int b);
+  const GraphNode& changing_node(int value) const;
 
   const ExportedGraph& graph_;
   const GraphModule& module_;
@@ -67,6 +73,7 @@ class GraphFlow {
   std::vector<int> writer_, base_;           // by value
   std::vector<std::vector<int>> readers_;    // by value
   std::vector<bool> written_, value_free_;   // by value
+  std::vector<bool> is_result_;              // by value
   std::vector<bool> is_free_;                // by node
   std::vector<int> outputs_, order_;
   std::vector<bool> no_cut_;

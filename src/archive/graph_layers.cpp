@@ -37,6 +37,7 @@ class Layering {
     result_.inputs = flow_.inputs();
     result_.outputs = flow_.outputs();
     result_.is_free = flow_.is_free();
+    result_.is_written = flow_.is_written();
     make_layers(units_.in_order());
     group_free();
     connect();
@@ -109,10 +110,11 @@ class Layering {
           layers_of[call.path].insert(static_cast<int>(l));
     for (std::size_t l = 0; l < result_.layers.size(); ++l) {
       GraphLayer& layer = result_.layers[l];
+      std::set<std::string_view> added;
       for (const int i : layer.nodes) {
         for (const ModuleCall& call : flow_.node(i).modules) {
           if (layers_of[call.path].size() != 1) continue;
-          if (!contains(layer.modules, call.path)) layer.modules.push_back(call.path);
+          if (added.insert(call.path).second) layer.modules.push_back(call.path);
           break;
         }
       }
@@ -151,23 +153,23 @@ class Layering {
     const int num_layers = num_free + static_cast<int>(result_.layers.size());
     for (int k = 0; k < num_layers; ++k)
       for (const int i : at(k).nodes) layer_of[static_cast<std::size_t>(i)] = k;
+    find_homes();
     for (int k = 0; k < num_layers; ++k) {
       GraphLayer& layer = at(k);
+      std::map<int, int> times;  // by value: how often nodes of the layer read it
       for (const int i : layer.nodes) {
         for (const int value : values_read(flow_.node(i))) {
+          if (++times[value] > 1) continue;
           const GraphInput* input = flow_.input_of(value);
           if (input && input->kind == InputKind::kParameter) {
-            const bool known = std::any_of(layer.parameters.begin(), layer.parameters.end(),
-                                           [&](const GraphUse& use) { return use.value == value; });
-            if (!known)
-              layer.parameters.push_back(
-                  {.value = value, .name = {}, .of = input->name, .tied_to = {}});
+            layer.parameters.push_back(
+                {.value = value, .name = {}, .of = input->name, .tied_to = {}});
           } else if (input && input->kind != InputKind::kBatch) {
-            add_once(layer.held, value);
+            layer.held.push_back(value);
           } else if (flow_.is_tensor(value)) {
             const int writer = flow_.writer_of(value);
             const int from = writer < 0 ? -1 : layer_of[static_cast<std::size_t>(writer)];
-            if (from != k) add_once(layer.reads, value);
+            if (from != k) layer.reads.push_back(value);
           }
         }
         for (const int value : values_written(flow_.node(i))) {
@@ -178,28 +180,42 @@ class Layering {
                                 const int to = layer_of[static_cast<std::size_t>(reader)];
                                 return to >= 0 && to != k;
                               });
-          if (leaves) add_once(layer.writes, value);
+          if (leaves) layer.writes.push_back(value);
         }
       }
       add_sizes(layer);
       for (const int value : layer.reads)
-        if (is_shared(value, layer)) layer.shared.push_back(value);
+        if (times[value] > 1 && is_shared(value, layer)) layer.shared.push_back(value);
       // Values that layers write come first, then the batch, then values of free layers.
       std::stable_sort(layer.reads.begin(), layer.reads.end(),
                        [&](int a, int b) { return kind_of_read(a) < kind_of_read(b); });
     }
   }
 
-  // Read by several nodes of the layer, and in another block, too. A block that is cut in two is
-  // still one: what its parts read adds up as where it is whole.
+  // The blocks of the nodes that read each value: the only block, or that there are several.
+  void find_homes() {
+    std::map<std::string, int> numbers;
+    home_of_node_.resize(flow_.module().nodes.size());
+    for (int i = 0; i < flow_.num_nodes(); ++i) {
+      const int next = static_cast<int>(numbers.size());
+      home_of_node_[static_cast<std::size_t>(i)] =
+          numbers.emplace(units_.home_of(flow_.node(i)), next).first->second;
+    }
+    home_of_readers_.assign(flow_.module().values.size(), kNoHome);
+    for (std::size_t v = 0; v < home_of_readers_.size(); ++v)
+      for (const int reader : flow_.readers_of(static_cast<int>(v))) {
+        const int home = home_of_node_[static_cast<std::size_t>(reader)];
+        int& known = home_of_readers_[v];
+        known = known == kNoHome || known == home ? home : kSeveralHomes;
+      }
+  }
+
+  // A value that several nodes of the layer read is shared if another block reads it too. A block
+  // that is cut in two is still one: what its parts read adds up as where it is whole.
   bool is_shared(int value, const GraphLayer& layer) const {
-    const std::vector<int>& readers = flow_.readers_of(value);
-    const auto here = std::count_if(readers.begin(), readers.end(),
-                                    [&](int reader) { return contains(layer.nodes, reader); });
-    if (here < 2 || flow_.input_of(value)) return false;
-    const std::string home = units_.home_of(flow_.node(layer.nodes.front()));
-    return std::any_of(readers.begin(), readers.end(),
-                       [&](int reader) { return units_.home_of(flow_.node(reader)) != home; });
+    if (flow_.input_of(value)) return false;
+    const int home = home_of_node_[static_cast<std::size_t>(layer.nodes.front())];
+    return home_of_readers_[static_cast<std::size_t>(value)] != home;
   }
 
   int kind_of_read(int value) const {
@@ -221,6 +237,7 @@ class Layering {
         if (const auto symbol = size.symbol()) told.insert(*symbol);
     };
     for (const int value : layer.reads) add_told(value);
+    if (std::includes(told.begin(), told.end(), needed.begin(), needed.end())) return;
     for (const GraphInput& input : flow_.module().inputs) {
       if (input.kind != InputKind::kBatch || input.value < 0 || !flow_.is_tensor(input.value))
         continue;
@@ -244,6 +261,8 @@ class Layering {
   const GraphUnits& units_;
   GraphLayers result_;
   std::map<std::string, int> names_;
+  static constexpr int kNoHome = -1, kSeveralHomes = -2;
+  std::vector<int> home_of_node_, home_of_readers_;  // by node, by value
 };
 
 }  // namespace

@@ -13,7 +13,8 @@
 // Invariants:
 //  1. every node that is neither free nor a symbolic number, and that a result or a buffer needs,
 //  is in one layer, in order; no layer has others;
-//  2. no cut is between a tensor and a later write into it or into a view of it, nor inside a
+//  2. no cut is between a tensor and a later write into it or into a view of it, nor between the
+//     nodes that read a buffer or an input of the batch which a node writes, nor inside a
 //     higher-order operator;
 //  3. layers do not depend on the names in GraphCuts, but that a named module is a layer of its
 //  own.
@@ -72,6 +73,7 @@ struct GraphLayers {
   std::vector<std::string> inputs;       // names of the batch's inputs that are tensors
   std::vector<std::string> outputs;      // values that were asked for, by `wanted`
   std::vector<bool> is_free;             // by node
+  std::vector<bool> is_written;          // by value: a node writes its storage in place
 };
 
 // wanted: names of results that are needed ("logits"). Throws Error(kUsage) for a class that no

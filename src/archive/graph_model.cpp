@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <charconv>
 #include <set>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 
+#include "archive/allowed_nodes.h"
 #include "archive/graph_rewrites.h"
 #include "base/format.h"
 #include "base/saturate.h"
@@ -380,6 +383,7 @@ std::shared_ptr<GraphOfModel> graph_with_layers(ExportedGraph graph, const Graph
 
 std::shared_ptr<const GraphOfModel> graph_of_model(ExportedGraph graph,
                                                    const GraphOptions& options) {
+  if (!options.allows_refused) require_allowed_nodes(graph, options.operators);
   std::shared_ptr<GraphOfModel> evaluation;
   if (graph.evaluation) {
     evaluation = graph_with_layers(evaluation_of(graph), options);
@@ -540,11 +544,14 @@ ModelSpec describe_graph(std::shared_ptr<const GraphOfModel> of, const GraphOpti
   if (model.loss.is_causal() && !has_input("labels"))
     spec.inputs.push_back({"labels", {kMicrobatchRows, kMicrobatchLength}, "int64"});
 
+  std::unordered_map<std::string_view, const std::string*> stored;  // by name
+  for (const auto& [own, name] : graph.facts.stored) stored.emplace(own, &name);
   const auto stored_as = [&](const std::string& name) {
-    for (const auto& [own, stored] : graph.facts.stored)
-      if (own == name) return stored;
-    return std::string();
+    const auto found = stored.find(name);
+    return found == stored.end() ? std::string() : *found->second;
   };
+  std::unordered_map<std::string_view, const GraphTensor*> tensors;  // by name
+  for (const GraphTensor& tensor : graph.tensors) tensors.emplace(tensor.name, &tensor);
   Calls calls(model, at, precision);
   const auto describe_layer = [&](const GraphLayer& layer) {
     LayerInfo info;
@@ -556,7 +563,7 @@ ModelSpec describe_graph(std::shared_ptr<const GraphOfModel> of, const GraphOpti
     for (const int value : layer.reads)
       info.reads.push_back(layers.value_names[static_cast<std::size_t>(value)]);
     for (const GraphUse& use : layer.parameters) {
-      const GraphTensor* tensor = graph.tensor(use.of);
+      const GraphTensor* tensor = tensors.at(use.of);
       info.parameters.push_back({.name = use.name,
                                  .shape = tensor->sizes,
                                  .tied_to = use.tied_to,
@@ -565,7 +572,7 @@ ModelSpec describe_graph(std::shared_ptr<const GraphOfModel> of, const GraphOpti
                                  .stored_as = stored_as(use.name)});
     }
     for (const std::string& name : layer.unread) {
-      const GraphTensor* tensor = graph.tensor(name);
+      const GraphTensor* tensor = tensors.at(name);
       info.parameters.push_back({.name = name,
                                  .shape = tensor->sizes,
                                  .dtype = tensor->dtype,

@@ -30,6 +30,10 @@ struct GraphOptions {
   // not here are as long as when the graph was exported.
   std::map<std::string, std::int64_t> sizes;
   std::string products;  // as Precision::products
+  // Names of the operators that the program gives ("sluice::my_op").
+  std::vector<std::string> operators;
+  // Whether a graph with nodes that may not run is described all the same, to show them.
+  bool allows_refused = false;
 };
 
 // The parts of a loss.
@@ -57,7 +61,8 @@ struct sluice::GraphOfModel {
 
 namespace sluice::detail {
 
-// Throws as layers_of(), and Error(kUsage) for a loss_output that the graph does not have.
+// Throws as layers_of() and require_allowed_nodes(), and Error(kUsage) for a loss_output that the
+// graph does not have.
 std::shared_ptr<const GraphOfModel> graph_of_model(ExportedGraph graph,
                                                    const GraphOptions& options);
 

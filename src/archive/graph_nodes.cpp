@@ -1,6 +1,8 @@
 #include "archive/graph_nodes.h"
 
-#include <set>
+#include <algorithm>
+
+#include "family/aten_table.h"
 
 namespace sluice::detail {
 namespace {
@@ -8,6 +10,10 @@ namespace {
 void append_values(const GraphArgument& argument, std::vector<int>& to) {
   if (argument.kind == GraphArgument::Kind::kValue) to.push_back(argument.value);
   for (const GraphArgument& each : argument.list) append_values(each, to);
+}
+
+bool is_false(const GraphArgument* argument) {
+  return argument && argument->kind == GraphArgument::Kind::kBool && argument->integer == 0;
 }
 
 }  // namespace
@@ -39,27 +45,48 @@ std::vector<int> values_written(const GraphNode& node) {
   return values;
 }
 
-bool writes_in_place(const GraphNode& node) {
-  if (!node.target.starts_with("aten.")) return false;
-  const std::string_view name = operator_of(node);
-  return name.ends_with('_') && !name.ends_with("__");
+std::vector<int> values_changed(const GraphNode& node) {
+  std::vector<int> values;
+  const AtenRow* row = find_aten_row(node.target);
+  if (!row || row->written.empty()) return values;
+  const bool is_evaluation =
+      is_false(node.argument("training")) || is_false(node.argument("use_input_stats"));
+  for (const auto& [name, argument] : node.arguments) {
+    // Without a name an argument may be any of them.
+    if (!name.empty() && !contains_name(row->written, name)) continue;
+    if (is_evaluation && (name == "running_mean" || name == "running_var")) continue;
+    append_values(argument, values);
+  }
+  return values;
+}
+
+std::vector<int> values_shared(const GraphNode& node, const GraphModule& module) {
+  std::vector<int> values;
+  const AtenRow* row = find_aten_row(node.target);
+  if (!row || row->shared.empty()) return values;
+  for (const auto& [name, argument] : node.arguments)
+    if (name.empty() || contains_name(row->shared, name)) append_values(argument, values);
+  const std::string_view op = operator_of(node);
+  if (op != "to" && op != "type_as") return values;
+  // A cast to another type is a copy.
+  const auto dtype_of = [&](int value) -> const std::string& {
+    return module.values[static_cast<std::size_t>(value)].dtype;
+  };
+  const std::vector<int> results = values_written(node);
+  std::erase_if(values, [&](int value) {
+    return std::ranges::none_of(results,
+                                [&](int result) { return dtype_of(result) == dtype_of(value); });
+  });
+  return values;
 }
 
 bool draws_random_numbers(const GraphNode& node) {
-  static const std::set<std::string_view> random = {
-      "alpha_dropout",   "bernoulli",   "dropout",        "feature_alpha_dropout",
-      "feature_dropout", "multinomial", "native_dropout", "normal",
-      "poisson",         "rand",        "rand_like",      "randint",
-      "randint_like",    "randn",       "randn_like",     "randperm",
-      "rrelu",           "bernoulli_",  "dropout_",       "exponential_",
-      "normal_",         "random_",     "uniform_",       "exponential",
-      "uniform"};
-  const std::string_view name = operator_of(node);
-  if (name == "scaled_dot_product_attention") {
+  if (operator_of(node) == "scaled_dot_product_attention") {
     const GraphArgument* p = node.argument("dropout_p");
     return p && p->kind == GraphArgument::Kind::kFloat && p->real > 0;
   }
-  return random.contains(name);
+  const AtenRow* row = find_aten_row(node.target);
+  return row && row->draws;
 }
 
 }  // namespace sluice::detail

@@ -1,6 +1,6 @@
 // Facts of one node of an exported graph: its operator, the values that it reads and writes.
 //
-// Owns: these facts. Does not own: the table of operators (family/aten_operators.h), layers
+// Owns: these facts. Does not own: the table of operators (family/aten_table.h), layers
 // (graph_layers.h).
 // Thread-safety: pure functions.
 #pragma once
@@ -20,7 +20,12 @@ std::vector<int> values_of(const GraphArgument& argument);
 std::vector<int> values_read(const GraphNode& node);
 std::vector<int> values_written(const GraphNode& node);
 
+// Values among the arguments that the operator writes: all tensors of a list that it writes, and
+// running statistics unless the node says that it evaluates.
+std::vector<int> values_changed(const GraphNode& node);
+// Values among the arguments whose storage the results may share.
+std::vector<int> values_shared(const GraphNode& node, const GraphModule& module);
+
 bool draws_random_numbers(const GraphNode& node);
-bool writes_in_place(const GraphNode& node);
 
 }  // namespace sluice::detail

@@ -4,6 +4,8 @@
 #include <map>
 #include <utility>
 
+#include "archive/graph_nodes.h"
+
 namespace sluice::detail {
 namespace {
 
@@ -17,12 +19,6 @@ void rename(GraphArgument& argument, int from, int to) {
   for (GraphArgument& each : argument.list) rename(each, from, to);
 }
 
-bool reads(const GraphArgument& argument, int value) {
-  return (argument.kind == GraphArgument::Kind::kValue && argument.value == value) ||
-         std::any_of(argument.list.begin(), argument.list.end(),
-                     [value](const GraphArgument& each) { return reads(each, value); });
-}
-
 }  // namespace
 
 void give_each_use_a_value(GraphModule& module) {
@@ -32,9 +28,8 @@ void give_each_use_a_value(GraphModule& module) {
   std::set<int> used;
   for (GraphNode& node : module.nodes) {
     std::set<int> here;
-    for (auto& [name, argument] : node.arguments)
-      for (const auto& [value, input] : parameters)
-        if (reads(argument, value)) here.insert(value);
+    for (const int value : values_read(node))
+      if (parameters.contains(value)) here.insert(value);
     for (const int value : here) {
       if (used.insert(value).second) continue;
       const int own = static_cast<int>(module.values.size());

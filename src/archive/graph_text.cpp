@@ -51,6 +51,17 @@ bool names_a_value(const GraphArgument& argument) {
 
 }  // namespace
 
+std::string place_of(const GraphNode& node, const GraphModule& module) {
+  std::string place = "a node";
+  for (const GraphNode::Result& result : node.results) {
+    if (result.values.empty() || result.values.front() < 0) continue;
+    place = "node '" + module.values[static_cast<std::size_t>(result.values.front())].name + "'";
+    break;
+  }
+  if (!node.module_path().empty()) place += " of module '" + node.module_path() + "'";
+  return node.source.empty() ? place : place + " (" + node.source + ")";
+}
+
 std::string to_text(const GraphNode& node, const GraphModule& module) {
   constexpr std::string_view kDefault = ".default";
   std::string text = node.target;

@@ -51,6 +51,7 @@ GraphUnits::GraphUnits(const GraphFlow& flow, const GraphCuts& cuts) : flow_(flo
   for (std::size_t p = 0; p < flow_.order().size(); ++p)
     position_of_[static_cast<std::size_t>(flow_.order()[p])] = static_cast<int>(p);
   find_blocks();
+  find_crossing();
 }
 
 void GraphUnits::find_blocks() {
@@ -123,30 +124,32 @@ GraphUnit GraphUnits::unit_of(const GraphNode& of) const {
   return unit;
 }
 
-double GraphUnits::bytes_of(int value) const {
+WideNumber GraphUnits::bytes_of(int value) const {
+  constexpr double kMost = 0x1p60;
   double bytes = static_cast<double>(
       unit_dtype_size(flow_.module().values[static_cast<std::size_t>(value)].dtype));
   for (const SizeExpression& size : flow_.module().values[static_cast<std::size_t>(value)].sizes)
     bytes *= size.is_number() ? static_cast<double>(size.number()) : 64.0;  // any size will do
-  return bytes;
+  return static_cast<WideNumber>(std::min(bytes, kMost));
 }
 
-// Bytes that would cross a cut before flow_.order()[p].
-double GraphUnits::crossing_at(std::size_t p) const {
-  double bytes = 0;
-  std::set<int> seen;
-  for (std::size_t k = 0; k < p; ++k) {
-    for (const int value : values_written(flow_.node(flow_.order()[k]))) {
+// A value crosses every cut between its writer and its last reader.
+void GraphUnits::find_crossing() {
+  const std::size_t count = flow_.order().size();
+  crossing_.assign(count + 2, 0);
+  for (std::size_t p = 0; p < count; ++p) {
+    for (const int value : values_written(flow_.node(flow_.order()[p]))) {
       if (!flow_.is_tensor(value)) continue;
-      const std::vector<int>& readers = flow_.readers_of(value);
-      const bool later =
-          flow_.is_result(value) || std::any_of(readers.begin(), readers.end(), [&](int reader) {
-            return position_of_[static_cast<std::size_t>(reader)] >= static_cast<int>(p);
-          });
-      if (later && seen.insert(value).second) bytes += bytes_of(value);
+      std::size_t last = flow_.is_result(value) ? count : p;
+      for (const int reader : flow_.readers_of(value))
+        last = std::max(last, static_cast<std::size_t>(
+                                  std::max(0, position_of_[static_cast<std::size_t>(reader)])));
+      const WideNumber bytes = bytes_of(value);
+      crossing_[p + 1] += bytes;
+      crossing_[last + 1] -= bytes;
     }
   }
-  return bytes;
+  for (std::size_t p = 1; p < crossing_.size(); ++p) crossing_[p] += crossing_[p - 1];
 }
 
 // Nodes [begin, end) of no unit: those before the returned position join what is before them.
@@ -155,9 +158,9 @@ std::size_t GraphUnits::place_of_cut(const std::vector<GraphUnit>& units, std::s
   if (begin == 0) return begin;
   if (end == units.size() || units[begin - 1].key == units[end].key) return end;
   std::size_t place = begin;
-  double least = crossing_at(begin);
+  WideNumber least = crossing_[begin];
   for (std::size_t at = begin + 1; at <= end; ++at) {
-    const double bytes = crossing_at(at);
+    const WideNumber bytes = crossing_[at];
     if (bytes <= least) std::tie(least, place) = std::pair(bytes, at);
   }
   return place;

@@ -11,6 +11,7 @@
 
 #include "archive/graph_flow.h"
 #include "archive/graph_layers.h"
+#include "archive/size_number.h"
 
 namespace sluice::detail {
 
@@ -40,15 +41,16 @@ class GraphUnits {
   bool holds_named(const std::string& path) const;
   bool holds_blocks(const std::string& path) const;
   GraphUnit unit_of(const GraphNode& of) const;
-  double bytes_of(int value) const;
-  double crossing_at(std::size_t p) const;
+  WideNumber bytes_of(int value) const;
+  void find_crossing();
   std::size_t place_of_cut(const std::vector<GraphUnit>& units, std::size_t begin,
                            std::size_t end) const;
 
   const GraphFlow& flow_;
   const GraphCuts& cuts_;
-  std::set<std::string> blocks_;  // paths
-  std::vector<int> position_of_;  // by node
+  std::set<std::string> blocks_;      // paths
+  std::vector<int> position_of_;      // by node
+  std::vector<WideNumber> crossing_;  // by place in flow_.order(): bytes that cross a cut before it
 };
 
 }  // namespace sluice::detail

@@ -81,19 +81,20 @@ class UseNames {
   }
 
   std::string name_of_use(const GraphUse& use, const std::string& first, const Names& group,
-                          const std::set<std::string>& taken) const {
+                          const std::set<std::string>& taken) {
     const std::string path = reader_of(use);
     if (!taken.contains(first) && (group.empty() || module_of(first) == path)) return first;
     for (const std::string& name : group)
       if (!taken.contains(name) && module_of(name) == path) return name;
     if (!taken.contains(first)) return first;
-    for (int times = 1;; ++times)
-      if (std::string name = formatted("{}@{}", first, times); !taken.contains(name)) return name;
+    for (int& times = times_[first];;)
+      if (std::string name = formatted("{}@{}", first, ++times); !taken.contains(name)) return name;
   }
 
   const ExportedGraph& graph_;
   const GraphFlow& flow_;
   std::vector<GraphLayer>& layers_;
+  std::map<std::string, int> times_;  // by first name: uses that have a number for a name
 };
 
 }  // namespace

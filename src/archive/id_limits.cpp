@@ -38,7 +38,10 @@ class IdLimits {
       if (read.empty() ||
           std::none_of(read.begin(), read.end(), [&](int each) { return same_.contains(each); }))
         continue;
-      if (writes_in_place(node) && same_.contains(read.front())) return std::nullopt;
+      const std::vector<int> changed = values_changed(node);
+      if (std::any_of(changed.begin(), changed.end(),
+                      [&](int each) { return same_.contains(each); }))
+        return std::nullopt;
       follow(node, read.front());
       require(node);
     }

@@ -79,12 +79,16 @@ SizeNumber value_of(const SizeExpression::Node& node, Values values) {
       return folded([](const SizeNumber& a, const SizeNumber& b) { return b < a ? b : a; });
     case SizeOp::kQuotient:
       return operand(0) / operand(1);
+    case SizeOp::kTrueQuotient:
+      return true_quotient(operand(0), operand(1));
     case SizeOp::kFloorQuotient:
       return floor_quotient(operand(0), operand(1));
     case SizeOp::kModulo:
       return modulo(operand(0), operand(1));
     case SizeOp::kPower:
       return power(operand(0), operand(1));
+    case SizeOp::kPythonPower:
+      return python_power(operand(0), operand(1));
     case SizeOp::kFloor:
       return floor(operand(0));
     case SizeOp::kCeiling:
@@ -160,10 +164,12 @@ int binding(SizeOp op) {
       return 8;
     case SizeOp::kProduct:
     case SizeOp::kQuotient:
+    case SizeOp::kTrueQuotient:
     case SizeOp::kFloorQuotient:
     case SizeOp::kModulo:
       return 9;
     case SizeOp::kPower:
+    case SizeOp::kPythonPower:
       return 11;
     default:
       return 12;
@@ -193,12 +199,14 @@ std::string_view word_of(SizeOp op) {
     case SizeOp::kProduct:
       return "*";
     case SizeOp::kQuotient:
+    case SizeOp::kTrueQuotient:
       return "/";
     case SizeOp::kFloorQuotient:
       return "//";
     case SizeOp::kModulo:
       return " % ";
     case SizeOp::kPower:
+    case SizeOp::kPythonPower:
       return "**";
     case SizeOp::kMax:
       return "Max";

@@ -25,10 +25,12 @@ enum class SizeOp : std::uint8_t {
   kSymbol,
   kSum,
   kProduct,
-  kQuotient,       // exact
+  kQuotient,       // sympy's: exact
+  kTrueQuotient,   // Python's /: a float
   kFloorQuotient,  // Python's //
   kModulo,
-  kPower,
+  kPower,        // sympy's: exact where the exponent is whole
+  kPythonPower,  // Python's **
   kMax,
   kMin,
   kFloor,

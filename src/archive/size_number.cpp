@@ -158,10 +158,24 @@ SizeNumber power(const SizeNumber& base, const SizeNumber& exponent) {
   }
 }
 
+SizeNumber true_quotient(const SizeNumber& a, const SizeNumber& b) {
+  if (!b.is_true()) refuse_number("a size is divided by 0");
+  for (const SizeNumber* each : {&a, &b})
+    if (each->is_whole() && !is_exact_in_float(each->whole()))
+      refuse_number("a quotient of sizes has a number above 2^53, which is not exact in a float");
+  return SizeNumber::real(a.as_real() / b.as_real());
+}
+
+SizeNumber python_power(const SizeNumber& base, const SizeNumber& exponent) {
+  if (base.is_real() || exponent.is_real() || !(exponent < SizeNumber(0)))
+    return power(base, exponent);
+  return true_quotient(SizeNumber(1), power(base, SizeNumber(-1) * exponent));
+}
+
 SizeNumber floor_quotient(const SizeNumber& a, const SizeNumber& b) {
   if (a.is_real() || b.is_real()) {
     if (!b.is_true()) refuse_number("a size is divided by 0");
-    return SizeNumber::real(std::floor(a.as_real() / b.as_real()));
+    return SizeNumber::real(floor_quotient(a.as_real(), b.as_real()));
   }
   return floor(a / b);
 }
@@ -169,11 +183,29 @@ SizeNumber floor_quotient(const SizeNumber& a, const SizeNumber& b) {
 SizeNumber modulo(const SizeNumber& a, const SizeNumber& b) {
   if (a.is_real() || b.is_real()) {
     if (!b.is_true()) refuse_number("a size is divided by 0");
-    const double rest = std::fmod(a.as_real(), b.as_real());
-    return SizeNumber::real(rest != 0 && (rest < 0) != (b.as_real() < 0) ? rest + b.as_real()
-                                                                         : rest);
+    return SizeNumber::real(modulo(a.as_real(), b.as_real()));
   }
   return a + SizeNumber(-1) * floor_quotient(a, b) * b;
+}
+
+double modulo(double a, double b) {
+  const double rest = std::fmod(a, b);
+  if (rest == 0) return std::copysign(0.0, b);
+  return (rest < 0) != (b < 0) ? rest + b : rest;
+}
+
+double floor_quotient(double a, double b) {
+  const double rest = std::fmod(a, b);
+  double quotient = (a - rest) / b;
+  if (rest != 0 && (rest < 0) != (b < 0)) quotient -= 1;
+  if (quotient == 0) return std::copysign(0.0, a / b);
+  const double whole = std::floor(quotient);
+  return quotient - whole > 0.5 ? whole + 1 : whole;
+}
+
+bool is_exact_in_float(std::int64_t whole) {
+  constexpr std::int64_t kMostExact = std::int64_t{1} << 53;
+  return whole >= -kMostExact && whole <= kMostExact;
 }
 
 SizeNumber rounded_to(const SizeNumber& a, const SizeNumber& decimals) {

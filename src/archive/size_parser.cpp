@@ -20,15 +20,15 @@ struct OperatorRow {
 };
 // Longer ones first. kSum with "-" subtracts.
 constexpr OperatorRow kOperators[] = {
-    {"or", 1, SizeOp::kOr},        {"and", 2, SizeOp::kAnd},
-    {"==", 4, SizeOp::kEqual},     {"!=", 4, SizeOp::kNotEqual},
-    {"<=", 4, SizeOp::kLessEqual}, {">=", 4, SizeOp::kGreaterEqual},
-    {"**", 11, SizeOp::kPower},    {"//", 9, SizeOp::kFloorQuotient},
-    {"<", 4, SizeOp::kLess},       {">", 4, SizeOp::kGreater},
-    {"|", 5, SizeOp::kBitOr},      {"^", 6, SizeOp::kBitXor},
-    {"&", 7, SizeOp::kBitAnd},     {"+", 8, SizeOp::kSum},
-    {"-", 8, SizeOp::kSum},        {"*", 9, SizeOp::kProduct},
-    {"/", 9, SizeOp::kQuotient},   {"%", 9, SizeOp::kModulo},
+    {"or", 1, SizeOp::kOr},           {"and", 2, SizeOp::kAnd},
+    {"==", 4, SizeOp::kEqual},        {"!=", 4, SizeOp::kNotEqual},
+    {"<=", 4, SizeOp::kLessEqual},    {">=", 4, SizeOp::kGreaterEqual},
+    {"**", 11, SizeOp::kPythonPower}, {"//", 9, SizeOp::kFloorQuotient},
+    {"<", 4, SizeOp::kLess},          {">", 4, SizeOp::kGreater},
+    {"|", 5, SizeOp::kBitOr},         {"^", 6, SizeOp::kBitXor},
+    {"&", 7, SizeOp::kBitAnd},        {"+", 8, SizeOp::kSum},
+    {"-", 8, SizeOp::kSum},           {"*", 9, SizeOp::kProduct},
+    {"/", 9, SizeOp::kTrueQuotient},  {"%", 9, SizeOp::kModulo},
 };
 constexpr int kBindingOfNot = 3, kBindingOfComparison = 4, kBindingOfPower = 11;
 
@@ -106,7 +106,7 @@ class SizeParser {
       if (!row || row->binding < least) return left;
       if (row->binding == kBindingOfPower) {
         at_ += row->text.size();
-        left = make_size(SizeOp::kPower, {std::move(left), exponent()});
+        left = make_size(SizeOp::kPythonPower, {std::move(left), exponent()});
       } else if (row->binding == kBindingOfComparison) {
         left = comparisons(std::move(left));
       } else if (row->op == SizeOp::kSum || row->op == SizeOp::kProduct ||
@@ -170,7 +170,7 @@ class SizeParser {
   SizeExpression powers() {
     SizeExpression base = signed_operand();
     if (!take("**")) return base;
-    return make_size(SizeOp::kPower, {std::move(base), exponent()});
+    return make_size(SizeOp::kPythonPower, {std::move(base), exponent()});
   }
   SizeExpression exponent() {
     const Level level(*this);

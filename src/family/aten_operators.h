@@ -92,10 +92,6 @@ void check_sizes(const OperatorCall& call);
 // The tensor among the arguments with whose storage the result at this index is; nullptr: its own.
 const CallTensor* viewed_argument(const OperatorCall& call, std::size_t result = 0);
 
-// True where a result may have the storage of the first argument: a view, or a cast or copy that is
-// none where there is nothing to do.
-bool may_share_storage(std::string_view target);
-
 // True where all dimensions can be merged to these sizes without a copy.
 bool is_viewable(const CallTensor& tensor, const std::vector<std::int64_t>& sizes);
 std::vector<std::int64_t> contiguous_strides(const std::vector<std::int64_t>& sizes);

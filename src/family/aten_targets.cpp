@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "family/aten_table.h"
+
 namespace sluice::detail {
 namespace {
 
@@ -112,9 +114,8 @@ std::string_view operator_name(std::string_view target) {
 }
 
 bool is_in_place(std::string_view target) {
-  if (!target.starts_with(kAten)) return false;
-  const std::string_view name = packet_of(target);
-  return name.ends_with('_') && !name.ends_with("__");
+  const AtenRow* row = find_aten_row(target);
+  return row && contains_name(row->written, "self") && contains_name(row->shared, "self");
 }
 
 bool is_of_numbers(std::string_view target) {

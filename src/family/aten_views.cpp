@@ -387,20 +387,6 @@ const CallTensor* viewed_argument(const OperatorCall& call, std::size_t result) 
   return self;
 }
 
-bool may_share_storage(std::string_view target) {
-  // Those that have no rule for their strides, or are views for some arguments alone.
-  constexpr std::array others = {
-      std::string_view("as_strided"),   std::string_view("contiguous"),
-      std::string_view("float"),        std::string_view("imag"),
-      std::string_view("real"),         std::string_view("to"),
-      std::string_view("type_as"),      std::string_view("unsafe_chunk"),
-      std::string_view("unsafe_split"), std::string_view("view_as_complex"),
-      std::string_view("view_as_real")};
-  if (!target.starts_with("aten.")) return false;
-  const std::string_view name = operator_name(target);
-  return aten_views::view_of(name) || std::find(others.begin(), others.end(), name) != others.end();
-}
-
 void settle_results(OperatorCall& call, const Precision& precision) {
   check_sizes(call);
   const std::string_view name = operator_name(call.target);

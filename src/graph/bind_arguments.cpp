@@ -97,8 +97,8 @@ class Binding {
   }
 
   int slot_of(const GraphArgument& argument) const {
-    const int slot = values_.slots.at(static_cast<std::size_t>(argument.value));
-    if (slot >= 0) return slot;
+    if (const auto slot = values_.slots.find(argument.value); slot != values_.slots.end())
+      return slot->second;
     throw Error(ErrorKind::kInternal,
                 {.what = "value '" + value_of(argument).name +
                          "' of an exported graph is read where nothing gives it"});

@@ -8,7 +8,7 @@
 
 #include <ATen/core/function_schema.h>
 
-#include <vector>
+#include <unordered_map>
 
 #include "graph/graph_call.h"
 
@@ -16,7 +16,7 @@ namespace sluice::detail {
 
 struct ValueSlots {
   const GraphModule& module;
-  const std::vector<int>& slots;  // by value; -1: it has none
+  const std::unordered_map<int, int>& slots;  // by value
 };
 
 // All arguments of the schema, in its order. Throws Error(kInput) at `call.place` for an argument

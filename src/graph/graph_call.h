@@ -63,8 +63,10 @@ using NumberFunction = c10::IValue (*)(const std::vector<c10::IValue>& arguments
 
 struct GraphCall {
   using Run = void (*)(const GraphCall&, GraphFrame&);
+  using Check = void (*)(const GraphCall&, GraphFrame&);
 
   Run run = nullptr;
+  Check check = nullptr;  // runs before; nullptr: LibTorch checks the arguments (call_checks.h)
   GraphNode::GradMode grad_mode = GraphNode::GradMode::kAsCaller;
   bool is_direct = false;  // reads its arguments in place, and leaves them in their slots
   bool is_random = false;

@@ -1,12 +1,11 @@
 #include "graph/graph_operators.h"
 
-#include <ATen/core/enum_tag.h>
-
 #include <algorithm>
 #include <array>
 #include <string>
 
 #include "base/key_hash.h"
+#include "family/aten_table.h"
 
 namespace sluice::detail {
 namespace {
@@ -27,22 +26,6 @@ std::optional<TargetName> parse_target(std::string_view target) {
   return parsed;
 }
 
-bool takes_generator(const c10::Argument& argument) {
-  const auto* optional = argument.type()->castRaw<c10::OptionalType>();
-  return optional && optional->getElementType()->kind() == c10::TypeKind::GeneratorType;
-}
-
-// Random in training, without a tag that says so in every version of LibTorch.
-constexpr std::array<std::string_view, 10> kRandomInTraining{"aten::dropout",
-                                                             "aten::dropout_",
-                                                             "aten::feature_dropout",
-                                                             "aten::alpha_dropout",
-                                                             "aten::alpha_dropout_",
-                                                             "aten::feature_dropout_",
-                                                             "aten::native_dropout",
-                                                             "aten::feature_alpha_dropout",
-                                                             "aten::feature_alpha_dropout_",
-                                                             "aten::scaled_dot_product_attention"};
 constexpr std::array<std::string_view, 4> kRecurrent{"aten::lstm", "aten::gru", "aten::rnn_tanh",
                                                      "aten::rnn_relu"};
 
@@ -57,7 +40,7 @@ struct TrainingArgument {
   bool needs_running = false;  // running statistics: without them it computes alike in evaluation
 };
 
-constexpr std::array<TrainingArgument, 24> kTrainingArguments{{
+constexpr std::array<TrainingArgument, 19> kTrainingArguments{{
     {"aten::dropout", "train"},
     {"aten::dropout_", "train"},
     {"aten::native_dropout", "train"},
@@ -76,11 +59,6 @@ constexpr std::array<TrainingArgument, 24> kTrainingArguments{{
     {"aten::rnn_tanh", "train"},
     {"aten::rnn_relu", "train"},
     {"aten::batch_norm", "training", true},
-    {"aten::native_batch_norm", "training", true},
-    {"aten::_native_batch_norm_legit", "training", true},
-    {"aten::cudnn_batch_norm", "training", true},
-    {"aten::miopen_batch_norm", "training", true},
-    {"aten::_batch_norm_impl_index", "training", true},
     {"aten::instance_norm", "use_input_stats", true},
 }};
 
@@ -110,27 +88,30 @@ bool is_none(const BoundArgument* argument) {
   return is_constant(argument) && argument->constant.isNone();
 }
 
-}  // namespace
-
-FoundOperator find_operator(std::string_view target, const std::vector<GraphOperator>& added) {
+const GraphOperator* find_added(std::string_view target, const std::vector<GraphOperator>& added) {
   const auto parsed = parse_target(target);
-  if (!parsed) return {};
+  if (!parsed) return nullptr;
   const std::string with_overload = parsed->name + "." + parsed->overload;
   for (const GraphOperator& known : added) {
     if (known.name == with_overload || (known.name == parsed->name && parsed->overload.empty()))
-      return {.added = &known};
+      return &known;
   }
+  return nullptr;
+}
+
+}  // namespace
+
+FoundOperator find_operator(std::string_view target, const std::vector<GraphOperator>& added) {
+  if (const GraphOperator* known = find_added(target, added)) return {.added = known};
+  if (!find_aten_row(target)) return {};
+  const auto parsed = parse_target(target);
   return {.op = c10::Dispatcher::singleton().findSchema({parsed->name, parsed->overload})};
 }
 
-bool may_draw(const FoundOperator& found) {
-  if (found.added) return found.added->is_random;
-  if (!found.op) return false;
-  const std::string& name = found.op->operator_name().name;
-  const auto& arguments = found.op->schema().arguments();
-  return found.op->hasTag(at::Tag::nondeterministic_seeded) || contains(kRandomInTraining, name) ||
-         contains(kRecurrent, name) ||
-         std::any_of(arguments.begin(), arguments.end(), takes_generator);
+bool may_draw(std::string_view target, const std::vector<GraphOperator>& added) {
+  if (const GraphOperator* known = find_added(target, added)) return known->is_random;
+  const AtenRow* row = find_aten_row(target);
+  return row && row->draws;
 }
 
 bool draws(const GraphCall& call) {
@@ -177,7 +158,7 @@ std::unordered_map<int, std::uint64_t> random_names(const GraphModule& module,
   for (std::size_t i = 0; i < module.nodes.size(); ++i) {
     const GraphNode& node = module.nodes[i];
     const auto [target, is_new] = may_draw_by_target.try_emplace(node.target, false);
-    if (is_new) target->second = may_draw(find_operator(node.target, added));
+    if (is_new) target->second = may_draw(node.target, added);
     if (!target->second) continue;
     const std::string& path = node.module_path();
     names[static_cast<int>(i)] = absorb(hash_name(path), num_by_path[path]++);

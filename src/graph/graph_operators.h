@@ -23,12 +23,12 @@ struct FoundOperator {
   bool is_found() const { return added || op; }
 };
 
-// target: "aten.linear.default".
+// target: "aten.linear.default". An operator of LibTorch is found if it has a row in the table
+// (family/aten_table.h).
 FoundOperator find_operator(std::string_view target, const std::vector<GraphOperator>& added);
 
-// True for what may draw random numbers: tagged as such, with a generator among its arguments, or
-// added as random.
-bool may_draw(const FoundOperator& found);
+// Whether the operator may draw random numbers, as its row or the program that added it says.
+bool may_draw(std::string_view target, const std::vector<GraphOperator>& added);
 
 // False where the written arguments say that nothing is drawn: dropout with a probability of 0, or
 // not in training.

@@ -14,6 +14,7 @@
 #include "base/format.h"
 #include "base/text.h"
 #include "graph/bind_arguments.h"
+#include "graph/call_checks.h"
 #include "graph/direct_calls.h"
 #include "graph/graph_call.h"
 #include "graph/graph_operators.h"
@@ -29,17 +30,6 @@ std::size_t index(int number) { return static_cast<std::size_t>(number); }
 
 // It compares dtypes that were recorded, which autocast and another device change rightly.
 constexpr std::string_view kSkipped = "aten._assert_tensor_metadata.default";
-
-std::string place_of(const GraphModule& module, const GraphNode& node) {
-  std::string place = "a node";
-  for (const GraphNode::Result& result : node.results) {
-    if (result.values.empty() || result.values.front() < 0) continue;
-    place = "node '" + module.values[index(result.values.front())].name + "'";
-    break;
-  }
-  if (!node.module_path().empty()) place += " of module '" + node.module_path() + "'";
-  return node.source.empty() ? place : place + " (" + node.source + ")";
-}
 
 template <typename Visit>
 void each_value(const GraphArgument& argument, const Visit& visit) {
@@ -126,19 +116,15 @@ at::Tensor as_tensor(const c10::IValue& value) {
 class GraphProgramBuilder {
  public:
   GraphProgramBuilder(GraphProgram& program, const GraphModule& module,
-                      const std::vector<GraphOperator>& added)
-      : program_(program),
-        module_(module),
-        added_(added),
-        slots_(module.values.size(), -1),
-        names_(random_names(module, added)) {}
+                      const std::vector<GraphOperator>& added, const GraphModuleFacts& facts)
+      : program_(program), module_(module), added_(added), facts_(facts) {}
 
   void build(const std::vector<int>& nodes, const std::vector<int>& reads,
              const std::vector<int>& held, const std::vector<int>& writes) {
-    program_.sizes_ = std::make_unique<GraphSizes>(module_, reads, held);
+    program_.sizes_ = std::make_unique<GraphSizes>(module_, facts_.input_of, reads, held);
     find_known(nodes, writes);
     for (const int value : reads) {
-      const bool is_known = slots_.at(index(value)) >= 0;
+      const bool is_known = slots_.contains(value);
       program_.read_slots_.push_back(is_known ? -1 : slot_of(value));
       program_.read_number_.push_back(module_.values[index(value)].kind !=
                                       GraphValue::Kind::kTensor);
@@ -149,28 +135,28 @@ class GraphProgramBuilder {
       if (node.target != kSkipped && !is_known(node)) add(number, node);
     }
     for (const int value : writes) {
-      if (slots_.at(index(value)) < 0) {
+      const auto slot = slots_.find(value);
+      if (slot == slots_.end()) {
         throw Error(ErrorKind::kInternal, {.what = "value '" + module_.values[index(value)].name +
                                                    "' of an exported graph is nowhere made"});
       }
-      program_.write_slots_.push_back(slots_[index(value)]);
+      program_.write_slots_.push_back(slot->second);
     }
     mark_last_uses();
   }
 
  private:
   int slot_of(int value) {
-    int& slot = slots_.at(index(value));
-    if (slot < 0) slot = static_cast<int>(program_.num_slots_++);
-    return slot;
+    const auto [slot, is_new] = slots_.try_emplace(value, static_cast<int>(program_.num_slots_));
+    if (is_new) ++program_.num_slots_;
+    return slot->second;
   }
 
   // Numbers that are read and follow from sizes.
   void find_known(const std::vector<int>& nodes, const std::vector<int>& writes) {
     const auto add_known = [&](int value, bool also_constant) {
       const GraphValue& number = module_.values.at(index(value));
-      if (number.kind != GraphValue::Kind::kInt || !number.number || slots_[index(value)] >= 0)
-        return;
+      if (number.kind != GraphValue::Kind::kInt || !number.number || slots_.contains(value)) return;
       if (number.number->is_number() && !also_constant) return;
       if (const auto found = program_.sizes_->find(*number.number))
         program_.known_.push_back({slot_of(value), *found});
@@ -195,7 +181,7 @@ class GraphProgramBuilder {
   void add(int number, const GraphNode& node) {
     GraphCall call;
     call.target = node.target;
-    call.place = place_of(module_, node);
+    call.place = place_of(node, module_);
     call.grad_mode = node.grad_mode;
     const ValueSlots values{module_, slots_};
     const FoundOperator found = find_operator(node.target, added_);
@@ -206,6 +192,7 @@ class GraphProgramBuilder {
     } else if (found.op) {
       call.op = found.op;
       call.run = direct_call(found.op->operator_name());
+      call.check = find_call_check(found.op->operator_name().name);
       call.is_direct = call.run != nullptr;
       if (!call.run)
         call.run = exported_target(node) == node.target ? run_boxed : run_written_attention;
@@ -216,15 +203,15 @@ class GraphProgramBuilder {
       call.number = function;
       bind_as_written(node, values, call);
     } else {
-      throw Error(
-          ErrorKind::kInput,
-          {.what = "the exported graph calls '" + node.target +
-                   "', which LibTorch has not and nobody added",
-           .where = call.place,
-           .remedy =
-               "give it to load_graph in a program of your own, or export the model without it"});
+      throw Error(ErrorKind::kInput,
+                  {.what = "the exported graph calls '" + node.target +
+                           "', which is neither an operator of LibTorch that a graph may run nor "
+                           "one that the program gives",
+                   .where = call.place,
+                   .remedy = "give it to load_graph in a program of your own, or export the model "
+                             "without it"});
     }
-    if (const auto name = names_.find(number); name != names_.end()) {
+    if (const auto name = facts_.random_names.find(number); name != facts_.random_names.end()) {
       call.random_name = name->second;
       call.is_random = draws(call);
     }
@@ -252,24 +239,11 @@ class GraphProgramBuilder {
     if (node.target != "aten.add_.Tensor" || node.arguments.empty()) return false;
     const GraphArgument& counter = node.arguments.front().second;
     if (counter.kind != GraphArgument::Kind::kValue) return false;
-    const bool is_buffer =
-        std::any_of(module_.inputs.begin(), module_.inputs.end(), [&](const GraphInput& input) {
-          return input.kind == GraphInput::Kind::kBuffer && input.value == counter.value;
-        });
-    return is_buffer && node.results.size() == 1 && node.results.front().values.size() == 1 &&
-           !is_read(node.results.front().values.front());
-  }
-
-  bool is_read(int value) {
-    if (read_.empty()) {
-      read_.resize(module_.values.size());
-      const auto mark = [&](int number) { read_.at(index(number)) = true; };
-      for (const GraphNode& node : module_.nodes) {
-        for (const auto& [name, argument] : node.arguments) each_value(argument, mark);
-      }
-      for (const GraphOutput& output : module_.outputs) each_value(output.value, mark);
-    }
-    return value >= 0 && read_.at(index(value));
+    const GraphInput* input = facts_.input_of.at(index(counter.value));
+    return input && input->kind == GraphInput::Kind::kBuffer && node.results.size() == 1 &&
+           node.results.front().values.size() == 1 &&
+           !(node.results.front().values.front() >= 0 &&
+             facts_.is_read.at(index(node.results.front().values.front())));
   }
 
   void add_evaluation(const GraphNode& node, const GraphCall& call) {
@@ -303,17 +277,37 @@ class GraphProgramBuilder {
   GraphProgram& program_;
   const GraphModule& module_;
   const std::vector<GraphOperator>& added_;
-  std::vector<int> slots_;  // by value; -1: it has none
-  const std::unordered_map<int, std::uint64_t> names_;
-  std::vector<bool> read_;  // by value, of the whole module; empty: not asked yet
+  const GraphModuleFacts& facts_;
+  std::unordered_map<int, int> slots_;  // by value
   bool has_evaluation_ = false;
 };
+
+GraphModuleFacts facts_of(const GraphModule& module, const std::vector<GraphOperator>& operators) {
+  GraphModuleFacts facts{.random_names = random_names(module, operators),
+                         .is_read = std::vector<bool>(module.values.size()),
+                         .input_of = std::vector<const GraphInput*>(module.values.size())};
+  const auto mark = [&](int value) { facts.is_read.at(index(value)) = true; };
+  for (const GraphNode& node : module.nodes) {
+    for (const auto& [name, argument] : node.arguments) each_value(argument, mark);
+  }
+  for (const GraphOutput& output : module.outputs) each_value(output.value, mark);
+  for (const GraphInput& input : module.inputs)
+    if (input.value >= 0) facts.input_of.at(index(input.value)) = &input;
+  return facts;
+}
 
 GraphProgram::GraphProgram(const GraphModule& module, const std::vector<int>& nodes,
                            const std::vector<int>& reads, const std::vector<int>& held,
                            const std::vector<int>& writes,
-                           const std::vector<GraphOperator>& operators) {
-  GraphProgramBuilder(*this, module, operators).build(nodes, reads, held, writes);
+                           const std::vector<GraphOperator>& operators)
+    : GraphProgram(module, nodes, reads, held, writes, operators, facts_of(module, operators)) {}
+
+GraphProgram::GraphProgram(const GraphModule& module, const std::vector<int>& nodes,
+                           const std::vector<int>& reads, const std::vector<int>& held,
+                           const std::vector<int>& writes,
+                           const std::vector<GraphOperator>& operators,
+                           const GraphModuleFacts& facts) {
+  GraphProgramBuilder(*this, module, operators, facts).build(nodes, reads, held, writes);
 }
 
 GraphProgram::~GraphProgram() = default;
@@ -361,6 +355,7 @@ std::vector<at::Tensor> GraphProgram::run(const std::vector<at::Tensor>& read,
       current = &call;
       const bool wants = records && call.grad_mode != GraphNode::GradMode::kOff;
       if (wants != now_records) at::GradMode::set_enabled(now_records = wants);
+      if (call.check) call.check(call, frame);
       if (call.is_random) {
         const NamedStreamScope own_numbers(call.random_name);
         call.run(call, frame);

@@ -24,9 +24,11 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "archive/exported_graph.h"
@@ -36,6 +38,15 @@ namespace sluice::detail {
 
 struct GraphCall;
 class GraphSizes;
+
+// Facts of a module that all of its programs need. With them a program takes work in proportion to
+// its own nodes.
+struct GraphModuleFacts {
+  std::unordered_map<int, std::uint64_t> random_names;  // as random_names() (graph_operators.h)
+  std::vector<bool> is_read;                            // by value: a node or a result reads it
+  std::vector<const GraphInput*> input_of;              // by value; nullptr: a node writes it
+};
+GraphModuleFacts facts_of(const GraphModule& module, const std::vector<GraphOperator>& operators);
 
 class GraphProgram {
  public:
@@ -49,6 +60,11 @@ class GraphProgram {
   GraphProgram(const GraphModule& module, const std::vector<int>& nodes,
                const std::vector<int>& reads, const std::vector<int>& held,
                const std::vector<int>& writes, const std::vector<GraphOperator>& operators);
+  // The same with the facts of the module, for callers that make several programs of one module.
+  GraphProgram(const GraphModule& module, const std::vector<int>& nodes,
+               const std::vector<int>& reads, const std::vector<int>& held,
+               const std::vector<int>& writes, const std::vector<GraphOperator>& operators,
+               const GraphModuleFacts& facts);
   ~GraphProgram();
   GraphProgram(GraphProgram&&) noexcept;
   GraphProgram& operator=(GraphProgram&&) noexcept;

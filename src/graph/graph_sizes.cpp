@@ -15,17 +15,10 @@ namespace {
 // Sizes that are remembered: a step has few different ones.
 constexpr std::size_t kNumSeen = 16;
 
-const GraphInput* batch_input(const GraphModule& module, int value) {
-  const auto input = std::find_if(module.inputs.begin(), module.inputs.end(), [&](const auto& in) {
-    return in.kind == GraphInput::Kind::kBatch && in.value == value;
-  });
-  return input == module.inputs.end() ? nullptr : &*input;
-}
-
 }  // namespace
 
-GraphSizes::GraphSizes(const GraphModule& module, const std::vector<int>& reads,
-                       const std::vector<int>& held) {
+GraphSizes::GraphSizes(const GraphModule& module, const std::vector<const GraphInput*>& input_of,
+                       const std::vector<int>& reads, const std::vector<int>& held) {
   const auto value_of = [&](int number) -> const GraphValue& {
     return module.values.at(static_cast<std::size_t>(number));
   };
@@ -56,7 +49,8 @@ GraphSizes::GraphSizes(const GraphModule& module, const std::vector<int>& reads,
     Read read{.name = "value '" + value.name + "'"};
     if (value.kind == GraphValue::Kind::kTensor)
       read.num_dims = static_cast<std::int64_t>(value.sizes.size());
-    if (const GraphInput* input = batch_input(module, number)) {
+    const GraphInput* input = input_of.at(static_cast<std::size_t>(number));
+    if (input && input->kind == GraphInput::Kind::kBatch) {
       read.name = "input '" + input->name + "'";
       if (value.kind == GraphValue::Kind::kTensor) {
         read.dtype = value.dtype;

@@ -23,8 +23,9 @@ namespace sluice::detail {
 
 class GraphSizes {
  public:
-  GraphSizes(const GraphModule& module, const std::vector<int>& reads,
-             const std::vector<int>& held);
+  // input_of: by value; nullptr: a node writes it.
+  GraphSizes(const GraphModule& module, const std::vector<const GraphInput*>& input_of,
+             const std::vector<int>& reads, const std::vector<int>& held);
 
   // The place in numbers() of an expression; nullopt: the sizes of what is given do not say it.
   std::optional<std::size_t> find(const SizeExpression& expression);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "archive/size_number.h"
 #include "sluice/error.h"
 
 namespace sluice::detail {
@@ -68,7 +69,10 @@ bool floor_divide_whole(std::int64_t a, std::int64_t b, std::int64_t* quotient) 
   *quotient = a / b - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0);
   return false;
 }
-double floor_divide_real(double a, double b) { return std::floor(a / b); }
+double floor_divide_real(double a, double b) {
+  if (b == 0) throw_arithmetic("a size is divided by 0");
+  return floor_quotient(a, b);
+}
 
 // With the sign of the divisor.
 bool remainder_whole(std::int64_t a, std::int64_t b, std::int64_t* rest) {
@@ -78,8 +82,8 @@ bool remainder_whole(std::int64_t a, std::int64_t b, std::int64_t* rest) {
   return false;
 }
 double remainder_real(double a, double b) {
-  const double rest = std::fmod(a, b);
-  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+  if (b == 0) throw_arithmetic("a size is divided by 0");
+  return modulo(a, b);
 }
 
 bool power_whole(std::int64_t base, std::int64_t exponent, std::int64_t* power) {
@@ -102,10 +106,21 @@ bool min_whole(std::int64_t a, std::int64_t b, std::int64_t* least) {
 }
 double max_real(double a, double b) { return a > b ? a : b; }
 double min_real(double a, double b) { return a < b ? a : b; }
-double power_real(double a, double b) { return std::pow(a, b); }
+// Python refuses a power of 0 below 0 and a power that floats do not reach, and has a complex
+// number for a root of a number below 0.
+double power_real(double a, double b) {
+  const double power = std::pow(a, b);
+  if (!std::isfinite(power) && std::isfinite(a) && std::isfinite(b))
+    throw_arithmetic("a power of a size is not a finite number");
+  return power;
+}
 
 IValue true_divide(const Numbers& numbers) {
   const double divisor = real(at_least(numbers, 1));
+  for (const IValue& number : {numbers[0], numbers[1]})
+    if (is_whole(number) && !is_exact_in_float(whole(number)))
+      throw_arithmetic(
+          "a quotient of sizes has a number above 2^53, which is not exact in a float");
   if (divisor == 0) throw_arithmetic("a size is divided by 0");
   return real(at_least(numbers, 0)) / divisor;
 }
@@ -141,7 +156,11 @@ IValue choice(const Numbers& numbers) {
 }
 IValue same(const Numbers& numbers) { return at_least(numbers, 0); }
 IValue as_real(const Numbers& numbers) { return real(at_least(numbers, 0)); }
-IValue square_root(const Numbers& numbers) { return std::sqrt(real(at_least(numbers, 0))); }
+IValue square_root(const Numbers& numbers) {
+  const double number = real(at_least(numbers, 0));
+  if (number < 0) throw_arithmetic("a size below 0 has no square root");
+  return std::sqrt(number);
+}
 
 template <Real on_real>
 IValue rounded(const Numbers& numbers) {

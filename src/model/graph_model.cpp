@@ -122,7 +122,9 @@ bool knows_shapes(const GraphModule& module, const GraphLayer& layer) {
 class LayerMaker {
  public:
   LayerMaker(Graph graph, const std::vector<GraphOperator>& operators)
-      : graph_(std::move(graph)), operators_(operators) {}
+      : graph_(std::move(graph)),
+        operators_(operators),
+        facts_(facts_of(module_of(graph_), operators)) {}
 
   LayerSpec make(const GraphLayer& layer, const LayerInfo& info) const {
     const GraphModule& module = module_of(graph_);
@@ -139,13 +141,15 @@ class LayerMaker {
     spec.make = [graph = graph_, &layer, frozen = frozen_of(info)]() {
       return made(graph, layer, frozen);
     };
-    spec.forward = [graph = graph_, program = program_of(layer), shared = places_of_shared(layer)](
-                       torch::nn::Module& own, const std::vector<at::Tensor>& given) {
+    spec.forward = [graph = graph_, program = program_of(layer), shared = places_of_shared(layer),
+                    changed = places_of_changed(layer)](torch::nn::Module& own,
+                                                        const std::vector<at::Tensor>& given) {
       if (graph->evaluation && !own.is_training()) throw_not_of_evaluation(graph->graph);
       const auto& held = own.as<GraphLayerModule>()->held();
       std::vector<at::Tensor> read = given;
       for (const std::size_t i : shared)
         if (read[i].requires_grad()) read[i] = at::alias(read[i]);
+      for (const std::size_t i : changed) read[i] = read[i].clone();
       std::vector<at::Tensor> written =
           program->run(read, held, {.training = own.is_training() || graph->is_evaluation});
       // Between layers values lie as they do behind a transfer.
@@ -193,8 +197,8 @@ class LayerMaker {
       else
         held.push_back(input.value);
     }
-    auto program = std::make_shared<const GraphProgram>(module, nodes, reads, held,
-                                                        std::vector<int>{value}, operators_);
+    auto program = std::make_shared<const GraphProgram>(
+        module, nodes, reads, held, std::vector<int>{value}, operators_, facts_);
     std::vector<at::Tensor> constants;
     constants.reserve(held.size());
     for (const int each : held) constants.push_back(stored(graph_, input_of(module, each).name));
@@ -263,17 +267,27 @@ class LayerMaker {
     return places;
   }
 
+  // What the layer reads and writes in place: inputs of the batch. Their tensors are the caller's,
+  // and a layer may run twice for one microbatch.
+  std::vector<std::size_t> places_of_changed(const GraphLayer& layer) const {
+    std::vector<std::size_t> places;
+    for (std::size_t i = 0; i < layer.reads.size(); ++i)
+      if (graph_->layers.is_written[static_cast<std::size_t>(layer.reads[i])]) places.push_back(i);
+    return places;
+  }
+
   // held: as made() adds them.
   std::shared_ptr<const GraphProgram> program_of(const GraphLayer& layer) const {
     std::vector<int> held;
     for (const GraphUse& use : layer.parameters) held.push_back(use.value);
     held.insert(held.end(), layer.held.begin(), layer.held.end());
     return std::make_shared<const GraphProgram>(module_of(graph_), layer.nodes, layer.reads, held,
-                                                layer.writes, operators_);
+                                                layer.writes, operators_, facts_);
   }
 
   Graph graph_;
   const std::vector<GraphOperator>& operators_;
+  const GraphModuleFacts facts_;
 };
 
 // ---- the loss ----
@@ -398,6 +412,7 @@ Model load_graph(const std::string& path, const GraphModelOptions& given) {
                                .loss_output = given.loss_output,
                                .sizes = given.sizes,
                                .products = given.products};
+  for (const GraphOperator& each : given.operators) options.operators.push_back(each.name);
   auto graph = detail::graph_of_model(detail::read_exported_graph(path), options);
   MicrobatchShape shape = detail::exported_shape(*graph);
   if (given.rows > 0) shape.rows = given.rows;

@@ -196,6 +196,119 @@ TEST(GraphLayersTest, AWriteWithinAModuleForbidsTheNameInside) {
       << later.what();
 }
 
+// x1 -> long -> view; the operator writes into the view, and the addition of blocks.1 reads the
+// tensor.
+SmallDecoder with_write(const std::string& target, const test::GraphBuilder::Arguments& arguments) {
+  SmallDecoder graph;
+  graph.add(in_block(0), "aten.mul.Scalar", {{"self", Value{"x1"}}, {"other", 10}}, "k");
+  graph.move_last(4);
+  graph.add(in_block(0), "aten.view.default", {{"self", Value{"k"}}}, "v");
+  graph.move_last(4);
+  graph.node(target, arguments, {}).modules = graph.module.nodes[4].modules;
+  graph.module.nodes.back().results.push_back({false, {graph.tensor("unread", {"4"})}});
+  graph.move_last(4);
+  graph.node_of("x2").arguments.back().second.value = graph.find("k");
+  return graph;
+}
+
+TEST(GraphLayersTest, WritesAreFoundByTheSchemasOfOperatorsNotByTheirNames) {
+  const auto runs = [](const SmallDecoder& graph, const std::string& target) {
+    const auto model = graph.model();
+    const GraphLayer& block = model->layers.layers[1];
+    return std::ranges::any_of(block.nodes, [&](int i) {
+      return model->graph.training.nodes[static_cast<std::size_t>(i)].target == target;
+    });
+  };
+  const test::GraphBuilder::Arguments into_view = {{"self", Value{"v"}}, {"other", 1}};
+  for (const std::string target :
+       {"aten.__irshift__.Scalar", "aten.__ilshift__.Scalar", "aten.__ixor__.Scalar",
+        "aten.__iand__.Scalar", "aten.add_.Scalar"})
+    EXPECT_TRUE(runs(with_write(target, into_view), target)) << target;
+  // All tensors of a list are written, and what an operator is told to write to.
+  const std::string list = "aten._foreach_mul_.Scalar";
+  EXPECT_TRUE(runs(with_write(list, {{"self", test::GraphBuilder::Items{Value{"h0"}, Value{"v"}}},
+                                     {"scalar", 2}}),
+                   list));
+  const std::string out = "aten.add.out";
+  EXPECT_TRUE(runs(
+      with_write(out, {{"self", Value{"h0"}}, {"other", Value{"r0"}}, {"out", Value{"v"}}}), out));
+  // Without a name an argument may be the one that is written.
+  EXPECT_TRUE(
+      runs(with_write("aten.add_.Scalar", {{"", Value{"v"}}, {"", 1}}), "aten.add_.Scalar"));
+  EXPECT_FALSE(runs(with_write("aten.add.Scalar", into_view), "aten.add.Scalar"));
+}
+
+TEST(GraphLayersTest, AWriteIntoALaterTensorOfAListMakesAllItsTensorsWritten) {
+  SmallDecoder graph;
+  graph.batch("table", {"4"});
+  for (const std::string name : {"a0", "a1", "a2"})
+    graph.add({}, "aten.mul.Scalar", {{"self", Value{"table"}}, {"other", 2}}, name, {"4"});
+  graph.node(
+      "aten._foreach_mul_.Scalar",
+      {{"self", test::GraphBuilder::Items{Value{"a0"}, Value{"a1"}, Value{"a2"}}}, {"scalar", 0.5}},
+      {});
+  graph.add({{"head", "m.Head"}}, "aten.add.Tensor",
+            {{"self", Value{"logits_value"}}, {"other", Value{"a2"}}}, "sum", {"s0", "s1", "16"});
+  graph.module.outputs.clear();
+  graph.result("logits", "sum");
+  const auto model = graph.model();
+  EXPECT_EQ(names_of(model->layers.free), Names{});
+  EXPECT_EQ(model->layers.layers.back().nodes.size(), 6u);
+}
+
+TEST(GraphLayersTest, NodesThatReadAWrittenBufferOrInputAreOneLayer) {
+  for (const bool is_buffer : {true, false}) {
+    SmallDecoder graph;
+    if (is_buffer)
+      graph.buffer("count", {});
+    else
+      graph.batch("count", {});
+    graph.add(in_block(0), "aten.add_.Scalar", {{"self", Value{"count"}}, {"other", 1}}, "more",
+              {});
+    graph.move_last(4);
+    graph.add(in_block(1), "aten.mul.Tensor", {{"self", Value{"x2"}}, {"other", Value{"count"}}},
+              "counted");
+    graph.move_last(1);
+    graph.feed("logits_value", "counted");
+    EXPECT_EQ(layers_of_graph(graph), (Names{"words", "blocks.0", "head"}));
+  }
+}
+
+TEST(GraphLayersTest, AGraphThatChangesAParameterIsRefused) {
+  SmallDecoder graph;
+  graph.add({{"words", "m.Words"}}, "aten.embedding_renorm_.default",
+            {{"self", Value{"words.weight"}},
+             {"indices", Value{"input_ids"}},
+             {"max_norm", 1.0},
+             {"norm_type", 2.0}},
+            "renormed", {"16", "4"});
+  const Error error = error_of([&] { graph.model(); });
+  EXPECT_EQ(error.kind(), ErrorKind::kInput);
+  EXPECT_EQ(error.fact(), "the graph changes the parameter 'words.weight' in place");
+  EXPECT_EQ(error.where(), "model.pt2, node 'renormed' of module 'words'");
+}
+
+TEST(GraphLayersTest, ARunningStatisticIsNotWrittenInEvaluation) {
+  const auto layers_with = [](bool is_training) {
+    SmallDecoder graph;
+    graph.buffer("mean", {"4"});
+    for (const int i : {0, 1}) {
+      const std::string n = std::to_string(i);
+      graph.add(in_block(i), "aten.batch_norm.default",
+                {{"input", Value{"x" + std::to_string(i + 1)}},
+                 {"running_mean", Value{"mean"}},
+                 {"training", is_training}},
+                "normed" + n);
+      graph.move_last(i == 0 ? 4 : 1);
+      if (i == 0) graph.feed("h1", "normed0");
+      if (i == 1) graph.feed("logits_value", "normed1");
+    }
+    return layers_of_graph(graph);
+  };
+  EXPECT_EQ(layers_with(false), kLayers);
+  EXPECT_EQ(layers_with(true), (Names{"words", "blocks.0", "head"}));
+}
+
 TEST(GraphLayersTest, AHigherOrderOperatorStaysWhole) {
   SmallDecoder graph;
   graph.node_of("x1").higher_order = 0;

@@ -132,6 +132,25 @@ TEST(SizeExpressionTest, KnowsNumbersAndSymbols) {
   EXPECT_FALSE(parsed("s0") == parsed("1"));
 }
 
+TEST(SizeExpressionTest, DividesAsPythonDoes) {
+  // 1/49*49 is 0.9999999999999999 in floats, and 1.0//0.1 is 9, as Python has them.
+  const SymbolValues one = {{"s0", 1}};
+  EXPECT_EQ(at("int(s0/49*49)", one), 0);
+  EXPECT_EQ(at(srepr("TruncToInt(Mul(IntTrueDiv(@0, Integer(49)), Integer(49)))"), one), 0);
+  EXPECT_EQ(at("int(s0*49**-1*49)", one), 0);
+  EXPECT_EQ(at("float(s0)//0.1", one), 9);
+  EXPECT_EQ(at("-float(s0)//0.1", one), -10);
+  EXPECT_EQ(at("float(s0)//0.25", one), 4);
+  EXPECT_EQ(at("int(float(s0) % 0.1*1000)", one), 99);
+  // sympy's rational numbers stay exact.
+  EXPECT_EQ(at(srepr("TruncToInt(Mul(Rational(1, 49), @0, Integer(49)))"), one), 1);
+  EXPECT_EQ(at(srepr("CeilDiv(Add(@0, Integer(9007199254740992)), Integer(1))"), one),
+            9007199254740993);
+  const Error error = error_of([] { at("int((s0 + 9007199254740992)/1)", {{"s0", 1}}); });
+  EXPECT_EQ(error.fact(),
+            "a quotient of sizes has a number above 2^53, which is not exact in a float");
+}
+
 TEST(SizeExpressionTest, RefusesNumbersThatAreNoSizes) {
   const auto fact = [](const std::string& text, const SymbolValues& values) {
     const Error error = error_of([&] { at(text, values); });
@@ -148,7 +167,7 @@ TEST(SizeExpressionTest, RefusesNumbersThatAreNoSizes) {
   EXPECT_EQ(at("s0 - 1 + s0", large), INT64_MAX);
   for (const char* text : {"s0//s1", "s0 % s1", "s0/s1", "s1**-1", "float(s0)//s1"})
     EXPECT_EQ(fact(text, large), "a size is divided by 0") << text;
-  EXPECT_EQ(fact("s0/3", {{"s0", 4}}), "a size is 4/3, not a whole number");
+  EXPECT_EQ(fact("s0/3", {{"s0", 4}}), "a size is 1.3333333333333333, not a whole number");
   EXPECT_EQ(fact("float(s0)/8", {{"s0", 4}}), "a size is 0.5, not a whole number");
   EXPECT_EQ(at("s1**0 + 1**9223372036854775807 + (-1)**9223372036854775807", large), 1);
   EXPECT_EQ(at("Where(s1 == 0, 7, s0//s1)", large), 7);  // what is not taken is not worked out

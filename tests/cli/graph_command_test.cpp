@@ -3,6 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "archive/small_graph.h"
 #include "support/run_program.h"
 #include "support/temp_directory.h"
 
@@ -96,6 +97,43 @@ TEST(GraphCommandTest, AGraphThatSaysNoLossIsInspectedAndSplitAndTrainsWithAKey)
   const ProgramResult planned = run_sluice({"plan", folder / "run.toml"});
   EXPECT_EQ(planned.exit_code, 2) << planned.err;
   EXPECT_NE(planned.err.find("model.loss_output"), std::string::npos) << planned.err;
+}
+
+// An archive with a node whose operator touches files, and texts that steer a terminal.
+std::string hostile_archive() {
+  test::SmallArchive archive;
+  test::GraphJson& graph = test::graph_of(archive.program);
+  graph["nodes"].push_back(test::node_json("torch.ops.aten.from_file.default",
+                                           {test::argument_json("filename", {{"as_string", "a"}}),
+                                            test::argument_json("size", {{"as_int", 4}})},
+                                           {test::named_tensor("\x1b[2Jstolen")}));
+  graph["tensor_values"]["\x1b[2Jstolen"] = test::tensor_json(7, {4});
+  archive.program["torch_version"] = "2.13\x1b[31m";
+  archive.facts = test::GraphJson{{"format", 1},
+                                  {"ties", test::GraphJson::array()},
+                                  {"sizes", test::GraphJson::array()},
+                                  {"outputs", {"relu\x1b[2J"}},
+                                  {"notes", {"\x1b]0;owned\x07\x1b[2J", "two\nlines"}}}
+                      .dump();
+  return archive.bytes();
+}
+
+TEST(GraphCommandTest, InspectListsWhatIsRefusedAndSteersNoTerminal) {
+  const test::TempDirectory folder;
+  const std::string path = folder / "hostile.pt2";
+  test::write_file(path, hostile_archive());
+  const ProgramResult shown = run_sluice({"graph", "inspect", path});
+  EXPECT_EQ(shown.exit_code, 0) << shown.err;
+  for (const unsigned char c : shown.out + shown.err)
+    EXPECT_TRUE(c >= 0x20 || c == '\n') << static_cast<int>(c);
+  EXPECT_NE(shown.out.find("note: two lines\n"), std::string::npos) << shown.out;
+  EXPECT_NE(
+      shown.out.find("  refused: 'aten.from_file.default' is not an operator that an exported "
+                     "graph may run\n"),
+      std::string::npos)
+      << shown.out;
+  EXPECT_EQ(object_of({"graph", "inspect", path}).at("refused"), json({"aten.from_file.default"}));
+  expect_refused({"split", "--model", path, "--pp", "1"}, 3, "'aten.from_file.default'");
 }
 
 TEST(GraphCommandTest, ToolPrintsTheFileOfTheRepository) {

@@ -79,6 +79,20 @@ class Tool(unittest.TestCase):
 
 
 class Export(Tool):
+    def test_the_state_that_forward_changes_stays_as_it_was(self):
+        import small
+
+        numbers = torch.get_rng_state()
+        self.factory("remembers")
+        self.assertTrue(torch.equal(torch.get_rng_state(), numbers))
+        module = small.Remembers.made[-1]
+        self.assertEqual((float(module.count), module.calls, module.seen), (0.0, 0, []))
+        self.assertEqual(module.mean.tolist(), [0.5] * 3)
+        program = torch.export.load(self.out)
+        self.assertEqual(float(program.state_dict["count"]), 0.0)
+        self.assertEqual(program.constants["mean"].tolist(), [0.5] * 3)
+        self.assertEqual(self.facts()["checked"], "model")
+
     def test_says_what_the_format_loses(self):
         facts = self.factory("tied")
         self.assertEqual(facts["ties"], [["head.weight", "words.weight"]])

@@ -690,8 +690,8 @@ TEST(GraphOperatorsTest, AnUnknownOperatorIsRefusedWhenItIsLoaded) {
   const Error error = error_of([&] { program_of(graph, {"x"}, {"y"}); });
   EXPECT_EQ(error.kind(), ErrorKind::kInput);
   EXPECT_EQ(error.fact(),
-            "the exported graph calls 'foreign.thing.default', which LibTorch has not and nobody "
-            "added");
+            "the exported graph calls 'foreign.thing.default', which is neither an operator of "
+            "LibTorch that a graph may run nor one that the program gives");
   EXPECT_EQ(error.where(), "node 'y' of module 'model.layers.3' (model.py:7)");
 }
 
@@ -722,6 +722,59 @@ TEST(GraphOperatorsTest, ANodeThatFailsIsNamed) {
   EXPECT_NE(error.fact().find("'aten.embedding.default' of the exported graph fails: index out"),
             std::string::npos)
       << error.fact();
+}
+
+// Without these checks LibTorch's kernels read beyond the tensors.
+TEST(GraphOperatorsTest, ArgumentsThatLibTorchDoesNotCheckAreChecked) {
+  const auto fails = [](const std::string& target, const Arguments& arguments, const Tensors& read,
+                        const Names& results = {"y"}) {
+    const Error error = error_of([&] { results_of(target, arguments, read, results); });
+    EXPECT_EQ(error.kind(), ErrorKind::kInput) << target;
+    return error.fact().substr(error.fact().find("fails: ") + 7);
+  };
+  const Arguments attention = {{"query", kA}, {"key", kB}, {"value", Value{"c"}}};
+  const at::Tensor heads = at::ones({1, 2, 8, 4});
+  EXPECT_EQ(fails("aten.scaled_dot_product_attention.default", attention,
+                  {heads, heads, at::ones({1, 2, 3, 4})}),
+            "there are 8 keys and 3 values");
+  EXPECT_EQ(fails("aten._weight_norm.default", {{"v", kA}, {"g", kB}, {"dim", 0}},
+                  {at::ones({4, 3}), at::ones({2, 1})}),
+            "there are 2 lengths for 4 directions");
+  const auto ctc = [&](std::int64_t label, std::int64_t length) {
+    return fails("aten.ctc_loss.IntList",
+                 {{"log_probs", kA},
+                  {"targets", kB},
+                  {"input_lengths", Items{6}},
+                  {"target_lengths", Items{length}},
+                  {"blank", 0}},
+                 {at::zeros({6, 1, 5}), at::tensor({std::int64_t{1}, label}).reshape({1, 2})});
+  };
+  EXPECT_EQ(ctc(5, 2), "a label is 5, there are 5 classes");
+  EXPECT_EQ(ctc(-1, 2), "a label is -1, there are 5 classes");
+  EXPECT_NO_THROW(
+      results_of("aten.ctc_loss.IntList",
+                 {{"log_probs", kA},
+                  {"targets", kB},
+                  {"input_lengths", Items{6}},
+                  {"target_lengths", Items{1}},
+                  {"blank", 0}},
+                 {at::zeros({6, 1, 5}), at::tensor({1, -100}, at::kLong).reshape({1, 2})}));
+  const Arguments lstm = {{"input", kA},
+                          {"hx", Items{kB, kB}},
+                          {"params", Items{Value{"c"}, Value{"d"}, Value{"e"}, Value{"e"}}},
+                          {"has_biases", true},
+                          {"num_layers", 1},
+                          {"dropout", 0.0},
+                          {"train", true},
+                          {"bidirectional", false},
+                          {"batch_first", false}};
+  const Tensors whole = {at::ones({5, 2, 4}), at::zeros({1, 2, 3}), at::ones({12, 4}),
+                         at::ones({12, 3}), at::ones({12})};
+  EXPECT_NO_THROW(results_of("aten.lstm.input", lstm, whole, {"y", "h", "c"}));
+  Tensors wide = whole;
+  wide[2] = at::ones({12, 9});
+  EXPECT_EQ(fails("aten.lstm.input", lstm, wide, {"y", "h", "c"}),
+            "weight 0 has the sizes [12, 9], not [12, 4]");
 }
 
 TEST(GraphOperatorsTest, AssertionsOnDtypesAreLeftOut) {

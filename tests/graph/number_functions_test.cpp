@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "family/aten_table.h"
 #include "sluice/error.h"
 #include "support/expect_error.h"
 
@@ -50,6 +51,28 @@ TEST(NumberFunctionsTest, FloatsStayFloats) {
   EXPECT_EQ(call("math.floor", {-1.2}).toInt(), -2);
   EXPECT_EQ(call("torch.sym_int", {-1.7}).toInt(), -1);
   EXPECT_EQ(call("torch._sym_sqrt", {9}).toDouble(), 3.0);
+}
+
+TEST(NumberFunctionsTest, QuotientsOfFloatsAreThoseOfPython) {
+  EXPECT_EQ(call("_operator.floordiv", {1.0, 0.1}).toDouble(), 9.0);
+  EXPECT_EQ(call("_operator.floordiv", {-1.0, 0.1}).toDouble(), -10.0);
+  EXPECT_EQ(call("_operator.floordiv", {0.0, -2.0}).toDouble(), 0.0);
+  EXPECT_EQ(call("_operator.mod", {1.0, 0.1}).toDouble(), 0.09999999999999995);
+  for (const char* target : {"_operator.floordiv", "_operator.mod", "_operator.truediv"})
+    EXPECT_EQ(error_of([&] { call(target, {1.0, 0.0}); }).fact(), "a size is divided by 0");
+  EXPECT_EQ(error_of([&] { call("_operator.pow", {0.0, -1.0}); }).kind(), ErrorKind::kInput);
+  EXPECT_EQ(error_of([&] { call("_operator.pow", {-8.0, 0.5}); }).kind(), ErrorKind::kInput);
+  EXPECT_EQ(error_of([&] {
+              call("_operator.truediv", {(std::int64_t{1} << 53) + 1, 1});
+            }).kind(),
+            ErrorKind::kInput);
+}
+
+TEST(NumberFunctionsTest, TheArchiveKnowsTheSameFunctions) {
+  for (std::size_t i = 0; i < detail::kNumNumberFunctions; ++i)
+    EXPECT_NE(detail::number_function(detail::kNumberFunctions[i]), nullptr)
+        << detail::kNumberFunctions[i];
+  EXPECT_FALSE(detail::is_number_function("builtins.print"));
 }
 
 TEST(NumberFunctionsTest, ComparisonsAndChoices) {

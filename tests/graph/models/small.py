@@ -153,5 +153,32 @@ def checkpointed():
     return Checkpointed(), example()
 
 
+class Remembers(Regression):
+    """Forward changes buffers in place and by assignment, a tensor that is no buffer, and plain values."""
+
+    made = []  # the modules of `remembers`
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.zeros(()))
+        self.register_buffer("mean", torch.full((3,), 0.5), persistent=False)
+        self.calls, self.seen = 0, []
+
+    def forward(self, features, target):
+        self.count += 1
+        with torch.no_grad():
+            self.mean.mul_(0.9).add_(features.mean(0)[:3], alpha=0.1)
+        self.calls += 1
+        self.seen.append(self.calls)
+        found = super().forward(features, target)
+        return {"loss": found["loss"] * (1 + self.count) + self.mean.sum() + self.calls}
+
+
+def remembers():
+    module = Remembers()
+    Remembers.made.append(module)
+    return module, example(), {"loss_output": "loss"}
+
+
 def not_a_module():
     return 3

@@ -1,0 +1,65 @@
+#include "archive/allowed_nodes.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "base/format.h"
+#include "family/aten_table.h"
+#include "sluice/error.h"
+
+namespace sluice::detail {
+namespace {
+
+// "sluice.my_op.default" is the operator "sluice::my_op".
+bool is_given(std::string_view target, const std::vector<std::string>& given) {
+  const std::size_t dot = target.find('.'), last = target.rfind('.');
+  if (dot == std::string_view::npos || dot == last) return false;
+  const std::string name = std::string(target.substr(0, dot)) +
+                           "::" + std::string(target.substr(dot + 1, last - dot - 1));
+  const std::string_view overload = target.substr(last + 1);
+  return std::ranges::any_of(given, [&](const std::string& each) {
+    return (each == name && overload == "default") || each == name + "." + std::string(overload);
+  });
+}
+
+bool asks_for_layout(const GraphArgument& argument) {
+  return argument.kind == GraphArgument::Kind::kLayout && argument.text != "strided";
+}
+
+void require_allowed(const ExportedGraph& graph, const GraphModule& module,
+                     const std::vector<std::string>& given) {
+  for (const GraphNode& node : module.nodes) {
+    const std::string why = refusal_of(node, given);
+    if (why.empty()) continue;
+    throw Error(ErrorKind::kInput,
+                {.what = why,
+                 .where = graph.path + ", " + place_of(node, module),
+                 .remedy = "export the model without it; `sluice graph inspect` lists all refused "
+                           "operators"});
+  }
+}
+
+}  // namespace
+
+std::string refusal_of(const GraphNode& node, const std::vector<std::string>& given) {
+  const std::string& target = node.target;
+  if (is_given(target, given) || target.starts_with("sluice.") || is_number_function(target))
+    return {};
+  if (!find_aten_row(target))
+    return formatted("'{}' is not an operator that an exported graph may run", target);
+  for (const auto& [name, argument] : node.arguments) {
+    if (asks_for_layout(argument))
+      return formatted("'{}' makes a tensor of the layout '{}', only strided ones are known",
+                       target, argument.text);
+    if (name == "pin_memory" && argument.kind == GraphArgument::Kind::kBool && argument.integer)
+      return formatted("'{}' asks for pinned memory", target);
+  }
+  return {};
+}
+
+void require_allowed_nodes(const ExportedGraph& graph, const std::vector<std::string>& given) {
+  require_allowed(graph, graph.training, given);
+  if (graph.evaluation) require_allowed(graph, *graph.evaluation, given);
+}
+
+}  // namespace sluice::detail

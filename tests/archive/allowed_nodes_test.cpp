@@ -1,0 +1,123 @@
+// Operators that an exported graph may run, and the refusal of all others.
+#include "archive/allowed_nodes.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "archive/written_graph.h"
+#include "family/aten_table.h"
+#include "support/expect_error.h"
+
+namespace sluice::detail {
+namespace {
+
+using test::error_of;
+using test::in_block;
+using test::SmallDecoder;
+using test::Value;
+
+// A decoder one of whose nodes calls the target.
+SmallDecoder decoder_with(const std::string& target, test::GraphBuilder::Arguments arguments = {}) {
+  SmallDecoder graph;
+  if (arguments.empty()) arguments = {{"self", Value{"h0"}}};
+  test::GraphNode& node = graph.add(in_block(0), target, arguments, "made");
+  node.source = "model.py:7";
+  graph.move_last(6);
+  return graph;
+}
+
+TEST(AllowedNodesTest, AnOperatorWithoutARowIsRefusedByNameWithItsNode) {
+  const std::vector<std::string> refused = {"aten.from_file.default",
+                                            "aten.set_.source_Tensor",
+                                            "aten.resize_.default",
+                                            "aten.resize_as_.default",
+                                            "aten.as_strided.default",
+                                            "aten.as_strided_.default",
+                                            "aten._unsafe_index.Tensor",
+                                            "aten._unsafe_masked_index.default",
+                                            "aten._sparse_csr_tensor_unsafe.default",
+                                            "aten._reshape_alias.default",
+                                            "aten._index_put_impl_.default",
+                                            "aten.segment_reduce.default",
+                                            "aten.record_stream.default",
+                                            "aten.pin_memory.default",
+                                            "aten._print.default",
+                                            "aten._cufft_set_plan_cache_max_size.default",
+                                            "aten.native_batch_norm.default",
+                                            "aten._embedding_bag.default",
+                                            "aten.embedding_dense_backward.default",
+                                            "aten.mkldnn_rnn_layer.default",
+                                            "aten.quantized_lstm.input",
+                                            "aten._nested_view_from_buffer.default",
+                                            "aten.relu.no_such_overload",
+                                            "aten.relu",
+                                            "aten.no_such_operator.default",
+                                            "inductor._reinterpret_tensor.default",
+                                            "profiler._record_function_enter.default",
+                                            "prims.view_of.default",
+                                            "c10d.allreduce_.default",
+                                            "quantized.linear.default",
+                                            "builtins.print",
+                                            "_operator.getitem",
+                                            "os.system",
+                                            ""};
+  for (const std::string& target : refused) {
+    const Error error = error_of([&] { decoder_with(target).model(); });
+    EXPECT_EQ(error.kind(), ErrorKind::kInput) << target;
+    EXPECT_EQ(error.fact(), "'" + target + "' is not an operator that an exported graph may run");
+    EXPECT_EQ(error.where(), "model.pt2, node 'made' of module 'blocks.0' (model.py:7)");
+    EXPECT_NO_THROW(decoder_with(target).model({.allows_refused = true})) << target;
+  }
+}
+
+TEST(AllowedNodesTest, TheGraphOfEvaluationIsRefusedToo) {
+  SmallDecoder graph;
+  graph.graph.evaluation = decoder_with("aten.from_file.default").module;
+  EXPECT_EQ(error_of([&] { graph.model(); }).kind(), ErrorKind::kInput);
+}
+
+TEST(AllowedNodesTest, LayoutsAndPinnedMemoryAreRefused) {
+  const auto fact = [](const std::string& argument, const test::GraphBuilder::Item& item) {
+    return error_of([&] {
+             decoder_with("aten.zeros_like.default", {{"self", Value{"h0"}}, {argument, item}})
+                 .model();
+           })
+        .fact();
+  };
+  EXPECT_EQ(fact("layout", test::LayoutName{"sparse_coo"}),
+            "'aten.zeros_like.default' makes a tensor of the layout 'sparse_coo', only strided "
+            "ones are known");
+  EXPECT_EQ(fact("pin_memory", true), "'aten.zeros_like.default' asks for pinned memory");
+  EXPECT_NO_THROW(decoder_with("aten.zeros_like.default", {{"self", Value{"h0"}},
+                                                           {"layout", test::LayoutName{"strided"}},
+                                                           {"pin_memory", false}})
+                      .model());
+}
+
+TEST(AllowedNodesTest, OperatorsOfTheProgramPass) {
+  EXPECT_NO_THROW(decoder_with("sluice.my_op.default").model());
+  EXPECT_NO_THROW(decoder_with("mine.op.default").model({.operators = {"mine::op"}}));
+  EXPECT_NO_THROW(decoder_with("mine.op.out").model({.operators = {"mine::op.out"}}));
+  for (const char* target : {"mine.other.default", "mine.op.out", "mine.op", "mine"})
+    EXPECT_EQ(error_of([&] { decoder_with(target).model({.operators = {"mine::op"}}); }).kind(),
+              ErrorKind::kInput)
+        << target;
+}
+
+TEST(AtenTableTest, RowsAreInOrderAndFoundByTheirTargets) {
+  for (std::size_t i = 0; i < kNumAtenRows; ++i) {
+    if (i > 0) {
+      EXPECT_LT(kAtenRows[i - 1].name, kAtenRows[i].name);
+    }
+    EXPECT_EQ(find_aten_row("aten." + std::string(kAtenRows[i].name)), &kAtenRows[i]);
+  }
+  const AtenRow* shift = find_aten_row("aten.__irshift__.Scalar");
+  ASSERT_NE(shift, nullptr);
+  EXPECT_EQ(shift->written, "self");
+  EXPECT_EQ(shift->shared, "self");
+  EXPECT_EQ(find_aten_row("add.Tensor"), nullptr);
+}
+
+}  // namespace
+}  // namespace sluice::detail
