@@ -1,6 +1,7 @@
 // sluice schedule: makes or reads a schedule, lowers it, proves it, predicts it, writes it.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -17,6 +18,7 @@
 #include "config/memory_size.h"
 #include "output_file.h"
 #include "plan/choose/search/search_question.h"
+#include "plan/option_words.h"
 #include "plan/passes/passes.h"
 #include "report/picture.h"
 #include "report/program_output.h"
@@ -31,7 +33,7 @@ namespace {
 
 struct ScheduleArguments {
   std::string name, csv;
-  std::optional<std::string> stage_to_rank, costs, out, max_memory, draw;
+  std::optional<std::string> stage_to_rank, costs, out, max_memory, draw, transport;
   std::optional<int> num_ranks, stages_per_rank, num_stages, num_microbatches, max_active_stages;
   bool lower = false, shard_parameters = false, reduce_gradients = false, defer_receives = false;
   bool merge_backward = false, forward_only = false;
@@ -113,14 +115,31 @@ Program make_program(const ScheduleArguments& arguments, const Schedule& schedul
   return to_program(schedule);
 }
 
+// The transport of --for. A file with transfers is what torch runs as it stands, so torch is its
+// default.
+ProofTransport transport_of(const ScheduleArguments& arguments, const Schedule& schedule) {
+  if (arguments.transport)
+    return detail::parse_word(detail::words_of(ProofTransport{}), *arguments.transport, "transport",
+                              "--for");
+  const bool has_transfers = std::any_of(schedule.rows.begin(), schedule.rows.end(), [](auto& row) {
+    return std::any_of(row.begin(), row.end(),
+                       [](const Action& action) { return is_transfer(action.kind); });
+  });
+  return has_transfers ? ProofTransport::kTorch : ProofTransport::kSluice;
+}
+
 // A program of the schedule's own rows counts instructions; the user counts cells, with idle ones.
 void point_at_cells(const Schedule& schedule, VerifyReport& report) {
-  for (Violation& violation : report.violations) {
-    if (violation.rank < 0 || violation.index < 0) continue;
+  const auto point_at_cell = [&](Violation& violation) {
+    if (violation.rank < 0 || violation.index < 0) return;
     const std::vector<Action>& row = schedule.rows[violation.rank];
     int instructions = -1, cell = -1;
     while (instructions < violation.index) instructions += row[++cell].kind != ActionKind::kIdle;
     violation.index = cell;
+  };
+  for (Violation& violation : report.violations) point_at_cell(violation);
+  for (Verdict& verdict : report.verdicts) {
+    for (Violation& violation : verdict.violations) point_at_cell(violation);
   }
 }
 
@@ -207,7 +226,7 @@ int search(const ScheduleArguments& arguments) {
 
 // As it is expected to run; a program that was refused with what was found.
 void draw(const ScheduleArguments& arguments, const Schedule& schedule, const Program& program) {
-  const VerifyReport report = verify(program);
+  const VerifyReport report = verify(program, transport_of(arguments, schedule));
   Picture picture;
   if (report.ok()) {
     const Costs costs = costs_of(arguments);
@@ -239,7 +258,7 @@ int run(const ScheduleArguments& arguments) {
   std::string text;
   bool holds = true;
   if (arguments.check) {
-    VerifyReport report = verify(program);
+    VerifyReport report = verify(program, transport_of(arguments, schedule));
     holds = report.ok();
     if (!holds && !arguments.json) text += draw_violations(program, report, grid_options());
     if (is_as_given) point_at_cells(schedule, report);
@@ -297,6 +316,7 @@ std::vector<OptionRule> schedule_rules() {
                    "--costs needs --simulate, --draw or --search",
                    "give one of them too"});
   rules.push_back(needs("--critical-path", "--draw"));
+  rules.push_back(needs("--for", "--check", "--draw"));
   return rules;
 }
 
@@ -328,6 +348,9 @@ Command schedule_command() {
                   {"--forward-only", &a.forward_only, "forwards alone, as in evaluation"},
                   {"--out", &a.out, "write the CSV to this file"},
                   {"--check", &a.check, "prove that it completes; exit code 3 if it does not"},
+                  {"--for", &a.transport,
+                   "with --check or --draw: the transport of the messages: sluice, torch or "
+                   "rendezvous; default torch for a --csv with transfers, else sluice"},
                   {"--simulate", &a.simulate, "predict time and live activations"},
                   {"--costs", &a.costs,
                    "with --simulate, --draw or --search: F=1,I=1,W=1,B=2,comm=0, or a JSON file"},

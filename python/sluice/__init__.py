@@ -198,10 +198,15 @@ def read(csv, stage_to_rank=None):
                     else stage_to_rank)
 
 
-def verify(schedule):
-    """[] of a schedule that holds, else what is wrong: {"rank", "index", "action", "reason"} each."""
+def verify(schedule, transport=None):
+    """[] of a schedule that holds, else what is wrong: {"rank", "index", "action", "reason"} each.
+
+    transport: what carries the messages, "sluice", "torch" or "rendezvous"; by default "torch" for a schedule with
+    transfers, else "sluice".
+    """
+    wanted = [] if transport is None else ["--for", transport]
     with _Files() as files:
-        answer = _run("schedule", *schedule._arguments(files), "--check", "--json", may_be_refused=True)
+        answer = _run("schedule", *schedule._arguments(files), "--check", "--json", *wanted, may_be_refused=True)
     return json.loads(answer)["violations"]
 
 

@@ -22,9 +22,10 @@ import torch
 import torch.distributed as dist
 from torch.distributed.pipelining import schedules as _schedules
 
-from . import Error, Schedule, _map_of, picture, read, simulate, verify
+from . import Error, Schedule, _map_of, picture, read, simulate
+from . import verify as _verify
 
-__all__ = ["Comparison", "StageTimer", "compare", "costs", "load", "save"]
+__all__ = ["Comparison", "StageTimer", "compare", "costs", "load", "save", "verify"]
 
 
 def _stages_of(schedule):
@@ -207,11 +208,24 @@ def _order_of(order):
     return order if isinstance(order, Schedule) else read(order)
 
 
+def verify(order):
+    """[] of an order that torch runs right over Gloo and over NCCL, else what is wrong, as of sluice.verify.
+
+    order: a sluice.Schedule, a CSV file or its text.
+    """
+    return _verify(_order_of(order), "torch")
+
+
+def _holds_transfers(order):
+    return any("SEND_" in action or "RECV_" in action for row in order.rows for action in row)
+
+
 def load(stages, num_microbatches, loss_fn, order, **options):
     """A schedule of torch that runs an order: a sluice.Schedule, a CSV file or its text, proven first.
 
     stages: this rank's, in ascending order of their index, as for every schedule with several stages. options: further
-    arguments of torch's schedules, as scale_grads. Raises sluice.Error where the order does not hold, or has other stages on this rank.
+    arguments of torch's schedules, as scale_grads. torch runs an order with transfers as it is, and adds them to one
+    without. Raises sluice.Error where torch would not run the order right, or the order has other stages on this rank.
     """
     order = _order_of(order)
     wrong = verify(order)
@@ -227,12 +241,23 @@ def load(stages, num_microbatches, loss_fn, order, **options):
                            for number in re.findall(r"\dF(\d+)", action))
     if microbatches != num_microbatches:
         raise Error(f"the order is of {microbatches} microbatches, not {num_microbatches}; search with as many", 2)
+    form = "compute_comms" if _holds_transfers(order) else "compute_only"
+    lacking = [stage for stage in own if f"{stage}REDUCE_GRAD" not in order.rows[rank]]
+    if form == "compute_comms" and lacking:
+        raise Error(f"the order has transfers and no {lacking[0]}REDUCE_GRAD, so torch would not scale the gradients of "
+                    f"stage {lacking[0]}; write it with --lower --reduce-gradients", 2)
     schedule = _schedules._PipelineScheduleRuntime(stages, num_microbatches, loss_fn=loss_fn, **options)
     with tempfile.TemporaryDirectory(prefix="sluice-") as folder:
         path = os.path.join(folder, "order.csv")
         with open(path, "w", newline="") as file:
             file.write(order.csv)
-        schedule._load_csv(path)
+        schedule._load_csv(path, format=form)
+        schedule._dump_csv(path, format="compute_comms")
+        lowered = read(path, order.stage_to_rank)
+    wrong = verify(lowered)
+    if wrong:
+        raise Error(f"the transfers that torch adds do not hold: {wrong[0]['reason']}; rank {wrong[0]['rank']}, "
+                    f"{wrong[0]['action']}; load it without defer_pp_recv", 3)
     return schedule
 
 

@@ -1,4 +1,5 @@
-// The name of a channel: one FIFO per source rank, destination rank and kind of what flows.
+// The name of a channel: a FIFO from a source rank to a destination rank. Each kind of message has
+// its own, or all kinds share one, depending on the transport.
 // Thread-safety: values.
 #pragma once
 
@@ -19,6 +20,14 @@ struct Channel {
   friend auto operator<=>(const Channel&,
                           const Channel&) = default;  // NOLINT(modernize-use-nullptr)
 };
+
+enum class ChannelsPer : std::uint8_t { kKind, kDirection };
+
+// The FIFO that carries the messages of `channel` where channels are per `per`.
+inline Channel fifo_of(const Channel& channel, ChannelsPer per) {
+  if (per == ChannelsPer::kKind) return channel;
+  return {channel.source, channel.destination, ChannelKind::kActivation};
+}
 
 // One value for each kind.
 template <typename Value>

@@ -49,6 +49,13 @@ const Words<Balance>& words_of(Balance) {
   return table;
 }
 
+const Words<ProofTransport>& words_of(ProofTransport) {
+  static const Words<ProofTransport> table = {{"sluice", ProofTransport::kSluice},
+                                              {"torch", ProofTransport::kTorch},
+                                              {"rendezvous", ProofTransport::kRendezvous}};
+  return table;
+}
+
 const Words<LogLevel>& words_of(LogLevel) {
   static const Words<LogLevel> table = [] {
     Words<LogLevel> levels;

@@ -8,6 +8,7 @@
 #include "sluice/options.h"
 #include "sluice/partition.h"
 #include "sluice/plan.h"
+#include "sluice/verify.h"
 
 namespace sluice::detail {
 
@@ -21,6 +22,7 @@ const Words<LogLevel>& words_of(LogLevel);
 const Words<Reduction>& words_of(Reduction);
 const Words<LossChunks>& words_of(LossChunks);
 const Words<Balance>& words_of(Balance);
+const Words<ProofTransport>& words_of(ProofTransport);
 
 // The range of GradientScale::divisor: what is divided by it stays in the range of float32.
 inline constexpr double kLeastDivisor = 1e-30, kMostDivisor = 1e30;

@@ -7,16 +7,43 @@
 
 namespace sluice {
 
+namespace {
+
+Json violations_json(const std::vector<Violation>& violations) {
+  Json array = Json::array();
+  for (const Violation& violation : violations) {
+    array.push_back({{"rank", violation.rank},
+                     {"index", violation.index},
+                     {"action", violation.action},
+                     {"reason", violation.reason}});
+  }
+  return array;
+}
+
+// Whom an ok is for: "", " for torch over Gloo and NCCL", " for rendezvous".
+std::string subject_text(ProofTransport transport) {
+  switch (transport) {
+    case ProofTransport::kSluice:
+      return {};
+    case ProofTransport::kRendezvous:
+      return " for rendezvous";
+    case ProofTransport::kTorch:
+      return " for torch over Gloo and NCCL";
+  }
+  return {};
+}
+
+}  // namespace
+
 Json verify_json(const VerifyReport& report) {
-  Json violations = Json::array();
-  for (const Violation& violation : report.violations) {
-    violations.push_back({{"rank", violation.rank},
-                          {"index", violation.index},
-                          {"action", violation.action},
-                          {"reason", violation.reason}});
+  Json verdicts = Json::object();
+  for (const Verdict& verdict : report.verdicts) {
+    verdicts[verdict.name] = {{"ok", verdict.ok()},
+                              {"violations", violations_json(verdict.violations)}};
   }
   return {{"ok", report.ok()},
-          {"violations", std::move(violations)},
+          {"violations", violations_json(report.violations)},
+          {"verdicts", std::move(verdicts)},
           {"required_capacity", report.required_capacity},
           {"max_in_flight", report.max_in_flight}};
 }
@@ -49,8 +76,9 @@ Json rows_json(const Program& program, const std::vector<std::vector<Action>>& r
 
 std::string verify_text(const VerifyReport& report, const std::string& place) {
   if (report.ok()) {
-    return formatted("ok: completes with channels of capacity {}; at most {} in one channel\n",
-                     report.required_capacity, counted(report.max_in_flight, "message"));
+    return formatted("ok{}: completes with channels of capacity {}; at most {} in one channel\n",
+                     subject_text(report.transport), report.required_capacity,
+                     counted(report.max_in_flight, "message"));
   }
   std::string text;
   for (const Violation& violation : report.violations) {
@@ -59,7 +87,14 @@ std::string verify_text(const VerifyReport& report, const std::string& place) {
     if (!violation.action.empty()) text += " '" + violation.action + "'";
     text += (violation.rank >= 0 ? ": " : "") + violation.reason + "\n";
   }
-  return text + counted(static_cast<std::int64_t>(report.violations.size()), "violation") + "\n";
+  text += counted(static_cast<std::int64_t>(report.violations.size()), "violation");
+  if (report.verdicts.size() > 1) {
+    for (std::size_t i = 0; i < report.verdicts.size(); ++i) {
+      const Verdict& verdict = report.verdicts[i];
+      text += (i ? ", " : "; ") + verdict.name + (verdict.ok() ? ": ok" : ": refused");
+    }
+  }
+  return text + "\n";
 }
 
 std::string simulation_text(const Simulation& simulation) {

@@ -69,12 +69,6 @@ TEST_F(LoweringReferenceTest, LowersAsTorch) {
   EXPECT_GT(compare("lowered", options), 90);
 }
 
-TEST_F(LoweringReferenceTest, DefersReceivesAsTorch) {
-  LowerOptions options;
-  options.shard_parameters = options.reduce_gradients = options.defer_receives = true;
-  EXPECT_GT(compare("lowered_defer_recv", options), 70);
-}
-
 // The passes on orders of their own. Rows may have idle slots, and be one rank of many.
 Program program_of_case(const nlohmann::json& input) {
   const std::vector<std::string> rows =
@@ -129,12 +123,6 @@ TEST_F(LoweringReferenceTest, ReducesGradientsAsTorch) {
 TEST_F(LoweringReferenceTest, AddsTransfersToOrdersOfItsOwnAsTorch) {
   expect_as_torch("add_send_recv", [](const nlohmann::json& input) {
     return add_transfers(program_of_case(input));
-  });
-}
-
-TEST_F(LoweringReferenceTest, DefersReceivesOfOrdersOfItsOwnAsTorch) {
-  expect_as_torch("defer_recv", [](const nlohmann::json& input) {
-    return defer_receives(program_of_case(input));
   });
 }
 

@@ -50,9 +50,7 @@ class PlanSweep {
     const VerifyReport report = verify(program);
     ASSERT_TRUE(report.ok()) << subject << ": " << report.violations.front().reason;
     EXPECT_LE(report.required_capacity, report.max_in_flight) << subject;
-    if (!options.defer_receives) {
-      EXPECT_LE(report.required_capacity, 1) << subject;
-    }
+    EXPECT_LE(report.required_capacity, 1) << subject;
 
     const Simulation simulation = simulate(program);
     const double work = (options.forward_only ? 1.0 : 3.0) * shape.num_microbatches *

@@ -182,19 +182,19 @@ TEST(VerifyMutationTest, MeasuresChannelsAsAllTimingsDo) {
   }
 }
 
-// Rank 0 sends all its forwards before it looks at what comes back; rank 1, its receives deferred,
-// takes the next one only after the gradient of the one before.
+// Rank 0 sends all its forwards before it looks at what comes back; rank 1 takes the next one only
+// after the gradient of the one before.
 Program program_that_needs_room(int num_microbatches) {
   std::string ahead, behind, last, other;
   for (int mb = 0; mb < num_microbatches; ++mb) {
     const std::string m = std::to_string(mb);
-    ahead += "0F" + m + ",";
-    behind += "2F" + m + ",2B" + m + ",";
-    last += (mb ? ",0B" : "0B") + m;
-    other += (mb ? ",1F" : "1F") + m + ",1B" + m;
+    ahead += "0F" + m + ",0SEND_F" + m + ",";
+    behind += "2RECV_F" + m + ",2F" + m + ",2B" + m + ",2SEND_B" + m + ",";
+    last += (mb ? ",0RECV_B" : "0RECV_B") + m + ",0B" + m;
+    other += (mb ? ",1RECV_F" : "1RECV_F") + m + ",1F" + m + ",1SEND_F" + m + ",1RECV_B" + m +
+             ",1B" + m + ",1SEND_B" + m;
   }
-  return defer_receives(
-      add_transfers(testing::program_of({ahead + behind + last, other}, {0, 1, 0})));
+  return testing::program_of({ahead + behind + last, other}, {0, 1, 0});
 }
 
 TEST(VerifyMutationTest, FindsTheCapacityThatAFarAheadSenderNeeds) {

@@ -40,9 +40,10 @@ Program split_overlap(Program program);
 // Throws Error(kInput) when the program holds transfers already, and, with the first stuck action
 // of every rank, when the order cannot complete.
 Program add_transfers(Program program);
-// Moves every RECV down to just before the instruction that needs it, and on the lower of two
-// ranks that exchange to before the next SEND to the same peer, without changing the order on a
-// channel (torch `_defer_recv_ops`). Throws Error(kInput) for a RECV that nothing below it needs.
+// Moves every RECV down to just before the instruction that needs it, or before the next transfer
+// of its row. The order of a row's transfers stays, so the program stays right for every transport;
+// torch's `_defer_recv_ops` changes that order. Throws Error(kInput) for a RECV that nothing below
+// it needs.
 Program defer_receives(Program program);
 // UNSHARD before a stage's use, RESHARD after, at most `max_active_stages` gathered at once
 // (torch `_add_unshard_reshard`; its default is 3): the stages that the row uses next. A pair whose

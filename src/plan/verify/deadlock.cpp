@@ -1,7 +1,8 @@
-// Freedom from deadlock under the strict reading: a SEND never waits, a RECV waits for its SEND, a
-// collective for all of its members. Without transfers, a compute action waits for its neighbour's.
+// Freedom from deadlock under the strict reading: the row never waits for a SEND, a RECV waits for
+// its SEND, a collective for all of its members. Without transfers, a compute action waits for its
+// neighbour's.
 #include <algorithm>
-#include <map>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,10 @@
 
 namespace sluice::detail {
 namespace {
+
+struct Place {
+  std::int32_t rank, index;
+};
 
 // The places where the members execute a collective.
 struct Collective {
@@ -25,9 +30,9 @@ class Waits {
         graph_(v.program.num_ranks()),
         collectives_(static_cast<std::size_t>(num_collectives(v.program))) {}
 
-  const WaitGraph& build(bool rendezvous) {
+  const WaitGraph& build(Streams streams) {
     find_collectives();
-    if (rendezvous) find_lanes();
+    if (streams != Streams::kNone) find_sends_ahead(streams);
     for (rank_ = 0; rank_ < v_.program.num_ranks(); ++rank_) {
       const std::vector<Action>& row = v_.program.ranks[rank_];
       for (index_ = 0; index_ < static_cast<int>(row.size()); ++index_) add(row[index_]);
@@ -59,19 +64,27 @@ class Waits {
     }
   }
 
-  // For each RECV the one of the message before it on its lane.
-  void find_lanes() {
-    before_.resize(static_cast<std::size_t>(v_.program.num_ranks()));
+  // For each RECV the SENDs that stand directly before it or before its own SEND on a stream. The
+  // row waits for a RECV there by itself, and for the RECV of a SEND to the same rank.
+  void find_sends_ahead(Streams streams) {
+    ahead_.resize(static_cast<std::size_t>(v_.program.num_ranks()));
     for (rank_ = 0; rank_ < v_.program.num_ranks(); ++rank_) {
-      std::map<int, std::int32_t> last;  // by destination
-      for (const Action& action : v_.program.ranks[rank_]) {
-        if (!is_send(action.kind) || !in_range(action)) continue;
-        const Action recv = counterpart(v_.program, action);
-        const int there = v_.program.stage_map.rank_of(recv.stage);
-        const std::int32_t index = v_.instructions.find({recv.stage, recv.microbatch})[recv.kind];
-        if (there < 0 || index < 0) continue;
-        const auto [found, is_first] = last.try_emplace(there, index);
-        if (!is_first) before_[there][index] = std::exchange(found->second, index);
+      std::unordered_map<int, Place> last;  // by stream: where its last transfer ends
+      for (index_ = 0; index_ < static_cast<int>(v_.program.ranks[rank_].size()); ++index_) {
+        const Action& action = v_.program.ranks[rank_][index_];
+        if (!is_transfer(action.kind) || !in_range(action)) continue;
+        const Action other = counterpart(v_.program, action);
+        const int peer = v_.program.stage_map.rank_of(other.stage);
+        const std::int32_t there =
+            v_.instructions.find({other.stage, other.microbatch})[other.kind];
+        if (peer < 0 || there < 0) continue;
+        const Place end = is_recv(action.kind) ? Place{rank_, index_} : Place{peer, there};
+        const auto [before, is_first] =
+            last.try_emplace(streams == Streams::kPerPair ? peer : 0, end);
+        if (is_first) continue;
+        const bool is_over = before->second.rank == rank_ || before->second.rank == end.rank;
+        if (!is_over) ahead_[end.rank][end.index].push_back(before->second);
+        before->second = end;
       }
     }
   }
@@ -95,9 +108,12 @@ class Waits {
       const Action send = counterpart(v_.program, action);
       if (v_.program.stage_map.rank_of(send.stage) != rank_)
         wait_for(send.stage, v_.instructions.find({send.stage, send.microbatch})[send.kind]);
-      if (before_.empty()) return;
-      const auto before = before_[rank_].find(index_);
-      if (before != before_[rank_].end()) graph_.add(rank_, index_, rank_, before->second);
+      if (ahead_.empty()) return;
+      const auto ahead = ahead_[rank_].find(index_);
+      if (ahead == ahead_[rank_].end()) return;
+      for (const Place& place : ahead->second) {
+        graph_.add(rank_, index_, place.rank, place.index);
+      }
     } else if (!v_.with_transfers) {
       for_each_half(action, [&](const Action& half) { add_half(half); });
     }
@@ -125,28 +141,30 @@ class Waits {
 
   const Verification& v_;
   WaitGraph graph_;
-  std::vector<Collective> collectives_;                       // by number
-  std::vector<std::map<std::int32_t, std::int32_t>> before_;  // by rank; empty: no lanes
+  std::vector<Collective> collectives_;  // by number
+  // By rank and index: where the SENDs ahead of a RECV end. Empty without streams.
+  std::vector<std::unordered_map<std::int32_t, std::vector<Place>>> ahead_;
   int rank_ = 0, index_ = 0;
 };
 
 }  // namespace
 
-void check_deadlock(Verification& v, bool rendezvous) {
+bool check_deadlock(Verification& v, Streams streams, std::string_view deadlock) {
   Waits waits(v);
-  const std::vector<WaitGraph::Stuck> circles = waits.build(rendezvous).find_circles();
+  const std::vector<WaitGraph::Stuck> circles = waits.build(streams).find_circles();
   std::vector<int> stuck_at(static_cast<std::size_t>(v.program.num_ranks()), -1);
   for (const WaitGraph::Stuck& stuck : circles) stuck_at[stuck.rank] = stuck.index;
   for (const WaitGraph::Stuck& stuck : circles) {
     const int there = stuck_at[stuck.other_rank];
     std::string reason =
-        formatted("deadlock: waits for {} of rank {}",
+        formatted("{}: waits for {} of rank {}", deadlock,
                   quote(v.program, stuck.other_rank, stuck.other_index), stuck.other_rank);
     if (there != stuck.other_index) {
       reason += ", which is stuck before it at " + quote(v.program, stuck.other_rank, there);
     }
     v.report(stuck.rank, stuck.index, std::move(reason));
   }
+  return circles.empty();
 }
 
 }  // namespace sluice::detail

@@ -10,7 +10,8 @@ namespace {
 
 class Reader {
  public:
-  explicit Reader(const Program& program) : program_(program) {}
+  Reader(const Program& program, ChannelsPer channels_per)
+      : program_(program), channels_per_(channels_per) {}
 
   Traffic read() {
     traffic_.events.resize(program_.ranks.size());
@@ -24,9 +25,9 @@ class Reader {
   void add(int rank, const Action& action) {
     std::vector<Event>& events = traffic_.events[rank];
     if (is_send(action.kind)) {
-      events.push_back({Event::kSend, number_of_channel(channel_of(program_, action))});
+      events.push_back({Event::kSend, number_of_channel(action)});
     } else if (is_recv(action.kind)) {
-      const std::int32_t channel = number_of_channel(channel_of(program_, action));
+      const std::int32_t channel = number_of_channel(action);
       traffic_.recv_events[channel].push_back(static_cast<std::int32_t>(events.size()));
       events.push_back({Event::kRecv, channel});
     } else if (is_collective(action.kind)) {
@@ -34,7 +35,8 @@ class Reader {
     }
   }
 
-  std::int32_t number_of_channel(const Channel& channel) {
+  std::int32_t number_of_channel(const Action& transfer) {
+    const Channel channel = fifo_of(channel_of(program_, transfer), channels_per_);
     const auto [entry, is_new] =
         channels_.try_emplace(channel, static_cast<std::int32_t>(channels_.size()));
     if (is_new) {
@@ -52,6 +54,7 @@ class Reader {
   }
 
   const Program& program_;
+  ChannelsPer channels_per_;
   Traffic traffic_;
   std::unordered_map<Channel, std::int32_t> channels_;
   std::unordered_map<int, std::int32_t> collectives_;  // by number of the program
@@ -59,6 +62,8 @@ class Reader {
 
 }  // namespace
 
-Traffic read_traffic(const Program& program) { return Reader(program).read(); }
+Traffic read_traffic(const Program& program, ChannelsPer channels_per) {
+  return Reader(program, channels_per).read();
+}
 
 }  // namespace sluice::detail

@@ -30,7 +30,7 @@ struct Traffic {
 };
 
 // Precondition: the program has no violation, and holds its transfers.
-Traffic read_traffic(const Program& program);
+Traffic read_traffic(const Program& program, ChannelsPer channels_per);
 
 // Smallest capacity of all channels, a SEND waiting for room, with which all ranks finish.
 int required_capacity(const Traffic& traffic);

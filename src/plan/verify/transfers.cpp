@@ -51,9 +51,36 @@ std::vector<Delivery> out_of_order(const std::vector<Delivery>& channel) {
   return culprits;
 }
 
+// Reports the receives of torch that get another message than theirs. torch has no tags: the n-th
+// RECV of a direction gets the n-th message. Precondition: every delivery of the direction is here.
+void report_wrong_messages(Verification& v, const Channel& channel,
+                           const std::vector<Delivery>& deliveries) {
+  std::vector<std::int32_t> sent(deliveries.size());
+  std::transform(deliveries.begin(), deliveries.end(), sent.begin(),
+                 [](const Delivery& delivery) { return delivery.sent; });
+  std::sort(sent.begin(), sent.end());
+  for (const Delivery& culprit : out_of_order(deliveries)) {
+    const auto at = std::lower_bound(
+        deliveries.begin(), deliveries.end(), culprit.received,
+        [](const Delivery& delivery, std::int32_t index) { return delivery.received < index; });
+    const std::int32_t message = sent[static_cast<std::size_t>(at - deliveries.begin())];
+    if (message == culprit.sent) continue;
+    v.report(channel.destination, culprit.received,
+             formatted("torch would receive {} as {}: all messages from rank {} to rank {} share "
+                       "one FIFO",
+                       quote(v.program, channel.source, message),
+                       quote(v.program, channel.destination, culprit.received), channel.source,
+                       channel.destination));
+  }
+}
+
 // Clears `channels`.
 void check_order_of(Verification& v, std::unordered_map<Channel, std::vector<Delivery>>& channels) {
   for (auto& [channel, deliveries] : channels) {
+    if (v.transport == ProofTransport::kTorch) {
+      report_wrong_messages(v, channel, deliveries);
+      continue;
+    }
     for (const Delivery& culprit : out_of_order(deliveries)) {
       v.report(channel.destination, culprit.received,
                formatted("out of order on the channel from rank {}, where it is {}", channel.source,
@@ -82,7 +109,8 @@ void check_transfers(Verification& v) {
             formatted("no {} on rank {}{}", quote(other), peer,
                       is_send(action.kind) ? " takes this message" : " sends what this waits for"));
       } else if (other_index >= 0 && is_recv(action.kind)) {
-        channels[channel_of(v.program, action)].push_back({other_index, index});
+        channels[fifo_of(channel_of(v.program, action), v.channels_per())].push_back(
+            {other_index, index});
       }
     }
     check_order_of(v, channels);

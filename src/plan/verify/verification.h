@@ -14,11 +14,13 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "plan/neighbours.h"
 #include "plan/stage_microbatch_table.h"
 #include "plan/verify/instruction_indices.h"
+#include "plan/verify/streams.h"
 #include "sluice/program.h"
 #include "sluice/verify.h"
 
@@ -26,10 +28,15 @@ namespace sluice::detail {
 
 class Verification {
  public:
-  explicit Verification(const Program& checked)
-      : program(checked), with_transfers(holds_transfers(checked)) {}
+  Verification(const Program& checked, ProofTransport carrier)
+      : program(checked), transport(carrier), with_transfers(holds_transfers(checked)) {}
+
+  ChannelsPer channels_per() const {
+    return transport == ProofTransport::kSluice ? ChannelsPer::kKind : ChannelsPer::kDirection;
+  }
 
   const Program& program;
+  const ProofTransport transport;
   const bool with_transfers;  // else what crosses ranks is handed over by the compute actions
   StageMicrobatchTable<InstructionIndices> instructions;
   std::vector<bool> rank_is_bare;  // owns stages and has no instruction: reported as a whole
@@ -40,7 +47,8 @@ class Verification {
   void report_absent(int rank, const Action& action, std::string reason);
   // Reports a violation of the rank as a whole; -1: of the program.
   void report_rank(int rank, std::string reason);
-  // By rank and index; a very long list is cut, with a last entry that says so.
+  // The violations since the last call, by rank and index. A very long list is cut, with a last
+  // entry that gives the number of violations that were left out.
   std::vector<Violation> take_violations();
   bool clean() const { return violations_.empty(); }
 
@@ -65,9 +73,9 @@ void check_transfers(Verification& verification);
 void check_sharding(Verification& verification);
 // REDUCE_*, GATHER_OUTPUTS, PARTIAL_NORM, UPDATE, OPTIMIZER_STEP.
 void check_reductions(Verification& verification);
-// No cycle of ranks that wait for each other. rendezvous: a RECV also waits until what was sent
-// before its message to the same rank has been received (rendezvous.h).
-void check_deadlock(Verification& verification, bool rendezvous = false);
+// No cycle of ranks that wait for each other. With streams a RECV also waits for the transfers
+// before it and before its SEND. Reasons begin with `deadlock`. False: there is a cycle.
+bool check_deadlock(Verification& verification, Streams streams, std::string_view deadlock);
 
 // "'1F3'". Reasons name instructions, not indices: who shows them may count otherwise.
 std::string quote(const Action& action);

@@ -39,13 +39,14 @@ void Verification::report_rank(int rank, std::string reason) {
 }
 
 std::vector<Violation> Verification::take_violations() {
-  std::stable_sort(violations_.begin(), violations_.end(), [](const auto& a, const auto& b) {
+  std::vector<Violation> taken = std::exchange(violations_, {});
+  std::stable_sort(taken.begin(), taken.end(), [](const auto& a, const auto& b) {
     return std::tie(a.rank, a.index) < std::tie(b.rank, b.index);
   });
-  if (num_cut_ > 0) {
-    violations_.push_back({-1, -1, "", std::to_string(num_cut_) + " more violations"});
+  if (const std::int64_t num_cut = std::exchange(num_cut_, 0); num_cut > 0) {
+    taken.push_back({-1, -1, "", std::to_string(num_cut) + " more violations"});
   }
-  return std::move(violations_);
+  return taken;
 }
 
 std::string quote(const Action& action) { return "'" + to_text(action) + "'"; }
@@ -56,25 +57,65 @@ std::string quote(const Program& program, int rank, int index) {
 
 }  // namespace detail
 
-VerifyReport verify(const Program& program) {
-  VerifyReport report;
-  detail::Verification verification(program);
-  if (detail::check_well_formed(verification)) {
-    detail::index_instructions(verification);
-    detail::check_completeness(verification);
-    detail::check_order(verification);
-    if (verification.with_transfers) detail::check_transfers(verification);
-    detail::check_sharding(verification);
-    detail::check_reductions(verification);
-    detail::check_deadlock(verification);
+namespace {
+
+void check_instructions(detail::Verification& verification) {
+  if (!detail::check_well_formed(verification)) return;
+  detail::index_instructions(verification);
+  detail::check_completeness(verification);
+  detail::check_order(verification);
+  if (verification.with_transfers) detail::check_transfers(verification);
+  detail::check_sharding(verification);
+  detail::check_reductions(verification);
+  detail::check_deadlock(verification, detail::Streams::kNone, "deadlock");
+}
+
+// What only a transport whose SENDs wait finds. Precondition: there is no other violation.
+std::vector<Violation> find_deadlocks_of_streams(detail::Verification& verification) {
+  using detail::Streams;
+  if (verification.transport == ProofTransport::kRendezvous) {
+    detail::check_deadlock(verification, Streams::kPerPair, "deadlock");
+  } else if (detail::check_deadlock(verification, Streams::kPerPair, "deadlock over NCCL")) {
+    detail::check_deadlock(verification, Streams::kPerRank,
+                           "deadlock over NCCL with init_process_group(device_id=..), which runs "
+                           "the transfers of a rank one by one");
   }
-  if (verification.clean()) {
+  return verification.take_violations();
+}
+
+}  // namespace
+
+VerifyReport verify(const Program& program, ProofTransport transport) {
+  VerifyReport report;
+  report.transport = transport;
+  detail::Verification verification(program, transport);
+  check_instructions(verification);
+  report.violations = verification.take_violations();
+  std::vector<Violation> of_streams;
+  if (report.ok() && verification.with_transfers && transport != ProofTransport::kSluice) {
+    of_streams = find_deadlocks_of_streams(verification);
+  }
+  switch (transport) {
+    case ProofTransport::kSluice:
+      report.verdicts = {{"sluice", report.violations}};
+      break;
+    case ProofTransport::kRendezvous:
+      report.violations.insert(report.violations.end(), of_streams.begin(), of_streams.end());
+      report.verdicts = {{"rendezvous", report.violations}};
+      break;
+    case ProofTransport::kTorch:
+      report.verdicts = {{"gloo", report.violations}};
+      report.violations.insert(report.violations.end(), of_streams.begin(), of_streams.end());
+      report.verdicts.push_back({"nccl", report.violations});
+      break;
+  }
+  if (report.ok()) {
     const detail::Traffic traffic =
-        detail::read_traffic(verification.with_transfers ? program : add_transfers(program));
+        detail::read_traffic(verification.with_transfers ? program : add_transfers(program),
+                             verification.channels_per());
     report.required_capacity = detail::required_capacity(traffic);
     report.max_in_flight = detail::max_in_flight(traffic);
   }
-  report.violations = verification.take_violations();
   return report;
 }
 
