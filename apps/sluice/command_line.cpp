@@ -92,6 +92,24 @@ std::vector<std::string> option_names(const CLI::App& app) {
   return names;
 }
 
+// The first letters of the words of a degree's key: "pp" of parallelism.pipeline_parallel_degree.
+// "" of every other key.
+std::string initials_of_degree(std::string_view key) {
+  constexpr std::string_view kSection = "parallelism.", kDegree = "degree";
+  if (key.starts_with("--")) key.remove_prefix(2);
+  if (key.starts_with(kSection)) key.remove_prefix(kSection.size());
+  if (!key.ends_with(kDegree)) return {};
+  key.remove_suffix(kDegree.size());
+  std::string initials;
+  bool starts_word = true;
+  for (const char letter : key) {
+    const bool separates = letter == '_' || letter == '.';
+    if (starts_word && !separates) initials += letter;
+    starts_word = separates;
+  }
+  return initials;
+}
+
 Error unknown_option(const CLI::App& app, std::string option,
                      const std::vector<std::string>& extra_options) {
   option = option.substr(0, option.find('='));
@@ -102,7 +120,8 @@ Error unknown_option(const CLI::App& app, std::string option,
   for (const std::string& extra : extra_options) {
     const std::size_t dot = extra.find('.');
     if (option.size() > 2 && dot != std::string::npos &&
-        extra.substr(dot + 1) == option.substr(2)) {
+        (extra.substr(dot + 1) == option.substr(2) ||
+         initials_of_degree(extra) == option.substr(2))) {
       return refused(app, "unknown option '" + option + "'", "did you mean '" + extra + "'?");
     }
   }

@@ -37,7 +37,8 @@ struct ScheduleArguments {
   std::optional<int> num_ranks, stages_per_rank, num_stages, num_microbatches, max_active_stages;
   bool lower = false, shard_parameters = false, reduce_gradients = false, defer_receives = false;
   bool merge_backward = false, forward_only = false;
-  bool check = false, simulate = false, search = false, json = false, critical_path = false;
+  bool check = false, simulate = false, search = false, json = false, critical_path = false,
+       timeline = false;
 };
 
 [[noreturn]] void refuse_schedule(const std::string& what, const std::string& remedy = {}) {
@@ -269,7 +270,7 @@ int run(const ScheduleArguments& arguments) {
     const Costs costs = costs_of(arguments);
     const Simulation simulation = simulate(program, costs);
     object.update(simulation_json(simulation));
-    if (arguments.json) object.update(timeline_json(program, simulation, costs));
+    if (arguments.timeline) object.update(timeline_json(program, simulation, costs));
     if (!arguments.json) text += draw_grid(simulation, grid_options());
     text += simulation_text(simulation);
   }
@@ -317,6 +318,8 @@ std::vector<OptionRule> schedule_rules() {
                    "give one of them too"});
   rules.push_back(needs("--critical-path", "--draw"));
   rules.push_back(needs("--for", "--check", "--draw"));
+  rules.push_back(needs("--timeline", "--simulate"));
+  rules.push_back(needs("--timeline", "--json"));
   return rules;
 }
 
@@ -354,6 +357,9 @@ Command schedule_command() {
                   {"--simulate", &a.simulate, "predict time and live activations"},
                   {"--costs", &a.costs,
                    "with --simulate, --draw or --search: F=1,I=1,W=1,B=2,comm=0, or a JSON file"},
+                  {"--timeline", &a.timeline,
+                   "with --simulate --json: also every action with its start and end, and the live "
+                   "activations after each"},
                   {"--json", &a.json, "print one JSON value"},
                   {"--draw", &a.draw,
                    "write a picture to this file: .svg, .html, or .json for Perfetto; marks the "

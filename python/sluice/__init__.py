@@ -213,8 +213,8 @@ def verify(schedule, transport=None):
 def simulate(schedule, costs=None):
     """The step that the order makes under the costs: F, I, W take 1 and B 2 without any."""
     with _Files() as files:
-        values = json.loads(_run("schedule", *schedule._arguments(files), "--lower", "--simulate", "--json", "--draw",
-                                 files.path("step.svg"), *_costs_arguments(files, costs)))
+        values = json.loads(_run("schedule", *schedule._arguments(files), "--lower", "--simulate", "--json",
+                                 "--timeline", "--draw", files.path("step.svg"), *_costs_arguments(files, costs)))
         svg = files.read("step.svg")
     return Simulation(values["makespan"], values["bubble_fraction"], values["rows"], values["timeline"],
                       values["live"], values, svg)

@@ -13,8 +13,30 @@
 namespace sluice {
 namespace {
 
-// Forwards in one schedule; beyond it a typo would fill the memory.
-constexpr std::int64_t kMaxForwards = std::int64_t{1} << 24;
+// Ranks and forwards of one schedule. Beyond them a typo would take minutes and fill the memory.
+constexpr int kMostRanks = 1 << 16;
+constexpr std::int64_t kMaxForwards = std::int64_t{1} << 22;
+
+// Schedules of the field that sluice does not make, and the nearest one that it does.
+struct OtherSchedule {
+  std::string_view spelling;  // in lower case, without "schedule", '-', '_' and spaces
+  std::string_view name, what, instead;
+};
+constexpr std::array<OtherSchedule, 13> kOtherSchedules = {{
+    {"dualpipe", "DualPipe", "it keeps two copies of the weights", "DualPipeV"},
+    {"chimera", "Chimera", "it keeps two copies of the weights", "DualPipeV"},
+    {"hanayo", "Hanayo", "its stages run through the ranks in waves", "ZBVZeroBubble"},
+    {"zbh2", "ZB-H2", "it keeps more activations to leave no bubble", "ZBVZeroBubble"},
+    {"zb2p", "ZB-2p", "an optimizer finds its order", "ZBVZeroBubble"},
+    {"vhalf", "V-Half", "it keeps half of the activations", "ZBVZeroBubble"},
+    {"vmin", "V-Min", "it keeps a third of the activations", "ZBVZeroBubble"},
+    {"vshape", "V-shape", "it stands for several schedules", "ZBVZeroBubble"},
+    {"pipedream", "PipeDream", "it keeps several versions of the weights", "1F1B"},
+    {"pipedream2bw", "PipeDream-2BW", "it keeps two versions of the weights", "1F1B"},
+    {"seq1f1b", "Seq1F1B", "it cuts sequences into pieces", "1F1B"},
+    {"terapipe", "TeraPipe", "it cuts sequences into pieces", "1F1B"},
+    {"eager1f1b", "Eager-1F1B", "it runs more forwards ahead", "1F1B"},
+}};
 
 // torch finds these by name too, and fails later.
 constexpr std::array<std::string_view, 4> kAbstractNames = {
@@ -46,6 +68,12 @@ int resolve_stages_per_rank(const ScheduleInfo& info, int requested) {
 }
 
 void require_bounded(const ScheduleShape& shape) {
+  if (shape.num_ranks > kMostRanks) {
+    throw Error(ErrorKind::kUsage,
+                {.what = formatted("{} are more than the {} of a schedule",
+                                   counted(shape.num_ranks, "rank"), kMostRanks),
+                 .remedy = "give at most " + std::to_string(kMostRanks) + " ranks"});
+  }
   const std::int64_t stages = std::int64_t{shape.num_ranks} * shape.stages_per_rank;
   if (stages > kMaxForwards || stages * shape.num_microbatches > kMaxForwards) {
     throw Error(ErrorKind::kUsage,
@@ -175,6 +203,16 @@ ScheduleKind kind_of_name(std::string_view name, ScheduleKind) {
         ErrorKind::kUsage,
         {.what = "'" + std::string(name) + "' is a base class of torch's schedules, not a schedule",
          .remedy = "one of: " + join(names, ", ")});
+  }
+  std::string bare = wanted;
+  std::erase_if(bare, [](char letter) { return letter == '-' || letter == '_' || letter == ' '; });
+  if (bare.starts_with("schedule")) bare.erase(0, std::string_view("schedule").size());
+  for (const OtherSchedule& other : kOtherSchedules) {
+    if (bare != other.spelling) continue;
+    throw Error(ErrorKind::kUsage,
+                {.what = formatted("{} is a schedule that sluice does not make: {}", other.name,
+                                   other.what),
+                 .remedy = formatted("use '{}', or read an order with --csv", other.instead)});
   }
   // A typo of an alias is answered with the canonical name.
   const std::string near = nearest_name(name, spellings);

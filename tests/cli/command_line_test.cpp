@@ -228,7 +228,9 @@ TEST_F(CommandLineTest, PlanAndScheduleProveAndPredictInTheSameWords) {
   write_config(kShort);
   const auto plan = nlohmann::json::parse(run("plan run.toml --json").out);
   const auto schedule = nlohmann::json::parse(
-      run("schedule --name 1F1B --pp 2 --microbatches 8 --lower --check --simulate --json").out);
+      run("schedule --name 1F1B --pp 2 --microbatches 8 --lower --check --simulate --json "
+          "--timeline")
+          .out);
   for (const char* part : {"check", "simulate"}) {
     for (const auto& [key, value] : plan.at(part).items()) {
       EXPECT_TRUE(schedule.contains(key)) << key;

@@ -438,5 +438,66 @@ TEST_F(ScheduleCommandTest, ThePictureOfTheSmallestCostsIsDrawn) {
   }
 }
 
+TEST_F(ScheduleCommandTest, ProvesAFileWithTransfersForTorch) {
+  const std::string torch = std::string(SLUICE_TEST_DATA) + "/reference/deferred/";
+  const std::string wrong = torch + "ZBVZeroBubble_deferred.csv";
+  const ProgramResult refused = run({"--csv", wrong, "--stage-to-rank", "v", "--check", "--json"});
+  EXPECT_EQ(refused.exit_code, 3);
+  const auto object = nlohmann::json::parse(refused.out);
+  EXPECT_EQ(object.at("ok"), false);
+  EXPECT_EQ(object.at("verdicts").at("gloo").at("ok"), false);
+  EXPECT_EQ(object.at("verdicts").at("nccl").at("ok"), false);
+  EXPECT_EQ(run({"--csv", wrong, "--stage-to-rank", "v", "--check", "--for", "sluice"}).exit_code,
+            0);
+  EXPECT_EQ(
+      run({"--csv", wrong, "--stage-to-rank", "v", "--check", "--for", "rendezvous"}).exit_code, 3);
+  EXPECT_EQ(
+      run({"--csv", torch + "ZBVZeroBubble_plain.csv", "--stage-to-rank", "v", "--check"}).out,
+      "ok for torch over Gloo and NCCL: completes with channels of capacity 1; at most 2 "
+      "messages in one channel\n");
+  expect_refused(run({"--csv", wrong, "--check", "--for", "troch"}), 2, "did you mean 'torch'?");
+  expect_refused(run({"--csv", wrong, "--for", "torch"}), 2, "--for needs --check");
+}
+
+TEST_F(ScheduleCommandTest, ASchedulesProofIsThatOfSluiceWithoutFor) {
+  const auto object = nlohmann::json::parse(
+      run({"--name", "1F1B", "--pp", "2", "--microbatches", "4", "--check", "--json"}).out);
+  EXPECT_EQ(object.at("verdicts").size(), 1u);
+  EXPECT_EQ(object.at("verdicts").at("sluice").at("ok"), true);
+}
+
+TEST_F(ScheduleCommandTest, WritesLanesAndCurvesOnlyWithTimeline) {
+  const Words base = {"--name", "1F1B", "--pp", "2", "--microbatches", "4", "--simulate", "--json"};
+  const auto without = nlohmann::json::parse(run(base).out);
+  Words with = base;
+  with.push_back("--timeline");
+  const auto whole = nlohmann::json::parse(run(with).out);
+  for (const char* key : {"rows", "timeline", "live"}) {
+    EXPECT_FALSE(without.contains(key)) << key;
+    EXPECT_TRUE(whole.contains(key)) << key;
+  }
+  EXPECT_EQ(without.size() + 3, whole.size());
+  expect_refused(run({"--name", "1F1B", "--pp", "2", "--microbatches", "4", "--timeline"}), 2,
+                 "--timeline needs --simulate");
+}
+
+TEST_F(ScheduleCommandTest, SaysWhatSchedulesOfTheFieldAreThatItDoesNotMake) {
+  const auto named = [&](const char* name) {
+    return run({"--name", name, "--pp", "2", "--microbatches", "4"});
+  };
+  expect_refused(named("DualPipe"), 2,
+                 "DualPipe is a schedule that sluice does not make: it keeps "
+                 "two copies of the weights");
+  expect_refused(named("ScheduleDualPipe"), 2, "use 'DualPipeV'");
+  expect_refused(named("v-half"), 2, "V-Half is a schedule that sluice does not make");
+  expect_refused(named("Hanayo"), 2, "use 'ZBVZeroBubble'");
+  expect_refused(named("ZB-H2"), 2, "ZB-H2 is a schedule that sluice does not make");
+}
+
+TEST_F(ScheduleCommandTest, RefusesASizeThatNobodyHas) {
+  expect_refused(run({"--name", "1F1B", "--pp", "1000000", "--microbatches", "2", "--check"}), 2,
+                 "65536");
+}
+
 }  // namespace
 }  // namespace sluice
