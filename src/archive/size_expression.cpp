@@ -144,6 +144,12 @@ bool same(const SizeExpression::Node& a, const SizeExpression::Node& b) {
           a.constant == b.constant && a.of == b.of);
 }
 
+// Whether Python's ** of the operands is the power: of sympy's powers those whose exponent is not
+// below 0.
+bool is_pythons_power(const SizeExpression::Node& node) {
+  return node.op == SizeOp::kPythonPower || (node.of[1].is_number() && node.of[1].number() >= 0);
+}
+
 // How tightly an operator binds, as in Python; a function's call binds tightest.
 int binding(SizeOp op) {
   switch (op) {
@@ -163,7 +169,6 @@ int binding(SizeOp op) {
     case SizeOp::kSum:
       return 8;
     case SizeOp::kProduct:
-    case SizeOp::kQuotient:
     case SizeOp::kTrueQuotient:
     case SizeOp::kFloorQuotient:
     case SizeOp::kModulo:
@@ -199,6 +204,7 @@ std::string_view word_of(SizeOp op) {
     case SizeOp::kProduct:
       return "*";
     case SizeOp::kQuotient:
+      return "Rational";
     case SizeOp::kTrueQuotient:
       return "/";
     case SizeOp::kFloorQuotient:
@@ -278,8 +284,14 @@ Written written(const SizeExpression& expression) {
     return {formatted("{}", expression.number()), expression.number() < 0 ? 10 : 12};
   const SizeExpression::Node& node = *expression.node();
   if (node.op == SizeOp::kSymbol) return {node.symbol, 12};
-  if (node.op == SizeOp::kConstant) return {node.constant.text(), node.constant.is_real() ? 10 : 9};
-  const int own = binding(node.op);
+  if (node.op == SizeOp::kConstant && node.constant.is_real()) return {node.constant.text(), 10};
+  if (node.op == SizeOp::kConstant) {
+    std::string fraction = node.constant.text();
+    fraction.replace(fraction.find('/'), 1, ", ");
+    return {"Rational(" + fraction + ")", 12};
+  }
+  const bool is_sympys_power = node.op == SizeOp::kPower && !is_pythons_power(node);
+  const int own = is_sympys_power ? 12 : binding(node.op);
   const auto operand = [&](std::size_t i) {
     Written part = written(node.of[i]);
     return part.binding > own ? part.text : "(" + part.text + ")";
@@ -287,7 +299,7 @@ Written written(const SizeExpression& expression) {
   if (node.op == SizeOp::kNot) return {"not " + operand(0), own};
   std::string text;
   if (own == 12) {
-    text = std::string(word_of(node.op)) + "(";
+    text = std::string(is_sympys_power ? "Pow" : word_of(node.op)) + "(";
     for (std::size_t i = 0; i < node.of.size(); ++i)
       text += (i == 0 ? "" : ", ") + written(node.of[i]).text;
     return {text + ")", own};

@@ -106,7 +106,9 @@ TEST(SizeExpressionTest, SaysItselfAsAPersonWritesIt) {
       {"Mul(@1, FloorDiv(@0, @1))", "s1*(s0//s1)"},
       {"Max(Integer(5), @0)", "Max(5, s0)"},
       {"Pow(Add(@0, Integer(1)), Integer(2))", "(s0 + 1)**2"},
-      {"Mul(Rational(1, 2), @0)", "(1/2)*s0"},
+      {"Mul(Rational(1, 2), @0)", "Rational(1, 2)*s0"},
+      {"Mul(Integer(36), Pow(@0, Integer(-1)))", "36*Pow(s0, -1)"},
+      {"ToFloat(IntTrueDiv(@0, Integer(2)))", "float(s0/2)"},
       {"Not(Or(StrictLessThan(@0, @1), Equality(@0, Integer(2))))", "not (s0 < s1 or s0 == 2)"},
   };
   for (const auto& [text, said] : cases) {

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "archive/graph_json.h"
+#include "archive/graph_nodes.h"
+#include "family/aten_table.h"
 #include "fuzz/require.h"
 #include "sluice/error.h"
 
@@ -86,6 +88,9 @@ void check_program(std::string_view text) {
         }
       }
       require(!to_text(node, module).empty());
+      // Only an operator with a row writes in place or shares a storage.
+      for (const std::vector<int>& values : {values_changed(node), values_shared(node, module)})
+        require(values.empty() || find_aten_row(node.target));
     }
     for (const GraphOutput& output : module.outputs) written.read(output.value);
     for (const bool is_written : written.values) require(is_written);
