@@ -3,6 +3,7 @@
 #include <torch/library.h>
 
 #include <array>
+#include <iterator>
 #include <mutex>
 
 #include "layer/interception_key.h"
@@ -13,13 +14,6 @@ namespace {
 constexpr std::array kAsking = {"aten::embedding",
                                 "aten::layer_norm",
                                 "aten::rms_norm",
-                                "aten::mul.Tensor",
-                                "aten::add.Tensor",
-                                "aten::add_.Tensor",
-                                "aten::silu",
-                                "aten::gelu",
-                                "aten::sigmoid",
-                                "aten::tanh",
                                 "aten::scaled_dot_product_attention",
                                 "aten::dropout",
                                 "aten::dropout_",
@@ -40,8 +34,15 @@ void register_kernels() {
   // Never freed: other threads may be inside an operator while the process ends.
   static auto* const library =
       new torch::Library(torch::Library::IMPL, "aten", kInterceptionKey, __FILE__, __LINE__);
-  for (const char* name : kAsking)
+  const auto intercept = [](const char* name) {
     library->impl(name, torch::CppFunction::makeFromBoxedFunction<&ask>());
+  };
+  for (const char* name : kAsking) intercept(name);
+  for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
+    const auto op = c10::Dispatcher::singleton().findSchema(name);
+    if (op && name.getNamespace() == "aten" && is_pointwise(*op))
+      intercept(c10::toString(name).c_str());
+  }
 }
 
 }  // namespace
@@ -50,6 +51,20 @@ OperatorReaderScope::OperatorReaderScope(OperatorReader* reader)
     : outer_(std::exchange(current_reader, reader)) {}
 
 OperatorReaderScope::~OperatorReaderScope() { current_reader = outer_; }
+
+bool is_pointwise(const c10::OperatorHandle& op) {
+  const auto& results = op.schema().returns();
+  return op.hasTag(at::Tag::pointwise) && !op.hasTag(at::Tag::nondeterministic_seeded) &&
+         results.size() == 1 && results.front().type()->kind() == c10::TypeKind::TensorType &&
+         op.schema().name() != "aten::clone";
+}
+
+at::Tensor call_operator(const c10::OperatorHandle& op, std::vector<c10::IValue> arguments) {
+  torch::jit::Stack stack(std::make_move_iterator(arguments.begin()),
+                          std::make_move_iterator(arguments.end()));
+  op.callBoxed(stack);
+  return stack.back().toTensor();
+}
 
 bool run_by_reader(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   if (!current_reader) return false;

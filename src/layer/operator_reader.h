@@ -34,10 +34,15 @@ class OperatorReaderScope {
 // Asks the reader of this thread, if there is one: at::linear, at::matmul, at::mm and at::addmm do
 // always.
 bool run_by_reader(const c10::OperatorHandle& op, torch::jit::Stack& stack);
-// From now on these operators ask, too, on every thread inside a KeyedRandomScope: at::embedding,
-// at::layer_norm, at::rms_norm, at::mul, at::add, add_, at::silu, at::gelu,
-// at::sigmoid, at::tanh, at::scaled_dot_product_attention, at::dropout and its other kinds. To be
-// called while modules are made.
+// Whether LibTorch tags the operator as pointwise, it draws no random numbers, and it returns one
+// tensor. at::clone, which computes nothing, does not count.
+bool is_pointwise(const c10::OperatorHandle& op);
+// Calls an operator that returns one tensor.
+at::Tensor call_operator(const c10::OperatorHandle& op, std::vector<c10::IValue> arguments);
+
+// Makes further operators call the reader, on every thread inside a KeyedRandomScope: pointwise
+// operators, at::embedding, at::layer_norm, at::rms_norm, at::scaled_dot_product_attention,
+// at::dropout and its other kinds. Must be called while modules are made.
 void let_operators_ask();
 
 }  // namespace sluice

@@ -13,6 +13,7 @@
 #include "layer/keyed_stream.h"
 #include "layer/microbatch_lengths.h"
 #include "parallel/divided_operators.h"
+#include "parallel/pointwise_slices.h"
 #include "parallel/shared_weights.h"
 #include "parallel/tree_exchange.h"
 #include "sluice/error.h"
@@ -27,13 +28,6 @@ at::Tensor tensor_of(const c10::IValue& value) {
 }
 
 bool is_one(const c10::IValue& value) { return value.toScalar().equal(1); }
-
-at::Tensor called(const c10::OperatorHandle& op, Arguments arguments) {
-  torch::jit::Stack stack(std::make_move_iterator(arguments.begin()),
-                          std::make_move_iterator(arguments.end()));
-  op.callBoxed(stack);
-  return stack.back().toTensor();
-}
 
 [[noreturn]] void refuse_read(const std::string& name, std::string_view op,
                               const std::string& remedy) {
@@ -112,6 +106,7 @@ std::vector<at::Tensor> DividedWeights::run(
     const std::function<std::vector<at::Tensor>()>& forward) {
   for (auto& [impl, entry] : weights_) entry.read = false;
   columns_ = columns_before_.value_or(0);
+  open_columns_.assign(columns_ > 0 ? 1 : 0, columns_);
   sizes_.clear();
   region_ = opener_ ? opener_->region_ : tp_;
   std::vector<at::Tensor> outputs;
@@ -184,6 +179,7 @@ at::Tensor DividedWeights::linear(const at::Tensor& x, const at::Tensor& weight,
   const WeightPlace place(weight);
   if (divided.style == ParallelStyle::kRowwise) {
     columns_ = 0;
+    open_columns_.clear();
     return sum_of_products(own_slices(x, divided.length, tp_), {weight, 1, divided.length}, bias,
                            region_);
   }
@@ -193,6 +189,7 @@ at::Tensor DividedWeights::linear(const at::Tensor& x, const at::Tensor& weight,
       sections, tp_);
   if (divided.style == ParallelStyle::kColwiseGather) return gather_from(own, tp_);
   columns_ = divided.length;
+  open_columns_.push_back(columns_);
   sizes_ = own.sizes().vec();
   return own;
 }
@@ -252,7 +249,6 @@ at::Tensor DividedWeights::norm(const std::string& op, const Arguments& in) {
 // As torch::nn::Linear adds its bias.
 at::Tensor DividedWeights::add_in_place(const Arguments& in) {
   Entry* const bias = find(in[1]);
-  if (!bias) require_whole_rows(in[0].toTensor(), tensor_of(in[1]));
   if (!bias || !is_one(in[2])) return {};
   bias->read = true;
   const at::Tensor x = in[0].toTensor(), added = in[1].toTensor();
@@ -267,10 +263,6 @@ at::Tensor DividedWeights::add_in_place(const Arguments& in) {
 at::Tensor DividedWeights::by_element(const std::string& op, const Arguments& in) {
   Entry* const left = find(in[0]);
   Entry* const right = find(in[1]);
-  if (!left && !right) {
-    require_whole_rows(tensor_of(in[0]), tensor_of(in[1]));
-    require_whole_rows(tensor_of(in[1]), tensor_of(in[0]));
-  }
   if (!left == !right) return {};
   Entry& weight = left ? *left : *right;
   const at::Tensor rows = tensor_of(in[left ? 1 : 0]), shared = tensor_of(in[left ? 0 : 1]);
@@ -283,18 +275,24 @@ at::Tensor DividedWeights::by_element(const std::string& op, const Arguments& in
   return adds ? add_shared(rows, shared, tp) : multiply_shared(rows, shared, tp);
 }
 
-at::Tensor DividedWeights::activation(const c10::OperatorHandle& op, const Arguments& in) {
-  const at::Tensor x = in[0].toTensor();
-  if (columns_ == 0 || tp_.slices().size() == 1 || x.dim() == 0 ||
-      x.size(-1) != tp_.range(columns_).size)
-    return {};
-  std::vector<at::Tensor> parts;
-  for (const at::Tensor& of_slice : own_slices(x, columns_, tp_)) {
-    Arguments of_call = in;
-    of_call[0] = of_slice.contiguous();
-    parts.push_back(called(op, std::move(of_call)));
+// Between a product by columns and the next one by rows, makes one call for each slice.
+at::Tensor DividedWeights::pointwise(const c10::OperatorHandle& op, const Arguments& in) {
+  if (tp_.slices().count == 1) return {};
+  for (const c10::IValue& x : in) {
+    for (const c10::IValue& weight : in) require_whole_rows(tensor_of(x), tensor_of(weight));
   }
-  return concatenated(parts, -1);
+  if (open_columns_.empty()) return {};
+  const std::vector<std::int64_t> sizes = pointwise_sizes(op, in);
+  const std::optional<std::int64_t> heads = dimension_of_heads(sizes);
+  if (heads && sizes[static_cast<std::size_t>(*heads)] % tp_.slices().size() == 0) {
+    const std::int64_t all_heads = sizes[static_cast<std::size_t>(*heads)] * tp_.degree();
+    return run_by_slices(op, in, *heads, slice_sizes(all_heads, tp_.slices()));
+  }
+  const auto columns = std::find_if(
+      open_columns_.rbegin(), open_columns_.rend(),
+      [&](std::int64_t all) { return !sizes.empty() && sizes.back() == tp_.range(all).size; });
+  if (columns == open_columns_.rend()) return {};
+  return run_by_slices(op, in, std::ssize(sizes) - 1, slice_sizes(*columns, tp_.slices()));
 }
 
 // Heads by slice, each in the layout that they would have alone, and each with its own dropout.
@@ -326,10 +324,35 @@ at::Tensor DividedWeights::attention(const c10::OperatorHandle& op, const Argume
     Arguments of_call = in;
     for (std::size_t i = 0; i < 3; ++i) of_call[i] = part(in[i]).clone();
     if (mask_has_heads) of_call[3] = part(in[3]);
-    const auto attended = [&] { return called(op, std::move(of_call)); };
+    const auto attended = [&] { return call_operator(op, std::move(of_call)); };
     parts.push_back(draw ? draw->of_slice(tp_.slices().begin + slice, attended) : attended());
   }
   return concatenated(parts, 1);
+}
+
+// The dimension of heads in a tensor of these sizes, which is before or behind the dimension of
+// rows; none if the sizes show no heads of an open product, or two dimensions may have them.
+std::optional<std::int64_t> DividedWeights::dimension_of_heads(
+    const std::vector<std::int64_t>& sizes) const {
+  const std::int64_t dim = std::ssize(sizes), num_sizes = std::ssize(sizes_);
+  const std::int64_t rows = tp_.sequence_dim() + (tp_.sequence_dim() < 0 ? num_sizes : 0);
+  if (dim != num_sizes + 1 || rows < 0 || rows + 1 >= num_sizes) return std::nullopt;
+  const std::vector<std::int64_t> before_columns(sizes_.begin(), sizes_.end() - 1);
+  std::vector<std::int64_t> others = before_columns;
+  others.erase(others.begin() + rows);
+  const auto begins_with = [&](const std::vector<std::int64_t>& begin) {
+    return std::equal(begin.begin(), begin.end(), sizes.begin());
+  };
+  const auto from_end = [&](std::int64_t i) { return sizes[static_cast<std::size_t>(dim - i)]; };
+  const bool heads_then_rows =
+      begins_with(others) && from_end(2) == before_columns[static_cast<std::size_t>(rows)];
+  const bool rows_then_heads =
+      begins_with(before_columns) &&
+      std::any_of(open_columns_.begin(), open_columns_.end(), [&](std::int64_t columns) {
+        return from_end(2) * from_end(1) == tp_.range(columns).size;
+      });
+  if (heads_then_rows == rows_then_heads) return std::nullopt;
+  return heads_then_rows ? dim - 3 : dim - 2;
 }
 
 // The dimension of x, between a product by columns and the next one by rows, along which its slices
@@ -337,23 +360,9 @@ at::Tensor DividedWeights::attention(const c10::OperatorHandle& op, const Argume
 std::int64_t DividedWeights::dimension_of_slices(const at::Tensor& x) const {
   if (x.sizes() == sizes_) return x.dim() - 1;
   if (sizes_.empty() && x.dim() > 0 && x.size(-1) == tp_.range(columns_).size) return x.dim() - 1;
-  const std::int64_t dim = x.dim(), num_slices = tp_.slices().size();
-  const auto num_sizes = static_cast<std::int64_t>(sizes_.size());
-  const std::int64_t rows = tp_.sequence_dim() + (tp_.sequence_dim() < 0 ? num_sizes : 0);
-  bool heads_then_rows = false, rows_then_heads = false;
-  if (dim == num_sizes + 1 && rows >= 0 && rows + 1 < num_sizes) {
-    const std::vector<std::int64_t> before_columns(sizes_.begin(), sizes_.end() - 1);
-    std::vector<std::int64_t> others = before_columns;
-    others.erase(others.begin() + rows);
-    const auto begins_with = [&](const std::vector<std::int64_t>& sizes) {
-      return std::equal(sizes.begin(), sizes.end(), x.sizes().begin());
-    };
-    heads_then_rows =
-        begins_with(others) && x.size(-2) == before_columns[static_cast<std::size_t>(rows)];
-    rows_then_heads = begins_with(before_columns) && x.size(-2) * x.size(-1) == sizes_.back();
-  }
-  const std::int64_t heads = heads_then_rows ? dim - 3 : dim - 2;
-  if (heads_then_rows == rows_then_heads || x.size(heads) % num_slices != 0) {
+  const std::int64_t num_slices = tp_.slices().size();
+  const std::optional<std::int64_t> heads = dimension_of_heads(x.sizes().vec());
+  if (!heads || x.size(*heads) % num_slices != 0) {
     refuse_dropout(formatted("dropout of {}, of which columns or heads of this rank's {} slices "
                              "cannot be told, behind a product by columns that gave {}",
                              shape_text(x.sizes().vec()), num_slices,
@@ -362,7 +371,7 @@ std::int64_t DividedWeights::dimension_of_slices(const at::Tensor& x) const {
                    "drop numbers of that shape, of [.., heads, rows, keys] or "
                    "[.., rows, heads, channels], or use at::scaled_dot_product_attention");
   }
-  return heads;
+  return *heads;
 }
 
 // Each slice of columns, of heads or, elsewhere, of rows draws by itself.
@@ -404,9 +413,6 @@ bool DividedWeights::run(const c10::OperatorHandle& op, torch::jit::Stack& stack
                          " in a layer whose weights are divided: its numbers would depend on "
                          "how rows and columns lie on ranks",
                      "use torch::nn::Dropout, or set its probability to 0");
-  } else if (name == "aten::silu" || name == "aten::gelu" || name == "aten::sigmoid" ||
-             name == "aten::tanh") {
-    result = activation(op, in);
   } else if (name == "aten::embedding") {
     result = embedding(in);
   } else if (name == "aten::layer_norm" || name == "aten::rms_norm") {
@@ -419,6 +425,7 @@ bool DividedWeights::run(const c10::OperatorHandle& op, torch::jit::Stack& stack
              name == "aten::addmm") {
     result = product(name, in);
   }
+  if (!result.defined() && is_pointwise(op)) result = pointwise(op, in);
   if (!result.defined()) return false;
   stack.erase(stack.end() - count, stack.end());
   stack.emplace_back(std::move(result));

@@ -4,9 +4,9 @@
 // parallel sits below their forward: in run() at::linear (and what torch::nn::Linear calls in its
 // place: x W^T as at::matmul or at::addmm, then += bias), at::embedding, at::layer_norm,
 // at::rms_norm, x * weight and x + bias look whether they read a weight that is listed here, and
-// then compute by slices. Between a product by columns and the next one by rows, activations (silu,
-// gelu, sigmoid, tanh) and at::scaled_dot_product_attention run once for each own slice, since
-// LibTorch's numbers may depend on how many columns and heads a call has. Dropout draws for each
+// then compute by slices. Between a product by columns and the next one by rows, pointwise
+// operators and at::scaled_dot_product_attention run once for each own slice, since LibTorch's
+// numbers may depend on how many columns and heads a call has. Dropout draws for each
 // slice by itself: of columns or heads there, elsewhere of rows. All other operators run as ever.
 //
 // Owns: the list of such weights of a layer; how operators that read them are carried out.
@@ -89,16 +89,19 @@ class DividedWeights : public OperatorReader {
   at::Tensor embedding(const std::vector<c10::IValue>& in);
   at::Tensor norm(const std::string& op, const std::vector<c10::IValue>& in);
   at::Tensor add_in_place(const std::vector<c10::IValue>& in);
-  at::Tensor activation(const c10::OperatorHandle& op, const std::vector<c10::IValue>& in);
+  at::Tensor pointwise(const c10::OperatorHandle& op, const std::vector<c10::IValue>& in);
   at::Tensor attention(const c10::OperatorHandle& op, const std::vector<c10::IValue>& in);
   at::Tensor dropout(const std::vector<c10::IValue>& in, bool in_place);
   std::int64_t dimension_of_slices(const at::Tensor& x) const;
+  std::optional<std::int64_t> dimension_of_heads(const std::vector<std::int64_t>& sizes) const;
   at::Tensor by_element(const std::string& op, const std::vector<c10::IValue>& in);
   void forget_input();
 
   SliceGroup tp_;
   // All columns of the latest product by columns, while none by rows has followed; else 0.
   std::int64_t columns_ = 0;
+  // All columns of each product by columns since the latest one by rows.
+  std::vector<std::int64_t> open_columns_;
   std::optional<std::int64_t> columns_before_ = 0;
   bool has_products_ = false;
   std::int64_t opened_ = 0, closed_ = 0;

@@ -126,10 +126,11 @@ at::Tensor ids() {
 }
 
 FoundByName train_once(const SliceGroup& tp, const ParallelTable& table = kTable,
-                       std::vector<LayerSpec> layers = two_layer_model()) {
+                       std::vector<LayerSpec> layers = two_layer_model(),
+                       const at::Tensor& tokens = ids()) {
   Chunk chunk = chunk_of(std::move(layers), tp, table);
   Values batch;
-  batch.set("ids", ids());
+  batch.set("ids", tokens);
   FoundByName found;
   const at::Tensor logits = chunk.forward({}, batch, 1, 0, 0).get("hidden");
   found["logits"] = {logits};
@@ -236,6 +237,125 @@ TEST(ParallelizeModuleTest, RefusesWhatItWouldGetWrong) {
         at::dropout(read[0].flatten(0, 1), 0.5, true).view(read[0].sizes()))};
   };
   expect("dimension 1 of [16, 24] has columns, not rows", refusal(flat, kTable, true));
+}
+
+// ---- pointwise operators ----
+
+// Computes between two products by columns and the product by rows.
+using Between = std::function<at::Tensor(const at::Tensor& up, const at::Tensor& gate)>;
+
+struct FeedForward : torch::nn::Module {
+  explicit FeedForward(Between function)
+      : up(kHidden, kWide),
+        gate(kHidden, kWide),
+        down(kWide, kHidden),
+        between(std::move(function)) {
+    register_module("up", up), register_module("gate", gate), register_module("down", down);
+  }
+  at::Tensor forward(const at::Tensor& x) {
+    const at::Tensor wide = up(4 * x);  // away from 0, where activations are nearly linear
+    return x + down(between(wide, gate(4 * x)));
+  }
+  torch::nn::Linear up, gate, down;
+  Between between;
+};
+
+std::vector<LayerSpec> feed_forward_model(const Between& between) {
+  std::vector<LayerSpec> layers = two_layer_model();
+  layers.erase(layers.begin() + 2, layers.begin() + 4);
+  layers[1] = spec(
+      "layers.0", [between] { return std::make_shared<FeedForward>(between); },
+      [](torch::nn::Module& module, const at::Tensor& x) {
+        return module.as<FeedForward>()->forward(x);
+      });
+  return layers;
+}
+
+at::Tensor heads_of(const at::Tensor& columns) { return columns.unflatten(-1, {-1, 13}); }
+
+// By name. Operators that write compute from a copy, since the gradients of products need the
+// result of the product.
+const std::vector<std::pair<std::string, Between>> kBetween = {
+    {"elu", [](const auto& x, const auto& y) { return at::elu(x) + y; }},
+    {"elu with numbers",
+     [](const auto& x, const auto& y) { return at::elu(x, 0.7, 1.1, 1.3) + y; }},
+    {"selu", [](const auto& x, const auto& y) { return at::selu(x) + y; }},
+    {"celu", [](const auto& x, const auto& y) { return at::celu(x, 1.2) + y; }},
+    {"softplus", [](const auto& x, const auto& y) { return at::softplus(x, 1.5) + y; }},
+    {"mish", [](const auto& x, const auto& y) { return at::mish(x) + y; }},
+    {"silu", [](const auto& x, const auto& y) { return at::silu(x) + y; }},
+    {"gelu", [](const auto& x, const auto& y) { return at::gelu(x) + y; }},
+    {"gelu by tanh", [](const auto& x, const auto& y) { return at::gelu(x, "tanh") + y; }},
+    {"sigmoid by hand",
+     [](const auto& x, const auto& y) { return x / (1 + at::exp(-1.702 * x)) + y; }},
+    {"pow", [](const auto& x, const auto& y) { return at::pow(x.abs() + 0.1, 1.5) + y; }},
+    {"pow of a number", [](const auto& x, const auto& y) { return at::pow(1.7, x) + y; }},
+    {"pow of two", [](const auto& x, const auto& y) { return at::pow(x.abs() + 0.1, y); }},
+    {"logaddexp", [](const auto& x, const auto& y) { return at::logaddexp(x, y); }},
+    {"gated", [](const auto& x, const auto& y) { return at::mish(x) * y; }},
+    {"lerp", [](const auto& x, const auto& y) { return at::lerp(x, y, at::sigmoid(x)); }},
+    {"where",
+     [](const auto& x, const auto& y) { return at::where(x > y, at::elu(x), at::mish(y)); }},
+    {"addcmul", [](const auto& x, const auto& y) { return at::addcmul(x, at::mish(x), y, 0.3); }},
+    {"in place",
+     [](const auto& x, const auto& y) {
+       at::Tensor left = x * 1, right = y * 1;
+       at::elu_(left), at::celu_(right);
+       return left + right;
+     }},
+    {"in place by two", [](const auto& x, const auto& y) { return at::mish(x).mul_(y).pow_(2); }},
+    {"heads behind rows",
+     [](const auto& x, const auto& y) {
+       return (at::elu(heads_of(x)) * at::mish(heads_of(y))).flatten(2);
+     }},
+    {"heads before rows",
+     [](const auto& x, const auto& y) {
+       const at::Tensor z = at::elu(heads_of(x).transpose(1, 2)) + heads_of(y).transpose(1, 2);
+       return at::mish(z).transpose(1, 2).flatten(2);
+     }},
+    {"rows and batch in one",
+     [](const auto& x, const auto& y) { return at::mish(x.flatten(0, 1)).view(x.sizes()) + y; }},
+};
+
+// 12 rows of 13 columns a slice: at any vector length, a rank's last numbers fill no vector.
+TEST(ParallelizeModuleTest, PointwiseOperatorsHaveTheSameBitsForEveryDegree) {
+  const at::Tensor tokens = at::arange(12).mul(11).remainder(kVocabulary).view({1, 12});
+  const ParallelTable table = {{"embed", kRowwise},
+                               {"*.up", kColwise},
+                               {"*.gate", kColwise},
+                               {"*.down", kRowwise},
+                               {"head", kColwiseGather}};
+  for (const auto& [name, between] : kBetween) {
+    const auto train = [&, &function = between](const SliceGroup& tp) {
+      return train_once(tp, table, feed_forward_model(function), tokens);
+    };
+    const Whole one = on_slice_ranks({1, 4, false}, train);
+    EXPECT_GT(one.size(), 10u);
+    for (const int degree : {1, 2, 4}) {
+      for (const bool sequence : {false, true}) {
+        const SliceLayout layout{degree, 4, sequence};
+        expect_same_bits(one, on_slice_ranks(layout, train), name + ", " + name_of(layout));
+      }
+    }
+  }
+}
+
+TEST(ParallelizeModuleTest, PointwiseOperatorsComputeWhatThePlainModuleComputes) {
+  for (const auto& [name, between] : kBetween) {
+    const Whole plain = on_slice_ranks({1, 1, false}, [&, &function = between](const auto& tp) {
+      return train_once(tp, {}, feed_forward_model(function));
+    });
+    const Whole sliced = on_slice_ranks({2, 4, true}, [&, &function = between](const auto& tp) {
+      return train_once(tp,
+                        {{"embed", kRowwise},
+                         {"*.up", kColwise},
+                         {"*.gate", kColwise},
+                         {"*.down", kRowwise},
+                         {"head", kColwiseGather}},
+                        feed_forward_model(function));
+    });
+    EXPECT_LT(distance(plain, sliced), 1e-4) << name;
+  }
 }
 
 // ---- dropout ----
