@@ -1,7 +1,7 @@
 # `make help` lists the targets. The work is CMake's: these are its presets by short names.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run build test test-plan check sanitizers test-all release-check fuzz bench format lint docs install wheel clean setup cuda-compile
+.PHONY: help run build test test-plan check sanitizers numeric test-all release-check fuzz bench format lint docs install wheel clean setup cuda-compile
 
 # One compiler per core, as far as there is memory (a torch source takes up to 2.5 GB).
 JOBS ?= $(shell awk -v cores=$$(nproc) '/^MemAvailable/ {fit = int($$2 / 2500000); \
@@ -55,6 +55,10 @@ test-all: LINT = all
 test-all: test check sanitizers  ## also the slow sweeps, every test under the sanitizers, every fuzzer, lint of all sources: hours
 	@tools/run_tests.sh build 1 -L slow
 	@$(MAKE) fuzz
+
+numeric: setup  ## the numeric suites under each kind of products and instruction set; part of `make check`
+	@cmake --build build -j $(JOBS)
+	@tools/run_tests.sh build $(JOBS) -L kinds
 
 release-check: build  ## what a release needs beside tests: versions, links, pictures, pages, comments
 	@tools/release_check.sh build

@@ -1,5 +1,5 @@
 // Native families divided into slices, on fused nodes and on plain operators: the same bits for
-// every degree with rows divided and whole, and as far from the truth as without slices.
+// every degree with rows divided and whole, and the rounding errors of one slice.
 #include <ATen/ATen.h>
 #include <ATen/record_function.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <string>
 #include <utility>
@@ -107,7 +106,8 @@ std::vector<std::string> balance_values(const Model& model) {
 }
 
 // Chunk of the whole model, with initial values that are the same for every layout.
-Chunk chunk_of(const ModelSpec& spec, const SliceGroup& tp, bool fused, at::ScalarType dtype) {
+Chunk chunk_of(const ModelSpec& spec, const SliceGroup& tp, bool fused, at::ScalarType dtype,
+               std::uint64_t seed = 5) {
   const detail::SliceGroupScope scope(tp);
   Model model = causal_lm(spec, {.dtype = dtype, .fused = fused});
   std::vector<std::string> outputs = model.outputs;
@@ -115,9 +115,9 @@ Chunk chunk_of(const ModelSpec& spec, const SliceGroup& tp, bool fused, at::Scal
   Chunk chunk(model.layers, 0, {}, outputs);
   share_tied_storage({&chunk});
   if (dtype == at::kFloat) {
-    initialize_parameters(chunk, 5);
+    initialize_parameters(chunk, seed);
   } else {
-    Chunk narrow = chunk_of(spec, tp, fused, at::kFloat);
+    Chunk narrow = chunk_of(spec, tp, fused, at::kFloat, seed);
     const at::NoGradGuard no_grad;
     for (std::size_t i = 0; i < chunk.parameters().size(); ++i)
       chunk.parameters()[i].tensor.copy_(narrow.parameters()[i].tensor);
@@ -166,6 +166,7 @@ struct Way {
   bool loss_in_head = true, packed = false;
   at::ScalarType dtype = at::kFloat;
   std::int64_t step = 1;
+  std::uint64_t seed = 5;  // of the weights
 };
 
 std::string name_of(const Way& way) {
@@ -177,7 +178,7 @@ std::string name_of(const Way& way) {
 FoundByName losses_and_gradients(const Family& family, const Way& way, const SliceGroup& tp) {
   const ModelSpec spec =
       spec_of(family, way.fused ? way.loss_chunks : LossChunks::kOff, way.loss_in_head);
-  Chunk chunk = chunk_of(spec, tp, way.fused, way.dtype);
+  Chunk chunk = chunk_of(spec, tp, way.fused, way.dtype, way.seed);
   const Model model = causal_lm(spec, {.dtype = way.dtype, .fused = way.fused});
   FoundByName found;
   for (const std::int64_t microbatch : {0, 1}) {
@@ -219,6 +220,7 @@ double distance(const at::Tensor& a, const at::Tensor& b) {
 
 class SlicedDropoutTest : public testing::TestWithParam<Family> {};
 class SlicedFamiliesTest : public testing::TestWithParam<Family> {};
+class SlicedAccuracyTest : public testing::TestWithParam<Family> {};
 
 void expect_same_bits_for_every_degree(const Family& family) {
   for (const Way& way :
@@ -257,24 +259,53 @@ TEST_P(SlicedDropoutTest, DropsOtherNumbersInEveryStep) {
   EXPECT_FALSE(same_bits(first.at("loss 0"), second.at("loss 0")));
 }
 
-TEST_P(SlicedFamiliesTest, AreAsFarFromTheTruthAsWithoutSlices) {
-  const Whole truth = whole_of(GetParam(), {.fused = false, .dtype = at::kDouble}, {1, 1, false});
-  for (const Way& way : {Way{}, Way{.loss_chunks = LossChunks::kOff}, Way{.fused = false}}) {
-    const Whole one = whole_of(GetParam(), way, {1, 1, false}),
-                sliced = whole_of(GetParam(), way, {2, 4, true});
-    double of_one = 0, of_sliced = 0;
-    for (const auto& [name, tensor] : truth) {
-      EXPECT_LT(distance(sliced.at(name), one.at(name)), 2e-6) << name << name_of(way);
-      const double of_this = distance(one.at(name), tensor),
-                   of_this_sliced = distance(sliced.at(name), tensor);
-      // Each by itself is within two roundings of it, of which a loss has no more.
-      EXPECT_LT(of_this_sliced, 1.1 * of_this + 2 * std::numeric_limits<float>::epsilon())
-          << name << name_of(way);
-      of_one += std::pow(of_this, 2);
-      of_sliced += std::pow(of_this_sliced, 2);
+// Sums over seeds of squared relative distances.
+struct Distances {
+  double one_slice = 0, sliced = 0;  // to float64
+  double apart = 0;                  // of the two from each other
+  void add(const Distances& other) {
+    one_slice += other.one_slice;
+    sliced += other.sliced;
+    apart += other.apart;
+  }
+  // By how much the slices are farther from float64.
+  double excess() const { return std::sqrt(sliced / one_slice) - 1; }
+};
+
+// The rounding errors of one seed are one sample of their distribution, which a different
+// instruction set draws again. Their mean over 32 seeds is nearly the same on all processors.
+TEST_P(SlicedAccuracyTest, RoundingErrorsAreThoseOfOneSlice) {
+  constexpr std::uint64_t kSeeds = 32;
+  const std::vector<Way> ways = {Way{}, Way{.loss_chunks = LossChunks::kOff}, Way{.fused = false}};
+  std::vector<std::map<std::string, Distances>> found(ways.size());
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    const Whole truth =
+        whole_of(GetParam(), {.fused = false, .dtype = at::kDouble, .seed = seed}, {1, 1, false});
+    for (std::size_t i = 0; i < ways.size(); ++i) {
+      Way way = ways[i];
+      way.seed = seed;
+      // Four slices on one rank have the bits of four slices on any number of ranks.
+      const Whole one = whole_of(GetParam(), way, {1, 1, false}),
+                  sliced = whole_of(GetParam(), way, {1, 4, false});
+      for (const auto& [name, tensor] : truth) {
+        found[i][name].add({.one_slice = std::pow(distance(one.at(name), tensor), 2),
+                            .sliced = std::pow(distance(sliced.at(name), tensor), 2),
+                            .apart = std::pow(distance(sliced.at(name), one.at(name)), 2)});
+      }
     }
-    EXPECT_GT(of_one, 0);
-    EXPECT_LT(std::sqrt(of_sliced), 1.1 * std::sqrt(of_one)) << name_of(way);
+  }
+  for (std::size_t i = 0; i < ways.size(); ++i) {
+    Distances all;
+    for (const auto& [name, distances] : found[i]) {
+      all.add(distances);
+      const std::string what = name + name_of(ways[i]);
+      EXPECT_LT(std::sqrt(distances.apart / kSeeds), 4e-6) << what;
+      // A loss is one number of one or two roundings: 32 samples are too few to compare.
+      if (name.starts_with("loss")) continue;
+      ASSERT_GT(distances.one_slice, 0) << what;
+      EXPECT_LT(distances.excess(), 0.3) << what;
+    }
+    EXPECT_LT(all.excess(), 0.08) << name_of(ways[i]);
   }
 }
 
@@ -330,6 +361,7 @@ std::string test_name(const testing::TestParamInfo<Family>& family) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, SlicedFamiliesTest, testing::ValuesIn(kFamilies), test_name);
+INSTANTIATE_TEST_SUITE_P(, SlicedAccuracyTest, testing::ValuesIn(kFamilies), test_name);
 INSTANTIATE_TEST_SUITE_P(, SlicedDropoutTest, testing::ValuesIn(kWithDropout), test_name);
 
 }  // namespace

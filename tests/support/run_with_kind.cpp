@@ -1,10 +1,16 @@
-// run_with_kind PRODUCTS LEVEL PROGRAM ARGUMENT ..: a program with this kind of matrix products
-// and this instruction set, of LibTorch's libraries too; 77, which ctest takes for skipped, where
-// the processor has no such instruction set.
+// run_with_kind PRODUCTS SETTING PROGRAM ARGUMENT ..
+//
+// Runs a program with one kind of matrix products and with the instruction sets of one setting, in
+// our kernels and in LibTorch's libraries. The variables hold for processes that the program
+// starts, too. Returns 77, which ctest counts as skipped, if the processor lacks the instruction
+// set. A setting is one of
+//   base, avx2, avx512: nothing better is used;
+//   compatible: avx2, and MKL takes the products that it has for every processor.
 #include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <string_view>
 #include <vector>
 
 #include "base/cpu_level.h"
@@ -19,34 +25,46 @@ struct Variable {
   const char *name, *value;
 };
 
-// Variables that cap the libraries behind LibTorch alike, as far as they let themselves be capped.
-// At base they are left as they are: below AVX2 they have nothing that a machine of today would
-// take.
-std::vector<Variable> caps_of(CpuLevel level) {
+constexpr std::string_view kCompatible = "compatible";
+
+CpuLevel level_of(std::string_view setting) {
+  return setting == kCompatible ? CpuLevel::kAvx2 : parse_cpu_level(setting);
+}
+
+// Caps of the libraries behind LibTorch. At base they have none: below AVX2 the libraries have
+// nothing that a machine of today would take.
+std::vector<Variable> caps_of(std::string_view setting) {
+  const CpuLevel level = level_of(setting);
   if (level == CpuLevel::kBase) return {};
   const bool is_avx2 = level == CpuLevel::kAvx2;
-  return {{"ATEN_CPU_CAPABILITY", is_avx2 ? "avx2" : "avx512"},
-          {"MKL_ENABLE_INSTRUCTIONS", is_avx2 ? "AVX2" : "AVX512"},
-          {"ONEDNN_MAX_CPU_ISA", is_avx2 ? "AVX2" : "AVX512_CORE"}};
+  std::vector<Variable> caps = {{"ATEN_CPU_CAPABILITY", is_avx2 ? "avx2" : "avx512"},
+                                {"MKL_ENABLE_INSTRUCTIONS", is_avx2 ? "AVX2" : "AVX512"},
+                                {"ONEDNN_MAX_CPU_ISA", is_avx2 ? "AVX2" : "AVX512_CORE"}};
+  if (setting == kCompatible) caps.push_back({"MKL_CBWR", "COMPATIBLE"});
+  return caps;
+}
+
+constexpr const char* word_of(CpuLevel level) {
+  return level == CpuLevel::kBase ? "base" : level == CpuLevel::kAvx2 ? "avx2" : "avx512";
 }
 
 }  // namespace
 
 int main(int argc, char** argv) try {
   if (argc < 4) {
-    std::fputs("run_with_kind PRODUCTS LEVEL PROGRAM ARGUMENT ..\n", stderr);
+    std::fputs("run_with_kind PRODUCTS SETTING PROGRAM ARGUMENT ..\n", stderr);
     return 2;
   }
-  const char *const products = argv[1], *const level = argv[2];
+  const char *const products = argv[1], *const setting = argv[2];
   parse_product_kind(products);
-  const CpuLevel wanted = parse_cpu_level(level);
-  if (wanted > processor_level()) {
-    std::printf("skipped: this processor has no %s\n", level);
+  const CpuLevel level = level_of(setting);
+  if (level > processor_level()) {
+    std::printf("skipped: this processor has no %s\n", word_of(level));
     return 77;
   }
-  std::vector<Variable> variables = caps_of(wanted);
+  std::vector<Variable> variables = caps_of(setting);
   variables.push_back({kProductsVariable, products});
-  variables.push_back({kCpuVariable, level});
+  variables.push_back({kCpuVariable, word_of(level)});
   for (const auto& [name, value] : variables) {
     std::printf("%s=%s ", name, value);
     setenv(name, value, /*overwrite=*/1);
