@@ -21,13 +21,11 @@ inline int place_of(const Mesh& mesh, int rank) { return mesh.coordinate(rank, A
 // Along tensor parallelism: the number of its share of the slices.
 inline int share_of(const Mesh& mesh, int rank) { return mesh.coordinate(rank, Axis::kTp); }
 
-// The rank of this place, replica and share, the first one where the mesh has other axes.
+// The rank of this place, replica and share, whose coordinate along all other axes is 0.
 inline int rank_at(const Mesh& mesh, int place, int replica, int share = 0) {
-  int rank = 0;
-  while (place_of(mesh, rank) != place || replica_of(mesh, rank) != replica ||
-         share_of(mesh, rank) != share)
-    ++rank;
-  return rank;
+  const int shards = mesh.size(Axis::kDpShard);
+  return mesh.rank_of(
+      {.pp = place, .dp_replicate = replica / shards, .dp_shard = replica % shards, .tp = share});
 }
 
 }  // namespace sluice

@@ -81,6 +81,14 @@ int Mesh::coordinate(int rank, Axis axis) const {
   return rank / strides_[index_of(axis)] % size_at(axis);
 }
 
+int Mesh::rank_of(const MeshCoordinates& at) const {
+  const std::array<int, 5> coordinates = {at.pp, at.dp_replicate, at.dp_shard, at.cp, at.tp};
+  int rank = 0;
+  for (std::size_t axis = 0; axis < coordinates.size(); ++axis)
+    rank += coordinates[axis] * strides_[axis];
+  return rank;
+}
+
 bool Mesh::is_first(int rank, AxisSet axes) const {
   for (std::size_t i = 0; i < kNames.size(); ++i) {
     const auto axis = static_cast<Axis>(i);

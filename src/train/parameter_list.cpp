@@ -12,11 +12,9 @@
 namespace sluice {
 namespace {
 
+// The last rank has the largest coordinate along every axis.
 bool has_replicas(const ParameterInfo& info, const Mesh& mesh) {
-  for (int rank = 0; !info.replicated.empty() && rank < mesh.num_ranks(); ++rank) {
-    if (!mesh.is_first(rank, info.replicated)) return true;
-  }
-  return false;
+  return !mesh.is_first(mesh.num_ranks() - 1, info.replicated);
 }
 
 // The facts of every use: layer, position, whether this rank stands for it, whether it trains and

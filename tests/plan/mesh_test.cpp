@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "engine/replicas.h"
 #include "sluice/program.h"
 #include "sluice/verify.h"
 #include "support/expect_error.h"
@@ -68,6 +69,32 @@ TEST(MeshTest, GroupsOfAnAxisDivideTheRanks) {
         for (const int member : group) ASSERT_EQ(mesh.group(member, axis), group);
       }
     }
+  }
+}
+
+TEST(MeshTest, ARankFollowsFromItsCoordinates) {
+  for (const Mesh& mesh :
+       {Mesh({.pp = 3, .dp_replicate = 2, .dp_shard = 3, .cp = 2, .tp = 2}),
+        Mesh({.pp = 2, .dp_replicate = 2, .dp_shard = 4, .cp = 1, .tp = 3},
+             {Axis::kTp, Axis::kDpShard, Axis::kPp, Axis::kCp, Axis::kDpReplicate})}) {
+    for (int rank = 0; rank < mesh.num_ranks(); ++rank) {
+      const auto at = [&](Axis axis) { return mesh.coordinate(rank, axis); };
+      EXPECT_EQ(mesh.rank_of({.pp = at(Axis::kPp),
+                              .dp_replicate = at(Axis::kDpReplicate),
+                              .dp_shard = at(Axis::kDpShard),
+                              .cp = at(Axis::kCp),
+                              .tp = at(Axis::kTp)}),
+                rank);
+    }
+  }
+}
+
+// If each of these calls walked the ranks, they would make 10^13 steps.
+TEST(MeshTest, ARankFollowsFromPlaceReplicaAndShareWithoutASearch) {
+  const Mesh mesh({.pp = 64, .dp_replicate = 128, .dp_shard = 1024, .tp = 64});
+  for (int rank = mesh.num_ranks() - 20'000; rank < mesh.num_ranks(); ++rank) {
+    ASSERT_EQ(rank_at(mesh, place_of(mesh, rank), replica_of(mesh, rank), share_of(mesh, rank)),
+              rank);
   }
 }
 

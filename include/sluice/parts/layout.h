@@ -94,6 +94,10 @@ struct MeshSizes {
   int ep = 1;  // the size of ep_shard follows
 };
 
+struct MeshCoordinates {
+  int pp = 0, dp_replicate = 0, dp_shard = 0, cp = 0, tp = 0;
+};
+
 class Mesh {
  public:
   using Order = std::array<Axis, 5>;
@@ -107,8 +111,10 @@ class Mesh {
 
   int num_ranks() const;
   int size(Axis axis) const;
-  // Precondition of both: 0 <= rank < num_ranks().
+  // Precondition of coordinate() and is_first(): 0 <= rank < num_ranks().
   int coordinate(int rank, Axis axis) const;
+  // The rank with these coordinates. Precondition: each is at least 0 and below the axis' size.
+  int rank_of(const MeshCoordinates& at) const;
   // True if the rank's coordinates along all these axes are 0: of ranks that differ along these
   // axes alone, one is first.
   bool is_first(int rank, AxisSet axes) const;
