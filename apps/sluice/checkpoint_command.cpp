@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/format.h"
+#include "base/hub_id.h"
 #include "base/json.h"
 #include "base/print.h"
 #include "base/printable.h"
@@ -203,11 +204,13 @@ std::string base_of(const CheckpointArguments& arguments) {
   std::string base = base_of_adapter(arguments.first);
   std::error_code ignored;
   if (std::filesystem::exists(base, ignored)) return base;
-  throw Error(ErrorKind::kInput,
-              {.what = base.empty() ? "the adapter does not say where its base is"
-                                    : "the adapter's base model, '" + base + "', does not exist",
-               .where = arguments.first,
-               .remedy = "say where it is now: --base DIR"});
+  const std::string download = download_advice(base);
+  throw Error(
+      ErrorKind::kInput,
+      {.what = base.empty() ? "the adapter does not say where its base is"
+                            : "the adapter's base model, '" + base + "', does not exist",
+       .where = arguments.first,
+       .remedy = (download.empty() ? "" : download + "; ") + "say where it is now: --base DIR"});
 }
 
 ExportedDirectory export_with_base(const CheckpointArguments& arguments) {

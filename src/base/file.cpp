@@ -68,6 +68,26 @@ Error not_regular(const std::string& path, ErrorKind kind, mode_t mode) {
                                               : "name a file, or a link to one"});
 }
 
+// Git LFS replaces a large file by a text of at most 1024 bytes that begins with this line
+// (https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md). The second is its name before 2014.
+constexpr std::string_view kLfsVersions[] = {"version https://git-lfs.github.com/spec/",
+                                             "version https://hawser.github.com/spec/"};
+constexpr std::uint64_t kMaxLfsPointer = 1024;
+
+void refuse_lfs_pointer(const File& file, ErrorKind kind) {
+  if (file.size() >= kMaxLfsPointer) return;
+  std::string text(static_cast<std::size_t>(kMaxLfsPointer), '\0');
+  text.resize(file.read_some(text.data(), text.size(), 0));
+  const bool is_pointer =
+      std::any_of(std::begin(kLfsVersions), std::end(kLfsVersions),
+                  [&](std::string_view version) { return text.starts_with(version); });
+  if (!is_pointer) return;
+  throw Error(kind, {.what = "a Git LFS pointer: run git lfs pull",
+                     .where = file.path(),
+                     .remedy = "the pointer stands for the content, which Git has not downloaded; "
+                               "`git lfs install` once, if Git does not know `lfs`"});
+}
+
 [[noreturn]] void fail_checkpoint(const std::string& what, const std::string& path,
                                   int error_number) {
   throw file_error(ErrorKind::kCheckpoint, what, path, error_number);
@@ -142,7 +162,7 @@ void File::fail(const std::string& what, int error_number) const {
   throw file_error(kind_, what, path_, error_number, access_);
 }
 
-File File::open(const std::string& path, ErrorKind kind, Links links) {
+File File::open(const std::string& path, ErrorKind kind, Links links, LfsPointers pointers) {
   // O_NONBLOCK: opening a FIFO in place of the file must not wait for a writer.
   const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | (links == Links::kRefuse ? O_NOFOLLOW : 0);
   const int descriptor = uninterrupted([&] { return ::open(path.c_str(), flags); });
@@ -156,6 +176,7 @@ File File::open(const std::string& path, ErrorKind kind, Links links) {
   struct stat status;
   if (::fstat(descriptor, &status) != 0) file.fail("cannot inspect file", errno);
   if (!S_ISREG(status.st_mode)) throw not_regular(path, kind, status.st_mode);
+  if (pointers == LfsPointers::kRefuse) refuse_lfs_pointer(file, kind);
   return file;
 }
 

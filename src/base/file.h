@@ -27,15 +27,20 @@ enum class Access { kRead, kWrite };
 // The treatment of a symbolic link as the last part of a path: it is followed, or an error.
 enum class Links { kFollow, kRefuse };
 
+// The treatment of a file that is a Git LFS pointer instead of the content: an error, or plain
+// bytes.
+enum class LfsPointers { kRefuse, kTake };
+
 // "WHAT: No space left on device" at `path`, with what can be done about it.
 Error file_error(ErrorKind kind, const std::string& what, const std::string& path, int error_number,
                  Access access = Access::kWrite);
 
 class File {
  public:
-  // A regular file. kind: of every error about this file.
+  // A regular file. kind: of every error about this file. A Git LFS pointer is an error by default,
+  // so that no reader takes it for the content.
   static File open(const std::string& path, ErrorKind kind = ErrorKind::kInput,
-                   Links links = Links::kFollow);
+                   Links links = Links::kFollow, LfsPointers pointers = LfsPointers::kRefuse);
   // A new file; an existing one, or a link in its place, is an error. The mode follows the umask.
   static File create(const std::string& path, ErrorKind kind = ErrorKind::kCheckpoint);
 

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/file.h"
+#include "base/hub_id.h"
 #include "base/strict_json.h"
 #include "family/families.h"
 #include "family/known_keys.h"
@@ -89,8 +90,10 @@ std::string config_file(const std::string& path) {
   const char* const remedy = "name a Hugging Face model folder or a config.json";
   if (!fs::is_directory(path, code)) {
     if (fs::exists(path, code)) return path;
-    throw Error(ErrorKind::kInput,
-                {.what = "no such file or folder", .where = path, .remedy = remedy});
+    const std::string download = download_advice(path);
+    throw Error(ErrorKind::kInput, {.what = "no such file or folder",
+                                    .where = path,
+                                    .remedy = download.empty() ? remedy : download});
   }
   std::string file = (fs::path(path) / "config.json").string();
   if (fs::exists(file, code)) return file;

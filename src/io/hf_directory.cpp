@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/file.h"
+#include "base/format.h"
 #include "base/strict_json.h"
 #include "family/families.h"
 #include "io/safetensors.h"
@@ -81,6 +82,18 @@ bool has_layer(const std::vector<std::string>& stored, const std::string& layer)
                                       : "'" + *other + "' exists, but shards need their index"});
 }
 
+// Refuses a symbolic link that leads nowhere, as in a Hugging Face cache without its blobs.
+void refuse_broken_link(const std::string& directory, const std::string& name) {
+  const std::string path = directory + "/" + name;
+  std::error_code ignored;
+  if (!fs::is_symlink(fs::symlink_status(path, ignored)) || fs::exists(path, ignored)) return;
+  const std::string target = fs::read_symlink(path, ignored).string();
+  throw Error(ErrorKind::kInput,
+              {.what = formatted("'{}' is a link to '{}', which is not there", name, target),
+               .where = directory,
+               .remedy = "copy or download the file itself"});
+}
+
 // A shard is a name inside the directory, never a path.
 void check_shard_name(const std::string& shard, const std::string& directory,
                       const std::string& index) {
@@ -140,6 +153,8 @@ HfShards::HfShards(std::string path) : path_(std::move(path)) {
   }
   // The order in which transformers looks for them.
   WeightMap map;
+  refuse_broken_link(path_, kSingleFile);
+  refuse_broken_link(path_, kIndexFile);
   if (fs::exists(path_ + "/" + kSingleFile, error)) {
     shards_.emplace_back(path_ + "/" + kSingleFile);
   } else if (fs::exists(path_ + "/" + kIndexFile, error)) {
@@ -147,6 +162,7 @@ HfShards::HfShards(std::string path) : path_(std::move(path)) {
     std::set<std::string> files;
     for (const auto& [name, shard] : map) files.insert(shard);
     for (const std::string& file : files) {
+      refuse_broken_link(path_, file);
       if (!fs::exists(path_ + "/" + file, error)) {
         throw Error(ErrorKind::kInput,
                     {.what = "shard '" + file + "' of " + kIndexFile + " is missing",
@@ -224,6 +240,14 @@ TensorSource HfShards::locate(std::string_view name, const std::vector<std::stri
   if (!layer.empty() && !has_layer(stored, layer)) {
     remedy = "config.json and the weights belong to different models: the weights have no '" +
              layer + "'; name a folder whose files belong together";
+  }
+  std::error_code ignored;
+  if (fs::exists(path_ + "/" + kSingleFile, ignored) &&
+      fs::exists(path_ + "/" + kIndexFile, ignored)) {
+    remedy = formatted(
+        "the folder has '{}', which is read, and '{}', which is then not: remove the "
+        "one that does not belong to config.json",
+        kSingleFile, kIndexFile);
   }
   throw Error(ErrorKind::kInput, {.what = "no tensor '" + std::string(name) + "' among the weights",
                                   .where = path_,

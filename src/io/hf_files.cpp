@@ -115,7 +115,8 @@ std::string own_file(const std::string& path) {
 }
 
 CopiedFile copy_file(const std::string& from, const std::string& to) {
-  const File source = File::open(own_file(from), ErrorKind::kCheckpoint, Links::kRefuse);
+  const File source =
+      File::open(own_file(from), ErrorKind::kCheckpoint, Links::kRefuse, LfsPointers::kTake);
   File target = File::create(to);
   std::vector<char> buffer(std::size_t{1} << 20);
   std::uint64_t done = 0;
@@ -144,7 +145,7 @@ std::uint64_t hf_directory_bytes(const ModelSpec& model, const std::string& sour
     }
   }
   for (const std::string& file : io::tokenizer_files(source_directory))
-    bytes += File::open(file, ErrorKind::kCheckpoint).size();
+    bytes += File::open(file, ErrorKind::kCheckpoint, Links::kFollow, LfsPointers::kTake).size();
   // A checkpoint has its keys.
   if (!source_directory.empty()) io::own_file(source_directory + "/" + io::kHfConfigFile);
   return bytes;

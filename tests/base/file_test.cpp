@@ -6,8 +6,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <functional>
 #include <thread>
+#include <vector>
 
+#include "base/hub_id.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
 
@@ -116,6 +119,43 @@ TEST(ReplaceFileTest, AWriteThatFailsLeavesTheFileAsItWas) {
   EXPECT_EQ(failed, EFBIG);
   EXPECT_EQ(test::read_file(path), "before");
   EXPECT_EQ(test::list_directory(directory.str()), std::set<std::string>{"file"});
+}
+
+TEST(FileTest, AGitLfsPointerIsTakenForNoContent) {
+  const TempDirectory directory;
+  const std::string text = "version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 17\n";
+  test::write_file(directory / "pointer", text);
+  for (const ErrorKind kind : {ErrorKind::kInput, ErrorKind::kCheckpoint, ErrorKind::kUsage}) {
+    for (const auto& open : std::vector<std::function<void()>>{
+             [&] { File::open(directory / "pointer", kind); },
+             [&] { read_text(directory / "pointer", 1000, kind); },
+             [&] { read_text_or_pipe(directory / "pointer", 1000, kind); }}) {
+      const Error error = error_of(open);
+      EXPECT_EQ(error.kind(), kind);
+      EXPECT_EQ(error.fact(), "a Git LFS pointer: run git lfs pull");
+      EXPECT_EQ(error.where(), directory / "pointer");
+    }
+  }
+  const File copied =
+      File::open(directory / "pointer", ErrorKind::kInput, Links::kFollow, LfsPointers::kTake);
+  EXPECT_EQ(copied.size(), text.size());
+  test::write_file(directory / "long", text + std::string(2000, 'x'));
+  EXPECT_NO_THROW(File::open(directory / "long")) << "pointers have at most 1024 bytes";
+}
+
+TEST(HubIdTest, ANameOfTheHubIsAdvisedToBeDownloaded) {
+  const TempDirectory directory;
+  test::write_file(directory / "here/file", "");
+  const std::string advice = "hf download Qwen/Qwen2.5-0.5B --local-dir models/Qwen2.5-0.5B";
+  EXPECT_NE(download_advice("Qwen/Qwen2.5-0.5B").find(advice), std::string::npos);
+  EXPECT_NE(download_advice("Qwen/Qwen2.5-0.5B/").find(advice), std::string::npos);
+  // As a configuration file makes a path of it.
+  EXPECT_NE(download_advice(directory / "Qwen/Qwen2.5-0.5B").find(advice), std::string::npos);
+  for (const std::string& path :
+       {std::string("nowhere"), directory / "here/none", directory / "here/file",
+        std::string("models/llama"), std::string("a/config.json"), std::string("../a"),
+        std::string("a b/c"), std::string()})
+    EXPECT_EQ(download_advice(path), "") << path;
 }
 
 }  // namespace
