@@ -20,13 +20,13 @@
 namespace sluice {
 namespace {
 
-constexpr std::size_t kShownText = 100;
+constexpr std::size_t kShownText = 100, kShownTokenText = 400, kShownIds = 32;
 
 struct InspectArguments {
   std::vector<std::string> files;
   std::string format = "auto", chat_template = "auto", tokenizer;
   std::optional<int> rows;
-  bool json = false;
+  bool append_eos = false, assistant_only_loss = false, json = false;
 };
 
 template <typename Enum>
@@ -84,7 +84,13 @@ Json as_json(const data::FileContents& file) {
     Json shown = Json::object();
     if (!row.source.empty()) shown["text"] = row.source;
     if (!row.ids.empty()) shown["ids"] = row.ids;
+    if (!row.counted.empty()) {
+      Json counted = Json::array();
+      for (const bool is_counted : row.counted) counted.push_back(Json(is_counted));
+      shown["counted"] = std::move(counted);
+    }
     if (!row.decoded.empty()) shown["decoded"] = row.decoded;
+    if (!row.marked.empty()) shown["marked"] = row.marked;
     first.push_back(std::move(shown));
   }
   object["first"] = std::move(first);
@@ -129,10 +135,17 @@ std::string as_text(const data::FileContents& file) {
     if (!row.source.empty()) text += " " + printable(row.source, kShownText);
     if (!row.ids.empty()) {
       std::vector<std::string> ids;
-      for (const std::int32_t id : row.ids) ids.push_back(std::to_string(id));
+      for (const std::int32_t id : row.ids) {
+        if (ids.size() >= kShownIds) {
+          ids.emplace_back("..");
+          break;
+        }
+        ids.push_back(std::to_string(id));
+      }
       text += (row.source.empty() ? " [" : "\n     [") + join(ids, ", ") + "]";
     }
-    if (!row.decoded.empty()) text += "\n     " + printable(row.decoded, kShownText);
+    const std::string& said = row.marked.empty() ? row.decoded : row.marked;
+    if (!said.empty()) text += "\n     " + printable(said, kShownTokenText);
     text += "\n";
   }
   return text;
@@ -147,6 +160,8 @@ int inspect(const InspectArguments& arguments) {
     throw Error(ErrorKind::kUsage, {.what = "--tokenizer auto: there is no model here",
                                     .remedy = "name the model's folder, or write bytes"});
   }
+  options.append_eos = arguments.append_eos;
+  options.assistant_only_loss = arguments.assistant_only_loss;
   options.first_rows = arguments.rows.value_or(options.first_rows);
   Json files = Json::array();
   for (const std::string& path : arguments.files) {
@@ -167,16 +182,20 @@ int inspect(const InspectArguments& arguments) {
 
 Command inspect_command() {
   const auto a = std::make_shared<InspectArguments>();
-  return {.name = "inspect",
-          .help = "Shows what training files contain.",
-          .options = {required({"FILE", &a->files, "text, .jsonl, or .bin with token ids"}),
-                      {"--tokenizer", &a->tokenizer,
-                       "count tokens with this tokenizer.json (or its directory), or with 'bytes'"},
-                      {"--format", &a->format, "as data.format; default: by the file's ending"},
-                      {"--chat-template", &a->chat_template, "as data.chat_template"},
-                      {"--rows", &a->rows, "rows to show; default 3", 0, 1000},
-                      {"--json", &a->json, "as JSON: {\"files\": [..]}"}},
-          .run = [a] { return at_command("data inspect", [&] { return inspect(*a); }); }};
+  return {
+      .name = "inspect",
+      .help = "Shows what training files contain, with [ ] around the tokens that the loss counts.",
+      .options = {required({"FILE", &a->files, "text, .jsonl, or .bin with token ids"}),
+                  {"--tokenizer", &a->tokenizer,
+                   "count tokens with this tokenizer.json (or its directory), or with 'bytes'"},
+                  {"--format", &a->format, "as data.format; default: by the file's ending"},
+                  {"--chat-template", &a->chat_template, "as data.chat_template"},
+                  {"--append-eos", &a->append_eos, "as data.append_eos = true"},
+                  {"--assistant-only-loss", &a->assistant_only_loss,
+                   "as data.assistant_only_loss = true"},
+                  {"--rows", &a->rows, "rows to show; default 3", 0, 1000},
+                  {"--json", &a->json, "as JSON: {\"files\": [..]}"}},
+      .run = [a] { return at_command("data inspect", [&] { return inspect(*a); }); }};
 }
 
 }  // namespace sluice

@@ -58,6 +58,7 @@ int plan(const PlanArguments& arguments, const Overrides& overrides) {
   }
   const RunConfig config = config_of(arguments, overrides);
   if (arguments.compare) {
+    if (config.model.graph.empty()) require_tokenizer(config);
     print_comparison(compare_schedules(config), arguments.json);
     return 0;
   }

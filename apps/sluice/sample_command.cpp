@@ -13,7 +13,6 @@
 #include "commands.h"
 #include "config/run_config.h"
 #include "number_option.h"
-#include "sluice/error.h"
 
 namespace sluice {
 namespace {
@@ -29,13 +28,6 @@ struct SampleArguments {
 int sample_model(const SampleArguments& arguments, const Overrides& overrides) {
   RunConfig config = load_run_config("", overrides, sluice_environment());
   set_log_level(config.metrics.log_level);
-  if (std::error_code failed; !std::filesystem::exists(arguments.model, failed)) {
-    throw Error(ErrorKind::kInput,
-                {.what = "no such file or folder",
-                 .where = arguments.model,
-                 .remedy = "name a Hugging Face model folder, a checkpoint, the folder of a run or "
-                           "an exported graph (.pt2)"});
-  }
   const bool is_graph = arguments.model.ends_with(".pt2");
   ModelOptions model = {.dtype = config.model.dtype};
   (is_graph ? model.graph : model.path) = arguments.model;

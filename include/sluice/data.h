@@ -52,8 +52,10 @@ struct DataOptions {
   std::vector<std::string> files;
 
   // The format of the files. Default: by the ending of each: .bin beside an .idx is Megatron's,
-  // with llm.c's magic number llm.c's, else nanoGPT's; an unknown ending means text, except those
-  // that are certainly not text.
+  // with llm.c's magic number llm.c's, else nanoGPT's; .jsonl, .ndjson, .jsonlines and .jl are
+  // rows; any other ending is text, unless it is that of another format. Files whose content is not
+  // of the format are refused: compressed and binary files, text that is not UTF-8, rows of JSON
+  // that would be read as text (which kText allows).
   DataFormat format = DataFormat::kAuto;
 
   // true: every epoch has its own order, which the seed decides. false: file order, again from the
@@ -61,8 +63,8 @@ struct DataOptions {
   bool shuffle = true;
 
   // The tokenizer of text: "bytes", a token for every byte; "auto", the model's tokenizer.json, or
-  // bytes where it has none; or the path of a tokenizer.json or of a directory with one. Files and
-  // rows of ids need none. Default: "auto".
+  // bytes with a warning where the model has no tokenizer of any form; or the path of a
+  // tokenizer.json or of a directory with one. Files and rows of ids need none. Default: "auto".
   std::string tokenizer = "auto";
 
   // Length to which shorter rows are padded, with labels that are not counted: seq_len, or the
@@ -82,7 +84,12 @@ struct DataOptions {
   // the tokenizer or the model's family; refused where neither decides it.
   ChatTemplate chat_template = ChatTemplate::kAuto;
 
-  // Only the assistant's messages of a conversation are counted. Default: false, all messages.
+  // The tokenizer's end token behind every text that does not end with it: rows of `text`, and
+  // files of text. Default: false, with a warning where texts have none.
+  bool append_eos = false;
+
+  // Only the assistant's messages of a conversation are counted. Default: false, all messages. A
+  // message with "weight": 0 or "train": false is never counted.
   bool assistant_only_loss = false;
 
   // Share of each entry of `files` in the mixture: any positive numbers. Default: none, every file
@@ -237,8 +244,9 @@ class TokenData {
 
   std::int64_t num_sequences() const;  // sequences of one epoch, of all entries; >= 1
   std::int64_t num_bytes() const;      // size of all files
-  // Warnings for whoever starts a run, as far as the rows read so far show them: a chat template in
-  // the tokenizer's directory that is not the one in use.
+  // Warnings for the user who starts a run, from the rows that were read so far: a chat template in
+  // the tokenizer's directory that is not the one in use, text as bytes for want of a tokenizer,
+  // texts without an end token, fields of rows that are not read.
   std::vector<std::string> warnings() const;
 
   // The num_rows sequences from `position` on. Throws Error(kInput) "file:line" for a malformed

@@ -50,13 +50,6 @@ std::optional<at::ScalarType> autocast_type(const RunConfig& config) {
 
 }  // namespace
 
-std::string model_directory(const RunConfig& config) {
-  if (!config.model.path.empty()) return config.model.path;
-  std::error_code unseen;
-  if (std::filesystem::is_directory(config.model.config, unseen)) return config.model.config;
-  return config.model.config.empty() ? "" : folder_of(config.model.config);
-}
-
 std::string source_directory(const RunConfig& config) {
   const std::string& tokenizer = config.data.tokenizer;
   if (!config.model.path.empty() || tokenizer == "auto" || tokenizer == "bytes")

@@ -16,8 +16,6 @@
 
 namespace sluice {
 
-// The folder with the model's tokenizer: model.path, or the folder of model.config.
-std::string model_directory(const RunConfig& config);
 // The folder whose files go along with the weights: model.path; of a model.config the folder of
 // data.tokenizer where that names one, else its own.
 std::string source_directory(const RunConfig& config);

@@ -191,15 +191,19 @@ ProcessRun::ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& s
   if (ranks.has_speaker()) io::put_back_steps(config.checkpoint.folder);
   resume = find_resume_point(config, made_of);
   if (ranks.has_speaker()) log.emplace(config, plan, data, resume);
-  if (ranks.has_speaker() && validation && data.warnings().empty()) {
-    for (const std::string& warning : validation->warnings())
-      log_warning(detail::with_keys(warning));
-  }
+  // Those of `data` are logged when the run begins.
+  const std::vector<std::string> of_data = data.warnings();
+  const auto warn = [&](const std::vector<std::string>& warnings) {
+    for (const std::string& warning : warnings) {
+      if (std::find(of_data.begin(), of_data.end(), warning) == of_data.end())
+        log_warning(detail::with_keys(warning));
+    }
+  };
+  if (ranks.has_speaker() && validation) warn(validation->warnings());
   if (!is_finished(config, resume)) require_steps_left(traced);
   if (!log) return;
   if (!ranks.why_device.empty()) log_info("device: " + ranks.why_device);
-  if (!prompts.empty() && !prompts.front().warning().empty())
-    log_warning(prompts.front().warning());
+  if (!prompts.empty()) warn(prompts.front().warnings());
   if (!weights.warning.empty()) log_warning(weights.warning);
   for (const std::string& warning : resume.warnings) log_warning(warning);
 }

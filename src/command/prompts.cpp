@@ -174,6 +174,12 @@ Prompt::Prompt(const RunConfig& config, const ModelSpec& spec, std::string text,
   }
 }
 
+std::vector<std::string> Prompt::warnings() const {
+  std::vector<std::string> all = tokens_.warnings();
+  if (!warning_.empty()) all.push_back(warning_);
+  return all;
+}
+
 std::int64_t Prompt::length() const {
   return std::min(longest_, static_cast<std::int64_t>(ids_.size()) + options_.tokens);
 }

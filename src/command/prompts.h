@@ -28,9 +28,9 @@ class Prompt {
 
   // The length of the longest sequence that is run.
   std::int64_t length() const;
-  // Settings of the model's generation_config.json by which transformers would choose other tokens;
-  // "" for none.
-  const std::string& warning() const { return warning_; }
+  // Settings of the model's generation_config.json by which transformers would choose other tokens,
+  // and text that becomes bytes because the model has no tokenizer.
+  std::vector<std::string> warnings() const;
 
   // Collective over the ranks; the same on every one.
   Continuation go_on(Pipeline& pipeline) const;

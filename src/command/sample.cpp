@@ -5,6 +5,7 @@
 
 #include "base/content_hash.h"
 #include "base/format.h"
+#include "base/hub_id.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "checkpoint/directory_weights.h"
@@ -39,7 +40,22 @@ std::string model_in(const std::string& path) {
   return path;
 }
 
+void require_model(const std::string& path) {
+  std::error_code unseen;
+  if (std::filesystem::exists(path, unseen)) return;
+  const std::string download = download_advice(path);
+  throw Error(
+      ErrorKind::kInput,
+      {.what = "no such file or folder",
+       .where = path,
+       .remedy = download.empty()
+                     ? "name a Hugging Face model folder, a checkpoint, the folder of a run "
+                       "or an exported graph (.pt2)"
+                     : download});
+}
+
 void choose_model(RunConfig& config) {
+  require_model(config.model.graph.empty() ? config.model.path : config.model.graph);
   if (!config.model.graph.empty()) return;
   config.model.path = model_in(config.model.path);
   config.lora = {};
@@ -49,13 +65,15 @@ void choose_model(RunConfig& config) {
   config.model.path = base_of_adapter(config.model.adapter);
   std::error_code unseen;
   if (std::filesystem::exists(config.model.path, unseen)) return;
+  const std::string download = download_advice(config.model.path);
   throw Error(
       ErrorKind::kInput,
       {.what = config.model.path.empty()
                    ? "the adapter does not say where its base is"
                    : formatted("the adapter's base model, '{}', does not exist", config.model.path),
        .where = config.model.adapter,
-       .remedy = "merge it: sluice checkpoint export PATH OUT --merge --base DIR"});
+       .remedy = (download.empty() ? "" : download + "; ") +
+                 "merge it: sluice checkpoint export PATH OUT --merge --base DIR"});
 }
 
 std::map<std::string, std::string> identity_to_sample(const RunConfig& config, const Plan& plan,
@@ -73,8 +91,8 @@ Continuation sample_here(const RunConfig& config, const Plan& plan, const Prompt
   const EvaluatedWeights weights = weights_to_evaluate(
       config, plan.model, was_committed(config.model.path) ? config.model.path : "");
   if (ranks.has_speaker()) {
-    for (const std::string& warning : {weights.opened.warning, prompt.warning()})
-      if (!warning.empty()) log_warning(warning);
+    if (!weights.opened.warning.empty()) log_warning(weights.opened.warning);
+    for (const std::string& warning : prompt.warnings()) log_warning(detail::with_keys(warning));
   }
   require_evaluation(plan);
   require_memory_to_evaluate(plan, ranks);

@@ -1,11 +1,16 @@
 // The files that data.files and validation.files mean.
+#include <algorithm>
 #include <filesystem>
 #include <unordered_set>
 
+#include "base/file.h"
 #include "config/option_keys.h"
 #include "config/paths.h"
 #include "config/run_config.h"
 #include "data/data_format.h"
+#include "data/file_content.h"
+#include "data/jsonl_rows.h"
+#include "data/tokenizer/tokenizer_directory.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -56,7 +61,8 @@ Error no_file(const std::string& pattern, const std::string& other, const std::s
 
 void require_format(const RunConfig& config, const std::string& file, const std::string& where) {
   try {
-    data::format_of(file, config.data.format, where);
+    const DataFormat format = data::format_of(file, config.data.format, where);
+    data::require_content(file, format, config.data.format != DataFormat::kAuto, where);
   } catch (const Error& error) {
     throw detail::with_places(config, error);
   }
@@ -103,6 +109,35 @@ std::vector<std::vector<std::string>> expand_data_entries(const RunConfig& confi
 
 std::vector<std::string> expand_data_files(const RunConfig& config) {
   return flat(expand_data_entries(config));
+}
+
+std::string model_directory(const RunConfig& config) {
+  if (!config.model.path.empty()) return config.model.path;
+  std::error_code unseen;
+  if (config.model.config.empty() || fs::is_directory(config.model.config, unseen))
+    return config.model.config;
+  return parent_directory(config.model.config);
+}
+
+void require_tokenizer(const RunConfig& config) {
+  if (config.data.tokenizer != "auto" || config.data.files.empty()) return;
+  std::vector<std::string> files;
+  try {
+    files = expand_data_files(config);
+  } catch (const Error&) {
+    return;  // a plan does not need the data
+  }
+  const auto has_text = [&](const std::string& file) {
+    const DataFormat format = data::format_of(file, config.data.format, "data.files");
+    return format == DataFormat::kText ||
+           (format == DataFormat::kJsonl && !data::first_row_has_ids(file));
+  };
+  if (!std::any_of(files.begin(), files.end(), has_text)) return;
+  try {
+    data::tokenizer_in(model_directory(config));
+  } catch (const Error& error) {
+    throw detail::with_keys(error);
+  }
 }
 
 std::vector<std::string> expand_validation_files(const RunConfig& config) {

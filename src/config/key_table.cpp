@@ -98,9 +98,10 @@ std::vector<Key> make_table() {
       key<&C::data, &Data::format>("data", "format")
           .is_option("data.format")
           .means(
-              "`auto` goes by each file's ending, in any case: .jsonl; .bin, which is Megatron's "
-              "with an .idx beside it, llm.c's by its magic number, else nanoGPT's; all others are "
-              "text, but those that never are (.gz, .json, .parquet, ..), which are refused."),
+              "`auto` goes by each file's ending, in any case: .jsonl, .ndjson, .jsonlines, .jl; "
+              ".bin, which is Megatron's with an .idx beside it, llm.c's by its magic number, else "
+              "nanoGPT's; all others are text, but those that never are (.gz, .json, .parquet, "
+              "..), which are refused. So are files whose content is not of the format."),
       key<&C::data, &Data::shuffle>("data", "shuffle")
           .decides_the_data()
           .means("Shuffle the sequences, by `training.seed`. false: file order, again from the "
@@ -110,8 +111,10 @@ std::vector<Key> make_table() {
           .decides_the_data()
           .path()
           .not_empty()
-          .means("`bytes`: every byte is a token. `auto`: the model's tokenizer.json, else bytes. "
-                 "Otherwise the path of a tokenizer.json or of its directory."),
+          .means("`bytes`: every byte is a token. `auto`: the tokenizer.json of `model.path` or "
+                 "beside `model.config`; another form of tokenizer there is refused; with none, "
+                 "bytes, with a warning. Otherwise the path of a tokenizer.json or of its "
+                 "directory."),
       key<&C::data, &Data::pad>("data", "pad")
           .decides_the_data()
           .means("Pad shorter rows to `training.seq_len`, or to the microbatch's longest row."),
@@ -124,6 +127,11 @@ std::vector<Key> make_table() {
           .is_option("data.truncate")
           .decides_the_data()
           .means("Cut .jsonl rows longer than `training.seq_len`. false: such a row is an error."),
+      key<&C::data, &Data::append_eos>("data", "append_eos")
+          .is_option("data.append_eos")
+          .decides_the_data()
+          .means("End every text with the tokenizer's end token: rows of `text`, and files of "
+                 "text. A text that ends with it already stays as it is."),
       key<&C::data, &Data::chat_template>("data", "chat_template")
           .is_option("data.chat_template")
           .decides_the_data()

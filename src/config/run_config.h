@@ -209,13 +209,19 @@ std::optional<Adapter> adapter_of_config(const RunConfig& config, const ModelSpe
 
 // The files that the patterns of data.files match, each once: patterns in their order, the files of
 // a pattern sorted; of Megatron's pairs the .bin. Throws Error(kInput) naming a pattern without
-// files, Error(kUsage) when data.files is empty or names what is certainly no text.
+// files or a file that cannot be read as its format, Error(kUsage) when data.files is empty.
 std::vector<std::string> expand_data_files(const RunConfig& config);
 // The same pattern by pattern, as data.weights counts them.
 std::vector<std::vector<std::string>> expand_data_entries(const RunConfig& config);
 
 // The same of validation.files.
 std::vector<std::string> expand_validation_files(const RunConfig& config);
+
+// The folder with the model's tokenizer: model.path, or the folder of model.config; "" for none.
+std::string model_directory(const RunConfig& config);
+// Throws Error(kInput) if data.files has text, data.tokenizer is "auto", and the model's tokenizer
+// is of a form that is not read. Files that are not there yet are passed over.
+void require_tokenizer(const RunConfig& config);
 
 // Every key with its value and origin, aligned, one a line; only the keys whose value is not the
 // default ("" for none); and every key as JSON:

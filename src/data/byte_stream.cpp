@@ -35,8 +35,10 @@ class ByteStream final : public TokenStream {
     for (const std::string& file : files_) starts_.add(File::open(file).size());
     try {
       options.tokens->require_fit();
+      std::vector<std::int32_t> none;
+      options.tokens->end_text(none, options.append_eos);  // which bytes do not have
     } catch (const Error& error) {
-      throw error.at(files_.front());
+      throw error.where().empty() ? error.at(files_.front()) : error;
     }
   }
 

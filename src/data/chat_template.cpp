@@ -1,11 +1,13 @@
 #include "data/chat_template.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <string_view>
+#include <utility>
 
 #include "base/format.h"
+#include "base/text.h"
+#include "data/data_words.h"
 #include "data/text_cut.h"
 #include "sluice/error.h"
 
@@ -15,7 +17,7 @@ namespace {
 // A format, by tokens that only its tokenizers have, by families, and the token that starts a text.
 struct Known {
   ChatTemplate format;
-  std::array<std::string_view, 2> tokens;
+  std::vector<std::string_view> tokens;
   std::vector<std::string_view> families;
   std::string_view begin;
 };
@@ -27,16 +29,21 @@ const std::vector<Known>& known_formats() {
        {"<start_of_turn>", "<end_of_turn>"},
        {"gemma", "gemma2", "gemma3", "gemma3_text"},
        "<bos>"},
-      {ChatTemplate::kLlama3, {"<|start_header_id|>", "<|eot_id|>"}, {}, "<|begin_of_text|>"},
+      {ChatTemplate::kLlama3,
+       {"<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"},
+       {},
+       "<|begin_of_text|>"},
       {ChatTemplate::kMistral, {"[INST]", "[/INST]"}, {"mistral", "mixtral"}, "<s>"}};
   return formats;
 }
 
+bool has_token(const TextTokens& tokens, std::string_view token) {
+  return !tokens.is_bytes() && tokens.tokenizer().id_of(token).has_value();
+}
+
 bool has_tokens(const Known& known, const TextTokens& tokens) {
-  return !tokens.is_bytes() &&
-         std::all_of(known.tokens.begin(), known.tokens.end(), [&](std::string_view token) {
-           return tokens.tokenizer().id_of(token).has_value();
-         });
+  return std::all_of(known.tokens.begin(), known.tokens.end(),
+                     [&](std::string_view token) { return has_token(tokens, token); });
 }
 
 const Known& known_format(ChatTemplate chat_template, const TextTokens& tokens,
@@ -87,7 +94,38 @@ Turn turn_of(const std::string& head, const std::string& content, const std::str
   return turn;
 }
 
+const std::vector<std::string>& known_roles() {
+  static const std::vector<std::string> roles = {"system", "user", "assistant", "tool",
+                                                 "developer"};
+  return roles;
+}
+
+// The role that other formats write as `role`; "" for none.
+std::string role_named(const std::string& role) {
+  constexpr std::pair<std::string_view, std::string_view> kOthers[] = {
+      {"model", "assistant"}, {"gpt", "assistant"}, {"chatgpt", "assistant"},
+      {"bot", "assistant"},   {"ai", "assistant"},  {"agent", "assistant"},
+      {"human", "user"},      {"prompter", "user"}, {"customer", "user"},
+      {"function", "tool"},   {"ipython", "tool"},  {"observation", "tool"},
+      {"environment", "tool"}};
+  const std::string lower = to_lower(trim(role));
+  for (const auto& [other, known] : kOthers)
+    if (other == lower) return std::string(known);
+  return nearest_name(lower, known_roles());
+}
+
 }  // namespace
+
+void require_known_roles(const std::vector<Message>& messages) {
+  const std::vector<std::string>& known = known_roles();
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const std::string& role = messages[i].role;
+    if (std::find(known.begin(), known.end(), role) != known.end()) continue;
+    const std::string meant = role_named(role);
+    refuse(i, " has the role '" + role + "', which is not known",
+           meant.empty() ? "roles are " + join(known, ", ") : "did you mean '" + meant + "'?");
+  }
+}
 
 ChatFormat::ChatFormat(ChatTemplate chat_template, const TextTokens& tokens,
                        const std::string& family) {
@@ -96,9 +134,24 @@ ChatFormat::ChatFormat(ChatTemplate chat_template, const TextTokens& tokens,
   has_tokens_ = has_tokens(known, tokens);
   begin_ = tokens.begin_token();
   end_ = tokens.end_token();
-  const bool knows_begin = !tokens.is_bytes() && tokens.tokenizer().id_of(known.begin);
-  if (begin_.empty() && knows_begin) begin_ = known.begin;
+  if (begin_.empty() && has_token(tokens, known.begin)) begin_ = known.begin;
   if (end_.empty()) end_ = "</s>";
+  if (tokens.is_bytes()) return;
+  // The marks would become several ordinary tokens each. Mistral's first formats wrote theirs so.
+  std::vector<std::string> needed(known.tokens.begin(), known.tokens.end());
+  if (template_ == ChatTemplate::kMistral) needed = {end_};
+  for (const std::string& token : needed) {
+    if (has_token(tokens, token)) continue;
+    throw Error(
+        ErrorKind::kInput,
+        {.what = formatted("the chat format \"{}\" needs the special token '{}', which the "
+                           "tokenizer does not have",
+                           detail::word_of(detail::words_of(template_), template_), token),
+         .where = tokens.file(),
+         .remedy = "set `data.chat_template` to a format of this tokenizer, add the token to "
+                   "tokenizer and model, or write rows of input_ids and labels "
+                   "(docs/data.md#rows-made-elsewhere)"});
+  }
 }
 
 std::vector<Turn> ChatFormat::turns(const std::vector<Message>& messages,
@@ -107,6 +160,7 @@ std::vector<Turn> ChatFormat::turns(const std::vector<Message>& messages,
     throw Error(ErrorKind::kInput,
                 {.what = "the row has no messages", .remedy = "remove the line"});
   }
+  require_known_roles(messages);
   std::vector<Turn> turns;
   if (template_ == ChatTemplate::kMistral || template_ == ChatTemplate::kGemma) {
     turns = alternating(messages);
@@ -120,6 +174,7 @@ std::vector<Turn> ChatFormat::turns(const std::vector<Message>& messages,
         turns.push_back(turn_of("<|start_header_id|>" + message.role + "<|end_header_id|>\n\n",
                                 stripped(message.content), "<|eot_id|>", "", is_assistant));
       }
+      turns.back().counts = message.counts.value_or(true);
     }
   }
   if (generation_prompt && template_ == ChatTemplate::kChatml)
@@ -156,6 +211,9 @@ std::vector<Turn> ChatFormat::alternating(const std::vector<Message>& messages) 
     const std::string system = takes_system ? messages.front().content + "\n\n" : "";
     turns.push_back(template_ == ChatTemplate::kGemma ? gemma_turn(message, system)
                                                       : instruction(message, system));
+    // The system message is part of this turn.
+    turns.back().counts =
+        message.counts.value_or(true) && (!takes_system || messages.front().counts.value_or(true));
   }
   return turns;
 }

@@ -10,8 +10,8 @@
 // and gemma have no system message of their own: one in front goes before the first of the user,
 // two line ends between.
 //
-// Owns: the texts, the allowed orders of roles. Does not own: tokens (row_tokens.h). Thread-safety:
-// const members may be called from any thread.
+// Owns: the texts, the roles and their order, the special tokens that a tokenizer needs. Does not
+// own: tokens (row_tokens.h). Thread-safety: const members may be called from any thread.
 #pragma once
 
 #include <cstddef>
@@ -29,20 +29,25 @@ struct Turn {
   std::string text;
   // The assistant's part of it, with the token that ends it: [begin, end), empty for others.
   std::size_t begin = 0, end = 0;
+  bool counts = true;  // false: a message in it does not count (Message::counts)
 };
+
+// Throws Error(kInput) for a role that no format writes, with the nearest that one does.
+void require_known_roles(const std::vector<Message>& messages);
 
 class ChatFormat {
  public:
   // kAuto: as the tokenizer's special tokens say, else the family (model_type of config.json).
-  // Throws Error(kUsage) naming the key where neither does.
+  // Throws Error(kUsage) naming the key where neither does; Error(kInput) for a tokenizer that
+  // lacks a special token of the format. Bytes write the marks as any other text.
   ChatFormat(ChatTemplate chat_template, const TextTokens& tokens, const std::string& family);
 
   ChatTemplate format() const { return template_; }
   // The tokenizer has the format's marks as tokens, by which two of Mistral's are told apart.
   bool marks_are_tokens() const { return has_tokens_; }
 
-  // generation_prompt: with what stands before an answer at the end. Throws Error(kInput): no
-  // messages, a role that the format does not have at its place.
+  // generation_prompt: with the text that stands before an answer at the end. Throws Error(kInput):
+  // no messages, a role that is not known or that the format does not have at its place.
   std::vector<Turn> turns(const std::vector<Message>& messages, bool generation_prompt) const;
 
  private:

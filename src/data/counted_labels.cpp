@@ -35,10 +35,7 @@ void require_counted_labels(const DataEntries& entries, std::int64_t steps, std:
   for (const auto& source : entries.sources()) {
     uncounted += static_cast<std::int64_t>(source->uncounted().size());
     const std::string file = source->uncounted_file();
-    if (file.empty()) continue;
-    throw Error(ErrorKind::kInput, {.what = "no row of the file has a label that is counted",
-                                    .where = file,
-                                    .remedy = kRemedy});
+    if (!file.empty()) refuse_uncounted_file(file);
   }
   // A batch that has none lies within two epochs of each entry, since one between them would be
   // whole, and has no other rows of either than those without.
@@ -49,6 +46,12 @@ void require_counted_labels(const DataEntries& entries, std::int64_t steps, std:
     if (is_uncounted(entries, position, batch_size, looks))
       refuse_uncounted(entries, step, position, batch_size);
   }
+}
+
+void refuse_uncounted_file(const std::string& file) {
+  throw Error(
+      ErrorKind::kInput,
+      {.what = "no row of the file has a label that is counted", .where = file, .remedy = kRemedy});
 }
 
 void refuse_uncounted(const DataEntries& entries, std::int64_t step, DataPosition position,

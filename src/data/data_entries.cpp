@@ -44,8 +44,20 @@ void check_field_options(const TokenDataOptions& options) {
   if (options.data.truncate) refuse_set("data.truncate");
   if (options.data.pad != plain.pad) refuse_set("data.pad");
   if (options.data.assistant_only_loss) refuse_set("data.assistant_only_loss");
+  if (options.data.append_eos) refuse_set("data.append_eos");
   if (options.data.chat_template != plain.chat_template) refuse_set("data.chat_template");
   if (options.data.tokenizer != plain.tokenizer) refuse_set("data.tokenizer");
+}
+
+// Ids end as they were written.
+void require_texts(const SourceOptions& entry) {
+  if (!entry.append_eos || entry.format == DataFormat::kText || entry.format == DataFormat::kJsonl)
+    return;
+  throw Error(ErrorKind::kUsage,
+              {.what = formatted("`data.append_eos` is for texts, and the data is {}",
+                                 detail::word_of(detail::words_of(entry.format), entry.format)),
+               .where = entry.files.front(),
+               .remedy = "set `data.append_eos` = false: token files hold their end tokens"});
 }
 
 // Only rows of .jsonl have fields.
@@ -121,6 +133,8 @@ std::vector<std::unique_ptr<SequenceSource>> open_sources(
   common.truncate = data.truncate;
   common.pack = data.pack;
   common.assistant_only_loss = data.assistant_only_loss;
+  common.append_eos = data.append_eos;
+  common.is_format_set = data.format != DataFormat::kAuto;
   common.chat_template = data.chat_template;
   common.model_family = options.model_family;
   common.fields = options.fields;
@@ -137,6 +151,7 @@ std::vector<std::unique_ptr<SequenceSource>> open_sources(
     next += count;
     entry.format = common_format(entry.files, data.format);
     require_rows_of_fields(entry);
+    require_texts(entry);
     entries.push_back(std::move(entry));
   }
   std::vector<std::unique_ptr<SequenceSource>> sources;

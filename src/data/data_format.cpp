@@ -7,6 +7,7 @@
 #include "base/format.h"
 #include "base/text.h"
 #include "data/data_words.h"
+#include "data/file_content.h"
 #include "data/token_file.h"
 #include "sluice/error.h"
 
@@ -14,8 +15,15 @@ namespace sluice::data {
 namespace {
 
 // Every other ending is text: .txt, .md, .h, none.
-constexpr std::array kNoText = {".gz",   ".zst", ".zip",         ".parquet", ".arrow", ".npy",
-                                ".json", ".csv", ".safetensors", ".pt",      ".pt2"};
+constexpr std::array kNoText = {".gz",  ".zst", ".zip",  ".parquet", ".arrow", ".feather",
+                                ".npy", ".npz", ".json", ".csv",     ".tsv",   ".safetensors",
+                                ".pt",  ".pth", ".pt2",  ".ckpt",    ".pkl",   ".pickle"};
+constexpr std::array kRows = {".jsonl", ".ndjson", ".jsonlines", ".jl"};
+
+template <std::size_t N>
+bool is_among(const std::array<const char*, N>& endings, const std::string& ending) {
+  return std::find(endings.begin(), endings.end(), ending) != endings.end();
+}
 
 std::string ending_of(const std::string& file) {
   return to_lower(std::filesystem::path(file).extension().string());
@@ -43,7 +51,7 @@ std::vector<std::string> files_read_of(const std::string& file, DataFormat forma
 DataFormat format_of(const std::string& file, DataFormat format, const std::string& where) {
   if (format != DataFormat::kAuto) return format;
   const std::string ending = ending_of(file);
-  if (ending == ".jsonl") return DataFormat::kJsonl;
+  if (is_among(kRows, ending)) return DataFormat::kJsonl;
   if (ending == ".bin") return format_of_token_file(file);
   if (ending == ".idx") {
     if (exists(bin_of_index(file))) return DataFormat::kMegatron;
@@ -52,12 +60,7 @@ DataFormat format_of(const std::string& file, DataFormat format, const std::stri
                  .where = where,
                  .remedy = "put '" + bin_of_index(file) + "' there"});
   }
-  if (std::find(kNoText.begin(), kNoText.end(), ending) != kNoText.end()) {
-    throw Error(ErrorKind::kUsage,
-                {.what = "'" + file + "' is not text, by its ending",
-                 .where = where,
-                 .remedy = "set `data.format` = \"text\" to read it as text anyway"});
-  }
+  if (is_among(kNoText, ending)) throw not_readable(file, first_bytes(file), where);
   return DataFormat::kText;
 }
 

@@ -1,5 +1,5 @@
-// The format of data files: what data.format says, or by their endings, and of a .bin by what it
-// starts with and what lies beside it.
+// The format of data files: data.format, or by their endings. A .bin is told apart by its first
+// bytes and by the files beside it. The content is checked in file_content.h.
 // Thread-safety: pure functions of the files.
 #pragma once
 
@@ -10,9 +10,9 @@
 
 namespace sluice::data {
 
-// Never kAuto. Throws Error(kUsage) naming the file, at `where`, when `format` is kAuto and its
-// ending (upper or lower case) is certainly not that of a text; Error(kInput) for an .idx without
-// its .bin, or a .bin that cannot be read.
+// Never kAuto. Throws Error(kInput) naming the file: at `where`, when `format` is kAuto and its
+// ending (upper or lower case) is that of a format which is neither text nor rows nor ids; for an
+// .idx without its .bin; or a file that cannot be read.
 DataFormat format_of(const std::string& file, DataFormat format, const std::string& where);
 
 // The name under which a file is read: of Megatron's pairs the .bin, also where the .idx is named.

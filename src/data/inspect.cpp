@@ -8,17 +8,21 @@
 #include "base/format.h"
 #include "base/json.h"
 #include "base/strict_json.h"
+#include "data/counted_labels.h"
 #include "data/data_format.h"
+#include "data/file_content.h"
 #include "data/jsonl_rows.h"
+#include "data/row_fields.h"
 #include "data/row_tokens.h"
 #include "data/token_file.h"
 #include "data/token_stream.h"
+#include "data/tokenizer/tokenizer_directory.h"
 #include "sluice/error.h"
 
 namespace sluice::data {
 namespace {
 
-constexpr std::size_t kShownTokens = 32, kShownBytes = 160, kTokensAtOnce = std::size_t{1} << 16;
+constexpr std::size_t kShownTokens = 128, kShownBytes = 160, kTokensAtOnce = std::size_t{1} << 16;
 constexpr std::size_t kMaxFields = 64;  // names of others are one: "..."
 
 class Inspection {
@@ -31,10 +35,16 @@ class Inspection {
     source_.seq_len = std::numeric_limits<std::int64_t>::max();
     source_.vocab_size = std::numeric_limits<std::int32_t>::max();
     source_.chat_template = options.chat_template;
+    source_.append_eos = options.append_eos;
+    source_.assistant_only_loss = options.assistant_only_loss;
     TokenDataOptions tokens;
     tokens.data.tokenizer = has_tokenizer() ? options.tokenizer : "bytes";
     tokens.vocab_size = source_.vocab_size;
     source_.tokens = std::make_shared<const TextTokens>(tokens);
+    source_.model_family = model_type_beside(source_.tokens->file());
+    const bool is_set = options.format != DataFormat::kAuto;
+    require_content(found_.path, found_.format, is_set, "FILE");
+    if (found_.format == DataFormat::kText) require_text(found_.path);
   }
 
   FileContents take() {
@@ -61,13 +71,31 @@ class Inspection {
       found_.largest_id = std::max(found_.largest_id.value_or(0), ids[i]);
   }
 
-  void show(std::string source, std::vector<std::int32_t> ids) {
+  // labels: of rows, as many as ids.
+  void show(std::string source, std::vector<std::int32_t> ids,
+            const std::vector<std::int32_t>& labels = {}) {
     FirstRow row;
     row.source = std::move(source);
     row.ids = std::move(ids);
     if (row.ids.size() > kShownTokens) row.ids.resize(kShownTokens);
-    if (has_tokenizer()) row.decoded = decoded(row.ids);
+    for (std::size_t i = 0; i < std::min(row.ids.size(), labels.size()); ++i)
+      row.counted.push_back(i > 0 && labels[i] != kIgnoredLabel);
+    if (has_tokenizer()) {
+      row.decoded = decoded(row.ids);
+      row.marked = marked(row.ids, row.counted);
+    }
     found_.first.push_back(std::move(row));
+  }
+
+  std::string marked(const std::vector<std::int32_t>& ids, const std::vector<bool>& counted) const {
+    std::string text;
+    for (std::size_t begin = 0, end = 0; begin < counted.size(); begin = end) {
+      while (end < counted.size() && counted[end] == counted[begin]) ++end;
+      const auto from = ids.begin() + static_cast<std::ptrdiff_t>(begin);
+      const std::string part = decoded({from, from + static_cast<std::ptrdiff_t>(end - begin)});
+      text += counted[begin] ? "[" + part + "]" : part;
+    }
+    return text;
   }
 
   std::string decoded(const std::vector<std::int32_t>& ids) const {
@@ -148,6 +176,9 @@ class Inspection {
         const bool has_tokens = row.contains("prompt") && row.contains("completion");
         for (const char* name : {"text", "input_ids", "messages"})
           if (has_tokens || row.contains(name)) return false;
+        std::vector<std::string> names;
+        for (const auto& [name, value] : row.members()) names.push_back(name);
+        if (!refusal_of_shape(names).what.empty()) return false;
       }
       for (const auto& [name, value] : row.members())
         if (has_number(value)) has_numbers = true;
@@ -230,7 +261,7 @@ class Inspection {
     rows.for_each(0, [&](std::uint64_t index, JsonlRow row, std::uint64_t /*json_bytes*/) {
       for (const std::string& field : row.fields) count_field(field);
       std::string source = is_shown(index) ? text_of(row) : "";
-      std::vector<std::int32_t> ids;
+      std::vector<std::int32_t> ids, labels;
       if (has_tokenizer() || row.input_ids) {
         const Sequence sequence = tokens.sequence(std::move(row));
         count(sequence.ids.data(), sequence.ids.size());
@@ -239,15 +270,17 @@ class Inspection {
                          static_cast<std::uint64_t>(
                              count_labels(std::span<const std::int32_t>(sequence.labels)));
         ids = sequence.ids;
+        labels = sequence.labels;
       } else {
         all_known = false;
-        if (!row.text && !row.messages && !(row.prompt && row.completion))
-          tokens.sequence(std::move(row));  // which says what is missing
+        tokens.require_sound_turns(row);
       }
-      if (is_shown(index)) show(std::move(source), std::move(ids));
+      if (is_shown(index)) show(std::move(source), std::move(ids), labels);
       return true;
     });
+    tokens.warn_of_unread();
     if (!all_known) found_.tokens = found_.counted = found_.longest = std::nullopt;
+    if (found_.counted == 0u) refuse_uncounted_file(found_.path);
   }
 
   static std::string text_of(const JsonlRow& row) {

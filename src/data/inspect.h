@@ -1,9 +1,10 @@
 // The contents of a file of training data, for people who are about to train on it.
 //
 // Owns: reading a file once and counting. Does not own: printing.
-// Throws as training would: what it takes, training takes, given the same tokenizer and a model
-// with a large enough vocabulary. Memory does not follow the size of the file, but for what finding
-// rows and pieces takes (data.h). Thread-safety: a pure function of the files.
+// Throws the errors of training, with or without a tokenizer, given a model with a large enough
+// vocabulary. Without a tokenizer, texts that it would make no token of are not known. Memory does
+// not follow the size of the file, but for what finding rows and pieces takes (data.h).
+// Thread-safety: a pure function of the files.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +22,19 @@ struct InspectOptions {
   DataFormat format = DataFormat::kAuto;
   std::string tokenizer;  // as data.tokenizer; "": none, so text has no tokens
   ChatTemplate chat_template = ChatTemplate::kAuto;
-  std::int64_t first_rows = 3;  // to show
+  bool append_eos = false, assistant_only_loss = false;  // as in DataOptions
+  std::int64_t first_rows = 3;                           // to show
 };
 
 // The first tokens of a row or document.
 struct FirstRow {
   std::string source;             // the text, or the line of the file, cut
   std::vector<std::int32_t> ids;  // some; none without a tokenizer
+  std::vector<bool> counted;      // of rows: for each of these ids, whether the loss counts it
   std::string decoded;            // text of those ids; "" without a tokenizer
+  // The same text with "[" and "]" around what the loss counts; "" without a tokenizer or
+  // `counted`.
+  std::string marked;
 };
 
 // The numbers in one field of rows: one a row, or nested lists.

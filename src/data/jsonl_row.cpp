@@ -15,7 +15,7 @@ namespace {
 
 using Numbers = std::vector<std::int64_t>;
 
-// Builds no document: memory follows the fields that are used, whatever else a row holds.
+// Builds no document: memory follows the fields that are used, and some names of others.
 class RowHandler final : public JsonEvents {
  public:
   RowHandler(const std::string& where, const RowFormat& format)
@@ -30,12 +30,17 @@ class RowHandler final : public JsonEvents {
   }
 
   bool null() override {
+    if (is_flag()) return true;
     return give([](FieldReader& field) { field.refuse("null"); }) || other("null");
   }
   bool boolean(bool value) override {
+    look_at(value ? FieldValues::kOnes : FieldValues::kZeros);
+    if (is_flag()) return set_flag(value);
     return give([&](FieldReader& field) { field.boolean(value); }) || other("a boolean");
   }
   bool number_float(double number) override {
+    look_at(values_of(number));
+    if (is_flag()) return number_flag(number);
     return give([&](FieldReader& field) { field.real(number); }) ||
            other("a number that is not an integer");
   }
@@ -43,6 +48,7 @@ class RowHandler final : public JsonEvents {
   bool number_unsigned(std::uint64_t number) override {
     if (number <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
       return integer(static_cast<std::int64_t>(number));
+    look_at(FieldValues::kOther);
     const auto give_huge = [&](FieldReader& field) {
       if (!field.takes_reals()) field.refuse("a huge number");
       field.real(static_cast<double>(number));
@@ -51,6 +57,7 @@ class RowHandler final : public JsonEvents {
   }
 
   bool string(std::string& text) override {
+    look_at(text.empty() ? FieldValues::kNone : FieldValues::kOther);
     if (skipped_ > 0 || give([](FieldReader& field) { field.refuse("a string"); })) return true;
     if (place_ == Place::kRow && is_text_field()) {
       set_once(row_.text, std::move(text));
@@ -68,10 +75,16 @@ class RowHandler final : public JsonEvents {
 
   bool key(std::string& name) override {
     if (skipped_ > 0) return true;
+    end_unread();
     const bool is_named = place_ == Place::kRow && row_.fields.size() < kMaxNamedFields;
     if (is_named) row_.fields.push_back(name);
     (place_ == Place::kRow ? field_ : key_) = std::move(name);
     if (place_ == Place::kRow) look_up_field();
+    const bool is_read = place_ == Place::kRow ? asked_ || is_token_field()
+                         : place_ == Place::kMessage
+                             ? is_of_message(key_) || is_flag() || key_ == "name"
+                             : true;
+    if (!is_read) unread_ = UnreadField{place_ == Place::kRow ? field_ : key_};
     return true;
   }
 
@@ -85,6 +98,8 @@ class RowHandler final : public JsonEvents {
     } else if (place_ == Place::kMessages) {
       role_.reset();
       content_.reset();
+      weight_.reset();
+      train_.reset();
       place_ = Place::kMessage;
     } else if (place_ == Place::kContent) {
       part_type_.reset();
@@ -104,9 +119,11 @@ class RowHandler final : public JsonEvents {
       end_part();
       place_ = Place::kContent;
     } else if (place_ == Place::kMessage) {
+      end_unread();
       end_message();
       place_ = Place::kMessages;
     } else {
+      end_unread();
       place_ = Place::kOutside;
     }
     return true;
@@ -223,6 +240,7 @@ class RowHandler final : public JsonEvents {
     if (field_ == "completion") return &row_.completion;
     return nullptr;
   }
+  bool is_token_field() { return is_text_field() || numbers_of_field() || speech_of_field(); }
   static bool is_of_message(const std::string& key) { return key == "role" || key == "content"; }
   static bool is_of_part(const std::string& key) { return key == "type" || key == "text"; }
 
@@ -251,6 +269,7 @@ class RowHandler final : public JsonEvents {
         break;
       case Place::kMessage:
         if (is_of_message(key_)) set_wrong_message(std::string(found) + " as '" + key_ + "'");
+        if (is_flag()) refuse_flag(found);
         break;
       case Place::kContent:
         set_wrong_message(std::string(found) + " among the parts of 'content'");
@@ -264,12 +283,58 @@ class RowHandler final : public JsonEvents {
   }
 
   bool integer(std::int64_t number) {
+    look_at(values_of(static_cast<double>(number)));
+    if (is_flag()) return number_flag(static_cast<double>(number));
     if (give([&](FieldReader& field) { field.integer(number); })) return true;
     if (skipped_ == 0 && place_ == Place::kNumbers) {
       list_->push_back(number);
       return true;
     }
     return other("a number");
+  }
+
+  // ---- fields that are not read ----
+
+  static FieldValues values_of(double number) {
+    return number == 1   ? FieldValues::kOnes
+           : number == 0 ? FieldValues::kZeros
+                         : FieldValues::kOther;
+  }
+  // A scalar, which may stand in an unread field.
+  void look_at(FieldValues scalar) {
+    if (unread_) unread_->values = joined(unread_->values, scalar);
+  }
+  void end_unread() {
+    if (!unread_) return;
+    const UnreadField field = *std::exchange(unread_, std::nullopt);
+    if (place_ == Place::kMessage) {
+      const FieldRefusal refusal = refusal_of_message_field(field);
+      if (!refusal.what.empty()) set_wrong_message(refusal.what, refusal.remedy);
+    } else if (row_.unread.size() < kMaxNamedFields || may_be_refused(field.name)) {
+      row_.unread.push_back(field);
+    }
+  }
+
+  // ---- whether a message counts ----
+
+  bool is_flag() const {
+    return skipped_ == 0 && place_ == Place::kMessage && (key_ == "weight" || key_ == "train");
+  }
+  bool number_flag(double number) {
+    if (number != 0 && number != 1) return refuse_flag(shortest(number));
+    return set_flag(number == 1);
+  }
+  bool set_flag(bool value) {
+    std::optional<bool>& flag = key_ == "weight" ? weight_ : train_;
+    if (flag) set_wrong_message("'" + key_ + "' twice");
+    flag = value;
+    return true;
+  }
+  bool refuse_flag(const std::string& found) {
+    set_wrong_message(found + " as '" + key_ + "'",
+                      "a message counts with 'weight': 1 or 'train': true, and does not with 0 or "
+                      "false");
+    return true;
   }
 
   void end_part() {
@@ -286,14 +351,20 @@ class RowHandler final : public JsonEvents {
   void end_message() {
     if (!role_) set_wrong_message("no 'role'");
     if (!content_) set_wrong_message("no 'content'");
-    if (role_ && content_) speech_->messages->push_back({std::move(*role_), std::move(*content_)});
+    if (weight_ && train_ && *weight_ != *train_)
+      set_wrong_message("'weight' and 'train' that contradict each other", "keep one of them");
+    if (!role_ || !content_) return;
+    speech_->messages->push_back(
+        {std::move(*role_), std::move(*content_), weight_ ? weight_ : train_});
   }
 
-  static void set_wrong(Speech& speech, std::string what) {
-    if (speech.wrong.empty()) speech.wrong = std::move(what);
+  static void set_wrong(Speech& speech, std::string what, const std::string& remedy = {}) {
+    if (!speech.wrong.empty()) return;
+    speech.wrong = std::move(what);
+    speech.remedy = remedy;
   }
-  void set_wrong_message(const std::string& what) {
-    set_wrong(*speech_, formatted("{} in message {}", what, speech_->messages->size() + 1));
+  void set_wrong_message(const std::string& what, const std::string& remedy = {}) {
+    set_wrong(*speech_, formatted("{} in message {}", what, speech_->messages->size() + 1), remedy);
   }
   void set_of_message(std::optional<std::string>& member, std::string text) {
     if (member) set_wrong_message("'" + key_ + "' twice");
@@ -319,6 +390,8 @@ class RowHandler final : public JsonEvents {
   Numbers* list_ = nullptr;   // the one that is being read
   Speech* speech_ = nullptr;  // likewise
   std::optional<std::string> role_, content_, part_type_, part_text_;
+  std::optional<bool> weight_, train_;
+  std::optional<UnreadField> unread_;  // the field whose value is read without being kept
 };
 
 }  // namespace

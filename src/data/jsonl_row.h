@@ -1,7 +1,8 @@
-// One row of a .jsonl file: its fields, checked; anything else in it is skipped without being kept.
+// One row of a .jsonl file: its fields, checked. Of other fields only the names are kept.
 //
 // Owns: the types of the fields. Does not own: which of them a row is made of, what becomes tokens
-// (row_tokens.h), the numbers of fields that a model asks for (field_reader.h).
+// (row_tokens.h), the other fields that a row may have (row_fields.h), the numbers of fields that a
+// model asks for (field_reader.h).
 // No torch. Thread-safety: values.
 #pragma once
 
@@ -12,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "data/row_fields.h"
 #include "sluice/data.h"
 
 namespace sluice::data {
@@ -19,6 +21,8 @@ namespace sluice::data {
 // A turn of a conversation.
 struct Message {
   std::string role, content;
+  // Its "weight" and "train": false, the loss does not count the message. Empty: neither is there.
+  std::optional<bool> counts = {};
   friend bool operator==(const Message&, const Message&) = default;
 };
 
@@ -28,7 +32,7 @@ struct Speech {
   std::optional<std::vector<Message>> messages;
   // The first thing that is wrong with it, "" for nothing. Rows may have fields of these names for
   // other purposes: it is an error only where the field is used.
-  std::string wrong;
+  std::string wrong, remedy;  // remedy: "" for the usual one
 };
 
 struct JsonlRow {
@@ -36,7 +40,10 @@ struct JsonlRow {
   std::optional<std::vector<std::int64_t>> input_ids, labels, attention_mask, position_ids;
   std::optional<Speech> messages, prompt, completion;
   std::vector<std::string> fields;  // names of all, in their order; the first kMaxNamedFields
-  std::vector<FieldValue> values;   // values of RowFormat::fields, in their order
+  // Fields without a meaning of their own, in their order: the first kMaxNamedFields, and later
+  // ones that may have to be refused.
+  std::vector<UnreadField> unread;
+  std::vector<FieldValue> values;  // values of RowFormat::fields, in their order
 };
 inline constexpr std::size_t kMaxNamedFields = 64;
 

@@ -42,6 +42,7 @@ class JsonlSource final : public SequenceSource {
       num_checked_ = index + 1;
       return (bytes += json_bytes) < kCheckedBytes;
     });
+    tokens_.warn_of_unread();
   }
 
   std::uint64_t num_sequences() const override { return rows_.size(); }
@@ -96,6 +97,7 @@ class PackedJsonlSource final : public SequenceSource {
       return true;
     });
     end_sequence();
+    tokens_.warn_of_unread();
     first_rows_.push_back(rows_.size());
     uncounted_file_ = file_of_uncounted(rows_, uncounted_rows, rows_.size());
   }

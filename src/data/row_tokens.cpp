@@ -115,10 +115,20 @@ void count_span(const TextTokens& tokens, std::string_view text, const Ids& ids,
   for (std::size_t i = from; i < to; ++i) labels[first_token + i] = ids[i];
 }
 
-// Labels of what the assistant says, -100 elsewhere. Turns start with a special token in nearly
-// every format, so their tokens are found turn by turn; where that does not give the tokens of the
-// whole text, from its start.
-Ids assistant_labels(const TextTokens& tokens, const std::vector<Turn>& turns, const Ids& ids) {
+// The part of a turn that counts, [first, second).
+std::pair<std::size_t, std::size_t> counted_part(const Turn& turn, bool assistant_only) {
+  if (!turn.counts) return {0, 0};
+  return assistant_only ? std::pair(turn.begin, turn.end)
+                        : std::pair(std::size_t{0}, turn.text.size());
+}
+
+// The ids where a turn counts, -100 elsewhere. Turns start with a special token in nearly every
+// format, so their tokens are found turn by turn. Where the tokens of the turns are not those of
+// the whole text, they are found from its start.
+Ids labels_of(const TextTokens& tokens, const std::vector<Turn>& turns, const Ids& ids,
+              bool assistant_only) {
+  const auto counts = [](const Turn& turn) { return turn.counts; };
+  if (!assistant_only && std::all_of(turns.begin(), turns.end(), counts)) return ids;
   Ids apart, labels(ids.size(), kIgnored);
   std::vector<std::size_t> first;
   std::vector<Ids> of_turns;
@@ -129,9 +139,8 @@ Ids assistant_labels(const TextTokens& tokens, const std::vector<Turn>& turns, c
   }
   if (apart == ids) {
     for (std::size_t i = 0; i < turns.size(); ++i) {
-      const Turn& turn = turns[i];
-      if (turn.begin < turn.end)
-        count_span(tokens, turn.text, of_turns[i], turn.begin, turn.end, first[i], labels);
+      const auto [begin, end] = counted_part(turns[i], assistant_only);
+      if (begin < end) count_span(tokens, turns[i].text, of_turns[i], begin, end, first[i], labels);
     }
     return labels;
   }
@@ -139,25 +148,81 @@ Ids assistant_labels(const TextTokens& tokens, const std::vector<Turn>& turns, c
   if (text.size() * turns.size() > kMaxRepeatedBytes) {
     refuse_row("the conversation has " +
                    counted(static_cast<std::int64_t>(turns.size()), "message") +
-                   ", too many to say which tokens are the assistant's with this tokenizer",
+                   ", too many to find the tokens of each with this tokenizer",
                "make several rows of it, or give input_ids and labels");
   }
   std::size_t offset = 0;
   for (const Turn& turn : turns) {
-    if (turn.begin < turn.end)
-      count_span(tokens, text, ids, offset + turn.begin, offset + turn.end, 0, labels);
+    const auto [begin, end] = counted_part(turn, assistant_only);
+    if (begin < end) count_span(tokens, text, ids, offset + begin, offset + end, 0, labels);
     offset += turn.text.size();
   }
   return labels;
 }
 
-const Speech& sound(const Speech& speech, const char* field) {
-  if (!speech.wrong.empty())
-    refuse_row("'" + std::string(field) + "': " + speech.wrong,
-               std::string(field) == "messages"
-                   ? "messages are a list of {\"role\": \"user\", \"content\": \"...\"}"
-                   : "it is a text, or a list of {\"role\": \"user\", \"content\": \"...\"}");
-  return speech;
+void require_sound_speech(const Speech& speech, const std::string& field, bool assistant_only) {
+  if (!speech.wrong.empty()) {
+    const char* const usual =
+        field == "messages"
+            ? "messages are a list of {\"role\": \"user\", \"content\": \"...\"}"
+            : "it is a text, or a list of {\"role\": \"user\", \"content\": \"...\"}";
+    refuse_row("'" + field + "': " + speech.wrong, speech.remedy.empty() ? usual : speech.remedy);
+  }
+  if (!speech.messages) return;
+  require_known_roles(*speech.messages);
+  for (std::size_t i = 0; assistant_only && i < speech.messages->size(); ++i) {
+    const Message& message = (*speech.messages)[i];
+    if (message.role == "assistant" || !message.counts.value_or(false)) continue;
+    refuse_row(
+        formatted("'{}': message {} of role '{}' is to count by its 'weight' or 'train'", field,
+                  i + 1, message.role),
+        "with `data.assistant_only_loss` only the assistant's messages count: take the field "
+        "out, or set `data.assistant_only_loss` = false");
+  }
+}
+
+// Refuses fields that say something of each token of a row that has no ids.
+void require_ids_beside(const JsonlRow& row) {
+  if (row.input_ids) return;
+  const auto refuse = [](bool has, const std::string& name) {
+    if (has) refuse_row("'" + name + "' without 'input_ids'", name + " stand for ids one by one");
+  };
+  refuse(row.labels.has_value(), "labels");
+  refuse(row.attention_mask.has_value(), "attention_mask");
+  refuse(row.position_ids.has_value(), "position_ids");
+}
+
+// What a row without a text or ids may have meant by its fields.
+std::string advice_on(const std::vector<std::string>& fields) {
+  static const std::vector<std::string> known = {"text", "input_ids", "messages", "prompt",
+                                                 "completion"};
+  for (const std::string& field : fields) {
+    const std::string near = nearest_name(field, known);
+    if (!near.empty() && near != field) return formatted("did you mean '{}' by '{}'?", near, field);
+  }
+  return fields.empty() ? "give it one of them"
+                        : "give it one of them; the row has " + join(fields, ", ");
+}
+
+// The fields that a row's tokens and labels are made of; none if there are no such.
+std::vector<std::string> used_fields(const JsonlRow& row) {
+  std::vector<std::string> used;
+  const auto add = [&](bool has, const char* name) {
+    if (has) used.emplace_back(name);
+  };
+  if (row.input_ids) {
+    used = {"input_ids"};
+    add(row.labels.has_value(), "labels");
+    add(row.attention_mask.has_value(), "attention_mask");
+    add(row.position_ids.has_value(), "position_ids");
+  } else if (row.text) {
+    used = {"text"};
+  } else if (row.messages) {
+    used = {"messages"};
+  } else if (row.prompt && row.completion) {
+    used = {"prompt", "completion"};
+  }
+  return used;
 }
 
 }  // namespace
@@ -165,23 +230,22 @@ const Speech& sound(const Speech& speech, const char* field) {
 Sequence RowTokens::sequence(JsonlRow row) const {
   Sequence made;
   if (!options_.has_tokens) {
+    note_unread(row, {});
     made.fields = std::move(row.values);
     return made;
   }
+  require_sound(row);
   if (row.input_ids) {
     made = of_ids(row);
   } else {
-    if (row.labels) refuse_row("'labels' without 'input_ids'", "labels stand for ids one by one");
     if (row.text) {
       made.ids = options_.tokens->encode(*row.text, true);
+      options_.tokens->end_text(made.ids, options_.append_eos);
       made.labels = made.ids;
     } else if (row.messages) {
       made = of_conversation(row);
-    } else if (row.prompt && row.completion) {
-      made = of_completion(row);
     } else {
-      refuse_row("the row has none of 'text', 'input_ids', 'messages', 'prompt' with 'completion'",
-                 "give it one of them");
+      made = of_completion(row);
     }
     check_tokens(made.ids);
   }
@@ -200,6 +264,74 @@ Sequence RowTokens::sequence(JsonlRow row) const {
   if (!made.mask.empty()) made.mask.resize(length);
   if (!made.positions.empty()) made.positions.resize(length);
   return made;
+}
+
+void RowTokens::require_sound(const JsonlRow& row) const {
+  const std::vector<std::string> used = used_fields(row);
+  // Preferences may have a prompt and messages too.
+  const bool is_preference = std::count(row.fields.begin(), row.fields.end(), "chosen") > 0;
+  if (used.empty() || is_preference) {
+    const FieldRefusal shape = refusal_of_shape(row.fields);
+    if (!shape.what.empty()) refuse_row(shape.what, shape.remedy);
+  }
+  for (const UnreadField& field : row.unread) {
+    const FieldRefusal refusal = refusal_of_row_field(field, used);
+    if (!refusal.what.empty()) refuse_row(refusal.what, refusal.remedy);
+  }
+  if (used.empty()) {
+    require_ids_beside(row);
+    refuse_row("the row has none of 'text', 'input_ids', 'messages', 'prompt' with 'completion'",
+               advice_on(row.fields));
+  }
+  require_ids_beside(row);
+  if (used.front() == "messages")
+    require_sound_speech(*row.messages, "messages", options_.assistant_only_loss);
+  if (used.front() == "prompt") {
+    require_sound_speech(*row.prompt, "prompt", options_.assistant_only_loss);
+    require_sound_speech(*row.completion, "completion", options_.assistant_only_loss);
+    if (row.prompt->text.has_value() != row.completion->text.has_value()) {
+      refuse_row("of 'prompt' and 'completion' one is a text, the other a list of messages",
+                 "make both the same");
+    }
+    if (row.prompt->messages &&
+        (row.prompt->messages->empty() || row.completion->messages->empty()))
+      refuse_row("'prompt' or 'completion' has no messages", "give both at least one");
+  }
+  if (used.front() == "messages" && row.messages->messages->empty())
+    refuse_row("the row has no messages", "remove the line");
+  note_unread(row, used);
+}
+
+void RowTokens::require_sound_turns(const JsonlRow& row) const {
+  require_sound(row);
+  if (row.input_ids || row.text || options_.chat_template == ChatTemplate::kAuto) return;
+  std::vector<Message> messages;
+  for (const std::optional<Speech>* speech : {&row.messages, &row.prompt, &row.completion}) {
+    if (!*speech || !(*speech)->messages || (row.messages && speech != &row.messages)) continue;
+    messages.insert(messages.end(), (*speech)->messages->begin(), (*speech)->messages->end());
+  }
+  if (!messages.empty()) chat().turns(messages, false);
+}
+
+void RowTokens::note_unread(const JsonlRow& row, const std::vector<std::string>& used) const {
+  const auto is_asked = [&](const std::string& name) {
+    return std::any_of(options_.fields.begin(), options_.fields.end(),
+                       [&](const FieldOption& field) { return field.name == name; });
+  };
+  const std::lock_guard lock(noting_);
+  for (const std::string& name : row.fields) {
+    if (unread_.size() >= kMaxNamedFields) return;
+    if (std::find(used.begin(), used.end(), name) == used.end() && !is_asked(name))
+      unread_.insert(name);
+  }
+}
+
+void RowTokens::warn_of_unread() const {
+  const std::lock_guard lock(noting_);
+  if (unread_.empty()) return;
+  options_.tokens->warn(
+      formatted("fields of rows that are not read: {}",
+                join(std::vector<std::string>(unread_.begin(), unread_.end()), ", ")));
 }
 
 Sequence RowTokens::of_ids(JsonlRow& row) const {
@@ -242,22 +374,16 @@ Sequence RowTokens::of_ids(JsonlRow& row) const {
 }
 
 Sequence RowTokens::of_conversation(const JsonlRow& row) const {
-  const Speech& speech = sound(*row.messages, "messages");
-  const std::vector<Turn> turns = chat().turns(*speech.messages, false);
+  const std::vector<Turn> turns = chat().turns(*row.messages->messages, false);
   Sequence made;
   made.ids = options_.tokens->encode(joined(turns), false);
-  made.labels =
-      options_.assistant_only_loss ? assistant_labels(*options_.tokens, turns, made.ids) : made.ids;
+  made.labels = labels_of(*options_.tokens, turns, made.ids, options_.assistant_only_loss);
   return made;
 }
 
 Sequence RowTokens::of_completion(const JsonlRow& row) const {
-  const Speech& prompt = sound(*row.prompt, "prompt");
-  const Speech& completion = sound(*row.completion, "completion");
-  if (prompt.text.has_value() != completion.text.has_value()) {
-    refuse_row("of 'prompt' and 'completion' one is a text, the other a list of messages",
-               "make both the same");
-  }
+  const Speech& prompt = *row.prompt;
+  const Speech& completion = *row.completion;
   if (!prompt.text) return of_spoken_completion(prompt, completion);
   const TextTokens& tokens = *options_.tokens;
   Sequence made;
@@ -274,15 +400,12 @@ Sequence RowTokens::of_completion(const JsonlRow& row) const {
 
 Sequence RowTokens::of_spoken_completion(const Speech& prompt, const Speech& completion) const {
   std::vector<Message> messages = *prompt.messages;
-  const std::size_t given = messages.size();
   messages.insert(messages.end(), completion.messages->begin(), completion.messages->end());
-  if (given == 0 || given == messages.size())
-    refuse_row("'prompt' or 'completion' has no messages", "give both at least one");
   const TextTokens& tokens = *options_.tokens;
   const std::vector<Turn> turns = chat().turns(messages, false);
   Sequence made;
   made.ids = tokens.encode(joined(turns), false);
-  made.labels = options_.assistant_only_loss ? assistant_labels(tokens, turns, made.ids) : made.ids;
+  made.labels = labels_of(tokens, turns, made.ids, options_.assistant_only_loss);
   const bool is_answer = completion.messages->front().role == "assistant";
   const std::string before = joined(chat().turns(*prompt.messages, is_answer));
   const std::size_t own = border_of(tokens, tokens.encode(before, false), made.ids).tokens;
@@ -321,6 +444,8 @@ void RowTokens::check_tokens(const Ids& ids) const {
 const ChatFormat& RowTokens::chat() const {
   const std::lock_guard lock(choosing_);
   if (!chat_) {
+    options_.tokens
+        ->require_fit();  // says why a tokenizer is not read, before its tokens are missed
     chat_ = std::make_unique<const ChatFormat>(options_.chat_template, *options_.tokens,
                                                options_.model_family);
     options_.tokens->warn(

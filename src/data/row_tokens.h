@@ -2,13 +2,15 @@
 // alone.
 //
 // Owns: which of the row's fields it is made of (input_ids, else text, else messages, else prompt
-// and completion), its labels, mask and positions, and that all of them fit the model.
-// Does not own: reading rows (jsonl_rows.h), padding.
+// and completion), its labels, mask and positions, and that all of them fit the model; the refusal
+// of other fields that ask for something. Does not own: reading rows (jsonl_rows.h), padding.
 // Thread-safety: const members may be called from any thread.
 #pragma once
 
 #include <memory>
 #include <mutex>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "data/chat_template.h"
@@ -25,6 +27,12 @@ class RowTokens {
   // outside of the vocabulary, more tokens than seq_len unless truncated. Error(kUsage): no chat
   // template is known.
   Sequence sequence(JsonlRow row) const;
+  // The checks of a row that need no tokenizer. Throws Error(kInput) without a place.
+  void require_sound(const JsonlRow& row) const;
+  // The same, and the order of roles where data.chat_template names the format.
+  void require_sound_turns(const JsonlRow& row) const;
+  // Keeps a warning of the fields that were not read in the rows so far.
+  void warn_of_unread() const;
 
  private:
   Sequence of_ids(JsonlRow& row) const;
@@ -35,8 +43,11 @@ class RowTokens {
                  const std::vector<std::int64_t>& labels) const;
   void check_tokens(const std::vector<std::int32_t>& ids) const;
   const ChatFormat& chat() const;
+  void note_unread(const JsonlRow& row, const std::vector<std::string>& used) const;
 
   const SourceOptions options_;
+  mutable std::mutex noting_;
+  mutable std::set<std::string> unread_;
   mutable std::mutex choosing_;
   mutable std::unique_ptr<const ChatFormat> chat_;  // once a row needs it
 };

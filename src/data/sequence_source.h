@@ -51,10 +51,11 @@ class SequenceSource {
 struct SourceOptions {
   std::vector<std::string> files;
   DataFormat format = DataFormat::kText;  // format of all files; not kAuto
+  bool is_format_set = false;             // data.format says so
   std::int64_t seq_len = 0;
   std::int64_t vocab_size = 0, num_labels = 0;  // as TokenDataOptions has them
   std::optional<std::int64_t> max_positions;
-  bool truncate = false, pack = false, assistant_only_loss = false;
+  bool truncate = false, pack = false, assistant_only_loss = false, append_eos = false;
   ChatTemplate chat_template = ChatTemplate::kAuto;
   std::string model_family;  // for chat_template kAuto
   std::shared_ptr<const TextTokens> tokens;

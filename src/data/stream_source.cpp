@@ -3,6 +3,7 @@
 
 #include "base/format.h"
 #include "base/text.h"
+#include "data/file_content.h"
 #include "data/token_stream.h"
 #include "sluice/error.h"
 
@@ -78,6 +79,10 @@ std::unique_ptr<SequenceSource> cut_stream(std::unique_ptr<TokenStream> stream,
 }
 
 std::unique_ptr<SequenceSource> open_source(SourceOptions options) {
+  for (const std::string& file : options.files) {
+    require_content(file, options.format, options.is_format_set, "`data.files`");
+    if (options.format == DataFormat::kText) require_text(file);
+  }
   if (options.format == DataFormat::kJsonl) {
     return options.pack ? open_packed_jsonl(std::move(options)) : open_jsonl(std::move(options));
   }

@@ -72,7 +72,10 @@ class Kept {
 class TextTokenStream final : public TokenStream {
  public:
   explicit TextTokenStream(const SourceOptions& options)
-      : paths_(options.files), tokens_(options.tokens), vocab_size_(options.vocab_size) {
+      : paths_(options.files),
+        tokens_(options.tokens),
+        vocab_size_(options.vocab_size),
+        append_eos_(options.append_eos) {
     tokens_->require_fit();
     for (const std::string& path : paths_) {
       const File file = File::open(path);
@@ -150,7 +153,10 @@ class TextTokenStream final : public TokenStream {
     } else {
       ids = tokenizer.encode_further(text);
     }
-    if (is_last) ids.insert(ids.end(), tokenizer.suffix().begin(), tokenizer.suffix().end());
+    if (is_last) {
+      ids.insert(ids.end(), tokenizer.suffix().begin(), tokenizer.suffix().end());
+      tokens_->end_text(ids, append_eos_);
+    }
     const auto outside =
         std::find_if(ids.begin(), ids.end(), [&](std::int32_t id) { return id >= vocab_size_; });
     if (outside == ids.end()) return ids;
@@ -164,6 +170,7 @@ class TextTokenStream final : public TokenStream {
   std::vector<std::string> paths_;
   std::shared_ptr<const TextTokens> tokens_;
   std::int64_t vocab_size_;
+  bool append_eos_;
   Starts files_;                       // in the row of all bytes
   std::vector<std::uint64_t> pieces_;  // likewise
   Starts piece_tokens_;                // start of each piece in the row of tokens

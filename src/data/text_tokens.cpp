@@ -1,47 +1,38 @@
 #include "data/text_tokens.h"
 
 #include <algorithm>
-#include <filesystem>
 
 #include "base/content_hash.h"
 #include "base/file.h"
 #include "base/format.h"
 #include "data/special_tokens.h"
+#include "data/tokenizer/tokenizer_directory.h"
 #include "data/tokenizer/tokenizer_parts.h"
 #include "sluice/error.h"
 
 namespace sluice::data {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr std::int64_t kByteVocabulary = 256;  // byte-level tokens are the bytes
 // Tokenizers may have a few special tokens that their model has no embedding for, such as Gemma 3's
 // of images. More are another model's.
 constexpr std::int64_t kMaxTokensBeyond = 1024;
 
-std::string file_of(const TokenDataOptions& options) {
-  const std::string& tokenizer = options.data.tokenizer;
-  if (tokenizer == "bytes") return {};
-  std::error_code ignored;
-  if (tokenizer == "auto") {
-    const std::string file = options.model_directory + "/tokenizer.json";
-    return !options.model_directory.empty() && fs::exists(file, ignored) ? file : "";
-  }
-  const std::string file =
-      fs::is_directory(tokenizer, ignored) ? tokenizer + "/tokenizer.json" : tokenizer;
-  if (fs::exists(file, ignored)) return file;
-  throw Error(
-      ErrorKind::kInput,
-      {.what = "`data.tokenizer`: there is no '" + file + "'",
-       .where = tokenizer,
-       .remedy = "name a tokenizer.json or a directory that holds one, or write \"bytes\""});
-}
-
 }  // namespace
 
 TextTokens::TextTokens(const TokenDataOptions& options)
-    : file_(file_of(options)), vocab_size_(options.vocab_size) {}
+    : vocab_size_(options.vocab_size), is_auto_(options.data.tokenizer == "auto") {
+  if (is_auto_) {
+    directory_ = options.model_directory;
+    try {
+      file_ = tokenizer_in(directory_);
+    } catch (const Error& error) {
+      refusal_ = error;
+    }
+  } else if (options.data.tokenizer != "bytes") {
+    file_ = tokenizer_at(options.data.tokenizer, "`data.tokenizer`: ");
+  }
+}
 
 const TextTokens::Loaded& TextTokens::loaded() const {
   const std::lock_guard lock(loading_);
@@ -80,6 +71,17 @@ void TextTokens::require_fit() const {
     loaded();
     return;
   }
+  require_bytes();
+}
+
+void TextTokens::require_bytes() const {
+  if (refusal_) throw *refusal_;
+  if (is_auto_ && vocab_size_ >= kByteVocabulary) {
+    warn(
+        formatted("no tokenizer {}: every byte of text is a token; set `data.tokenizer` = "
+                  "\"bytes\" to say so, or to the path of a tokenizer.json",
+                  directory_.empty() ? "is named" : "is in '" + directory_ + "'"));
+  }
   if (vocab_size_ >= kByteVocabulary) return;
   throw Error(
       ErrorKind::kInput,
@@ -93,7 +95,7 @@ const Tokenizer& TextTokens::tokenizer() const { return loaded().tokenizer; }
 
 std::vector<std::int32_t> TextTokens::encode(std::string_view text, bool add_special_tokens) const {
   if (!is_bytes()) return tokenizer().encode(text, add_special_tokens);
-  require_fit();
+  require_bytes();
   std::vector<std::int32_t> ids(text.size());
   std::transform(text.begin(), text.end(), ids.begin(),
                  [](char c) { return static_cast<unsigned char>(c); });
@@ -108,6 +110,28 @@ std::optional<std::int32_t> TextTokens::end_id() const {
   const Loaded& all = loaded();
   if (all.end_token.empty()) return std::nullopt;
   return all.tokenizer.id_of(all.end_token);
+}
+
+void TextTokens::end_text(std::vector<std::int32_t>& ids, bool append) const {
+  const std::optional<std::int32_t> end = end_id();
+  if (!end && append) {
+    throw Error(ErrorKind::kUsage,
+                {.what = is_bytes() ? "`data.append_eos` needs a tokenizer: bytes have no end token"
+                                    : "`data.append_eos` needs an end token, which the tokenizer "
+                                      "does not name",
+                 .where = is_bytes() ? "`data.append_eos`" : file_,
+                 .remedy = is_bytes() ? "name a tokenizer.json in `data.tokenizer`"
+                                      : "name it as \"eos_token\" in tokenizer_config.json"});
+  }
+  if (!end || ids.empty() || ids.back() == *end) return;
+  if (append) {
+    ids.push_back(*end);
+  } else {
+    warn(
+        formatted("texts end without the end token '{}', so the model does not learn to stop; set "
+                  "`data.append_eos` = true to append it to every text",
+                  end_token()));
+  }
 }
 
 void TextTokens::warn(const std::string& text) const {

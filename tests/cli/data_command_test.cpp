@@ -217,5 +217,117 @@ TEST_F(DataCommandTest, NamesAndTextsOfFilesDoNotSteerTheTerminal) {
   }
 }
 
+TEST_F(DataCommandTest, InspectRefusesWhatTrainingRefusesWithAndWithoutATokenizer) {
+  const std::string path = folder_ / "rows.jsonl";
+  for (const std::string row :
+       {R"({"messages": [{"role": "u"}, {"role": "assistant", "content": "yes"}]})",
+        R"({"messages": [{"role": "user", "content": [{"type": "text", "value": "a"}]}]})",
+        R"({"messages": [{"role": "model", "content": "a"}]})",
+        R"({"messages": [{"role": "user", "content": "a", "tool_calls": [{"id": "1"}]}]})",
+        R"({"messages": []})", R"({"prompt": "a", "completion": [{"role": "user"}]})",
+        R"({"input_ids": [5, 6, 7], "loss_mask": [0, 0, 1]})",
+        R"({"input_ids": [5, 6, 7], "labels": [-100, -100, -100]})",
+        R"({"id": 3, "conversations": [{"from": "human", "value": "a"}]})",
+        R"({"text": "a", "label": 1})"}) {
+    test::write_file(path, row + "\n");
+    for (const std::vector<std::string>& more :
+         {std::vector<std::string>{}, {"--tokenizer", "bytes", "--chat-template", "chatml"}}) {
+      std::vector<std::string> arguments = {"data", "inspect", path};
+      arguments.insert(arguments.end(), more.begin(), more.end());
+      const ProgramResult result = run_sluice(arguments);
+      EXPECT_EQ(result.exit_code, 3) << row << result.err;
+      EXPECT_EQ(result.out, "") << row;
+      EXPECT_NE(result.err.find("rows.jsonl"), std::string::npos) << result.err;
+    }
+  }
+}
+
+TEST_F(DataCommandTest, InspectChecksTheOrderOfRolesWithoutATokenizerToo) {
+  const std::string path = folder_ / "rows.jsonl";
+  test::write_file(path, R"({"messages": [{"role": "assistant", "content": "a"}]})"
+                         "\n");
+  EXPECT_EQ(run_sluice({"data", "inspect", path}).exit_code, 0);
+  for (const std::string format : {"mistral", "gemma"}) {
+    const ProgramResult result = run_sluice({"data", "inspect", path, "--chat-template", format});
+    EXPECT_EQ(result.exit_code, 3);
+    EXPECT_NE(result.err.find("where 'user' is expected"), std::string::npos) << result.err;
+  }
+}
+
+TEST_F(DataCommandTest, InspectMarksTheTokensThatCount) {
+  const std::string path = folder_ / "rows.jsonl";
+  test::write_file(path, R"({"messages": [{"role": "user", "content": "ab"}, )"
+                         R"({"role": "assistant", "content": "cd", "weight": 0}, )"
+                         R"({"role": "assistant", "content": "ef"}]})"
+                         "\n"
+                         R"({"prompt": "gh", "completion": "ij"})"
+                         "\n");
+  std::vector<std::string> arguments = {"data",  "inspect",         path,    "--tokenizer",
+                                        "bytes", "--chat-template", "chatml"};
+  arguments.emplace_back("--assistant-only-loss");
+  const std::string text = run_sluice(arguments).out;
+  EXPECT_NE(text.find("assistant cd<|im_end|> <|im_start|>assistant [ef<|im_end|>]"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("gh[ij]"), std::string::npos) << text;
+  arguments.emplace_back("--json");
+  const Json file = Json::parse(run_sluice(arguments).out).at("files").at(0);
+  EXPECT_EQ(file.at("counted_tokens"), 12 + 2);
+  const Json& row = file.at("first").at(1);
+  EXPECT_EQ(row.at("ids"), Json({'g', 'h', 'i', 'j'}));
+  EXPECT_EQ(row.at("counted"), Json({false, false, true, true}));
+  EXPECT_EQ(row.at("decoded"), "ghij");
+  EXPECT_EQ(row.at("marked"), "gh[ij]");
+}
+
+TEST_F(DataCommandTest, InspectReadsTheModelsFamilyAsTrainingDoes) {
+  const std::string path = folder_ / "rows.jsonl";
+  test::write_file(path, R"({"messages": [{"role": "user", "content": "a"}]})"
+                         "\n");
+  test::write_file(folder_ / "model/config.json", R"({"model_type": "qwen3"})");
+  test::write_file(folder_ / "model/tokenizer.json", test::SmallTokenizer().json());
+  const ProgramResult lacking =
+      run_sluice({"data", "inspect", "--tokenizer", folder_ / "model", path});
+  EXPECT_EQ(lacking.exit_code, 3);
+  EXPECT_NE(lacking.err.find("needs the special token '<|im_start|>'"), std::string::npos)
+      << lacking.err;
+}
+
+TEST_F(DataCommandTest, TheEndOfTextsCanBeAppendedAndIsMissed) {
+  test::SmallTokenizer tokenizer;
+  tokenizer.special = {"</s>"};
+  test::write_file(folder_ / "model/tokenizer.json", tokenizer.json());
+  test::write_file(folder_ / "model/tokenizer_config.json", R"({"eos_token": "</s>"})");
+  test::write_file(folder_ / "rows.jsonl", "{\"text\": \"ab\"}\n");
+  std::vector<std::string> arguments = {"data",        "inspect",         "--json",
+                                        "--tokenizer", folder_ / "model", folder_ / "rows.jsonl"};
+  const ProgramResult without = run_sluice(arguments);
+  EXPECT_NE(without.err.find("texts end without the end token '</s>'"), std::string::npos);
+  EXPECT_EQ(Json::parse(without.out).at("files").at(0).at("tokens"), 2);
+  arguments.emplace_back("--append-eos");
+  const ProgramResult with = run_sluice(arguments);
+  EXPECT_EQ(with.err, "");
+  EXPECT_EQ(Json::parse(with.out).at("files").at(0).at("tokens"), 3);
+}
+
+TEST_F(DataCommandTest, ATokenizerOfAnotherFormIsNamed) {
+  test::write_file(folder_ / "input", "\"a\"\n");
+  const auto says = [&](const std::string& path) {
+    const ProgramResult result =
+        run_sluice({"data", "tokenize", "--tokenizer", path, folder_ / "input"});
+    EXPECT_EQ(result.exit_code, 3);
+    return result.err;
+  };
+  test::write_file(folder_ / "model/tokenizer.model", "x");
+  EXPECT_NE(says(folder_ / "model").find("only 'tokenizer.model', from which"), std::string::npos);
+  test::write_file(folder_ / "pointer/tokenizer.json",
+                   "version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 17\n");
+  EXPECT_NE(says(folder_ / "pointer").find("a Git LFS pointer: run git lfs pull"),
+            std::string::npos);
+  EXPECT_NE(says("Qwen/Qwen2.5-0.5B")
+                .find("hf download Qwen/Qwen2.5-0.5B --local-dir models/Qwen2.5-0.5B"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace sluice

@@ -210,5 +210,70 @@ TEST_F(EvalCommandTest, AValidationThatCannotBeIsRefusedBeforeAnythingIsCreated)
   expect_refused(held_out("short.txt"), 3, "add files to validation.files or lower ");
 }
 
+TEST_F(EvalCommandTest, EveryCommandRefusesAModelWhoseTokenizerIsNotRead) {
+  const std::string model = folder_ / "model";
+  fs::copy(kModel, model);
+  const std::vector<std::string> more = {"--model.path=" + model, "--data.tokenizer=auto"};
+  const auto run = [&](std::vector<std::string> command, bool with_config = true) {
+    if (with_config) command.push_back(config());
+    if (!with_config) command.insert(command.end(), {model, "--prompt", "a"});
+    command.insert(command.end(), more.begin() + (with_config ? 0 : 1), more.end());
+    return run_sluice(command);
+  };
+  const auto all = [&](const std::string& says) {
+    for (const ProgramResult& result :
+         {run({"eval"}), run({"train"}), run({"plan"}), run({"config", "check"}),
+          run({"plan", "--compare"}), run({"sample"}, false)}) {
+      EXPECT_EQ(result.exit_code, 3) << result.err;
+      EXPECT_NE(result.err.find(says), std::string::npos) << result.err;
+      EXPECT_EQ(parts_of(result.err), 3) << result.err;
+    }
+    EXPECT_FALSE(fs::exists(out()));
+  };
+  test::write_file(model + "/merges.txt", "#version: 0.2\n");
+  all("'merges.txt'");
+  fs::remove(model + "/merges.txt");
+  fs::create_symlink("../../blobs/0123abcd", model + "/tokenizer.json");
+  all("is a link to '../../blobs/0123abcd'");
+  fs::remove(model + "/tokenizer.json");
+  for (const ProgramResult& result : {run({"eval"}), run({"sample"}, false), run({"train"})}) {
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_NE(result.err.find("every byte of text is a token; set data.tokenizer = \"bytes\""),
+              std::string::npos)
+        << result.err;
+  }
+}
+
+TEST_F(EvalCommandTest, AModelOfTheHubIsToldHowToGetHere) {
+  const std::string advice = "hf download Qwen/Qwen2.5-0.5B --local-dir models/Qwen2.5-0.5B";
+  expect_eval_refused({"--model.path=Qwen/Qwen2.5-0.5B"}, 3, advice);
+  const ProgramResult sampled = run_sluice({"sample", "Qwen/Qwen2.5-0.5B", "--prompt", "a"});
+  EXPECT_EQ(sampled.exit_code, 3);
+  EXPECT_NE(sampled.err.find(advice), std::string::npos) << sampled.err;
+}
+
+TEST_F(EvalCommandTest, WeightsThatAreNotThereAreNamed) {
+  const std::string model = folder_ / "model", weights = model + "/model.safetensors";
+  fs::copy(kModel, model);
+  const std::string path = "--model.path=" + model;
+  ASSERT_TRUE(fs::exists(weights));
+  const std::string bytes = test::read_file(weights);
+  fs::remove(weights);
+  fs::create_symlink("../../blobs/0123abcd", weights);
+  expect_eval_refused({path}, 3, "'model.safetensors' is a link to '../../blobs/0123abcd'");
+  fs::remove(weights);
+  test::write_file(weights, "version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 9\n");
+  expect_eval_refused({path}, 3, "a Git LFS pointer: run git lfs pull");
+  test::write_file(weights, std::string("\x02\0\0\0\0\0\0\0{}", 10));  // no tensors
+  test::write_file(model + "/model.safetensors.index.json", "{\"weight_map\": {\"a\": \"b\"}}");
+  expect_eval_refused({path}, 3,
+                      "'model.safetensors', which is read, and "
+                      "'model.safetensors.index.json', which is then not");
+  test::write_file(weights, bytes);
+  test::write_file(model + "/config.json",
+                   "version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 9\n");
+  expect_eval_refused({path}, 3, "a Git LFS pointer: run git lfs pull");
+}
+
 }  // namespace
 }  // namespace sluice::testing

@@ -15,7 +15,8 @@ class SampleCommandTest : public TrainCommandTest {
   }
 
   static nlohmann::json continuation(const std::string& model, std::vector<std::string> more = {}) {
-    more.insert(more.begin(), {model, "--prompt", "the quick", "--json", "--tokens", "6"});
+    more.insert(more.begin(), {model, "--prompt", "the quick", "--json", "--tokens", "6",
+                               "--data.tokenizer", "bytes"});
     const ProgramResult result = sample(more);
     EXPECT_EQ(result.exit_code, 0) << result.err;
     EXPECT_EQ(result.err, "");

@@ -35,6 +35,7 @@ class TrainCommandTest : public ::testing::Test {
     test::write_file(config(), "[model]\npath = \"" + kModel + R"("
 [data]
 files = ["text.txt"]
+tokenizer = "bytes"
 [training]
 steps = 3
 local_batch_size = 4

@@ -23,6 +23,7 @@ class ProcessesTest : public TrainCommandTest {
     test::write_file(config(), "[model]\npath = \"" + kModel + R"("
 [data]
 files = ["text.txt"]
+tokenizer = "bytes"
 [training]
 steps = 3
 global_batch_size = 8

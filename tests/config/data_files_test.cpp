@@ -116,9 +116,8 @@ TEST_F(DataFilesTest, RefusesEndingsThatAreCertainlyNoTextUnlessTheFormatIsSaid)
                                    "safetensors", "pt", "pt2", "JSON", "Gz"}) {
     const std::string name = "data.jsonl." + ending;
     test::write_file(folder_ / name, "x");
-    EXPECT_EQ(refusal({name}, 2), "'D/" + name +
-                                      "' is not text, by its ending; run.toml:2:1; set data.format "
-                                      "= \"text\" to read it as text anyway");
+    const std::string says = refusal({name}, 3);
+    EXPECT_EQ(says.find("'D/" + name + "' is not text, by its ending; run.toml:2:1; "), 0u) << says;
     RunConfig text = config({name});
     text.data.format = DataFormat::kText;
     EXPECT_EQ(expand_data_files(text).size(), 1u);
@@ -126,6 +125,46 @@ TEST_F(DataFilesTest, RefusesEndingsThatAreCertainlyNoTextUnlessTheFormatIsSaid)
   test::write_file(folder_ / "a.h", "x");
   test::write_file(folder_ / "rows.JSONL", "{}");
   EXPECT_EQ(names({"a.h", "rows.JSONL"}), (Names{"a.h", "rows.JSONL"}));
+}
+
+TEST_F(DataFilesTest, FilesAreLookedAtBeforeAnythingIsPlanned) {
+  test::write_file(folder_ / "a.jsonl.xz", std::string("\xfd"
+                                                       "7zXZ\0\0\4",
+                                                       8));
+  EXPECT_EQ(refusal({"a.jsonl.xz"}, 3).find("'D/a.jsonl.xz' is compressed by xz; run.toml:2:1; "),
+            0u);
+  test::write_file(folder_ / "rows.txt", "{\"text\": \"a\"}\n");
+  EXPECT_NE(refusal({"rows.txt"}, 3).find("holds rows of JSON"), std::string::npos);
+  RunConfig text = config({"rows.txt"});
+  text.data.format = DataFormat::kText;
+  EXPECT_EQ(expand_data_files(text).size(), 1u);
+}
+
+TEST_F(DataFilesTest, TextNeedsATokenizerThatIsReadWhereTheModelHasOne) {
+  test::write_file(folder_ / "model/config.json", "{}");
+  test::write_file(folder_ / "model/vocab.json", "{}");
+  test::write_file(folder_ / "ids.jsonl", "{\"input_ids\": [1, 2]}\n");
+  const auto says = [&](const std::string& file, const std::string& path,
+                        const std::string& of_config) {
+    RunConfig run = config({file});
+    run.model.path = path.empty() ? "" : folder_ / path;
+    run.model.config = of_config.empty() ? "" : folder_ / of_config;
+    try {
+      require_tokenizer(run);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), 3);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  for (const auto& [path, of_config] :
+       {std::pair("model", ""), std::pair("", "model/config.json"), std::pair("", "model")}) {
+    EXPECT_NE(says("a.txt", path, of_config).find("'vocab.json'"), std::string::npos);
+    EXPECT_EQ(says("ids.jsonl", path, of_config), "");
+    EXPECT_EQ(says("none.txt", path, of_config), "") << "a plan needs no data";
+  }
+  std::filesystem::remove(folder_ / "model/vocab.json");
+  EXPECT_EQ(says("a.txt", "model", ""), "");
 }
 
 TEST_F(DataFilesTest, APairOfMegatronIsOneFileByEitherName) {

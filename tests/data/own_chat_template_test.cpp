@@ -25,7 +25,7 @@ class OwnChatTemplateTest : public testing::Test {
  protected:
   OwnChatTemplateTest() {
     test::SmallTokenizer tokenizer;
-    tokenizer.special = {"<|im_start|>", "<|im_end|>"};
+    tokenizer.special = {"<|im_start|>", "<|im_end|>", "</s>"};
     test::write_file(folder_ / "model/tokenizer.json", tokenizer.json());
     test::write_file(folder_ / "chat.jsonl",
                      "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, "
@@ -44,7 +44,7 @@ class OwnChatTemplateTest : public testing::Test {
     options.data.files = {folder_ / file};
     options.data.chat_template = taken;
     options.seq_len = 128;
-    options.vocab_size = 258;
+    options.vocab_size = 259;
     options.model_directory = folder_ / "model";
     return TokenData(options).warnings();
   }
@@ -78,7 +78,7 @@ TEST_F(OwnChatTemplateTest, AnotherTemplateIsAWarningOfTheFileAndTheKey) {
 
 TEST_F(OwnChatTemplateTest, TheFormatThatIsTakenDecides) {
   write_config(std::string("\"") + kChatml + "\"");
-  EXPECT_EQ(warnings("chat.jsonl", ChatTemplate::kGemma).size(), 1u);
+  EXPECT_EQ(warnings("chat.jsonl", ChatTemplate::kMistral).size(), 1u);
 }
 
 TEST_F(OwnChatTemplateTest, NamedTemplatesAloneAreAWarningToo) {

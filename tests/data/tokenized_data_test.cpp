@@ -130,17 +130,14 @@ TEST_F(TokenizedDataTest, AConversationIsItsTemplateWithSpecialTokens) {
 }
 
 TEST_F(TokenizedDataTest, WhatIsTheAssistantsIsFoundAlsoWhereTurnsAreNoTokensApart) {
-  TokenDataOptions llama = options("a.jsonl", 400);  // whose tokens this tokenizer does not know
-  llama.data.chat_template = ChatTemplate::kLlama3;
-  llama.data.assistant_only_loss = true;
-  const std::string spoken = counted(row(kTalk, llama));
-  EXPECT_NE(spoken.find("_and<|eot_id|>_"), std::string::npos) << spoken;
-  EXPECT_TRUE(spoken.ends_with("_or<|eot_id|>")) << spoken;
-  EXPECT_EQ(spoken.find("the"), std::string::npos) << spoken;
   TokenDataOptions mistral = options("a.jsonl", 400);
   mistral.data.chat_template = ChatTemplate::kMistral;
   mistral.data.assistant_only_loss = true;
   const auto instructed = row(kTalk, mistral);
+  const std::string spoken = counted(instructed);
+  EXPECT_NE(spoken.find("and</s>_"), std::string::npos) << spoken;
+  EXPECT_TRUE(spoken.ends_with("or</s>")) << spoken;
+  EXPECT_EQ(spoken.find("the"), std::string::npos) << spoken;
   EXPECT_EQ(
       instructed.first,
       tokenizer().encode("<s> [INST] the [/INST] \n\nand</s> [INST] a [/INST] or</s>", false));
@@ -168,7 +165,7 @@ std::string random_text(std::uint64_t seed, std::size_t size) {
                                           "\xe4\xb8\x80", "\n",
                                           "er",           "\xe3\x80\x82",
                                           "<s>",          "\r\n",
-                                          "!?",           "\xff",
+                                          "!?",           "\xc3\xbf",
                                           "\t",           "then other words, and more"};
   std::string text;
   while (text.size() < size) text += parts[next_bits(seed) % parts.size()];

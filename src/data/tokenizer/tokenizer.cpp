@@ -1,7 +1,6 @@
 #include "sluice/tokenizer.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <mutex>
 #include <utility>
 
@@ -12,6 +11,7 @@
 #include "data/tokenizer/normalizer.h"
 #include "data/tokenizer/post_processor.h"
 #include "data/tokenizer/pre_tokenizer.h"
+#include "data/tokenizer/tokenizer_directory.h"
 #include "data/tokenizer/tokenizer_parts.h"
 #include "data/tokenizer/utf8.h"
 #include "sluice/error.h"
@@ -133,10 +133,7 @@ void Tokenizer::Impl::encode(std::string_view text, bool goes_on,
 }
 
 Tokenizer Tokenizer::read(const std::string& path) {
-  std::error_code unknown;
-  const bool folder = std::filesystem::is_directory(path, unknown);
-  const std::string file =
-      folder ? (std::filesystem::path(path) / "tokenizer.json").string() : path;
+  const std::string file = data::tokenizer_at(path, "");
   return Tokenizer(
       std::make_shared<const Impl>(data::parts_of_directory(data::read_tokenizer_texts(file))));
 }
