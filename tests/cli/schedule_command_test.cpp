@@ -462,8 +462,8 @@ TEST_F(ScheduleCommandTest, ProvesAFileWithTransfersForTorch) {
 TEST_F(ScheduleCommandTest, ASchedulesProofIsThatOfSluiceWithoutFor) {
   const auto object = nlohmann::json::parse(
       run({"--name", "1F1B", "--pp", "2", "--microbatches", "4", "--check", "--json"}).out);
-  EXPECT_EQ(object.at("verdicts").size(), 1u);
-  EXPECT_EQ(object.at("verdicts").at("sluice").at("ok"), true);
+  EXPECT_EQ(object.at("ok"), true);
+  EXPECT_FALSE(object.contains("verdicts"));
 }
 
 TEST_F(ScheduleCommandTest, WritesLanesAndCurvesOnlyWithTimeline) {
