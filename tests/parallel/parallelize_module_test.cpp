@@ -169,7 +169,7 @@ TEST(ParallelizeModuleTest, SlicesAreAsFarFromThePlainModuleAsRoundingIs) {
     plain.erase("gradient of layers." + std::string(layer) + ".k_proj.bias");
   EXPECT_LT(
       distance(plain, on_slice_ranks({2, 4, true}, [](const auto& tp) { return train_once(tp); })),
-      2e-6);
+      4e-6);
 }
 
 TEST(ParallelizeModuleTest, ARankHoldsItsSlicesAlone) {

@@ -303,7 +303,7 @@ TEST_P(SlicedAccuracyTest, RoundingErrorsAreThoseOfOneSlice) {
       // A loss is one number of one or two roundings: 32 samples are too few to compare.
       if (name.starts_with("loss")) continue;
       ASSERT_GT(distances.one_slice, 0) << what;
-      EXPECT_LT(distances.excess(), 0.3) << what;
+      EXPECT_LT(distances.excess(), 0.1) << what;
     }
     EXPECT_LT(all.excess(), 0.08) << name_of(ways[i]);
   }
