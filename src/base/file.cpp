@@ -82,10 +82,11 @@ void refuse_lfs_pointer(const File& file, ErrorKind kind) {
       std::any_of(std::begin(kLfsVersions), std::end(kLfsVersions),
                   [&](std::string_view version) { return text.starts_with(version); });
   if (!is_pointer) return;
-  throw Error(kind, {.what = "a Git LFS pointer: run git lfs pull",
-                     .where = file.path(),
-                     .remedy = "the pointer stands for the content, which Git has not downloaded; "
-                               "`git lfs install` once, if Git does not know `lfs`"});
+  throw Error(kind,
+              {.what = "a Git LFS pointer: run git lfs pull",
+               .where = file.path(),
+               .remedy = "the content was not downloaded with the repository (before the first "
+                         "time: git lfs install)"});
 }
 
 [[noreturn]] void fail_checkpoint(const std::string& what, const std::string& path,

@@ -355,10 +355,11 @@ Error not_readable(const std::string& file, std::string_view bytes, const std::s
     const std::string rows = conversion_to_rows(file, kind);
     const bool may_be_text = kind == "json" || kind == "csv" || kind == "tsv" || rows.empty();
     const bool is_text = may_be_text && fault_in(bytes, is_whole) == std::string_view::npos;
-    const std::string as_text = "to train on its lines as they are, set `data.format` = \"text\"";
+    const std::string as_text = "set `data.format` = \"text\" to train on its lines as they are";
     return refusal(quoted(file) + " is not text, by its ending", where,
-                   rows.empty() ? (is_text ? as_text : kOtherFiles)
-                                : "convert it to rows: " + rows + (is_text ? "; " + as_text : ""));
+                   rows.empty()
+                       ? (is_text ? as_text : kOtherFiles)
+                       : "convert it to rows: " + rows + (is_text ? ", or " + as_text : ""));
   }
   const std::string what = formatted("{} is {}", quoted(file), name);
   if (name == "a Parquet file") kind = "parquet";

@@ -178,7 +178,7 @@ TEST_F(TrainCommandTest, ABatchWithoutACountedLabelThatWasNotForeseenEndsTheRun)
                                       "--training.local_batch_size=1",
                                       "--training.microbatch_size=1", "--training.steps=9"});
   EXPECT_EQ(result.exit_code, 3) << result.err;
-  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 2) << result.err;
   EXPECT_NE(result.err.find("step 6, " + rows + ":6;"), std::string::npos) << result.err;
   EXPECT_EQ(metrics().size(), 5u);
   expect_last_step_is_saved();
@@ -196,6 +196,7 @@ TEST_F(TrainCommandTest, ABadRowLateInARunCostsNoStepBeforeIt) {
   const ProgramResult failed = train({options[0], options[1], "--training.steps=9"});
   EXPECT_EQ(failed.exit_code, 3) << failed.err;
   EXPECT_EQ(failed.err,
+            "sluice: warning: fields of rows that are not read: filler\n"
             "sluice: error: input_ids[2] = 256 is outside of the vocabulary of 256; step 4, " +
                 rows + ":15; were the rows made with another tokenizer?\n");
   EXPECT_NE(failed.out.find("\nended by an error after step 3 of 9\n"), std::string::npos);
