@@ -1,8 +1,9 @@
 #!/bin/sh
 # Checks that what the pages name in backquotes exists: keys of the configuration (`section.key`, and those of
 # ```toml blocks), tests (`SuiteTest.Name`), files of this repository, targets of the Makefile, and functions
-# and members (`name()`, `Type::member`). In a page about another library the first column, or the start of an
-# item, is that library's.
+# and members (`name()`, `Type::member`). Functions and members are looked up in include/ and examples/, which is
+# all that a user has; CONTRIBUTING.md may also name those of the sources. In a page about another library the
+# first column, or the start of an item, is that library's.
 # usage: check_names.sh SLUICE [PAGE...]. Prints one line a fault; exit 1.
 sluice=$1
 [ -x "$sluice" ] || { echo "usage: check_names.sh SLUICE [PAGE...]" >&2; exit 2; }
@@ -20,8 +21,15 @@ grep -q '^key training.steps$' "$known" || { echo "$sluice config reference name
 grep -rhoE '^TEST(_F|_P)?\([A-Za-z0-9_]+, *[A-Za-z0-9_]+' tests |
   sed 's/.*(\([^,]*\), *\(.*\)/test \1.\2/' >>"$known"
 sed -n 's/^\([a-z-]*\):.*/target \1/p' Makefile >>"$known"
-find include src apps tests tools bench examples \( -name '*.h' -o -name '*.cpp' -o -name '*.py' \) -exec cat {} + |
-  grep -oE '[A-Za-z_][A-Za-z0-9_]*' | sort -u | sed 's/^/word /' >>"$known"
+# words KIND FOLDER...: every identifier of the sources there.
+words() {
+  kind=$1
+  shift
+  find "$@" \( -name '*.h' -o -name '*.cpp' -o -name '*.py' \) -exec cat {} + |
+    grep -oE '[A-Za-z_][A-Za-z0-9_]*' | sort -u | sed "s/^/$kind /" >>"$known"
+}
+words word include examples
+words inner src apps tests tools bench
 
 # Names that only look like ours: values that cross stages, tensors of a Hugging Face file, torch's and peers'.
 awk -v foreign_keys='^model\.(layers|embed_tokens|norm|rotary_emb|lm_head|language_model|text_model|visual|vision_tower|safetensors|pt2|inputs|loss|outputs|initialization|fuse|auxiliary|count)$' \
@@ -29,6 +37,7 @@ awk -v foreign_keys='^model\.(layers|embed_tokens|norm|rotary_emb|lm_head|langua
   FNR == NR { known[$1 " " $2] = 1; if ($1 == "key") { split($2, part, "."); section[part[1]] = 1 } next }
   FNR == 1 { fence = 0; is_peer = FILENAME ~ /docs\/from-/ }
   /^## Keys of other libraries$/ { is_peer = 1 }
+  function is_known(name) { return ("word " name) in known || (FILENAME ~ /CONTRIBUTING\.md$/ && ("inner " name) in known) }
   function fault(what) { print FILENAME ":" FNR ": " what; faults = 1 }
   function exists(path) {
     if (!(path in seen)) seen[path] = system("ls -d " path " >/dev/null 2>&1") == 0
@@ -61,11 +70,11 @@ awk -v foreign_keys='^model\.(layers|embed_tokens|norm|rotary_emb|lm_head|langua
     while ((name = next_match("[A-Za-z_][A-Za-z0-9_]*(::[A-Za-z_][A-Za-z0-9_]*)+")) != "") {
       if (name ~ foreign) continue
       n = split(name, part, "::")
-      for (i = 1; i <= n; ++i) if (!(("word " part[i]) in known)) fault("no " part[i] " (" name ")")
+      for (i = 1; i <= n; ++i) if (!is_known(part[i])) fault("no " part[i] " (" name ")")
     }
     rest = span
     while ((name = next_match("[A-Za-z_][A-Za-z0-9_]*\\(")) != "")
-      if (before !~ /[.:]/ && name != "find_package(" && !(("word " substr(name, 1, length(name) - 1)) in known)) fault("no function " name ")")
+      if (before !~ /[.:]/ && name != "find_package(" && !is_known(substr(name, 1, length(name) - 1))) fault("no function " name ")")
   }
   /^```/ { fence = !fence; is_toml = fence && $0 ~ /^```toml/; table = ""; next }
   fence && is_toml && /^\[/ { table = $0; gsub(/[^a-z_.]/, "", table); next }

@@ -3,8 +3,8 @@
 // Language Models", arXiv:2106.09685.
 //
 // Owns: the choice of linear layers that have an adapter, its sizes, the description of a model
-// with adapters, adapter_config.json. Does not own: modules (causal_lm.h), tensors (src/io). No
-// torch.
+// with adapters, adapter_config.json. Does not own: modules (causal_lm.h), tensors
+// (parts/hf_directory.h). No torch.
 //
 // A linear layer y = W x with an adapter is y = W x + scale * B A dropout(x). It keeps its names;
 // A and B are the parameters X.lora_A.weight [rank, in] and X.lora_B.weight [out, rank] of the
@@ -13,7 +13,8 @@
 //   const sluice::ModelSpec base = sluice::read_model_spec("models/llama");
 //   const sluice::Adapter adapter = sluice::make_adapter(base, {.rank = 8});
 //   const sluice::ModelSpec spec = sluice::with_adapter(base, adapter);
-//   const sluice::Model model = sluice::causal_lm(spec, {.adapter = adapter});
+//   sluice::Model model = sluice::causal_lm(spec, {.adapter = adapter});
+//   model.initialization.tensor = sluice::stored_values_with_adapter("models/llama");
 //
 // Thread-safety: values and pure functions, but for reading files.
 #pragma once
@@ -70,5 +71,9 @@ bool is_adapter_directory(const std::string& directory);  // has an adapter_conf
 // `model` with the adapter's parameters, the only ones that train, and their costs. precision: the
 // model's. Throws Error(kUsage) for an adapter of another model.
 ModelSpec with_adapter(ModelSpec model, const Adapter& adapter, const Precision& precision = {});
+
+// The text of PEFT's adapter_config.json for these linear layers of `model`. base: the directory of
+// the model's weights.
+std::string adapter_config(const Adapter& adapter, const ModelSpec& model, const std::string& base);
 
 }  // namespace sluice

@@ -156,6 +156,8 @@ struct ModelSpec {
   // The layers that a split counts: [first, second) from the first to the last block, with all that
   // is between.
   std::pair<int, int> block_range() const;
+  // Width of the hidden states: the last size of the first value that a block writes. 0: not known.
+  std::int64_t hidden_size() const;
   int num_blocks() const { return block_range().second - block_range().first; }
   // Indices of the free layers that these layers and `outputs` need, in order.
   std::vector<int> free_layers_of(const std::vector<int>& layers,

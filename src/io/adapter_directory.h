@@ -8,7 +8,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -37,11 +36,5 @@ void require_base_layers(const AdapterDirectory& directory, const HfDirectory& b
 void load_adapter(const AdapterDirectory& directory, std::vector<ParameterInfo>& parameters);
 // The same, drawn: a new adapter, which adds nothing yet. The same bits in every layout.
 void draw_adapter(std::vector<ParameterInfo>& parameters, std::uint64_t seed);
-
-// For Model::initialization of a model with an adapter: weights of the Hugging Face directory
-// `path`, as stored_values() (hf_directory.h) has them, and the adapter of the PEFT directory
-// `adapter`; "": a new one, drawn as its layers say.
-std::function<void(const std::string& name, at::Tensor& value)> stored_values_with_adapter(
-    const std::string& path, const std::string& adapter = "");
 
 }  // namespace sluice

@@ -88,6 +88,13 @@ std::pair<int, int> ModelSpec::block_range() const {
   return {static_cast<int>(first - layers.begin()), static_cast<int>(layers.rend() - last)};
 }
 
+std::int64_t ModelSpec::hidden_size() const {
+  const auto [first, last] = block_range();
+  if (first == last || layers[first].writes.empty()) return 0;
+  const std::vector<std::int64_t>& sizes = layers[first].writes.front().sizes;
+  return sizes.empty() ? 0 : std::max<std::int64_t>(0, sizes.back());
+}
+
 std::int64_t ModelSpec::num_parameters() const {
   std::int64_t sum = 0;
   for (const LayerInfo& layer : layers) {

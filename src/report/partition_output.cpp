@@ -68,6 +68,8 @@ Json partition_json(const ModelSpec& model, const Partition& partition,
   object["stages_per_rank"] = partition.stages_per_rank();
   object["stage_to_rank"] = partition.stage_map.ranks();
   object["split_points"] = partition.split_points;
+  if (model.hidden_size() > 0) object["hidden_size"] = model.hidden_size();
+  if (model.vocab_size > 0) object["vocab_size"] = model.vocab_size;
   if (cuts_after(partition)) object["cuts"] = names_of_cuts(partition);
   if (partition.weights) {
     object["first_stage_weight"] = partition.weights->first;

@@ -69,6 +69,8 @@ TEST(SplitCommandTest, ListsParametersAndShapesOfAModel) {
   const Json& stages = object.at("stages");
   EXPECT_EQ(stages.at(0).at("parameters").at(0), "model.embed_tokens.weight");
   EXPECT_EQ(stages.at(2).at("parameters").back(), "lm_head.weight");
+  EXPECT_EQ(object.at("hidden_size"), 64);
+  EXPECT_EQ(object.at("vocab_size"), 320);
   EXPECT_EQ(stages.at(0).at("input_shape"), Json({2, 16}));
   EXPECT_EQ(stages.at(1).at("input_shape"), Json({2, 16, 64}));
   EXPECT_EQ(stages.at(2).at("output_shape"), Json({2, 16, 320}));

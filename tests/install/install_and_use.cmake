@@ -45,16 +45,29 @@ run(${work}/build/plan_a_schedule)
 if(NOT output MATCHES "ZBVZeroBubble on 4 ranks: 8 microbatches take 51 units")
   message(FATAL_ERROR "plan_a_schedule printed:\n${output}")
 endif()
+# The peers' functions, called from outside.
+run(${CMAKE_COMMAND} -S ${SOURCE_DIR}/tests/install/peer_functions -B ${work}/peers -G ${GENERATOR}
+    -D CMAKE_CXX_COMPILER=${CXX} -D CMAKE_BUILD_TYPE=Debug -D CMAKE_PREFIX_PATH=${work}/prefix
+    -D nlohmann_json_DIR=${NLOHMANN_JSON_DIR})
+run(${CMAKE_COMMAND} --build ${work}/peers)
+run(${work}/peers/peer_functions ${SOURCE_DIR}/tests/reference)
+if(NOT output MATCHES "\n?[0-9]+ answers compared, 0 differ")
+  message(FATAL_ERROR "peer_functions printed:\n${output}")
+endif()
 if(WITH_TORCH)
   run(${work}/prefix/bin/sluice-run --help)
   # Each compares bits, and with a plain loop, and fails when they differ.
-  foreach(example train_my_modules own_sequential own_tree unet encoder_decoder accumulate own_csv lora save_and_resume our_update
-          sharded_update shared_layers whole_trainer)
+  foreach(example train_my_modules own_sequential own_tree unet encoder_decoder accumulate own_csv lora adapt_llama save_and_resume
+          our_update sharded_update shared_layers whole_trainer)
     run(${work}/build/${example} ${SOURCE_DIR}/tests/reference/models/llama_untied)
     if(NOT output MATCHES "loss .* the same")
       message(FATAL_ERROR "${example} printed:\n${output}")
     endif()
   endforeach()
+  run(${work}/build/adapt_llama ${SOURCE_DIR}/tests/reference/models_extra/grouped_query ${SOURCE_DIR}/tests/reference/adapters/plain)
+  if(NOT output MATCHES "\"peft_type\": *\"LORA\".*the same bits in every layout")
+    message(FATAL_ERROR "adapt_llama printed:\n${output}")
+  endif()
   run(${work}/build/ten_lines)
   if(NOT output MATCHES "step 20: loss 0.0[^\n]*\n.*step 100: loss 0.00[^\n]*\n$")
     message(FATAL_ERROR "ten_lines printed:\n${output}")

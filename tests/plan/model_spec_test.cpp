@@ -52,10 +52,13 @@ std::string refusal_of(const std::string& key, const Json& value) {
 TEST(ModelSpecTest, ReadsTheReferenceModelsWithTheirParameterCounts) {
   EXPECT_EQ(read_model_spec(kModels + "llama_untied").num_parameters(), 180800);
   EXPECT_EQ(read_model_spec(kModels + "llama_tied").num_parameters(), 242496);
+  EXPECT_EQ(read_model_spec(kModels + "llama_tied").hidden_size(), 64);
   const ModelSpec gpt2 = read_model_spec(kModels + "gpt2/config.json");
   EXPECT_EQ(gpt2.family, "gpt2");
   EXPECT_EQ(gpt2.dtype, "float32");
   EXPECT_EQ(gpt2.num_parameters(), 220544);
+  EXPECT_EQ(gpt2.hidden_size(), 64);
+  EXPECT_EQ(model_spec_of_blocks(4).hidden_size(), 0);
   EXPECT_EQ(gpt2.layers.size(), 7u);
   EXPECT_EQ(gpt2.layers[0].module_names(),
             (std::vector<std::string>{"transformer.wte", "transformer.wpe"}));

@@ -5,9 +5,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "plan/peers/peers.h"
+#include "plan/peers/automodel.h"
 #include "sluice/error.h"
 #include "sluice/partition.h"
+#include "sluice/parts/peers.h"
 #include "support/peer_functions.h"
 #include "support/reference_cases.h"
 

@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <set>
 
-#include "plan/peers/peers.h"
 #include "sluice/error.h"
+#include "sluice/parts/peers.h"
 #include "sluice/schedule.h"
 #include "support/reference_cases.h"
 

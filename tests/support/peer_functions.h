@@ -1,6 +1,6 @@
 // Functions of the peers that only tests call, which hold the rules of src/plan/partition, and
 // what they stand on, against the answers of their sources (tests/reference). The others are in
-// plan/peers/peers.h. What a peer refuses is refused: Error(kUsage).
+// sluice/parts/peers.h. What a peer refuses is refused: Error(kUsage).
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "plan/peers/peers.h"
+#include "sluice/parts/peers.h"
 
 namespace sluice::testing {
 

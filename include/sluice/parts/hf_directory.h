@@ -57,4 +57,9 @@ void load_buffers(const HfDirectory& directory, std::vector<ParameterInfo>& buff
 std::function<void(const std::string& name, at::Tensor& value)> stored_values(
     const std::string& path, const std::vector<std::string>& own = {});
 
+// The same for a model with an adapter (lora.h): weights of the Hugging Face directory `path`, and
+// the adapter of the PEFT directory `adapter`. Without one the adapter keeps what its layers draw.
+std::function<void(const std::string& name, at::Tensor& value)> stored_values_with_adapter(
+    const std::string& path, const std::string& adapter = "");
+
 }  // namespace sluice

@@ -23,9 +23,6 @@ inline constexpr const char* kAdapterFile = "adapter_model.safetensors";
 // Before the full name of a parameter in kAdapterFile.
 inline constexpr const char* kAdapterPrefix = "base_model.model.";
 
-// The text of adapter_config.json, which PEFT matches to exactly these linear layers of `model`.
-// base: where the model's weights are.
-std::string adapter_config(const Adapter& adapter, const ModelSpec& model, const std::string& base);
 // The place of the base, as such a text in `directory` says it; "": nothing. Throws Error(kInput).
 std::string base_of_adapter(const std::string& directory);
 

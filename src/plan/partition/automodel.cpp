@@ -8,7 +8,8 @@
 #include "base/format.h"
 #include "plan/partition/convention.h"
 #include "plan/partition/shares.h"
-#include "plan/peers/peers.h"
+#include "plan/peers/automodel.h"
+#include "sluice/parts/peers.h"
 
 namespace sluice::detail {
 namespace {

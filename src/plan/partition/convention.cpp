@@ -4,7 +4,7 @@
 
 #include "base/format.h"
 #include "plan/partition/shares.h"
-#include "plan/peers/peers.h"
+#include "sluice/parts/peers.h"
 
 namespace sluice::detail {
 

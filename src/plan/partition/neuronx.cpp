@@ -2,7 +2,7 @@
 // Stages must be pp x virtual size = cuts + 1.
 #include "plan/partition/convention.h"
 
-#include "plan/peers/peers.h"
+#include "sluice/parts/peers.h"
 
 namespace sluice::detail {
 

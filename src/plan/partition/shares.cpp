@@ -5,8 +5,8 @@
 #include <cstdlib>
 
 #include "base/format.h"
-#include "plan/peers/peers.h"
 #include "sluice/error.h"
+#include "sluice/parts/peers.h"
 
 namespace sluice::detail {
 

@@ -7,10 +7,12 @@
 #include <vector>
 
 #include "base/text.h"
-#include "plan/peers/peers.h"
 #include "sluice/partition.h"
+#include "sluice/parts/peers.h"
 
 namespace sluice::detail {
+
+inline constexpr int kMaxCount = 1 << 20;  // of layers, stages or ranks
 
 // Error(kUsage) without a place: the caller's options are the place.
 [[noreturn]] void refuse(const std::string& what, const std::string& remedy = {});

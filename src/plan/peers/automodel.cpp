@@ -3,10 +3,12 @@
 // Embedding, norm and head do not count as layers; the remainder goes to the first stages; the
 // rotary embedding is on every stage:
 //   30 layers, 8 stages: 4 4 4 4 4 4 3 3
+#include "plan/peers/automodel.h"
+
 #include "base/format.h"
 #include "plan/partition/shares.h"
-#include "plan/peers/peers.h"
 #include "sluice/error.h"
+#include "sluice/parts/peers.h"
 
 namespace sluice {
 

@@ -3,7 +3,7 @@
 //   10 layers, 4 partitions: 2 2 3 3, cuts after layers 1, 3, 6
 #include "plan/partition/shares.h"
 
-#include "plan/peers/peers.h"
+#include "sluice/parts/peers.h"
 
 namespace sluice {
 

@@ -1,8 +1,8 @@
 // torchtitan's functions, in its own vocabulary. The rules: plan/partition/torchtitan_rules.h.
 #include "base/format.h"
 #include "plan/partition/torchtitan_rules.h"
-#include "plan/peers/peers.h"
 #include "sluice/error.h"
+#include "sluice/parts/peers.h"
 
 namespace sluice {
 
