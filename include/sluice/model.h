@@ -91,8 +91,9 @@ struct Initialization {
   // the name of its first use. value is whole: a slice is taken out of it afterwards.
   std::function<void(const std::string& name, at::Tensor& value)> tensor;
   // Sets the values of every module that has parameters or buffers of its own, by its full name;
-  // module.as<torch::nn::Linear>() tests its class. A tied parameter has the value of its first
-  // use. A module whose own parameters are on several stages is refused.
+  // module.as<torch::nn::Linear>() tests its class. Parameters are whole: a slice is taken out of
+  // each afterwards, so a ColumnParallelLinear is drawn as a Linear is. A tied parameter has the
+  // value of its first use. A module whose own parameters are on several stages is refused.
   std::function<void(const std::string& name, torch::nn::Module& module)> module;
 
   bool is_given() const { return tensor || module; }

@@ -52,12 +52,23 @@ class TiedValues {
   std::vector<std::pair<at::Tensor, at::Tensor>> values_;
 };
 
-void require_whole(const ParameterInfo& parameter) {
-  if (parameter.is_whole()) return;
-  throw Error(ErrorKind::kUsage, {.what = "of '" + parameter.name + "' this rank holds " +
-                                          held_text(parameter) + ", which its module cannot draw",
-                                  .where = "Initialization::module",
-                                  .remedy = "set Initialization::tensor"});
+// Gives a module the whole of each of its parameters, and cuts this rank's slices out afterwards.
+// draw() sees the same shapes, and consumes the same random numbers, for every number of slices.
+template <typename Draw>
+void draw_module(const std::vector<const ParameterInfo*>& own, Draw draw, std::size_t next = 0) {
+  while (next < own.size() && own[next]->is_whole()) ++next;
+  if (next == own.size()) {
+    draw();
+    return;
+  }
+  at::Tensor parameter = own[next]->tensor;
+  at::Tensor slices = parameter.detach();
+  draw_whole(*own[next], slices, [&](at::Tensor& whole) {
+    parameter.set_data(whole);
+    draw_module(own, draw, next + 1);
+    whole = parameter.detach();
+    parameter.set_data(slices);
+  });
 }
 
 // A module that is in several pieces of its stage is drawn once.
@@ -80,7 +91,6 @@ void initialize_modules(const Initialization& user, Chunk& chunk, std::uint64_t 
           if (parameter.tensor.is_same(tensor)) own.push_back(&parameter);
       }
       if (own.empty() && module.buffers(/*recurse=*/false).empty()) continue;
-      for (const ParameterInfo* parameter : own) require_whole(*parameter);
       std::string name = layer.full_name(item.key());
       if (name.ends_with('.')) name.pop_back();  // the layer's module itself
       const auto [before, is_new] = drawn.emplace(name, !own.empty());
@@ -88,7 +98,7 @@ void initialize_modules(const Initialization& user, Chunk& chunk, std::uint64_t 
       if (!is_new && std::exchange(before->second, true)) refuse_pieces(name);
       const TiedValues kept(own);
       const KeyedRandomScope scope(seed, 0, name, 0);
-      user.module(name, module);
+      draw_module(own, [&] { user.module(name, module); });
     }
   }
 }

@@ -1,8 +1,10 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/nn/init.h>
 #include <torch/nn/modules/embedding.h>
 #include <torch/nn/modules/linear.h>
 
+#include "layer/initialize_chunks.h"
 #include "layer/split_backward.h"
 #include "parallel/counted_operators.h"
 #include "parallel/shared_weights.h"
@@ -224,6 +226,46 @@ TEST(ParallelLayersTest, AreDrawnAsWholeModulesOfLibTorchAre) {
   }
   for (const int degree : {1, 2, 4})
     expect_same_bits(modules, on_slice_ranks({degree, 4, false}, run), std::to_string(degree));
+}
+
+TEST(ParallelLayersTest, AreInitializedByAFunctionOfTheModuleAsWholeModulesAre) {
+  Initialization initialization;
+  initialization.module = [](const std::string& /*name*/, torch::nn::Module& module) {
+    if (auto* up = module.as<ColumnParallelLinearImpl>()) {
+      EXPECT_EQ(up->weight.sizes(), at::IntArrayRef({kWide, kHidden}));
+      EXPECT_EQ(up->bias.sizes(), at::IntArrayRef({kWide}));
+      torch::nn::init::xavier_uniform_(up->weight);
+      torch::nn::init::uniform_(up->bias, -1.0, 1.0);
+    }
+    if (auto* down = module.as<RowParallelLinearImpl>()) torch::nn::init::normal_(down->weight);
+    if (auto* embed = module.as<ParallelEmbeddingImpl>()) torch::nn::init::normal_(embed->weight);
+  };
+  const auto run = [&](const SliceGroup& tp) -> FoundByName {
+    const auto up = std::make_shared<ColumnParallelLinearImpl>(kHidden, kWide, tp);
+    const auto down = std::make_shared<RowParallelLinearImpl>(
+        kWide, kHidden, tp, RowParallelOptions{.input_is_parallel = true});
+    const auto embed = std::make_shared<ParallelEmbeddingImpl>(kVocabulary, kHidden, tp);
+    const auto layer_of = [](const char* name, std::shared_ptr<torch::nn::Module> module) {
+      LayerSpec layer;
+      layer.name = name;
+      layer.make = [module] { return module; };
+      layer.forward = [](torch::nn::Module& /*net*/, const std::vector<at::Tensor>& in) {
+        return in;
+      };
+      return layer;
+    };
+    Chunk chunk({layer_of("up", up), layer_of("down", down), layer_of("embed", embed)},
+                /*first_layer=*/0, {"hidden"}, {"hidden"});
+    initialize_by(initialization, chunk, /*seed=*/5);
+    return {{"up", {up->weight, 0}},
+            {"up.bias", {up->bias, 0}},
+            {"down", {down->weight, 1}},
+            {"embed", {embed->weight, 0}}};
+  };
+  const Whole whole = on_slice_ranks({1, 4, false}, run);
+  EXPECT_EQ(whole.at("up").sizes(), at::IntArrayRef({kWide, kHidden}));
+  for (const int degree : {2, 4})
+    expect_same_bits(whole, on_slice_ranks({degree, 4, false}, run), std::to_string(degree));
 }
 
 TEST(ParallelCrossEntropyTest, IsThatOfWholeRows) {

@@ -2,6 +2,7 @@
 // every degree, schedule and number of replicas, with rows divided and whole.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <torch/nn/init.h>
 #include <torch/nn/modules/activation.h>
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/embedding.h>
@@ -9,6 +10,7 @@
 #include <torch/nn/modules/normalization.h>
 
 #include <array>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <mutex>
@@ -201,6 +203,34 @@ TEST(SlicedTrainingTest, AModelDividedByATableHasTheSameBitsInEveryLayout) {
   const Result one = train(two_layers(), {}, rows_of, divide, folder / "one");
   for (const Layout& layout : kLayouts) {
     expect_same(one, train(two_layers(), layout, rows_of, divide, folder / name_of(layout)),
+                name_of(layout));
+  }
+}
+
+// A hook of NeuronX's users: it draws each module that has weights, here by the module's class.
+Model drawn_by_module() {
+  Model model = two_layers();
+  model.initialization.module = [](const std::string& /*name*/, torch::nn::Module& module) {
+    if (auto* linear = module.as<torch::nn::LinearImpl>()) {
+      const std::int64_t inputs = linear->weight.size(1);
+      torch::nn::init::normal_(linear->weight, 0.0, 1.0 / std::sqrt(static_cast<double>(inputs)));
+      torch::nn::init::zeros_(linear->bias);
+    }
+    if (auto* embedding = module.as<torch::nn::EmbeddingImpl>()) {
+      EXPECT_EQ(embedding->weight.size(0), kVocabulary);
+      torch::nn::init::normal_(embedding->weight, 0.0, 0.02);
+    }
+  };
+  return model;
+}
+
+TEST(SlicedTrainingTest, AModuleDrawsItsWholeWeightsInEveryLayout) {
+  const TempDirectory folder;
+  const Result one = train(drawn_by_module(), {}, rows_of, divide, folder / "one");
+  const Result plain = train(two_layers(), {}, rows_of, divide, folder / "plain");
+  EXPECT_NE(one.losses, plain.losses);
+  for (const Layout& layout : kLayouts) {
+    expect_same(one, train(drawn_by_module(), layout, rows_of, divide, folder / name_of(layout)),
                 name_of(layout));
   }
 }
