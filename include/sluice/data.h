@@ -112,6 +112,9 @@ struct FieldOption {
   // Limit of integers that are ids: from 0 up to below it, or the one that is `ignored`. 0: none.
   std::int64_t below = 0;
   std::optional<std::int64_t> ignored = {};
+  // The first size is the number of items of a row, such as images. A microbatch then has the items
+  // of all its rows, one after the other, without a dimension of rows.
+  bool concatenated = false;
   friend bool operator==(const FieldOption&, const FieldOption&) = default;
 };
 

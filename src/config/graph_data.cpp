@@ -90,7 +90,9 @@ class GraphRows {
 
   FieldOption field(const GraphInput& of, bool tokens) const {
     const GraphSizes& sizes = value(of).sizes;
-    if (sizes.empty() || !is_rows(sizes[0])) {
+    // A size of its own, such as a number of images: each row has its items.
+    const bool is_concatenated = !sizes.empty() && !is_rows(sizes[0]) && !sizes[0].is_number();
+    if (sizes.empty() || (!is_rows(sizes[0]) && !is_concatenated)) {
       std::vector<std::string> texts;
       for (const SizeExpression& size : sizes) texts.push_back(size.text());
       throw Error(ErrorKind::kInput,
@@ -98,9 +100,12 @@ class GraphRows {
                                      "of rows, so that rows of data cannot give it",
                                      of.name, join(texts, ", ")),
                    .where = graph_.graph.path,
-                   .remedy = "export the model with a first dimension of rows in every input"});
+                   .remedy = "export the model with a first dimension of rows in every input, or "
+                             "of a size that varies, as a number of images"});
     }
     FieldOption option{of.name, value(of).dtype};
+    option.concatenated = is_concatenated;
+    if (is_concatenated) option.sizes.push_back(kAnySize);
     if (is_integer(option.dtype)) {
       if (const auto limit = id_limit(module_, of.value)) {
         option.below = limit->below;
@@ -110,7 +115,7 @@ class GraphRows {
     for (std::size_t d = 1; d < sizes.size(); ++d) {
       if (sizes[d].is_number())
         option.sizes.push_back(sizes[d].number());
-      else if (tokens && sizes[d].symbol() == graph_.length_symbol)
+      else if (tokens && !is_concatenated && sizes[d].symbol() == graph_.length_symbol)
         option.sizes.push_back(kRowTokens);
       else
         option.sizes.push_back(kAnySize);

@@ -1,5 +1,6 @@
 #include "data/jsonl_row.h"
 
+#include <filesystem>
 #include <limits>
 #include <utility>
 
@@ -8,6 +9,7 @@
 #include "base/strict_json.h"
 #include "base/text.h"
 #include "data/field_reader.h"
+#include "data/npy_file.h"
 #include "sluice/error.h"
 
 namespace sluice::data {
@@ -58,7 +60,7 @@ class RowHandler final : public JsonEvents {
 
   bool string(std::string& text) override {
     look_at(text.empty() ? FieldValues::kNone : FieldValues::kOther);
-    if (skipped_ > 0 || give([](FieldReader& field) { field.refuse("a string"); })) return true;
+    if (skipped_ > 0 || give([&](FieldReader& field) { give_file(field, text); })) return true;
     if (place_ == Place::kRow && is_text_field()) {
       set_once(row_.text, std::move(text));
     } else if (place_ == Place::kRow && speech_of_field() && field_ != "messages") {
@@ -220,6 +222,13 @@ class RowHandler final : public JsonEvents {
       place_ = Place::kRow;
     }
     return true;
+  }
+
+  // A field is an array in place of its text where it names a .npy file.
+  void give_file(FieldReader& field, const std::string& name) {
+    const bool is_whole = place_ == Place::kRow && !format_.folder.empty();
+    if (!is_whole || !name.ends_with(".npy")) field.refuse("a string");
+    read_npy(std::filesystem::path(format_.folder) / name, field);
   }
 
   // ---- those of tokens ----

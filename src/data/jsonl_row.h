@@ -52,11 +52,13 @@ struct RowFormat {
   bool tokens = true;  // text, input_ids, labels, messages, ..
   // Those that are asked for; they go before `tokens`. A row has to have them all.
   std::span<const FieldOption> fields = {};
+  // The folder of the file, for a field that names a .npy file. Empty: no field can.
+  std::string folder = {};
 };
 
 // Throws Error(kInput) at `where` ("file:line"): not a JSON object, a field of text or numbers of
 // the wrong type, a known field given twice; and for a field that is asked for: missing, ragged, of
-// other sizes, a value that is not a number of its dtype.
+// other sizes, a value that is not a number of its dtype; and what read_npy() (npy_file.h) refuses.
 JsonlRow parse_jsonl_row(std::string_view json, const std::string& where,
                          const RowFormat& format = {});
 

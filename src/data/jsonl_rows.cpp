@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -96,6 +97,11 @@ JsonlRows::JsonlRows(std::vector<std::string> files, bool has_tokens,
       {.what = "the data has no rows",
        .where = files_.front(),
        .remedy = "a row is a line with a JSON object: name files with rows in `data.files`"});
+}
+
+std::string JsonlRows::folder_of(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path();
+  return folder.empty() ? "." : folder;
 }
 
 // The last file that starts at or before this row, which is not empty.

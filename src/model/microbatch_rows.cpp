@@ -49,15 +49,28 @@ bool MicrobatchRows::has_positions() const {
 
 at::Tensor MicrobatchRows::field(const FieldRows& field) const {
   const auto first = field.rows.begin() + first_, end = first + count_;
-  std::vector<std::int64_t> sizes = first->sizes;
+  const bool joins = field.field.concatenated;
+  std::int64_t items = 0;
+  // A row without items has no sizes of its own.
+  const auto with_items =
+      std::find_if(first, end, [&](const FieldValue& row) { return !joins || row.sizes[0] > 0; });
+  std::vector<std::int64_t> sizes = (with_items == end ? first : with_items)->sizes;
   for (auto row = first; row != end; ++row) {
-    if (row->sizes == sizes) continue;
+    if (joins) items += row->sizes[0];
+    const std::ptrdiff_t from = joins ? 1 : 0;
+    if ((joins && row->sizes[0] == 0) ||
+        std::equal(row->sizes.begin() + from, row->sizes.end(), sizes.begin() + from, sizes.end()))
+      continue;
     throw Error(ErrorKind::kInput,
                 {.what = formatted("'{}' is {} and {} in two rows of a microbatch",
                                    field.field.name, shape_text(sizes), shape_text(row->sizes)),
                  .remedy = "give all rows of a microbatch the same sizes"});
   }
-  sizes.insert(sizes.begin(), count_);
+  if (joins) {
+    sizes[0] = items;
+  } else {
+    sizes.insert(sizes.begin(), count_);
+  }
   at::Tensor result = std::visit(
       [&](const auto& of_first) {
         using Numbers = std::decay_t<decltype(of_first)>;

@@ -36,7 +36,8 @@ class MicrobatchRows {
   bool has_mask() const;       // a token of them is hidden
   bool has_positions() const;  // one is not at its place in the row
 
-  // [count, sizes..] in the type of the numbers; sizes that are kRowTokens are length(). Throws
+  // [count, sizes..] in the type of the numbers, or [items of all rows, sizes..] of a concatenated
+  // field; sizes that are kRowTokens are length(). Throws
   // Error(kInput) for rows of different sizes.
   at::Tensor field(const FieldRows& field) const;
 

@@ -157,6 +157,17 @@ TEST(GraphDataTest, LabelsOfTokensAreBelowTheClassesOfTheirLoss) {
   EXPECT_EQ(options.fields, (std::vector<FieldOption>{{"segments", "int64", {kRowTokens}, 2}}));
 }
 
+TEST(GraphDataTest, AnInputWithAFirstSizeOfItsOwnHasTheItemsOfTheRows) {
+  GraphBuilder builder;
+  builder.batch("scale", {"s0", "3"});
+  builder.batch("pixel_values", {"s2", "3", "s3"});
+  const GraphData data = data_of_graph(model_of(builder, "loss", {}));
+  EXPECT_EQ(data.fields.at(1), (FieldOption{.name = "pixel_values",
+                                            .dtype = "float32",
+                                            .sizes = {kAnySize, 3, kAnySize},
+                                            .concatenated = true}));
+}
+
 TEST(GraphDataTest, AnInputWithoutRowsIsRefusedByName) {
   for (const std::vector<std::string>& sizes :
        {std::vector<std::string>{}, std::vector<std::string>{"5", "s0"}}) {

@@ -139,6 +139,84 @@ TEST(FieldTest, RefusesWhatIsNoNumberOfItsType) {
   }
 }
 
+// ---- arrays in .npy files ----
+
+class NpyFieldTest : public testing::Test {
+ protected:
+  // A file of format 1.0, as numpy.save writes it.
+  template <typename Number>
+  void write_npy(const std::string& name, const std::string& header,
+                 const std::vector<Number>& numbers) const {
+    std::string text = header;
+    while ((10 + text.size() + 1) % 64 != 0) text += ' ';
+    text += '\n';
+    std::string file = "\x93NUMPY";
+    file += '\1';
+    file += '\0';
+    file += static_cast<char>(text.size() % 256);
+    file += static_cast<char>(text.size() / 256);
+    file += text;
+    file.append(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(Number));
+    test::write_file(folder_ / name, file);
+  }
+  static std::string header(const std::string& type, const std::string& shape) {
+    return "{'descr': '" + type + "', 'fortran_order': False, 'shape': " + shape + ", }";
+  }
+  FieldValue named(const FieldOption& field, const std::string& value = "\"x.npy\"") const {
+    const Fields fields = {field};
+    return parse_jsonl_row("{\"x\": " + value + "}", "rows.jsonl:7",
+                           {.tokens = false, .fields = fields, .folder = folder_ / ""})
+        .values.at(0);
+  }
+  std::string fact(const FieldOption& field, const std::string& value = "\"x.npy\"") const {
+    return error_of([&] { named(field, value); }).fact();
+  }
+
+  const TempDirectory folder_;
+};
+
+TEST_F(NpyFieldTest, AFieldIsTheArrayInTheFileThatItNames) {
+  write_npy("x.npy", header("<f4", "(2, 3)"), Floats{1, 2.5F, -3, 0.4F, 0, 1000});
+  const FieldValue real = named({"x", "float32", {kAnySize, 3}});
+  EXPECT_EQ(real, parsed({"x", "float32", {2, 3}}, "[[1, 2.5, -3], [0.4, 0, 1000]]"));
+  write_npy("x.npy", header("<i8", "(3,)"), Integers{5, 6, 7});
+  EXPECT_EQ(named({"x", "int64", {3}}), parsed({"x", "int64", {3}}, "[5, 6, 7]"));
+  write_npy("x.npy", header("<f4", "(0, 3, 4)"), Floats{});
+  EXPECT_EQ(named({"x", "float32", {kAnySize, 3, 4}}).sizes, (Sizes{0, 3, 4}));
+}
+
+TEST_F(NpyFieldTest, RefusesAnArrayThatTheFieldDoesNotTake) {
+  const FieldOption real{"x", "float32", {2}};
+  write_npy("x.npy", header("<f4", "(3,)"), Floats{1, 2, 3});
+  EXPECT_EQ(fact(real), "'x' has a number more than the 2 of its dimension 1");
+  EXPECT_EQ(fact({"x", "int64", {3}}), "an array of the type '<f4' in 'x'");
+  EXPECT_EQ(fact(real, "[\"x.npy\"]"), "a string in 'x'");
+  EXPECT_EQ(fact(real, "\"x.bin\""), "a string in 'x'");
+  EXPECT_NE(fact(real, "\"none.npy\""), "");
+  write_npy("x.npy", header("<f4", "(2,)"), Floats{1, std::numeric_limits<float>::quiet_NaN()});
+  EXPECT_EQ(fact(real), "a number that is not finite in 'x'");
+  write_npy("x.npy", header("<i8", "(2,)"), Integers{4, 5});
+  EXPECT_EQ(fact({.name = "x", .dtype = "int64", .sizes = {2}, .below = 5}),
+            "5 in 'x' is outside of the vocabulary of 5");
+}
+
+TEST_F(NpyFieldTest, RefusesAFileThatIsNotAnArrayOfNumbers) {
+  const FieldOption real{"x", "float32", {kAnySize}};
+  write_npy("x.npy", header("|O", "(2,)"), Floats{1, 2});
+  EXPECT_EQ(fact(real), "the .npy file has numbers of the type '|O'");
+  write_npy("x.npy", header("<f4", "(3,)"), Floats{1, 2});
+  EXPECT_EQ(fact(real), "the .npy file has 8 bytes of numbers, its header says 12");
+  write_npy("x.npy", header("<f4", "(1000000000, 1000000000, 1000000000)"), Floats{1, 2});
+  EXPECT_EQ(fact(real), "the array in the .npy file has more than 1073741824 bytes");
+  write_npy("x.npy", "{'descr': '<f4', 'fortran_order': True, 'shape': (2,), }", Floats{1, 2});
+  EXPECT_EQ(fact(real), "the array in the .npy file is in Fortran's order");
+  write_npy("x.npy", "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,), }",
+            Floats{1, 2});
+  EXPECT_EQ(fact(real), "the .npy file has a structured array");
+  test::write_file(folder_ / "x.npy", "text");
+  EXPECT_EQ(fact(real), "it is not a .npy file of format 1, 2 or 3");
+}
+
 TEST(FieldTest, RefusesAFieldThatIsMissingOrThereTwice) {
   const Fields fields = {{"x", "int64", {}}, {"y", "float32", {2}}};
   const RowFormat format{.tokens = false, .fields = fields};

@@ -59,6 +59,33 @@ TEST(GraphBatchTest, FieldsAreTensorsOfTheGraphsTypes) {
   EXPECT_TRUE(at::equal(values["image"], expected.to(at::kBFloat16)));
 }
 
+// Rows with 1, 0 and 2 images.
+TokenRows rows_with_images() {
+  TokenRows rows;
+  rows.num_rows = 3;
+  FieldRows images{
+      {.name = "image", .dtype = "float32", .sizes = {kAnySize, 2}, .concatenated = true}, {}};
+  images.rows = {{{1, 2}, std::vector<float>{1, 2}},
+                 {{0, 0}, std::vector<float>{}},
+                 {{2, 2}, std::vector<float>{3, 4, 5, 6}}};
+  rows.fields = {images};
+  return rows;
+}
+
+TEST(GraphBatchTest, AMicrobatchHasTheImagesOfItsRowsOneAfterTheOther) {
+  const std::vector<ValueSpec> inputs = {{"image", {3, 2}, "float32"}};
+  const auto images = [&](std::int64_t first, std::int64_t count) {
+    return graph_inputs(rows_with_images(), first, count, inputs)["image"];
+  };
+  EXPECT_TRUE(at::equal(images(0, 3), at::arange(1, 7, at::kFloat).view({3, 2})));
+  EXPECT_TRUE(at::equal(images(1, 2), at::arange(3, 7, at::kFloat).view({2, 2})));
+  EXPECT_EQ(images(1, 1).size(0), 0);
+  TokenRows other = rows_with_images();
+  other.fields[0].rows[2] = {{1, 3}, std::vector<float>{3, 4, 5}};
+  EXPECT_EQ(error_of([&] { graph_inputs(other, 0, 3, inputs); }).fact(),
+            "'image' is [1, 2] and [1, 3] in two rows of a microbatch");
+}
+
 TEST(GraphBatchTest, MaskAndPositionsThatRowsLeaveOutAreThoseOfPlainRows) {
   const Values values = graph_inputs(token_rows(), 0, 2, kTokenInputs);
   EXPECT_TRUE(
