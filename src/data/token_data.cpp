@@ -61,6 +61,7 @@ class SameSizes {
     const std::vector<std::vector<std::int64_t>> sizes = sizes_of(sequence);
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       if (sizes[i] == first_[i]) continue;
+      if (options_.fields[i].concatenated && have_same_items(sizes[i], first_[i])) continue;
       throw Error(ErrorKind::kInput,
                   {.what = formatted("'{}' is {}, and {} in the first row of the microbatch, {}",
                                      options_.fields[i].name, shape_text(sequence.fields[i].sizes),
@@ -72,6 +73,11 @@ class SameSizes {
   }
 
  private:
+  // Rows of a concatenated field differ in the number of items, and a row without any has no sizes.
+  static bool have_same_items(const std::vector<std::int64_t>& a,
+                              const std::vector<std::int64_t>& b) {
+    return a[0] == 0 || b[0] == 0 || std::equal(a.begin() + 1, a.end(), b.begin() + 1, b.end());
+  }
   // Those that the tokens decide are filled up.
   std::vector<std::vector<std::int64_t>> sizes_of(const data::Sequence& sequence) const {
     std::vector<std::vector<std::int64_t>> sizes;

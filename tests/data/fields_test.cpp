@@ -324,6 +324,20 @@ TEST_F(FieldRowsTest, HaveTheSameSizesWithinAMicrobatch) {
   }
 }
 
+TEST_F(FieldRowsTest, WithItemsOfTheirOwnMayDifferInTheirNumberWithinAMicrobatch) {
+  write(
+      "{\"image\": [[1, 2]]}\n{\"image\": []}\n{\"image\": [[3, 4], [5, 6]]}\n{\"image\": [[7, "
+      "8]]}\n");
+  TokenDataOptions two = options();
+  two.microbatch_size = 2;
+  two.fields = {
+      {.name = "image", .dtype = "float32", .sizes = {kAnySize, kAnySize}, .concatenated = true}};
+  const TokenRows rows = TokenData(two).read({0}, 4);
+  EXPECT_EQ(rows.fields.at(0).rows.at(2).sizes, (Sizes{2, 2}));
+  write("{\"image\": [[1, 2]]}\n{\"image\": [[3, 4, 5]]}\n");
+  EXPECT_EQ(error_of([&] { TokenData(two).read({0}, 2); }).kind(), ErrorKind::kInput);
+}
+
 TEST_F(FieldRowsTest, CountAsRows) {
   const TokenData data(options());
   EXPECT_FALSE(data.counts_labels());

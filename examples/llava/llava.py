@@ -1,0 +1,45 @@
+"""A LLaVA of transformers for sluice_export.py: rows of text with any number of images each."""
+import torch
+from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, LlavaForConditionalGeneration
+from transformers.models.llava.modeling_llava import LlavaModel
+
+IMAGE, SIDE, PATCH = 255, 16, 8  # id of the image token; pixels of an image's and of a patch's side
+TOKENS = (SIDE // PATCH) ** 2    # image tokens that an image takes in the text
+
+
+def image_features(self, pixel_values, **_):
+    # transformers makes a list with an entry for each image, which fixes their number in an exported graph.
+    outputs = self.vision_tower(pixel_values, output_hidden_states=True, return_dict=True)
+    features = outputs.hidden_states[self.config.vision_feature_layer][:, 1:]
+    outputs.pooler_output = [self.multi_modal_projector(features).flatten(0, 1)]
+    return outputs
+
+
+def model():
+    LlavaModel.get_image_features = image_features
+    torch.manual_seed(0)
+    config = LlavaConfig(
+        vision_config=CLIPVisionConfig(hidden_size=32, intermediate_size=64, num_hidden_layers=3, num_attention_heads=4,
+                                       image_size=SIDE, patch_size=PATCH, projection_dim=32).to_dict(),
+        text_config=LlamaConfig(vocab_size=256, hidden_size=32, intermediate_size=64, num_hidden_layers=3,
+                                num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=128,
+                                use_cache=False).to_dict(),
+        image_token_index=IMAGE, image_token_id=IMAGE)
+    return LlavaForConditionalGeneration(config)
+
+
+def draw(sizes):
+    """Rows with all image tokens in the first ones, as many as there is room for."""
+    rows, length, images = sizes["rows"], sizes["length"], sizes["images"]
+    ids = torch.randint(1, 250, (rows * length,))
+    ids[:TOKENS * images] = IMAGE
+    return {"input_ids": ids.view(rows, length), "pixel_values": torch.randn(images, 3, SIDE, SIDE)}
+
+
+def make():
+    example = {"rows": 2, "length": 24, "images": 3}
+    return model(), draw(example), {
+        "sizes": {"rows": {"input_ids": 0}, "length": {"input_ids": 1}, "images": {"pixel_values": 0}},
+        "ranges": {"length": (16, 128), "images": (0, 8)},
+        "limits": {"input_ids": 256},
+        "draw": draw}
