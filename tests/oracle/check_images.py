@@ -97,6 +97,9 @@ def main():
     print("sluice", alone, "torch", expected)
     if len(alone) != STEPS or max(abs(a - b) for a, b in zip(alone, expected)) > 1e-5:
         sys.exit("losses differ from PyTorch's")
+    single = train("one row a microbatch", "--training.microbatch_size", "1")  # some without images
+    if len(single) != STEPS or max(abs(a - b) for a, b in zip(single, expected)) > 1e-5:
+        sys.exit(f"losses of microbatches without images differ from PyTorch's: {single}")
     first = work / f"one rank/trained/step-{STEPS:08}"
     for name, options in LAYOUTS.items():
         if train(name, *options) != alone:
