@@ -79,7 +79,7 @@ def main():
     given.work.mkdir(parents=True)
     (given.work / "build").symlink_to(given.build.resolve())
     # A copy: relative paths of a configuration lead from its own folder to outputs/.
-    for example in ("chats", "tagger"):
+    for example in ("chats", "llava", "tagger"):
         shutil.copytree(given.source / "examples" / example, given.work / "examples" / example)
     environment = {**os.environ, **dict(pair.split("=", 1) for pair in given.set)}
     if given.needs:
