@@ -15,11 +15,11 @@ int main(int count, char** arguments) try {
       sluice::causal_lm(sluice::with_adapter(base, adapter), {.adapter = adapter});
   model.initialization.tensor = sluice::stored_values_with_adapter(path, saved);
 
-  const auto body = [](sluice::Pipeline& pipeline) {  // once a rank
+  const auto body = [&](sluice::Pipeline& pipeline) {  // once a rank
     Losses numbers;
     torch::optim::AdamW optimizer = my_optimizer(pipeline.parameters());  // the adapter's
     for (int step = 0; step < 4; ++step) {
-      const at::Tensor ids = my_tokens(step);
+      const at::Tensor ids = my_tokens(step) % base.vocab_size;
       numbers.push_back(pipeline.train_step({{"input_ids", ids}, {"labels", ids}}).loss);
       numbers.push_back(pipeline.clip_grad_norm(1.0));
       optimizer.step();

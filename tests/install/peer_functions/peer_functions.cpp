@@ -30,8 +30,11 @@ void compare(const std::string& directory, const char* file, const char* functio
              Call call) {
   std::ifstream in(directory + "/" + file);
   const int before = compared;
-  for (const Json& test_case : Json::parse(in).at("cases")) {
-    if (test_case.at("function") != function || is_of_another_generation(test_case)) continue;
+  const Json reference = Json::parse(in);
+  for (const Json& test_case : reference.at("cases")) {
+    if (test_case.at("function").get<std::string>() != function ||
+        is_of_another_generation(test_case))
+      continue;
     const Json& input = test_case.at("input");
     // The original answers for a rank that does not exist, or loses layers.
     const bool refused = test_case.contains("error") || test_case.contains("peer_hazard") ||
