@@ -65,11 +65,15 @@ std::int64_t ConfigReader::checked_size(const std::string& key, const Json& valu
   return value.integer();
 }
 
-std::int64_t ConfigReader::required_size(const std::vector<std::string>& names,
-                                         std::int64_t max) const {
+std::int64_t ConfigReader::size_of(const std::vector<std::string>& names, std::int64_t absent,
+                                   std::int64_t max) const {
   std::optional<std::int64_t> result;
   std::string first;
   for (const std::string& name : names) {
+    if (is_null(name)) {
+      fail(name, "null is not a size",
+           formatted("write a whole number, or leave the field out for {}", absent));
+    }
     const Json* value = find(name);
     if (!value) continue;
     const std::int64_t found = checked_size(name, *value, max);
@@ -80,8 +84,7 @@ std::int64_t ConfigReader::required_size(const std::vector<std::string>& names,
     if (!result) first = name;
     result = found;
   }
-  if (!result) fail_missing(names.front(), "add it: a whole number");
-  return *result;
+  return result.value_or(absent);
 }
 
 std::int64_t ConfigReader::size(const std::string& key, std::int64_t fallback,

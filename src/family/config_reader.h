@@ -28,9 +28,10 @@ class ConfigReader {
   bool is_null(const std::string& key) const;  // written, as null
   bool is_object(const std::string& key) const;
   std::vector<std::string> keys() const;  // those that are present, sorted
-  // Names of one field; the first present is read. Two that differ are an error.
-  std::int64_t required_size(const std::vector<std::string>& names,
-                             std::int64_t max = kMaxDimension) const;
+  // A size with several names. Returns `absent` if the file has none of them. Throws if two of them
+  // differ, or if one is null: transformers reads no null as a size.
+  std::int64_t size_of(const std::vector<std::string>& names, std::int64_t absent,
+                       std::int64_t max = kMaxDimension) const;
   std::int64_t size(const std::string& key, std::int64_t fallback,
                     std::int64_t max = kMaxDimension) const;
   std::optional<double> number(const std::string& key) const;

@@ -48,16 +48,19 @@ Activation read_activation(const ConfigReader& config, const std::string& key,
 namespace {
 
 void read_heads(const ConfigReader& config, const DecoderKeys& keys, DecoderConfig& out) {
-  out.num_attention_heads = config.required_size({"num_attention_heads"});
+  out.num_attention_heads = config.size_of({"num_attention_heads"}, keys.sizes.num_attention_heads);
   const bool is_null = config.is_null("num_key_value_heads");
   out.num_key_value_heads = config.size(
       "num_key_value_heads", is_null ? out.num_attention_heads
                                      : keys.num_key_value_heads.value_or(out.num_attention_heads));
   if (out.num_attention_heads % out.num_key_value_heads != 0) {
-    config.fail("num_key_value_heads",
-                formatted("{} does not divide num_attention_heads = {}", out.num_key_value_heads,
-                          out.num_attention_heads),
-                "every key and value head serves as many query heads");
+    config.fail(
+        "num_key_value_heads",
+        formatted("{} does not divide num_attention_heads = {}", out.num_key_value_heads,
+                  out.num_attention_heads),
+        config.has("num_key_value_heads")
+            ? std::string("every key and value head serves as many query heads")
+            : formatted("add the field: without it the family has {}", out.num_key_value_heads));
   }
   const bool has_own_size = keys.head_dim || config.has("head_dim");
   if (out.hidden_size % out.num_attention_heads != 0 &&
@@ -85,10 +88,10 @@ void read_heads(const ConfigReader& config, const DecoderKeys& keys, DecoderConf
 
 DecoderConfig read_decoder_config(const ConfigReader& config, const DecoderKeys& keys) {
   DecoderConfig out;
-  out.vocab_size = config.required_size({"vocab_size"});
-  out.hidden_size = config.required_size({"hidden_size"});
-  out.intermediate_size = config.required_size({"intermediate_size"});
-  out.num_layers = config.required_size({"num_hidden_layers"}, kMaxLayers);
+  out.vocab_size = config.size_of({"vocab_size"}, keys.sizes.vocab_size);
+  out.hidden_size = config.size_of({"hidden_size"}, keys.sizes.hidden_size);
+  out.intermediate_size = config.size_of({"intermediate_size"}, keys.sizes.intermediate_size);
+  out.num_layers = config.size_of({"num_hidden_layers"}, keys.sizes.num_layers, kMaxLayers);
   read_heads(config, keys, out);
   out.max_position_embeddings =
       config.size("max_position_embeddings", keys.max_position_embeddings);

@@ -74,8 +74,15 @@ struct DecoderConfig {
   std::int64_t key_value_width() const { return num_key_value_heads * head_dim; }
 };
 
+// The sizes that a class of transformers 5.23 has where its config.json does not give them. Version
+// 4 of transformers wrote only the fields of a nested configuration that differ from its class.
+struct DecoderSizes {
+  std::int64_t vocab_size, hidden_size, intermediate_size, num_layers, num_attention_heads;
+};
+
 // The keys that families write differently: names and transformers' defaults.
 struct DecoderKeys {
+  DecoderSizes sizes;
   // The meaning of an absent key; null means num_attention_heads. None: absent means that too.
   std::optional<std::int64_t> num_key_value_heads = std::nullopt;
   std::optional<std::int64_t> head_dim = std::nullopt;  // none: hidden_size / num_attention_heads

@@ -15,10 +15,12 @@ std::optional<double> read_cap(const ConfigReader& config, const char* key,
   return config.number(key, 0.0, kLeastGemma, kMostGemma);
 }
 
-DecoderConfig read_gemma(const ConfigReader& config, std::int64_t max_position_embeddings) {
+DecoderConfig read_gemma(const ConfigReader& config, std::int64_t vocab_size,
+                         std::int64_t max_position_embeddings) {
   config.require_flag("use_bidirectional_attention", false, false);
   DecoderConfig out =
-      read_decoder_config(config, {.num_key_value_heads = 4,
+      read_decoder_config(config, {.sizes = {vocab_size, 2304, 9216, 26, 8},
+                                   .num_key_value_heads = 4,
                                    .head_dim = 256,
                                    .heads_divide_hidden_size = true,
                                    .max_position_embeddings = max_position_embeddings,
@@ -76,7 +78,7 @@ std::vector<RopeConfig> read_ropes(const ConfigReader& config,
 }  // namespace
 
 DecoderConfig read_gemma2_config(const ConfigReader& config) {
-  DecoderConfig out = read_gemma(config, 8192);
+  DecoderConfig out = read_gemma(config, 256000, 8192);
   out.unseen_is_mean = true;  // transformers computes it by plain operators, with or without caps
   out.attention_cap = read_cap(config, "attn_logit_softcapping", 50.0);
   out.logit_cap = read_cap(config, "final_logit_softcapping", 30.0);
@@ -86,7 +88,7 @@ DecoderConfig read_gemma2_config(const ConfigReader& config) {
 }
 
 DecoderConfig read_gemma3_config(const ConfigReader& config) {
-  DecoderConfig out = read_gemma(config, 131072);
+  DecoderConfig out = read_gemma(config, 262208, 131072);
   // attn_logit_softcapping is a key of this family, and nothing in transformers reads it.
   out.logit_cap = read_cap(config, "final_logit_softcapping", std::nullopt);
   out.head_norms = HeadNorms::kEach;

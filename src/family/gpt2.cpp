@@ -61,11 +61,11 @@ bool fuses_feed_forward(const Gpt2Config& c) { return c.residual_dropout == 0; }
 
 Gpt2Config read_gpt2_config(const ConfigReader& config) {
   Gpt2Config out;
-  out.vocab_size = config.required_size({"vocab_size"});
-  out.hidden_size = config.required_size({"n_embd", "hidden_size"});
-  out.num_layers = config.required_size({"n_layer", "num_hidden_layers"}, kMaxLayers);
-  out.num_attention_heads = config.required_size({"n_head", "num_attention_heads"});
-  out.num_positions = config.required_size({"n_positions", "max_position_embeddings"});
+  out.vocab_size = config.size_of({"vocab_size"}, 50257);
+  out.hidden_size = config.size_of({"n_embd", "hidden_size"}, 768);
+  out.num_layers = config.size_of({"n_layer", "num_hidden_layers"}, 12, kMaxLayers);
+  out.num_attention_heads = config.size_of({"n_head", "num_attention_heads"}, 12);
+  out.num_positions = config.size_of({"n_positions", "max_position_embeddings"}, 1024);
   if (out.hidden_size % out.num_attention_heads != 0) {
     config.fail(
         "n_head",

@@ -62,10 +62,10 @@ bool fuses(const GptNeoxConfig& c) {
 
 GptNeoxConfig read_gpt_neox_config(const ConfigReader& config) {
   GptNeoxConfig out;
-  out.vocab_size = config.required_size({"vocab_size"});
-  out.hidden_size = config.required_size({"hidden_size"});
-  out.num_layers = config.required_size({"num_hidden_layers"}, kMaxLayers);
-  out.num_attention_heads = config.required_size({"num_attention_heads"});
+  out.vocab_size = config.size_of({"vocab_size"}, 50432);
+  out.hidden_size = config.size_of({"hidden_size"}, 6144);
+  out.num_layers = config.size_of({"num_hidden_layers"}, 44, kMaxLayers);
+  out.num_attention_heads = config.size_of({"num_attention_heads"}, 64);
   out.intermediate_size = config.size("intermediate_size", 24576);
   if (out.hidden_size % out.num_attention_heads != 0) {
     config.fail(

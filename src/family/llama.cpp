@@ -29,7 +29,8 @@ std::vector<bool> read_turned_layers(const ConfigReader& config, std::int64_t nu
 }  // namespace
 
 DecoderConfig read_llama_config(const ConfigReader& config) {
-  DecoderConfig out = read_decoder_config(config, {.heads_divide_hidden_size = true});
+  DecoderConfig out = read_decoder_config(
+      config, {.sizes = {32000, 4096, 11008, 32, 32}, .heads_divide_hidden_size = true});
   out.qkv_bias = out.output_bias = config.flag("attention_bias", false);
   out.mlp_bias = config.flag("mlp_bias", false);
   out.ropes = {read_rope(config, out.max_position_embeddings)};
@@ -37,8 +38,9 @@ DecoderConfig read_llama_config(const ConfigReader& config) {
 }
 
 DecoderConfig read_mistral_config(const ConfigReader& config) {
-  DecoderConfig out =
-      read_decoder_config(config, {.num_key_value_heads = 8, .max_position_embeddings = 4096 * 32});
+  DecoderConfig out = read_decoder_config(config, {.sizes = {32000, 4096, 14336, 32, 32},
+                                                   .num_key_value_heads = 8,
+                                                   .max_position_embeddings = 4096 * 32});
   // transformers would go on without the types.
   if (config.has("layer_types"))
     config.fail("layer_types", "layers of several types are not this family's",
@@ -51,7 +53,7 @@ DecoderConfig read_mistral_config(const ConfigReader& config) {
 
 DecoderConfig read_granite_config(const ConfigReader& config) {
   constexpr double kLargest = 1e9;
-  DecoderConfig out = read_decoder_config(config, {});
+  DecoderConfig out = read_decoder_config(config, {.sizes = {32000, 4096, 11008, 32, 32}});
   out.qkv_bias = out.output_bias = config.flag("attention_bias", false);
   out.mlp_bias = config.flag("mlp_bias", false);
   out.embedding_scale = config.number("embedding_multiplier", 1.0, -kLargest, kLargest);
@@ -65,7 +67,8 @@ DecoderConfig read_granite_config(const ConfigReader& config) {
 }
 
 DecoderConfig read_smollm3_config(const ConfigReader& config) {
-  DecoderConfig out = read_decoder_config(config, {.num_key_value_heads = 4,
+  DecoderConfig out = read_decoder_config(config, {.sizes = {128256, 2048, 11008, 36, 16},
+                                                   .num_key_value_heads = 4,
                                                    .max_position_embeddings = 32768,
                                                    .pad_token_id = 128004,
                                                    .tie_word_embeddings = true});

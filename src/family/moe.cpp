@@ -11,14 +11,6 @@
 namespace sluice::detail {
 namespace {
 
-// The two names of one field.
-std::int64_t read_num_experts(const ConfigReader& config, std::int64_t absent) {
-  constexpr std::int64_t kMaxExperts = 1 << 16;
-  const std::vector<std::string> names = {"num_local_experts", "num_experts"};
-  const bool given = config.has(names[0]) || config.has(names[1]);
-  return given ? config.required_size(names, kMaxExperts) : absent;
-}
-
 // The defaults in which families differ.
 struct RoutingDefaults {
   std::int64_t num_experts, top_k;
@@ -26,7 +18,9 @@ struct RoutingDefaults {
 };
 
 void read_routing(const ConfigReader& config, const RoutingDefaults& defaults, ExpertsConfig& out) {
-  out.num_experts = read_num_experts(config, defaults.num_experts);
+  constexpr std::int64_t kMaxExperts = 1 << 16;
+  out.num_experts =
+      config.size_of({"num_local_experts", "num_experts"}, defaults.num_experts, kMaxExperts);
   out.top_k = config.size("num_experts_per_tok", defaults.top_k);
   if (out.top_k > out.num_experts) {
     config.fail("num_experts_per_tok",
@@ -47,9 +41,10 @@ int MoeConfig::num_sparse() const {
 
 MoeConfig read_mixtral_config(const ConfigReader& config) {
   MoeConfig out;
-  out.decoder = read_decoder_config(
-      config,
-      {.num_key_value_heads = 8, .max_position_embeddings = 4096 * 32, .default_norm_eps = 1e-5});
+  out.decoder = read_decoder_config(config, {.sizes = {32000, 4096, 14336, 32, 32},
+                                             .num_key_value_heads = 8,
+                                             .max_position_embeddings = 4096 * 32,
+                                             .default_norm_eps = 1e-5});
   for (BlockConfig& block : out.decoder.blocks)
     block.window = read_window(config, std::nullopt).value_or(0);
   out.decoder.ropes = {read_rope(config, out.decoder.max_position_embeddings, 1e6)};
@@ -67,8 +62,9 @@ MoeConfig read_mixtral_config(const ConfigReader& config) {
 
 MoeConfig read_qwen3_moe_config(const ConfigReader& config) {
   MoeConfig out;
-  out.decoder =
-      read_decoder_config(config, {.num_key_value_heads = 4, .max_position_embeddings = 32768});
+  out.decoder = read_decoder_config(config, {.sizes = {151936, 2048, 6144, 24, 32},
+                                             .num_key_value_heads = 4,
+                                             .max_position_embeddings = 32768});
   out.decoder.qkv_bias = out.decoder.output_bias = config.flag("attention_bias", false);
   out.decoder.head_norms = HeadNorms::kEach;
   if (config.flag("use_sliding_window", false)) {
@@ -92,7 +88,8 @@ MoeConfig read_qwen3_moe_config(const ConfigReader& config) {
 
 MoeConfig read_olmoe_config(const ConfigReader& config) {
   MoeConfig out;
-  out.decoder = read_decoder_config(config, {.heads_divide_hidden_size = true,
+  out.decoder = read_decoder_config(config, {.sizes = {50304, 2048, 2048, 16, 16},
+                                             .heads_divide_hidden_size = true,
                                              .max_position_embeddings = 4096,
                                              .default_norm_eps = 1e-5,
                                              .pad_token_id = 1});

@@ -24,32 +24,45 @@ struct Whole {
   const char* inside;     // what stands for the base model's prefix in its names
   // The tie of the head where the whole does not say it: always, never, or as text_config says.
   enum { kNever, kAlways, kAsText } ties;
+  // The text_config of a config.json that has none, as JSON. Null: the outer object has its fields.
+  const char* usual_text = "{}";
 };
 
 constexpr const char* kLanguageModel = "model.language_model.";
+constexpr const char* kIdeficsText = R"({"rms_norm_eps": 1e-5})";
+constexpr const char* kMistral3Text =
+    R"({"vocab_size": 131072, "hidden_size": 5120, "intermediate_size": 32768,
+        "num_hidden_layers": 40, "head_dim": 128, "rms_norm_eps": 1e-5, "rope_theta": 1e9,
+        "sliding_window": null})";
 constexpr std::array kWholes = {
     Whole{"gemma3", "gemma3_text", kLanguageModel, Whole::kAlways},
-    Whole{"idefics3", "llama", "model.text_model.", Whole::kNever},
+    Whole{"idefics3", "llama", "model.text_model.", Whole::kNever, kIdeficsText},
     Whole{"internvl", "qwen2", kLanguageModel, Whole::kAlways},
     Whole{"llava", "llama", kLanguageModel, Whole::kAsText},
     Whole{"llava_next", "llama", kLanguageModel, Whole::kNever},
     Whole{"llava_onevision", "qwen2", kLanguageModel, Whole::kAsText},
-    Whole{"mistral3", "mistral", kLanguageModel, Whole::kAlways},
-    Whole{"qwen2_5_vl", "qwen2_5_vl_text", kLanguageModel, Whole::kAsText},
-    Whole{"qwen2_vl", "qwen2_vl_text", kLanguageModel, Whole::kAsText},
+    Whole{"mistral3", "mistral", kLanguageModel, Whole::kAlways, kMistral3Text},
+    Whole{"qwen2_5_vl", "qwen2_5_vl_text", kLanguageModel, Whole::kAsText, nullptr},
+    Whole{"qwen2_vl", "qwen2_vl_text", kLanguageModel, Whole::kAsText, nullptr},
     Whole{"qwen3_vl", "qwen3_vl_text", kLanguageModel, Whole::kNever},
-    Whole{"smolvlm", "llama", "model.text_model.", Whole::kNever},
+    Whole{"smolvlm", "llama", "model.text_model.", Whole::kNever, kIdeficsText},
 };
 
-// A family whose positions are three numbers a token, which are one and the same in a text.
+// A text_config that a family reads. Its tokens have three positions, which are equal in a text.
 struct Alias {
   const char* text_type;
   const char* family;
-  double norm_eps, rope_theta;  // where nothing is said
+  const char* defaults;  // of its class, where they are not the family's, as JSON
+  double rope_theta;     // of its class
 };
-constexpr std::array kAliases = {Alias{"qwen2_vl_text", "qwen2", 1e-5, 1e6},
-                                 Alias{"qwen2_5_vl_text", "qwen2", 1e-5, 1e6},
-                                 Alias{"qwen3_vl_text", "qwen3", 1e-6, 5e5}};
+constexpr const char* kQwen2VlDefaults =
+    R"({"vocab_size": 152064, "hidden_size": 8192, "intermediate_size": 29568,
+        "num_hidden_layers": 80, "num_attention_heads": 64, "num_key_value_heads": 8,
+        "rms_norm_eps": 1e-5, "max_window_layers": 80})";
+constexpr std::array kAliases = {
+    Alias{"qwen2_vl_text", "qwen2", kQwen2VlDefaults, 1e6},
+    Alias{"qwen2_5_vl_text", "qwen2", kQwen2VlDefaults, 1e6},
+    Alias{"qwen3_vl_text", "qwen3", R"({"max_position_embeddings": 128000})", 5e5}};
 
 std::string type_of(const Json& document) {
   const Json& type = document.at("model_type");
@@ -82,7 +95,10 @@ void use_one_position(Json& config) {
 
 void become_family(Json& config, const Alias& alias) {
   config["model_type"] = alias.family;
-  if (!says(config, "rms_norm_eps")) config["rms_norm_eps"] = alias.norm_eps;
+  const Json defaults = *parse_json(alias.defaults);
+  for (const auto& [key, value] : defaults.members()) {
+    if (!config.contains(key)) config[key] = value;
+  }
   use_one_position(config);
   const bool is_nested = config.at("rope_parameters").is_object();
   if (says(config, "rope_theta") || (is_nested && says(config.at("rope_parameters"), "rope_theta")))
@@ -98,9 +114,10 @@ bool ties_head(const Json& document, const Json& text, const Whole& whole) {
   return whole.ties == Whole::kAlways;
 }
 
-Json text_of(const Json& document) {
+Json text_of(const Json& document, const Whole* whole) {
   if (has_text_config(document)) return document.at("text_config");
-  Json text = document;  // as the first of these models had it: all in one object
+  if (whole && whole->usual_text) return *parse_json(whole->usual_text);
+  Json text = document;  // the first Qwen2-VL models have all fields in one object
   for (const char* key : {"vision_config", "text_config", "model_type"}) text.erase(key);
   return text;
 }
@@ -137,14 +154,14 @@ Json language_config(const Json& document) {
   const Whole* whole = find_whole(document);
   const bool is_family = find_family(type_of(document)) != nullptr;
   if (!whole && (is_family || !has_text_config(document))) return document;
-  Json config = text_of(document);
-  for (const char* key : {"hidden_size", "vocab_size"}) {
-    if (says(document, key)) config[key] = document.at(key);
-  }
+  Json config = text_of(document, whole);
   for (const char* key : {"dtype", "torch_dtype", "quantization_config"}) {
     if (!config.contains(key) && document.contains(key)) config[key] = document.at(key);
   }
   if (!whole) {
+    for (const char* key : {"hidden_size", "vocab_size"}) {
+      if (says(document, key)) config[key] = document.at(key);
+    }
     // Planned only: of a whole that is not known either word may tie.
     if (!config.contains(kTies) && document.contains(kTies)) config[kTies] = document.at(kTies);
     if (document.at(kTies) == true) config[kTies] = true;

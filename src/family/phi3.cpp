@@ -4,8 +4,10 @@
 namespace sluice::detail {
 
 DecoderConfig read_phi3_config(const ConfigReader& config) {
-  DecoderConfig out = read_decoder_config(
-      config, {.max_position_embeddings = 4096, .default_norm_eps = 1e-5, .pad_token_id = 32000});
+  DecoderConfig out = read_decoder_config(config, {.sizes = {32064, 3072, 8192, 32, 32},
+                                                   .max_position_embeddings = 4096,
+                                                   .default_norm_eps = 1e-5,
+                                                   .pad_token_id = 32000});
   out.fused_qkv = out.fused_gate_up = true;
   if (config.number("resid_pdrop", 0.0, 0.0, 1.0) != 0.0) {
     config.fail("resid_pdrop", "dropout on what a block adds is not implemented", "set it to 0");

@@ -6,10 +6,8 @@ namespace {
 
 constexpr std::int64_t kMaxPositions = 32768;
 
-// transformers would take 32, whatever the number of query heads.
-void require_key_value_heads(const ConfigReader& config) {
-  if (!config.is_null("num_key_value_heads")) config.required_size({"num_key_value_heads"});
-}
+constexpr DecoderSizes kSizes = {151936, 4096, 22016, 32, 32};
+constexpr std::int64_t kKeyValueHeads = 32;  // whatever the number of query heads
 
 void read_windows(const ConfigReader& config, DecoderConfig& out) {
   const bool slides = config.flag("use_sliding_window", false);
@@ -27,8 +25,9 @@ void read_windows(const ConfigReader& config, DecoderConfig& out) {
 }  // namespace
 
 DecoderConfig read_qwen2_config(const ConfigReader& config) {
-  require_key_value_heads(config);
-  DecoderConfig out = read_decoder_config(config, {.max_position_embeddings = kMaxPositions});
+  DecoderConfig out = read_decoder_config(config, {.sizes = kSizes,
+                                                   .num_key_value_heads = kKeyValueHeads,
+                                                   .max_position_embeddings = kMaxPositions});
   out.qkv_bias = true;
   read_windows(config, out);
   out.ropes = {read_rope(config, out.max_position_embeddings)};
@@ -36,9 +35,10 @@ DecoderConfig read_qwen2_config(const ConfigReader& config) {
 }
 
 DecoderConfig read_qwen3_config(const ConfigReader& config) {
-  require_key_value_heads(config);
-  DecoderConfig out =
-      read_decoder_config(config, {.head_dim = 128, .max_position_embeddings = kMaxPositions});
+  DecoderConfig out = read_decoder_config(config, {.sizes = kSizes,
+                                                   .num_key_value_heads = kKeyValueHeads,
+                                                   .head_dim = 128,
+                                                   .max_position_embeddings = kMaxPositions});
   out.qkv_bias = out.output_bias = config.flag("attention_bias", false);
   out.head_norms = HeadNorms::kEach;
   read_windows(config, out);

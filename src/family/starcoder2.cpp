@@ -4,7 +4,8 @@
 namespace sluice::detail {
 
 DecoderConfig read_starcoder2_config(const ConfigReader& config) {
-  DecoderConfig out = read_decoder_config(config, {.num_key_value_heads = 2,
+  DecoderConfig out = read_decoder_config(config, {.sizes = {49152, 3072, 12288, 30, 24},
+                                                   .num_key_value_heads = 2,
                                                    .max_position_embeddings = 4096,
                                                    .norm_eps = "norm_epsilon",
                                                    .default_norm_eps = 1e-5,
