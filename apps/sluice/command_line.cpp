@@ -16,8 +16,10 @@
 #include <variant>
 
 #include "base/as_error.h"
+#include "base/error_list.h"
 #include "base/format.h"
 #include "base/text.h"
+#include "config/peer_keys.h"
 #include "launch/told_elsewhere.h"
 #include "sluice/plan.h"
 
@@ -125,6 +127,9 @@ Error unknown_option(const CLI::App& app, std::string option,
       return refused(app, "unknown option '" + option + "'", "did you mean '" + extra + "'?");
     }
   }
+  const std::string name = option.substr(option.find_first_not_of('-'));
+  const detail::PeerKey* const peer = extra_options.empty() ? nullptr : detail::find_peer_key(name);
+  if (peer) return refused(app, "unknown option '" + option + "'", explain(*peer));
   const std::string near = nearest_name(option, names);
   std::string remedy = near.empty() ? suggest_name(option, own) : "did you mean '" + near + "'?";
   if (near.empty() && !extra_options.empty()) {
@@ -330,6 +335,9 @@ int report_error(const std::exception_ptr& thrown) {
   } catch (const RefusedSchedule& refused) {
     const GridOptions options{use_color(STDERR_FILENO), terminal_width(STDERR_FILENO)};
     std::fputs(draw_violations(refused.program(), refused.report(), options).c_str(), stderr);
+  } catch (const ErrorList& list) {
+    for (std::size_t i = 1; i < list.errors().size(); ++i)
+      line += std::string("\nsluice: error: ") + list.errors()[i].what();
   } catch (const Error&) {
   } catch (const std::bad_alloc&) {
     line += "; use fewer ranks, stages or microbatches";

@@ -34,8 +34,8 @@ int at_command(const std::string& name, const std::function<int()>& call);
 // was last 0 could not be written; so set errno = 0 before printing.
 void finish_stdout();
 
-// "sluice: error: WHAT; WHERE; HOW TO MEND IT" on stderr. Returns the exit code of what was thrown;
-// out of memory is 7 and anything unknown is 1.
+// "sluice: error: WHAT; WHERE; HOW TO MEND IT" on stderr, a line for each of an ErrorList. Returns
+// the exit code of what was thrown; out of memory is 7 and anything unknown is 1.
 int report_error(const std::exception_ptr& thrown);
 
 }  // namespace sluice

@@ -6,7 +6,10 @@
 #include "base/print.h"
 #include "base/text.h"
 #include "commands.h"
+#include "config/key_table.h"
 #include "sluice/error.h"
+#include "sluice/partition.h"
+#include "sluice/schedule.h"
 
 namespace sluice {
 namespace {
@@ -91,6 +94,36 @@ void add_own_words(std::vector<Offer>& offers) {
   offers.push_back({.path = "sluice completion", .commands = kShells, .options = {"--help"}});
 }
 
+// The values that an option or a key may have, where they are words.
+struct OfferedValues {
+  std::string option, words;
+};
+
+std::vector<OfferedValues> offered_values() {
+  std::vector<std::string> names;
+  for (const ScheduleInfo& schedule : schedule_table()) names.push_back(schedule.name);
+  const std::string schedules = join(names, " ");
+  std::vector<OfferedValues> offered = {
+      {"--name", schedules},
+      {"--schedule", schedules},
+      {"--convention", join(partition_conventions(), " ")},
+      {"--round", "up down"},
+      {"--remainder", "first last middle"},
+      {"--stage-to-rank", "loop v"},
+      {"--for", "sluice torch rendezvous"},
+      {"--log-level", "debug info warning error"},
+      {"--parallelism.pipeline_parallel_schedule", schedules + " auto"},
+      {"--checkpoint.resume", "auto none"},
+      {"--data.tokenizer", "auto bytes"}};
+  for (const detail::Key& key : detail::key_table()) {
+    std::vector<std::string> words = key.words;
+    std::erase(words, "");
+    if (key.kinds.front() == detail::Kind::kBool) words = {"true", "false"};
+    if (!words.empty()) offered.push_back({"--" + key.full_name(), join(words, " ")});
+  }
+  return offered;
+}
+
 std::string words_of(const Offer& offer) {
   std::vector<std::string> words = offer.commands;
   words.insert(words.end(), offer.options.begin(), offer.options.end());
@@ -110,9 +143,11 @@ std::string paths_below(const std::vector<Offer>& offers, const char* separator)
 // "$@".
 std::string path_and_words(const std::vector<Offer>& offers, const std::string& keys) {
   std::string text =
-      "  local path=sluice words='' each\n"
+      "  local path=sluice words='' each last='' before=''\n"
       "  shift\n"
       "  for each in \"$@\"; do\n"
+      "    before=\"$last\"\n"
+      "    last=\"$each\"\n"
       "    case \"$path $each\" in\n"
       "      " +
       paths_below(offers, "|") +
@@ -120,7 +155,11 @@ std::string path_and_words(const std::vector<Offer>& offers, const std::string& 
       "      'sluice launch --') path=sluice ;;\n"
       "    esac\n"
       "  done\n"
-      "  case \"$path\" in\n";
+      "  [ \"$last\" = = ] && last=\"$before\"\n"
+      "  case \"$last\" in\n";
+  for (const OfferedValues& values : offered_values())
+    text += "    '" + values.option + "') echo '" + values.words + "'; return ;;\n";
+  text += "  esac\n  case \"$path\" in\n";
   for (const Offer& offer : offers) {
     text += "    '" + offer.path + "') words='" + words_of(offer) + "'";
     text += offer.takes_keys ? "\" $_sluice_keys\" ;;\n" : " ;;\n";
@@ -159,6 +198,13 @@ std::string fish_script(const std::vector<Offer>& offers, const std::string& key
       "# fish completion of sluice. In config.fish: sluice completion fish | source\n"
       "function __sluice_words\n"
       "  set -l path sluice\n"
+      "  set -l typed (commandline -opc)\n"
+      "  switch \"$typed[-1]\"\n";
+  for (const OfferedValues& values : offered_values())
+    text += "    case '" + values.option + "'\n      string split ' ' -- '" + values.words +
+            "'\n      return\n";
+  text +=
+      "  end\n"
       "  for each in (commandline -opc)[2..]\n"
       "    switch \"$path $each\"\n"
       "      case " +
@@ -201,11 +247,12 @@ Command completion_command(const std::function<Command()>& program,
     print_exact(script(offers, join(keys, " ")));
     return 0;
   };
-  return {.name = "completion",
-          .help = "Prints a script with which a shell completes commands, options and keys.",
-          .options = {required({"SHELL", shell.get(), "bash, zsh or fish"})},
-          .footer = "For this shell: source <(sluice completion bash)",
-          .run = run};
+  return {
+      .name = "completion",
+      .help = "Prints a script with which a shell completes commands, options, keys and values.",
+      .options = {required({"SHELL", shell.get(), "bash, zsh or fish"})},
+      .footer = "For this shell: source <(sluice completion bash)",
+      .run = run};
 }
 
 }  // namespace sluice

@@ -22,6 +22,7 @@ struct ConfigArguments {
 
 int check(const ConfigArguments& arguments, const Overrides& overrides) {
   const RunConfig config = load_run_config(arguments.file, overrides, sluice_environment());
+  require_adapter_base(config);
   const Plan plan = make_warned_plan(config);
   const std::vector<std::string> files = expand_data_files(config);
   if (!config.validation.files.empty()) expand_validation_files(config);
@@ -54,7 +55,8 @@ int show(const ConfigArguments& arguments, const Overrides& overrides) {
 
 int reference(const ConfigArguments& arguments) {
   if (!arguments.file.empty()) detail::read_config_file(arguments.file);
-  arguments.json ? print_exact(config_reference_json()) : print(config_reference());
+  arguments.json ? print_exact(config_reference_json())
+                 : print(config_reference() + "\n" + peer_reference());
   return 0;
 }
 

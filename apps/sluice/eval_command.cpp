@@ -54,6 +54,7 @@ int eval(const EvalArguments& arguments, const Overrides& overrides) {
                                     .remedy = "name a directory with weights, or leave it out"});
   }
   choose_adapter(config, arguments.checkpoint.value_or(""));
+  require_adapter_base(config);
   const Evaluation result =
       evaluate(config, plan_of_config(config), arguments.checkpoint.value_or(""));
   if (result.told_here)

@@ -41,14 +41,6 @@ std::string quickstart(const std::string& torch_folder) {
   return replaced(text, "../outputs/quickstart", "outputs");
 }
 
-// The text as a shell reads it, whatever its characters.
-std::string as_shell_word(const std::string& text) {
-  constexpr const char* kPlain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-";
-  if (text.find_first_not_of(kPlain) == std::string::npos) return text;
-  return "'" + replace_all(text, "'", "'\\''") + "'";
-}
-
 [[noreturn]] void refuse(const std::string& what, const std::string& path,
                          const std::string& remedy) {
   throw Error(ErrorKind::kUsage, {.what = what, .where = path, .remedy = remedy});
@@ -75,9 +67,14 @@ int write_quickstart(const std::string& given) {
   }
   errno = 0;
   const std::string config = (folder / "quickstart.toml").lexically_normal().string();
-  const std::string word = as_shell_word(config);
+  const auto word = [&](const fs::path& below) {
+    return shell_word((folder / below).lexically_normal().string());
+  };
+  const std::string file = word("quickstart.toml");
   print(formatted("{}: a Llama of 3 million parameters on 4 pipeline stages\n\n", config) +
-        formatted("  sluice plan {}\n  sluice train {}\n", word, word));
+        formatted("  sluice plan {}\n  sluice train {}\n\nand after the training\n\n", file, file) +
+        formatted("  sluice sample {} --prompt \"#include\"\n  sluice report {}\n",
+                  word("outputs/checkpoint"), word("outputs")));
   finish_stdout();
   return 0;
 }

@@ -33,7 +33,7 @@ template <typename Enum>
 Enum meaning(const std::string& option, const std::string& word) {
   const std::vector<std::string> words = detail::words_in(detail::words_of(Enum()));
   if (std::find(words.begin(), words.end(), word) == words.end()) {
-    throw Error(ErrorKind::kUsage, {.what = option + ": '" + word + "' is not one of its words",
+    throw Error(ErrorKind::kUsage, {.what = "'" + word + "' is not a value of " + option,
                                     .remedy = suggest_name(word, words)});
   }
   return detail::meaning_of(detail::words_of(Enum()), word);

@@ -150,6 +150,26 @@ void require_launchable(const std::vector<std::string>& command,
                 "one of: train, eval, sample, or a program by its path, as ./" + command.front());
 }
 
+// A word that is neither an option nor its value is what is to be launched. arguments: after
+// "launch" itself.
+void refuse_without_dashes(const std::vector<std::string>& arguments) {
+  for (std::size_t i = 1; i < arguments.size(); ++i) {
+    const std::string& word = arguments[i];
+    if (word.starts_with('-')) {
+      const bool is_help = word == "--help" || word == "-h";
+      const bool has_value =
+          word.starts_with("--") ? word.find('=') != std::string::npos : word.size() > 2;
+      if (!is_help && !has_value) ++i;
+      continue;
+    }
+    std::vector<std::string> options(arguments.begin(), arguments.begin() + static_cast<long>(i)),
+        launched(arguments.begin() + static_cast<long>(i), arguments.end());
+    refuse_launch(
+        "unexpected argument '" + word + "'",
+        "write -- before it: sluice " + join(options, " ") + " -- " + join(launched, " "));
+  }
+}
+
 std::chrono::milliseconds milliseconds_of(double seconds) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(1000 * seconds));
 }
@@ -181,7 +201,10 @@ int launch(const LaunchArguments& arguments, const std::vector<std::string>& com
 
 std::vector<std::string> take_launched(std::vector<std::string>& arguments) {
   const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
-  if (dashes == arguments.end()) return {};
+  if (dashes == arguments.end()) {
+    refuse_without_dashes(arguments);
+    return {};
+  }
   std::vector<std::string> command(dashes + 1, arguments.end());
   arguments.erase(dashes, arguments.end());
   return command;

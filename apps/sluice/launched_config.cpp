@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <string_view>
 
 #include "base/log.h"
@@ -47,6 +48,13 @@ std::optional<Launched> parsed(std::vector<std::string> arguments) {
 
 }  // namespace
 
+void check_named_config(const std::vector<std::string>& command) {
+  const auto named = parsed({command.begin() + 1, command.end()});
+  std::error_code unknown;
+  if (named && std::filesystem::is_regular_file(named->file, unknown))
+    load_run_config(named->file, named->overrides, sluice_environment());
+}
+
 std::optional<RunConfig> launched_config(const std::vector<std::string>& command,
                                          int num_processes) {
   const auto launched = parsed({command.begin() + 1, command.end()});
@@ -57,6 +65,7 @@ std::optional<RunConfig> launched_config(const std::vector<std::string>& command
   const int num_ranks = static_cast<int>(detail::ranks_of_run(pipeline));
   require_even_ranks({.num_processes = num_processes}, num_ranks, Launcher::kSluice);
   if (command.front() == "train") {
+    require_adapter_base(config);
     if (!depends_on_machine(config)) plan_of_config(config);  // refused before processes start
     expand_data_files(config);
   }

@@ -21,6 +21,7 @@
 #include "command_line.h"
 #include "commands.h"
 #include "found_torch.h"
+#include "launched_config.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -204,6 +205,7 @@ int run(int argc, char** argv) {
     finish_stdout();
     return 0;
   }
+  if (command == "train" || command == "eval") check_named_config(arguments);
   if (find_command(kSibling, command)) execute_sibling(command, argv);
   if (command == "plan" && measures(arguments) && !asks_help(arguments))
     execute_sibling("plan --measure", argv);

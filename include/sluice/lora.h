@@ -27,13 +27,15 @@
 
 namespace sluice {
 
+inline constexpr const char* kAllLinear = "all-linear";
+
 // A new adapter.
 struct LoraOptions {
   std::int64_t rank = 0;  // 0: none
   double alpha = 16.0;    // the adapter's output is scaled by alpha / rank
   double dropout = 0.0;   // share of the adapter's inputs that are dropped
   // Patterns of the full names of linear layers ("model.layers.0.self_attn.q_proj"); `*` is any run
-  // of characters.
+  // of characters. kAllLinear is all of them but the output layer.
   std::vector<std::string> target = {"*q_proj", "*v_proj"};
 };
 

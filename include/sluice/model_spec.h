@@ -166,14 +166,15 @@ struct ModelSpec {
 };
 
 // The model of a config.json. path: a directory with config.json, or the file. Throws Error(kInput)
-// naming file and field: missing file, bad JSON, unknown family (with the known ones), missing or
-// out-of-range values, values that sluice does not implement. Unknown extra keys are fine.
+// naming file and field: missing file, bad JSON, unknown family (with the known ones), values that
+// are out of range or that sluice does not implement. A field that is not there has the default of
+// its class in transformers. Unknown extra keys are fine.
 ModelSpec read_model_spec(const std::string& path);
 ModelSpec parse_model_spec(const std::string& config_json, const std::string& file_name);
 
 // The same for planning: config.json may also hold a language model beside any encoders, nested in
 // text_config (docs/models.md; read_model_spec() reads all that trains). Names are those in the
-// files; hidden and vocabulary sizes are the outer ones where these are given.
+// files. Where sluice does not know the outer object, its hidden and vocabulary sizes win.
 ModelSpec read_language_model_spec(const std::string& path);
 
 inline constexpr int kMaxLayers = 10000;  // most layers that a model may have

@@ -161,10 +161,11 @@ struct ScheduleCandidate {
   std::string name;  // name of the schedule
   int stages_per_rank = 1;
   Placement placement = Placement::kLoop;
-  double step = 0;              // expected time of a step, in Plan::time_unit
-  double bubble_fraction = 0;   // idle share of the step
-  std::int64_t peak_bytes = 0;  // peak of the rank that needs most
-  std::string refusal;          // the reason against it; "": it is possible, and the numbers hold
+  double step = 0;               // expected time of a step, in Plan::time_unit
+  double bubble_fraction = 0;    // idle share of the step
+  std::int64_t peak_bytes = 0;   // peak of the rank that needs most
+  std::string refusal;           // the reason against it; "": it is possible, and the numbers hold
+  bool short_of_memory = false;  // whether memory_per_rank is that reason
   bool taken = false;
 };
 

@@ -1,11 +1,10 @@
 #include "sluice/error.h"
 
 #include <algorithm>
-#include <cctype>
-#include <numeric>
 #include <utility>
 #include <vector>
 
+#include "base/edit_distance.h"
 #include "base/printable.h"
 
 namespace sluice {
@@ -31,22 +30,6 @@ std::string line_of(const ErrorText& text) {
   return line;
 }
 
-char lower(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
-
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i + 1);
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t substituted = diagonal + (lower(a[i]) == lower(b[j]) ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({row[j] + 1, row[j + 1] + 1, substituted});
-    }
-  }
-  return row[b.size()];
-}
-
 }  // namespace
 
 Error::Error(ErrorKind kind, ErrorText text) : Error(Printable{}, kind, made_printable(text)) {}
@@ -64,7 +47,7 @@ std::string nearest_name(std::string_view name, std::span<const std::string> can
   std::size_t best_distance = std::max<std::size_t>(2, name.size() / 3) + 1;
   for (const std::string& candidate : candidates) {
     if (candidate.size() >= name.size() + best_distance) continue;
-    const std::size_t distance = edit_distance(name, candidate);
+    const std::size_t distance = detail::edit_distance(name, candidate);
     if (distance < best_distance) {
       best = &candidate;
       best_distance = distance;

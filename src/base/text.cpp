@@ -63,8 +63,13 @@ int terminal_width(int file_descriptor, int otherwise) {
   return std::max(40, static_cast<int>(size.ws_col));
 }
 
+namespace {
+
+constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+
+}  // namespace
+
 std::string human_bytes(std::int64_t bytes) {
-  static constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
   double value = static_cast<double>(bytes);
   std::size_t unit = 0;
   while (std::abs(value) >= 1024.0 && unit + 1 < kUnits.size()) {
@@ -72,6 +77,21 @@ std::string human_bytes(std::int64_t bytes) {
     ++unit;
   }
   return unit == 0 ? std::to_string(bytes) + "B" : fixed(value, 2) + kUnits[unit];
+}
+
+std::string needed_bytes(std::int64_t bytes) {
+  std::int64_t factor = 1;
+  std::size_t unit = 0;
+  while (bytes / factor >= 1024 && unit + 2 < kUnits.size()) {
+    factor *= 1024;
+    ++unit;
+  }
+  if (unit == 0) return std::to_string(bytes) + "B";
+  // Whole units apart, so that no product overflows.
+  const std::int64_t hundredths =
+      bytes / factor * 100 + (bytes % factor * 100 + factor - 1) / factor;
+  return formatted("{}.{}{}{}", hundredths / 100, hundredths % 100 / 10, hundredths % 10,
+                   kUnits[unit]);
 }
 
 std::string with_commas(std::int64_t value) {
@@ -218,6 +238,13 @@ std::string to_lower(std::string_view text) {
 
 std::string first_line(std::string_view text) {
   return std::string(text.substr(0, text.find('\n')));
+}
+
+std::string shell_word(const std::string& text) {
+  constexpr const char* kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-";
+  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;
+  return "'" + replace_all(text, "'", "'\\''") + "'";
 }
 
 std::string replace_all(std::string text, std::string_view from, std::string_view to) {

@@ -21,6 +21,8 @@ int terminal_width(int file_descriptor, int otherwise = 120);
 
 // ---- numbers ----
 std::string human_bytes(std::int64_t bytes);  // "512B", "1.50KiB", "7.00GiB"
+// The same for an amount that is needed: never less than it when it is read back.
+std::string needed_bytes(std::int64_t bytes);
 std::string with_commas(std::int64_t value);  // "2,449"
 std::string counted(std::int64_t count,
                     std::string_view noun);   // "1 stage", "8 stages", "2 microbatches"
@@ -66,6 +68,8 @@ std::vector<std::string> split(std::string_view text, char separator);  // "" is
 std::string_view trim(std::string_view text);
 std::string to_lower(std::string_view text);
 std::string first_line(std::string_view text);
+// The text as a shell reads it: in quotes, unless all of its characters are plain.
+std::string shell_word(const std::string& text);
 std::string replace_all(std::string text, std::string_view from, std::string_view to);
 
 }  // namespace sluice

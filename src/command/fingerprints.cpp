@@ -172,7 +172,10 @@ std::map<std::string, std::string> settings(const RunConfig& given) {
   const RunConfig config = as_one_replica(given);  // another number of them is no change
   std::map<std::string, std::string> values;
   for (const detail::Key& key : detail::key_table()) {
-    if (key.decides_numbers) values[key.full_name()] = detail::to_toml(key.get(config));
+    const bool ends_decay =
+        key.full_name() == kSteps && config.lr_scheduler.decay != Decay::kConstant;
+    if (key.decides_numbers || ends_decay)
+      values[key.full_name()] = detail::to_toml(key.get(config));
   }
   return values;
 }

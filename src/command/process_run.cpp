@@ -110,6 +110,7 @@ struct TrainingJob::Impl {
 
 TrainingJob::TrainingJob(const RunConfig& config, StopSignal& stop,
                          std::optional<StepRange> traced) {
+  require_adapter_base(config);
   const bool has_others = read_launch_environment().layout.num_processes > 1;
   const bool is_told = needs_measurement(config) || (has_others && depends_on_machine(config));
   std::optional<Plan> plan;

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <limits>
 #include <utility>
@@ -117,10 +118,12 @@ double uniform_at(std::uint64_t seed, std::size_t position) {
   return (drawn[0] + drawn[1] * kOneIn32Bits) * kOneIn32Bits;
 }
 
-// logits_V: of the last position. The same on every rank.
+// logits_V: of the last position. The same on every rank. A temperature so small that the logits
+// overflow draws the likeliest token, as its limit does.
 std::int64_t drawn_token(const at::Tensor& logits_V, double temperature, double uniform) {
-  const at::Tensor sums_V =
-      at::softmax(logits_V.to(at::kDouble).div(temperature), 0).cumsum(0).contiguous();
+  const at::Tensor scaled_V = logits_V.to(at::kDouble).div(temperature);
+  if (std::isinf(scaled_V.max().item<double>())) return logits_V.argmax().item<std::int64_t>();
+  const at::Tensor sums_V = at::softmax(scaled_V, 0).cumsum(0).contiguous();
   const auto* const first = sums_V.const_data_ptr<double>();
   const auto* const last = first + sums_V.size(0);
   const auto* const found = std::upper_bound(first, last, uniform * last[-1]);
@@ -130,13 +133,8 @@ std::int64_t drawn_token(const at::Tensor& logits_V, double temperature, double 
 std::int32_t next_token(Pipeline& pipeline, const std::vector<std::int32_t>& ids,
                         const std::vector<ValueSpec>& extra, bool head_has_loss,
                         const SampleOptions& options) {
-  // Slices divide the rows; no token sees those behind it.
-  std::vector<std::int32_t> even = ids;
-  const TensorParallel& tp = pipeline.plan().tensor_parallel;
-  while (tp.sequence && even.size() % static_cast<std::size_t>(tp.num_slices()) != 0)
-    even.push_back(even.back());
   const std::vector<Values> outputs =
-      pipeline.predict(inputs_of(even, extra, head_has_loss), OutputRanks::kAll);
+      pipeline.predict(inputs_of(ids, extra, head_has_loss), OutputRanks::kAll);
   const at::Tensor& logits_BLV = outputs.front().get(head_has_loss ? "loss" : "logits");
   const at::Tensor last_V =
       logits_BLV.select(0, 0).select(0, static_cast<std::int64_t>(ids.size()) - 1).to(at::kFloat);

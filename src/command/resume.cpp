@@ -212,6 +212,8 @@ ResumePoint find_resume_point(const RunConfig& config, const RunFingerprints& ma
   if (!changes.empty())
     point.warnings.push_back(
         formatted("settings differ from those of {}: {}", checkpoint.path(), printable(changes)));
+  if (const std::string decay = decay_difference(manifest, config); !decay.empty())
+    point.warnings.push_back(decay);
   point.done = {manifest.step, {manifest.sequence}};
   point.run = manifest.run;
   return point;

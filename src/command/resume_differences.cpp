@@ -1,5 +1,6 @@
 #include "command/resume_differences.h"
 
+#include <cstdlib>
 #include <filesystem>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "base/json.h"
 #include "base/text.h"
 #include "config/key_table.h"
+#include "sluice/options.h"
 
 namespace sluice {
 namespace {
@@ -95,6 +97,23 @@ std::string data_difference(const Manifest& manifest, const RunFingerprints& mad
   return size_difference(*was, is, "the files") + (keys.empty() ? "" : ", " + keys);
 }
 
+std::string decay_difference(const Manifest& manifest, const RunConfig& config) {
+  const auto planned = manifest.settings.find(kSteps);
+  const std::int64_t steps = config.training.steps;
+  if (config.lr_scheduler.decay == Decay::kConstant || planned == manifest.settings.end() ||
+      planned->second == std::to_string(steps))
+    return {};
+  const std::int64_t before = std::atoll(planned->second.c_str());
+  const auto rate = [&](std::int64_t step, std::int64_t of_steps) {
+    return shortest(learning_rate(step, of_steps, config.optimizer.lr, config.lr_scheduler));
+  };
+  return formatted(
+      "lr_scheduler.decay was planned to end at step {}, and training.steps = {} stretches it: the "
+      "learning rate goes from {} at step {} to {} at step {}",
+      before, steps, rate(manifest.step, before), manifest.step, rate(manifest.step + 1, steps),
+      manifest.step + 1);
+}
+
 std::string changed_settings(const std::map<std::string, std::string>& before,
                              const std::map<std::string, std::string>& now) {
   if (before.empty()) return {};  // not of a run of the command
@@ -103,6 +122,7 @@ std::string changed_settings(const std::map<std::string, std::string>& before,
     defaults[key.full_name()] = detail::to_toml(key.default_value());
   std::vector<std::string> changes;
   for (const auto& [key, value] : now) {
+    if (key == kSteps) continue;
     const auto found = before.find(key);
     const std::string& was = found == before.end() ? defaults[key] : found->second;
     if (was != value) changes.push_back(formatted("{}: {} -> {}", key, was, value));

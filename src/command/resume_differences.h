@@ -16,7 +16,12 @@ std::string data_difference(const Manifest& manifest, const RunFingerprints& mad
 
 // "optimizer.lr: 0.001 -> 0.0005, training.seed: 0 -> 1", old to new; "" for none. A key that the
 // checkpoint does not know had its default.
+// Without training.steps: decay_difference().
 std::string changed_settings(const std::map<std::string, std::string>& before,
                              const std::map<std::string, std::string>& now);
+
+// What the learning rate does where the decay of the checkpoint's run would have ended at another
+// step; "" if it ends at the same one, or if the checkpoint does not say where.
+std::string decay_difference(const Manifest& manifest, const RunConfig& config);
 
 }  // namespace sluice

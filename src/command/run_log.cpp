@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/print.h"
 #include "base/text.h"
+#include "command/continue_command.h"
 #include "command/inputs.h"
 #include "command/machine_state.h"
 #include "command/processes.h"
@@ -59,8 +60,11 @@ RunLog::RunLog(const RunConfig& config, const Plan& plan, const TokenData& data,
 }
 
 void RunLog::already_finished() const {
-  print(formatted("the run is finished: {} has step {}, training.steps = {}\n",
-                  resume_.checkpoint->path(), resume_.done.steps, config_.training.steps));
+  print(
+      formatted("the run is finished: {} has step {}, training.steps = {}; for more steps raise "
+                "training.steps; to start afresh: --checkpoint.resume none, or another "
+                "checkpoint.folder\n",
+                resume_.checkpoint->path(), resume_.done.steps, config_.training.steps));
 }
 
 void RunLog::begin() {
@@ -235,8 +239,8 @@ void RunLog::end(const RunEnd& of) {
     give_up_metrics(error, "");
     file_.reset();
   }
-  const std::string story = story_.end(of);
-  if (of.weights.empty()) return print(story);
+  std::string story_text = story_.end(of);
+  if (of.weights.empty()) return print(story_text);
   std::string text = peak_memory_text(plan_, peaks_) + step_time_text(plan_, step_times_);
   if (of.ending != Ending::kFinished) {
     text += formatted("{} after step {} of {}\n",
@@ -253,7 +257,11 @@ void RunLog::end(const RunEnd& of) {
   }
   text += formatted("weights: {}\n", of.weights);
   if (file_) text += formatted("metrics: {}\n", file_->path());
-  print(text + story);
+  if (of.ending == Ending::kStopped) {
+    story_text +=
+        formatted("to continue: {}\n", continue_command(config_, read_launch_environment()));
+  }
+  print(text + story_text);
 }
 
 }  // namespace sluice

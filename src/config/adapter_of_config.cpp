@@ -38,10 +38,6 @@ void require_no_contradiction(const RunConfig& config, const Adapter& adapter) {
 }
 
 void require_alone(const RunConfig& config, const std::string& key) {
-  if (config.model.path.empty()) {
-    refuse(config, key, key + " needs a base that stays as it is, and model.config alone draws one",
-           "set model.path to the directory of the base");
-  }
   if (config.training.trainable != TrainingOptions().trainable) {
     refuse(config, "training.trainable", "training.trainable and " + key + " exclude each other",
            "an adapter trains, and all else is frozen: leave training.trainable out");
@@ -71,6 +67,14 @@ Adapter stored_adapter(const RunConfig& config, const ModelSpec& model) {
 }
 
 }  // namespace
+
+void require_adapter_base(const RunConfig& config) {
+  const bool is_stored = !config.model.adapter.empty();
+  if ((!is_stored && config.lora.rank == 0) || !config.model.path.empty()) return;
+  const std::string key = is_stored ? "model.adapter" : "lora.rank";
+  refuse(config, key, key + " needs a base that stays as it is, and model.config alone draws one",
+         "set model.path to the directory of the base");
+}
 
 std::optional<Adapter> adapter_of_config(const RunConfig& config, const ModelSpec& model) {
   try {

@@ -184,14 +184,17 @@ void check_validation(const RunConfig& config) {
 
 }  // namespace
 
-void check_built(const RunConfig& config, const Unbuilt& unbuilt) {
+std::vector<Error> unbuilt_errors(const RunConfig& config, const Unbuilt& unbuilt) {
+  std::vector<Error> errors;
   for (const auto& [key, value] : unbuilt) {
     if (value == key->default_value()) continue;
-    throw Error(ErrorKind::kUsage,
-                {.what = formatted("{} = {} is not built yet", key->full_name(), to_toml(value)),
-                 .where = config.origins.at(key->full_name()),
-                 .remedy = "write " + to_toml(key->default_value())});
+    errors.emplace_back(
+        ErrorKind::kUsage,
+        ErrorText{.what = formatted("{} = {} is not built yet", key->full_name(), to_toml(value)),
+                  .where = config.origins.at(key->full_name()),
+                  .remedy = "write " + to_toml(key->default_value())});
   }
+  return errors;
 }
 
 void check_together(const RunConfig& config) {

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <map>
+#include <vector>
 
 #include "config/key_table.h"
 #include "config/run_config.h"
+#include "sluice/error.h"
 
 namespace sluice::detail {
 
@@ -16,8 +18,8 @@ inline constexpr const char* kGlobalBatch = "training.global_batch_size";
 // Values of keys that are not built.
 using Unbuilt = std::map<const Key*, Value>;
 
-// Throws Error(kUsage) "not built yet" for the first that is not the default.
-void check_built(const RunConfig& config, const Unbuilt& unbuilt);
+// Error(kUsage) "not built yet" for each value that is not the default.
+std::vector<Error> unbuilt_errors(const RunConfig& config, const Unbuilt& unbuilt);
 
 // Throws Error(kUsage) for keys that contradict each other.
 void check_together(const RunConfig& config);

@@ -9,6 +9,7 @@
 #include "base/text.h"
 #include "config/memory_size.h"
 #include "sluice/error.h"
+#include "sluice/lora.h"
 #include "sluice/partition.h"
 
 namespace sluice::detail {
@@ -119,6 +120,22 @@ Row partition_convention_key() {
         config.parallelism.pipeline.partition.convention = std::get<std::string>(value);
       });
   return row.one_of(partition_conventions());
+}
+
+Row lora_target_key() {
+  return mixed_key(
+      "lora", "target", {Kind::kString, Kind::kStrings},
+      [](const RunConfig& config) -> Value {
+        const std::vector<std::string>& target = config.lora.target;
+        if (target == std::vector<std::string>{kAllLinear}) return std::string(kAllLinear);
+        return target;
+      },
+      [](RunConfig& config, const Value& value) {
+        if (const auto* names = std::get_if<std::vector<std::string>>(&value))
+          config.lora.target = *names;
+        else
+          config.lora.target = {std::get<std::string>(value)};
+      });
 }
 
 Row activation_checkpoint_key() {

@@ -133,6 +133,7 @@ Row schedule_key();
 Row partition_convention_key();
 Row device_memory_key();  // an amount of memory
 // Keys that take values of two types.
+Row lora_target_key();
 Row activation_checkpoint_key();
 Row stage_to_rank_key();
 Row scale_grads_key();

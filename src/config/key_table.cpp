@@ -82,11 +82,13 @@ std::vector<Key> make_table() {
           .at_least(0)
           .below(1)
           .means("Share of the adapter's inputs that is dropped."),
-      key<&C::lora, &Lora::target>("lora", "target")
+      lora_target_key()
           .decides_the_numbers()
           .is_option("lora.target")
+          .one_of({"all-linear"})
           .means("Name patterns of the linear layers that get one, as "
-                 "`model.layers.0.self_attn.q_proj`; `*` matches any characters."),
+                 "`model.layers.0.self_attn.q_proj`; `*` matches any characters. `all-linear`: all "
+                 "but the output layer."),
 
       key<&C::data, &Data::files>("data", "files")
           .is_option("data.files")
@@ -238,7 +240,9 @@ std::vector<Key> make_table() {
           .means("Decoupled weight decay, but for `optimizer.no_decay`."),
       key<&C::optimizer, &Optimizer::no_decay>("optimizer", "no_decay")
           .decides_the_numbers()
-          .means("Name patterns of the parameters without weight decay."),
+          .is_option("no_decay")
+          .means("Name patterns of the parameters without weight decay, such as `[\"*norm*\"]`. "
+                 "Each has to match one."),
       key<&C::optimizer, &Optimizer::max_norm>("optimizer", "max_norm")
           .decides_the_numbers()
           .is_option("max_norm")

@@ -7,6 +7,7 @@
 
 #include "base/cpu_level.h"
 #include "base/cuda_driver.h"
+#include "base/error_list.h"
 #include "base/format.h"
 #include "base/product_kind.h"
 #include "config/check.h"
@@ -55,14 +56,32 @@ const std::vector<OtherVariable>& other_variables() {
   return all;
 }
 
-// A configuration of which some sources are read.
+constexpr std::size_t kMostErrors = 100;  // in one report
+
+// A configuration of which some sources are read, and the errors of their keys. All errors are
+// reported together: a configuration of another library has many keys that sluice does not know.
 struct Reading {
   RunConfig config;
   Unbuilt unbuilt;
+  std::vector<Error> errors;
 
   void set(const Key& key, const RawValue& raw, const Source& source) {
-    const Value value = set_value(config, key, raw, source);
-    if (!key.is_built) unbuilt[&key] = value;
+    try {
+      const Value value = set_value(config, key, raw, source);
+      if (!key.is_built) unbuilt[&key] = value;
+    } catch (const Error& error) {
+      add(error);
+    }
+  }
+
+  void add(const Error& error) {
+    errors.push_back(error);
+    if (errors.size() == kMostErrors) throw_errors();
+  }
+
+  void throw_errors() const {
+    if (errors.size() == 1) throw Error(errors.front());
+    if (!errors.empty()) throw ErrorList(errors);
   }
 };
 
@@ -78,18 +97,20 @@ void load_file(Reading& reading, const std::string& file) {
     if (raw.name.empty()) {
       const std::vector<std::string> sections = section_names();
       const bool known = std::find(sections.begin(), sections.end(), raw.section) != sections.end();
-      if (!known) throw unknown_key(raw.section, "", source.origin);
-      if (raw.value.other != "a table") {
-        throw Error(ErrorKind::kUsage,
-                    {.what = raw.section + ": expected a section, found " + describe(raw.value),
-                     .where = source.at(raw.value.position),
-                     .remedy = "write [" + raw.section + "]"});
+      if (!known) {
+        reading.add(unknown_key(raw.section, "", source.origin));
+      } else if (raw.value.other != "a table") {
+        reading.add(Error(ErrorKind::kUsage, {.what = raw.section + ": expected a section, found " +
+                                                      describe(raw.value),
+                                              .where = source.at(raw.value.position),
+                                              .remedy = "write [" + raw.section + "]"}));
       }
       continue;
     }
-    const Key* key = find_key(raw.section + "." + raw.name);
-    if (!key) throw unknown_key(raw.section, raw.name, source.origin);
-    reading.set(*key, raw.value, source);
+    if (const Key* key = find_key(raw.section + "." + raw.name))
+      reading.set(*key, raw.value, source);
+    else
+      reading.add(unknown_key(raw.section, raw.name, source.origin));
   }
 }
 
@@ -111,7 +132,7 @@ void load_environment(Reading& reading, const std::map<std::string, std::string>
   }
   // A typing error would otherwise do nothing.
   for (const auto& [name, value] : environment) {
-    if (!known.contains(name)) throw unknown_variable(name, others);
+    if (!known.contains(name)) reading.add(unknown_variable(name, others));
   }
 }
 
@@ -131,13 +152,13 @@ void take_back_batch(RunConfig& config, const RunConfig& earlier) {
 
 void load_overrides(Reading& reading, const Overrides& overrides) {
   for (const auto& [name, text] : overrides) {
-    const Key* key = find_key(name);
-    if (!key) {
-      const std::size_t dot = name.find('.');
-      throw unknown_key(name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1),
-                        "--" + name);
+    if (const Key* key = find_key(name)) {
+      reading.set(*key, read_toml_value(text), Source{"", "", "--" + name});
+      continue;
     }
-    reading.set(*key, read_toml_value(text), Source{"", "", "--" + name});
+    const std::size_t dot = name.find('.');
+    reading.add(unknown_key(name.substr(0, dot),
+                            dot == std::string::npos ? "" : name.substr(dot + 1), "--" + name));
   }
 }
 
@@ -185,7 +206,8 @@ RunConfig load_run_config(const std::string& file, const Overrides& overrides,
   const RunConfig of_environment = config;
   detail::load_overrides(reading, overrides);
   detail::take_back_batch(config, of_environment);
-  detail::check_built(config, reading.unbuilt);
+  for (const Error& error : detail::unbuilt_errors(config, reading.unbuilt)) reading.add(error);
+  reading.throw_errors();
   detail::fix_shards(config);
   detail::check_together(config);
   return std::move(reading.config);

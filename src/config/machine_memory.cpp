@@ -49,18 +49,23 @@ Needs needs_of(const Plan& plan) {
 
 // The error of a rank that needs more than the configuration lets it have.
 std::optional<Error> rank_shortage(const Plan& plan) {
-  for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
-    const std::int64_t peak = plan.ranks[rank].memory.total_bytes();
-    if (!plan.memory_per_rank || peak <= *plan.memory_per_rank) continue;
-    return Error(ErrorKind::kMemory,
-                 {.what = formatted("training needs {} at its peak on rank {}, above {}",
-                                    human_bytes(peak), rank, human_bytes(*plan.memory_per_rank)),
-                  .where = "parallelism.device_memory",
-                  .remedy = "use more ranks, a smaller training.microbatch_size or "
-                            "training.seq_len, training.activation_checkpoint, or "
-                            "pipeline_parallel_schedule = \"auto\""});
-  }
-  return std::nullopt;
+  if (!plan.memory_per_rank) return std::nullopt;
+  const auto largest = std::max_element(plan.ranks.begin(), plan.ranks.end(),
+                                        [](const RankPrediction& a, const RankPrediction& b) {
+                                          return a.memory.total_bytes() < b.memory.total_bytes();
+                                        });
+  if (largest == plan.ranks.end() || largest->memory.total_bytes() <= *plan.memory_per_rank)
+    return std::nullopt;
+  return Error(ErrorKind::kMemory,
+               {.what = formatted("training needs {} at its peak on rank {}, above {}",
+                                  needed_bytes(largest->memory.total_bytes()),
+                                  largest - plan.ranks.begin(), human_bytes(*plan.memory_per_rank)),
+                .where = "parallelism.device_memory",
+                .remedy = "use more ranks, a smaller training.microbatch_size or "
+                          "training.seq_len, training.activation_checkpoint, or "
+                          "pipeline_parallel_schedule = \"auto\""});
+}
+return std::nullopt;
 }
 
 }  // namespace
@@ -91,7 +96,7 @@ std::optional<Error> memory_shortage(const Plan& plan, std::int64_t machine_byte
   if ((1 - kUncertainty) * needs.peak <= static_cast<double>(machine_bytes)) return std::nullopt;
   return Error(
       ErrorKind::kMemory,
-      {.what = "training needs " + human_bytes(to_bytes(needs.peak)) + " at its peak, " +
+      {.what = "training needs " + needed_bytes(to_bytes(needs.peak)) + " at its peak, " +
                human_bytes(to_bytes(needs.held)) + " of it for weights, gradients and optimizer" +
                (needs.snapshots ? " with a copy for checkpoints" : "") +
                " and the rest for microbatches",

@@ -342,6 +342,67 @@ void require_batch_fits(const RunConfig& config, const Schedule& schedule) {
                .remedy = formatted("{} = {}", key, batch)});
 }
 
+// A setting, whether another one leaves it without effect, and which.
+struct Idle {
+  const char* key;
+  bool has_no_effect;
+  std::string because;
+};
+
+bool validates_training_files(const RunConfig& config) {
+  if (config.validation.files.empty()) return false;
+  try {
+    const std::vector<std::string> trained = expand_data_files(config),
+                                   validated = expand_validation_files(config);
+    return std::any_of(validated.begin(), validated.end(), [&](const std::string& file) {
+      return std::find(trained.begin(), trained.end(), file) != trained.end();
+    });
+  } catch (const Error&) {
+    return false;  // a run refuses the files
+  }
+}
+
+std::vector<Idle> idle_settings(const RunConfig& config) {
+  const PipelineOptions& pipeline = config.parallelism.pipeline;
+  const bool is_sgd = config.optimizer.kind == OptimizerKind::kSgd;
+  const bool has_replicas = pipeline.data_parallel.degree > 1;
+  const bool validates = config.validation.interval > 0;
+  const std::string one_replica = "parallelism.data_parallel_degree = 1";
+  const std::string sgd = "optimizer.name = \"SGD\"";
+  const int num_axes =
+      (pipeline.num_ranks.value_or(1) > 1) + has_replicas + (pipeline.tensor_parallel.degree > 1);
+  return {
+      {"lr_scheduler.min_lr_factor", config.lr_scheduler.decay == Decay::kConstant,
+       "lr_scheduler.decay = \"constant\""},
+      {"optimizer.betas", is_sgd, sgd},
+      {"optimizer.eps", is_sgd, sgd},
+      {"optimizer.no_decay", config.optimizer.weight_decay == 0, "optimizer.weight_decay = 0"},
+      {"parallelism.zero1", pipeline.data_parallel.zero1 && !has_replicas, one_replica},
+      {"parallelism.zero3", pipeline.data_parallel.zero3 && !has_replicas, one_replica},
+      {"parallelism.reduction",
+       pipeline.data_parallel.reduction == Reduction::kFast && !has_replicas, one_replica},
+      {"parallelism.reduce_grad_per_microbatch",
+       pipeline.data_parallel.per_microbatch && !has_replicas, one_replica},
+      {"parallelism.rank_order", num_axes < 2, "ranks differ along one axis alone"},
+      {"parallelism.sequence_parallel", pipeline.tensor_parallel.num_slices() == 1,
+       "parallelism.tensor_parallel_slices = 1"},
+      {"training.loss_chunks",
+       config.training.fused == FusedOperators::kOff &&
+           config.training.loss_chunks == LossChunks::kOn,
+       "training.fused = \"off\""},
+      {"checkpoint.keep_every", config.checkpoint.keep_every > 0 && config.checkpoint.interval == 0,
+       "checkpoint.interval = 0"},
+      {"checkpoint.allow",
+       !config.checkpoint.allow.empty() && config.checkpoint.resume.kind == ResumeFrom::kNone,
+       "checkpoint.resume = \"none\""},
+      {"validation.steps", config.validation.files.empty() || !validates,
+       config.validation.files.empty() ? "there are no validation.files"
+                                       : "validation.interval = 0"},
+      {"validation.prompt_tokens", config.validation.prompts.empty() || !validates,
+       config.validation.prompts.empty() ? "there are no validation.prompts"
+                                         : "validation.interval = 0"}};
+}
+
 std::vector<std::string> warnings_of(const RunConfig& config, const Plan& plan) {
   std::vector<std::string> warnings;
   const auto warn = [&](const std::string& key, const std::string& text) {
@@ -362,6 +423,21 @@ std::vector<std::string> warnings_of(const RunConfig& config, const Plan& plan) 
     if (!texts->empty() && config.validation.interval == 0)
       warn(key, " is given, but validation.interval = 0: no validation is taken");
   }
+  for (const Idle& idle : idle_settings(config)) {
+    if (idle.has_no_effect && is_set(config, idle.key))
+      warn(idle.key, " has no effect: " + idle.because);
+  }
+  const std::int64_t cores = std::thread::hardware_concurrency();
+  if (cores > 0 && config.training.threads_per_rank > cores) {
+    warn("training.threads_per_rank",
+         formatted(" = {} is more than the {} of this machine: threads wait for each other",
+                   config.training.threads_per_rank, counted(cores, "core")));
+  }
+  if (config.validation.interval > 0 && validates_training_files(config)) {
+    warn("validation.files",
+         " has files of data.files: the validation loss is of rows that were "
+         "trained on");
+  }
   for (const std::string& warning : plan.warnings)
     warnings.push_back(detail::with_keys_and_place(config, warning));
   return warnings;
@@ -381,6 +457,7 @@ Asked asked_of(const RunConfig& given, const MeasuredMachine* measured) {
   if (asked.adapter)
     asked.model = with_adapter(std::move(asked.model), *asked.adapter, precision_of(config));
   in_keys(config, [&] {
+    detail::require_no_decay(asked.model, config.optimizer.no_decay);
     detail::require_divided_layers(asked.model, config.parallelism.pipeline.tensor_parallel);
     asked.options = pipeline_options(config, asked.model);
     asked.options.balance = balance_of(config);

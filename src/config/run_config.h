@@ -155,8 +155,9 @@ Overrides take_overrides(std::vector<std::string>& arguments);
 
 // Reads and checks `file` (may be "" for defaults only) with `overrides` and `environment`
 // (SLUICE_SECTION_KEY -> value). Throws Error(kUsage) "file:line:column" for unknown keys (with the
-// nearest, or what another library's key is here), wrong types, values out of range,
-// contradictions, and documented keys that are set away from their default but "not built yet".
+// nearest, or what another library's key is here), wrong types, values out of range, and documented
+// keys that are set away from their default but "not built yet": an ErrorList (base/error_list.h)
+// if there are several. Throws Error(kUsage) for contradictions.
 RunConfig load_run_config(const std::string& file, const Overrides& overrides,
                           const std::map<std::string, std::string>& environment);
 // The variables of this process that start with SLUICE_.
@@ -205,7 +206,10 @@ void require_plannable(const RunConfig& config);
 // The adapter that model.adapter or [lora] asks for, of the model (with or without it); none: all
 // of the model trains, as far as training.trainable says. Throws Error(kUsage) for keys that
 // contradict each other or the model, Error(kInput) as read_adapter().
+// A plan needs no weights of its base, and a run does: require_adapter_base().
 std::optional<Adapter> adapter_of_config(const RunConfig& config, const ModelSpec& model);
+// Throws Error(kUsage) for an adapter whose base would be drawn.
+void require_adapter_base(const RunConfig& config);
 
 // The files that the patterns of data.files match, each once: patterns in their order, the files of
 // a pattern sorted; of Megatron's pairs the .bin. Throws Error(kInput) naming a pattern without
@@ -229,10 +233,12 @@ void require_tokenizer(const RunConfig& config);
 std::string show_config(const RunConfig& config);
 std::string show_config_changes(const RunConfig& config);
 std::string show_config_json(const RunConfig& config);
-// The key reference (Markdown): key, type, default, range, meaning; and what other libraries' keys
-// are here. From the same tables as parsing; the JSON form has our keys only.
+// The key reference (Markdown, JSON): key, type, default, range, meaning. From the table of
+// parsing.
 std::string config_reference();
 std::string config_reference_json();
+// What does the work of other libraries' keys here (Markdown).
+std::string peer_reference();
 // "section.key" of every key, in the order of the reference.
 std::vector<std::string> config_keys();
 

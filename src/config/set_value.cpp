@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <utility>
 
 #include "base/format.h"
 #include "base/text.h"
@@ -79,10 +81,9 @@ void check_string(const Key& key, const std::string& text, const RawValue& raw,
   if (!words.empty() && std::find(words.begin(), words.end(), text) == words.end()) {
     std::vector<std::string> named;  // the empty word is written as ""
     for (const std::string& word : words) named.push_back(word.empty() ? "\"\"" : word);
-    throw Error(ErrorKind::kUsage,
-                {.what = key.full_name() + ": '" + text + "' is not one of its words",
-                 .where = source.at(raw.position),
-                 .remedy = suggest_name(text, named)});
+    throw Error(ErrorKind::kUsage, {.what = "'" + text + "' is not a value of " + key.full_name(),
+                                    .where = source.at(raw.position),
+                                    .remedy = suggest_name(text, named)});
   }
   if (text.empty() && !key.may_be_empty) {
     throw Error(ErrorKind::kUsage, {.what = key.full_name() + ": an empty string",
@@ -94,6 +95,26 @@ void check_string(const Key& key, const std::string& text, const RawValue& raw,
                                     .where = source.at(raw.position),
                                     .remedy = "leave it out"});
   }
+}
+
+// The word of the key that is meant: in any case, and with the short names of data types.
+std::string meant_word(const Key& key, const std::string& text) {
+  static const std::map<std::string, std::string> kShortNames = {
+      {"bf16", "bfloat16"}, {"fp16", "float16"}, {"half", "float16"}, {"fp32", "float32"}};
+  const auto short_name = kShortNames.find(to_lower(text));
+  const std::string meant = short_name == kShortNames.end() ? to_lower(text) : short_name->second;
+  for (const std::string& word : key.words) {
+    if (to_lower(word) == meant) return word;
+  }
+  return text;
+}
+
+RawValue with_meant_words(const Key& key, RawValue raw) {
+  if (raw.type == RawValue::Type::kString) raw.string = meant_word(key, raw.string);
+  if (raw.type == RawValue::Type::kList && key.kinds.front() == Kind::kStrings) {
+    for (RawValue& element : raw.list) element = with_meant_words(key, std::move(element));
+  }
+  return raw;
 }
 
 // Range and words hold for the elements of a list too, but for lists beside a word ("full" or
@@ -141,7 +162,8 @@ void expand_paths(const Key& key, Value& value, const Source& source) {
 
 }  // namespace
 
-Value set_value(RunConfig& config, const Key& key, const RawValue& raw, const Source& source) {
+Value set_value(RunConfig& config, const Key& key, const RawValue& given, const Source& source) {
+  const RawValue raw = with_meant_words(key, given);
   Value value;
   const RawValue* misfit = nullptr;
   if (!convert(raw, key.kinds, value, misfit)) throw wrong_type(key, raw, *misfit, source);

@@ -111,8 +111,10 @@ std::string config_reference() {
     text += "| `" + key.name + "` | `" + detail::to_toml(key.default_value()) + "` | " +
             values_of(key) + " | " + key.meaning + " |\n";
   }
-  return text + "\n## Keys of other libraries\n" + peer_tables();
+  return text;
 }
+
+std::string peer_reference() { return "# Keys of other libraries\n" + peer_tables(); }
 
 std::string config_reference_json() {
   Json list = Json::array();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/edit_distance.h"
 #include "base/text.h"
 #include "config/key_table.h"
 #include "config/peer_keys.h"
@@ -10,6 +11,32 @@ namespace sluice::detail {
 namespace {
 
 constexpr std::string_view kVariablePrefix = "SLUICE_";
+
+std::string without_separators(std::string name) {
+  std::erase_if(name, [](char c) { return c == '_' || c == '-'; });
+  return name;
+}
+
+std::string digits_of(std::string name) {
+  std::erase_if(name, [](char c) { return c < '0' || c > '9'; });
+  return name;
+}
+
+// False where a whole word or a number differs, as in "sequence_parallel_degree" and
+// "expert_parallel_degree": such a key means something else, and taking the other would do harm.
+bool is_typing_error(const std::string& name, const std::string& near) {
+  if (near.empty() || digits_of(near) != digits_of(name)) return false;
+  const std::string bare = without_separators(name);
+  const std::size_t most = std::max<std::size_t>(bare.size() < 5 ? 1 : 2, bare.size() / 6);
+  return edit_distance(bare, without_separators(near)) <= most;
+}
+
+// "did you mean 'X'?" for the nearest of the names if it may be a typing error, else "one of: ..".
+std::string suggest_key(const std::string& name, const std::vector<std::string>& names) {
+  const std::string near = nearest_name(name, names);
+  return is_typing_error(name, near) ? "did you mean '" + near + "'?"
+                                     : "one of: " + join(names, ", ");
+}
 
 std::string last_part(const std::string& name) { return name.substr(name.rfind('.') + 1); }
 
@@ -41,15 +68,18 @@ Error unknown_key(const std::string& section, const std::string& name, const std
   };
   const std::string& key_name = name.empty() ? section : name;
   if (const PeerKey* peer = find_peer_key(shown)) return refuse("key", explain(*peer));
-  std::vector<std::string> siblings;
+  std::vector<std::string> siblings, namesakes;
   for (const Key& key : key_table()) {
-    if (key.name == key_name) return refuse("key", "did you mean '" + key.full_name() + "'?");
+    if (key.name == key_name && is_typing_error(section, key.section))
+      return refuse("key", "did you mean '" + key.full_name() + "'?");
+    if (key.name == key_name) namesakes.push_back("'" + key.full_name() + "'");
     if (key.section == section) siblings.push_back(key.name);
   }
+  if (!namesakes.empty()) return refuse("key", "did you mean " + join(namesakes, " or ") + "?");
   if (const PeerKey* peer = find_peer_key(last_part(key_name))) {
     return refuse("key", explain(*peer));
   }
-  if (!siblings.empty()) return refuse("key", suggest_name(name, siblings));
+  if (!siblings.empty()) return refuse("key", suggest_key(name, siblings));
   if (const PeerKey* peer = find_peer_key(section + ".*")) {
     return refuse(name.empty() ? "section" : "key", explain(*peer));
   }
@@ -79,7 +109,8 @@ Error unknown_variable(const std::string& variable, const std::vector<std::strin
     if (in_section) siblings.push_back(key.variable());
     if (bare == key.name) return refuse("did you mean '" + key.variable() + "'?");
   }
-  if (const std::string near = nearest_name(bare, names); !near.empty()) {
+  if (const std::string near = nearest_name(bare, names);
+      !near.empty() && is_typing_error(bare, near)) {
     const auto found = std::find(names.begin(), names.end(), near);
     return refuse("did you mean '" + variables[found - names.begin()] + "'?");
   }

@@ -54,15 +54,16 @@ struct Alias {
   const char* family;
   const char* defaults;  // of its class, where they are not the family's, as JSON
   double rope_theta;     // of its class
+  bool reads_head_dim;   // false: a head has hidden_size / num_attention_heads channels
 };
 constexpr const char* kQwen2VlDefaults =
     R"({"vocab_size": 152064, "hidden_size": 8192, "intermediate_size": 29568,
         "num_hidden_layers": 80, "num_attention_heads": 64, "num_key_value_heads": 8,
         "rms_norm_eps": 1e-5, "max_window_layers": 80})";
 constexpr std::array kAliases = {
-    Alias{"qwen2_vl_text", "qwen2", kQwen2VlDefaults, 1e6},
-    Alias{"qwen2_5_vl_text", "qwen2", kQwen2VlDefaults, 1e6},
-    Alias{"qwen3_vl_text", "qwen3", R"({"max_position_embeddings": 128000})", 5e5}};
+    Alias{"qwen2_vl_text", "qwen2", kQwen2VlDefaults, 1e6, false},
+    Alias{"qwen2_5_vl_text", "qwen2", kQwen2VlDefaults, 1e6, false},
+    Alias{"qwen3_vl_text", "qwen3", R"({"max_position_embeddings": 128000})", 5e5, true}};
 
 std::string type_of(const Json& document) {
   const Json& type = document.at("model_type");
@@ -99,6 +100,7 @@ void become_family(Json& config, const Alias& alias) {
   for (const auto& [key, value] : defaults.members()) {
     if (!config.contains(key)) config[key] = value;
   }
+  if (!alias.reads_head_dim) config.erase("head_dim");
   use_one_position(config);
   const bool is_nested = config.at("rope_parameters").is_object();
   if (says(config, "rope_theta") || (is_nested && says(config.at("rope_parameters"), "rope_theta")))
@@ -106,10 +108,20 @@ void become_family(Json& config, const Alias& alias) {
   (is_nested ? config["rope_parameters"] : config)["rope_theta"] = alias.rope_theta;
 }
 
+// Whether the head of the text's class is tied where text_config leaves the field out.
+bool ties_by_default(const Json& text) {
+  const Family* family = find_family(type_of(text));
+  if (!family || !family->decoder) return false;
+  const Json nothing = *parse_json("{}");
+  return family->decoder(ConfigReader(nothing, "text_config")).tie_word_embeddings;
+}
+
 // As transformers 5.23: in some wholes either word ties; in the others the whole's word counts, and
-// its own default where it has none.
+// its own default where it has none. text: with the model_type of its family.
 bool ties_head(const Json& document, const Json& text, const Whole& whole) {
-  if (whole.ties == Whole::kAsText && text.at(kTies) == true) return true;
+  if (whole.ties == Whole::kAsText &&
+      (says(text, kTies) ? text.at(kTies) == true : ties_by_default(text)))
+    return true;
   if (says(document, kTies)) return document.at(kTies) == true;
   return whole.ties == Whole::kAlways;
 }
@@ -167,12 +179,12 @@ Json language_config(const Json& document) {
     if (document.at(kTies) == true) config[kTies] = true;
     return config;
   }
-  config[kTies] = ties_head(document, config, *whole);
   if (!says(config, "model_type")) config["model_type"] = whole->text_type;
   const auto alias = std::find_if(kAliases.begin(), kAliases.end(), [&](const Alias& known) {
     return type_of(config) == known.text_type;
   });
   if (alias != kAliases.end()) become_family(config, *alias);
+  config[kTies] = ties_head(document, config, *whole);
   return config;
 }
 

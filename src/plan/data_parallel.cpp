@@ -73,17 +73,6 @@ bool holds_microbatch_reduction(const Program& program) {
   });
 }
 
-void require_replicas(const DataParallel& options, int num_microbatches) {
-  require_degree(options.degree);
-  // Gradients are whole until their one sum: reducing each microbatch would save nothing, and send
-  // as many times as much.
-  if (options.zero3 && options.per_microbatch) {
-    refuse(std::string(kZero3) + " and " + kPerMicrobatch + " exclude each other", kPerMicrobatch,
-           "reduce once a step where parameters are sharded");
-  }
-  require_shards(options, num_microbatches);
-}
-
 void require_own_collectives(const Schedule& schedule, const DataParallel& options) {
   const auto refuse_own = [](const std::string& holds, const std::string& remedy) {
     refuse("the schedule holds " + holds, "`own_schedule`",
@@ -150,6 +139,17 @@ std::string nearest_multiples(std::int64_t value, std::int64_t step) {
 bool sums_in_shards(const DataParallel& options) {
   const bool reduces_single = options.per_microbatch && options.degree > 1;
   return options.reduction == Reduction::kExact && !reduces_single;
+}
+
+void require_replicas(const DataParallel& options, int num_microbatches) {
+  require_degree(options.degree);
+  // Gradients are whole until their one sum: reducing each microbatch would save nothing, and send
+  // as many times as much.
+  if (options.zero3 && options.per_microbatch) {
+    refuse(std::string(kZero3) + " and " + kPerMicrobatch + " exclude each other", kPerMicrobatch,
+           "reduce once a step where parameters are sharded");
+  }
+  require_shards(options, num_microbatches);
 }
 
 std::vector<std::string> check_data_parallel(const DataParallel& options, const Schedule& schedule,

@@ -23,6 +23,9 @@ bool sums_in_shards(const DataParallel& options);
 std::vector<std::string> check_data_parallel(const DataParallel& options, const Schedule& schedule,
                                              bool is_own_schedule);
 
+// The part of check_data_parallel() that is the same for every schedule.
+void require_replicas(const DataParallel& options, int num_microbatches);
+
 // num_ranks x replicas x shares ranks: replicas along dp_shard where parameters are sharded, else
 // along dp_replicate. Throws Error(kUsage) for an order that does not name pp and dp once, or pp,
 // dp, cp and tp, and for too many ranks.

@@ -111,10 +111,15 @@ LayerCost cost_of_running_twice(const LayerInfo& layer,
 
 }  // namespace
 
+void require_recomputable(const ModelSpec& model, const ActivationCheckpoint& which) {
+  const bool names =
+      which.kind == ActivationCheckpoint::kLayers || which.kind == ActivationCheckpoint::kClasses;
+  if (names) require_names(model, which);
+}
+
 std::vector<std::string> set_recomputed(ModelSpec& model, Partition& partition,
                                         const ActivationCheckpoint& which) {
   if (which.kind == ActivationCheckpoint::kNone) return {};
-  if (which.kind != ActivationCheckpoint::kFull) require_names(model, which);
   std::vector<std::string> notes;
   std::map<std::string, ShapePolynomial> values;  // written so far
   for (StageContent& stage : partition.stages) {

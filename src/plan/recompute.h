@@ -11,9 +11,12 @@
 
 namespace sluice::detail {
 
+// Throws Error(kUsage) at "activation_checkpoint" for an empty list, and for a name or class that
+// no layer of the model has.
+void require_recomputable(const ModelSpec& model, const ActivationCheckpoint& which);
+
 // Marks the layers in the partition and gives them the costs of layers that run twice. Returns
-// notes: stages without such a layer. Throws Error(kUsage) at "activation_checkpoint" for an empty
-// list, and for a name or class that no layer has.
+// notes: stages without such a layer. Precondition: require_recomputable().
 std::vector<std::string> set_recomputed(ModelSpec& model, Partition& partition,
                                         const ActivationCheckpoint& which);
 

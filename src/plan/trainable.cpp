@@ -89,13 +89,43 @@ std::string suggestion(const std::string& pattern, const std::vector<std::string
   std::erase(bare, '*');
   while (bare.starts_with('.')) bare.erase(0, 1);
   while (bare.ends_with('.')) bare.pop_back();
+  // Hugging Face writes parts of names, in place of patterns.
+  const bool is_part =
+      !bare.empty() && std::any_of(names.begin(), names.end(), [&](const auto& name) {
+        return name.find(bare) != std::string::npos;
+      });
+  if (is_part) return "did you mean '*" + bare + "*'?";
   const std::string near = nearest_name(bare, words_of(names));
   if (near.empty()) return "write names such as '" + names.front() + "'";
   const bool is_whole = std::find(names.begin(), names.end(), near) != names.end();
   return "did you mean '" + (is_whole ? near : "*" + near + "*") + "'?";
 }
 
+// Each pattern has to match a name.
+void require_matches(const char* option, const std::vector<std::string>& patterns,
+                     const std::vector<std::string>& names) {
+  for (const std::string& pattern : patterns) {
+    const bool matches = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+      return matches_pattern(pattern, name);
+    });
+    if (matches) continue;
+    throw Error(ErrorKind::kUsage,
+                {.what = std::string(option) + ": '" + pattern + "' matches no parameter",
+                 .where = option,
+                 .remedy = suggestion(pattern, names)});
+  }
+}
+
 }  // namespace
+
+void require_no_decay(const ModelSpec& model, const std::vector<std::string>& patterns) {
+  std::vector<std::string> names;
+  for (const LayerInfo& layer : model.layers) {
+    if (model.family.empty() && !layer.parameters_known) return;
+    for (const ParameterSpec& parameter : layer.parameters) names.push_back(parameter.name);
+  }
+  require_matches("`no_decay`", patterns, names);
+}
 
 void set_costs_of_trained(ModelSpec& model, const TensorParallel& shares) {
   std::set<std::string> trained;  // values
@@ -131,14 +161,7 @@ void set_trainable(ModelSpec& model, const std::vector<std::string>& patterns) {
       if (matches_any(patterns, parameter.name)) trained.insert(first_use(parameter));
     }
   }
-  for (const std::string& pattern : patterns) {
-    const bool matches = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-      return matches_pattern(pattern, name);
-    });
-    if (matches) continue;
-    refuse_trainable("`trainable`: '" + pattern + "' matches no parameter",
-                     suggestion(pattern, names));
-  }
+  require_matches("`trainable`", patterns, names);
   for (LayerInfo& layer : model.layers) {
     for (ParameterSpec& parameter : layer.parameters)
       parameter.trainable = parameter.trainable && trained.contains(first_use(parameter));

@@ -16,6 +16,10 @@ namespace sluice::detail {
 // pattern that matches nothing, with the nearest name.
 void set_trainable(ModelSpec& model, const std::vector<std::string>& patterns);
 
+// Throws Error(kUsage) at "no_decay" for a pattern that matches no parameter, with the nearest one.
+// Checks nothing for a model whose parameters are not known yet.
+void require_no_decay(const ModelSpec& model, const std::vector<std::string>& patterns);
+
 // Freezes whole layers by patterns of their names, also those of which the parameters are not
 // known. Throws Error(kUsage) for a pattern that matches no layer, with the nearest name.
 void freeze_layers(ModelSpec& model, const std::vector<std::string>& patterns);

@@ -1,5 +1,6 @@
 #include "report/candidates_output.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/format.h"
@@ -60,9 +61,13 @@ Json candidate_json(const ScheduleCandidate& candidate) {
 std::string verdict(const Comparison& comparison) {
   const ScheduleCandidate& first = comparison.candidates.front();
   if (!first.taken) {
-    return comparison.memory_per_rank
-               ? "none fits into " + human_bytes(*comparison.memory_per_rank) + " a rank"
-               : "none can be used";
+    const auto short_of = [](const ScheduleCandidate& each) { return each.short_of_memory; };
+    const std::string limit = human_bytes(comparison.memory_per_rank.value_or(0)) + " a rank";
+    if (std::all_of(comparison.candidates.begin(), comparison.candidates.end(), short_of))
+      return "none fits into " + limit;
+    if (std::any_of(comparison.candidates.begin(), comparison.candidates.end(), short_of))
+      return "none can run: those that can be planned need more than " + limit;
+    return "none can run";
   }
   std::string fastest = "fastest: " + stages_text(first);
   if (!comparison.asked) return fastest;

@@ -8,6 +8,7 @@
 #include "comm/gather_messages.h"
 #include "layer/autocast.h"
 #include "plan/option_words.h"
+#include "plan/trainable.h"
 #include "sluice/error.h"
 #include "train/pipeline_impl.h"
 #include "train/step_checks.h"
@@ -77,6 +78,7 @@ struct Trainer::Impl {
 Trainer::Trainer(Pipeline& pipeline, const OptimizerOptions& options) {
   pipeline.impl_->waking_others("Trainer", [&] {
     require_free(pipeline.impl_->rank);
+    detail::require_no_decay(pipeline.impl_->rank.plan().model, options.no_decay);
     require_alike(pipeline.impl_->world, options);
   });
   impl_ = std::make_unique<Impl>(*pipeline.impl_, options);

@@ -502,7 +502,7 @@ TEST_F(CommandLineTest, HelpOfTheProgramIsInSentences) {
 TEST_F(CommandLineTest, ShowsControlCharactersOfValuesWithoutObeyingThem) {
   const Outcome outcome = run("config show --optimizer.name \"$(printf 'a\\033[3m\\302\\233b')\"");
   EXPECT_EQ(outcome.err,
-            "sluice: error: optimizer.name: 'a?[3m?b' is not one of its words; --optimizer.name; "
+            "sluice: error: 'a?[3m?b' is not a value of optimizer.name; --optimizer.name; "
             "one of: AdamW, SGD\n");
 }
 

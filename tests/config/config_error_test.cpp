@@ -50,7 +50,8 @@ TEST_F(ConfigErrorTest, AnEmptyListOfLayersIsNoChoice) {
 TEST_F(ConfigErrorTest, NamesTheSectionThatHasTheKey) {
   EXPECT_EQ(refusal("[training]\nlr = 1e-3\n"),
             "unknown key 'training.lr'; F:2:1; did you mean 'optimizer.lr'?");
-  EXPECT_EQ(refusal("steps = 1\n"), "unknown key 'steps'; F:1:1; did you mean 'training.steps'?");
+  EXPECT_EQ(refusal("steps = 1\n"),
+            "unknown key 'steps'; F:1:1; did you mean 'training.steps' or 'validation.steps'?");
 }
 
 TEST_F(ConfigErrorTest, NamesTheNearestSection) {
@@ -206,18 +207,18 @@ TEST_F(ConfigErrorTest, RefusesValuesOutOfRange) {
 
 TEST_F(ConfigErrorTest, NamesTheNearestWord) {
   EXPECT_EQ(refusal("[optimizer]\nname = \"AdamX\"\n"),
-            "optimizer.name: 'AdamX' is not one of its words; F:2:8; did you mean 'AdamW'?");
+            "'AdamX' is not a value of optimizer.name; F:2:8; did you mean 'AdamW'?");
   EXPECT_EQ(refusal("[lr_scheduler]\ndecay = \"step\"\n"),
-            "lr_scheduler.decay: 'step' is not one of its words; F:2:9; "
+            "'step' is not a value of lr_scheduler.decay; F:2:9; "
             "one of: constant, linear, cosine");
   EXPECT_EQ(refusal("[parallelism]\nround_virtual_stages_to_pp_multiple = \"upwards\"\n"),
-            "parallelism.round_virtual_stages_to_pp_multiple: 'upwards' is not one of its words; "
+            "'upwards' is not a value of parallelism.round_virtual_stages_to_pp_multiple; "
             "F:2:39; one of: \"\", up, down");
 }
 
 TEST_F(ConfigErrorTest, NamesTheNearestWordOfAList) {
   EXPECT_EQ(refusal("[checkpoint]\nallow = [\"data\", \"modle\"]\n"),
-            "checkpoint.allow: 'modle' is not one of its words; F:2:18; did you mean 'model'?");
+            "'modle' is not a value of checkpoint.allow; F:2:18; did you mean 'model'?");
 }
 
 TEST_F(ConfigErrorTest, NamesTheNearestSchedule) {

@@ -142,7 +142,7 @@ TEST(DataParallelConfigTest, NamesTheNearestWord) {
             "--parallelism.rank_order; name pp, dp, cp and tp, each once; did you mean "
             "'dp,pp,cp,tp'?");
   EXPECT_EQ(refusal({{"parallelism.reduction", "exakt"}}),
-            "parallelism.reduction: 'exakt' is not one of its words; --parallelism.reduction; did "
+            "'exakt' is not a value of parallelism.reduction; --parallelism.reduction; did "
             "you mean 'exact'?");
   EXPECT_EQ(refusal({{"parallelism.data_parallel_degree", "100000000000"}}),
             "parallelism.data_parallel_degree: the integer 100000000000 is out of range; "

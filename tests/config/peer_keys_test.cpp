@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -44,7 +46,7 @@ TEST(PeerKeysTest, NoNameIsTwiceThereOrAKeyOfOurs) {
 TEST(PeerKeysTest, TheReferenceAnswersEachInTheTableOfItsLibrary) {
   std::map<std::string, std::string> answers;  // "library name"
   std::string library;
-  for (const std::string& line : split(config_reference(), '\n')) {
+  for (const std::string& line : split(peer_reference(), '\n')) {
     if (!line.starts_with("| ")) continue;
     const std::vector<std::string> cells = split(line, '|');
     if (cells.size() != 4) continue;
@@ -58,6 +60,13 @@ TEST(PeerKeysTest, TheReferenceAnswersEachInTheTableOfItsLibrary) {
   EXPECT_EQ(answers.size(), peer_keys().size());
   for (const PeerKey& peer : peer_keys())
     EXPECT_EQ(answers[std::string(peer.library) + " `" + peer.name + "`"], peer.here) << peer.name;
+}
+
+TEST(PeerKeysTest, ThePageIsTheGeneratedOne) {
+  std::ifstream stream(std::string(SLUICE_TEST_DATA) + "/../docs/other-libraries.md");
+  const std::string page((std::istreambuf_iterator<char>(stream)), {});
+  EXPECT_NE(page.find(peer_reference().substr(peer_reference().find('|'))), std::string::npos)
+      << "write the end of `sluice config reference` into docs/other-libraries.md";
 }
 
 TEST(PeerKeysTest, AHyphenIsAnUnderscore) {

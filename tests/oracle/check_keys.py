@@ -7,7 +7,7 @@ usage: check_keys.py --keys build/bin/oracle_keys [--wide] [--families a,b] [--l
 1. Every key that the classes know is in the table of the program (src/family/known_keys.cpp), and every key of
    the table is one that they know. A class knows its fields, other names of them, what it takes out of its arguments,
    and what the model asks it for while it computes. --list prints them.
-2. Every key with other values: where transformers (PEFT) still computes, the program computes the same loss and norm
+2. Every key with other values, and every key but sizes left out: where transformers (PEFT) still computes, the program computes the same loss and norm
    of the gradient, or refuses the file. A key that changes their numbers, also in training, is not "harmless", and
    one that is "refused" is refused.
 3. Random expressions of modules match as Python's re.fullmatch says.
@@ -45,6 +45,9 @@ from families import DECODER, FAMILIES, WHOLES
 NATIVE = [family for family in FAMILIES if family not in WHOLES]
 # Names for which PreTrainedConfig has methods, or internal places of one process, are no keys.
 NO_KEYS = ("keys_to_ignore_at_inference", "output_loading_info")
+# Without one of these a class has a model of billions of parameters: tests/oracle/check_defaults.py.
+SIZES = {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "n_embd", "n_layer",
+         "n_head", "n_positions", "moe_intermediate_size"}
 # The families whose keys of all families a short run changes.
 COMMON_KEYS_OF = ("llama", "gpt2")
 VALUES = [None, True, False, 0, 2, 0.5, "gelu", [], {}]
@@ -199,6 +202,8 @@ def mutations(family, base, keys, wide):
         for value in VALUES + (WIDE_VALUES if wide else []) + OWN_VALUES.get(key, []):
             if key not in base or base[key] != value or type(base[key]) is not type(value):
                 yield key, {**base, key: value}
+    for key in sorted(base.keys() - {"model_type"} - SIZES):
+        yield key, {other: value for other, value in base.items() if other != key}
     if "rope_parameters" not in base:
         return
     for name in ROPES if wide else ("llama3", "yarn"):

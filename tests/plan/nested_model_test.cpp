@@ -5,6 +5,8 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <tuple>
+#include <vector>
 
 #include "family/families.h"
 #include "family/qwen.h"
@@ -184,6 +186,92 @@ TEST(NestedModelTest, TheFirstConfigurationsOfQwen2VlAreOneObject) {
   const auto decoder = detail::config_of(model, detail::read_qwen2_config);
   EXPECT_EQ(decoder.ropes.at(0).theta, 1e6);
   EXPECT_EQ(decoder.norm_eps, 1e-5);
+}
+
+// Values of transformers 5.23.
+TEST(NestedModelTest, AFieldThatIsLeftOutIsThatOfItsClass) {
+  struct Sizes {
+    std::int64_t vocabulary, hidden, inner, layers, query, key;
+    bool operator==(const Sizes&) const = default;
+  };
+  const auto sizes_of = [](const Json& config) {
+    const ModelSpec model = parse(config);
+    const auto rows = [&](const std::string& name) -> std::int64_t {
+      for (const ParameterSpec& parameter : model.layers.at(1).parameters) {
+        if (parameter.name.ends_with(name + ".weight")) return parameter.shape.at(0);
+      }
+      return 0;
+    };
+    return Sizes{model.vocab_size,  model.layers.front().parameters.at(0).shape.at(1),
+                 rows("gate_proj"), model.num_blocks(),
+                 rows("q_proj"),    rows("k_proj")};
+  };
+  const Sizes llama = {32000, 4096, 11008, 32, 4096, 4096};
+  const Sizes qwen2 = {151936, 4096, 22016, 32, 4096, 4096};
+  const Sizes qwen2_vl = {152064, 8192, 29568, 80, 8192, 1024};
+  const Sizes gemma3 = {262208, 2304, 9216, 26, 2048, 1024};
+  const Sizes mistral = {32000, 4096, 14336, 32, 4096, 1024};
+  const Sizes mistral3 = {131072, 5120, 32768, 40, 4096, 1024};
+  const std::vector<std::tuple<std::string, Sizes, Sizes>> wholes = {
+      {"gemma3", gemma3, gemma3},       {"idefics3", llama, llama},
+      {"internvl", qwen2, qwen2},       {"llava", llama, llama},
+      {"llava_next", llama, llama},     {"llava_onevision", qwen2, qwen2},
+      {"mistral3", mistral, mistral3},  {"qwen2_5_vl", qwen2_vl, qwen2_vl},
+      {"qwen2_vl", qwen2_vl, qwen2_vl}, {"qwen3_vl", qwen2, qwen2},
+      {"smolvlm", llama, llama}};
+  for (const auto& [type, with_empty_text, without_text] : wholes) {
+    EXPECT_EQ(sizes_of({{"model_type", type}, {"text_config", Json::object()}}), with_empty_text)
+        << type;
+    EXPECT_EQ(sizes_of({{"model_type", type}}), without_text) << type;
+  }
+  // The shape of gemma-3-4b-it and llava-1.5-7b-hf, as version 4 of transformers wrote them.
+  const Json gemma = {{"hidden_size", 2560},
+                      {"intermediate_size", 10240},
+                      {"model_type", "gemma3_text"},
+                      {"num_hidden_layers", 34}};
+  EXPECT_EQ(sizes_of({{"model_type", "gemma3"}, {"text_config", gemma}}),
+            (Sizes{262208, 2560, 10240, 34, 2048, 1024}));
+  EXPECT_EQ(sizes_of(llava({{"model_type", "llama"}, {"vocab_size", 32064}})),
+            (Sizes{32064, 4096, 11008, 32, 4096, 4096}));
+}
+
+TEST(NestedModelTest, AHeadIsTiedAsTheClassOfTheTextTiesIt) {
+  const auto is_tied = [](const std::string& whole, const std::string& text) {
+    Json config = {{"model_type", whole}, {"text_config", text_of(text)}};
+    config["text_config"]["head_dim"] = 8;
+    config["text_config"]["pad_token_id"] = 0;
+    return !tied_to(parse(config)).empty();
+  };
+  for (const char* tied : {"gemma3_text", "smollm3"}) {
+    EXPECT_TRUE(is_tied("llava", tied)) << tied;
+    EXPECT_FALSE(is_tied("llava_next", tied)) << tied;
+  }
+  EXPECT_FALSE(is_tied("llava", "llama"));
+}
+
+TEST(NestedModelTest, SizesBesideATextConfigAreNotItsSizes) {
+  Json config = llava();
+  config["vocab_size"] = 50;
+  config["hidden_size"] = 64;
+  const ModelSpec model = parse(config);
+  EXPECT_EQ(model.vocab_size, 96);
+  EXPECT_EQ(model.layers.front().parameters.at(0).shape, (std::vector<std::int64_t>{96, 32}));
+}
+
+TEST(NestedModelTest, ASizeThatIsNullIsRefused) {
+  Json text = text_of("llama");
+  text["vocab_size"] = nullptr;
+  EXPECT_NE(test::message_of([&] { parse(llava(text)); }).find("text_config.vocab_size"),
+            std::string::npos);
+}
+
+TEST(NestedModelTest, AHeadOfQwen2VlHasItsShareOfTheHiddenSize) {
+  Json text = text_of("qwen2_vl_text");
+  text["head_dim"] = 64;
+  const ModelSpec model = parse({{"model_type", "qwen2_vl"}, {"text_config", text}});
+  for (const ParameterSpec& parameter : model.layers.at(1).parameters) {
+    if (parameter.name.ends_with("k_proj.weight")) EXPECT_EQ(parameter.shape.at(0), 16);
+  }
 }
 
 }  // namespace

@@ -69,13 +69,17 @@ using detail::LinearLayer;
 constexpr const char* kA = ".lora_A.weight";
 constexpr const char* kB = ".lora_B.weight";
 
+bool is_target(const std::string& pattern, const LinearLayer& layer) {
+  return pattern == kAllLinear ? !layer.is_head : matches_pattern(pattern, layer.name);
+}
+
 // True if every pattern that matches the tied layer is for other layers, too, as "*" is.
-bool among_others(const std::vector<std::string>& patterns, const std::string& name,
+bool among_others(const std::vector<std::string>& patterns, const LinearLayer& layer,
                   const std::vector<LinearLayer>& linear) {
   return std::all_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
-    if (!matches_pattern(pattern, name)) return true;
+    if (!is_target(pattern, layer)) return true;
     return std::any_of(linear.begin(), linear.end(), [&](const LinearLayer& other) {
-      return !other.tied && matches_pattern(pattern, other.name);
+      return !other.tied && is_target(pattern, other);
     });
   });
 }
@@ -169,7 +173,7 @@ Adapter make_adapter(const ModelSpec& model, const LoraOptions& options) {
     refuse("`lora.target`", "the model has no linear layers that are known", "use another model");
   for (const std::string& pattern : options.target) {
     const bool matches = std::any_of(linear.begin(), linear.end(), [&](const LinearLayer& layer) {
-      return matches_pattern(pattern, layer.name);
+      return is_target(pattern, layer);
     });
     if (!matches)
       refuse("`lora.target`", "`lora.target`: '" + pattern + "' matches no linear layer",
@@ -178,8 +182,9 @@ Adapter make_adapter(const ModelSpec& model, const LoraOptions& options) {
   Adapter adapter;
   adapter.dropout = options.dropout;
   for (const LinearLayer& layer : linear) {
-    if (!matches_any(options.target, layer.name)) continue;
-    if (layer.tied && among_others(options.target, layer.name, linear)) continue;
+    const bool is_any = std::any_of(options.target.begin(), options.target.end(),
+                                    [&](const auto& pattern) { return is_target(pattern, layer); });
+    if (!is_any || (layer.tied && among_others(options.target, layer, linear))) continue;
     if (layer.tied) {
       refuse("`lora.target`",
              "'" + layer.name +

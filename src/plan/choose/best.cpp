@@ -42,7 +42,7 @@ bool is_better(const ScheduleCandidate& a, const ScheduleCandidate& b) {
 }
 
 std::string over_memory(std::int64_t peak, std::int64_t most) {
-  return "needs " + human_bytes(peak) + " on a rank, above " + human_bytes(most);
+  return "needs " + needed_bytes(peak) + " on a rank, above " + human_bytes(most);
 }
 
 class BestPlan {
@@ -54,6 +54,7 @@ class BestPlan {
     for (const ScheduleInfo& schedule : schedule_table()) {
       for (const int stages : stages_to_try(question_, schedule)) try_named(schedule, stages);
     }
+    require_possible();
     try_searched();
     if (best_) shown_[taken_].taken = true;
     const LayerTimes* times = question_.times();
@@ -108,6 +109,14 @@ class BestPlan {
     like->schedules.push_back(plan.schedule);
   }
 
+  // What refuses every candidate for another reason than memory is wrong with the question.
+  void require_possible() const {
+    const bool is_any_made = std::any_of(
+        shown_.begin(), shown_.end(),
+        [](const ScheduleCandidate& each) { return each.peak_bytes > 0 || each.short_of_memory; });
+    if (!is_any_made && failure_) throw Error(*failure_);
+  }
+
   // Tries the searched orders where the named ones are fastest.
   void try_searched() {
     const PipelineOptions& options = question_.options();
@@ -142,8 +151,10 @@ class BestPlan {
       plan = finish_plan(draft_one(question_, candidate));
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::kInternal) throw;
-      if (const auto* short_of = dynamic_cast<const NoCutFits*>(&error))
+      if (const auto* short_of = dynamic_cast<const NoCutFits*>(&error)) {
         add_need(short_of->smallest());
+        shown.short_of_memory = true;
+      }
       if (!failure_) failure_ = error;
       shown.refusal = error.fact();
       shown_.push_back(std::move(shown));
@@ -216,8 +227,10 @@ ScheduleCandidate candidate_of(const Plan& plan) {
   shown.bubble_fraction = plan.simulation.bubble_fraction;
   shown.peak_bytes = peak_of(plan);
   shown.refusal = order_of_sums_violation(plan.program);
-  if (shown.refusal.empty() && plan.memory_per_rank && shown.peak_bytes > *plan.memory_per_rank)
+  if (shown.refusal.empty() && plan.memory_per_rank && shown.peak_bytes > *plan.memory_per_rank) {
     shown.refusal = over_memory(shown.peak_bytes, *plan.memory_per_rank);
+    shown.short_of_memory = true;
+  }
   return shown;
 }
 

@@ -75,20 +75,11 @@ std::vector<RankPrediction> predict(const Plan& plan) {
   return ranks;
 }
 
-void require_one_reduction(const PipelineOptions& options) {
-  const int degree = options.data_parallel.degree;
-  if (degree == 1 || options.hooked_reduction == HookedReduction::kNone) return;
-  throw Error(ErrorKind::kUsage, {.what = "a hook reduces gradients, and so do the " +
-                                          counted(degree, "replica") + " of the plan",
-                                  .where = "`hooked_reduction`",
-                                  .remedy = "leave the hook out, or plan one replica"});
-}
-
 }  // namespace
 
 Error memory_error(const std::string& what, std::int64_t smallest, std::int64_t limit) {
   return Error(ErrorKind::kMemory,
-               {.what = what + " " + human_bytes(smallest) +
+               {.what = what + " " + needed_bytes(smallest) +
                         " on a rank, `memory_per_rank` = " + human_bytes(limit),
                 .where = "`memory_per_rank`",
                 .remedy = "use more ranks, a smaller `microbatch_size` or `seq_len`, or "
@@ -123,7 +114,6 @@ Plan draft_one(Question& question, const Candidate& candidate) {
   note(plan.partition.notes);
   note(notes_of_rows(plan));
   note(check_data_parallel(plan.data_parallel, plan.schedule, candidate.own.has_value()));
-  require_one_reduction(question.options());
   plan.program.mesh =
       mesh_of(plan.schedule.num_ranks(), plan.data_parallel, plan.rank_order, plan.tensor_parallel);
   note(set_recomputed(plan.model, plan.partition, question.options().activation_checkpoint));

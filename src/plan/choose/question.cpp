@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "plan/data_parallel.h"
 #include "plan/recompute.h"
 #include "plan/slices.h"
 #include "plan/trainable.h"
@@ -59,6 +60,26 @@ Partition uncut(const ModelSpec& model) {
   return whole;
 }
 
+void require_one_reduction(const PipelineOptions& options) {
+  const int degree = options.data_parallel.degree;
+  if (degree == 1 || options.hooked_reduction == HookedReduction::kNone) return;
+  throw Error(ErrorKind::kUsage, {.what = "a hook reduces gradients, and so do the " +
+                                          counted(degree, "replica") + " of the plan",
+                                  .where = "`hooked_reduction`",
+                                  .remedy = "leave the hook out, or plan one replica"});
+}
+
+// What no schedule and no split of it changes.
+void require_layout(const PipelineOptions& options) {
+  const std::optional<Schedule>& own = options.own_schedule;
+  require_replicas(options.data_parallel,
+                   own ? own->num_microbatches : options.num_microbatches.value_or(1));
+  require_one_reduction(options);
+  const int num_ranks = own ? own->num_ranks() : options.num_ranks.value_or(1);
+  if (num_ranks >= 1)
+    mesh_of(num_ranks, options.data_parallel, options.rank_order, options.tensor_parallel);
+}
+
 template <typename Make>
 auto at_partition(const Make& make) {
   try {
@@ -93,6 +114,8 @@ Question::Question(ModelSpec model, const PipelineOptions& options) : options_(o
   warn_of_one_microbatch(options, base_.warnings);
   check_tensor_parallel(base_.tensor_parallel);
   require_dividable(base_.model, base_.tensor_parallel);
+  require_layout(options);
+  require_recomputable(base_.model, options.activation_checkpoint);
   set_times();
   if (base_.tensor_parallel.num_slices() > 1) take_share();
   if (cuts_by_costs()) set_layer_costs();

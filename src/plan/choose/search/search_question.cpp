@@ -1,6 +1,7 @@
 #include "plan/choose/search/search_question.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/file.h"
@@ -130,7 +131,8 @@ class Questioner {
     answer.refusal = detail::order_of_sums_violation(program);
     if (!answer.refusal.empty() || !question_.max_bytes) return;
     if (const double peak = peak_of(answer); peak > *question_.max_bytes) {
-      answer.refusal = "needs " + human_bytes(static_cast<std::int64_t>(peak)) + " on a rank";
+      answer.refusal =
+          "needs " + needed_bytes(static_cast<std::int64_t>(std::ceil(peak))) + " on a rank";
     }
   }
 

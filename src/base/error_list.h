@@ -1,0 +1,24 @@
+// Several failures that were found together, such as all wrong keys of a configuration.
+// Thread-safety: values.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "sluice/error.h"
+
+namespace sluice {
+
+// As an Error it is the first of them; the program prints one line for each.
+class ErrorList : public Error {
+ public:
+  // Precondition: at least one.
+  explicit ErrorList(std::vector<Error> errors)
+      : Error(errors.front()), errors_(std::move(errors)) {}
+  const std::vector<Error>& errors() const { return errors_; }
+
+ private:
+  std::vector<Error> errors_;
+};
+
+}  // namespace sluice
