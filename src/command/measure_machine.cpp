@@ -21,6 +21,7 @@
 #include "config/planned_device.h"
 #include "engine/rank_threads.h"
 #include "launch/launch_environment.h"
+#include "layer/unfilled.h"
 #include "plan/data_parallel.h"
 #include "plan/predict/layer_times.h"
 #include "sluice/causal_lm.h"
@@ -45,6 +46,8 @@ void run_rounds(const RunConfig& config, const SmallModel& small, Transport& tra
   options.weights = InitialWeights::kDrawn;
   options.training_observers = [&](int /*rank*/) { return std::vector<ExecutorObserver*>{&times}; };
   Pipeline pipeline(small.model, small.plan, transport, options);
+  // Times do not depend on the values, and a graph may have parameters that nothing draws.
+  pipeline.load_weights([](Stage& stage) { zero_unfilled(stage.chunk()); });
   Trainer trainer(pipeline, config.optimizer);
   double longest = 0;
   int more = 0;  // rounds after the deadline

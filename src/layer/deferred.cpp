@@ -7,6 +7,7 @@
 
 #include "layer/default_values.h"
 #include "layer/tape.h"
+#include "layer/unfilled.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -14,12 +15,16 @@ namespace {
 
 using torch::nn::Module;
 
+thread_local bool keeps_factory_numbers = false;
+
 bool is_large(const at::Tensor& parameter) { return parameter.dim() >= 2; }
 
 void empty_in_place(const at::Tensor& variable, at::Device device) {
   const c10::InferenceMode normal_tensors(false);
-  put_in_place(variable, at::empty_strided(variable.sizes(), variable.strides(),
-                                           variable.options().device(device).requires_grad(false)));
+  const at::Tensor memory = at::empty_strided(
+      variable.sizes(), variable.strides(), variable.options().device(device).requires_grad(false));
+  set_unfilled(memory);
+  put_in_place(variable, memory);
 }
 
 // {tensor, name} of the parameters.
@@ -33,8 +38,8 @@ Parameters parameters_of(const Module& module) {
 
 Tape::Gets gets(const at::Tensor& tensor, const Parameters& parameters, Drawn drawn) {
   const auto found = parameters.find(tensor.unsafeGetTensorImpl());
-  const bool is_drawn = drawn == Drawn::kByDefault && found != parameters.end() &&
-                        has_default_value(found->second, tensor);
+  const bool is_drawn = drawn == Drawn::kByDefault && !keeps_factory_numbers &&
+                        found != parameters.end() && has_default_value(found->second, tensor);
   return is_drawn ? Tape::Gets::kMemory : Tape::Gets::kNumbers;
 }
 
@@ -44,6 +49,10 @@ Tape::Gets gets(const at::Tensor& tensor, const Parameters& parameters, Drawn dr
 }
 
 }  // namespace
+
+FactoryNumbersScope::FactoryNumbersScope(bool keeps)
+    : outer_(std::exchange(keeps_factory_numbers, keeps)) {}
+FactoryNumbersScope::~FactoryNumbersScope() { keeps_factory_numbers = outer_; }
 
 std::shared_ptr<Module> make_deferred(const ModuleMaker& make, const std::string& layer,
                                       Drawn drawn) {

@@ -22,6 +22,19 @@ using ModuleMaker = std::function<std::shared_ptr<torch::nn::Module>()>;
 // them.
 enum class Drawn : std::uint8_t { kNone, kByDefault };
 
+// While it lives, modules that its thread makes keep all numbers of their factories, because
+// nothing draws their parameters afterwards (InitialWeights::kFactory).
+class FactoryNumbersScope {
+ public:
+  explicit FactoryNumbersScope(bool keeps);
+  ~FactoryNumbersScope();
+  FactoryNumbersScope(const FactoryNumbersScope&) = delete;
+  FactoryNumbersScope& operator=(const FactoryNumbersScope&) = delete;
+
+ private:
+  bool outer_;
+};
+
 // The module that `make` makes, with its parameters of two or more dimensions on the meta device;
 // all else has memory, and the numbers that `make` gives it, but for vectors that are drawn. layer:
 // for messages. Throws Error(kUsage) for a module that somebody else holds, for whom it would be
@@ -40,9 +53,9 @@ std::shared_ptr<torch::nn::Module> make_names(const ModuleMaker& make);
 // True inside of one of these three, which decides then.
 bool makes_without_memory();
 
-// Gives parameters and buffers on the meta device memory on `device`, with no numbers in it, and
-// moves all others there. The tensors stay the same variables, so that the module's own handles see
-// it.
+// Gives parameters and buffers on the meta device memory on `device`, which is unfilled
+// (unfilled.h), and moves all others there. The tensors stay the same variables, so that the
+// module's own handles see it.
 void to_empty(torch::nn::Module& module, at::Device device);
 
 }  // namespace sluice

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "layer/keyed_stream.h"
+#include "layer/unfilled.h"
 
 namespace sluice {
 namespace {
@@ -441,7 +442,10 @@ class Tape::Notes {
 
   void give(const at::Tensor& tensor) {
     TORCH_CHECK(tensor.is_leaf(), "a constructor keeps a tensor that it computed with a graph");
-    put_in_place(tensor, with_memory(tensor));
+    const bool is_new = !storages_[places_.at(key(tensor))].with;
+    const at::Tensor memory = with_memory(tensor);
+    if (is_new) set_unfilled(memory);
+    put_in_place(tensor, memory);
   }
 
   // Gives tensors their numbers now.

@@ -13,6 +13,7 @@
 #include "base/format.h"
 #include "graph/check_rules.h"
 #include "graph/dtypes.h"
+#include "layer/unfilled.h"
 #include "sluice/causal_lm.h"
 #include "sluice/error.h"
 
@@ -238,13 +239,13 @@ class LayerMaker {
     for (const GraphUse& use : layer.parameters) {
       const GraphTensor& tensor = *graph->graph.tensor(use.of);
       const at::ScalarType dtype = scalar_type_of(tensor.dtype);
-      own->add_parameter(use.name, at::empty(tensor.sizes, at::TensorOptions(dtype)),
+      own->add_parameter(use.name, unfilled(tensor.sizes, at::TensorOptions(dtype)),
                          !frozen.contains(use.name) && at::isFloatingType(dtype));
     }
     for (const std::string& name : layer.unread) {
       const GraphTensor& tensor = *graph->graph.tensor(name);
       own->add_unread(name,
-                      at::empty(tensor.sizes, at::TensorOptions(scalar_type_of(tensor.dtype))));
+                      unfilled(tensor.sizes, at::TensorOptions(scalar_type_of(tensor.dtype))));
     }
     for (const int value : layer.held) {
       const GraphInput& input = input_of(module, value);

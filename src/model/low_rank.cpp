@@ -10,6 +10,7 @@
 
 #include "family/lora/adapter_files.h"
 #include "layer/draw_low_rank.h"
+#include "layer/unfilled.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -75,7 +76,7 @@ void AdaptableLinear::adapt(const AdaptedLinear& layer, double scale, double dro
                             c10::Device device) {
   const auto matrix = [&](const char* name, std::int64_t rows, std::int64_t columns) {
     const auto options = at::TensorOptions(at::kFloat).device(device);
-    return register_module(name, std::make_shared<Matrix>(at::empty({rows, columns}, options)))
+    return register_module(name, std::make_shared<Matrix>(unfilled({rows, columns}, options)))
         ->weight;
   };
   a_ = matrix("lora_A", layer.rank, layer.in);

@@ -8,6 +8,7 @@
 
 #include "base/format.h"
 #include "layer/call_place.h"
+#include "layer/unfilled.h"
 #include "ops/embedding_block.h"
 #include "ops/linear_block.h"
 #include "parallel/divided_operators.h"
@@ -18,7 +19,7 @@ namespace sluice {
 namespace {
 
 at::Tensor allocate(at::IntArrayRef sizes, const LayerOptions& options) {
-  return at::empty(sizes, at::TensorOptions(options.dtype).device(options.device));
+  return unfilled(sizes, at::TensorOptions(options.dtype).device(options.device));
 }
 
 bool is_sliced(const SliceGroup& tp) { return tp.slices().count > 1; }

@@ -13,6 +13,7 @@
 #include "comm/gather_messages.h"
 #include "layer/autocast.h"
 #include "layer/auxiliary_values.h"
+#include "layer/unfilled.h"
 #include "plan/choose/plan_one.h"
 #include "plan/partition/stage_backwards.h"
 #include "plan/step_program.h"
@@ -170,7 +171,18 @@ StepRunner& PipelineRank::training_runner(bool gathers_outputs) {
 }
 
 void PipelineRank::require_weights(const char* call) const {
-  if (share_->has_weights) return;
+  if (share_->has_weights) {
+    for (const auto& [stage, names] : share_->unfilled) {
+      if (names.empty()) continue;
+      const std::size_t more = names.size() - 1;
+      throw Error(ErrorKind::kUsage,
+                  {.what = "nothing draws or loads '" + names.front() + "'" +
+                           (more > 0 ? formatted(" and {} more of its stage", more) : ""),
+                   .where = formatted("stage {}, before {}", stage, call),
+                   .remedy = share_->unfilled_remedy});
+    }
+    return;
+  }
   throw Error(
       ErrorKind::kUsage,
       {.what = "the weights are not set yet (InitialWeights::kNone)",
@@ -332,6 +344,9 @@ std::vector<std::string> PipelineRank::load(const Checkpoint& checkpoint, const 
         if (rest) rest(stage);
       },
       [&](Stage& stage) {
+        // A checkpoint without `rest` has every parameter. A NaN in it is what was saved.
+        std::vector<std::string>& unfilled = share_->unfilled[stage.index()];
+        unfilled = rest ? unfilled_parameters(stage.chunk()) : std::vector<std::string>();
         if (sharded) sharded->end_filling(stage.index());
       });
   share_->has_weights = true;

@@ -11,6 +11,8 @@
 #include "base/format.h"
 #include "comm/gather_messages.h"
 #include "engine/parallelize.h"
+#include "layer/deferred.h"
+#include "layer/unfilled.h"
 #include "plan/slices.h"
 #include "sluice/error.h"
 #include "train/begin_alike.h"
@@ -31,6 +33,7 @@ RankStages make_stages(const Model& model, const Plan& plan, const RunGroups& gr
     of_stages.groups = make_axis_groups(groups, mesh);
   of_stages.replica = groups.replica;
   of_stages.share = groups.share;
+  const FactoryNumbersScope scope(options.weights == InitialWeights::kFactory);
   RankStages stages = build_stages(model, plan.partition, groups.place(), of_stages);
   if (!device.is_cpu()) stages.to(device);
   return stages;
@@ -133,6 +136,7 @@ void RankModel::fill(const FillStage& fill) {
   for (const auto& stage : stages.stages()) {
     if (sharded) sharded->begin_filling(stage->index());
     fill(*stage);
+    unfilled[stage->index()] = unfilled_parameters(stage->chunk());
     if (sharded) sharded->end_filling(stage->index());
   }
   has_weights = true;
@@ -144,7 +148,14 @@ void RankModel::initialize(const Model& model, const RunOptions& options) {
   const auto shard = [&] {
     if (shards) sharded = std::make_unique<ShardedParameters>(own, owners, groups);
   };
+  unfilled_remedy =
+      model.description && model.description->graph
+          ? "give model.path, or export the model with --weights"
+          : "load weights, or set LayerSpec::initialize or Model::initialization to fill it";
   if (options.weights == InitialWeights::kNone) return shard();
+  const auto find_unfilled = [&] {
+    for (Stage* stage : own) unfilled[stage->index()] = unfilled_parameters(stage->chunk());
+  };
   has_weights = true;
   if (options.weights == InitialWeights::kDrawn) {
     shard();
@@ -152,11 +163,13 @@ void RankModel::initialize(const Model& model, const RunOptions& options) {
       if (sharded) sharded->begin_filling(stage->index());
     stages.draw_weights(options.seed);
     begin_alike(own, groups, static_cast<bool>(model.initialization.module));
+    find_unfilled();
     for (const Stage* stage : own)
       if (sharded) sharded->end_filling(stage->index());
     return;
   }
   begin_alike(own, groups, /*by_module=*/false);
+  find_unfilled();
   if (!shards) return;
   std::vector<std::vector<at::Tensor>> made;
   made.reserve(own.size());

@@ -6,7 +6,9 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "engine/run_groups.h"
@@ -47,6 +49,9 @@ struct RankModel {
   const bool shards_state;                     // optimizer state is sharded: zero1, zero3
   std::unique_ptr<ShardedParameters> sharded;  // zero3; null: whole
   bool has_weights = false;                    // else they hold nothing yet
+  // Parameters of the own stages that no source of weights has filled, by stage.
+  std::map<int, std::vector<std::string>> unfilled;
+  std::string unfilled_remedy;  // what the user can do about them
 };
 
 // By layer of the model: whether something of it trains. Collective over the ranks: throws

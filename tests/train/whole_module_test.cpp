@@ -14,6 +14,7 @@
 #include <torch/optim/adamw.h>
 
 #include <atomic>
+#include <cmath>
 #include <map>
 #include <mutex>
 #include <set>
@@ -788,6 +789,55 @@ TEST(PipelineToTest, IsRefusedOnceAnOptimizerMayHoldTheParameters) {
     const std::string stepped = message_of([&] { pipeline.to(at::kCPU); });
     EXPECT_NE(stepped.find("has made a step"), std::string::npos) << stepped;
   });
+}
+
+// Its parameters are not those that are drawn by default.
+Decoder numbered(const Kept& kept) {
+  Decoder net;
+  const at::NoGradGuard no_grad;
+  for (at::Tensor& parameter : net->parameters())
+    parameter.copy_(at::linspace(-0.5, 0.5, parameter.numel()).view_as(parameter));
+  drop_unkept(*net, kept, net->embed_tokens, net->layers, net->norm, net->lm_head);
+  return net;
+}
+
+TEST(WholeModuleTest, FactoryWeightsAreTheNumbersOfTheFactoryOnAnyNumberOfRanks) {
+  Model model = decoder(numbered, {.parts = parts()});
+  for (const int ranks : {1, 2, 3}) {
+    std::atomic<int> num_compared = 0;
+    run(model, layout("1F1B", ranks),
+        [&](Pipeline& pipeline) {
+          for (const ParameterInfo& parameter : pipeline.named_parameters()) {
+            const at::Tensor& value = parameter.tensor;
+            EXPECT_TRUE(at::equal(value, at::linspace(-0.5, 0.5, value.numel()).view_as(value)))
+                << parameter.name << " with " << ranks << " ranks";
+            ++num_compared;
+          }
+          EXPECT_TRUE(std::isfinite(pipeline.train_step(batch_of(0)).loss));
+        },
+        {.weights = InitialWeights::kFactory});
+    EXPECT_GT(num_compared, 0);
+  }
+}
+
+TEST(WholeModuleTest, AStepOfParametersThatLoadWeightsLeftOutIsRefusedByName) {
+  Model model = decoder(numbered, {.parts = parts()});
+  const Error error = error_of([&] {
+    run(model, layout("1F1B", 2),
+        [](Pipeline& pipeline) {
+          pipeline.load_weights([](Stage& stage) {
+            const at::NoGradGuard no_grad;
+            for (const ParameterInfo& parameter : stage.parameters())
+              if (parameter.name != "norm.weight") at::Tensor(parameter.tensor).fill_(0.1);
+          });
+          pipeline.train_step(batch_of(0));
+        },
+        {.weights = InitialWeights::kNone});
+  });
+  EXPECT_EQ(error.kind(), ErrorKind::kUsage) << error.what();
+  EXPECT_NE(std::string(error.what()).find("nothing draws or loads 'norm.weight'"),
+            std::string::npos)
+      << error.what();
 }
 
 }  // namespace

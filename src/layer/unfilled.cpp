@@ -1,0 +1,95 @@
+#include "layer/unfilled.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+
+namespace sluice {
+namespace {
+
+// The integer type and the bits of an unfilled element.
+struct Mark {
+  at::ScalarType type;
+  std::int64_t bits;
+  bool one_is_enough;  // false: a tensor is unfilled if all of its elements are
+};
+
+std::optional<Mark> mark_of(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+      return Mark{at::kInt, 0x7fa51ce5, true};
+    case at::kDouble:
+      return Mark{at::kLong, 0x7ff51ce51ce51ce5, true};
+    case at::kHalf:
+      return Mark{at::kShort, 0x7d5c, true};
+    case at::kBFloat16:
+      return Mark{at::kShort, 0x7fa5, true};
+    case at::kShort:
+      return Mark{type, std::numeric_limits<std::int16_t>::min(), false};
+    case at::kInt:
+      return Mark{type, std::numeric_limits<std::int32_t>::min(), false};
+    case at::kLong:
+      return Mark{type, std::numeric_limits<std::int64_t>::min(), false};
+    default:
+      return std::nullopt;
+  }
+}
+
+bool has_memory(const at::Tensor& tensor) {
+  return tensor.defined() && !tensor.is_meta() && tensor.numel() > 0;
+}
+
+// For types that have no mark.
+void set_other(const at::Tensor& tensor) {
+  const bool is_integer = at::isIntegralType(tensor.scalar_type(), /*includeBool=*/true);
+  if (is_integer)
+    at::Tensor(tensor).zero_();
+  else
+    at::Tensor(tensor).fill_(std::numeric_limits<double>::quiet_NaN());
+}
+
+}  // namespace
+
+at::Tensor unfilled(at::IntArrayRef sizes, const at::TensorOptions& options) {
+  at::Tensor tensor = at::empty(sizes, options);
+  set_unfilled(tensor);
+  return tensor;
+}
+
+void set_unfilled(const at::Tensor& tensor) {
+  if (!has_memory(tensor)) return;
+  const at::NoGradGuard no_grad;
+  const at::Tensor values = tensor.detach();
+  if (const auto mark = mark_of(values.scalar_type()))
+    values.view(mark->type).fill_(mark->bits);
+  else
+    set_other(values);
+}
+
+bool is_unfilled(const at::Tensor& tensor) {
+  if (!has_memory(tensor)) return false;
+  const at::NoGradGuard no_grad;
+  const at::Tensor values = tensor.detach();
+  const auto mark = mark_of(values.scalar_type());
+  if (!mark) return false;
+  const at::Tensor equal = values.view(mark->type).eq(mark->bits);
+  return (mark->one_is_enough ? equal.any() : equal.all()).item<bool>();
+}
+
+std::vector<std::string> unfilled_parameters(const Chunk& chunk) {
+  std::vector<std::string> names;
+  for (const ParameterInfo& parameter : chunk.parameters())
+    if (is_unfilled(parameter.tensor)) names.push_back(parameter.name);
+  return names;
+}
+
+void zero_unfilled(Chunk& chunk) {
+  const at::NoGradGuard no_grad;
+  for (const ParameterInfo& parameter : chunk.parameters())
+    if (is_unfilled(parameter.tensor)) parameter.tensor.detach().zero_();
+}
+
+}  // namespace sluice
