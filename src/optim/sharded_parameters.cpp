@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "layer/storage_memory.h"
+#include "layer/unfilled.h"
 #include "optim/gather_blocks.h"
 
 namespace sluice {
@@ -83,7 +84,10 @@ void ShardedParameters::reshard(int stage) {
 }
 
 void ShardedParameters::begin_filling(int stage) {
-  for (auto& [index, parameter] : stages_.at(stage)) take_memory(parameter.whole);
+  for (auto& [index, parameter] : stages_.at(stage)) {
+    take_memory(parameter.whole);
+    set_unfilled(parameter.whole);
+  }
 }
 
 void ShardedParameters::end_filling(int stage) {
