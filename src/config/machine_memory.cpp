@@ -65,8 +65,6 @@ std::optional<Error> rank_shortage(const Plan& plan) {
                           "training.seq_len, training.activation_checkpoint, or "
                           "pipeline_parallel_schedule = \"auto\""});
 }
-return std::nullopt;
-}
 
 }  // namespace
 
