@@ -26,7 +26,6 @@
 #include "layer/call_place.h"
 #include "layer/microbatch_lengths.h"
 #include "layer/same_storage.h"
-#include "layer/unfilled.h"
 
 namespace sluice {
 namespace {
@@ -54,7 +53,6 @@ struct Executor::Impl final : GroupWatch {
   std::map<int, Stage*> stages;
   std::map<int, bool> holds_early_weights;  // by stage; another executor may have the stages, too
   std::map<int, StageShards> shards;        // the same
-  bool weights_are_checked = false;
 
   Mailbox mailbox;
   InputMetas input_metas;
@@ -142,23 +140,9 @@ struct Executor::Impl final : GroupWatch {
     observers.tell(&ExecutorObserver::end_step);
   }
 
-  // A parameter that no source of weights has filled would be trained from garbage.
-  void require_filled() const {
-    for (const auto& [index, stage] : stages) {
-      const std::vector<std::string> names = unfilled_parameters(stage->chunk());
-      if (names.empty()) continue;
-      throw Error(ErrorKind::kUsage,
-                  {.what = "nothing draws or loads '" + names.front() + "'",
-                   .where = formatted("stage {}, before the first step", index),
-                   .remedy = "draw or load the weights of the stage (RankStages::draw_weights, "
-                             "load_weights), or set the parameter yourself"});
-    }
-  }
-
   void check(const StepBatch& step_batch) {
     try {
       check_batch(program, rank, step_batch);
-      if (!std::exchange(weights_are_checked, true)) require_filled();
     } catch (const Error& error) {
       transport.abort({rank, error.kind(), error.what()});
       throw;

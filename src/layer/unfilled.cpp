@@ -39,9 +39,7 @@ std::optional<Mark> mark_of(at::ScalarType type) {
 }
 
 bool has_memory(const at::Tensor& tensor) {
-  // ZeRO-3 takes the memory of a tensor away between its uses.
-  return tensor.defined() && !tensor.is_meta() && tensor.numel() > 0 &&
-         tensor.storage().nbytes() > 0;
+  return tensor.defined() && !tensor.is_meta() && tensor.numel() > 0;
 }
 
 // For types that have no mark.

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "layer/storage_memory.h"
-#include "layer/unfilled.h"
 #include "optim/gather_blocks.h"
 
 namespace sluice {
@@ -84,10 +83,7 @@ void ShardedParameters::reshard(int stage) {
 }
 
 void ShardedParameters::begin_filling(int stage) {
-  for (auto& [index, parameter] : stages_.at(stage)) {
-    take_memory(parameter.whole);
-    set_unfilled(parameter.whole);
-  }
+  for (auto& [index, parameter] : stages_.at(stage)) take_memory(parameter.whole);
 }
 
 void ShardedParameters::end_filling(int stage) {

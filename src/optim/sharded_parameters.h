@@ -32,8 +32,8 @@ class ShardedParameters {
   // Drops them.
   void reshard(int stage);
 
-  // Gives the parameters of a stage unfilled memory (layer/unfilled.h), and takes it away again: the
-  // numbers that it then holds become the own blocks. Not within a step.
+  // Memory for those of a stage, with no numbers in it, and back: what is there then becomes the
+  // own blocks. Not within a step.
   void begin_filling(int stage);
   void end_filling(int stage);
 
