@@ -5,6 +5,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <map>
+#include <utility>
 
 #include "comm/group_watch.h"
 #include "engine/auxiliary_losses.h"
@@ -26,6 +27,7 @@
 #include "layer/call_place.h"
 #include "layer/microbatch_lengths.h"
 #include "layer/same_storage.h"
+#include "layer/unfilled.h"
 
 namespace sluice {
 namespace {
@@ -53,6 +55,7 @@ struct Executor::Impl final : GroupWatch {
   std::map<int, Stage*> stages;
   std::map<int, bool> holds_early_weights;  // by stage; another executor may have the stages, too
   std::map<int, StageShards> shards;        // the same
+  bool weights_are_checked = false;
 
   Mailbox mailbox;
   InputMetas input_metas;
@@ -143,10 +146,20 @@ struct Executor::Impl final : GroupWatch {
   void check(const StepBatch& step_batch) {
     try {
       check_batch(program, rank, step_batch);
+      if (!weights_are_checked) require_weights();
+      weights_are_checked = true;
     } catch (const Error& error) {
       transport.abort({rank, error.kind(), error.what()});
       throw;
     }
+  }
+
+  // Parameters that ZeRO-3 shards have no memory here: their owner checks them.
+  void require_weights() const {
+    for (const auto& [index, stage] : stages)
+      require_none_unfilled(unfilled_parameters(stage->chunk()),
+                            formatted("stage {}, before its first step", index),
+                            "load weights, or call RankStages::draw_weights()");
   }
 
   void run_instruction(int index, const Action& action) {

@@ -16,6 +16,10 @@ namespace sluice {
 // differ, and when two chunks were given one module.
 void share_tied_storage(const std::vector<Chunk*>& chunks);
 
+// True if initialize_parameters() overwrites all numbers of the parameter, whatever they were. A
+// LayerSpec::initialize may leave numbers alone.
+bool is_drawn_by_default(const Chunk& chunk, const ParameterInfo& parameter);
+
 // Draws every parameter of the chunk (LayerSpec::initialize): a function of (seed, full name,
 // element) alone, so the same for every partition. Tied uses get the value of the first use.
 void initialize_parameters(Chunk& chunk, std::uint64_t seed);

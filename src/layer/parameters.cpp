@@ -33,6 +33,12 @@ void draw_normal(const ParameterInfo& parameter, const std::string& key, at::Ten
   });
 }
 
+// The name of a parameter without the prefix of its layer.
+std::string name_in_layer(const LayerSpec& layer, const ParameterInfo& parameter) {
+  const std::size_t prefix = layer.prefix.value_or(layer.name).size();
+  return prefix == 0 ? parameter.name : parameter.name.substr(prefix + 1);
+}
+
 void initialize_by_default(const ParameterInfo& parameter, const std::string& name,
                            const std::string& key, at::Tensor& value, std::uint64_t seed) {
   if (value.dim() >= 2) {
@@ -117,14 +123,18 @@ void share_tied_storage(const std::vector<Chunk*>& chunks) {
   }
 }
 
+bool is_drawn_by_default(const Chunk& chunk, const ParameterInfo& parameter) {
+  const LayerSpec& layer = chunk.layers()[chunk.index_of(parameter)];
+  return !layer.initialize && has_default_value(name_in_layer(layer, parameter), parameter.tensor);
+}
+
 void initialize_parameters(Chunk& chunk, std::uint64_t seed) {
   const at::NoGradGuard no_grad;
   std::unordered_set<const void*> drawn;
   for (ParameterInfo& parameter : chunk.parameters()) {
     if (!drawn.insert(parameter.tensor.const_data_ptr()).second) continue;
     const LayerSpec& layer = chunk.layers()[chunk.index_of(parameter)];
-    const std::size_t prefix = layer.prefix.value_or(layer.name).size();
-    const std::string name = prefix == 0 ? parameter.name : parameter.name.substr(prefix + 1);
+    const std::string name = name_in_layer(layer, parameter);
     const std::string& key = parameter.tied_to.empty() ? parameter.name : parameter.tied_to;
     at::Tensor value = parameter.tensor.detach();
     if (layer.initialize) {

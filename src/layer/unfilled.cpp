@@ -7,6 +7,9 @@
 #include <limits>
 #include <optional>
 
+#include "base/format.h"
+#include "sluice/error.h"
+
 namespace sluice {
 namespace {
 
@@ -39,7 +42,9 @@ std::optional<Mark> mark_of(at::ScalarType type) {
 }
 
 bool has_memory(const at::Tensor& tensor) {
-  return tensor.defined() && !tensor.is_meta() && tensor.numel() > 0;
+  // ZeRO-3 takes the memory of a tensor away between its uses.
+  return tensor.defined() && !tensor.is_meta() && tensor.numel() > 0 &&
+         tensor.storage().nbytes() > 0;
 }
 
 // For types that have no mark.
@@ -84,6 +89,17 @@ std::vector<std::string> unfilled_parameters(const Chunk& chunk) {
   for (const ParameterInfo& parameter : chunk.parameters())
     if (is_unfilled(parameter.tensor)) names.push_back(parameter.name);
   return names;
+}
+
+void require_none_unfilled(const std::vector<std::string>& names, const std::string& where,
+                           const std::string& remedy) {
+  if (names.empty()) return;
+  const std::size_t more = names.size() - 1;
+  throw Error(ErrorKind::kUsage,
+              {.what = "nothing draws or loads '" + names.front() + "'" +
+                       (more > 0 ? formatted(" and {} more of its stage", more) : ""),
+               .where = where,
+               .remedy = remedy});
 }
 
 void zero_unfilled(Chunk& chunk) {

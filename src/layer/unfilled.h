@@ -20,11 +20,14 @@ namespace sluice {
 at::Tensor unfilled(at::IntArrayRef sizes, const at::TensorOptions& options);
 // Writes the values of unfilled memory to the tensor.
 void set_unfilled(const at::Tensor& tensor);
-// Whether any element still holds what set_unfilled() wrote.
+// Whether any element still holds what set_unfilled() wrote. False for a tensor without memory.
 bool is_unfilled(const at::Tensor& tensor);
 
 // The full names of the chunk's parameters that are unfilled.
 std::vector<std::string> unfilled_parameters(const Chunk& chunk);
+// Throws Error(kUsage) with the names, if there are any. where, remedy: for the message.
+void require_none_unfilled(const std::vector<std::string>& names, const std::string& where,
+                           const std::string& remedy);
 // Writes zeros to the chunk's unfilled parameters, for runs that measure only time.
 void zero_unfilled(Chunk& chunk);
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "layer/storage_memory.h"
+#include "layer/unfilled.h"
 #include "optim/gather_blocks.h"
 
 namespace sluice {
@@ -53,7 +54,7 @@ ShardedParameters::ShardedParameters(const std::vector<Stage*>& stages, const Bl
     }
     for (auto& [index, parameter] : parameters) {
       const auto& range = parameter.of_replica[static_cast<std::size_t>(groups.replica)];
-      parameter.own = at::empty({range ? range->size() : 0}, parameter.whole.options());
+      parameter.own = unfilled({range ? range->size() : 0}, parameter.whole.options());
     }
     reshard(stage->index());
   }
@@ -83,7 +84,10 @@ void ShardedParameters::reshard(int stage) {
 }
 
 void ShardedParameters::begin_filling(int stage) {
-  for (auto& [index, parameter] : stages_.at(stage)) take_memory(parameter.whole);
+  for (auto& [index, parameter] : stages_.at(stage)) {
+    take_memory(parameter.whole);
+    set_unfilled(parameter.whole);
+  }
 }
 
 void ShardedParameters::end_filling(int stage) {

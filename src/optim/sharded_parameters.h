@@ -32,8 +32,9 @@ class ShardedParameters {
   // Drops them.
   void reshard(int stage);
 
-  // Memory for those of a stage, with no numbers in it, and back: what is there then becomes the
-  // own blocks. Not within a step.
+  // begin_filling() gives the parameters of a stage memory that is marked as unfilled
+  // (layer/unfilled.h). end_filling() copies its numbers to the own blocks and drops it. Not within
+  // a step.
   void begin_filling(int stage);
   void end_filling(int stage);
 

@@ -172,15 +172,9 @@ StepRunner& PipelineRank::training_runner(bool gathers_outputs) {
 
 void PipelineRank::require_weights(const char* call) const {
   if (share_->has_weights) {
-    for (const auto& [stage, names] : share_->unfilled) {
-      if (names.empty()) continue;
-      const std::size_t more = names.size() - 1;
-      throw Error(ErrorKind::kUsage,
-                  {.what = "nothing draws or loads '" + names.front() + "'" +
-                           (more > 0 ? formatted(" and {} more of its stage", more) : ""),
-                   .where = formatted("stage {}, before {}", stage, call),
-                   .remedy = share_->unfilled_remedy});
-    }
+    for (const auto& [stage, names] : share_->unfilled)
+      require_none_unfilled(names, formatted("stage {}, before {}", stage, call),
+                            share_->unfilled_remedy);
     return;
   }
   throw Error(

@@ -7,11 +7,13 @@
 #include <random>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "base/format.h"
 #include "comm/gather_messages.h"
 #include "engine/parallelize.h"
 #include "layer/deferred.h"
+#include "layer/initialize_chunks.h"
 #include "layer/unfilled.h"
 #include "plan/slices.h"
 #include "sluice/error.h"
@@ -109,11 +111,21 @@ void require_own_modules(const RankModel& rank) {
   }
 }
 
-std::vector<at::Tensor> copies_of(Stage& stage) {
-  std::vector<at::Tensor> copies;
+using Copies = std::vector<at::Tensor>;
+
+// Copies of the parameters of a stage for which `is_kept`; undefined tensors for the others.
+template <typename IsKept>
+Copies copies_of(Stage& stage, const IsKept& is_kept) {
+  Copies copies;
   for (const ParameterInfo& parameter : stage.parameters())
-    copies.push_back(parameter.tensor.detach().clone());
+    copies.push_back(is_kept(parameter) ? parameter.tensor.detach().clone() : at::Tensor());
   return copies;
+}
+
+void restore(Stage& stage, const Copies& copies) {
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < copies.size(); ++i)
+    if (copies[i].defined()) at::Tensor(stage.parameters()[i].tensor).copy_(copies[i]);
 }
 
 }  // namespace
@@ -158,9 +170,16 @@ void RankModel::initialize(const Model& model, const RunOptions& options) {
   };
   has_weights = true;
   if (options.weights == InitialWeights::kDrawn) {
+    std::vector<Copies> kept;
+    for (Stage* stage : shards ? own : std::vector<Stage*>())
+      kept.push_back(copies_of(*stage, [&](const ParameterInfo& parameter) {
+        return !is_drawn_by_default(stage->chunk(), parameter);
+      }));
     shard();
-    for (const Stage* stage : own)
-      if (sharded) sharded->begin_filling(stage->index());
+    for (std::size_t i = 0; i < kept.size(); ++i) {
+      sharded->begin_filling(own[i]->index());
+      restore(*own[i], std::exchange(kept[i], {}));
+    }
     stages.draw_weights(options.seed);
     begin_alike(own, groups, static_cast<bool>(model.initialization.module));
     find_unfilled();
@@ -171,17 +190,13 @@ void RankModel::initialize(const Model& model, const RunOptions& options) {
   begin_alike(own, groups, /*by_module=*/false);
   find_unfilled();
   if (!shards) return;
-  std::vector<std::vector<at::Tensor>> made;
+  std::vector<Copies> made;
   made.reserve(own.size());
-  for (Stage* stage : own) made.push_back(copies_of(*stage));
+  for (Stage* stage : own)
+    made.push_back(copies_of(*stage, [](const ParameterInfo&) { return true; }));
   shard();
   std::size_t next = 0;
-  fill([&](Stage& stage) {
-    const at::NoGradGuard no_grad;
-    for (std::size_t i = 0; i < stage.parameters().size(); ++i)
-      at::Tensor(stage.parameters()[i].tensor).copy_(made[next][i]);
-    made[next++].clear();
-  });
+  fill([&](Stage& stage) { restore(stage, std::exchange(made[next++], {})); });
 }
 
 Stage& RankModel::stage(int index) const {

@@ -10,6 +10,7 @@
 #include "engine/one_stage.h"
 #include "layer/autocast.h"
 #include "layer/casted_weights.h"
+#include "layer/unfilled.h"
 #include "sluice/simulate.h"
 #include "support/expect_error.h"
 #include "support/user_batches.h"
@@ -370,6 +371,19 @@ TEST(ExecutorTest, RecordsTheLastActionsWithTheFailedOne) {
   EXPECT_NE(last.find("1B2"), std::string::npos) << record;
   EXPECT_NE(last.find("FAILED"), std::string::npos) << record;
   EXPECT_NE(record.find("bytes"), std::string::npos);
+}
+
+TEST(ExecutorTest, RefusesAFirstStepWithAParameterThatNothingFilledByName) {
+  OneStage one(program_of("GPipe", 1, 2));
+  const ParameterInfo& last = one.stage.parameters().back();
+  set_unfilled(last.tensor);
+  Executor executor = one.executor();
+  const StepBatch batch = user_batches(1, 2, {2}).front();
+  const Error error = error_of([&] { executor.run_step(batch); });
+  EXPECT_EQ(error.kind(), ErrorKind::kUsage) << error.what();
+  EXPECT_NE(std::string(error.what()).find("nothing draws or loads '" + last.name + "'"),
+            std::string::npos)
+      << error.what();
 }
 
 TEST(ExecutorTest, CopiesOfWeightsUnderAutocastEndWithTheStep) {

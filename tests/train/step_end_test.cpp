@@ -1,6 +1,7 @@
 // How a step ends is the plan's: the program that is planned is the one that runs, with our update
 // and with the caller's, and a class that does not fit it is refused.
 #include <gtest/gtest.h>
+#include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
 
 #include <atomic>
@@ -290,6 +291,40 @@ TEST(StepEndTest, FactoriesWeightsAreKeptOnRequestAlsoWhereTheyAreSharded) {
         },
         {.weights = InitialWeights::kFactory});
   }
+}
+
+// Draws its matrix and keeps the vector that its constructor makes.
+struct ScaledImpl : torch::nn::Module {
+  explicit ScaledImpl(std::int64_t width)
+      : linear(register_module("linear", torch::nn::Linear(width, width))),
+        scale(register_parameter("scale", at::linspace(0.5, 1.5, width))) {}
+  at::Tensor forward(const at::Tensor& x) { return linear(x) * scale; }
+
+  torch::nn::Linear linear;
+  at::Tensor scale;
+};
+
+TEST(StepEndTest, NumbersThatAFactorySetsAndNothingDrawsAreTheSameWhenParametersAreSharded) {
+  const auto weights_of = [](int replicas) {
+    Model model = counted_mlp();
+    model.layers[3] = layer_of<ScaledImpl>("scaled", kTrainerWidth);
+    PipelineOptions options = options_of(StepEnd::kUpdate, 1);
+    options.num_microbatches = 4 / replicas;
+    options.data_parallel.shards = 2;
+    options.data_parallel.degree = replicas;
+    options.data_parallel.zero3 = replicas > 1;
+    std::map<std::string, at::Tensor> weights;
+    run(model, options, [&](Pipeline& pipeline) {
+      const auto state = pipeline.state_dict();
+      if (pipeline.rank() != 0) return;
+      for (const auto& [name, tensor] : state) weights[name] = tensor.clone();
+    });
+    return weights;
+  };
+  const auto alone = weights_of(1), sharded = weights_of(2);
+  ASSERT_EQ(sharded.size(), alone.size());
+  EXPECT_TRUE(at::equal(alone.at("scaled.scale"), at::linspace(0.5, 1.5, kTrainerWidth)));
+  for (const auto& [name, tensor] : alone) EXPECT_TRUE(at::equal(sharded.at(name), tensor)) << name;
 }
 
 // The error that run() throws for a body, with a trainer of each rank's options.
