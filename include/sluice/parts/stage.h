@@ -66,8 +66,7 @@ class Stage {
 
   // Moves the modules, and lists their parameters again. Precondition: nothing is in flight.
   void to(at::Device device);
-  // The same; parameters on the meta device get memory that holds NaN until weights
-  // are drawn or loaded. An executor's first step refuses what is still unfilled, by name.
+  // The same; parameters on the meta device get memory that holds NaN until weights fill it.
   void to_empty(at::Device device);
 
   // inputs: one tensor per chunk().inputs(); those that require grad get a gradient in backward.
