@@ -66,7 +66,8 @@ TEST(ScheduleTableTest, TakesTheNamesOfEveryPeer) {
 
 TEST(ScheduleTableTest, AnswersATypoWithTheNearestName) {
   EXPECT_EQ(refusal("1F1", {}), "unknown schedule '1F1'; did you mean '1F1B'?");
-  EXPECT_EQ(refusal("DualPipe", {}), "unknown schedule 'DualPipe'; did you mean 'DualPipeV'?");
+  EXPECT_NE(refusal("DualPipe", {}).find("two copies of the weights; use 'DualPipeV'"),
+            std::string::npos);
   EXPECT_EQ(refusal("interleaved_1f1", {}),
             "unknown schedule 'interleaved_1f1'; did you mean 'Interleaved1F1B'?");
   EXPECT_EQ(refusal("interleaved", {}),
@@ -90,9 +91,12 @@ TEST(MakeScheduleTest, RefusesCountsBelowOneAndOutOfProportion) {
   EXPECT_EQ(refusal("Interleaved1F1B", {2, -1, 4}),
             "the number of stages per rank is -1; give at least 1");
   for (const ScheduleShape& shape :
-       {ScheduleShape{2147483647, 2147483647, 2147483647}, ScheduleShape{1, 1, 2147483647},
-        ScheduleShape{1 << 25, 1, 1}, ScheduleShape{4, 1 << 30, 1}}) {
+       {ScheduleShape{1, 1, 2147483647}, ScheduleShape{4, 1 << 30, 1}}) {
     EXPECT_NE(refusal("LoopedBFS", shape).find("use fewer microbatches"), std::string::npos);
+  }
+  for (const ScheduleShape& shape :
+       {ScheduleShape{2147483647, 2147483647, 2147483647}, ScheduleShape{1 << 25, 1, 1}}) {
+    EXPECT_NE(refusal("LoopedBFS", shape).find("give at most 65536 ranks"), std::string::npos);
   }
 }
 
