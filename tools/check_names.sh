@@ -14,6 +14,7 @@ known=$(mktemp) || exit 2
 trap 'rm -f "$known"' EXIT
 
 "$sluice" config reference | awk '
+  /^# / { exit }
   /^## \[/ { gsub(/[^a-z_]/, ""); section = $0 }
   /^## [^[]/ { section = "" }
   section && /^\| `/ { split($0, cell, "`"); print "key", section "." cell[2] }' >"$known"
@@ -35,8 +36,7 @@ words inner src apps tests tools bench
 awk -v foreign_keys='^model\.(layers|embed_tokens|norm|rotary_emb|lm_head|language_model|text_model|visual|vision_tower|safetensors|pt2|inputs|loss|outputs|initialization|fuse|auxiliary|count)$' \
     -v foreign='^(torch|at|std|c10|c10d|nn|dist|nlohmann|gloo|testing)::' '
   FNR == NR { known[$1 " " $2] = 1; if ($1 == "key") { split($2, part, "."); section[part[1]] = 1 } next }
-  FNR == 1 { fence = 0; is_peer = FILENAME ~ /docs\/from-/ }
-  /^## Keys of other libraries$/ { is_peer = 1 }
+  FNR == 1 { fence = 0; is_peer = FILENAME ~ /docs\/(from-|other-libraries)/ }
   function is_known(name) { return ("word " name) in known || (FILENAME ~ /CONTRIBUTING\.md$/ && ("inner " name) in known) }
   function fault(what) { print FILENAME ":" FNR ": " what; faults = 1 }
   function exists(path) {

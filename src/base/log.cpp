@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/printable.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -32,7 +33,8 @@ Output& output() {
 
 void write_to_stderr(LogLevel level, std::string_view message) {
   std::string line = "sluice: ";
-  line.append(to_text(level)).append(": ").append(message).append("\n");
+  // Messages quote names and texts of files.
+  line.append(to_text(level)).append(": ").append(printable_lines(message)).append("\n");
   std::fwrite(line.data(), 1, line.size(), stderr);
 }
 

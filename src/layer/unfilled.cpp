@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -80,8 +81,20 @@ bool is_unfilled(const at::Tensor& tensor) {
   const at::Tensor values = tensor.detach();
   const auto mark = mark_of(values.scalar_type());
   if (!mark) return false;
-  const at::Tensor equal = values.view(mark->type).eq(mark->bits);
-  return (mark->one_is_enough ? equal.any() : equal.all()).item<bool>();
+  const at::Tensor bits = values.view(mark->type);
+  const auto holds = [&](const at::Tensor& part) {
+    const at::Tensor equal = part.eq(mark->bits);
+    return (mark->one_is_enough ? equal.any() : equal.all()).item<bool>();
+  };
+  if (!bits.is_contiguous()) return holds(bits);
+  // In pieces, so that the check of a large parameter takes no memory to speak of.
+  constexpr std::int64_t kPiece = std::int64_t{1} << 13;
+  const at::Tensor flat = bits.view(-1);
+  for (std::int64_t at = 0; at < flat.numel(); at += kPiece) {
+    const bool found = holds(flat.narrow(0, at, std::min(kPiece, flat.numel() - at)));
+    if (found == mark->one_is_enough) return found;
+  }
+  return !mark->one_is_enough;
 }
 
 std::vector<std::string> unfilled_parameters(const Chunk& chunk) {

@@ -121,7 +121,7 @@ TEST_F(TrainReportTest, OfARunThatWasKilledIsMadeByTheCommand) {
   EXPECT_TRUE(story()["end"].is_null());
   const ProgramResult result = run_sluice({"report", out()});
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  expect_in_page({"not ended; step ", "A step as it was expected"});
+  expect_in_page({"not ended, after step ", "A step as it was expected"});
 }
 
 TEST_F(TrainReportTest, OfProcessesHasTheLastStepOfAllRanks) {
