@@ -71,6 +71,7 @@ Adapter stored_adapter(const RunConfig& config, const ModelSpec& model) {
 void require_adapter_base(const RunConfig& config) {
   const bool is_stored = !config.model.adapter.empty();
   if ((!is_stored && config.lora.rank == 0) || !config.model.path.empty()) return;
+  if (!config.model.graph.empty()) return;  // plan_of_config() refuses adapters of graphs
   const std::string key = is_stored ? "model.adapter" : "lora.rank";
   refuse(config, key, key + " needs a base that stays as it is, and model.config alone draws one",
          "set model.path to the directory of the base");
