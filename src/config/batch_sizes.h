@@ -18,10 +18,10 @@ struct BatchSizes {
 // Precondition: load_run_config() made it, so that sizes divide evenly.
 BatchSizes batch_sizes(const RunConfig& config);
 
-// The configuration of one replica that computes the same bits: the whole batch, as many shards, and
-// one tensor-parallel rank where the slices are fixed. A degree on which the bits depend stays as it
-// is. The settings that decide the numbers of a run are compared in this form, so that another
-// layout with the same bits is no change.
+// The configuration of one replica that computes the same bits: the whole batch, as many shards,
+// and one tensor-parallel rank where the slices are fixed. A degree on which the bits depend stays
+// as it is. The settings that decide the numbers of a run are compared in this form, so that
+// another layout with the same bits is no change.
 RunConfig as_one_replica(RunConfig config);
 
 }  // namespace sluice

@@ -107,7 +107,8 @@ RunConfig with_slices(RunConfig config, int slices) {
 }
 
 std::string bits_of_layouts(const RunConfig& config, const Plan& plan) {
-  std::vector<std::string> same = {"any pipeline_parallel_degree and schedule but LoopedBFS"}, other;
+  std::vector<std::string> same = {"any pipeline_parallel_degree and schedule but LoopedBFS"},
+                           other;
   const DataParallel& replicas = plan.data_parallel;
   if (sums_in_shards(replicas) && replicas.shards > 0) {
     same.push_back("data_parallel_degree " + alternatives(divisors_of(replicas.shards)));

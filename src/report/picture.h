@@ -35,8 +35,8 @@ struct Picture {
   // By rank, of its actions in the timeline: the first of the two that an OVERLAP holds.
   std::vector<std::vector<int>> pairs = {};
   bool critical_path = false;
-  // The time at the right end of the axis, if that is more than the makespan; the width of the lanes
-  // in pixels, 0: by the durations of the actions. Pictures that share both can be compared.
+  // The time at the right end of the axis, if that is more than the makespan; the width of the
+  // lanes in pixels, 0: by the durations of the actions. Pictures that share both can be compared.
   double axis_end = 0, lane_width = 0;
   // The violations of a refused order, at actions of the timeline.
   std::vector<Violation> violations = {};
@@ -57,9 +57,9 @@ Picture picture_of_refused(const std::string& title, const Program& program,
 // One <svg>. Lanes of more than several thousand actions together become a texture: every pixel
 // column of a lane shows one action of those that run in it, each about as often as its share.
 std::string picture_svg(const Picture& picture);
-// A page that draws the picture with a script of its own. The page zooms and pans, keeps the names of
-// the ranks and the time axis in sight, numbers the bars that are wide enough, and explains the bar
-// under the pointer. It loads nothing.
+// A page that draws the picture with a script of its own. The page zooms and pans, keeps the names
+// of the ranks and the time axis in sight, numbers the bars that are wide enough, and explains the
+// bar under the pointer. It loads nothing.
 std::string picture_html(const Picture& picture);
 // Chrome's trace format. A unit of time that is no second is shown as a millisecond.
 std::string picture_trace(const Picture& picture);

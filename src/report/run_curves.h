@@ -43,7 +43,7 @@ class RunCurves {
 
   std::int64_t steps = 0;   // number of logged steps
   std::int64_t tokens = 0;  // counted tokens of the logged steps
-  StepMetrics last;        // without its norms
+  StepMetrics last;         // without its norms
   Curve loss, validation_loss, tokens_per_second, grad_norm, lr;
   // Per rank: of the logged steps after the first, and how many these are; or of the first alone.
   std::vector<RankSeconds> seconds;

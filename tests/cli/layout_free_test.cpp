@@ -74,9 +74,10 @@ TEST_F(LayoutFreeRunTest, EveryAxisAloneAndAllTogetherHaveTheBitsOfOneRank) {
 }
 
 TEST_F(LayoutFreeRunTest, TheLogNamesTheDegreesThatKeepTheBits) {
-  EXPECT_NE(train_anew().out.find("bits: the same for any pipeline_parallel_degree and schedule but LoopedBFS, "
-                                  "data_parallel_degree 1, 2, 4 or 8, "
-                                  "tensor_parallel_degree 1, 2 or 4\n"),
+  EXPECT_NE(train_anew().out.find(
+                "bits: the same for any pipeline_parallel_degree and schedule but LoopedBFS, "
+                "data_parallel_degree 1, 2, 4 or 8, "
+                "tensor_parallel_degree 1, 2 or 4\n"),
             std::string::npos);
   EXPECT_NE(
       train_anew({"--training.layout_free=0"})

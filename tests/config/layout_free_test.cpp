@@ -84,7 +84,8 @@ TEST(LayoutFreeTest, SaysItsPriceInMemory) {
 TEST(LayoutFreeTest, NamesTheAxesThatChangeTheBits) {
   const RunConfig free = config_with({}), not_free = config_with({{"training.layout_free", "0"}});
   EXPECT_EQ(detail::bits_of_layouts(free, plan_of_config(free)),
-            "bits: the same for any pipeline_parallel_degree and schedule but LoopedBFS, data_parallel_degree 1, "
+            "bits: the same for any pipeline_parallel_degree and schedule but LoopedBFS, "
+            "data_parallel_degree 1, "
             "2, 4 or 8, tensor_parallel_degree 1 or 2");
   EXPECT_EQ(detail::bits_of_layouts(not_free, plan_of_config(not_free)),
             "bits: the same for any pipeline_parallel_degree and schedule but LoopedBFS; another "
