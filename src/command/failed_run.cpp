@@ -18,7 +18,8 @@ namespace sluice {
 namespace {
 
 bool says_it_all(const Error& error) {
-  return error.kind() == ErrorKind::kInput || error.kind() == ErrorKind::kNotFinite;
+  return error.kind() == ErrorKind::kUsage || error.kind() == ErrorKind::kInput ||
+         error.kind() == ErrorKind::kNotFinite;
 }
 
 // Tells the user of a run that failed; where there are others, the error too.

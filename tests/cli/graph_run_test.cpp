@@ -96,6 +96,19 @@ TEST_F(GraphRunTest, EvaluationIsThatOfPythonAndTakesAnyWeights) {
   EXPECT_EQ(evaluated({"--model.path=" + step}), of_checkpoint);
 }
 
+// The vector A_log of this graph is neither a weight nor a bias, so nothing draws it.
+TEST_F(GraphRunTest, AParameterThatNothingDrawsIsRefusedByName) {
+  for (const char* ranks : {"1", "2"}) {
+    const ProgramResult result =
+        train({"--model.graph=" + kGraphs + "decays.pt2",
+               std::string("--parallelism.pipeline_parallel_degree=") + ranks});
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_NE(result.err.find("nothing draws or loads 'A_log'"), std::string::npos) << result.err;
+    EXPECT_NE(result.err.find("export the model with --weights"), std::string::npos);
+    EXPECT_TRUE(metrics().empty());
+  }
+}
+
 TEST_F(GraphRunTest, SamplesGoThroughTheGraph) {
   const auto sampled = [&](std::vector<std::string> more) {
     more.insert(more.begin(), {"sample", kDecoder, "--prompt", "hello", "--tokens", "6", "--json"});

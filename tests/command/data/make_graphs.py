@@ -9,6 +9,7 @@ translation.pt2  input_ids [rows, length], decoder_input_ids and labels [rows, d
                  the count of labels that are not -100
 modes.pt2        features [rows, 8, 2] and target [rows]; model.eval() is another graph: it leaves a head out, reads the running
                  statistics of a batch norm, and adds what the first block read behind the last
+decays.pt2       input_ids [rows, length] of bytes; exported without weights; its vector A_log is neither a weight nor a bias
 decoder.pt2      input_ids [rows, length] of bytes; logits of a decoder with dropout, whose head is tied to its table
 """
 import pathlib
@@ -49,6 +50,16 @@ class Images(nn.Module):
             x = block(x)
         logits = self.head(x.mean(1))
         return {"loss": F.cross_entropy(logits, labels), "logits": logits}
+
+
+class Decays(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.head = nn.Embedding(256, 8), nn.Linear(8, 256)
+        self.A_log = nn.Parameter(torch.zeros(8))
+
+    def forward(self, input_ids):
+        return {"logits": self.head(self.words(input_ids) * torch.exp(-torch.exp(self.A_log)))}
 
 
 class Translation(nn.Module):
@@ -157,6 +168,12 @@ def decoder():
                                        "limits": {"input_ids": 256}}
 
 
+def decays():
+    inputs = {"input_ids": torch.randint(256, (2, 16))}
+    return seeded(Decays()), inputs, {"sizes": {"rows": {"input_ids": 0}, "length": {"input_ids": 1}},
+                                      "limits": {"input_ids": 256}}
+
+
 def evaluated():
     """The loss of the decoder over the rows that tests/cli/graph_command_test.cpp writes."""
     model = decoder()[0].eval()
@@ -226,6 +243,7 @@ def main():
     if code != 0:
         sys.exit(code)
     print("decoder", evaluated())
+    sys.exit(sluice_export.main(["--factory", "make_graphs:decays", "--no-weights", "--out", str(folder / "decays.pt2")]))
 
 
 if __name__ == "__main__":
