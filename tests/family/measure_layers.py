@@ -500,6 +500,10 @@ def main():
                 now, then = row[what], known.get(what)
                 same = then == now if share == 0 or None in (then, now) else \
                     abs(now - then) <= share * then
+                # Without AVX-512 LibTorch's products in bfloat16 take less scratch memory than the table says.
+                if row["name"].endswith("autocast") and what == "in_forward" and \
+                        torch.backends.cpu.get_cpu_capability() != "AVX512":
+                    same = now <= then * (1 + share)
                 if not same:
                     print(f"differs: {row['name']}, {what}: {now}, not {then}")
                     failed += 1
