@@ -67,9 +67,9 @@ Error cannot_write(int failed, const std::string& path, const std::string& optio
            .remedy = remedy_of(failed, option)}};
 }
 
-// A link is followed to stdout, stderr, a device or a pipe, and to a file of its own folder. A link
-// that leads elsewhere may come with a folder from elsewhere, so that the file that it names is not
-// meant.
+// A link is followed to stdout, stderr, a device or an open pipe, and to a file of its own folder.
+// A link that leads elsewhere may come with a folder from elsewhere, so that the file that it names
+// is not meant.
 std::string file_to_replace(const std::string& path, const std::string& option) {
   std::error_code failed;
   if (!fs::is_symlink(fs::symlink_status(path, failed))) return path;
@@ -91,9 +91,12 @@ std::string file_to_replace(const std::string& path, const std::string& option) 
                .remedy = "name the file that the link leads to, or remove the link"});
 }
 
-// Not a regular file, and meant to be written to: stdout and stderr, a device, a pipe.
-bool is_written_directly(const struct stat& status) {
-  return S_ISCHR(status.st_mode) || S_ISFIFO(status.st_mode) || open_output(status) >= 0;
+// True for stdout, stderr, a device, and a pipe that the shell has opened (`>(gzip)`). A named pipe
+// is refused, since opening it waits until another program reads it.
+bool is_written_directly(const std::string& path, const struct stat& status) {
+  const bool is_open = path.starts_with("/dev/fd/") || path.starts_with("/proc/self/fd/");
+  return S_ISCHR(status.st_mode) || (S_ISFIFO(status.st_mode) && is_open) ||
+         open_output(status) >= 0;
 }
 
 }  // namespace
@@ -104,7 +107,7 @@ void check_output_file(const std::string& path, const std::string& option) {
   if (path.empty() || path.ends_with('/') || (exists && S_ISDIR(status.st_mode)))
     throw cannot_write(EISDIR, path, option);
   if (exists && !S_ISREG(status.st_mode)) {
-    if (is_written_directly(status)) return;
+    if (is_written_directly(path, status)) return;
     throw Error(ErrorKind::kUsage, {.what = "not a regular file",
                                     .where = path,
                                     .remedy = "give " + option + " a file, or /dev/stdout"});
@@ -125,9 +128,9 @@ void write_output_file(const std::string& path, const std::string& text,
     const int descriptor = ::dup(output);
     failed = descriptor < 0 ? errno : write_and_close(descriptor, text);
   } else if (exists && !S_ISREG(status.st_mode)) {
-    failed = is_written_directly(status) ? write_directly(path, text)
-             : S_ISDIR(status.st_mode)   ? EISDIR
-                                         : EINVAL;
+    failed = is_written_directly(path, status) ? write_directly(path, text)
+             : S_ISDIR(status.st_mode)         ? EISDIR
+                                               : EINVAL;
   } else {
     failed = replace_file(path.ends_with('/') ? path : file_to_replace(path, option), text,
                           exists ? std::optional<mode_t>(status.st_mode & 07777) : std::nullopt);

@@ -9,10 +9,10 @@
 namespace sluice {
 
 // Replaces the file `path`, which the user named, by `text` at once: through a temporary file
-// beside it, so that a failure leaves what was there. A device, a pipe, stdout and stderr
-// (/dev/stdout) are written directly. A link to another file of its folder is followed. Throws
-// Error(kUsage): the system's reason, or a link that leads to a regular file elsewhere; `option`
-// named the file.
+// beside it, so that a failure leaves what was there. A device, stdout and stderr (/dev/stdout) and
+// a pipe that the shell has opened (/dev/fd/63) are written directly. A link to another file of its
+// folder is followed. Throws Error(kUsage): the system's reason, or a link that leads to a regular
+// file elsewhere; `option` named the file.
 void write_output_file(const std::string& path, const std::string& text, const std::string& option);
 
 // The same for a file whose name is ours, such as FOLDER/report.html: a link in its place is
