@@ -94,8 +94,8 @@ std::vector<std::string> option_names(const CLI::App& app) {
   return names;
 }
 
-// The first letters of the words of a degree's key: "pp" of parallelism.pipeline_parallel_degree.
-// "" of every other key.
+// The initials of a key that ends in "degree": "pp" for parallelism.pipeline_parallel_degree. Else
+// "".
 std::string initials_of_degree(std::string_view key) {
   constexpr std::string_view kSection = "parallelism.", kDegree = "degree";
   if (key.starts_with("--")) key.remove_prefix(2);

@@ -94,7 +94,7 @@ void add_own_words(std::vector<Offer>& offers) {
   offers.push_back({.path = "sluice completion", .commands = kShells, .options = {"--help"}});
 }
 
-// The values that an option or a key may have, where they are words.
+// Options and keys whose values are words, with these words.
 struct OfferedValues {
   std::string option, words;
 };

@@ -81,7 +81,7 @@ std::map<std::string, int> operators_of(const detail::GraphModule& module) {
   return count;
 }
 
-// Operators that only a program can give.
+// Names of operators that a C++ program has to give.
 std::vector<std::string> foreign_operators(const std::map<std::string, int>& operators) {
   std::vector<std::string> foreign;
   for (const auto& [target, count] : operators)
@@ -89,7 +89,7 @@ std::vector<std::string> foreign_operators(const std::map<std::string, int>& ope
   return foreign;
 }
 
-// Nodes that may not run: why, by operator.
+// The reason for each refused operator.
 std::map<std::string, std::string> refusals(const GraphOfModel& graph) {
   std::map<std::string, std::string> why;
   for (const GraphOfModel* each : {&graph, graph.evaluation.get()}) {
@@ -101,7 +101,7 @@ std::map<std::string, std::string> refusals(const GraphOfModel& graph) {
   return why;
 }
 
-// What a run of the command line refuses.
+// Operators that `sluice train` refuses.
 std::vector<std::string> refused_operators(const GraphOfModel& graph,
                                            const std::map<std::string, int>& operators) {
   std::vector<std::string> refused = foreign_operators(operators);

@@ -116,7 +116,8 @@ bool is_executable(const std::string& file) {
   return std::filesystem::is_regular_file(file, failed) && ::access(file.c_str(), X_OK) == 0;
 }
 
-// A word with a slash is a path; others are looked up in PATH, but not in the working folder.
+// A name with a slash is a path. Other names are looked up in PATH, but never in the working
+// folder.
 std::string program_file(const std::string& word) {
   if (word.find('/') != std::string::npos) {
     if (is_executable(word)) return word;
@@ -150,8 +151,8 @@ void require_launchable(const std::vector<std::string>& command,
                 "one of: train, eval, sample, or a program by its path, as ./" + command.front());
 }
 
-// A word that is neither an option nor its value is what is to be launched. arguments: after
-// "launch" itself.
+// Refuses a word that is neither an option nor its value, since `--` is missing before it.
+// arguments: those after "launch".
 void refuse_without_dashes(const std::vector<std::string>& arguments) {
   for (std::size_t i = 1; i < arguments.size(); ++i) {
     const std::string& word = arguments[i];

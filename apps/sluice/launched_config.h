@@ -17,8 +17,8 @@ namespace sluice {
 std::optional<RunConfig> launched_config(const std::vector<std::string>& command,
                                          int num_processes);
 
-// Throws what load_run_config() throws for the configuration of `train` or `eval`, before LibTorch
-// is loaded. Checks nothing where the arguments or the file cannot be read twice.
+// Throws the errors of load_run_config() for `train` and `eval` before LibTorch is loaded. Does
+// nothing for a pipe, which cannot be read twice.
 void check_named_config(const std::vector<std::string>& command);
 
 }  // namespace sluice

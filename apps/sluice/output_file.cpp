@@ -67,13 +67,12 @@ Error cannot_write(int failed, const std::string& path, const std::string& optio
            .remedy = remedy_of(failed, option)}};
 }
 
-// A link is followed to stdout, stderr, a device or an open pipe, and to a file of its own folder.
-// A link that leads elsewhere may come with a folder from elsewhere, so that the file that it names
-// is not meant.
+// Follows a link to a file of its own folder. A folder from someone else may hold a link to one of
+// the user's files, so other links are refused.
 std::string file_to_replace(const std::string& path, const std::string& option) {
   std::error_code failed;
   if (!fs::is_symlink(fs::symlink_status(path, failed))) return path;
-  // By hand: weakly_canonical() leaves a link to a file that is not there as it is.
+  // weakly_canonical() does not resolve a link to a missing file, so we follow links one by one.
   fs::path target = path;
   for (int links = 0; links < kMostLinks && fs::is_symlink(fs::symlink_status(target, failed));
        ++links)

@@ -8,19 +8,18 @@
 
 namespace sluice {
 
-// Replaces the file `path`, which the user named, by `text` at once: through a temporary file
-// beside it, so that a failure leaves what was there. A device, stdout and stderr (/dev/stdout) and
-// a pipe that the shell has opened (/dev/fd/63) are written directly. A link to another file of its
-// folder is followed. Throws Error(kUsage): the system's reason, or a link that leads to a regular
-// file elsewhere; `option` named the file.
+// Replaces the file that the user named with `option`. It writes a temporary file beside it, so a
+// failure leaves the old file. Devices, stdout, stderr and a pipe that the shell has opened
+// (/dev/fd/63) are written directly, and a link to a file of the same folder is followed. Throws
+// Error(kUsage) for a failure of the system and for a link to a file elsewhere.
 void write_output_file(const std::string& path, const std::string& text, const std::string& option);
 
-// The same for a file whose name is ours, such as FOLDER/report.html: a link in its place is
-// replaced. `option` chooses another folder.
+// The same for a file that sluice names, such as FOLDER/report.html, but replaces a link in its
+// place. `option` chooses another folder.
 void replace_own_file(const std::string& path, const std::string& text, const std::string& option);
 
-// Checks that the file can be written, and leaves nothing behind. Throws Error(kUsage): no such
-// folder, a folder in its place, a link that leads elsewhere, nothing that may be written to.
+// Checks that the file can be written, and leaves nothing behind. Throws Error(kUsage) for a
+// missing folder, a folder in its place, a link to a file elsewhere, and missing permissions.
 void check_output_file(const std::string& path, const std::string& option);
 
 }  // namespace sluice

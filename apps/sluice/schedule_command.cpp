@@ -116,8 +116,7 @@ Program make_program(const ScheduleArguments& arguments, const Schedule& schedul
   return to_program(schedule);
 }
 
-// The transport of --for. A file with transfers is what torch runs as it stands, so torch is its
-// default.
+// The transport of --for. torch runs a file with transfers unchanged, so torch is then the default.
 ProofTransport transport_of(const ScheduleArguments& arguments, const Schedule& schedule) {
   if (arguments.transport)
     return detail::parse_word(detail::words_of(ProofTransport{}), *arguments.transport, "transport",

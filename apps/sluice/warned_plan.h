@@ -9,8 +9,7 @@
 
 namespace sluice {
 
-// plan_of_config(), and a warning when this machine has too little memory for it. Throws also what
-// require_tokenizer() throws.
+// plan_of_config() and require_tokenizer(), and a warning if this machine has too little memory.
 Plan make_warned_plan(const RunConfig& config, const MeasuredMachine* measured = nullptr);
 
 // The plan on stdout, for people or as JSON; then its warnings.

@@ -1,8 +1,7 @@
-// The nodes that an exported graph may run.
+// Refuses graphs with operators that an exported graph may not run.
 //
-// A graph comes from a file that may be hostile. It may run operators of ATen that have a row in
-// the table (family/aten_table.h), arithmetic with symbolic numbers, and operators that the program
-// gives.
+// A graph may come from a hostile file. It may run ATen operators of the table
+// (family/aten_table.h), arithmetic with symbolic numbers, and operators of the program.
 // Owns: the refusal. Does not own: the table.
 // Thread-safety: pure functions.
 #pragma once
@@ -14,12 +13,13 @@
 
 namespace sluice::detail {
 
-// Why the node may not run; "": it may. given: names of the operators that the program gives
-// ("sluice::my_op"). Operators of the namespace sluice pass even if the program gives none of that
-// name: a plan needs no operator, and a run refuses it when it builds its layers.
+// The reason why the node may not run, or "". given: names of the program's operators
+// ("sluice::my_op"). Every operator of the namespace sluice passes, since a plan needs no
+// operators. A run refuses unknown ones when it builds its layers.
 std::string refusal_of(const GraphNode& node, const std::vector<std::string>& given);
 
-// Throws Error(kInput) with the place of the first node that may not run, of either graph.
+// Throws Error(kInput) with the place of the first node that may not run, in training or
+// evaluation.
 void require_allowed_nodes(const ExportedGraph& graph, const std::vector<std::string>& given);
 
 }  // namespace sluice::detail

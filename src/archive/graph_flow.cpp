@@ -55,7 +55,7 @@ void GraphFlow::find_writers() {
   readers_.resize(module_.values.size());
   base_.resize(module_.values.size());
   for (std::size_t v = 0; v < base_.size(); ++v) base_[v] = static_cast<int>(v);
-  // The uses of one parameter are values of their own with one tensor.
+  // Each use of a parameter is a value of its own, and all share one tensor.
   std::map<std::string_view, int> parameters;
   for (const GraphInput& input : module_.inputs)
     if (input.kind == InputKind::kParameter)
@@ -72,7 +72,7 @@ void GraphFlow::find_writers() {
   for (std::size_t v = 0; v < base_.size(); ++v) base_[v] = base_of(static_cast<int>(v));
 }
 
-// The first value of those that may share the storage.
+// The first value among those that may share storage with `value`.
 int GraphFlow::base_of(int value) {
   int base = value;
   while (base_[static_cast<std::size_t>(base)] != base)
@@ -235,7 +235,7 @@ void GraphFlow::find_forbidden() {
     for (const int value : values_written(own)) touch(value, here);
     for (const int value : values_read(own)) {
       touch(value, here);
-      // A number that no expression gives cannot cross.
+      // A symbolic number that does not follow from sizes cannot cross a cut.
       const GraphValue& of = module_.values[static_cast<std::size_t>(value)];
       if (of.kind == GraphValue::Kind::kTensor || of.number) continue;
       if (made_at(value) >= 0) forbid(made_at(value), here);
@@ -246,7 +246,8 @@ void GraphFlow::find_forbidden() {
       if (!added) forbid(first->second, here);
     }
   }
-  // Every layer has an input of its own, so that one layer has all nodes that read it.
+  // Each layer gets its own copy of an input, so one layer must have all nodes that use a written
+  // one.
   for (const auto& [base, span] : spans)
     if (span.is_input || span.last_change > span.first)
       forbid(span.first, span.is_input ? span.last : span.last_change);

@@ -192,7 +192,7 @@ class Layering {
     }
   }
 
-  // The blocks of the nodes that read each value: the only block, or that there are several.
+  // For each value, the only block that reads it, or that several do.
   void find_homes() {
     std::map<std::string, int> numbers;
     home_of_node_.resize(flow_.module().nodes.size());
@@ -210,8 +210,8 @@ class Layering {
       }
   }
 
-  // A value that several nodes of the layer read is shared if another block reads it too. A block
-  // that is cut in two is still one: what its parts read adds up as where it is whole.
+  // A value that several nodes of the layer read is shared if another block reads it too. Parts of
+  // a cut block count as one block, so gradients add up as in the whole block.
   bool is_shared(int value, const GraphLayer& layer) const {
     if (flow_.input_of(value)) return false;
     const int home = home_of_node_[static_cast<std::size_t>(layer.nodes.front())];

@@ -52,7 +52,7 @@ std::vector<int> values_changed(const GraphNode& node) {
   const bool is_evaluation =
       is_false(node.argument("training")) || is_false(node.argument("use_input_stats"));
   for (const auto& [name, argument] : node.arguments) {
-    // Without a name an argument may be any of them.
+    // An argument without a name may be any parameter of the schema.
     if (!name.empty() && !contains_name(row->written, name)) continue;
     if (is_evaluation && (name == "running_mean" || name == "running_var")) continue;
     append_values(argument, values);

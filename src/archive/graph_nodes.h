@@ -20,10 +20,10 @@ std::vector<int> values_of(const GraphArgument& argument);
 std::vector<int> values_read(const GraphNode& node);
 std::vector<int> values_written(const GraphNode& node);
 
-// Values among the arguments that the operator writes: all tensors of a list that it writes, and
-// running statistics unless the node says that it evaluates.
+// Arguments that the operator writes, with every tensor of a written list. Running statistics count
+// unless the node is in evaluation mode.
 std::vector<int> values_changed(const GraphNode& node);
-// Values among the arguments whose storage the results may share.
+// Arguments whose storage the results may share.
 std::vector<int> values_shared(const GraphNode& node, const GraphModule& module);
 
 bool draws_random_numbers(const GraphNode& node);

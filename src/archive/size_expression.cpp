@@ -144,8 +144,8 @@ bool same(const SizeExpression::Node& a, const SizeExpression::Node& b) {
           a.constant == b.constant && a.of == b.of);
 }
 
-// Whether Python's ** of the operands is the power: of sympy's powers those whose exponent is not
-// below 0.
+// Whether the power can be written with Python's **. A sympy power can if its exponent is at least
+// 0.
 bool is_pythons_power(const SizeExpression::Node& node) {
   return node.op == SizeOp::kPythonPower || (node.of[1].is_number() && node.of[1].number() >= 0);
 }

@@ -1,5 +1,4 @@
-// Numbers in expressions of sizes: whole numbers and floats as Python has them, and the exact
-// fractions of sympy.
+// Numbers in expressions of sizes: Python's whole numbers and floats, and sympy's exact fractions.
 //
 // Owns: arithmetic that never wraps. Does not own: expressions (size_expression.h).
 // Errors: Error(kInput) without a place for a division by 0, for what is beyond 64 bits, for a
@@ -45,10 +44,10 @@ class SizeNumber {
   bool is_real_ = false;
 };
 
-// As Python's /: a float, also of two whole numbers. Throws for whole numbers above 2^53, whose
-// quotient a float may not have. The quotient of sympy's Rational is operator/.
+// Python's /, which always gives a float. Throws for whole numbers above 2^53, which floats round.
+// operator/ is the exact quotient of sympy.
 SizeNumber true_quotient(const SizeNumber& a, const SizeNumber& b);
-// As Python's **: a float where the exponent is below 0.
+// Python's **, which gives a float for a negative exponent.
 SizeNumber python_power(const SizeNumber& base, const SizeNumber& exponent);
 // As Python's // and %: the quotient is rounded down, the rest has the divisor's sign.
 SizeNumber floor_quotient(const SizeNumber& a, const SizeNumber& b);
@@ -56,11 +55,11 @@ SizeNumber modulo(const SizeNumber& a, const SizeNumber& b);
 // As Python's round(a, decimals): a float, whose halves go to even. Throws beyond 0 to 17 decimals.
 SizeNumber rounded_to(const SizeNumber& a, const SizeNumber& decimals);
 
-// Python's // and % of floats (Objects/floatobject.c): 1.0 // 0.1 is 9, for 0.1 is a little above a
-// tenth. Precondition: the divisor is not 0.
+// Python's // and % of floats (Objects/floatobject.c). 1.0 // 0.1 is 9, since 0.1 is slightly above
+// a tenth. Precondition: the divisor is not 0.
 double floor_quotient(double a, double b);
 double modulo(double a, double b);
-// Whether a float has the whole number exactly, and every whole number nearer to 0.
+// Whether floats represent this and every smaller whole number exactly.
 bool is_exact_in_float(std::int64_t whole);
 
 }  // namespace sluice::detail

@@ -1,4 +1,4 @@
-// How far a misspelt name is from another one.
+// Distance between a misspelt name and another one.
 // Thread-safety: pure functions.
 #pragma once
 
@@ -7,7 +7,8 @@
 
 namespace sluice::detail {
 
-// The letters to insert, remove or replace to make one text of the other; case is ignored.
+// The number of letters to insert, remove or replace to turn one text into the other, ignoring
+// case.
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
 }  // namespace sluice::detail

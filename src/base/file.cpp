@@ -68,8 +68,8 @@ Error not_regular(const std::string& path, ErrorKind kind, mode_t mode) {
                                               : "name a file, or a link to one"});
 }
 
-// Git LFS replaces a large file by a text of at most 1024 bytes that begins with this line
-// (https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md). The second is its name before 2014.
+// A Git LFS pointer is a text of at most 1024 bytes that begins with this line
+// (https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md). The second form is from before 2014.
 constexpr std::string_view kLfsVersions[] = {"version https://git-lfs.github.com/spec/",
                                              "version https://hawser.github.com/spec/"};
 constexpr std::uint64_t kMaxLfsPointer = 1024;

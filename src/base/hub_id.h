@@ -1,4 +1,4 @@
-// Names of models of the Hugging Face Hub that a user gave in place of a folder.
+// Recognizes the name of a Hugging Face Hub model that a user gave in place of a folder.
 // Thread-safety: pure functions of the file system.
 #pragma once
 
@@ -6,8 +6,8 @@
 
 namespace sluice {
 
-// The command that downloads "Qwen/Qwen2.5-0.5B", for a path that does not exist and whose last two
-// parts look like such a name. "" for every other path.
+// Advice with the download command if the path does not exist and ends like "Qwen/Qwen2.5-0.5B",
+// else "".
 std::string download_advice(const std::string& path);
 
 }  // namespace sluice

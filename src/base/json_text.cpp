@@ -66,9 +66,9 @@ WrittenJson written(const Json& value) {
   return nullptr;
 }
 
-// Bytes of the character that begins the text, if it is one that steers a terminal and that JSON
-// may hold as it is (base/printable.h): DEL, U+0080 to U+009F, U+061C, U+200E, U+200F, U+2028 to
-// U+202E and U+2066 to U+2069, in UTF-8. Else 0.
+// The length of the first character if JSON may hold it unescaped and it controls a terminal
+// (base/printable.h), else 0. These are DEL, U+0080 to U+009F, U+061C, U+200E, U+200F, U+2028 to
+// U+202E and U+2066 to U+2069.
 std::size_t steering_length(std::string_view text) {
   const auto byte = [&](std::size_t i) {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
@@ -92,8 +92,8 @@ std::size_t steering_length(std::string_view text) {
   }
 }
 
-// JSON of the same value without characters that steer a terminal: they stand in strings alone,
-// where \uXXXX means the same.
+// Escapes characters that control a terminal. They occur only in strings, where \uXXXX has the same
+// value.
 std::string with_escapes(std::string json) {
   const auto begins_one = [](char c) {
     return c == '\x7f' || c == '\xc2' || c == '\xd8' || c == '\xe2';
@@ -108,7 +108,6 @@ std::string with_escapes(std::string json) {
       rest.remove_prefix(1);
       continue;
     }
-    // nlohmann escapes it in ASCII, between quotes.
     const std::string quoted =
         length == 1 ? "\"\\u007f\""
                     : WrittenJson(std::string(rest.substr(0, length))).dump(-1, ' ', true);

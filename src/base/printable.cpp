@@ -13,8 +13,8 @@ struct Character {
   bool valid = false;
 };
 
-// The character that begins at the start of `text`, which is not empty; not valid: `bytes` of it
-// are the start of a character that does not go on.
+// The first character of `text`, which is not empty. If it is invalid, `bytes` is the length of its
+// valid start.
 Character first_character(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = byte(0);
@@ -41,7 +41,7 @@ bool steers_terminal(char32_t code) {
   return sets_direction || code == 0x2028 || code == 0x2029;
 }
 
-// Bytes of a sequence that sets colours, ESC [ NUMBERS m, at the start of `text`; 0: there is none.
+// Length of a colour sequence, ESC [ NUMBERS m, at the start of `text`, or 0.
 std::size_t color_length(std::string_view text) {
   if (!text.starts_with("\033[")) return 0;
   const std::size_t end = text.find_first_not_of("0123456789;", 2);

@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-// "sluice train run.toml --checkpoint.resume auto", with the overrides that were given. Where the
-// command is not known, as under torchrun, what has to be added to it.
+// "sluice train run.toml --checkpoint.resume auto", with the overrides of this run. Under another
+// launcher such as torchrun, only says what to add to the command.
 std::string continue_command(const RunConfig& config, const LaunchEnvironment& launched);
 
 }  // namespace sluice

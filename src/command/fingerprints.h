@@ -39,7 +39,7 @@ Fingerprint data_fingerprint(const RunConfig& config, const std::vector<std::str
                              bool has_tokens = true);
 
 // "section.key" -> its value as TOML, of every key that decides numbers.
-// The key that decides numbers where the learning rate decays.
+// The key that changes numbers only if the learning rate decays.
 inline constexpr const char* kSteps = "training.steps";
 std::map<std::string, std::string> settings(const RunConfig& config);
 // The same as a fingerprint.

@@ -192,7 +192,7 @@ ProcessRun::ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& s
   if (ranks.has_speaker()) io::put_back_steps(config.checkpoint.folder);
   resume = find_resume_point(config, made_of);
   if (ranks.has_speaker()) log.emplace(config, plan, data, resume);
-  // Those of `data` are logged when the run begins.
+  // Warnings of `data` are logged elsewhere, when the run begins.
   const std::vector<std::string> of_data = data.warnings();
   const auto warn = [&](const std::vector<std::string>& warnings) {
     for (const std::string& warning : warnings) {

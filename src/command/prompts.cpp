@@ -118,8 +118,8 @@ double uniform_at(std::uint64_t seed, std::size_t position) {
   return (drawn[0] + drawn[1] * kOneIn32Bits) * kOneIn32Bits;
 }
 
-// logits_V: of the last position. The same on every rank. A temperature so small that the logits
-// overflow draws the likeliest token, as its limit does.
+// logits_V: of the last position, the same on every rank. If the temperature is so small that
+// logits overflow, the likeliest token is drawn.
 std::int64_t drawn_token(const at::Tensor& logits_V, double temperature, double uniform) {
   const at::Tensor scaled_V = logits_V.to(at::kDouble).div(temperature);
   if (std::isinf(scaled_V.max().item<double>())) return logits_V.argmax().item<std::int64_t>();

@@ -28,8 +28,8 @@ class Prompt {
 
   // The length of the longest sequence that is run.
   std::int64_t length() const;
-  // Settings of the model's generation_config.json by which transformers would choose other tokens,
-  // and text that becomes bytes because the model has no tokenizer.
+  // Warns of settings in generation_config.json by which transformers would choose other tokens,
+  // and of a model without a tokenizer.
   std::vector<std::string> warnings() const;
 
   // Collective over the ranks; the same on every one.

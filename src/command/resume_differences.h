@@ -20,8 +20,8 @@ std::string data_difference(const Manifest& manifest, const RunFingerprints& mad
 std::string changed_settings(const std::map<std::string, std::string>& before,
                              const std::map<std::string, std::string>& now);
 
-// What the learning rate does where the decay of the checkpoint's run would have ended at another
-// step; "" if it ends at the same one, or if the checkpoint does not say where.
+// Describes how the learning rate jumps if the checkpoint's run planned its decay to end at another
+// step. "" if it ends at the same step, or if the checkpoint does not say.
 std::string decay_difference(const Manifest& manifest, const RunConfig& config);
 
 }  // namespace sluice

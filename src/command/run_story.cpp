@@ -59,7 +59,7 @@ Json start_of(const Plan& plan, const ResumePoint& resume, int threads_per_rank)
   return start;
 }
 
-// The data of the run: its first files by name, and what an epoch and a step have.
+// Names of the first data files, and the sizes of an epoch and a step.
 Json data_of(const RunConfig& config, const TokenData& data) {
   constexpr std::size_t kMostNames = 8;
   const std::vector<std::string> files = expand_data_files(config);

@@ -18,7 +18,7 @@ inline constexpr const char* kGlobalBatch = "training.global_batch_size";
 // Values of keys that are not built.
 using Unbuilt = std::map<const Key*, Value>;
 
-// Error(kUsage) "not built yet" for each value that is not the default.
+// Returns an Error(kUsage) "not built yet" for each value that is not the default.
 std::vector<Error> unbuilt_errors(const RunConfig& config, const Unbuilt& unbuilt);
 
 // Throws Error(kUsage) for keys that contradict each other.

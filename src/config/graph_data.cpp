@@ -90,7 +90,7 @@ class GraphRows {
 
   FieldOption field(const GraphInput& of, bool tokens) const {
     const GraphSizes& sizes = value(of).sizes;
-    // A size of its own, such as a number of images: each row has its items.
+    // The first size may be free, such as a number of images. Each row then has items of its own.
     const bool is_concatenated = !sizes.empty() && !is_rows(sizes[0]) && !sizes[0].is_number();
     if (sizes.empty() || (!is_rows(sizes[0]) && !is_concatenated)) {
       std::vector<std::string> texts;

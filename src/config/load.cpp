@@ -58,8 +58,8 @@ const std::vector<OtherVariable>& other_variables() {
 
 constexpr std::size_t kMostErrors = 100;  // in one report
 
-// A configuration of which some sources are read, and the errors of their keys. All errors are
-// reported together: a configuration of another library has many keys that sluice does not know.
+// A configuration that is being read. Errors are collected and reported together, since a file of
+// another library has many unknown keys.
 struct Reading {
   RunConfig config;
   Unbuilt unbuilt;

@@ -342,7 +342,7 @@ void require_batch_fits(const RunConfig& config, const Schedule& schedule) {
                .remedy = formatted("{} = {}", key, batch)});
 }
 
-// A setting, whether another one leaves it without effect, and which.
+// A setting that has no effect because of another one.
 struct Idle {
   const char* key;
   bool has_no_effect;

@@ -97,7 +97,7 @@ void check_string(const Key& key, const std::string& text, const RawValue& raw,
   }
 }
 
-// The word of the key that is meant: in any case, and with the short names of data types.
+// Finds the word of the key in any case, and by the short names of data types.
 std::string meant_word(const Key& key, const std::string& text) {
   static const std::map<std::string, std::string> kShortNames = {
       {"bf16", "bfloat16"}, {"fp16", "float16"}, {"half", "float16"}, {"fp32", "float32"}};

@@ -22,8 +22,8 @@ std::string digits_of(std::string name) {
   return name;
 }
 
-// False where a whole word or a number differs, as in "sequence_parallel_degree" and
-// "expert_parallel_degree": such a key means something else, and taking the other would do harm.
+// False if a whole word or a number differs, as in "sequence_parallel_degree" and
+// "expert_parallel_degree". Such a key has another meaning, so suggesting it would do harm.
 bool is_typing_error(const std::string& name, const std::string& near) {
   if (near.empty() || digits_of(near) != digits_of(name)) return false;
   const std::string bare = without_separators(name);

@@ -36,7 +36,8 @@ class ByteStream final : public TokenStream {
     try {
       options.tokens->require_fit();
       std::vector<std::int32_t> none;
-      options.tokens->end_text(none, options.append_eos);  // which bytes do not have
+      // Refuses append_eos, since bytes have no end token.
+      options.tokens->end_text(none, options.append_eos);
     } catch (const Error& error) {
       throw error.where().empty() ? error.at(files_.front()) : error;
     }

@@ -100,7 +100,7 @@ const std::vector<std::string>& known_roles() {
   return roles;
 }
 
-// The role that other formats write as `role`; "" for none.
+// Our name of a role of other formats, or "".
 std::string role_named(const std::string& role) {
   constexpr std::pair<std::string_view, std::string_view> kOthers[] = {
       {"model", "assistant"}, {"gpt", "assistant"}, {"chatgpt", "assistant"},
@@ -137,7 +137,8 @@ ChatFormat::ChatFormat(ChatTemplate chat_template, const TextTokens& tokens,
   if (begin_.empty() && has_token(tokens, known.begin)) begin_ = known.begin;
   if (end_.empty()) end_ = "</s>";
   if (tokens.is_bytes()) return;
-  // The marks would become several ordinary tokens each. Mistral's first formats wrote theirs so.
+  // Without its special tokens a mark becomes several ordinary tokens. Only Mistral's v0.1 and v0.2
+  // were trained so.
   std::vector<std::string> needed(known.tokens.begin(), known.tokens.end());
   if (template_ == ChatTemplate::kMistral) needed = {end_};
   for (const std::string& token : needed) {
@@ -211,7 +212,7 @@ std::vector<Turn> ChatFormat::alternating(const std::vector<Message>& messages) 
     const std::string system = takes_system ? messages.front().content + "\n\n" : "";
     turns.push_back(template_ == ChatTemplate::kGemma ? gemma_turn(message, system)
                                                       : instruction(message, system));
-    // The system message is part of this turn.
+    // This turn also holds the system message.
     turns.back().counts =
         message.counts.value_or(true) && (!takes_system || messages.front().counts.value_or(true));
   }

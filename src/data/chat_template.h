@@ -32,22 +32,22 @@ struct Turn {
   bool counts = true;  // false: a message in it does not count (Message::counts)
 };
 
-// Throws Error(kInput) for a role that no format writes, with the nearest that one does.
+// Throws Error(kInput) for an unknown role, with the nearest known one.
 void require_known_roles(const std::vector<Message>& messages);
 
 class ChatFormat {
  public:
-  // kAuto: as the tokenizer's special tokens say, else the family (model_type of config.json).
-  // Throws Error(kUsage) naming the key where neither does; Error(kInput) for a tokenizer that
-  // lacks a special token of the format. Bytes write the marks as any other text.
+  // kAuto: by the tokenizer's special tokens, else by the family (model_type of config.json).
+  // Throws Error(kUsage) if neither decides, and Error(kInput) if the tokenizer lacks a special
+  // token of the format. Bytes need no special tokens.
   ChatFormat(ChatTemplate chat_template, const TextTokens& tokens, const std::string& family);
 
   ChatTemplate format() const { return template_; }
   // The tokenizer has the format's marks as tokens, by which two of Mistral's are told apart.
   bool marks_are_tokens() const { return has_tokens_; }
 
-  // generation_prompt: with the text that stands before an answer at the end. Throws Error(kInput):
-  // no messages, a role that is not known or that the format does not have at its place.
+  // generation_prompt: ends with the text before an answer. Throws Error(kInput) without messages,
+  // and for an unknown or misplaced role.
   std::vector<Turn> turns(const std::vector<Message>& messages, bool generation_prompt) const;
 
  private:

@@ -13,7 +13,7 @@ namespace sluice::data {
 void require_counted_labels(const DataEntries& entries, std::int64_t steps, std::int64_t batch_size,
                             const StepsDone& done);
 
-// Throws Error(kInput) for a file of rows none of which has a counted label.
+// Throws Error(kInput) for a file without a counted label.
 [[noreturn]] void refuse_uncounted_file(const std::string& file);
 // Throws Error(kInput) with the step and its rows, which start at `position`.
 [[noreturn]] void refuse_uncounted(const DataEntries& entries, std::int64_t step,

@@ -49,7 +49,7 @@ void check_field_options(const TokenDataOptions& options) {
   if (options.data.tokenizer != plain.tokenizer) refuse_set("data.tokenizer");
 }
 
-// Ids end as they were written.
+// Files of ids are not changed.
 void require_texts(const SourceOptions& entry) {
   if (!entry.append_eos || entry.format == DataFormat::kText || entry.format == DataFormat::kJsonl)
     return;

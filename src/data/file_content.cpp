@@ -20,8 +20,7 @@ using namespace std::string_view_literals;
 
 constexpr const char* kOtherFiles = "name files of UTF-8 text, of .jsonl rows or of token ids";
 
-// A format by the bytes at one place of its files. command: what unpacks or converts one, "" for
-// none.
+// A format known by fixed bytes at `offset`. command: unpacks or converts the file, or "".
 struct Magic {
   std::string_view bytes;
   std::size_t offset;
@@ -92,7 +91,7 @@ constexpr Magic kMagics[] = {
 
 std::size_t tenths(std::size_t count, std::size_t total) { return total ? 10 * count / total : 0; }
 
-// UTF-16 without a byte order mark: most characters of most languages' files are ASCII.
+// Detects UTF-16 without a byte order mark by its zero bytes, since most characters are ASCII.
 std::string_view utf16_name(std::string_view bytes) {
   std::size_t even = 0, odd = 0;
   const std::size_t pairs = bytes.size() / 2;
@@ -125,7 +124,7 @@ std::uint64_t little_endian(std::string_view bytes) {
   return number;
 }
 
-// Formats whose start is more than fixed bytes.
+// Formats that fixed bytes alone do not identify.
 std::string_view computed_format(std::string_view bytes) {
   if (bytes.starts_with("BZh") && bytes.size() >= 10 && bytes[3] >= '1' && bytes[3] <= '9') {
     const std::string_view block = bytes.substr(4, 6);
@@ -142,7 +141,8 @@ std::string_view computed_format(std::string_view bytes) {
   return {};
 }
 
-// The format of a file that may hold ids of 16 bits, of which two or three bytes prove nothing.
+// The format of a file that may also hold 16-bit ids, where a match of two or three bytes is
+// chance.
 std::string_view certain_format(std::string_view bytes) {
   constexpr std::size_t kProof = 4;
   if (bytes.starts_with("\x1f\x8b\x08"sv) && bytes.size() >= 10) {
@@ -151,7 +151,7 @@ std::string_view certain_format(std::string_view bytes) {
     return flags < 32 && (system <= 13 || system == 255) ? "compressed by gzip" : "";
   }
   if (bytes.size() >= 3 && is_pickle(bytes)) {
-    // What protocols 4 and 5 begin with, and torch.save before its zip files.
+    // The start of protocols 4 and 5, of plain objects, and of torch.save before torch 1.6.
     const std::string_view rest = bytes.substr(2);
     const bool is_framed = bytes[1] >= 4 && rest[0] == '\x95';
     const bool is_object = rest[0] == '}' || rest[0] == ']' || rest[0] == 'c';
@@ -172,7 +172,7 @@ std::string without_ending(const std::string& file) {
   return std::filesystem::path(file).replace_extension().string();
 }
 
-// Whether a JSON document starts in a text, and where it ends.
+// Counts the values of a JSON document and keeps its first fault.
 class JsonStart final : public JsonEvents {
  public:
   bool null() override { return true; }
@@ -194,8 +194,8 @@ class JsonStart final : public JsonEvents {
 
 enum class JsonFound { kNone, kRows, kDocument };
 
-// The JSON that the text starts with: a line that is an object or a list, or a document of several
-// lines. A list of one number, as "[1]", may be a reference in a text. is_whole: the file ends with
+// The JSON at the start of a text: a line with an object or list, or a document of several lines. A
+// list of one number is no JSON here, since "[1]" may be a footnote. is_whole: the file ends with
 // `text`.
 JsonFound json_in(std::string_view text, bool is_whole) {
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
@@ -206,7 +206,7 @@ JsonFound json_in(std::string_view text, bool is_whole) {
   const auto is_json = [](std::string_view part, bool may_end_early) {
     JsonStart start;
     read_json(part, start);
-    // At the end of the part, the parser is one byte behind it.
+    // The parser reports an unexpected end one byte after the part.
     if (start.fault && !(may_end_early && start.fault->byte > part.size())) return false;
     return start.others > 0 || start.numbers > 1 || start.lists > 1;
   };
@@ -223,8 +223,7 @@ std::string_view binary_format(std::string_view bytes) {
   return computed_format(bytes);
 }
 
-// The line of Python that writes the rows of a file of `kind`, "parquet", as .jsonl; "" for another
-// kind.
+// The command that converts a file of this kind ("parquet") to .jsonl, or "".
 std::string conversion_to_rows(const std::string& file, std::string_view kind) {
   const std::string rows = without_ending(file) + ".jsonl";
   if (kind == "json") {
@@ -258,8 +257,8 @@ Error refusal(const std::string& what, const std::string& where, const std::stri
 
 std::string quoted(const std::string& file) { return "'" + file + "'"; }
 
-// The place of the first byte that is no part of a text, npos for none. Unless is_end, the last
-// bytes may begin a character that goes on behind them.
+// The first byte that is not UTF-8 text, or npos. Unless is_end, the last character may be
+// incomplete.
 std::size_t fault_in(std::string_view bytes, bool is_end) {
   const std::size_t valid = valid_utf8_prefix(bytes);
   const std::size_t nul = bytes.substr(0, valid).find('\0');
@@ -275,8 +274,8 @@ Error json_rows(const std::string& file, const std::string& where) {
                  "name it .jsonl, or set `data.format` = \"jsonl\"");
 }
 
-// The type of ids that are wider than 16 bits: "uint32", "int64", "" for none. The high halves of
-// such ids are 0 or small, which ids of 16 bits at every second place never are.
+// "uint32" or "int64" if the ids look wider than 16 bits, else "". The high halves of wide ids are
+// 0 or small; 16-bit ids are never so at every second place.
 std::string_view wide_ids(std::string_view bytes) {
   constexpr std::size_t kFewPairs = 4, kManyPairs = 64;
   constexpr std::uint64_t kHighestHalf = 64, kHighId = 4096;  // ids are below 2^22
@@ -381,7 +380,7 @@ Error not_readable(const std::string& file, std::string_view bytes, const std::s
 
 void require_content(const std::string& file, DataFormat format, bool is_set,
                      const std::string& where) {
-  if (format == DataFormat::kLlmc || format == DataFormat::kMegatron) return;  // by their headers
+  if (format == DataFormat::kLlmc || format == DataFormat::kMegatron) return;  // have headers
   const std::string bytes = first_bytes(file);
   const bool is_whole = bytes.size() < kLookedAtBytes;
   if (format == DataFormat::kNanogpt) return require_ids(file, bytes, where);

@@ -30,10 +30,9 @@ struct InspectOptions {
 struct FirstRow {
   std::string source;             // the text, or the line of the file, cut
   std::vector<std::int32_t> ids;  // some; none without a tokenizer
-  std::vector<bool> counted;      // of rows: for each of these ids, whether the loss counts it
+  std::vector<bool> counted;      // of rows: whether the loss counts each id
   std::string decoded;            // text of those ids; "" without a tokenizer
-  // The same text with "[" and "]" around what the loss counts; "" without a tokenizer or
-  // `counted`.
+  // The same text with "[" and "]" around counted tokens, or "".
   std::string marked;
 };
 

@@ -17,7 +17,7 @@ namespace {
 
 using Numbers = std::vector<std::int64_t>;
 
-// Builds no document: memory follows the fields that are used, and some names of others.
+// Builds no JSON document, so memory grows only with the known fields.
 class RowHandler final : public JsonEvents {
  public:
   RowHandler(const std::string& where, const RowFormat& format)
@@ -224,7 +224,7 @@ class RowHandler final : public JsonEvents {
     return true;
   }
 
-  // A field is an array in place of its text where it names a .npy file.
+  // Reads the .npy file that the field names.
   void give_file(FieldReader& field, const std::string& name) {
     const bool is_whole = place_ == Place::kRow && !format_.folder.empty();
     if (!is_whole || !name.ends_with(".npy")) field.refuse("a string");
@@ -302,14 +302,14 @@ class RowHandler final : public JsonEvents {
     return other("a number");
   }
 
-  // ---- fields that are not read ----
+  // ---- unread fields ----
 
   static FieldValues values_of(double number) {
     return number == 1   ? FieldValues::kOnes
            : number == 0 ? FieldValues::kZeros
                          : FieldValues::kOther;
   }
-  // A scalar, which may stand in an unread field.
+  // Notes the scalar if it belongs to an unread field.
   void look_at(FieldValues scalar) {
     if (unread_) unread_->values = joined(unread_->values, scalar);
   }
@@ -400,7 +400,7 @@ class RowHandler final : public JsonEvents {
   Speech* speech_ = nullptr;  // likewise
   std::optional<std::string> role_, content_, part_type_, part_text_;
   std::optional<bool> weight_, train_;
-  std::optional<UnreadField> unread_;  // the field whose value is read without being kept
+  std::optional<UnreadField> unread_;  // the unread field that is being parsed
 };
 
 }  // namespace

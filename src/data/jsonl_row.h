@@ -1,4 +1,4 @@
-// One row of a .jsonl file: its fields, checked. Of other fields only the names are kept.
+// Parses one row of a .jsonl file and checks its fields. Of unknown fields it keeps only the names.
 //
 // Owns: the types of the fields. Does not own: which of them a row is made of, what becomes tokens
 // (row_tokens.h), the other fields that a row may have (row_fields.h), the numbers of fields that a
@@ -21,7 +21,7 @@ namespace sluice::data {
 // A turn of a conversation.
 struct Message {
   std::string role, content;
-  // Its "weight" and "train": false, the loss does not count the message. Empty: neither is there.
+  // Whether the loss counts the message, by its "weight" or "train". Empty if it has neither.
   std::optional<bool> counts = {};
   friend bool operator==(const Message&, const Message&) = default;
 };
@@ -32,7 +32,7 @@ struct Speech {
   std::optional<std::vector<Message>> messages;
   // The first thing that is wrong with it, "" for nothing. Rows may have fields of these names for
   // other purposes: it is an error only where the field is used.
-  std::string wrong, remedy;  // remedy: "" for the usual one
+  std::string wrong, remedy;  // remedy: "" for the default remedy
 };
 
 struct JsonlRow {
@@ -40,8 +40,7 @@ struct JsonlRow {
   std::optional<std::vector<std::int64_t>> input_ids, labels, attention_mask, position_ids;
   std::optional<Speech> messages, prompt, completion;
   std::vector<std::string> fields;  // names of all, in their order; the first kMaxNamedFields
-  // Fields without a meaning of their own, in their order: the first kMaxNamedFields, and later
-  // ones that may have to be refused.
+  // Unknown fields in file order: the first kMaxNamedFields, and later ones that may be refused.
   std::vector<UnreadField> unread;
   std::vector<FieldValue> values;  // values of RowFormat::fields, in their order
 };
@@ -52,13 +51,13 @@ struct RowFormat {
   bool tokens = true;  // text, input_ids, labels, messages, ..
   // Those that are asked for; they go before `tokens`. A row has to have them all.
   std::span<const FieldOption> fields = {};
-  // The folder of the file, for a field that names a .npy file. Empty: no field can.
+  // Folder in which a field's .npy file is looked up. Empty: fields cannot name files.
   std::string folder = {};
 };
 
-// Throws Error(kInput) at `where` ("file:line"): not a JSON object, a field of text or numbers of
-// the wrong type, a known field given twice; and for a field that is asked for: missing, ragged, of
-// other sizes, a value that is not a number of its dtype; and what read_npy() (npy_file.h) refuses.
+// Throws Error(kInput) at `where` ("file:line") for a line that is no JSON object, and for a known
+// field that has the wrong type or occurs twice. A requested field must exist, and have the right
+// sizes and numbers of its dtype. Also throws the errors of read_npy() (npy_file.h).
 JsonlRow parse_jsonl_row(std::string_view json, const std::string& where,
                          const RowFormat& format = {});
 

@@ -1,8 +1,8 @@
-// Arrays of numpy's .npy files as fields of a row: large values, as the pixels of images, need not
-// be text. Format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
+// Reads arrays such as pixels from .npy files, so that a row need not hold them as text. Format:
+// https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 //
 // Owns: reading the header and the numbers. Does not own: the sizes and numbers that a field takes
-// (field_reader.h). Never reads pickles: arrays of objects are refused.
+// (field_reader.h). Refuses arrays of objects, which are pickles.
 // Thread-safety: a pure function, but for reading the file.
 #pragma once
 
@@ -15,9 +15,9 @@ namespace sluice::data {
 
 inline constexpr std::uint64_t kMaxNpyBytes = std::uint64_t{1} << 30;
 
-// Gives `field` the array in the file, as if the row had it as nested lists. Throws Error(kInput)
-// for a file that is missing, malformed, larger than kMaxNpyBytes or of another length than its
-// header says, and for an array that the field does not take.
+// Gives `field` the array as nested lists. Throws Error(kInput) for a file that is missing,
+// malformed, larger than kMaxNpyBytes or of the wrong length, and for an array that does not fit
+// the field.
 void read_npy(const std::string& path, FieldReader& field);
 
 }  // namespace sluice::data

@@ -24,7 +24,7 @@ constexpr const char* kToolRemedy =
 constexpr const char* kPictureRemedy = "rows are text alone: take the field out of the rows";
 constexpr const char* kPreferenceRemedy = "there is no preference loss: take the field out";
 
-// A field that trainers act on and this one does not. harmless: the values that ask for nothing.
+// A field that other trainers act on. Its harmless values change nothing there.
 struct KnownField {
   std::string_view name;
   FieldValues harmless;
@@ -110,27 +110,25 @@ constexpr KnownField kRowFields[] = {
     {"audio", FieldValues::kNone, kPictureRemedy},
     {"audios", FieldValues::kNone, kPictureRemedy}};
 
-// The fields that decide tokens or labels wherever they stand beside ids.
 constexpr std::array<std::string_view, 4> kOfIds = {"input_ids", "labels", "attention_mask",
                                                     "position_ids"};
 constexpr std::array<std::string_view, 4> kOfText = {"text", "messages", "prompt", "completion"};
 
-// Message fields whose values ask for nothing when they are the default.
+// Message fields and the values that change nothing in other trainers.
 constexpr std::pair<std::string_view, FieldValues> kMessageDefaults[] = {
     {"loss_weight", FieldValues::kOnes}, {"trainable", FieldValues::kOnes},
     {"loss_mask", FieldValues::kOnes},   {"loss", FieldValues::kOnes},
     {"masked", FieldValues::kZeros},     {"mask", FieldValues::kZeros},
     {"ignore", FieldValues::kZeros}};
 
-// A name without what people write in several ways: case, "_" and "-".
+// The name in lower case, without "_", "-" and spaces.
 std::string plain(std::string_view name) {
   std::string text = to_lower(name);
   std::erase_if(text, [](char c) { return c == '_' || c == '-' || c == ' '; });
   return text;
 }
 
-// Whether one changed, missing or additional letter, or two letters in the other order, make `a` of
-// `b`.
+// Whether the names differ by one letter, or by two neighbouring letters that are swapped.
 bool is_one_slip(std::string_view a, std::string_view b) {
   if (a.size() > b.size()) std::swap(a, b);
   if (b.size() - a.size() > 1 || a == b) return false;
@@ -143,7 +141,7 @@ bool is_one_slip(std::string_view a, std::string_view b) {
 }
 
 bool looks_like(std::string_view name, std::string_view known) {
-  constexpr std::size_t kShortest = 5;  // one letter of a shorter name makes another word
+  constexpr std::size_t kShortest = 5;  // shorter words differ by a letter
   const std::string a = plain(name), b = plain(known);
   return a == b || (a.size() >= kShortest && b.size() >= kShortest && is_one_slip(a, b));
 }
@@ -156,8 +154,7 @@ bool has_values(const UnreadField& field, FieldValues harmless) {
   return field.values != FieldValues::kNone && field.values != harmless;
 }
 
-// The known field that a name may be meant as; "" for none. What would change nothing if it were
-// spelled right is not looked for.
+// The known field that `name` probably misspells, or "". Skips fields that the row already uses.
 std::string_view meant_field(const std::string& name, const std::vector<std::string>& used) {
   for (const std::string_view known : kOfIds) {
     if (!holds(used, known) && looks_like(name, known)) return known;
@@ -166,7 +163,7 @@ std::string_view meant_field(const std::string& name, const std::vector<std::str
     if (!holds(used, known) && plain(name) == known) return known;
   }
   for (const KnownField& known : kRowFields) {
-    // One letter makes metadata of a word as "weight", but not of "loss_mask".
+    // One letter turns "weight" into another word ("height"), but not "loss_mask".
     const bool is_rare = known.name.find('_') != std::string_view::npos || known.name == "label";
     if (is_rare ? looks_like(name, known.name) : plain(name) == plain(known.name))
       return known.name;

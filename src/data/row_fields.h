@@ -1,5 +1,5 @@
-// The fields of a .jsonl row, and of a message in it, that no token is made of: which of them are
-// refused, since they would change the tokens or the loss, and which are metadata.
+// Fields of a .jsonl row or message that make no tokens. A field that would change the tokens or
+// the loss is refused. All others are metadata.
 //
 // Owns: the lists of names. Does not own: reading rows (jsonl_row.h), their tokens (row_tokens.h).
 // Thread-safety: pure functions.
@@ -12,11 +12,11 @@
 
 namespace sluice::data {
 
-// What the values in an unread field are, looking through lists and objects: none but null, "", []
-// and {}; all 1 or true; all 0 or false; anything else.
+// The values in an unread field, at any depth. kNone: only null, "", [] or {}. kOnes: all 1 or
+// true. kZeros: all 0 or false.
 enum class FieldValues : std::uint8_t { kNone, kOnes, kZeros, kOther };
 
-// The values of one more scalar in the same field.
+// Adds a scalar to the values of a field.
 FieldValues joined(FieldValues of_field, FieldValues of_scalar);
 
 struct UnreadField {
@@ -24,20 +24,19 @@ struct UnreadField {
   FieldValues values = FieldValues::kNone;
 };
 
-// Why a field of a row cannot be left unread, without a place; both are "" for metadata.
+// Error text without the place. Both are "" for metadata.
 struct FieldRefusal {
   std::string what, remedy;
 };
 
-// False for the name of metadata, whatever the row has besides.
+// Whether a field of this name is refused in some row.
 bool may_be_refused(const std::string& field);
 // used: the fields that make the row's tokens.
 FieldRefusal refusal_of_row_field(const UnreadField& field, const std::vector<std::string>& used);
-// Every field of a message with values is refused, unless its values are what it has by default.
+// Refuses every field of a message that has other values than its default.
 FieldRefusal refusal_of_message_field(const UnreadField& field);
 
-// The refusal of a row that is of a published format which is not read: ShareGPT, Alpaca,
-// preferences. fields: all of the row.
+// Refuses a row of ShareGPT, Alpaca or preferences. fields: all names of the row.
 FieldRefusal refusal_of_shape(const std::vector<std::string>& fields);
 
 }  // namespace sluice::data

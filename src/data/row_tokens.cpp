@@ -115,16 +115,16 @@ void count_span(const TextTokens& tokens, std::string_view text, const Ids& ids,
   for (std::size_t i = from; i < to; ++i) labels[first_token + i] = ids[i];
 }
 
-// The part of a turn that counts, [first, second).
+// The counted part of a turn's text, [first, second).
 std::pair<std::size_t, std::size_t> counted_part(const Turn& turn, bool assistant_only) {
   if (!turn.counts) return {0, 0};
   return assistant_only ? std::pair(turn.begin, turn.end)
                         : std::pair(std::size_t{0}, turn.text.size());
 }
 
-// The ids where a turn counts, -100 elsewhere. Turns start with a special token in nearly every
-// format, so their tokens are found turn by turn. Where the tokens of the turns are not those of
-// the whole text, they are found from its start.
+// Returns the ids in counted text, -100 elsewhere. Most formats start a turn with a special token,
+// so each turn is tokenized alone. If this gives other ids than the whole text, the counted parts
+// are located in the whole text.
 Ids labels_of(const TextTokens& tokens, const std::vector<Turn>& turns, const Ids& ids,
               bool assistant_only) {
   const auto counts = [](const Turn& turn) { return turn.counts; };
@@ -181,7 +181,7 @@ void require_sound_speech(const Speech& speech, const std::string& field, bool a
   }
 }
 
-// Refuses fields that say something of each token of a row that has no ids.
+// Refuses labels, a mask or positions without input_ids.
 void require_ids_beside(const JsonlRow& row) {
   if (row.input_ids) return;
   const auto refuse = [](bool has, const std::string& name) {
@@ -192,7 +192,7 @@ void require_ids_beside(const JsonlRow& row) {
   refuse(row.position_ids.has_value(), "position_ids");
 }
 
-// What a row without a text or ids may have meant by its fields.
+// The remedy for a row that has neither text nor ids.
 std::string advice_on(const std::vector<std::string>& fields) {
   static const std::vector<std::string> known = {"text", "input_ids", "messages", "prompt",
                                                  "completion"};
@@ -204,7 +204,7 @@ std::string advice_on(const std::vector<std::string>& fields) {
                         : "give it one of them; the row has " + join(fields, ", ");
 }
 
-// The fields that a row's tokens and labels are made of; none if there are no such.
+// The fields that make the row's tokens and labels.
 std::vector<std::string> used_fields(const JsonlRow& row) {
   std::vector<std::string> used;
   const auto add = [&](bool has, const char* name) {
@@ -268,7 +268,7 @@ Sequence RowTokens::sequence(JsonlRow row) const {
 
 void RowTokens::require_sound(const JsonlRow& row) const {
   const std::vector<std::string> used = used_fields(row);
-  // Preferences may have a prompt and messages too.
+  // A preference row may also have a prompt and messages.
   const bool is_preference = std::count(row.fields.begin(), row.fields.end(), "chosen") > 0;
   if (used.empty() || is_preference) {
     const FieldRefusal shape = refusal_of_shape(row.fields);
@@ -444,8 +444,8 @@ void RowTokens::check_tokens(const Ids& ids) const {
 const ChatFormat& RowTokens::chat() const {
   const std::lock_guard lock(choosing_);
   if (!chat_) {
-    options_.tokens
-        ->require_fit();  // says why a tokenizer is not read, before its tokens are missed
+    // Reports an unreadable tokenizer before its special tokens are missed.
+    options_.tokens->require_fit();
     chat_ = std::make_unique<const ChatFormat>(options_.chat_template, *options_.tokens,
                                                options_.model_family);
     options_.tokens->warn(

@@ -1,9 +1,8 @@
-// A row of .jsonl as a sequence of tokens, with the further fields that are asked for; or these
-// alone.
+// Turns a .jsonl row into tokens and the extra fields of a model, or into the extra fields alone.
 //
-// Owns: which of the row's fields it is made of (input_ids, else text, else messages, else prompt
-// and completion), its labels, mask and positions, and that all of them fit the model; the refusal
-// of other fields that ask for something. Does not own: reading rows (jsonl_rows.h), padding.
+// Owns: which fields make the tokens (input_ids, else text, else messages, else prompt and
+// completion), the labels, mask and positions, the checks that they fit the model, and the refusal
+// of other fields. Does not own: reading rows (jsonl_rows.h), padding.
 // Thread-safety: const members may be called from any thread.
 #pragma once
 
@@ -27,11 +26,11 @@ class RowTokens {
   // outside of the vocabulary, more tokens than seq_len unless truncated. Error(kUsage): no chat
   // template is known.
   Sequence sequence(JsonlRow row) const;
-  // The checks of a row that need no tokenizer. Throws Error(kInput) without a place.
+  // Checks what needs no tokenizer. Throws Error(kInput) without a place.
   void require_sound(const JsonlRow& row) const;
-  // The same, and the order of roles where data.chat_template names the format.
+  // Also checks the order of roles if data.chat_template names a format.
   void require_sound_turns(const JsonlRow& row) const;
-  // Keeps a warning of the fields that were not read in the rows so far.
+  // Adds a warning that lists the unread fields of all rows so far.
   void warn_of_unread() const;
 
  private:

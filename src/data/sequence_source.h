@@ -51,7 +51,7 @@ class SequenceSource {
 struct SourceOptions {
   std::vector<std::string> files;
   DataFormat format = DataFormat::kText;  // format of all files; not kAuto
-  bool is_format_set = false;             // data.format says so
+  bool is_format_set = false;             // the user set data.format
   std::int64_t seq_len = 0;
   std::int64_t vocab_size = 0, num_labels = 0;  // as TokenDataOptions has them
   std::optional<std::int64_t> max_positions;

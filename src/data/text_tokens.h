@@ -3,8 +3,8 @@
 // Owns: which of them it is, when the tokenizer is read, that it fits the model's vocabulary, and
 // which tokens start and end a text.
 // Does not own: tokenizing (tokenizer.h), chat templates (chat_template.h).
-// Invariant: a tokenizer is read, and a model without a usable one is refused, when text needs it
-// first. Rows of ids need none.
+// Invariant: the tokenizer is read, and an unusable one refused, when a text first needs it. Rows
+// of ids need none.
 // Thread-safety: const members may be called from any thread.
 #pragma once
 
@@ -24,16 +24,15 @@ namespace sluice::data {
 
 class TextTokens {
  public:
-  // Follows data.tokenizer. Throws Error(kInput) if there is nothing at the path that it names.
+  // Throws Error(kInput) if data.tokenizer is a path without a tokenizer.
   explicit TextTokens(const TokenDataOptions& options);
 
-  // Also where "auto" finds a tokenizer that cannot be read, which text refuses.
+  // Also true if "auto" found a tokenizer of another form. Any text is then refused.
   bool is_bytes() const { return file_.empty(); }
   const std::string& file() const { return file_; }  // the tokenizer.json; "" for bytes
 
-  // These throw Error(kInput): a tokenizer that cannot be read, that has ids outside of the
-  // vocabulary, or bytes for which the vocabulary has no room. Where "auto" takes bytes, they keep
-  // a warning of it.
+  // These throw Error(kInput) for an unreadable tokenizer, and for ids or bytes beyond the
+  // vocabulary. If "auto" chose bytes, they add a warning.
 
   // add_special_tokens: as Tokenizer::encode; bytes have none.
   std::vector<std::int32_t> encode(std::string_view text, bool add_special_tokens) const;
@@ -46,9 +45,8 @@ class TextTokens {
   std::string begin_token() const;
   std::string end_token() const;
   std::optional<std::int32_t> end_id() const;
-  // Ends a text by the end token, unless it ends so already. A text without one is worth a warning
-  // unless `append` is set, which appends it. Throws Error(kUsage) if `append` is set and there is
-  // no such token.
+  // Appends the end token to a text that lacks it, or without `append` adds a warning. Throws
+  // Error(kUsage) if `append` is set and the tokenizer has no end token.
   void end_text(std::vector<std::int32_t>& ids, bool append) const;
 
   // Keeps a warning about the tokenizer's directory for the user who starts a run, each once; "" is
@@ -70,8 +68,8 @@ class TextTokens {
 
   std::string file_;
   std::int64_t vocab_size_;
-  std::optional<Error> refusal_;  // of a tokenizer that "auto" finds and cannot read
-  std::string directory_;         // where "auto" found none
+  std::optional<Error> refusal_;  // if "auto" found a tokenizer of another form
+  std::string directory_;         // where "auto" searched
   bool is_auto_ = false;
   mutable std::mutex loading_;
   mutable std::unique_ptr<const Loaded> loaded_;

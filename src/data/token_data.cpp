@@ -73,7 +73,7 @@ class SameSizes {
   }
 
  private:
-  // Rows of a concatenated field differ in the number of items, and a row without any has no sizes.
+  // Rows of a concatenated field may differ in their number of items. A row without items fits any.
   static bool have_same_items(const std::vector<std::int64_t>& a,
                               const std::vector<std::int64_t>& b) {
     return a[0] == 0 || b[0] == 0 || std::equal(a.begin() + 1, a.end(), b.begin() + 1, b.end());

@@ -24,7 +24,8 @@ struct Whole {
   const char* inside;     // what stands for the base model's prefix in its names
   // The tie of the head where the whole does not say it: always, never, or as text_config says.
   enum { kNever, kAlways, kAsText } ties;
-  // The text_config of a config.json that has none, as JSON. Null: the outer object has its fields.
+  // The default text_config as JSON for a config.json that has none. Null: the outer object has the
+  // fields.
   const char* usual_text = "{}";
 };
 
@@ -108,7 +109,7 @@ void become_family(Json& config, const Alias& alias) {
   (is_nested ? config["rope_parameters"] : config)["rope_theta"] = alias.rope_theta;
 }
 
-// Whether the head of the text's class is tied where text_config leaves the field out.
+// Whether the text model's class ties the head by default.
 bool ties_by_default(const Json& text) {
   const Family* family = find_family(type_of(text));
   if (!family || !family->decoder) return false;

@@ -21,9 +21,9 @@ bool is_whole_of_known_parts(const Json& document);
 // True for the config_text of a ModelSpec that is part of a whole.
 bool is_part_of_a_whole(const std::string& config_text);
 
-// Returns the configuration of the language model as its family reads it, and any other document
-// unchanged. A field that text_config leaves out has the value of its class in transformers.
-// Whether the head is tied is a field of the whole; so are the sizes where the whole is unknown.
+// Returns the language model's configuration as its family reads it, and any other document
+// unchanged. A field that text_config lacks gets the default of its class in transformers. The
+// outer object decides whether the head is tied, and, if its type is unknown, the sizes.
 Json language_config(const Json& document);
 
 // Throws Error(kInput) for what transformers does to logits and loss only where the language model

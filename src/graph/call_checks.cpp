@@ -8,7 +8,7 @@
 namespace sluice::detail {
 namespace {
 
-// The arguments of a call, which stay where they are.
+// Reads the arguments of a call and leaves them in the frame.
 class Arguments {
  public:
   Arguments(const GraphCall& call, GraphFrame& frame) : call_(call), frame_(frame) {}
@@ -27,7 +27,6 @@ class Arguments {
   }
 
  private:
-  // A copy of the argument that moves nothing out of the frame.
   c10::IValue value(BoundArgument argument) const {
     argument.is_last_use = false;
     return argument.take(frame_);
@@ -66,7 +65,7 @@ struct Recurrent {
   std::int64_t num_gates = 1;
 };
 
-// LibTorch's CPU kernels take the sizes of weights as given.
+// LibTorch's CPU kernels do not check the sizes of weights.
 void check_recurrent(const Recurrent& of, bool has_biases, std::int64_t num_layers,
                      bool is_bidirectional, bool batch_first) {
   TORCH_CHECK(of.input.dim() == 3, "the input has ", of.input.dim(), " dimensions");
@@ -125,7 +124,7 @@ at::Tensor as_lengths(const c10::IValue& lengths) {
                             : at::tensor(lengths.toIntVector(), at::kLong);
 }
 
-// Only labels within a row's length are read.
+// The kernel reads labels only up to a row's length, so padding may hold any number.
 void check_ctc(const GraphCall& call, GraphFrame& frame) {
   const Arguments arguments(call, frame);
   const at::Tensor scores = arguments.tensor(0);

@@ -1,8 +1,6 @@
-// Checks of arguments that LibTorch does not make: without them some operators read beyond their
-// tensors, or end the process.
+// Checks arguments that LibTorch does not check. With wrong ones some operators read beyond their
+// tensors or end the process. Graphs may come from hostile files, and labels may be wrong.
 //
-// A graph comes from a file that may be hostile, and a batch may have labels that the model does
-// not know.
 // Owns: the checks. Does not own: which operators may run at all (family/aten_table.h).
 // Thread-safety: pure functions.
 #pragma once
@@ -13,7 +11,8 @@
 
 namespace sluice::detail {
 
-// name: "aten::lstm". nullptr: LibTorch checks the arguments itself. The check throws c10::Error.
+// The check for an operator such as "aten::lstm", which throws c10::Error. nullptr: LibTorch checks
+// enough.
 GraphCall::Check find_call_check(std::string_view name);
 
 }  // namespace sluice::detail

@@ -27,7 +27,7 @@ struct FoundOperator {
 // (family/aten_table.h).
 FoundOperator find_operator(std::string_view target, const std::vector<GraphOperator>& added);
 
-// Whether the operator may draw random numbers, as its row or the program that added it says.
+// Whether the operator may draw random numbers, by its row or by the GraphOperator.
 bool may_draw(std::string_view target, const std::vector<GraphOperator>& added);
 
 // False where the written arguments say that nothing is drawn: dropout with a probability of 0, or

@@ -39,7 +39,7 @@ namespace sluice::detail {
 struct GraphCall;
 class GraphSizes;
 
-// Facts of a module that all of its programs need. With them a program takes work in proportion to
+// Facts that all programs of a module share, so that making a program takes time in proportion to
 // its own nodes.
 struct GraphModuleFacts {
   std::unordered_map<int, std::uint64_t> random_names;  // as random_names() (graph_operators.h)
@@ -60,7 +60,7 @@ class GraphProgram {
   GraphProgram(const GraphModule& module, const std::vector<int>& nodes,
                const std::vector<int>& reads, const std::vector<int>& held,
                const std::vector<int>& writes, const std::vector<GraphOperator>& operators);
-  // The same with the facts of the module, for callers that make several programs of one module.
+  // For callers that make several programs of one module.
   GraphProgram(const GraphModule& module, const std::vector<int>& nodes,
                const std::vector<int>& reads, const std::vector<int>& held,
                const std::vector<int>& writes, const std::vector<GraphOperator>& operators,

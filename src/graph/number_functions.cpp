@@ -106,8 +106,8 @@ bool min_whole(std::int64_t a, std::int64_t b, std::int64_t* least) {
 }
 double max_real(double a, double b) { return a > b ? a : b; }
 double min_real(double a, double b) { return a < b ? a : b; }
-// Python refuses a power of 0 below 0 and a power that floats do not reach, and has a complex
-// number for a root of a number below 0.
+// Python refuses 0 to a negative power and a float overflow. A root of a negative number is complex
+// there, which is no size.
 double power_real(double a, double b) {
   const double power = std::pow(a, b);
   if (!std::isfinite(power) && std::isfinite(a) && std::isfinite(b))

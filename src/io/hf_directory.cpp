@@ -82,7 +82,7 @@ bool has_layer(const std::vector<std::string>& stored, const std::string& layer)
                                       : "'" + *other + "' exists, but shards need their index"});
 }
 
-// Refuses a symbolic link that leads nowhere, as in a Hugging Face cache without its blobs.
+// Refuses a broken link, as in a Hugging Face cache without its blobs.
 void refuse_broken_link(const std::string& directory, const std::string& name) {
   const std::string path = directory + "/" + name;
   std::error_code ignored;

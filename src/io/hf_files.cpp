@@ -37,8 +37,7 @@ bool lies_in(const fs::path& path, const fs::path& folder) {
          folder.end();
 }
 
-// The blobs of the Hugging Face cache that has `folder` as a snapshot, or a folder of one; "" for
-// none.
+// The blobs folder of the Hugging Face cache if `folder` is in one of its snapshots, else "".
 fs::path blobs_of(fs::path folder) {
   for (; folder.has_relative_path(); folder = folder.parent_path()) {
     const fs::path snapshots = folder.parent_path(), model = snapshots.parent_path();
@@ -146,7 +145,7 @@ std::uint64_t hf_directory_bytes(const ModelSpec& model, const std::string& sour
   }
   for (const std::string& file : io::tokenizer_files(source_directory))
     bytes += File::open(file, ErrorKind::kCheckpoint, Links::kFollow, LfsPointers::kTake).size();
-  // A checkpoint has its keys.
+  // A checkpoint copies the keys of config.json, so the file must not be a link elsewhere.
   if (!source_directory.empty()) io::own_file(source_directory + "/" + io::kHfConfigFile);
   return bytes;
 }

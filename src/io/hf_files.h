@@ -31,20 +31,21 @@ std::string config_of_weights(const std::string& config_text, const std::string&
 // True for files of tokenizer, chat template and generation: carried along from where training
 // started.
 bool is_tokenizer_file(std::string_view name);
-// The paths of those that `directory` ("" for none) has. Throws Error(kInput) as own_file() does.
+// Paths of such files in `directory`, which may be "". Throws Error(kInput) as own_file() does.
 std::vector<std::string> tokenizer_files(const std::string& directory);
 
-// The file that `path`, a file of a model directory, is or leads to. What a run copies from there
-// is published with its checkpoints, so a link must stay in the directory, or in the blobs of its
-// own Hugging Face cache (models--ORG--NAME/snapshots/REVISION/FILE -> ../../blobs/HASH). Throws
-// Error(kInput) for any other link.
+// Follows a link in a model directory. Checkpoints publish copies of such files, so a link must
+// stay in the directory, or lead into its own Hugging Face cache
+// (models--ORG--NAME/snapshots/REVISION/FILE -> ../../blobs/HASH). Throws Error(kInput) for any
+// other link.
 std::string own_file(const std::string& path);
 
 struct CopiedFile {
   std::uint64_t bytes = 0;
   std::string hash;  // content_hash()
 };
-// Copies a file of a model directory, and flushes. Throws Error(kCheckpoint), and as own_file().
+// Copies a file of a model directory and flushes it to disk. Throws Error(kCheckpoint), and as
+// own_file().
 CopiedFile copy_file(const std::string& from, const std::string& to);
 
 }  // namespace sluice::io

@@ -31,14 +31,13 @@ using Clock = std::chrono::steady_clock;
 constexpr milliseconds kHoldPart{100};
 constexpr std::string_view kError = "sluice: error: ", kWarning = "sluice: warning: ";
 
-// Without a newline for so long, a part of a line is shown.
+// After this time without a newline, part of a line is shown.
 constexpr std::size_t kMostHeld = std::size_t{1} << 20;
 // Different errors and warnings that are shown once each.
 constexpr std::size_t kMostShownOnce = 10'000;
 
-// A log that begins anew takes the place of whatever has its name, but a folder or a device: a link
-// is replaced, and the file that it leads to stays. A log that goes on is the one that this job
-// made.
+// A new log replaces a file or link of its name, never the file that a link leads to. A restart
+// appends to the log of this job.
 int open_log_file(const std::string& path, bool anew) {
   struct stat status;
   if (anew && ::lstat(path.c_str(), &status) == 0 && !S_ISDIR(status.st_mode) &&

@@ -22,8 +22,8 @@ using ModuleMaker = std::function<std::shared_ptr<torch::nn::Module>()>;
 // them.
 enum class Drawn : std::uint8_t { kNone, kByDefault };
 
-// While it lives, modules that its thread makes keep all numbers of their factories, because
-// nothing draws their parameters afterwards (InitialWeights::kFactory).
+// While it lives, modules made on its thread keep their factories' numbers, since nothing draws
+// their parameters later (InitialWeights::kFactory).
 class FactoryNumbersScope {
  public:
   explicit FactoryNumbersScope(bool keeps);

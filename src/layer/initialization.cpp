@@ -52,8 +52,8 @@ class TiedValues {
   std::vector<std::pair<at::Tensor, at::Tensor>> values_;
 };
 
-// Gives a module the whole of each of its parameters, and cuts this rank's slices out afterwards.
-// draw() sees the same shapes, and consumes the same random numbers, for every number of slices.
+// Gives a module its whole parameters, and cuts out this rank's slices afterwards. draw() then sees
+// the same shapes and random numbers for every number of slices.
 template <typename Draw>
 void draw_module(const std::vector<const ParameterInfo*>& own, Draw draw, std::size_t next = 0) {
   while (next < own.size() && own[next]->is_whole()) ++next;

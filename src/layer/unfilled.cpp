@@ -43,7 +43,7 @@ std::optional<Mark> mark_of(at::ScalarType type) {
 }
 
 bool has_memory(const at::Tensor& tensor) {
-  // ZeRO-3 takes the memory of a tensor away between its uses.
+  // Between uses ZeRO-3 frees the memory of a tensor.
   return tensor.defined() && !tensor.is_meta() && tensor.numel() > 0 &&
          tensor.storage().nbytes() > 0;
 }
@@ -87,7 +87,7 @@ bool is_unfilled(const at::Tensor& tensor) {
     return (mark->one_is_enough ? equal.any() : equal.all()).item<bool>();
   };
   if (!bits.is_contiguous()) return holds(bits);
-  // In pieces, so that the check of a large parameter takes no memory to speak of.
+  // Checks pieces, so that a large parameter needs little extra memory.
   constexpr std::int64_t kPiece = std::int64_t{1} << 13;
   const at::Tensor flat = bits.view(-1);
   for (std::int64_t at = 0; at < flat.numel(); at += kPiece) {

@@ -1,10 +1,10 @@
-// Memory that a source of weights has yet to fill.
+// Marks memory that weights have yet to fill, and finds what nothing filled.
 //
-// Such memory begins with a value that no arithmetic produces: a signaling NaN of a fixed payload
-// for floating-point types. A NaN in a checkpoint is quiet, so it is not mistaken for memory that
-// nothing filled. Integers of 16 bits or more begin with their lowest value, and count as unfilled
-// only if all elements still have it. 8-bit integers and bool begin with zero: every value of
-// theirs is common, so they are never reported. Thread-safety: pure functions of their tensors.
+// Floating-point memory begins with a signaling NaN of a fixed payload, which no arithmetic
+// produces. A NaN of a checkpoint is quiet, so it is not reported. Integers of 16 bits or more
+// begin with their lowest value, and are unfilled only if all elements have it. 8-bit integers and
+// bool begin with zero and are never reported.
+// Thread-safety: pure functions of their tensors.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,7 +16,7 @@
 
 namespace sluice {
 
-// A new tensor that a source of weights has to fill. On the meta device it has no memory.
+// A new tensor that weights have to fill. On the meta device it has no memory.
 at::Tensor unfilled(at::IntArrayRef sizes, const at::TensorOptions& options);
 // Writes the values of unfilled memory to the tensor.
 void set_unfilled(const at::Tensor& tensor);

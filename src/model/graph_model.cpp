@@ -268,8 +268,8 @@ class LayerMaker {
     return places;
   }
 
-  // What the layer reads and writes in place: inputs of the batch. Their tensors are the caller's,
-  // and a layer may run twice for one microbatch.
+  // Inputs of the batch that the layer writes in place. They need copies, since the tensors belong
+  // to the caller and a layer may run twice for one microbatch.
   std::vector<std::size_t> places_of_changed(const GraphLayer& layer) const {
     std::vector<std::size_t> places;
     for (std::size_t i = 0; i < layer.reads.size(); ++i)

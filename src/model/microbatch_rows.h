@@ -37,7 +37,7 @@ class MicrobatchRows {
   bool has_positions() const;  // one is not at its place in the row
 
   // [count, sizes..] in the type of the numbers, or [items of all rows, sizes..] of a concatenated
-  // field; sizes that are kRowTokens are length(). Throws
+  // field. Sizes that are kRowTokens are length(). Throws
   // Error(kInput) for rows of different sizes.
   at::Tensor field(const FieldRows& field) const;
 

@@ -275,7 +275,7 @@ at::Tensor DividedWeights::by_element(const std::string& op, const Arguments& in
   return adds ? add_shared(rows, shared, tp) : multiply_shared(rows, shared, tp);
 }
 
-// Between a product by columns and the next one by rows, makes one call for each slice.
+// Between a column-wise and the next row-wise product, makes one call for each slice.
 at::Tensor DividedWeights::pointwise(const c10::OperatorHandle& op, const Arguments& in) {
   if (tp_.slices().count == 1) return {};
   for (const c10::IValue& x : in) {
@@ -330,8 +330,8 @@ at::Tensor DividedWeights::attention(const c10::OperatorHandle& op, const Argume
   return concatenated(parts, 1);
 }
 
-// The dimension of heads in a tensor of these sizes, which is before or behind the dimension of
-// rows; none if the sizes show no heads of an open product, or two dimensions may have them.
+// The dimension of heads, next to the dimension of rows. None if no dimension fits the heads of an
+// open product, or if two do.
 std::optional<std::int64_t> DividedWeights::dimension_of_heads(
     const std::vector<std::int64_t>& sizes) const {
   const std::int64_t dim = std::ssize(sizes), num_sizes = std::ssize(sizes_);

@@ -89,7 +89,7 @@ std::string suggestion(const std::string& pattern, const std::vector<std::string
   std::erase(bare, '*');
   while (bare.starts_with('.')) bare.erase(0, 1);
   while (bare.ends_with('.')) bare.pop_back();
-  // Hugging Face writes parts of names, in place of patterns.
+  // Hugging Face takes parts of names where sluice takes patterns.
   const bool is_part =
       !bare.empty() && std::any_of(names.begin(), names.end(), [&](const auto& name) {
         return name.find(bare) != std::string::npos;

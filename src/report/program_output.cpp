@@ -20,7 +20,7 @@ Json violations_json(const std::vector<Violation>& violations) {
   return array;
 }
 
-// Whom an ok is for: "", " for torch over Gloo and NCCL", " for rendezvous".
+// The transport of an ok: "", " for torch over Gloo and NCCL", " for rendezvous".
 std::string subject_text(ProofTransport transport) {
   switch (transport) {
     case ProofTransport::kSluice:

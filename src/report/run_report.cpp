@@ -99,7 +99,7 @@ class Table {
     for (std::size_t i = 0; i < cells.size(); ++i) text_ += tag("td", i) + cells[i] + "</td>";
     text_ += "</tr>\n";
   }
-  // Scrolls by itself where the window is narrower than the table.
+  // Gets its own scroll bar if the window is narrower than the table.
   std::string html() const { return "<div class=\"wide\">" + text_ + "</table></div>\n"; }
 
  private:

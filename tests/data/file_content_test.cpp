@@ -35,7 +35,6 @@ class FileContentTest : public testing::Test {
     options.vocab_size = 65536;
     return options;
   }
-  // The refusal of a file that is trained on.
   Error refused(const std::string& name, const std::string& bytes,
                 DataFormat format = DataFormat::kAuto) const {
     const std::string file = write(name, bytes);
@@ -115,7 +114,7 @@ TEST_F(FileContentTest, AFaultFarIntoATextIsFoundBeforeTraining) {
     const std::string text = std::string(3 << 20, 'x') + bad + "yy";
     EXPECT_NE(refused("a.txt", text).fact().find("byte 3145728 "), std::string::npos);
   }
-  // Characters across the blocks of the reader are none.
+  // A character that is cut by a block of the reader is no fault.
   std::string text = "x";
   while (text.size() < (3 << 20)) text += "\xe4\xb8\x80\xf0\x9f\x98\x80";
   expect_taken("a.txt", text);

@@ -176,7 +176,7 @@ TEST_F(RowFieldsTest, AMessageThatSaysSoDoesNotCount) {
                                  R"(, "train": 0)", R"(, "weight": 0, "train": false)"}) {
     EXPECT_EQ(counted(talk(flag, ""), true), "_gh<|im_end|>_") << flag;
     EXPECT_EQ(counted(talk(flag, R"(, "weight": 1)"), true), "_gh<|im_end|>_") << flag;
-    // Without it all messages count but this one, with its marks.
+    // Without assistant_only_loss all other messages count, with their marks.
     EXPECT_EQ(counted(talk(flag, ""), false),
               "<|im_start|>user\nab<|im_end|>\n_<|im_start|>user\nef<|im_end|>\n"
               "<|im_start|>assistant\ngh<|im_end|>\n")
@@ -209,7 +209,6 @@ TEST_F(RowFieldsTest, OtherFieldsOfAMessageAreRefusedByName) {
   expect_refused(talk(R"(, "tool_call_id": "1")", ""), "tool_call_id");
   expect_refused(talk(R"(, "some_other_field": true)", ""), "some_other_field");
   EXPECT_NE(refused(talk(R"(, "wieght": 0)", "")).remedy().find("'weight'"), std::string::npos);
-  // What no message of the format may ask for.
   const std::string asked = R"({"messages": [{"role": "user", "content": "a", "train": true}, )"
                             R"({"role": "assistant", "content": "b"}]})";
   EXPECT_NE(refused(asked, true).remedy().find("data.assistant_only_loss"), std::string::npos);

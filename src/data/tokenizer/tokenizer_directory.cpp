@@ -37,7 +37,7 @@ std::string conversion(const std::string& directory) {
       directory, directory);
 }
 
-// The reason why a path that has an entry leads to nothing; "" if it leads to something.
+// Describes a broken link, or returns "".
 std::string broken_link(const std::string& path) {
   std::error_code failed;
   if (!fs::is_symlink(fs::symlink_status(path, failed))) return {};
@@ -53,7 +53,7 @@ Error tokenizer_error(const std::string& what, const std::string& where,
   return Error(ErrorKind::kInput, {.what = what, .where = where, .remedy = remedy});
 }
 
-// The files of a tokenizer, "'merges.txt' and 'vocab.json'"; "" for none.
+// Names of tokenizer files, such as "'merges.txt' and 'vocab.json'", or "".
 std::string other_tokenizer_in(const std::string& directory) {
   constexpr std::size_t kNamed = 3;
   std::error_code failed, unseen;
@@ -69,14 +69,13 @@ std::string other_tokenizer_in(const std::string& directory) {
   if (failed && fs::exists(directory, unseen))
     throw tokenizer_error("cannot list the folder: " + failed.message(), directory,
                           "let this user read it, or set `data.tokenizer`");
-  if (found.empty()) found = settings;  // a vocabulary says more than the settings beside it
+  if (found.empty()) found = settings;  // name settings only if there is no vocabulary
   std::sort(found.begin(), found.end());
   if (found.size() > kNamed) found.resize(kNamed);
   return join(found, " and ");
 }
 
-// True if a file of this name holds a tokenizer, and not as a tokenizer.json, which may have
-// another name.
+// Whether a file of this name holds a tokenizer in another form than tokenizer.json.
 bool is_other_form(const std::string& name) {
   const std::string lower = to_lower(name);
   const bool is_json = lower.ends_with("tokenizer.json") ||

@@ -109,7 +109,7 @@ class BestPlan {
     like->schedules.push_back(plan.schedule);
   }
 
-  // What refuses every candidate for another reason than memory is wrong with the question.
+  // If no candidate can be planned for a reason other than memory, the settings are wrong.
   void require_possible() const {
     const bool is_any_made = std::any_of(
         shown_.begin(), shown_.end(),

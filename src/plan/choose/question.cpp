@@ -69,7 +69,7 @@ void require_one_reduction(const PipelineOptions& options) {
                                   .remedy = "leave the hook out, or plan one replica"});
 }
 
-// What no schedule and no split of it changes.
+// Checks settings that do not depend on the schedule or the split.
 void require_layout(const PipelineOptions& options) {
   const std::optional<Schedule>& own = options.own_schedule;
   require_replicas(options.data_parallel,

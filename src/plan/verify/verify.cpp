@@ -70,7 +70,7 @@ void check_instructions(detail::Verification& verification) {
   detail::check_deadlock(verification, detail::Streams::kNone, "deadlock");
 }
 
-// What only a transport whose SENDs wait finds. Precondition: there is no other violation.
+// Finds deadlocks of transports whose SENDs wait. Precondition: there is no other violation.
 std::vector<Violation> find_deadlocks_of_streams(detail::Verification& verification) {
   using detail::Streams;
   if (verification.transport == ProofTransport::kRendezvous) {
