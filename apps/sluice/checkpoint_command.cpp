@@ -232,7 +232,7 @@ int export_to(const CheckpointArguments& arguments) {
   print(formatted("{}: {}, {} bytes{}\n", printable(arguments.second),
                   counted(exported.num_files, "file"), exported.bytes,
                   exported.has_config ? ""
-                  : is_adapter        ? "; an adapter alone, as PEFT has it"
+                  : is_adapter        ? "; the adapter alone, in PEFT's form"
                                       : "; weights alone: the checkpoint has no config.json"));
   return 0;
 }

@@ -308,10 +308,10 @@ std::string inspect_text(const Inspected& of) {
   }
   text += formatted("{}\n", counted(static_cast<std::int64_t>(operators.size()), "operator"));
   for (const std::string& target : without_rows(operators))
-    text += formatted("  no row of costs: {} (a pass over its tensors is counted)\n",
-                      printable(target));
+    text +=
+        formatted("  no known cost: {} (counted as a pass over its tensors)\n", printable(target));
   for (const std::string& target : foreign_operators(operators))
-    text += formatted("  not LibTorch's: {} (runs where a program gives it to load_graph)\n",
+    text += formatted("  not LibTorch's: {} (a C++ program has to give it to load_graph)\n",
                       printable(target));
   for (const auto& [target, why] : refusals(*of.graph))
     text += "  refused: " + printable(why) + "\n";

@@ -43,7 +43,7 @@ std::string download_advice(const std::string& path) {
       std::any_of(kFileEndings.begin(), kFileEndings.end(), is_ending))
     return {};
   return formatted(
-      "a model of the Hub has to be here first: hf download {}/{} --local-dir models/{}, then name "
+      "download the model of the Hub first: hf download {}/{} --local-dir models/{}, then give "
       "that folder",
       owner, name, name);
 }

@@ -73,7 +73,8 @@ void require_adapter_base(const RunConfig& config) {
   if ((!is_stored && config.lora.rank == 0) || !config.model.path.empty()) return;
   if (!config.model.graph.empty()) return;  // plan_of_config() refuses adapters of graphs
   const std::string key = is_stored ? "model.adapter" : "lora.rank";
-  refuse(config, key, key + " needs a base that stays as it is, and model.config alone draws one",
+  refuse(config, key,
+         key + " needs the weights of its base model, but model.config alone draws new ones",
          "set model.path to the directory of the base");
 }
 

@@ -341,7 +341,7 @@ class RowHandler final : public JsonEvents {
   }
   bool refuse_flag(const std::string& found) {
     set_wrong_message(found + " as '" + key_ + "'",
-                      "a message counts with 'weight': 1 or 'train': true, and does not with 0 or "
+                      "write 'weight': 1 or 'train': true for a message that counts, else 0 or "
                       "false");
     return true;
   }
@@ -361,7 +361,7 @@ class RowHandler final : public JsonEvents {
     if (!role_) set_wrong_message("no 'role'");
     if (!content_) set_wrong_message("no 'content'");
     if (weight_ && train_ && *weight_ != *train_)
-      set_wrong_message("'weight' and 'train' that contradict each other", "keep one of them");
+      set_wrong_message("contradicting 'weight' and 'train'", "keep one of them");
     if (!role_ || !content_) return;
     speech_->messages->push_back(
         {std::move(*role_), std::move(*content_), weight_ ? weight_ : train_});

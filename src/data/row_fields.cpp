@@ -12,8 +12,8 @@ namespace sluice::data {
 namespace {
 
 constexpr const char* kOwnIds =
-    "write the row as input_ids and labels (docs/data.md#rows-made-elsewhere), or take the field "
-    "out of the rows";
+    "write the row as input_ids and labels (docs/data.md#rows-made-elsewhere), or remove the "
+    "field";
 constexpr const char* kMaskRemedy =
     "write it into 'labels': the id where a token counts, -100 elsewhere";
 constexpr const char* kPackRemedy =
@@ -21,8 +21,8 @@ constexpr const char* kPackRemedy =
 constexpr const char* kToolRemedy =
     "no built-in chat template writes it: write the row as input_ids and labels "
     "(docs/data.md#rows-made-elsewhere)";
-constexpr const char* kPictureRemedy = "rows are text alone: take the field out of the rows";
-constexpr const char* kPreferenceRemedy = "there is no preference loss: take the field out";
+constexpr const char* kPictureRemedy = "rows hold text only: remove the field";
+constexpr const char* kPreferenceRemedy = "there is no preference loss: remove the field";
 
 // A field that other trainers act on. Its harmless values change nothing there.
 struct KnownField {
@@ -58,11 +58,11 @@ constexpr KnownField kRowFields[] = {
     {"sample_weight", FieldValues::kOnes, "give files their shares in `data.weights`"},
     {"weight", FieldValues::kOnes, "give files their shares in `data.weights`"},
     {"weights", FieldValues::kOnes, kMaskRemedy},
-    {"train", FieldValues::kOnes, "take rows that do not count out of the file"},
-    {"trainable", FieldValues::kOnes, "take rows that do not count out of the file"},
-    {"label", FieldValues::kNone, "'labels' stand beside 'input_ids', one a token"},
+    {"train", FieldValues::kOnes, "remove the rows that do not count"},
+    {"trainable", FieldValues::kOnes, "remove the rows that do not count"},
+    {"label", FieldValues::kNone, "write 'labels' beside 'input_ids', one for each token"},
     {"target_ids", FieldValues::kNone, "name it 'labels'"},
-    {"targets", FieldValues::kNone, "name it 'labels', one a token"},
+    {"targets", FieldValues::kNone, "name it 'labels', one for each token"},
     {"seq_length", FieldValues::kNone, kPackRemedy},
     {"seq_lengths", FieldValues::kNone, kPackRemedy},
     {"seq_lens", FieldValues::kNone, kPackRemedy},
@@ -78,9 +78,9 @@ constexpr KnownField kRowFields[] = {
     {"doc_ids", FieldValues::kZeros, kPackRemedy},
     {"sequence_ids", FieldValues::kZeros, kPackRemedy},
     {"block_mask", FieldValues::kNone, kPackRemedy},
-    {"token_type_ids", FieldValues::kZeros, "the model has no such input: take it out"},
+    {"token_type_ids", FieldValues::kZeros, "the model has no such input: remove the field"},
     {"inputs_embeds", FieldValues::kNone, "the model takes ids: write input_ids"},
-    {"decoder_input_ids", FieldValues::kNone, "the model has no decoder of its own: take it out"},
+    {"decoder_input_ids", FieldValues::kNone, "the model has no decoder: remove the field"},
     {"tools", FieldValues::kNone, kToolRemedy},
     {"functions", FieldValues::kNone, kToolRemedy},
     {"tool_calls", FieldValues::kNone, kToolRemedy},
@@ -190,13 +190,13 @@ FieldRefusal refusal_of_row_field(const UnreadField& field, const std::vector<st
                                    [&](const KnownField& each) { return each.name == field.name; });
   if (known != std::end(kRowFields)) {
     if (!has_values(field, known->harmless)) return {};
-    return {"'" + field.name + "' is not acted on", known->remedy};
+    return {"sluice does not act on the field '" + field.name + "'", known->remedy};
   }
   if (field.values == FieldValues::kNone) return {};
   const std::string_view meant = meant_field(field.name, used);
   if (meant.empty()) return {};
   return {"'" + field.name + "' is no field of a row",
-          formatted("did you mean '{}'? Else rename it or take it out", meant)};
+          formatted("did you mean '{}'? If not, rename or remove it", meant)};
 }
 
 FieldRefusal refusal_of_message_field(const UnreadField& field) {
@@ -208,7 +208,7 @@ FieldRefusal refusal_of_message_field(const UnreadField& field) {
   const auto near = std::find_if(known.begin(), known.end(), [&](const std::string& name) {
     return looks_like(field.name, name) && name != field.name;
   });
-  return {"'" + field.name + "', which is not acted on,",
+  return {"the field '" + field.name + "', on which sluice does not act,",
           near != known.end()
               ? "did you mean '" + *near + "'?"
               : "a message has 'role', 'content', 'name', 'weight' (0 or 1) and 'train'; write "
@@ -218,14 +218,14 @@ FieldRefusal refusal_of_message_field(const UnreadField& field) {
 FieldRefusal refusal_of_shape(const std::vector<std::string>& fields) {
   const auto has = [&](const char* name) { return holds(fields, name); };
   if (has("chosen") && has("rejected")) {
-    return {"the row is a preference ('chosen' and 'rejected'), for which there is no loss here",
+    return {"the row is a preference ('chosen' and 'rejected'), for which sluice has no loss",
             "to train on the chosen answers, " +
                 line_of_python("{'messages': r['chosen']} if isinstance(r['chosen'], list) else "
                                "{'prompt': r['prompt'], 'completion': r['chosen']}")};
   }
   if (has("conversations") || has("conversation")) {
     const std::string name = has("conversations") ? "conversations" : "conversation";
-    return {"the row is of ShareGPT's format ('" + name + "'), which is not read",
+    return {"the row has ShareGPT's format ('" + name + "'), which sluice does not read",
             line_of_python("{'messages': [{'role': (lambda who: {'human': 'user', 'gpt': "
                            "'assistant'}.get(who, who))(m.get('from') or m['role']), 'content': "
                            "m.get('value') or m['content']} for m in r['" +
@@ -233,8 +233,9 @@ FieldRefusal refusal_of_shape(const std::vector<std::string>& fields) {
   }
   for (const char* answer : {"output", "response"}) {
     if (!has("instruction") || !has(answer)) continue;
-    return {formatted("the row is of Alpaca's format ('instruction' and '{}'), which is not read",
-                      answer),
+    return {formatted(
+                "the row has Alpaca's format ('instruction' and '{}'), which sluice does not read",
+                answer),
             line_of_python(formatted(
                 "{{'messages': [{{'role': 'user', 'content': '\\\\n'.join(filter(None, "
                 "[r['instruction'], r.get('input')]))}}, {{'role': 'assistant', 'content': "
@@ -247,7 +248,7 @@ FieldRefusal refusal_of_shape(const std::vector<std::string>& fields) {
   for (const auto& [asked, answered] : kAnswers) {
     if (!has(asked) || !has(answered)) continue;
     return {
-        formatted("the row has '{}' and '{}', which are not read", asked, answered),
+        formatted("the row has '{}' and '{}', which sluice does not read", asked, answered),
         line_of_python(formatted("{{'prompt': r['{}'], 'completion': r['{}']}}", asked, answered))};
   }
   return {};

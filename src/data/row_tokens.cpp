@@ -174,10 +174,11 @@ void require_sound_speech(const Speech& speech, const std::string& field, bool a
     const Message& message = (*speech.messages)[i];
     if (message.role == "assistant" || !message.counts.value_or(false)) continue;
     refuse_row(
-        formatted("'{}': message {} of role '{}' is to count by its 'weight' or 'train'", field,
-                  i + 1, message.role),
-        "with `data.assistant_only_loss` only the assistant's messages count: take the field "
-        "out, or set `data.assistant_only_loss` = false");
+        formatted(
+            "'{}': the 'weight' or 'train' of message {} makes it count, but its role is '{}'",
+            field, i + 1, message.role),
+        "with `data.assistant_only_loss` only the assistant's messages count: remove the field, "
+        "or set `data.assistant_only_loss` = false");
   }
 }
 
@@ -185,7 +186,7 @@ void require_sound_speech(const Speech& speech, const std::string& field, bool a
 void require_ids_beside(const JsonlRow& row) {
   if (row.input_ids) return;
   const auto refuse = [](bool has, const std::string& name) {
-    if (has) refuse_row("'" + name + "' without 'input_ids'", name + " stand for ids one by one");
+    if (has) refuse_row("'" + name + "' without 'input_ids'", "give the ids that they belong to");
   };
   refuse(row.labels.has_value(), "labels");
   refuse(row.attention_mask.has_value(), "attention_mask");
@@ -198,7 +199,8 @@ std::string advice_on(const std::vector<std::string>& fields) {
                                                  "completion"};
   for (const std::string& field : fields) {
     const std::string near = nearest_name(field, known);
-    if (!near.empty() && near != field) return formatted("did you mean '{}' by '{}'?", near, field);
+    if (!near.empty() && near != field)
+      return formatted("did you mean '{}'? The row has '{}'", near, field);
   }
   return fields.empty() ? "give it one of them"
                         : "give it one of them; the row has " + join(fields, ", ");
@@ -290,8 +292,8 @@ void RowTokens::require_sound(const JsonlRow& row) const {
     require_sound_speech(*row.prompt, "prompt", options_.assistant_only_loss);
     require_sound_speech(*row.completion, "completion", options_.assistant_only_loss);
     if (row.prompt->text.has_value() != row.completion->text.has_value()) {
-      refuse_row("of 'prompt' and 'completion' one is a text, the other a list of messages",
-                 "make both the same");
+      refuse_row("one of 'prompt' and 'completion' is a text, the other a list of messages",
+                 "write both as texts or both as messages");
     }
     if (row.prompt->messages &&
         (row.prompt->messages->empty() || row.completion->messages->empty()))

@@ -245,7 +245,7 @@ TensorSource HfShards::locate(std::string_view name, const std::vector<std::stri
   if (fs::exists(path_ + "/" + kSingleFile, ignored) &&
       fs::exists(path_ + "/" + kIndexFile, ignored)) {
     remedy = formatted(
-        "the folder has '{}', which is read, and '{}', which is then not: remove the "
+        "the folder has '{}', which is used, and '{}', which is ignored: remove the "
         "one that does not belong to config.json",
         kSingleFile, kIndexFile);
   }

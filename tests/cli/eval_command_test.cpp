@@ -268,7 +268,7 @@ TEST_F(EvalCommandTest, WeightsThatAreNotThereAreNamed) {
   test::write_file(model + "/model.safetensors.index.json", "{\"weight_map\": {\"a\": \"b\"}}");
   expect_eval_refused({path}, 3,
                       "'model.safetensors', which is read, and "
-                      "'model.safetensors.index.json', which is then not");
+                      "'model.safetensors.index.json', which is ignored");
   test::write_file(weights, bytes);
   test::write_file(model + "/config.json",
                    "version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 9\n");

@@ -155,7 +155,7 @@ TEST_F(TrainAdapterTest, ExportsThePeftDirectoryByteForByte) {
   const std::string exported = folder_ / "exported";
   const ProgramResult result = run_sluice({"checkpoint", "export", step(3), exported});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_NE(result.out.find("an adapter alone, as PEFT has it"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("the adapter alone, in PEFT's form"), std::string::npos) << result.out;
   EXPECT_EQ(list_directory(exported),
             (std::set<std::string>{"adapter_config.json", "adapter_model.safetensors"}));
   for (const char* file : {"/adapter_config.json", "/adapter_model.safetensors"})

@@ -107,8 +107,9 @@ std::string tokenizer_in(const std::string& directory) {
   const std::string other = other_tokenizer_in(directory);
   if (other.empty()) return {};
   throw tokenizer_error(
-      formatted("the model's tokenizer is in {}, and only a tokenizer.json is read", other),
-      directory, conversion(directory) + ", or set `data.tokenizer` (\"bytes\": a token a byte)");
+      formatted("the model's tokenizer is in {}, but sluice reads only a tokenizer.json", other),
+      directory,
+      conversion(directory) + ", or set `data.tokenizer` (\"bytes\": each byte is a token)");
 }
 
 std::string tokenizer_at(const std::string& path, const std::string& subject) {
@@ -118,8 +119,8 @@ std::string tokenizer_at(const std::string& path, const std::string& subject) {
   if (fs::exists(file, ignored)) {
     if (!is_other_form(base_name(file))) return file;
     throw tokenizer_error(
-        formatted("{}'{}' is not a tokenizer.json, and nothing else is read", subject, file), path,
-        conversion(parent_directory(file)));
+        formatted("{}'{}' is not a tokenizer.json, the only form that sluice reads", subject, file),
+        path, conversion(parent_directory(file)));
   }
   if (const std::string broken = broken_link(file); !broken.empty()) {
     throw tokenizer_error(subject + "'" + file + "' " + broken, path,
@@ -127,9 +128,9 @@ std::string tokenizer_at(const std::string& path, const std::string& subject) {
   }
   const std::string other = is_folder ? other_tokenizer_in(path) : std::string();
   if (!other.empty()) {
-    throw tokenizer_error(formatted("{}there is no '{}', only {}, from which no tokenizer is read",
-                                    subject, file, other),
-                          path, conversion(path));
+    throw tokenizer_error(
+        formatted("{}there is no '{}', only {}, which sluice does not read", subject, file, other),
+        path, conversion(path));
   }
   const std::string download = download_advice(path);
   throw tokenizer_error(
