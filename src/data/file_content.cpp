@@ -1,6 +1,7 @@
 #include "data/file_content.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -20,97 +21,114 @@ using namespace std::string_view_literals;
 
 constexpr const char* kOtherFiles = "name files of UTF-8 text, of .jsonl rows or of token ids";
 
-// A format known by fixed bytes at `offset`. command: unpacks or converts the file, or "".
+// A format that is no text. remedy: the command for the file, FILE in it; "" if there is none.
+// rows: its name for conversion_to_rows(), if it may hold rows.
+struct BinaryFormat {
+  std::string_view name, remedy = {}, rows = {};
+};
+
+// A format known by fixed bytes at `offset`, any one of `starts`.
 struct Magic {
-  std::string_view bytes;
+  BinaryFormat format;
   std::size_t offset;
-  std::string_view name, command;
+  std::array<std::string_view, 3> starts;
 };
 constexpr Magic kMagics[] = {
-    {"\x1f\x8b"sv, 0, "compressed by gzip", "gzip -dk"},
-    {"\x1f\x9d"sv, 0, "compressed by compress", "gzip -dk"},
-    {"\xfd"
-     "7zXZ\0"sv,
-     0, "compressed by xz", "xz -dk"},
-    {"LZIP\1"sv, 0, "compressed by lzip", "lzip -dk"},
-    {"\x5d\0\0"sv, 0, "compressed by lzma", "xz -dk"},
-    {"\x28\xb5\x2f\xfd"sv, 0, "compressed by zstd", "zstd -dk"},
-    {"\x04\x22\x4d\x18"sv, 0, "compressed by lz4", "lz4 -dk"},
-    {"\x02\x21\x4c\x18"sv, 0, "compressed by lz4", "lz4 -dk"},
-    {"\xff\x06\0\0sNaPpY"sv, 0, "compressed by snappy", ""},
-    {"PK\3\4"sv, 0, "a zip archive", "unzip"},
-    {"PK\5\6"sv, 0, "a zip archive", "unzip"},
-    {"PK\7\x08"sv, 0, "a zip archive", "unzip"},
-    {"7z\xbc\xaf\x27\x1c"sv, 0, "a 7z archive", "7z x"},
-    {"Rar!\x1a\7"sv, 0, "a rar archive", "unrar x"},
-    {"ustar\0"sv, 257, "a tar archive", "tar xf"},
-    {"ustar  \0"sv, 257, "a tar archive", "tar xf"},
-    {"!<arch>\n"sv, 0, "an ar archive", "ar x"},
-    {"PAR1"sv, 0, "a Parquet file", ""},
-    {"ARROW1"sv, 0, "an Arrow file", ""},
-    {"FEA1"sv, 0, "a Feather file", ""},
-    {"\xff\xff\xff\xff"sv, 0, "an Arrow stream", ""},
-    {"Obj\1"sv, 0, "an Avro file", ""},
-    {"SEQ\6"sv, 0, "a Hadoop sequence file", ""},
-    {"\x93NUMPY"sv, 0, "a NumPy array", ""},
-    {"\x89HDF\r\n\x1a\n"sv, 0, "an HDF5 file", ""},
-    {"CDF\1"sv, 0, "a NetCDF file", ""},
-    {"CDF\2"sv, 0, "a NetCDF file", ""},
-    {"SQLite format 3\0"sv, 0, "an SQLite database", ""},
-    {"MMIDIDX\0\0"sv, 0, "the index of a Megatron data set", ""},
-    {"GGUF\1\0"sv, 0, "a GGUF model", ""},
-    {"GGUF\2\0"sv, 0, "a GGUF model", ""},
-    {"GGUF\3\0"sv, 0, "a GGUF model", ""},
-    {"\x7f"
-     "ELF"sv,
-     0, "a program", ""},
-    {"%PDF-"sv, 0, "a PDF document", "pdftotext"},
-    {"%!PS"sv, 0, "a PostScript document", "ps2ascii"},
-    {"{\\rtf"sv, 0, "an RTF document", ""},
-    {"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"sv, 0, "an old Office document", ""},
-    {"\x89PNG\r\n\x1a\n"sv, 0, "a PNG picture", ""},
-    {"\xff\xd8\xff"sv, 0, "a JPEG picture", ""},
-    {"GIF87a"sv, 0, "a GIF picture", ""},
-    {"GIF89a"sv, 0, "a GIF picture", ""},
-    {"II*\0"sv, 0, "a TIFF picture", ""},
-    {"MM\0*"sv, 0, "a TIFF picture", ""},
-    {"WAVEfmt "sv, 8, "a WAV file", ""},
-    {"AVI LIST"sv, 8, "an AVI file", ""},
-    {"WEBPVP8"sv, 8, "a WebP picture", ""},
-    {"OggS\0"sv, 0, "an Ogg file", ""},
-    {"fLaC\0"sv, 0, "a FLAC file", ""},
-    {"ID3\2\0"sv, 0, "an MP3 file", ""},
-    {"ID3\3\0"sv, 0, "an MP3 file", ""},
-    {"ID3\4\0"sv, 0, "an MP3 file", ""},
-    {"ftyp"sv, 4, "an MP4 file", ""},
-    {"\x1a\x45\xdf\xa3"sv, 0, "a Matroska file", ""},
-    {"\xff\xfe\0\0"sv, 0, "text in UTF-32", "iconv -f UTF-32 -t UTF-8"},
-    {"\0\0\xfe\xff"sv, 0, "text in UTF-32", "iconv -f UTF-32 -t UTF-8"},
-    {"\xff\xfe"sv, 0, "text in UTF-16", "iconv -f UTF-16 -t UTF-8"},
-    {"\xfe\xff"sv, 0, "text in UTF-16", "iconv -f UTF-16 -t UTF-8"}};
+    {{"compressed by gzip", "unpack it: gzip -dk FILE"}, 0, {"\x1f\x8b"sv}},
+    {{"compressed by compress", "unpack it: gzip -dk FILE"}, 0, {"\x1f\x9d"sv}},
+    {{"compressed by xz", "unpack it: xz -dk FILE"},
+     0,
+     {"\xfd"
+      "7zXZ\0"sv}},
+    {{"compressed by lzip", "unpack it: lzip -dk FILE"}, 0, {"LZIP\1"sv}},
+    {{"compressed by lzma", "unpack it: xz -dk FILE"}, 0, {"\x5d\0\0"sv}},
+    {{"compressed by zstd", "unpack it: zstd -dk FILE"}, 0, {"\x28\xb5\x2f\xfd"sv}},
+    {{"compressed by lz4", "unpack it: lz4 -dk FILE"},
+     0,
+     {"\x04\x22\x4d\x18"sv, "\x02\x21\x4c\x18"sv}},
+    {{"compressed by snappy"}, 0, {"\xff\x06\0\0sNaPpY"sv}},
+    {{"a zip archive", "unpack it: unzip FILE"}, 0, {"PK\3\4"sv, "PK\5\6"sv, "PK\7\x08"sv}},
+    {{"a 7z archive", "unpack it: 7z x FILE"}, 0, {"7z\xbc\xaf\x27\x1c"sv}},
+    {{"a rar archive", "unpack it: unrar x FILE"}, 0, {"Rar!\x1a\7"sv}},
+    {{"a tar archive", "unpack it: tar xf FILE"}, 257, {"ustar\0"sv, "ustar  \0"sv}},
+    {{"an ar archive", "unpack it: ar x FILE"}, 0, {"!<arch>\n"sv}},
+    {{"a Parquet file", "", "parquet"}, 0, {"PAR1"sv}},
+    {{"an Arrow file", "", "feather"}, 0, {"ARROW1"sv}},
+    {{"a Feather file", "", "feather"}, 0, {"FEA1"sv}},
+    {{"an Arrow stream", "", "arrow"}, 0, {"\xff\xff\xff\xff"sv}},
+    {{"an Avro file"}, 0, {"Obj\1"sv}},
+    {{"a Hadoop sequence file"}, 0, {"SEQ\6"sv}},
+    {{"a NumPy array"}, 0, {"\x93NUMPY"sv}},
+    {{"an HDF5 file"}, 0, {"\x89HDF\r\n\x1a\n"sv}},
+    {{"a NetCDF file"}, 0, {"CDF\1"sv, "CDF\2"sv}},
+    {{"an SQLite database"}, 0, {"SQLite format 3\0"sv}},
+    {{"the index of a Megatron data set"}, 0, {"MMIDIDX\0\0"sv}},
+    {{"a GGUF model"}, 0, {"GGUF\1\0"sv, "GGUF\2\0"sv, "GGUF\3\0"sv}},
+    {{"a program"},
+     0,
+     {"\x7f"
+      "ELF"sv}},
+    {{"a PDF document", "convert it to text: pdftotext FILE"}, 0, {"%PDF-"sv}},
+    {{"a PostScript document", "convert it to text: ps2ascii FILE"}, 0, {"%!PS"sv}},
+    {{"an RTF document"}, 0, {"{\\rtf"sv}},
+    {{"an old Office document"}, 0, {"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"sv}},
+    {{"a PNG picture"}, 0, {"\x89PNG\r\n\x1a\n"sv}},
+    {{"a JPEG picture"}, 0, {"\xff\xd8\xff"sv}},
+    {{"a GIF picture"}, 0, {"GIF87a"sv, "GIF89a"sv}},
+    {{"a TIFF picture"}, 0, {"II*\0"sv, "MM\0*"sv}},
+    {{"a WAV file"}, 8, {"WAVEfmt "sv}},
+    {{"an AVI file"}, 8, {"AVI LIST"sv}},
+    {{"a WebP picture"}, 8, {"WEBPVP8"sv}},
+    {{"an Ogg file"}, 0, {"OggS\0"sv}},
+    {{"a FLAC file"}, 0, {"fLaC\0"sv}},
+    {{"an MP3 file"}, 0, {"ID3\2\0"sv, "ID3\3\0"sv, "ID3\4\0"sv}},
+    {{"an MP4 file"}, 4, {"ftyp"sv}},
+    {{"a Matroska file"}, 0, {"\x1a\x45\xdf\xa3"sv}},
+    {{"text in UTF-32", "convert it: iconv -f UTF-32 -t UTF-8 FILE > NEW.txt"},
+     0,
+     {"\xff\xfe\0\0"sv, "\0\0\xfe\xff"sv}},
+    {{"text in UTF-16", "convert it: iconv -f UTF-16 -t UTF-8 FILE > NEW.txt"},
+     0,
+     {"\xff\xfe"sv, "\xfe\xff"sv}}};
+constexpr BinaryFormat kUtf16Le = {"text in UTF-16",
+                                   "convert it: iconv -f UTF-16LE -t UTF-8 FILE > NEW.txt"};
+constexpr BinaryFormat kUtf16Be = {"text in UTF-16",
+                                   "convert it: iconv -f UTF-16BE -t UTF-8 FILE > NEW.txt"};
+constexpr BinaryFormat kBzip2 = {"compressed by bzip2", "unpack it: bzip2 -dk FILE"};
+constexpr BinaryFormat kPickle = {"a pickle of Python"};
+constexpr BinaryFormat kSafetensors = {"a safetensors file"};
+constexpr BinaryFormat kOrc = {"an ORC file"};
 
 std::size_t tenths(std::size_t count, std::size_t total) { return total ? 10 * count / total : 0; }
 
 // Detects UTF-16 without a byte order mark by its zero bytes, since most characters are ASCII.
-std::string_view utf16_name(std::string_view bytes) {
+const BinaryFormat* utf16_format(std::string_view bytes) {
   std::size_t even = 0, odd = 0;
   const std::size_t pairs = bytes.size() / 2;
   for (std::size_t i = 0; i + 1 < bytes.size(); i += 2) {
     even += bytes[i] == '\0' && bytes[i + 1] != '\0';
     odd += bytes[i] != '\0' && bytes[i + 1] == '\0';
   }
-  if (pairs < 4) return {};
-  if (tenths(odd, pairs) >= 7 && even == 0) return "UTF-16LE";
-  if (tenths(even, pairs) >= 7 && odd == 0) return "UTF-16BE";
-  return {};
+  if (pairs < 4) return nullptr;
+  if (tenths(odd, pairs) >= 7 && even == 0) return &kUtf16Le;
+  if (tenths(even, pairs) >= 7 && odd == 0) return &kUtf16Be;
+  return nullptr;
 }
 
-const Magic* find_magic(std::string_view bytes) {
-  const auto fits = [&](const Magic& magic) {
-    return bytes.size() >= magic.offset && bytes.substr(magic.offset).starts_with(magic.bytes);
-  };
-  const Magic* found = std::find_if(std::begin(kMagics), std::end(kMagics), fits);
-  return found == std::end(kMagics) ? nullptr : found;
+struct FoundMagic {
+  const BinaryFormat* format = nullptr;
+  std::size_t num_bytes = 0;  // that were compared
+};
+
+FoundMagic find_magic(std::string_view bytes) {
+  for (const Magic& magic : kMagics) {
+    if (bytes.size() < magic.offset) continue;
+    for (const std::string_view start : magic.starts) {
+      if (!start.empty() && bytes.substr(magic.offset).starts_with(start))
+        return {&magic.format, start.size()};
+    }
+  }
+  return {};
 }
 
 bool is_pickle(std::string_view bytes) {
@@ -125,47 +143,53 @@ std::uint64_t little_endian(std::string_view bytes) {
 }
 
 // Formats that fixed bytes alone do not identify.
-std::string_view computed_format(std::string_view bytes) {
+const BinaryFormat* computed_format(std::string_view bytes) {
   if (bytes.starts_with("BZh") && bytes.size() >= 10 && bytes[3] >= '1' && bytes[3] <= '9') {
     const std::string_view block = bytes.substr(4, 6);
-    if (block == "1AY&SY"sv || block == "\x17\x72\x45\x38\x50\x90"sv) return "compressed by bzip2";
+    if (block == "1AY&SY"sv || block == "\x17\x72\x45\x38\x50\x90"sv) return &kBzip2;
   }
-  if (is_pickle(bytes)) return "a pickle of Python";
+  if (is_pickle(bytes)) return &kPickle;
   constexpr std::uint64_t kMostHeaderBytes = 100'000'000;  // of safetensors
   if (bytes.size() >= 10 && bytes.substr(8, 2) == "{\"" &&
       little_endian(bytes.substr(0, 8)) <= kMostHeaderBytes)
-    return "a safetensors file";
+    return &kSafetensors;
   if (bytes.starts_with("ORC") &&
       valid_utf8_prefix(bytes) < std::min<std::size_t>(bytes.size(), 64))
-    return "an ORC file";
-  return {};
+    return &kOrc;
+  return nullptr;
+}
+
+const BinaryFormat* binary_format(std::string_view bytes) {
+  const BinaryFormat* found = find_magic(bytes).format;
+  return found ? found : computed_format(bytes);
 }
 
 // The format of a file that may also hold 16-bit ids, where a match of two or three bytes is
 // chance.
-std::string_view certain_format(std::string_view bytes) {
+const BinaryFormat* certain_format(std::string_view bytes) {
   constexpr std::size_t kProof = 4;
+  const FoundMagic magic = find_magic(bytes);
   if (bytes.starts_with("\x1f\x8b\x08"sv) && bytes.size() >= 10) {
     const auto flags = static_cast<unsigned char>(bytes[3]);
     const auto system = static_cast<unsigned char>(bytes[9]);
-    return flags < 32 && (system <= 13 || system == 255) ? "compressed by gzip" : "";
+    return flags < 32 && (system <= 13 || system == 255) ? magic.format : nullptr;
   }
   if (bytes.size() >= 3 && is_pickle(bytes)) {
     // The start of protocols 4 and 5, of plain objects, and of torch.save before torch 1.6.
     const std::string_view rest = bytes.substr(2);
     const bool is_framed = bytes[1] >= 4 && rest[0] == '\x95';
     const bool is_object = rest[0] == '}' || rest[0] == ']' || rest[0] == 'c';
-    return is_framed || is_object || rest.starts_with("\x8a\x0a\x6c\xfc\x9c\x46"sv)
-               ? "a pickle of Python"
-               : "";
+    return is_framed || is_object || rest.starts_with("\x8a\x0a\x6c\xfc\x9c\x46"sv) ? &kPickle
+                                                                                    : nullptr;
   }
-  if (const Magic* magic = find_magic(bytes))
-    return magic->bytes.size() >= kProof ? magic->name : std::string_view();
+  if (magic.format) return magic.num_bytes >= kProof ? magic.format : nullptr;
   return computed_format(bytes);
 }
 
+// "csv" of "Rows.CSV".
 std::string lower_ending(const std::string& file) {
-  return to_lower(std::filesystem::path(file).extension().string());
+  const std::string ending = to_lower(std::filesystem::path(file).extension().string());
+  return ending.empty() ? ending : ending.substr(1);
 }
 
 std::string without_ending(const std::string& file) {
@@ -216,11 +240,6 @@ JsonFound json_in(std::string_view text, bool is_whole) {
     return line.front() == '{' ? JsonFound::kRows : JsonFound::kDocument;
   if (!is_json(text, !is_whole)) return JsonFound::kNone;
   return !has_line && text.front() == '{' ? JsonFound::kRows : JsonFound::kDocument;
-}
-
-std::string_view binary_format(std::string_view bytes) {
-  if (const Magic* magic = find_magic(bytes)) return magic->name;
-  return computed_format(bytes);
 }
 
 // The command that converts a file of this kind ("parquet") to .jsonl, or "".
@@ -302,8 +321,8 @@ bool is_printable_text(std::string_view bytes) {
 }
 
 void require_ids(const std::string& file, std::string_view bytes, const std::string& where) {
-  if (const std::string_view name = certain_format(bytes); !name.empty()) {
-    throw refusal(formatted("{} is {}, not token ids", quoted(file), name), where,
+  if (const BinaryFormat* format = certain_format(bytes)) {
+    throw refusal(formatted("{} is {}, not token ids", quoted(file), format->name), where,
                   "a .bin has ids of uint16 and nothing else (nanoGPT), a header of llm.c before "
                   "them, or an .idx of Megatron beside it");
   }
@@ -335,6 +354,15 @@ Error not_text(const std::string& file, std::uint64_t byte, bool is_nul, const s
                            file));
 }
 
+Error binary_file(const std::string& file, const BinaryFormat& format, const std::string& where) {
+  const std::string rows = conversion_to_rows(file, format.rows);
+  std::string remedy = "convert it to rows: " + rows;
+  if (rows.empty())
+    remedy =
+        format.remedy.empty() ? kOtherFiles : replace_all(std::string(format.remedy), "FILE", file);
+  return refusal(formatted("{} is {}", quoted(file), format.name), where, remedy);
+}
+
 }  // namespace
 
 std::string first_bytes(const std::string& file) {
@@ -344,38 +372,16 @@ std::string first_bytes(const std::string& file) {
 }
 
 Error not_readable(const std::string& file, std::string_view bytes, const std::string& where) {
-  const Magic* magic = find_magic(bytes);
-  const std::string_view name = magic ? magic->name : computed_format(bytes);
-  const std::string ending = lower_ending(file);
-  std::string_view kind = ending.empty() ? std::string_view() : std::string_view(ending).substr(1);
-  if (name.empty()) {
-    const bool is_whole = bytes.size() < kLookedAtBytes;
-    if (json_in(bytes, is_whole) == JsonFound::kRows) return json_rows(file, where);
-    const std::string rows = conversion_to_rows(file, kind);
-    const bool may_be_text = kind == "json" || kind == "csv" || kind == "tsv" || rows.empty();
-    const bool is_text = may_be_text && fault_in(bytes, is_whole) == std::string_view::npos;
-    const std::string as_text = "set `data.format` = \"text\" to train on its lines as they are";
-    return refusal(quoted(file) + " is not text, by its ending", where,
-                   rows.empty()
-                       ? (is_text ? as_text : kOtherFiles)
-                       : "convert it to rows: " + rows + (is_text ? ", or " + as_text : ""));
-  }
-  const std::string what = formatted("{} is {}", quoted(file), name);
-  if (name == "a Parquet file") kind = "parquet";
-  if (name == "an Arrow stream") kind = "arrow";
-  if (name == "an Arrow file" || name == "a Feather file") kind = "feather";
-  if (const std::string rows = conversion_to_rows(file, kind); !rows.empty() && kind != "json")
-    return refusal(what, where, "convert it to rows: " + rows);
-  const std::string_view command = name == "compressed by bzip2" ? "bzip2 -dk"
-                                   : magic                       ? magic->command
-                                                                 : std::string_view();
-  if (command.empty()) return refusal(what, where, kOtherFiles);
-  if (command.starts_with("iconv"))
-    return refusal(what, where, formatted("convert it: {} {} > NEW.txt", command, file));
-  const bool is_document = command.starts_with("p");
-  return refusal(
-      what, where,
-      formatted("{}: {} {}", is_document ? "convert it to text" : "unpack it", command, file));
+  if (const BinaryFormat* format = binary_format(bytes)) return binary_file(file, *format, where);
+  const bool is_whole = bytes.size() < kLookedAtBytes;
+  if (json_in(bytes, is_whole) == JsonFound::kRows) return json_rows(file, where);
+  const std::string kind = lower_ending(file), rows = conversion_to_rows(file, kind);
+  const bool may_be_text = kind == "json" || kind == "csv" || kind == "tsv" || rows.empty();
+  const bool is_text = may_be_text && fault_in(bytes, is_whole) == std::string_view::npos;
+  const std::string as_text = "set `data.format` = \"text\" to train on its lines as they are";
+  return refusal(quoted(file) + " is not text, by its ending", where,
+                 rows.empty() ? (is_text ? as_text : kOtherFiles)
+                              : "convert it to rows: " + rows + (is_text ? ", or " + as_text : ""));
 }
 
 void require_content(const std::string& file, DataFormat format, bool is_set,
@@ -384,11 +390,9 @@ void require_content(const std::string& file, DataFormat format, bool is_set,
   const std::string bytes = first_bytes(file);
   const bool is_whole = bytes.size() < kLookedAtBytes;
   if (format == DataFormat::kNanogpt) return require_ids(file, bytes, where);
-  if (!binary_format(bytes).empty()) throw not_readable(file, bytes, where);
-  if (const std::string_view utf16 = utf16_name(bytes); !utf16.empty()) {
-    throw refusal(quoted(file) + " is text in UTF-16", where,
-                  formatted("convert it: iconv -f {} -t UTF-8 {} > NEW.txt", utf16, file));
-  }
+  const BinaryFormat* binary = binary_format(bytes);
+  if (!binary) binary = utf16_format(bytes);
+  if (binary) throw binary_file(file, *binary, where);
   if (format == DataFormat::kJsonl) return;  // the reader of rows names the line
   if (const std::size_t at = fault_in(bytes, is_whole); at != std::string::npos)
     throw not_text(file, at, bytes[at] == '\0', where);

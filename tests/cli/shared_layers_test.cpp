@@ -10,8 +10,6 @@
 namespace sluice::testing {
 namespace {
 
-using Options = std::vector<std::string>;
-
 // A model of four key-value heads, with weights and a tokenizer, in four slices.
 class SharedLayersTest : public TrainCommandTest {
  protected:
@@ -19,26 +17,12 @@ class SharedLayersTest : public TrainCommandTest {
     auto model = nlohmann::json::parse(test::read_file(kModel + "/config.json"));
     model["num_key_value_heads"] = 4;
     test::write_file(folder_ / "model.json", model.dump());
-    test::write_file(config(), "[model]\nconfig = \"" + (folder_ / "model.json") + R"("
-[data]
-files = ["text.txt"]
-tokenizer = "bytes"
-[training]
-steps = 3
-global_batch_size = 8
-microbatch_size = 2
-seq_len = 16
-[optimizer]
-lr = 1e-3
-[parallelism]
+    write_config("config = \"" + (folder_ / "model.json") + "\"", "global_batch_size = 8",
+                 R"([parallelism]
 tensor_parallel_slices = 4
 data_parallel_shards = 2
 [comm]
 heartbeat_seconds = 60
-[checkpoint]
-folder = "out/checkpoint"
-[metrics]
-folder = "out"
 )");
     std::string rows;
     for (int i = 0; i < 40; ++i)
@@ -51,30 +35,12 @@ folder = "out"
   std::string rows() const { return "--data.files=[\"" + (folder_ / "rows.jsonl") + "\"]"; }
   std::string checkpoint() const { return out() + "/checkpoint/step-00000003"; }
 
-  static Options shape(int tp, int pp, int dp = 1) {
-    return {"--parallelism.tensor_parallel_degree=" + std::to_string(tp),
-            "--parallelism.pipeline_parallel_degree=" + std::to_string(pp),
-            "--parallelism.data_parallel_degree=" + std::to_string(dp)};
-  }
-  static Options both(Options first, const Options& second) {
-    first.insert(first.end(), second.begin(), second.end());
-    return first;
-  }
   static std::string text_of(const Options& options) {
     std::string text;
     for (const std::string& option : options) text += option + " ";
     return text;
   }
 
-  // Losses, norms and the hashes of the last checkpoint.
-  std::string numbers() const {
-    std::string text;
-    for (const nlohmann::json& line : metrics()) {
-      text += line.at("loss").dump() + " " + line.at("grad_norm").dump() + " " +
-              line.at("tokens").dump() + "\n";
-    }
-    return text + hashes_of_step("step-00000003");
-  }
   std::string trained_with(const Options& options) const {
     const ProgramResult result = train_anew(options);
     EXPECT_EQ(result.exit_code, 0) << text_of(options) << result.err;
@@ -88,11 +54,11 @@ folder = "out"
   };
   // The bits of one rank, where two share layers, with rows divided, and where four do.
   void expect_bits_of_one_rank(const Way& way) const {
-    const std::string one = trained_with(both(shape(1, 1), way.of_all));
-    for (const Options& layout :
-         {shape(2, 2, way.dp),
-          both(shape(4, 1, way.dp), {"--parallelism.sequence_parallel=false"})}) {
-      const Options options = both(both(layout, way.of_all), way.of_more);
+    const std::string one = trained_with(both(layout(1, 1), way.of_all));
+    for (const Options& shared :
+         {layout(2, way.dp, 2),
+          both(layout(1, way.dp, 4), {"--parallelism.sequence_parallel=false"})}) {
+      const Options options = both(both(shared, way.of_all), way.of_more);
       EXPECT_EQ(trained_with(options), one) << text_of(options);
     }
   }
@@ -126,7 +92,8 @@ TEST_F(MoreSharedLayersTest, FamiliesWithEveryLength) {
     test::write_file(folder_ / "model.json", model.dump());
     const Options options = {"--data.files=[\"" + (folder_ / "ids.jsonl") + "\"]",
                              "--data.pad=longest", "--parallelism.tensor_parallel_slices=2"};
-    EXPECT_EQ(trained_with(both(shape(2, 2), options)), trained_with(both(shape(1, 1), options)))
+    EXPECT_EQ(trained_with(both(layout(2, 1, 2), options)),
+              trained_with(both(layout(1, 1), options)))
         << family;
   }
 }
@@ -171,8 +138,8 @@ TEST_F(MoreSharedLayersTest, SchedulesNamedChosenAndRead) {
   for (const Options& schedule :
        {Options{key + "=DualPipeV"}, Options{key + "=Interleaved1F1B"}, Options{key + "=auto"},
         Options{key + "_csv=" + csv, "--parallelism.stage_to_rank=v"}}) {
-    const std::string one = trained_with(shape(1, 1));
-    EXPECT_EQ(trained_with(both(shape(2, 2), schedule)), one) << text_of(schedule);
+    const std::string one = trained_with(layout(1, 1));
+    EXPECT_EQ(trained_with(both(layout(2, 1, 2), schedule)), one) << text_of(schedule);
   }
 }
 
@@ -188,8 +155,8 @@ TEST_F(MoreSharedLayersTest, WaysToReduceAndToScale) {
   expect_bits_of_one_rank({.of_all = {"--parallelism.scale_grads=microbatches"}});
   for (const char* how : {"reduction=fast", "reduce_grad_per_microbatch=true"}) {
     const Options options = {std::string("--parallelism.") + how};
-    const std::string replicas = trained_with(both(shape(1, 1, 2), options));
-    EXPECT_EQ(trained_with(both(shape(2, 2, 2), options)), replicas) << how;
+    const std::string replicas = trained_with(both(layout(1, 2), options));
+    EXPECT_EQ(trained_with(both(layout(2, 2, 2), options)), replicas) << how;
   }
 }
 
@@ -229,7 +196,7 @@ TEST_F(MoreSharedLayersTest, EvaluationAndValidation) {
     for (const nlohmann::json& line : metrics()) text += line.at("validation_loss").dump() + " ";
     return text;
   };
-  EXPECT_EQ(losses(shape(2, 2)), losses(shape(1, 1)));
+  EXPECT_EQ(losses(layout(2, 1, 2)), losses(layout(1, 1)));
   const auto evaluated = [&](const Options& options) {
     const ProgramResult result = run_sluice(both(
         {"eval", config(), "--json", "--checkpoint", checkpoint(), rows(), "--data.pad=longest"},
@@ -237,14 +204,14 @@ TEST_F(MoreSharedLayersTest, EvaluationAndValidation) {
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return result.out;
   };
-  const std::string one = evaluated(shape(1, 1));
-  EXPECT_EQ(evaluated(shape(2, 2)), one);
-  EXPECT_EQ(evaluated(both(shape(4, 1), {"--parallelism.sequence_parallel=false"})), one);
+  const std::string one = evaluated(layout(1, 1));
+  EXPECT_EQ(evaluated(layout(2, 1, 2)), one);
+  EXPECT_EQ(evaluated(both(layout(1, 1, 4), {"--parallelism.sequence_parallel=false"})), one);
 }
 
 // Its text grows by a token at a time, so most lengths are none that the slices divide.
 TEST_F(MoreSharedLayersTest, Samples) {
-  trained_with(shape(1, 1));
+  trained_with(layout(1, 1));
   const auto sample = [&](const Options& options) {
     const ProgramResult result =
         run_sluice(both({"sample", checkpoint(), "--prompt", "the quick", "--json", "--tokens", "6",
@@ -253,15 +220,15 @@ TEST_F(MoreSharedLayersTest, Samples) {
     EXPECT_EQ(result.exit_code, 0) << result.err;
     return result.out;
   };
-  const std::string one = sample(shape(1, 1));
-  EXPECT_EQ(sample(shape(2, 2)), one);
-  EXPECT_EQ(sample(shape(4, 1)), one);
+  const std::string one = sample(layout(1, 1));
+  EXPECT_EQ(sample(layout(2, 1, 2)), one);
+  EXPECT_EQ(sample(layout(1, 1, 4)), one);
 }
 
 TEST_F(MoreSharedLayersTest, AProfileHasTheStepsOfEveryRank) {
-  const std::string one = trained_with(shape(1, 1));
+  const std::string one = trained_with(layout(1, 1));
   const std::string trace = folder_ / "trace.json";
-  EXPECT_EQ(trained_with(both(shape(2, 2), {"--profile=" + trace})), one);
+  EXPECT_EQ(trained_with(both(layout(2, 1, 2), {"--profile=" + trace})), one);
   std::set<int> ranks;
   const nlohmann::json events = nlohmann::json::parse(test::read_file(trace)).at("traceEvents");
   for (const nlohmann::json& event : events) ranks.insert(event.at("pid").get<int>());
@@ -269,10 +236,10 @@ TEST_F(MoreSharedLayersTest, AProfileHasTheStepsOfEveryRank) {
 }
 
 TEST_F(MoreSharedLayersTest, ResumesExportsAndComparisons) {
-  const std::string one = trained_with(shape(1, 1));
+  const std::string one = trained_with(layout(1, 1));
   fs::copy(checkpoint(), folder_ / "one", fs::copy_options::recursive);
   fs::remove_all(out());
-  const std::vector<Options> layouts = {shape(4, 1), shape(2, 2), shape(1, 1)};
+  const std::vector<Options> layouts = {layout(1, 1, 4), layout(2, 1, 2), layout(1, 1)};
   for (std::size_t i = 0; i < layouts.size(); ++i) {
     const ProgramResult result =
         train(both(layouts[i], {"--training.steps=" + std::to_string(i + 1)}));
@@ -288,10 +255,10 @@ TEST_F(MoreSharedLayersTest, ResumesExportsAndComparisons) {
 }
 
 TEST_F(MoreSharedLayersTest, LaunchedProcessesAndRestarts) {
-  const std::string one = trained_with(shape(1, 1));
+  const std::string one = trained_with(layout(1, 1));
   fs::remove_all(out());
   std::string line = " launch -n 2 --max-restarts 1 -- train " + quoted_for_shell(config());
-  for (const std::string& option : both(shape(2, 2), {"--checkpoint.interval=1"}))
+  for (const std::string& option : both(layout(2, 1, 2), {"--checkpoint.interval=1"}))
     line += " " + quoted_for_shell(option);
   const ProgramResult result = run_shell("SLUICE_FAULT=kill:rank=1,step=3,action=F,call=2 " +
                                          quoted_for_shell(SLUICE_PROGRAM) + line);
@@ -301,7 +268,7 @@ TEST_F(MoreSharedLayersTest, LaunchedProcessesAndRestarts) {
 }
 
 TEST_F(MoreSharedLayersTest, WhatIsRefusedIsNamed) {
-  const Options two = both(shape(2, 1), {"--parallelism.tensor_parallel_slices=2"});
+  const Options two = both(layout(1, 1, 2), {"--parallelism.tensor_parallel_slices=2"});
   const std::string reference = std::string(SLUICE_TEST_DATA) + "/reference/";
   expect_refused(both(two, {"--model.config=", "--model.path=" + kModel, "--lora.rank=4"}), 2,
                  "layers with adapters are not divided among ranks yet");

@@ -236,21 +236,11 @@ TEST_F(TrainAdapterTest, PlansWhatTrainsAndPredictsItsPeakMemory) {
   for (const std::string more :
        {"--lora.dropout=0", "--lora.dropout=0.5", "--lora.target=[\"*proj\"]"}) {
     for (const std::string schedule : {"GPipe", "ZBVZeroBubble"}) {
-      const std::vector<std::string> options = {
-          kRank, more, "--parallelism.pipeline_parallel_schedule=" + schedule,
-          "--training.microbatch_size=4", "--training.local_batch_size=16"};
-      fs::remove_all(out());
-      const ProgramResult result = train(options);
-      ASSERT_EQ(result.exit_code, 0) << result.err;
-      std::vector<std::string> planned = {"plan", config(), "--json"};
-      planned.insert(planned.end(), options.begin(), options.end());
-      const auto memory = nlohmann::json::parse(run_sluice(planned).out).at("memory");
-      const auto measured = metrics().back().at("memory_bytes").get<std::vector<double>>();
-      for (std::size_t rank = 0; rank < 2; ++rank) {
-        // Layers below the first adapter's keep less than is counted: nothing flows into them.
-        EXPECT_NEAR(memory[rank].at("total_bytes").get<double>() / measured[rank], 1, 0.12)
-            << more << " " << schedule << " rank " << rank;
-      }
+      SCOPED_TRACE(more + " " + schedule);
+      // Layers below the first adapter's keep less than is counted: nothing flows into them.
+      expect_predicted_peaks({kRank, more, "--parallelism.pipeline_parallel_schedule=" + schedule,
+                              "--training.microbatch_size=4", "--training.local_batch_size=16"},
+                             0.12);
     }
   }
 }

@@ -28,28 +28,45 @@ inline const std::string kModel = SLUICE_TEST_DATA "/reference/models/llama_unti
 
 class TrainCommandTest : public ::testing::Test {
  protected:
+  using Options = std::vector<std::string>;
+
   TrainCommandTest() {
     std::string text;
     for (int i = 0; i < 400; ++i) text += "the quick brown fox no. " + std::to_string(i * i) + "\n";
     test::write_file(folder_ / "text.txt", text);
-    test::write_file(config(), "[model]\npath = \"" + kModel + R"("
+    write_config("path = \"" + kModel + "\"", "local_batch_size = 4",
+                 "[parallelism]\npipeline_parallel_degree = 2\n");
+  }
+
+  // model: the line of [model]; batch: a line of [training]; more: further sections.
+  void write_config(const std::string& model, const std::string& batch,
+                    const std::string& more) const {
+    test::write_file(config(), "[model]\n" + model + R"(
 [data]
 files = ["text.txt"]
 tokenizer = "bytes"
 [training]
 steps = 3
-local_batch_size = 4
 microbatch_size = 2
 seq_len = 16
+)" + batch + R"(
 [optimizer]
 lr = 1e-3
-[parallelism]
-pipeline_parallel_degree = 2
 [checkpoint]
 folder = "out/checkpoint"
 [metrics]
 folder = "out"
-)");
+)" + more);
+  }
+
+  static Options layout(int pp, int dp, int tp = 1) {
+    return {"--parallelism.pipeline_parallel_degree=" + std::to_string(pp),
+            "--parallelism.data_parallel_degree=" + std::to_string(dp),
+            "--parallelism.tensor_parallel_degree=" + std::to_string(tp)};
+  }
+  static Options both(Options first, const Options& second) {
+    first.insert(first.end(), second.begin(), second.end());
+    return first;
   }
 
   std::string config() const { return folder_ / "run.toml"; }
@@ -121,6 +138,40 @@ folder = "out"
     std::string text;
     for (const std::string& hash : hashes) text += hash + "\n";
     return text;
+  }
+
+  // Losses, norms and counted tokens of every step, and the hashes of the last checkpoint.
+  std::string numbers(const std::string& step = "step-00000003") const {
+    std::string text;
+    for (const nlohmann::json& line : metrics()) {
+      text += line.at("loss").dump() + " " + line.at("grad_norm").dump() + " " +
+              line.at("tokens").dump() + "\n";
+    }
+    return text + hashes_of_step(step);
+  }
+
+  // The peak memory of every rank of the pipeline in bytes, as `sluice plan` predicts it.
+  std::vector<double> predicted_peaks(const Options& options) const {
+    const ProgramResult plan = run_sluice(both({"plan", config(), "--json"}, options));
+    EXPECT_EQ(plan.exit_code, 0) << plan.err;
+    const nlohmann::json memory = nlohmann::json::parse(plan.out).at("memory");
+    std::vector<double> peaks;
+    for (const nlohmann::json& rank : memory) peaks.push_back(rank.at("total_bytes"));
+    return peaks;
+  }
+  // The same of the last step of a new run, as measured.
+  std::vector<double> measured_peaks(const Options& options) const {
+    const ProgramResult result = train_anew(options);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    if (result.exit_code != 0) return {};
+    return metrics().back().at("memory_bytes");
+  }
+  void expect_predicted_peaks(const Options& options, double tolerance) const {
+    const std::vector<double> predicted = predicted_peaks(options);
+    const std::vector<double> measured = measured_peaks(options);
+    ASSERT_EQ(predicted.size(), measured.size());
+    for (std::size_t rank = 0; rank < measured.size(); ++rank)
+      EXPECT_NEAR(predicted[rank] / measured[rank], 1, tolerance) << "rank " << rank;
   }
 
   // Expects the weights of the last logged step, and nothing else, in the checkpoint folder.

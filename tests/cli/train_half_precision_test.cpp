@@ -139,20 +139,11 @@ TEST_F(TrainHalfPrecisionTest, PredictsThePeakMemoryOfEveryRank) {
                                                       {"gpt2", "ZBVZeroBubble"}};
   for (const std::string& precision : {kMixed, kBfloat16, kFloat16}) {
     for (const auto& [model, schedule] : runs) {
-      const std::vector<std::string> options = {
-          "--parallelism.pipeline_parallel_schedule=" + schedule, precision,
-          "--model.path=" SLUICE_TEST_DATA "/reference/models/" + model, "--training.seq_len=64",
-          "--training.local_batch_size=8"};
-      const ProgramResult result = train_anew(options);
-      ASSERT_EQ(result.exit_code, 0) << result.err;
-      std::vector<std::string> planned = {"plan", config(), "--json"};
-      planned.insert(planned.end(), options.begin(), options.end());
-      const auto memory = nlohmann::json::parse(run_sluice(planned).out).at("memory");
-      const auto measured = metrics().back().at("memory_bytes").get<std::vector<double>>();
-      for (std::size_t rank = 0; rank < 2; ++rank) {
-        EXPECT_NEAR(memory[rank].at("total_bytes").get<double>() / measured[rank], 1, 0.06)
-            << precision << " " << model << " " << schedule << " rank " << rank;
-      }
+      SCOPED_TRACE(precision + " " + model);
+      expect_predicted_peaks({"--parallelism.pipeline_parallel_schedule=" + schedule, precision,
+                              "--model.path=" SLUICE_TEST_DATA "/reference/models/" + model,
+                              "--training.seq_len=64", "--training.local_batch_size=8"},
+                             0.06);
     }
   }
 }

@@ -34,11 +34,8 @@ class TrainLossChunksTest : public TrainCommandTest {
     const ProgramResult result = train_anew(options);
     EXPECT_EQ(result.exit_code, 0) << result.err;
     EXPECT_EQ(result.out.find(", loss by blocks") != std::string::npos, by_blocks) << result.out;
-    std::vector<std::string> planned = {"plan", config(), "--json"};
-    planned.insert(planned.end(), options.begin(), options.end());
     Peaks of;
-    const auto plan = nlohmann::json::parse(run_sluice(planned).out);
-    for (const auto& rank : plan.at("memory")) of.predicted.push_back(rank.at("total_bytes"));
+    of.predicted = predicted_peaks(options);
     of.measured = metrics().back().at("memory_bytes").get<std::vector<double>>();
     for (const nlohmann::json& line : metrics()) of.losses.push_back(line.at("loss"));
     return of;
@@ -90,10 +87,9 @@ TEST_F(TrainLossChunksTest, EveryLayoutHasTheSameBits) {
 }
 
 TEST_F(TrainLossChunksTest, PlanAndSplitShowTheShapeOfTheLogits) {
-  std::vector<std::string> planned = {"plan", config(), "--json"};
-  const std::vector<std::string> options = large({});
-  planned.insert(planned.end(), options.begin(), options.end());
-  const auto in_plan = nlohmann::json::parse(run_sluice(planned).out).at("split");
+  const auto in_plan =
+      nlohmann::json::parse(run_sluice(both({"plan", config(), "--json"}, large({}))).out)
+          .at("split");
   const auto split =
       nlohmann::json::parse(run_sluice({"split", "--model", folder_ / "large.json", "--stages", "2",
                                         "--microbatch-size", "4", "--seq-len", "128", "--json"})

@@ -30,14 +30,6 @@ class MeasuredCommandTest : public TrainCommandTest {
     return run_shell(line);
   }
 
-  // Losses, norms and the hashes of what the last checkpoint holds.
-  std::string numbers() const {
-    std::string text;
-    for (const nlohmann::json& line : metrics())
-      text += line.at("loss").dump() + " " + line.at("grad_norm").dump() + "\n";
-    return text + hashes_of_step("step-00000003");
-  }
-
   // With this option, in one process and in two. Of processes one plans for all: they refuse each
   // other's order or split where these differ.
   void expect_bits_of_1f1b(const std::string& option) const {

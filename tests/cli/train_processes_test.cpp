@@ -20,32 +20,13 @@ namespace {
 class ProcessesTest : public TrainCommandTest {
  protected:
   ProcessesTest() {
-    test::write_file(config(), "[model]\npath = \"" + kModel + R"("
-[data]
-files = ["text.txt"]
-tokenizer = "bytes"
-[training]
-steps = 3
-global_batch_size = 8
-microbatch_size = 2
-seq_len = 16
-[optimizer]
-lr = 1e-3
-[parallelism]
+    write_config("path = \"" + kModel + "\"", "global_batch_size = 8", R"([parallelism]
 data_parallel_shards = 4
 [comm]
 heartbeat_seconds = 2
-[checkpoint]
-folder = "out/checkpoint"
-[metrics]
-folder = "out"
 )");
   }
 
-  std::vector<std::string> layout(int pp, int dp) const {
-    return {"--parallelism.pipeline_parallel_degree=" + std::to_string(pp),
-            "--parallelism.data_parallel_degree=" + std::to_string(dp)};
-  }
   std::string train_line(const std::vector<std::string>& options) const {
     std::string line = "train " + quoted_for_shell(config());
     for (const std::string& option : options) line += " " + quoted_for_shell(option);
@@ -102,16 +83,6 @@ folder = "out"
         "python3 -c \"import socket; s = socket.socket(); s.bind(('127.0.0.1', 0)); "
         "print(s.getsockname()[1])\"");
     return std::stoi(port.out);
-  }
-
-  // Losses and norms, and the hashes of the last weights and of their optimizer state.
-  std::string numbers() const {
-    std::string text;
-    for (const nlohmann::json& line : metrics()) {
-      text += line.at("loss").dump() + " " + line.at("grad_norm").dump() + " " +
-              line.at("tokens").dump() + "\n";
-    }
-    return text + hashes_of_step("step-00000003");
   }
 };
 
@@ -562,11 +533,6 @@ class TensorParallelProcessesTest : public ProcessesTest {
     return run_shell(variable + (processes == 1 ? program() + " " + train_line(options)
                                                 : started_by("sluice launch", processes, options)));
   }
-  static std::vector<std::string> shape(int tp, int pp, int dp) {
-    return {"--parallelism.tensor_parallel_degree=" + std::to_string(tp),
-            "--parallelism.pipeline_parallel_degree=" + std::to_string(pp),
-            "--parallelism.data_parallel_degree=" + std::to_string(dp)};
-  }
 
   struct Layout {
     int tp, pp, dp, processes;
@@ -615,13 +581,13 @@ class TensorParallelProcessesTest : public ProcessesTest {
 
   // every: of the layouts, one in so many.
   void expect_bits_of_one_process(std::size_t every) const {
-    ASSERT_EQ(run_layout(1, shape(1, 1, 1)).exit_code, 0);
+    ASSERT_EQ(run_layout(1, layout(1, 1, 1)).exit_code, 0);
     const std::string expected = numbers();
     const std::vector<Layout> all = layouts();
     ASSERT_EQ(all.size(), 40U);
     for (std::size_t i = 0; i < all.size(); i += every) {
       fs::remove_all(out());
-      std::vector<std::string> options = shape(all[i].tp, all[i].pp, all[i].dp);
+      std::vector<std::string> options = layout(all[i].pp, all[i].dp, all[i].tp);
       // Eight processes on a busy machine may have no core for seconds.
       options.emplace_back("--comm.heartbeat_seconds=60");
       options.insert(options.end(), all[i].more.begin(), all[i].more.end());
@@ -642,7 +608,7 @@ TEST_F(SlowTensorParallelProcessesTest, HaveTheBitsOfOneProcessInFortyLayouts) {
 }
 
 TEST_F(TensorParallelProcessesTest, ACheckpointOfAnyDegreeGoesOnAtAnyOther) {
-  ASSERT_EQ(run_layout(1, shape(1, 1, 1)).exit_code, 0);
+  ASSERT_EQ(run_layout(1, layout(1, 1, 1)).exit_code, 0);
   const std::string expected = numbers();
   const auto files = [&] {
     std::map<std::string, std::string> content;
@@ -665,7 +631,7 @@ TEST_F(TensorParallelProcessesTest, ACheckpointOfAnyDegreeGoesOnAtAnyOther) {
     fs::remove_all(out());
     for (int step = 1; step <= 3; ++step) {
       const Part& part = ways[way][static_cast<std::size_t>(step - 1)];
-      std::vector<std::string> options = shape(part.tp, part.pp, part.dp);
+      std::vector<std::string> options = layout(part.pp, part.dp, part.tp);
       options.push_back("--training.steps=" + std::to_string(step));
       const ProgramResult result = run_layout(part.processes, options);
       ASSERT_EQ(result.exit_code, 0) << result.err;
@@ -698,7 +664,7 @@ TEST_F(TensorParallelProcessesTest, AFaultWithinALayerEndsAllOfThemWithOneCause)
     for (const Case& c : cases) {
       fs::remove_all(out());
       const std::string fault = c.kind + ":rank=1,step=2," + place.selectors;
-      std::vector<std::string> options = shape(2, place.pp, place.dp);
+      std::vector<std::string> options = layout(place.pp, place.dp, 2);
       options.emplace_back("--parallelism.pipeline_parallel_schedule=ZBVZeroBubble");
       const auto start = std::chrono::steady_clock::now();
       const ProgramResult result = run_layout(4, options, fault);
@@ -727,7 +693,7 @@ TEST_F(TensorParallelProcessesTest, AFaultWithinALayerEndsAllOfThemWithOneCause)
 }
 
 TEST_F(TensorParallelProcessesTest, ARankThatHangsInALayerIsNamedWithTheModuleThatWaitsForIt) {
-  std::vector<std::string> options = shape(2, 2, 1);
+  std::vector<std::string> options = layout(2, 1, 2);
   options.insert(options.end(), {"--comm.heartbeat_seconds=1", "--comm.train_timeout_seconds=4"});
   const ProgramResult result =
       run_layout(4, options, "delay:rank=1,step=3,action=F,call=3,ms=120000");
