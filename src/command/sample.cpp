@@ -54,10 +54,20 @@ void require_model(const std::string& path) {
                      : download});
 }
 
+// A checkpoint of a run on bytes has no tokenizer file, so its manifest decides.
+void choose_tokenizer(RunConfig& config) {
+  if (config.data.tokenizer != "auto" || !was_committed(config.model.path)) return;
+  const auto& settings = read_manifest(config.model.path).settings;
+  const auto trained_with = settings.find("data.tokenizer");
+  if (trained_with != settings.end() && trained_with->second == "\"bytes\"")
+    config.data.tokenizer = "bytes";
+}
+
 void choose_model(RunConfig& config) {
   require_model(config.model.graph.empty() ? config.model.path : config.model.graph);
+  if (config.model.graph.empty()) config.model.path = model_in(config.model.path);
+  choose_tokenizer(config);
   if (!config.model.graph.empty()) return;
-  config.model.path = model_in(config.model.path);
   config.lora = {};
   config.training.loss_chunks = LossChunks::kOff;  // logits are wanted
   if (!is_adapter_directory(config.model.path)) return;

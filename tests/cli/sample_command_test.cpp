@@ -70,6 +70,16 @@ TEST_F(SampleCommandTest, ATrainedModelGoesOnWithItsText) {
   EXPECT_EQ(sample({out(), "--prompt", "the quick", "--tokens", "6"}).out, "the quick brown\n");
 }
 
+TEST_F(SampleCommandTest, ACheckpointOfARunOnBytesNeedsNoTokenizerAndGivesNoWarning) {
+  ASSERT_EQ(train({"--training.steps=1"}).exit_code, 0);
+  const ProgramResult result = sample({out(), "--prompt", "the quick", "--tokens", "2"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.err, "");
+  const ProgramResult of_a_model = sample({kModel, "--prompt", "the quick", "--tokens", "2"});
+  EXPECT_NE(of_a_model.err.find("every byte of text is a token"), std::string::npos)
+      << of_a_model.err;
+}
+
 TEST_F(SampleCommandTest, ARunGoesOnWithItsPrompts) {
   const std::vector<std::string> steps = {"--training.steps=4", "--checkpoint.interval=2"};
   ASSERT_EQ(train(steps).exit_code, 0);
