@@ -81,9 +81,14 @@ void check_string(const Key& key, const std::string& text, const RawValue& raw,
   if (!words.empty() && std::find(words.begin(), words.end(), text) == words.end()) {
     std::vector<std::string> named;  // the empty word is written as ""
     for (const std::string& word : words) named.push_back(word.empty() ? "\"\"" : word);
+    std::string remedy = suggest_name(text, named);
+    const bool is_beside_list = key.kinds.front() == Kind::kString &&
+                                std::count(key.kinds.begin(), key.kinds.end(), Kind::kStrings) > 0;
+    if (is_beside_list && remedy.starts_with("one of"))
+      remedy += ", or a list: " + to_toml(std::vector<std::string>{text});
     throw Error(ErrorKind::kUsage, {.what = "'" + text + "' is not a value of " + key.full_name(),
                                     .where = source.at(raw.position),
-                                    .remedy = suggest_name(text, named)});
+                                    .remedy = remedy});
   }
   if (text.empty() && !key.may_be_empty) {
     throw Error(ErrorKind::kUsage, {.what = key.full_name() + ": an empty string",

@@ -214,6 +214,8 @@ TEST_F(ConfigErrorTest, NamesTheNearestWord) {
   EXPECT_EQ(refusal("[parallelism]\nround_virtual_stages_to_pp_multiple = \"upwards\"\n"),
             "'upwards' is not a value of parallelism.round_virtual_stages_to_pp_multiple; "
             "F:2:39; one of: \"\", up, down");
+  EXPECT_EQ(refusal("[lora]\ntarget = \"*\"\n"),
+            "'*' is not a value of lora.target; F:2:10; one of: all-linear, or a list: [\"*\"]");
 }
 
 TEST_F(ConfigErrorTest, NamesTheNearestWordOfAList) {
