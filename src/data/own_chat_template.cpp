@@ -24,8 +24,9 @@ struct KnownTemplate {
   std::string_view hash;  // hash of the plain template
 };
 // Published templates that write what the format writes, by their content.
-constexpr std::array<KnownTemplate, 5> kKnownTemplates = {
+constexpr std::array<KnownTemplate, 6> kKnownTemplates = {
     {{ChatTemplate::kChatml, "3c3d47c616e4ab6879065804f3f9b26b"},  // OpenHermes 2.5, TRL, ..
+     {ChatTemplate::kChatml, "e655e4ed52312d5e08fec65cca1e5ee3"},  // the same, without a prompt
      {ChatTemplate::kChatml, "274a06398f4480d3954d150d60995df7"},  // the same, with a default first
      {ChatTemplate::kLlama3, "6930a9f803d06b86fc1f1a6eaaa2d2db"},  // Llama 3
      {ChatTemplate::kGemma, "1d836a7f25ce30d99454ffc0ca89fe59"},   // Gemma, Gemma 2
@@ -68,6 +69,10 @@ FoundTemplate find_template(const std::string& folder) {
   return is_there(further) ? FoundTemplate{further, " "} : FoundTemplate{};
 }
 
+bool is_word(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
 }  // namespace
 
 std::string plain_template(std::string_view text) {
@@ -75,9 +80,6 @@ std::string plain_template(std::string_view text) {
   const std::size_t first = text.find_first_not_of(kSpaces);
   if (first == std::string_view::npos) return {};
   text = text.substr(first, text.find_last_not_of(kSpaces) + 1 - first);
-  const auto is_word = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-  };
   std::string plain;
   char quote = 0;
   bool is_code = false, was_space = false;
@@ -108,12 +110,32 @@ std::string plain_template(std::string_view text) {
   return plain;
 }
 
+std::string with_usual_variable(const std::string& plain) {
+  constexpr std::string_view kBefore = "{%for ", kAfter = " in messages%}", kUsual = "message";
+  const std::size_t after = plain.find(kAfter);
+  const std::size_t loop = after == std::string::npos ? after : plain.rfind(kBefore, after);
+  if (loop == std::string::npos) return plain;
+  const std::size_t begin = loop + kBefore.size();
+  const std::string name = plain.substr(begin, after - begin);
+  if (name.empty() || !std::all_of(name.begin(), name.end(), is_word)) return plain;
+  std::string renamed;
+  for (std::size_t i = 0; i < plain.size();) {
+    std::size_t end = i;
+    while (end < plain.size() && is_word(plain[end])) ++end;
+    if (end == i) ++end;
+    const std::string_view word = std::string_view(plain).substr(i, end - i);
+    renamed += word == name ? kUsual : word;
+    i = end;
+  }
+  return renamed;
+}
+
 std::string own_template_warning(const std::string& tokenizer_file, ChatTemplate taken,
                                  bool marks_are_tokens) {
   if (tokenizer_file.empty()) return {};
   const FoundTemplate found = find_template(parent_directory(tokenizer_file));
   if (found.text.empty()) return {};
-  const std::string hash = content_hash(plain_template(found.text));
+  const std::string hash = content_hash(with_usual_variable(plain_template(found.text)));
   const bool is_known =
       std::any_of(kKnownTemplates.begin(), kKnownTemplates.end(), [&](const KnownTemplate& known) {
         return known.format == taken && known.hash == hash &&

@@ -23,4 +23,7 @@ std::string own_template_warning(const std::string& tokenizer_file, ChatTemplate
 // kind of quotation marks, white space around the whole.
 std::string plain_template(std::string_view text);
 
+// The same plain template with "message" as the variable of its loop over messages.
+std::string with_usual_variable(const std::string& plain);
+
 }  // namespace sluice::data

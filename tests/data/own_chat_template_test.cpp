@@ -69,6 +69,17 @@ TEST_F(OwnChatTemplateTest, ATemplateThatWritesTheSameIsNotTalkedOf) {
   EXPECT_TRUE(warnings("chat.jsonl").empty());
 }
 
+TEST_F(OwnChatTemplateTest, ChatmlByAnotherVariableOrWithoutAPromptIsTheSame) {
+  write("chat_template.jinja",
+        "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + "
+        "'<|im_end|>' + '\n' }}{% endfor %}");
+  EXPECT_TRUE(warnings("chat.jsonl").empty());
+  write("chat_template.jinja",
+        "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' + m['content'] + "
+        "'<|im_end|>' }}{% endfor %}");
+  expect_warned_of("chat_template.jinja");
+}
+
 TEST_F(OwnChatTemplateTest, AnotherTemplateIsAWarningOfTheFileAndTheKey) {
   write_config(std::string("\"") + kOther + "\"");
   expect_warned_of("tokenizer_config.json");
@@ -98,6 +109,10 @@ TEST_F(OwnChatTemplateTest, TemplatesAreComparedWithoutWhatChangesNothing) {
   EXPECT_NE(plain_template("{{ 'a ' }}"), plain_template("{{ 'a' }}"));
   EXPECT_NE(plain_template("{{ x }} {{ y }}"), plain_template("{{ x }}{{ y }}"));
   EXPECT_EQ(plain_template(" \n"), "");
+  using data::with_usual_variable;
+  EXPECT_EQ(with_usual_variable("{%for m in messages%}{{m['role']+'im'}}{%endfor%}"),
+            "{%for message in messages%}{{message['role']+'im'}}{%endfor%}");
+  EXPECT_EQ(with_usual_variable("{{m['role']}}"), "{{m['role']}}");
 }
 
 }  // namespace
