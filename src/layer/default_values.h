@@ -7,14 +7,23 @@
 
 namespace sluice {
 
+// Numbers of other types, such as packed weights, have no distribution to draw from.
+inline bool is_drawn_type(const at::Tensor& value) {
+  return at::isFloatingType(value.scalar_type());
+}
+inline bool has_default_normal(const at::Tensor& value) {
+  return is_drawn_type(value) && value.dim() >= 2;
+}
 inline bool has_default_ones(const std::string& name, const at::Tensor& value) {
-  return value.dim() < 2 && (name == "weight" || name.ends_with(".weight"));
+  return is_drawn_type(value) && value.dim() < 2 && (name == "weight" || name.ends_with(".weight"));
 }
 inline bool has_default_zeros(const std::string& name, const at::Tensor& value) {
-  return value.dim() < 2 && !has_default_ones(name, value) && name.ends_with("bias");
+  return is_drawn_type(value) && value.dim() < 2 && !has_default_ones(name, value) &&
+         name.ends_with("bias");
 }
 inline bool has_default_value(const std::string& name, const at::Tensor& value) {
-  return value.dim() >= 2 || has_default_ones(name, value) || has_default_zeros(name, value);
+  return has_default_normal(value) || has_default_ones(name, value) ||
+         has_default_zeros(name, value);
 }
 
 }  // namespace sluice

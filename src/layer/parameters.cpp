@@ -39,9 +39,11 @@ std::string name_in_layer(const LayerSpec& layer, const ParameterInfo& parameter
   return prefix == 0 ? parameter.name : parameter.name.substr(prefix + 1);
 }
 
+// Leaves alone what has no initial value of its own: the numbers of a factory stay, and memory that
+// is unfilled is refused by name before the first step (unfilled.h).
 void initialize_by_default(const ParameterInfo& parameter, const std::string& name,
                            const std::string& key, at::Tensor& value, std::uint64_t seed) {
-  if (value.dim() >= 2) {
+  if (has_default_normal(value)) {
     draw_normal(parameter, key, value, seed);
   } else if (has_default_ones(name, value)) {
     value.fill_(1);

@@ -31,12 +31,20 @@ std::optional<Mark> mark_of(at::ScalarType type) {
       return Mark{at::kShort, 0x7d5c, true};
     case at::kBFloat16:
       return Mark{at::kShort, 0x7fa5, true};
-    case at::kShort:
-      return Mark{type, std::numeric_limits<std::int16_t>::min(), false};
-    case at::kInt:
-      return Mark{type, std::numeric_limits<std::int32_t>::min(), false};
-    case at::kLong:
-      return Mark{type, std::numeric_limits<std::int64_t>::min(), false};
+    case at::kBool:
+      return Mark{at::kByte, 0xa5, true};  // neither false nor true
+    default:
+      break;
+  }
+  switch (c10::elementSize(type)) {
+    case 1:
+      return Mark{at::kChar, std::numeric_limits<std::int8_t>::min(), false};
+    case 2:
+      return Mark{at::kShort, std::numeric_limits<std::int16_t>::min(), false};
+    case 4:
+      return Mark{at::kInt, std::numeric_limits<std::int32_t>::min(), false};
+    case 8:
+      return Mark{at::kLong, std::numeric_limits<std::int64_t>::min(), false};
     default:
       return std::nullopt;
   }
@@ -48,13 +56,10 @@ bool has_memory(const at::Tensor& tensor) {
          tensor.storage().nbytes() > 0;
 }
 
-// For types that have no mark.
-void set_other(const at::Tensor& tensor) {
-  const bool is_integer = at::isIntegralType(tensor.scalar_type(), /*includeBool=*/true);
-  if (is_integer)
-    at::Tensor(tensor).zero_();
-  else
-    at::Tensor(tensor).fill_(std::numeric_limits<double>::quiet_NaN());
+// The elements, those of a complex tensor as pairs of real numbers.
+at::Tensor real_values(const at::Tensor& tensor) {
+  const at::Tensor values = tensor.detach();
+  return values.is_complex() ? at::view_as_real(values) : values;
 }
 
 }  // namespace
@@ -68,17 +73,14 @@ at::Tensor unfilled(at::IntArrayRef sizes, const at::TensorOptions& options) {
 void set_unfilled(const at::Tensor& tensor) {
   if (!has_memory(tensor)) return;
   const at::NoGradGuard no_grad;
-  const at::Tensor values = tensor.detach();
-  if (const auto mark = mark_of(values.scalar_type()))
-    values.view(mark->type).fill_(mark->bits);
-  else
-    set_other(values);
+  const at::Tensor values = real_values(tensor);
+  if (const auto mark = mark_of(values.scalar_type())) values.view(mark->type).fill_(mark->bits);
 }
 
 bool is_unfilled(const at::Tensor& tensor) {
   if (!has_memory(tensor)) return false;
   const at::NoGradGuard no_grad;
-  const at::Tensor values = tensor.detach();
+  const at::Tensor values = real_values(tensor);
   const auto mark = mark_of(values.scalar_type());
   if (!mark) return false;
   const at::Tensor bits = values.view(mark->type);
@@ -100,7 +102,8 @@ bool is_unfilled(const at::Tensor& tensor) {
 std::vector<std::string> unfilled_parameters(const Chunk& chunk) {
   std::vector<std::string> names;
   for (const ParameterInfo& parameter : chunk.parameters())
-    if (is_unfilled(parameter.tensor)) names.push_back(parameter.name);
+    if (is_unfilled(parameter.tensor))
+      names.push_back("'" + parameter.name + "', " + to_text(meta_of(parameter.tensor)));
   return names;
 }
 
@@ -109,8 +112,8 @@ void require_none_unfilled(const std::vector<std::string>& names, const std::str
   if (names.empty()) return;
   const std::size_t more = names.size() - 1;
   throw Error(ErrorKind::kUsage,
-              {.what = "nothing draws or loads '" + names.front() + "'" +
-                       (more > 0 ? formatted(" and {} more of its stage", more) : ""),
+              {.what = "nothing draws or loads " + names.front() +
+                       (more > 0 ? formatted(", and {} more of its stage", more) : ""),
                .where = where,
                .remedy = remedy});
 }

@@ -1,9 +1,9 @@
 // Marks memory that weights have yet to fill, and finds what nothing filled.
 //
 // Floating-point memory begins with a signaling NaN of a fixed payload, which no arithmetic
-// produces. A NaN of a checkpoint is quiet, so it is not reported. Integers of 16 bits or more
-// begin with their lowest value, and are unfilled only if all elements have it. 8-bit integers and
-// bool begin with zero and are never reported.
+// produces. A NaN of a checkpoint is quiet, so it is not reported. A bool begins as a byte that is
+// neither 0 nor 1. Integers, and floating-point numbers of 8 bits, begin with the bits of the
+// lowest integer, and count as unfilled only if all elements still have them.
 // Thread-safety: pure functions of their tensors.
 #pragma once
 
@@ -23,7 +23,7 @@ void set_unfilled(const at::Tensor& tensor);
 // Whether any element still holds what set_unfilled() wrote. False for a tensor without memory.
 bool is_unfilled(const at::Tensor& tensor);
 
-// The full names of the chunk's parameters that are unfilled.
+// The chunk's parameters that are unfilled: "'model.norm.weight', float32 [64]".
 std::vector<std::string> unfilled_parameters(const Chunk& chunk);
 // Throws Error(kUsage) with the names, if there are any. where, remedy: for the message.
 void require_none_unfilled(const std::vector<std::string>& names, const std::string& where,

@@ -31,10 +31,22 @@ TEST(UnfilledTest, ANaNOfACheckpointIsNotTakenForUnfilledMemory) {
 }
 
 TEST(UnfilledTest, AnIntegerTensorIsUnfilledWhileAllOfItIsTheLowestValue) {
-  for (const at::ScalarType type : {at::kShort, at::kInt, at::kLong}) {
+  for (const at::ScalarType type :
+       {at::kChar, at::kByte, at::kShort, at::kUInt16, at::kInt, at::kUInt32, at::kLong,
+        at::kUInt64, at::kFloat8_e4m3fn, at::kFloat8_e5m2}) {
     const at::Tensor tensor = unfilled({3}, type);
     EXPECT_TRUE(is_unfilled(tensor)) << type;
     tensor[1].fill_(0);
+    EXPECT_FALSE(is_unfilled(tensor)) << type;
+  }
+}
+
+TEST(UnfilledTest, ABoolOrComplexTensorIsUnfilledUntilItsLastElementIsWritten) {
+  for (const at::ScalarType type : {at::kBool, at::kComplexFloat, at::kComplexDouble}) {
+    const at::Tensor tensor = unfilled({2}, type);
+    tensor[0].fill_(1);
+    EXPECT_TRUE(is_unfilled(tensor)) << type;
+    tensor[1].fill_(1);
     EXPECT_FALSE(is_unfilled(tensor)) << type;
   }
 }
