@@ -177,9 +177,13 @@ void PipelineRank::require_weights(const char* call) const {
                             share_->unfilled_remedy);
     return;
   }
+  std::string first;
+  for (Stage* stage : share_->stages.pointers())
+    if (first.empty() && !stage->parameters().empty())
+      first = formatted(", beginning with '{}'", stage->parameters().front().name);
   throw Error(
       ErrorKind::kUsage,
-      {.what = "the weights are not set yet (InitialWeights::kNone)",
+      {.what = "the weights are not set yet (InitialWeights::kNone)" + first,
        .where = call,
        .remedy = "call load_weights(), load(), load_state() or load_state_dict() before the "
                  "first step"});
