@@ -8,8 +8,8 @@ writes, which arguments its results may share storage with, and whether the oper
 come from the schemas: alias annotations, tags, and generators among the arguments. What the schemas do not say is
 listed below. tests/graph compares the table with the schemas of the LibTorch that the tests run on.
 
-An operator has a row if it computes tensors from tensors and numbers, and checks its arguments. Everything else is
-left out: files, storages, strides that nobody checks, other libraries' internals, sparse, nested and quantized tensors,
+An operator has a row if it computes tensors from tensors and numbers, and checks its arguments, or if sluice checks
+them (src/graph/call_checks.cpp: as_strided, attention, recurrent layers). Everything else is left out: files, storages, strides that nobody checks, other libraries' internals, sparse, nested and quantized tensors,
 and backward functions, whose saved tensors nobody compares.
 """
 import fnmatch
@@ -34,7 +34,7 @@ LEFT_OUT = {
     "touches files, devices' memory or a storage": "from_file record_stream is_pinned pin_memory set set_ set_data data"
     " copy_sparse_to_sparse copy_sparse_to_sparse_",
     "changes or shows a size or stride without a check that its elements are the tensor's own":
-    "resize resize_ resize_as resize_as_ resize_as_sparse resize_as_sparse_ as_strided as_strided_ as_strided_copy"
+    "resize resize_ resize_as resize_as_ resize_as_sparse resize_as_sparse_ as_strided_ as_strided_copy"
     " as_strided_scatter empty_strided new_empty_strided empty_permuted is_set_to storage_offset stride"
     " sym_storage_offset",
     "is autograd's own": "requires_grad_ retain_grad retains_grad is_leaf output_nr *_backward *_backward_* *_jvp"

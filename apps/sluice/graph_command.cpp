@@ -95,7 +95,8 @@ std::map<std::string, std::string> refusals(const GraphOfModel& graph) {
   for (const GraphOfModel* each : {&graph, graph.evaluation.get()}) {
     if (!each) continue;
     for (const GraphNode& node : each->graph.training.nodes)
-      if (std::string refusal = detail::refusal_of(node, {}); !refusal.empty())
+      if (std::string refusal = detail::refusal_of(node, each->graph.training, {});
+          !refusal.empty())
         why.emplace(node.target, std::move(refusal));
   }
   return why;

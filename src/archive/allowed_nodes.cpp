@@ -26,10 +26,26 @@ bool asks_for_layout(const GraphArgument& argument) {
   return argument.kind == GraphArgument::Kind::kLayout && argument.text != "strided";
 }
 
+// as_strided() is right where its tensor lies in memory as it did at export, wherever in a storage.
+std::string refusal_of_strides(const GraphNode& node, const GraphModule& module) {
+  if (node.target != "aten.as_strided.default") return {};
+  for (std::size_t i = 0; i < node.arguments.size(); ++i) {
+    const auto& [name, argument] = node.arguments[i];
+    const bool is_offset = name == "storage_offset" || (name.empty() && i == 3);
+    if (is_offset && argument.kind != GraphArgument::Kind::kNone)
+      return formatted("'{}' is given a storage offset", node.target);
+    if (argument.kind != GraphArgument::Kind::kValue) continue;
+    const GraphValue& value = module.values[static_cast<std::size_t>(argument.value)];
+    if (value.strides.size() != value.sizes.size())
+      return formatted("'{}' reads a tensor whose strides the archive does not say", node.target);
+  }
+  return {};
+}
+
 void require_allowed(const ExportedGraph& graph, const GraphModule& module,
                      const std::vector<std::string>& given) {
   for (const GraphNode& node : module.nodes) {
-    const std::string why = refusal_of(node, given);
+    const std::string why = refusal_of(node, module, given);
     if (why.empty()) continue;
     throw Error(ErrorKind::kInput,
                 {.what = why,
@@ -41,12 +57,14 @@ void require_allowed(const ExportedGraph& graph, const GraphModule& module,
 
 }  // namespace
 
-std::string refusal_of(const GraphNode& node, const std::vector<std::string>& given) {
+std::string refusal_of(const GraphNode& node, const GraphModule& module,
+                       const std::vector<std::string>& given) {
   const std::string& target = node.target;
   if (is_given(target, given) || target.starts_with("sluice.") || is_number_function(target))
     return {};
   if (!find_aten_row(target))
     return formatted("'{}' is not an operator that an exported graph may run", target);
+  if (std::string why = refusal_of_strides(node, module); !why.empty()) return why;
   for (const auto& [name, argument] : node.arguments) {
     if (asks_for_layout(argument))
       return formatted("'{}' makes a tensor of the layout '{}', only strided ones are known",

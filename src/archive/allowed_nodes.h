@@ -13,10 +13,11 @@
 
 namespace sluice::detail {
 
-// The reason why the node may not run, or "". given: names of the program's operators
+// The reason why the node of the module may not run, or "". given: names of the program's operators
 // ("sluice::my_op"). Every operator of the namespace sluice passes, since a plan needs no
 // operators. A run refuses unknown ones when it builds its layers.
-std::string refusal_of(const GraphNode& node, const std::vector<std::string>& given);
+std::string refusal_of(const GraphNode& node, const GraphModule& module,
+                       const std::vector<std::string>& given);
 
 // Throws Error(kInput) with the place of the first node that may not run, in training or
 // evaluation.

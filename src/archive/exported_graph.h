@@ -32,6 +32,8 @@ struct GraphValue {
   // not describe.
   std::string dtype;
   std::vector<SizeExpression> sizes;
+  // The strides that the tensor had at export; none where the archive does not say them.
+  std::vector<SizeExpression> strides;
   // The value of a symbolic number, where the archive says what it is.
   std::optional<SizeExpression> number;
 };

@@ -59,6 +59,18 @@ void GraphValues::describe_tensor(const Json& meta, GraphValue& value) {
       refuse(
           formatted("the tensor '{}' has a size of {}", value.name, value.sizes.back().number()));
   }
+  value.strides = strides_of(meta);
+}
+
+// Few operators need strides, so strides that cannot be read are left out.
+std::vector<SizeExpression> GraphValues::strides_of(const Json& meta) {
+  std::vector<SizeExpression> strides;
+  try {
+    for (const Json& stride : field(meta).at("strides").list()) strides.push_back(symbolic(stride));
+    return strides;
+  } catch (const Error&) {
+    return {};
+  }
 }
 
 int GraphValues::define(const std::string& name, GraphValue::Kind kind, GraphScope& scope,

@@ -58,6 +58,7 @@ class GraphValues {
   // A number that an archive has as {"as_int": 3} or {"as_expr": {"expr_str": ..}}.
   SizeExpression symbolic(const Json& json);
   void describe_tensor(const Json& meta, GraphValue& value);
+  std::vector<SizeExpression> strides_of(const Json& meta);
   const GraphArgument& lookup(const std::string& name, const GraphScope& scope) const;
 
   GraphArgument integer(const Json& json) const;

@@ -413,6 +413,7 @@ constexpr Rule kRules[] = {
     {"expand_as", nothing},
     {"broadcast_to", nothing},
     {"unfold", nothing},
+    {"as_strided", nothing},
     {"diagonal", nothing},
     {"broadcast_tensors", nothing},
     {"meshgrid", nothing},

@@ -455,6 +455,7 @@ const AtenRow kAtenRows[] = {
     {"argsort.stable", "", "", false},
     {"argsort.stable_out", "out", "out", false},
     {"argwhere.default", "", "", false},
+    {"as_strided.default", "", "self", false},
     {"asin.default", "", "", false},
     {"asin.out", "out", "out", false},
     {"asin_.default", "self", "self", false},
@@ -2067,6 +2068,6 @@ const AtenRow kAtenRows[] = {
     {"zeros_like.out", "out", "out", false},
 };
 // clang-format on
-const std::size_t kNumAtenRows = 2060;
+const std::size_t kNumAtenRows = 2061;
 
 }  // namespace sluice::detail

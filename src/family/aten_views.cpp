@@ -86,6 +86,7 @@ enum class Way {
   kSlice,   // one gets shorter, maybe by steps
   kExpand,
   kUnfold,
+  kGiven,  // the strides are an argument
   kDiagonal,
   kBroadcast,  // of several tensors
 };
@@ -131,6 +132,7 @@ constexpr std::array kViews = {
     View{"expand_as", Way::kExpand},
     View{"broadcast_to", Way::kExpand},
     View{"unfold", Way::kUnfold, "dimension"},
+    View{"as_strided", Way::kGiven},
     View{"diagonal", Way::kDiagonal, "dim1", "dim2"},
     View{"broadcast_tensors", Way::kBroadcast},
     View{"meshgrid", Way::kBroadcast},
@@ -254,6 +256,9 @@ std::optional<Sizes> strides_of_view(const View& view, const OperatorCall& call,
       strides[axis] = saturating_multiply(strides[axis], steps(call));
       return strides;
     }
+    case Way::kGiven:
+      strides = call.integers("stride");
+      return strides.size() == result.sizes.size() ? std::optional(strides) : std::nullopt;
     case Way::kDiagonal: {
       if (count < 2) return std::nullopt;
       const std::size_t a = axis_of(call.integer("dim1", 0), count);

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -144,7 +145,44 @@ void check_ctc(const GraphCall& call, GraphFrame& frame) {
               classes, " classes");
 }
 
-constexpr std::array<std::pair<std::string_view, GraphCall::Check>, 8> kChecks{{
+// LibTorch lets a view have any element of the storage. A view of its tensor's own elements does
+// not depend on what else lies in the storage. Strides are right only if the tensor lies as at
+// export.
+void check_strided(const GraphCall& call, GraphFrame& frame) {
+  const Arguments arguments(call, frame);
+  const at::Tensor self = arguments.tensor(0);
+  const std::vector<std::int64_t> sizes = arguments.at(1).toIntVector();
+  const std::vector<std::int64_t> strides = arguments.at(2).toIntVector();
+  TORCH_CHECK(arguments.at(3).isNone(), "there is a storage offset");
+  TORCH_CHECK(self.layout() == at::kStrided && self.is_non_overlapping_and_dense(),
+              "the elements of the tensor are not one piece of memory");
+  const std::vector<std::int64_t> exported = call.exported_strides->take(frame).toIntVector();
+  for (std::size_t i = 0; i < static_cast<std::size_t>(self.dim()); ++i) {
+    const auto dim = static_cast<std::int64_t>(i);
+    TORCH_CHECK(self.numel() == 0 || self.size(dim) == 1 ||
+                    (i < exported.size() && self.stride(dim) == exported[i]),
+                "the tensor has the strides ", self.strides(), ", and at export had ",
+                at::IntArrayRef(exported));
+  }
+  TORCH_CHECK(sizes.size() == strides.size(), "there are ", sizes.size(), " sizes and ",
+              strides.size(), " strides");
+  std::int64_t last = 0, count = 1;  // last: the farthest element, counted from the first
+  bool fits = true, is_empty = false;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    std::int64_t reach = 0;
+    is_empty = is_empty || sizes[i] == 0;
+    fits = fits && sizes[i] >= 0 && strides[i] >= 0 &&
+           !__builtin_mul_overflow(std::max<std::int64_t>(0, sizes[i] - 1), strides[i], &reach) &&
+           !__builtin_add_overflow(last, reach, &last) &&
+           !__builtin_mul_overflow(count, std::max<std::int64_t>(1, sizes[i]), &count);
+  }
+  TORCH_CHECK(fits && (is_empty || last < self.numel()), "a view of the sizes ",
+              at::IntArrayRef(sizes), " with the strides ", at::IntArrayRef(strides),
+              " reaches beyond the ", self.numel(), " elements of its tensor");
+}
+
+constexpr std::array<std::pair<std::string_view, GraphCall::Check>, 9> kChecks{{
+    {"aten::as_strided", check_strided},
     {"aten::scaled_dot_product_attention", check_attention},
     {"aten::_scaled_dot_product_attention_math", check_attention},
     {"aten::_weight_norm", check_weight_norm},

@@ -77,6 +77,8 @@ struct GraphCall {
   std::vector<int> results;
   std::vector<int> list_sizes;
   std::vector<int> releases;  // slots that nothing reads after this call
+  // The strides that its tensor had at export; of as_strided() alone.
+  std::optional<BoundArgument> exported_strides;
   // The operator that `run` calls.
   std::optional<c10::OperatorHandle> op;
   GraphOperator added;

@@ -29,6 +29,7 @@ namespace {
 std::size_t index(int number) { return static_cast<std::size_t>(number); }
 
 // It compares dtypes that were recorded, which autocast and another device change rightly.
+constexpr std::string_view kStrided = "aten.as_strided.default";
 constexpr std::string_view kSkipped = "aten._assert_tensor_metadata.default";
 
 template <typename Visit>
@@ -198,6 +199,7 @@ class GraphProgramBuilder {
         call.run = exported_target(node) == node.target ? run_boxed : run_written_attention;
       check_results(node, call);
       bind_arguments(node, values, found.op->schema(), call);
+      if (node.target == kStrided) call.exported_strides = strides_of_tensor(node, call.place);
     } else if (const NumberFunction function = number_function(node.target)) {
       call.run = run_number;
       call.number = function;
@@ -221,6 +223,36 @@ class GraphProgramBuilder {
     }
     add_evaluation(node, call);
     program_.calls_.push_back(std::move(call));
+  }
+
+  // The strides at export of the tensor that the node reads, for the sizes of the batch.
+  BoundArgument strides_of_tensor(const GraphNode& node, const std::string& place) {
+    BoundArgument strides;
+    strides.kind = BoundArgument::Kind::kInts;
+    for (const auto& [name, argument] : node.arguments) {
+      if (argument.kind != GraphArgument::Kind::kValue) continue;
+      const GraphValue& tensor = module_.values.at(index(argument.value));
+      for (const SizeExpression& stride : tensor.strides) {
+        if (stride.is_number()) {
+          strides.ints.push_back(stride.number());
+          continue;
+        }
+        const auto number = program_.sizes_->find(stride);
+        if (!number) {
+          throw Error(ErrorKind::kInput,
+                      {.what = formatted("the stride {} of the tensor that '{}' reads does not "
+                                         "follow from the sizes of what its layer reads",
+                                         stride.text(), node.target),
+                       .where = place,
+                       .remedy = "cut the model elsewhere, or export it with fixed sizes"});
+        }
+        const int slot = static_cast<int>(program_.num_slots_++);
+        program_.known_.push_back({slot, *number});
+        strides.ints_in_slots.emplace_back(strides.ints.size(), slot);
+        strides.ints.push_back(0);
+      }
+    }
+    return strides;
   }
 
   static void check_results(const GraphNode& node, const GraphCall& call) {

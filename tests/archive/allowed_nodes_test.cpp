@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "archive/small_graph.h"
 #include "archive/written_graph.h"
 #include "family/aten_table.h"
 #include "support/expect_error.h"
@@ -32,8 +33,9 @@ TEST(AllowedNodesTest, AnOperatorWithoutARowIsRefusedByNameWithItsNode) {
                                             "aten.set_.source_Tensor",
                                             "aten.resize_.default",
                                             "aten.resize_as_.default",
-                                            "aten.as_strided.default",
                                             "aten.as_strided_.default",
+                                            "aten.as_strided_copy.default",
+                                            "aten.as_strided_scatter.default",
                                             "aten._unsafe_index.Tensor",
                                             "aten._unsafe_masked_index.default",
                                             "aten._sparse_csr_tensor_unsafe.default",
@@ -93,6 +95,49 @@ TEST(AllowedNodesTest, LayoutsAndPinnedMemoryAreRefused) {
                                                            {"layout", test::LayoutName{"strided"}},
                                                            {"pin_memory", false}})
                       .model());
+}
+
+TEST(AllowedNodesTest, AStridedViewNeedsTheStridesOfItsTensorAndTakesNoOffset) {
+  const auto with_strides = [](std::size_t count, const test::GraphBuilder::Item& offset) {
+    SmallDecoder graph =
+        decoder_with("aten.as_strided.default", {{"storage_offset", offset},
+                                                 {"size", test::GraphBuilder::Items{2}},
+                                                 {"self", Value{"h0"}},
+                                                 {"stride", test::GraphBuilder::Items{1}}});
+    graph.module.values[static_cast<std::size_t>(graph.find("h0"))].strides.resize(count);
+    return graph;
+  };
+  EXPECT_NO_THROW(with_strides(3, test::None()).model());
+  for (const std::size_t count : {0, 2, 4}) {
+    const Error error = error_of([&] { with_strides(count, test::None()).model(); });
+    EXPECT_EQ(error.kind(), ErrorKind::kInput);
+    EXPECT_EQ(error.fact(),
+              "'aten.as_strided.default' reads a tensor whose strides the archive does not say");
+    EXPECT_EQ(error.where(), "model.pt2, node 'made' of module 'blocks.0' (model.py:7)");
+  }
+  EXPECT_EQ(error_of([&] { with_strides(3, 0).model(); }).fact(),
+            "'aten.as_strided.default' is given a storage offset");
+}
+
+TEST(AllowedNodesTest, StridesOfTheArchiveAreReadWhereTheyCanBe) {
+  const auto strides_of = [](const test::GraphJson& strides) {
+    test::SmallArchive archive;
+    test::graph_of(archive.program)["tensor_values"]["linear"]["strides"] = strides;
+    const ExportedGraph graph = archive.read();
+    std::vector<std::string> texts;
+    for (const GraphValue& value : graph.training.values) {
+      if (value.name != "linear") continue;
+      for (const SizeExpression& stride : value.strides) texts.push_back(stride.text());
+    }
+    return texts;
+  };
+  const auto symbolic = [](const std::string& text) {
+    return test::GraphJson{{"as_expr", {{"expr_str", text}}}};
+  };
+  const test::GraphJson one = {{"as_int", 1}};
+  EXPECT_EQ(strides_of({symbolic("16*s0"), one}), (std::vector<std::string>{"16*s0", "1"}));
+  EXPECT_EQ(strides_of({symbolic("unknown(s0)"), one}), std::vector<std::string>());
+  EXPECT_EQ(strides_of("none"), std::vector<std::string>());
 }
 
 TEST(AllowedNodesTest, OperatorsOfTheProgramPass) {

@@ -147,24 +147,29 @@ TEST(GraphLayersTest, WhatNoResultNeedsIsOnNoStage) {
 // ---- no cut ----
 
 // blocks.1 writes in place into what blocks.0 has made, or into a view of it.
-SmallDecoder with_write(bool of_view) {
+SmallDecoder with_write(const std::string& view) {
+  using Items = test::GraphBuilder::Items;
   SmallDecoder graph;
-  if (of_view) {
-    graph.add(in_block(1), "aten.view.default",
-              {{"self", Value{"x1"}}, {"size", test::GraphBuilder::Items{-1, 4}}}, "flat",
+  if (view == "aten.view.default")
+    graph.add(in_block(1), view, {{"self", Value{"x1"}}, {"size", Items{-1, 4}}}, "flat",
               {"s0*s1", "4"});
-    graph.move_last(4);
+  if (view == "aten.as_strided.default") {
+    graph.module.values[static_cast<std::size_t>(graph.find("x1"))].strides.resize(3);
+    graph.add(in_block(1), view,
+              {{"self", Value{"x1"}}, {"size", Items{2, 4}}, {"stride", Items{4, 1}}}, "flat",
+              {"2", "4"});
   }
-  graph.add(in_block(1), "aten.relu_.default", {{"self", Value{of_view ? "flat" : "x1"}}},
+  if (!view.empty()) graph.move_last(4);
+  graph.add(in_block(1), "aten.relu_.default", {{"self", Value{view.empty() ? "x1" : "flat"}}},
             "written");
   graph.move_last(4);
   return graph;
 }
 
 TEST(GraphLayersTest, ATensorAndALaterWriteIntoItAreOneLayer) {
-  for (const bool of_view : {false, true}) {
-    const SmallDecoder graph = with_write(of_view);
-    EXPECT_EQ(layers_of_graph(graph), (Names{"words", "blocks.0", "head"})) << of_view;
+  for (const std::string view : {"", "aten.view.default", "aten.as_strided.default"}) {
+    const SmallDecoder graph = with_write(view);
+    EXPECT_EQ(layers_of_graph(graph), (Names{"words", "blocks.0", "head"})) << view;
     for (const char* name : {"blocks.0", "blocks.1"}) {
       const Error error =
           error_of([&] { layers_of_graph(graph, {.layer_class = {}, .modules = {name}}); });

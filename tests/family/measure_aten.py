@@ -271,6 +271,7 @@ def cases():
     yield from case("flatten.using_ints", T(2, 16, 4, 8, axes=(0, 2, 1, 3)), 1)
     yield from case("unflatten.int", x, 2, [4, 8])
     yield from case("unfold.default", x, 1, 4, 2)
+    yield from case("as_strided.default", x, [2, 7, 4, 32], [512, 64, 32, 1])
     yield from case("diagonal.default", x, 0, 1, 2)
     yield from case("movedim.int", x, 0, 2)
     yield from case("contiguous.default", turned)

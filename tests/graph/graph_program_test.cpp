@@ -777,6 +777,118 @@ TEST(GraphOperatorsTest, ArgumentsThatLibTorchDoesNotCheckAreChecked) {
             "weight 0 has the sizes [12, 9], not [12, 4]");
 }
 
+// The view of x, which lay in memory as it does here when the graph was exported.
+at::Tensor strided_view(const at::Tensor& x, const Items& size, const Items& stride,
+                        const std::vector<std::int64_t>& exported) {
+  GraphBuilder graph;
+  Names sizes;
+  for (const std::int64_t each : x.sizes()) sizes.push_back(std::to_string(each));
+  graph.tensor("x", sizes);
+  for (const std::int64_t each : exported)
+    graph.module.values.back().strides.push_back(SizeExpression(each));
+  graph.node("aten.as_strided.default", {{"self", Value{"x"}}, {"size", size}, {"stride", stride}},
+             {"y"});
+  return program_of(graph, {"x"}, {"y"}).run({x}, {}, {}).front();
+}
+at::Tensor strided_view(const at::Tensor& x, const Items& size, const Items& stride) {
+  return strided_view(x, size, stride, x.strides().vec());
+}
+
+TEST(StridedViewTest, OfElementsOfItsTensorHasTorchsNumbersAndGradients) {
+  for (const bool is_transposed : {false, true}) {
+    const at::Tensor x = at::arange(8, at::kFloat).view({2, 4});
+    at::Tensor own = x.clone(), expected = x.clone();
+    own.requires_grad_(), expected.requires_grad_();
+    const auto laid = [&](const at::Tensor& of) { return is_transposed ? of.t() : of; };
+    const at::Tensor found = strided_view(laid(own), {2, 3, 2}, {4, 1, 1});
+    const at::Tensor view = laid(expected).as_strided({2, 3, 2}, {4, 1, 1});
+    expect_same(found, view);
+    const at::Tensor gradient = at::arange(12, at::kFloat).view({2, 3, 2});
+    torch::autograd::backward({found}, {gradient});
+    torch::autograd::backward({view}, {gradient});
+    expect_same(own.grad(), expected.grad());
+    EXPECT_EQ(strided_view(x, {0, 100}, {1, 1}).numel(), 0);
+  }
+}
+
+std::string strided_refusal(const at::Tensor& x, const Items& size, const Items& stride,
+                            const std::vector<std::int64_t>& exported) {
+  const Error error = error_of([&] { strided_view(x, size, stride, exported); });
+  EXPECT_EQ(error.kind(), ErrorKind::kInput);
+  EXPECT_EQ(error.where(), "node 'y'");
+  const std::string start = "'aten.as_strided.default' of the exported graph fails: ";
+  EXPECT_TRUE(error.fact().starts_with(start)) << error.fact();
+  return error.fact().substr(std::min(start.size(), error.fact().size()));
+}
+
+TEST(StridedViewTest, ThatReachesBeyondItsTensorIsRefusedWithItsNode) {
+  const at::Tensor storage = at::arange(32, at::kFloat);
+  // Its storage has more elements, before and behind.
+  const at::Tensor x = storage.narrow(0, 8, 8).view({2, 4});
+  const auto refusal = [&](const Items& size, const Items& stride) {
+    return strided_refusal(x, size, stride, {4, 1});
+  };
+  expect_same(strided_view(x, {2}, {7}), at::tensor({8.0f, 15.0f}));
+  EXPECT_EQ(refusal({2}, {8}),
+            "a view of the sizes [2] with the strides [8] reaches beyond the 8 elements of its "
+            "tensor");
+  const std::int64_t large = std::int64_t{1} << 62;
+  const std::string beyond = "reaches beyond the 8 elements of its tensor";
+  for (const auto& [size, stride] :
+       std::vector<std::pair<Items, Items>>{{{9}, {1}},
+                                            {{2, 5}, {4, 1}},
+                                            {{2}, {-1}},
+                                            {{-1}, {1}},
+                                            {{large, large}, {large, large}},
+                                            {{5}, {large}},
+                                            {{large, large}, {0, 0}},
+                                            {{2, 0}, {-1, 1}}})
+    EXPECT_NE(refusal(size, stride).find(beyond), std::string::npos);
+  EXPECT_EQ(refusal({2, 2}, {1}), "there are 2 sizes and 1 strides");
+  EXPECT_NE(strided_refusal(at::empty({0}), {1}, {1}, {1}).find("beyond the 0 elements"),
+            std::string::npos);
+}
+
+TEST(StridedViewTest, OfATensorThatLiesOtherwiseThanAtExportIsRefused) {
+  const at::Tensor x = at::arange(8, at::kFloat).view({2, 4});
+  EXPECT_EQ(strided_refusal(x, {2}, {1}, {1, 2}),
+            "the tensor has the strides [4, 1], and at export had [1, 2]");
+  EXPECT_EQ(strided_refusal(x.t(), {2}, {1}, {2, 1}),
+            "the tensor has the strides [1, 4], and at export had [2, 1]");
+  const std::string gaps = "the elements of the tensor are not one piece of memory";
+  EXPECT_EQ(strided_refusal(x.narrow(1, 0, 2), {2}, {1}, {4, 1}), gaps);
+  EXPECT_EQ(strided_refusal(x.narrow(0, 0, 1).expand({2, 4}), {2}, {1}, {0, 1}), gaps);
+  // The stride of a dimension of size 1 does not matter.
+  expect_same(strided_view(x.narrow(0, 1, 1), {2}, {2}, {77, 1}), at::tensor({4.0f, 6.0f}));
+}
+
+TEST(StridedViewTest, OfSymbolicSizesIsCheckedAtEveryCall) {
+  GraphBuilder graph;
+  graph.tensor("x", {"s1", "s0"});
+  graph.module.values.back().strides = {SizeExpression(1), SizeExpression::parse("s1")};
+  graph.number("n", "s0*s0");
+  graph.node("aten.as_strided.default",
+             {{"self", Value{"x"}}, {"size", Items{Value{"n"}, 2}}, {"stride", Items{1, 1}}},
+             {"y"});
+  const GraphProgram program = program_of(graph, {"x"}, {"y"});
+  // Of a larger storage, so that LibTorch's own check passes.
+  const auto tensor = [](std::int64_t rows) {
+    return at::arange(64, at::kFloat).narrow(0, 0, rows * 4).view({rows, 4}).t();
+  };
+  for (const std::int64_t rows : {2, 3})
+    EXPECT_EQ(program.run({tensor(rows)}, {}, {}).front().sizes(),
+              (std::vector<std::int64_t>{rows * rows, 2}));
+  for (const std::int64_t rows : {4, 5}) {
+    const Error error = error_of([&] { program.run({tensor(rows)}, {}, {}); });
+    EXPECT_EQ(error.kind(), ErrorKind::kInput);
+    EXPECT_EQ(error.where(), "node 'y'");
+    EXPECT_NE(error.fact().find("reaches beyond"), std::string::npos) << error.fact();
+  }
+  const Error error = error_of([&] { program.run({tensor(3).contiguous()}, {}, {}); });
+  EXPECT_NE(error.fact().find("the strides [3, 1], and at export had [1, 4]"), std::string::npos)
+      << error.fact();
+}
+
 TEST(GraphOperatorsTest, AssertionsOnDtypesAreLeftOut) {
   GraphBuilder graph;
   graph.tensor("x", {"2"});

@@ -81,6 +81,7 @@ MODELS = {
     "qwen3_moe": Model(tf.Qwen3MoeForCausalLM,
                        tf.Qwen3MoeConfig(head_dim=8, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16,
                                          **GROUPED), ("--weights",)),
+    "windows": Model(None, None, (), "windows:make"),
     "unet": Model(None, None, (), "unet:make"),
 }
 

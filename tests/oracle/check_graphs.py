@@ -30,7 +30,7 @@ sys.path.insert(0, str(HERE.parent / "graph"))
 import make_archives  # noqa: E402
 
 QUICK = ["llama", "gpt2", "t5", "vit", "mamba2", "unet"]
-MORE = ["llama_loss", "bart", "bert", "gemma3", "qwen3_moe"]
+MORE = ["llama_loss", "bart", "bert", "gemma3", "qwen3_moe", "windows"]
 TOLERANCE = 1e-5
 
 
