@@ -61,8 +61,12 @@ class Weights {
     const auto known = tensors_.find(name);
     if (known != tensors_.end()) return known->second;
     const GraphTensor* tensor = graph_.tensor(input.name);
+    // A file has a tied tensor under any one of its names.
+    std::vector<std::string> names = {name};
+    for (const auto& [use, first] : graph_.facts.ties)
+      if (first == name) names.push_back(use);
     std::string stored;
-    for (const std::string& each : {name, input.name}) {
+    for (const std::string& each : names) {
       for (const auto& [own, other] : graph_.facts.stored)
         if (own == each && file_ && file_->find(other)) stored = other;
       if (stored.empty() && file_ && file_->find(each)) stored = each;
