@@ -1,6 +1,6 @@
 #!/bin/sh
 # Checks that every folder includes only what it may (CONTRIBUTING.md, "How the code is cut"):
-#   base <- plan <- family <- {archive, report} <- config, base <- data <- config, base <- launch (torch-free); device <- layer <- {io, comm}; nccl <- comm;
+#   base <- {plan, data} <- kind <- family <- {archive, report} <- config, base <- launch (torch-free); device <- layer <- {io, comm}; nccl <- comm;
 #   comm <- parallel <- ops; {ops, parallel} <- {model, optim, train}; ops/kernels sees base alone;
 #   {layer, comm} <- parallel <- engine <- {optim, checkpoint} <- train <- command <- apps (checkpoint also sees io).
 # The torch side may include the torch-free side. A header of include/sluice belongs to the lowest
@@ -17,18 +17,19 @@ function fail(reason) { printf "%s:%d: %s: %s\n", FILENAME, FNR, reason, $0; ++b
 BEGIN {
   may["base"]   = "base"
   may["plan"]   = "base plan"
-  may["family"] = "base plan family"
-  may["archive"] = "base plan family archive"
   may["data"]   = "base data"
+  may["kind"]   = "base plan data kind"
+  may["family"] = "base plan data kind family"
+  may["archive"] = "base plan data kind family archive"
   may["report"] = "base plan family report"
-  may["config"] = "base plan family archive report data config"
+  may["config"] = "base plan data kind family report config"
   may["launch"] = "base launch"
-  free = "base plan family archive report data config launch "
+  free = "base plan data kind family report config launch "
   may["device"] = free "device"
   may["layer"]  = free "device layer"
   may["ops"]    = free "device layer comm parallel ops"
-  may["graph"]  = free "device layer graph"
-  may["model"]  = free "device layer graph ops comm parallel model"
+  may["graph"]  = free "archive device layer graph"
+  may["model"]  = free "archive device layer graph ops comm parallel model"
   may["io"]     = free "device layer io"
   may["nccl"]   = "nccl"
   may["comm"]   = free "device layer nccl comm"
@@ -37,7 +38,8 @@ BEGIN {
   may["optim"]  = free "device layer ops comm parallel engine optim"
   may["checkpoint"] = free "device layer io comm parallel engine checkpoint"
   may["train"]  = free "device layer ops comm parallel engine optim checkpoint train"
-  may["command"] = free "device layer ops comm parallel engine optim checkpoint train model graph io command"
+  may["command"] = free "device layer ops comm parallel engine optim checkpoint train model io command"
+  may["kinds"] = may["config"] " archive"
   # The folder that implements a public header: where a source or a folder has its name, or begins
   # with it (safetensors_reader.cpp), else here.
   owner["options"] = owner["plan"] = owner["simulate"] = owner["layout"] = "plan"
@@ -67,6 +69,7 @@ FNR == 1 {
     side = owner[name]
     if (side == "") { print FILENAME ": tools/check_includes.sh finds no folder that implements it"; ++bad }
   }
+  if (FILENAME == "src/config/model_kinds.cpp") side = "kinds"  # the table of kinds
   kernels = FILENAME ~ /^src\/ops\/kernels\//
   if (n == 2 || FILENAME == "include/sluice/sluice.h") side = ""
   run_program = FILENAME ~ /^apps\/sluice\/(run_main|eval_command|sample_command|train_command)/
@@ -75,7 +78,7 @@ FNR == 1 {
 /^[ \t]*#[ \t]*include/ {
   target = $2; sub(/^[ \t]*#[ \t]*include[ \t]*/, "", target)
   is_torch = target ~ /^<(ATen|c10|torch|caffe2|gloo)\//
-  if (is_torch && (side == "base" || side == "plan" || side == "family" || side == "report" || side == "data" || side == "config" || side == "launch" || kernels || plan_program)) fail("a torch header in a torch-free file")
+  if (is_torch && (side == "base" || side == "plan" || side == "family" || side == "report" || side == "data" || side == "config" || side == "launch" || side == "kind" || side == "archive" || kernels || plan_program)) fail("a torch header in a torch-free file")
   if (target ~ /^<nlohmann\// && FILENAME != "src/base/json_text.cpp") fail("JSON is base/json.h: its library is for src/base/json_text.cpp alone")
   if (target ~ /^<CLI\// && FILENAME != "apps/sluice/command_line.cpp") fail("command_line.cpp alone sees CLI11")
   if (target !~ /^"/) next

@@ -38,7 +38,7 @@ struct InspectArguments {
 
 // The graph, its layers and their sizes for one microbatch.
 struct Inspected {
-  std::shared_ptr<const GraphOfModel> graph;
+  std::shared_ptr<const detail::GraphOfModel> graph;
   ModelSpec spec;
   MicrobatchShape shape;
 };
@@ -90,9 +90,9 @@ std::vector<std::string> foreign_operators(const std::map<std::string, int>& ope
 }
 
 // The reason for each refused operator.
-std::map<std::string, std::string> refusals(const GraphOfModel& graph) {
+std::map<std::string, std::string> refusals(const detail::GraphOfModel& graph) {
   std::map<std::string, std::string> why;
-  for (const GraphOfModel* each : {&graph, graph.evaluation.get()}) {
+  for (const detail::GraphOfModel* each : {&graph, graph.evaluation.get()}) {
     if (!each) continue;
     for (const GraphNode& node : each->graph.training.nodes)
       if (std::string refusal = detail::refusal_of(node, each->graph.training, {});
@@ -103,7 +103,7 @@ std::map<std::string, std::string> refusals(const GraphOfModel& graph) {
 }
 
 // Operators that `sluice train` refuses.
-std::vector<std::string> refused_operators(const GraphOfModel& graph,
+std::vector<std::string> refused_operators(const detail::GraphOfModel& graph,
                                            const std::map<std::string, int>& operators) {
   std::vector<std::string> refused = foreign_operators(operators);
   for (const auto& [target, why] : refusals(graph)) refused.push_back(target);

@@ -10,9 +10,9 @@
 #include "base/print.h"
 #include "base/text.h"
 #include "command_line.h"
-#include "config/graph_data.h"
 #include "config/machine_memory.h"
 #include "config/planned_device.h"
+#include "kind/model_kind.h"
 
 namespace sluice {
 
@@ -20,7 +20,7 @@ Plan make_warned_plan(const RunConfig& config, const MeasuredMachine* measured) 
   Plan plan = plan_of_config(config, measured);
   const std::string price = price_of_layout_free(config, plan, measured);
   if (!price.empty()) plan.notes.push_back(price);
-  if (!plan.model.graph || detail::data_of_graph(plan.model).tokens) require_tokenizer(config);
+  if (plan.model.source->row_needs().tokens) require_tokenizer(config);
   const std::int64_t here =
       config.speed || planned_device(config.training.device, plan.program.mesh.num_ranks()).is_cuda
           ? std::numeric_limits<std::int64_t>::max()

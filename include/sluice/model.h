@@ -95,6 +95,9 @@ struct Initialization {
   // each afterwards, so a ColumnParallelLinear is drawn as a Linear is. A tied parameter has the
   // value of its first use. A module whose own parameters are on several stages is refused.
   std::function<void(const std::string& name, torch::nn::Module& module)> module;
+  // What the error about a parameter that nothing fills tells the user to do.
+  std::string remedy =
+      "load weights, or set LayerSpec::initialize or Model::initialization to fill it";
 
   bool is_given() const { return tensor || module; }
 };

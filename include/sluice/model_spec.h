@@ -100,6 +100,7 @@ struct ValueSpec {
   std::string name;
   std::vector<std::int64_t> sizes;  // numbers, kMicrobatchRows, kMicrobatchLength
   std::string dtype = "float32";
+  bool kept = false;  // of an input: the layers that read it keep it until their backward
   std::vector<std::int64_t> sizes_at(const MicrobatchShape& shape) const;
   double bytes_at(const MicrobatchShape& shape) const;
 };
@@ -121,6 +122,8 @@ struct LayerInfo {
   std::vector<std::string> reads;         // values of the batch or of earlier layers
   std::vector<ValueSpec> writes;
   LayerCost cost;
+  // Bytes of gradients of other layers' values that exist while the backward of this layer runs.
+  ShapePolynomial waiting_gradients;
   std::shared_ptr<const struct LayerOperators> operators;  // operators whose costs add up to `cost`
   std::optional<AttentionMask> mask;
   bool parameters_known = false;  // `parameters` are all that it has
@@ -148,8 +151,8 @@ struct ModelSpec {
   // The longest sequence that the model was made for; longer ones work.
   std::optional<std::int64_t> usual_positions;
   std::string config_text;  // config.json as read, for writing it back
-  // The exported graph that it describes (src/archive); null if it is not of a graph.
-  std::shared_ptr<const struct GraphOfModel> graph;
+  // What else is known of the model by the reader that described it; null: your own layers.
+  std::shared_ptr<const class ModelSource> source;
   // The model in evaluation, if it has other layers with the same parameters; null: this one.
   std::shared_ptr<const ModelSpec> evaluation;
 

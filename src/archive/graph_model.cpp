@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "archive/allowed_nodes.h"
+#include "archive/graph_kind.h"
 #include "archive/graph_rewrites.h"
 #include "base/format.h"
 #include "base/saturate.h"
@@ -490,6 +491,25 @@ SymbolValues sizes_of(const GraphOfModel& model, const MicrobatchShape& shape,
   return values;
 }
 
+namespace {
+
+// The gradient of a value exists from the backward of its last reader until that of its writer.
+void count_waiting_gradients(std::vector<LayerInfo>& layers, const MicrobatchShape& shape) {
+  std::map<std::string, std::size_t> last_reader;
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    for (const std::string& name : layers[i].reads) last_reader[name] = i;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    for (const ValueSpec& value : layers[i].writes) {
+      const auto last = last_reader.find(value.name);
+      if (last == last_reader.end() || value.dtype.find("float") == std::string::npos) continue;
+      for (std::size_t k = i; k < last->second; ++k)
+        layers[k].waiting_gradients.constant += value.bytes_at(shape);
+    }
+  }
+}
+
+}  // namespace
+
 ModelSpec describe_graph(std::shared_ptr<const GraphOfModel> of, const GraphOptions& options,
                          const MicrobatchShape& shape) {
   const GraphOfModel& model = *of;
@@ -505,7 +525,6 @@ ModelSpec describe_graph(std::shared_ptr<const GraphOfModel> of, const GraphOpti
   if (model.evaluation)
     spec.evaluation =
         std::make_shared<const ModelSpec>(describe_graph(model.evaluation, options, shape));
-  spec.graph = std::move(of);
   spec.dtype = precision.parameters;
   spec.config_text = graph.facts.config;
   if (!spec.config_text.empty()) {
@@ -559,6 +578,7 @@ ModelSpec describe_graph(std::shared_ptr<const GraphOfModel> of, const GraphOpti
     info.role = layer.role;
     info.modules = layer.modules;
     info.class_name = layer.class_name;
+    info.undivided = "a graph is cut between its nodes, not within them";
     info.parameters_known = true;
     for (const int value : layer.reads)
       info.reads.push_back(layers.value_names[static_cast<std::size_t>(value)]);
@@ -598,6 +618,9 @@ ModelSpec describe_graph(std::shared_ptr<const GraphOfModel> of, const GraphOpti
     spec.free_layers.push_back(std::move(info));
   }
   for (const GraphLayer& layer : layers.layers) spec.layers.push_back(describe_layer(layer));
+  for (ValueSpec& input : spec.inputs) input.kept = true;
+  count_waiting_gradients(spec.layers, shape);
+  spec.source = graph_source(std::move(of), spec);
   return spec;
 }
 

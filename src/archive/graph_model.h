@@ -44,11 +44,9 @@ struct GraphLoss {
   bool is_causal() const { return output == "logits"; }
 };
 
-}  // namespace sluice::detail
-
 // A graph with its layers, for the plan and for the run. Immutable; shared by ranks that are
 // threads.
-struct sluice::GraphOfModel {
+struct GraphOfModel {
   detail::ExportedGraph graph;
   detail::GraphLayers layers;
   detail::GraphLoss loss;
@@ -58,8 +56,6 @@ struct sluice::GraphOfModel {
   std::shared_ptr<const GraphOfModel> evaluation;
   bool is_evaluation = false;  // of another's `evaluation`
 };
-
-namespace sluice::detail {
 
 // Throws as layers_of() and require_allowed_nodes(), and Error(kUsage) for a loss_output that the
 // graph does not have.

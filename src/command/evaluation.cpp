@@ -21,13 +21,13 @@
 #include "command/processes.h"
 #include "command/weights.h"
 #include "config/batch_sizes.h"
-#include "config/graph_data.h"
 #include "config/machine_memory.h"
 #include "config/option_keys.h"
 #include "engine/rank_errors.h"
 #include "engine/rank_threads.h"
 #include "engine/replicas.h"
 #include "io/adapter_directory.h"
+#include "kind/model_kind.h"
 #include "plan/partition/evaluation_partition.h"
 #include "report/run_texts.h"
 #include "sluice/checkpoint.h"
@@ -125,14 +125,11 @@ std::string last_checkpoint_in(const std::string& folder) {
 
 namespace {
 
-constexpr std::size_t kMostConfigBytes = 16 << 20;
-
 // Weights of the same shapes may be those of another model.
 void require_same_config(const std::string& path, const ModelSpec& spec) {
   const std::string file = path + "/config.json";
   if (!std::filesystem::exists(file)) return;
-  const std::string text =
-      spec.graph ? read_text(file, kMostConfigBytes) : read_model_spec(path).config_text;
+  const std::string text = spec.source->read_config(path);
   const Json theirs = model_of(text), own = model_of(spec.config_text);
   const auto require_same = [&](const std::string& key) {
     if (theirs.at(key) == own.at(key)) return;
@@ -193,11 +190,14 @@ EvaluatedWeights weights_to_evaluate(const RunConfig& config, const ModelSpec& s
     require_base_layers(*weights.tensors, *weights.opened.directory);
   }
   if (weights.opened.are_given()) return weights;
-  throw Error(ErrorKind::kUsage,
-              {.what = spec.graph ? "the archive of model.graph has no weights to evaluate"
-                                  : "model.config alone has no weights to evaluate",
-               .where = config.origins.at(spec.graph ? "model.graph" : "model.config"),
-               .remedy = "set model.path, or give --checkpoint a directory with weights"});
+  const std::string_view key = spec.source->kind().key();
+  const bool is_file = !key.empty();
+  throw Error(
+      ErrorKind::kUsage,
+      {.what = is_file ? formatted("the archive of model.{} has no weights to evaluate", key)
+                       : "model.config alone has no weights to evaluate",
+       .where = config.origins.at(is_file ? formatted("model.{}", key) : "model.config"),
+       .remedy = "set model.path, or give --checkpoint a directory with weights"});
 }
 
 RunOptions evaluation_options(const RunConfig& config, const EvaluatedWeights& weights) {
@@ -249,10 +249,9 @@ DataLoss evaluate_on_rank(const RunConfig& config, const Plan& plan,
 }
 
 std::string counted_by(const ModelSpec& model) {
-  if (!model.graph) return "tokens";
-  const detail::GraphData data = detail::data_of_graph(model);
-  if (data.tokens && (data.counts_by_model || data.count == CountOf::kLabels)) return "tokens";
-  return data.counts_by_model ? "labels" : "rows";
+  const RowNeeds needs = model.source->row_needs();
+  if (needs.tokens && (needs.counts_by_model || needs.count == CountOf::kLabels)) return "tokens";
+  return needs.counts_by_model ? "labels" : "rows";
 }
 
 Evaluation evaluate_here(const RunConfig& config, const Plan& plan, const std::string& checkpoint,

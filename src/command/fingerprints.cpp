@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "archive/graph_model.h"
 #include "base/content_hash.h"
 #include "base/format.h"
 #include "base/strict_json.h"
@@ -17,7 +16,6 @@
 #include "comm/gather_messages.h"
 #include "command/inputs.h"
 #include "config/batch_sizes.h"
-#include "config/graph_data.h"
 #include "config/key_table.h"
 #include "data/data_format.h"
 #include "data/data_words.h"
@@ -25,6 +23,7 @@
 #include "data/text_tokens.h"
 #include "family/lora/adapter_files.h"
 #include "io/hf_shards.h"
+#include "kind/model_kind.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -121,7 +120,8 @@ Fingerprint model_fingerprint(const ModelSpec& spec, const OpenedWeights& weight
   } else if (!weights.in_archive) {
     add_text("drawn", hash);
   }
-  if (spec.graph) fingerprint.bytes += add_files({spec.graph->graph.path}, hash);
+  if (const std::vector<std::string> files = spec.source->files(); !files.empty())
+    fingerprint.bytes += add_files(files, hash);
   fingerprint.hash = hash.digits();
   return fingerprint;
 }
@@ -195,7 +195,7 @@ RunFingerprints fingerprints_of(const RunConfig& config, const ModelSpec& spec,
   all.of["configuration"] = settings_fingerprint(all.settings);
   all.of["model"] = model_fingerprint(spec, weights);
   if (!config.model.adapter.empty()) all.of["adapter"] = adapter_fingerprint(config, spec);
-  const bool has_tokens = !spec.graph || detail::data_of_graph(spec).tokens;
+  const bool has_tokens = spec.source->row_needs().tokens;
   all.of["data"] = data_fingerprint(config, expand_data_files(config), has_tokens);
   if (!config.validation.files.empty()) {
     ContentHash hash;

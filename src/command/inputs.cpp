@@ -7,15 +7,11 @@
 #include "base/format.h"
 #include "base/printable.h"
 #include "base/text.h"
-#include "config/graph_data.h"
 #include "config/option_keys.h"
 #include "family/lora/adapter_files.h"
-#include "family/nested.h"
 #include "io/hf_shards.h"
-#include "model/graph_batch.h"
-#include "model/graph_model.h"
-#include "ops/kernels/kernels.h"
-#include "ops/products.h"
+#include "kind/model_kind.h"
+#include "model/model_maker.h"
 #include "sluice/lora.h"
 
 namespace sluice {
@@ -32,13 +28,12 @@ TokenDataOptions data_options(const RunConfig& config, const ModelSpec& spec,
   options.data = config.data;
   options.data.files = std::move(files);
   options.seq_len = config.training.seq_len;
-  options.vocab_size = spec.vocab_size;
   options.seed = config.training.seed;
   options.model_directory = model_directory(config);
   options.model_family = spec.family;
   options.max_positions = spec.max_positions;
   options.microbatch_size = config.training.microbatch_size;
-  detail::set_rows_of_model(spec, options);
+  set_row_needs(spec.source->row_needs(), options);
   return options;
 }
 
@@ -108,45 +103,33 @@ LayerOptions layer_options(const RunConfig& config, const std::optional<Adapter>
 
 Model run_model(const RunConfig& config, const ModelSpec& spec,
                 const std::optional<Adapter>& adapter) {
-  return spec.graph ? detail::graph_model(spec) : causal_lm(spec, layer_options(config, adapter));
+  return maker_of(spec).model(spec, layer_options(config, adapter));
 }
-
-namespace {
-
-bool is_graph(const Model& model) { return model.description && model.description->graph; }
-
-}  // namespace
 
 StepBatch batch_of(const Model& model, StepShare share, std::int64_t first_row,
                    std::int64_t microbatch_size, std::int64_t step) {
-  return is_graph(model)
-             ? detail::graph_batch(std::move(share), model, first_row, microbatch_size, step)
-             : causal_lm_batch(std::move(share), first_row, microbatch_size, step);
+  return maker_of(*model.description)
+      .batch(std::move(share), model, first_row, microbatch_size, step);
 }
 
 StepBatch batch_of(const Model& model, TokenRows rows, std::int64_t microbatch_size,
                    std::int64_t step) {
-  return is_graph(model) ? detail::graph_batch(std::move(rows), model, microbatch_size, step)
-                         : causal_lm_batch(std::move(rows), microbatch_size, step);
+  return maker_of(*model.description).batch(std::move(rows), model, microbatch_size, step);
 }
 
 MicrobatchCount count_by_model(const RunConfig& config, const ModelSpec& spec) {
-  if (!spec.graph || !detail::data_of_graph(spec).counts_by_model) return {};
+  if (!spec.source->row_needs().counts_by_model) return {};
+  const ModelMaker& maker = maker_of(spec);
   const auto model = std::make_shared<const Model>(run_model(config, spec, std::nullopt));
-  return [model](const TokenRows& rows) {
-    return model->count(detail::graph_inputs(rows, 0, rows.num_rows, model->description->inputs));
-  };
+  return [model, &maker](const TokenRows& rows) { return maker.count(rows, *model); };
 }
 
 std::string kernels_text(const RunConfig& config, const ModelSpec& model) {
-  if (model.graph) return "those of LibTorch, as exported";
   const bool has_adapter = !config.model.adapter.empty() || config.lora.rank > 0;
-  if (config.training.fused != FusedOperators::kAuto ||
-      config.model.dtype != ParameterType::kFloat32 ||
-      config.training.mixed_precision != MixedPrecision::kNone || has_adapter)
-    return formatted("plain, {}", ops::kernels().name);
-  return formatted("fused, {}, {}{}", ops::kernels().name, ops::products_name(),
-                   model.layers.back().loss_by_blocks ? ", loss by blocks" : "");
+  const LayerOptions options =
+      layer_options(config, has_adapter ? std::optional<Adapter>(Adapter()) : std::nullopt);
+  return maker_of(model).kernels(model, options,
+                                 config.training.mixed_precision != MixedPrecision::kNone);
 }
 
 RunOptions run_options(const RunConfig& config) {

@@ -42,7 +42,7 @@ StepBatch batch_of(const Model& model, TokenRows rows, std::int64_t microbatch_s
 // else empty. Makes a model of its own.
 MicrobatchCount count_by_model(const RunConfig& config, const ModelSpec& spec);
 
-// The model of the plan: of a family, or an exported graph.
+// The modules of the plan's model.
 Model run_model(const RunConfig& config, const ModelSpec& spec,
                 const std::optional<Adapter>& adapter);
 LayerOptions layer_options(const RunConfig& config, const std::optional<Adapter>& adapter);

@@ -8,7 +8,6 @@
 #include <limits>
 #include <utility>
 
-#include "archive/graph_model.h"
 #include "base/file.h"
 #include "base/format.h"
 #include "base/json.h"
@@ -16,10 +15,9 @@
 #include "base/text.h"
 #include "command/fingerprints.h"
 #include "command/inputs.h"
-#include "config/graph_data.h"
 #include "data/special_tokens.h"
 #include "layer/philox.h"
-#include "model/graph_batch.h"
+#include "model/model_maker.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -73,38 +71,14 @@ std::string settings_warning(const Json& settings) {
 
 // extra: the names of other inputs that follow from the length of the text. reads_labels: a head
 // does, which makes logits without them.
-Inputs inputs_of(const std::vector<std::int32_t>& ids, const std::vector<ValueSpec>& extra,
-                 bool reads_labels) {
+Inputs inputs_of(const std::vector<std::int32_t>& ids, const ModelMaker& maker,
+                 const std::vector<ValueSpec>& extra, bool reads_labels) {
   const at::Tensor ids_L = at::tensor(at::ArrayRef<std::int32_t>(ids), at::kInt);
   Inputs inputs = {{"input_ids", ids_L.to(at::kLong).unsqueeze(0)}};
   if (reads_labels) inputs.add("labels", Input::replicated({}));
   if (extra.empty()) return inputs;
-  TokenRows rows;
-  rows.num_rows = 1;
-  rows.seq_len = static_cast<std::int64_t>(ids.size());
-  for (const auto& [name, value] : detail::graph_inputs(rows, 0, 1, extra)) inputs.add(name, value);
-  return inputs;
-}
-
-// A graph's inputs beside input_ids that a text alone decides.
-std::vector<ValueSpec> inputs_of_text(const ModelSpec& spec) {
-  std::vector<ValueSpec> inputs;
-  if (!spec.graph) return inputs;
-  const detail::GraphData data = detail::data_of_graph(spec);
-  if (!data.tokens || !data.fields.empty()) {
-    throw Error(
-        ErrorKind::kUsage,
-        {.what = data.tokens ? formatted("the graph needs '{}' too, which a text does not say",
-                                         data.fields.front().name)
-                             : "the rows of the graph are not texts",
-         .where = spec.graph->graph.path,
-         .remedy = "prompts are for models of text alone"});
-  }
-  for (const ValueSpec& input : spec.inputs) {
-    if ((input.name == "attention_mask" && data.takes_mask) ||
-        (input.name == "position_ids" && data.takes_positions))
-      inputs.push_back(input);
-  }
+  const auto length = static_cast<std::int64_t>(ids.size());
+  for (const auto& [name, value] : maker.text_inputs(extra, length)) inputs.add(name, value);
   return inputs;
 }
 
@@ -131,10 +105,10 @@ std::int64_t drawn_token(const at::Tensor& logits_V, double temperature, double 
 }
 
 std::int32_t next_token(Pipeline& pipeline, const std::vector<std::int32_t>& ids,
-                        const std::vector<ValueSpec>& extra, bool head_has_loss,
-                        const SampleOptions& options) {
+                        const ModelMaker& maker, const std::vector<ValueSpec>& extra,
+                        bool head_has_loss, const SampleOptions& options) {
   const std::vector<Values> outputs =
-      pipeline.predict(inputs_of(ids, extra, head_has_loss), OutputRanks::kAll);
+      pipeline.predict(inputs_of(ids, maker, extra, head_has_loss), OutputRanks::kAll);
   const at::Tensor& logits_BLV = outputs.front().get(head_has_loss ? "loss" : "logits");
   const at::Tensor last_V =
       logits_BLV.select(0, 0).select(0, static_cast<std::int64_t>(ids.size()) - 1).to(at::kFloat);
@@ -149,7 +123,8 @@ std::int32_t next_token(Pipeline& pipeline, const std::vector<std::int32_t>& ids
 
 Prompt::Prompt(const RunConfig& config, const ModelSpec& spec, std::string text,
                const SampleOptions& options)
-    : extra_(inputs_of_text(spec)),
+    : maker_(&maker_of(spec)),
+      extra_(spec.source->inputs_of_text()),
       head_has_loss_(spec.layers.back().computes_loss()),
       tokens_(text_options(config, spec)),
       text_(std::move(text)),
@@ -204,7 +179,7 @@ Continuation Prompt::go_on(Pipeline& pipeline) const {
       result.ended = "length";
       break;
     }
-    const std::int32_t next = next_token(pipeline, all, extra_, head_has_loss_, options_);
+    const std::int32_t next = next_token(pipeline, all, *maker_, extra_, head_has_loss_, options_);
     all.push_back(next);
     result.tokens.push_back(next);
     if (std::find(end_ids_.begin(), end_ids_.end(), next) != end_ids_.end()) {

@@ -13,6 +13,7 @@
 #include "command/job.h"
 #include "config/run_config.h"
 #include "data/text_tokens.h"
+#include "model/model_maker.h"
 #include "sluice/model_spec.h"
 #include "sluice/pipeline.h"
 
@@ -20,7 +21,7 @@ namespace sluice {
 
 class Prompt {
  public:
-  // Throws Error(kUsage) for a prompt without tokens or without room for one more, and for a graph
+  // Throws Error(kUsage) for a prompt without tokens or without room for one more, and for a model
   // that takes more than a text; Error(kInput) for a tokenizer that cannot be read, or bytes
   // without a vocabulary.
   Prompt(const RunConfig& config, const ModelSpec& spec, std::string text,
@@ -38,7 +39,8 @@ class Prompt {
  private:
   std::string text_of(const std::vector<std::int32_t>& tokens) const;
 
-  std::vector<ValueSpec> extra_;  // inputs of a graph that a text alone decides
+  const ModelMaker* maker_;
+  std::vector<ValueSpec> extra_;  // further inputs that follow from a text
   bool head_has_loss_;
   data::TextTokens tokens_;
   std::string text_, warning_;

@@ -17,9 +17,9 @@
 #include "command/inputs.h"
 #include "command/machine_state.h"
 #include "command/processes.h"
-#include "config/graph_data.h"
 #include "config/layout_free.h"
 #include "config/option_keys.h"
+#include "kind/model_kind.h"
 #include "ops/bfloat16_speed.h"
 #include "report/run_texts.h"
 
@@ -109,9 +109,7 @@ void RunLog::print(const std::string& text) const {
   std::cout.clear();
 }
 
-bool RunLog::has_tokens() const {
-  return !plan_.model.graph || detail::data_of_graph(plan_.model).tokens;
-}
+bool RunLog::has_tokens() const { return plan_.model.source->row_needs().tokens; }
 
 std::string RunLog::data_text() const {
   const std::string bytes = with_commas(data_.num_bytes());

@@ -16,6 +16,7 @@
 #include "command/job.h"
 #include "command/processes.h"
 #include "command/prompts.h"
+#include "config/model_kinds.h"
 #include "config/option_keys.h"
 #include "engine/rank_errors.h"
 #include "engine/rank_threads.h"
@@ -64,10 +65,11 @@ void choose_tokenizer(RunConfig& config) {
 }
 
 void choose_model(RunConfig& config) {
-  require_model(config.model.graph.empty() ? config.model.path : config.model.graph);
-  if (config.model.graph.empty()) config.model.path = model_in(config.model.path);
+  const bool is_one_file = !detail::kind_of(config).key().empty();
+  require_model(detail::path_of_model(config));
+  if (!is_one_file) config.model.path = model_in(config.model.path);
   choose_tokenizer(config);
-  if (!config.model.graph.empty()) return;
+  if (is_one_file) return;
   config.lora = {};
   config.training.loss_chunks = LossChunks::kOff;  // logits are wanted
   if (!is_adapter_directory(config.model.path)) return;

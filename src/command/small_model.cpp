@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "command/inputs.h"
-#include "model/graph_batch.h"
+#include "model/model_maker.h"
 
 namespace sluice {
 namespace {
@@ -99,25 +99,10 @@ SmallModel small_model(const RunConfig& config, const ModelSpec& whole,
 }
 
 StepBatch some_batch(const RunConfig& config, const SmallModel& small, std::int64_t step) {
-  if (small.spec.graph) {
-    StepBatch batch;
-    batch.step = step;
-    const Values inputs = detail::made_up_inputs(
-        small.spec, {config.training.microbatch_size, config.training.seq_len});
-    for (int m = 0; m < kMicrobatches; ++m) {
-      batch.counts.push_back(small.model.count(inputs));
-      batch.microbatches.push_back(inputs);
-    }
-    return batch;
-  }
-  TokenRows rows;
-  rows.num_rows = kMicrobatches * config.training.microbatch_size;
-  rows.seq_len = config.training.seq_len;
-  const std::int64_t vocabulary = std::max<std::int64_t>(1, small.spec.vocab_size);
-  for (std::int64_t i = 0; i < rows.num_rows * rows.seq_len; ++i)
-    rows.ids.push_back(static_cast<std::int32_t>((i * 7919 + 13) % vocabulary));
-  rows.labels = rows.ids;
-  return causal_lm_batch(std::move(rows), config.training.microbatch_size, step);
+  return maker_of(small.spec)
+      .made_up_batch(small.spec, small.model,
+                     {config.training.microbatch_size, config.training.seq_len}, kMicrobatches,
+                     step);
 }
 
 }  // namespace sluice

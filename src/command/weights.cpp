@@ -3,15 +3,14 @@
 #include <algorithm>
 #include <vector>
 
-#include "archive/graph_model.h"
 #include "base/format.h"
 #include "base/printable.h"
 #include "base/text.h"
 #include "checkpoint/read_manifest.h"
 #include "command/fingerprints.h"
 #include "family/lora/adapter_files.h"
-#include "family/nested.h"
 #include "io/hf_shards.h"
+#include "kind/model_kind.h"
 #include "sluice/error.h"
 #include "sluice/lora.h"
 
@@ -34,7 +33,7 @@ std::string first_names(const std::vector<std::string>& names) {
 OpenedWeights open_weights(const RunConfig& config, const ModelSpec& spec) {
   if (!config.model.path.empty()) return open_weights_in(config.model.path, spec);
   OpenedWeights weights;
-  weights.in_archive = spec.graph && detail::has_weights(spec.graph->graph);
+  weights.in_archive = spec.source->has_weights();
   return weights;
 }
 
@@ -45,7 +44,7 @@ OpenedWeights open_weights_in(const std::string& path, const ModelSpec& spec) {
       check_checkpoint(*weights.directory, without_adapter(spec));
   // The rest of a model that this one is a part of is no surprise: it is kept as it is
   // (docs/hf-directories.md).
-  if (!unused.empty() && !detail::is_part_of_a_whole(spec.config_text)) {
+  if (!unused.empty() && !spec.source->is_part()) {
     weights.warning = formatted("{} of {} {} not used by the model: {}",
                                 counted(static_cast<std::int64_t>(unused.size()), "tensor"), path,
                                 unused.size() == 1 ? "is" : "are", first_names(unused));

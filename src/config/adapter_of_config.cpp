@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "config/model_kinds.h"
 #include "config/option_keys.h"
 #include "config/origins.h"
 #include "config/run_config.h"
@@ -71,7 +72,8 @@ Adapter stored_adapter(const RunConfig& config, const ModelSpec& model) {
 void require_adapter_base(const RunConfig& config) {
   const bool is_stored = !config.model.adapter.empty();
   if ((!is_stored && config.lora.rank == 0) || !config.model.path.empty()) return;
-  if (!config.model.graph.empty()) return;  // plan_of_config() refuses adapters of graphs
+  if (!detail::has_feature(config, ModelFeature::kNewAdapter))
+    return;  // plan_of_config() refuses it
   const std::string key = is_stored ? "model.adapter" : "lora.rank";
   refuse(config, key,
          key + " needs the weights of its base model, but model.config alone draws new ones",

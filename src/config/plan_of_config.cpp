@@ -6,7 +6,6 @@
 #include <tuple>
 #include <utility>
 
-#include "archive/graph_model.h"
 #include "base/cuda_driver.h"
 #include "base/format.h"
 #include "base/text.h"
@@ -15,6 +14,7 @@
 #include "config/layout_free.h"
 #include "config/machine_memory.h"
 #include "config/memory_size.h"
+#include "config/model_kinds.h"
 #include "config/option_keys.h"
 #include "config/origins.h"
 #include "config/planned_device.h"
@@ -49,71 +49,27 @@ Precision precision_of(const RunConfig& config) {
   return precision;
 }
 
-// The modules of a graph that have to be layers of their own: those between which it is cut, and
-// those that run twice.
-std::vector<std::string> named_modules(const RunConfig& config, const detail::GraphModule& graph) {
+// The modules between which the configuration cuts the model.
+std::vector<std::string> cuts_of(const RunConfig& config) {
   const PartitionOptions& split = config.parallelism.pipeline.partition;
   std::vector<std::string> names = split.split_points;
   names.insert(names.end(), split.cuts.begin(), split.cuts.end());
   for (const std::vector<std::string>& stage : split.modules)
     names.insert(names.end(), stage.begin(), stage.end());
-  for (const std::string& name : config.training.activation_checkpoint.names) {
-    const std::vector<std::string> of_class = detail::modules_of_class(graph, name);
-    if (of_class.empty())
-      names.push_back(name);
-    else
-      names.insert(names.end(), of_class.begin(), of_class.end());
-  }
   return names;
 }
 
-void require_type_of_graph(const RunConfig& config, const ModelSpec& spec) {
-  if (spec.dtype == word(config.model.dtype)) return;
+void require_type_of_files(const RunConfig& config, const ModelKind& kind, const ModelSpec& model) {
+  const std::string fixed = kind.fixed_dtype(model);
+  if (fixed.empty() || fixed == word(config.model.dtype)) return;
   throw Error(
       ErrorKind::kUsage,
-      {.what = formatted("the graph was exported in {}, and types are written into it", spec.dtype),
-       .where = is_set(config, "model.dtype") ? config.origins.at("model.dtype")
-                                              : config.origins.at("model.graph"),
-       .remedy = formatted("set model.dtype = \"{}\", or export the model in {}", spec.dtype,
+      {.what =
+           formatted("the {} was exported in {}, and types are written into it", kind.key(), fixed),
+       .where = config.origins.at(
+           is_set(config, "model.dtype") ? "model.dtype" : formatted("model.{}", kind.key())),
+       .remedy = formatted("set model.dtype = \"{}\", or export the model in {}", fixed,
                            word(config.model.dtype))});
-}
-
-// Keys that a graph has no meaning for.
-void check_graph(const RunConfig& config) {
-  const auto refuse = [&](const std::string& key, const std::string& remedy) {
-    throw Error(ErrorKind::kUsage, {.what = key + " is not for a model.graph",
-                                    .where = config.origins.at(key),
-                                    .remedy = remedy});
-  };
-  if (!config.model.config.empty()) refuse("model.config", "the archive says what the model is");
-  if (config.lora.rank > 0) refuse("lora.rank", "adapters are for the native families");
-  if (!config.model.adapter.empty())
-    refuse("model.adapter", "adapters are for the native families");
-  if (config.data.pack) refuse("data.pack", "a graph keeps no documents apart: write false");
-  if (config.parallelism.pipeline.data_parallel.zero3)
-    refuse("parallelism.zero3", "write zero1 = true");
-  if (config.parallelism.pipeline.tensor_parallel.num_slices() > 1) {
-    const bool by_degree = is_set(config, "parallelism.tensor_parallel_degree");
-    refuse(by_degree ? "parallelism.tensor_parallel_degree" : "parallelism.tensor_parallel_slices",
-           "a graph is cut between its nodes, not within them: leave it out");
-  }
-}
-
-ModelSpec read_graph(const RunConfig& config) {
-  check_graph(config);
-  detail::GraphOptions options;
-  detail::ExportedGraph graph = detail::read_exported_graph(config.model.graph);
-  options.cuts.layer_class = config.model.transformer_layer_cls;
-  options.cuts.modules = named_modules(config, graph.training);
-  options.loss_output = config.model.loss_output;
-  options.sizes = detail::sizes_by_name(config.model.graph_sizes);
-  if (config.training.mixed_precision != MixedPrecision::kNone)
-    options.products = word(config.training.mixed_precision);
-  ModelSpec spec =
-      detail::describe_graph(detail::graph_of_model(std::move(graph), options), options,
-                             {config.training.microbatch_size, config.training.seq_len});
-  require_type_of_graph(config, spec);
-  return spec;
 }
 
 // The result of `call`, its errors with keys and their places.
@@ -130,30 +86,32 @@ auto in_keys(const RunConfig& config, const Call& call) {
 }
 
 ModelSpec read_model(const RunConfig& config) {
-  if (!config.model.graph.empty()) return in_keys(config, [&] { return read_graph(config); });
-  for (const auto& [key, is_empty] :
-       {std::pair("model.loss_output", config.model.loss_output.empty()),
-        std::pair("model.transformer_layer_cls", config.model.transformer_layer_cls.empty()),
-        std::pair("model.graph_sizes", config.model.graph_sizes.empty())}) {
-    if (is_empty) continue;
-    throw Error(ErrorKind::kUsage, {.what = std::string(key) + " is for an exported graph alone",
-                                    .where = config.origins.at(key),
-                                    .remedy = "leave it out, or set model.graph"});
-  }
-
-  const std::string& path = config.model.path.empty() ? config.model.config : config.model.path;
-  if (path.empty()) {
+  detail::require_known_to_kind(config);
+  ModelRequest request = {.path = detail::path_of_model(config),
+                          .precision = precision_of(config),
+                          .microbatch = {config.training.microbatch_size, config.training.seq_len},
+                          .cuts = cuts_of(config),
+                          .recomputed = config.training.activation_checkpoint.names,
+                          .loss_output = config.model.loss_output,
+                          .layer_class = config.model.transformer_layer_cls,
+                          .sizes = config.model.graph_sizes};
+  if (request.path.empty()) {
     throw Error(ErrorKind::kUsage, {.what = "the configuration names no model",
                                     .where = config.file.empty() ? "model.path" : config.file,
                                     .remedy = "set model.path, model.config or model.graph"});
   }
-  return read_model_spec(path, precision_of(config));
+  const ModelKind& kind = detail::kind_of(config);
+  ModelSpec model = in_keys(config, [&] { return kind.read(request); });
+  require_type_of_files(config, kind, model);
+  return model;
 }
 
 // The configuration with the tensor slices that training.layout_free chooses for the model.
 RunConfig with_layout_slices(const RunConfig& config) {
   const bool has_adapter = config.lora.rank > 0 || !config.model.adapter.empty();
-  if (config.training.layout_free == 0 || has_adapter || !config.model.graph.empty()) return config;
+  if (config.training.layout_free == 0 || has_adapter ||
+      !detail::has_feature(config, ModelFeature::kSlices))
+    return config;
   const int all = static_cast<int>(config.training.layout_free);
   const ModelSpec divided = read_model(detail::with_slices(config, all));
   return detail::with_slices(config, detail::most_slices(config, divided));
@@ -170,25 +128,6 @@ Schedule schedule_of_file(const RunConfig& config) {
       make_stage_map(*options.placement, schedule.num_ranks(), schedule.num_stages()).ranks());
 }
 
-// The layers of a graph that are in one of these modules or classes; names of none stay.
-std::vector<std::string> layers_of_names(const std::vector<std::string>& names,
-                                         const ModelSpec& model) {
-  std::vector<std::string> layers;
-  for (const std::string& name : names) {
-    std::vector<std::string> paths = detail::modules_of_class(model.graph->graph.training, name);
-    if (paths.empty()) paths = {name};
-    for (const std::string& path : paths) {
-      const std::size_t before = layers.size();
-      for (const LayerInfo& layer : model.layers)
-        if (layer.name == path || layer.name.starts_with(path + ".") ||
-            layer.name.starts_with(path + "@"))
-          layers.push_back(layer.name);
-      if (layers.size() == before) layers.push_back(path);
-    }
-  }
-  return layers;
-}
-
 PipelineOptions pipeline_options(const RunConfig& config, const ModelSpec& model) {
   PipelineOptions options = config.parallelism.pipeline;
   options.microbatch_size = config.training.microbatch_size;
@@ -197,9 +136,9 @@ PipelineOptions pipeline_options(const RunConfig& config, const ModelSpec& model
   options.optimizer = config.optimizer.kind;
   options.trainable = config.training.trainable;
   options.activation_checkpoint = config.training.activation_checkpoint;
-  if (model.graph && !options.activation_checkpoint.names.empty()) {
+  if (model.source && !options.activation_checkpoint.names.empty()) {
     std::vector<std::string>& names = options.activation_checkpoint.names;
-    names = layers_of_names(names, model);
+    names = model.source->layers_of(names, model.layers);
   }
   // The weights of the end alone are written when the training is over, from where they are.
   options.keeps_snapshot = config.checkpoint.async && config.checkpoint.interval > 0;

@@ -8,6 +8,7 @@
 #include "base/hub_id.h"
 #include "base/strict_json.h"
 #include "family/families.h"
+#include "family/family_kind.h"
 #include "family/known_keys.h"
 #include "family/nested.h"
 #include "sluice/error.h"
@@ -143,6 +144,7 @@ ModelSpec parse_model_spec(const std::string& config_json, const std::string& fi
   ModelSpec spec = is_whole ? spec_of_part(document, file_name, directory, precision)
                             : spec_of(config, precision);
   spec.config_text = config_json;
+  spec.source = detail::family_source(spec);
   return spec;
 }
 
@@ -179,6 +181,7 @@ ModelSpec read_language_model_spec(const std::string& path) {
   ModelSpec spec = is_family(document) ? spec_of(detail::ConfigReader(document, file))
                                        : spec_of_part(document, file, folder_of(path), Precision());
   spec.config_text = text;
+  spec.source = detail::family_source(spec);
   return spec;
 }
 

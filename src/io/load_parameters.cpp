@@ -7,12 +7,12 @@
 #include <memory>
 #include <set>
 
-#include "archive/graph_model.h"
 #include "base/name_pattern.h"
 #include "base/text.h"
 #include "family/families.h"
 #include "io/hf_shards.h"
 #include "io/safetensors_dtype.h"
+#include "kind/model_kind.h"
 #include "sluice/error.h"
 #include "sluice/parts/hf_directory.h"
 
@@ -170,9 +170,8 @@ std::vector<std::string> check_checkpoint(const HfDirectory& directory, const Mo
       }
     }
   }
-  if (model.graph)
-    for (const detail::GraphTensor& tensor : model.graph->graph.tensors)
-      expected.insert(tensor.name);
+  if (model.source)
+    for (std::string& name : model.source->other_tensors()) expected.insert(std::move(name));
   std::vector<std::string> unexpected;
   for (std::string& name : directory.names()) {
     if (!expected.contains(name) && !is_known_buffer(name)) unexpected.push_back(std::move(name));

@@ -1,7 +1,7 @@
 // Rows of data as the microbatches of an exported graph.
 //
 // Owns: the inputs of a microbatch, in the graph's types, those that rows may leave out. Does not
-// own: which fields rows have (config/graph_data.h), reading them (data.h), the rules that sizes
+// own: which fields rows have (archive/graph_rows.h), reading them (data.h), the rules that sizes
 // have to keep (Model::count checks them).
 // Thread-safety: pure functions.
 #pragma once

@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "archive/graph_kind.h"
 #include "archive/graph_model.h"
 #include "archive/graph_nodes.h"
 #include "base/file.h"
@@ -372,7 +373,7 @@ at::Tensor read_graph_tensor(const ExportedGraph& graph, const GraphTensor& tens
 }
 
 Model graph_model(const ModelSpec& spec, const std::vector<GraphOperator>& operators) {
-  const Graph& graph = spec.graph;
+  const Graph& graph = graph_of(spec);
   const LayerMaker maker(graph, operators);
   Model model;
   for (std::size_t i = 0; i < spec.layers.size(); ++i)
@@ -398,6 +399,7 @@ Model graph_model(const ModelSpec& spec, const std::vector<GraphOperator>& opera
     return count(batch);
   };
   if (has_weights(graph->graph)) model.initialization.tensor = stored_in(graph);
+  model.initialization.remedy = "give model.path, or export the model with --weights";
   if (spec.evaluation)
     model.evaluation = std::make_shared<const Model>(graph_model(*spec.evaluation, operators));
   model.description = std::make_shared<const ModelSpec>(spec);

@@ -17,7 +17,6 @@ namespace sluice::detail {
 // Why the layers of this model are not divided among ranks; "" if they can be.
 inline std::string reason_not_divided(const ModelSpec& model) {
   const std::vector<LayerInfo>& layers = model.layers;
-  if (model.graph) return "the layers of an exported graph are not divided among ranks yet";
   const auto of_adapter = [](const ParameterSpec& parameter) { return parameter.of_adapter; };
   const bool has_adapter = std::any_of(layers.begin(), layers.end(), [&](const LayerInfo& layer) {
     return std::any_of(layer.parameters.begin(), layer.parameters.end(), of_adapter);

@@ -160,10 +160,7 @@ void RankModel::initialize(const Model& model, const RunOptions& options) {
   const auto shard = [&] {
     if (shards) sharded = std::make_unique<ShardedParameters>(own, owners, groups);
   };
-  unfilled_remedy =
-      model.description && model.description->graph
-          ? "give model.path, or export the model with --weights"
-          : "load weights, or set LayerSpec::initialize or Model::initialization to fill it";
+  unfilled_remedy = model.initialization.remedy;
   if (options.weights == InitialWeights::kNone) return shard();
   const auto find_unfilled = [&] {
     for (Stage* stage : own) unfilled[stage->index()] = unfilled_parameters(stage->chunk());

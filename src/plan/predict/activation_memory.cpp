@@ -116,33 +116,12 @@ class Pool {
   std::int64_t in_backward_ = 0, with_forward_ = 0;
 };
 
-// Gradients that are there while the backward of a layer runs and are none of its own, by layer: of
-// values of a graph that were written by then and that a later layer has read. Other models say in
-// their costs what comes from the next layer.
-std::vector<std::int64_t> waiting_gradients(const ModelSpec& model, const MicrobatchShape& shape) {
-  std::vector<std::int64_t> waiting(model.layers.size());
-  if (!model.graph) return waiting;
-  std::map<std::string, std::size_t> last_reader;
-  for (std::size_t i = 0; i < model.layers.size(); ++i)
-    for (const std::string& name : model.layers[i].reads) last_reader[name] = i;
-  for (std::size_t i = 0; i < model.layers.size(); ++i) {
-    for (const ValueSpec& value : model.layers[i].writes) {
-      const auto last = last_reader.find(value.name);
-      if (last == last_reader.end() || value.dtype.find("float") == std::string::npos) continue;
-      const std::int64_t bytes = whole_bytes(value.bytes_at(shape));
-      for (std::size_t k = i; k < last->second; ++k) waiting[k] = saturating_add(waiting[k], bytes);
-    }
-  }
-  return waiting;
-}
-
-// Inputs of a microbatch that layers of a graph read themselves, which keep them. Those of other
-// models are numbers of tokens.
+// Inputs of a microbatch that layers of the stage keep.
 std::int64_t held_inputs(const ModelSpec& model, const StageContent& stage,
                          const MicrobatchShape& shape) {
   std::int64_t bytes = 0;
-  if (!model.graph) return bytes;
   for (const ValueSpec& input : model.inputs) {
+    if (!input.kept) continue;
     const bool is_read = std::any_of(stage.layers.begin(), stage.layers.end(), [&](int layer) {
       const std::vector<std::string>& reads = model.layers.at(layer).reads;
       return std::find(reads.begin(), reads.end(), input.name) != reads.end();
@@ -156,12 +135,12 @@ std::int64_t held_inputs(const ModelSpec& model, const StageContent& stage,
 
 ActivationBytes stage_activations(const ModelSpec& model, const StageContent& stage,
                                   const MicrobatchShape& shape) {
-  const std::vector<std::int64_t> gradients = waiting_gradients(model, shape);
   ActivationBytes sum;
   std::int64_t on_input = 0, on_weight = 0;
   for (auto index = stage.layers.rbegin(); index != stage.layers.rend(); ++index) {
-    ActivationBytes layer = layer_activations(model.layers.at(*index), shape);
-    layer.on_entry = saturating_add(layer.on_entry, gradients[static_cast<std::size_t>(*index)]);
+    const LayerInfo& info = model.layers.at(*index);
+    ActivationBytes layer = layer_activations(info, shape);
+    layer.on_entry = saturating_add(layer.on_entry, whole_bytes(info.waiting_gradients.at(shape)));
     std::int64_t waiting = 0, ran_again = 0;
     const auto& again = stage.recomputed;
     if (std::find(again.begin(), again.end(), *index) != again.end()) {

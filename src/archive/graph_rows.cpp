@@ -1,4 +1,4 @@
-#include "config/graph_data.h"
+#include "archive/graph_rows.h"
 
 #include <algorithm>
 #include <limits>
@@ -6,7 +6,6 @@
 #include <string>
 #include <string_view>
 
-#include "archive/graph_model.h"
 #include "archive/id_limits.h"
 #include "base/format.h"
 #include "base/text.h"
@@ -21,19 +20,20 @@ bool is_integer(std::string_view dtype) { return dtype.starts_with("int") || dty
 
 class GraphRows {
  public:
-  explicit GraphRows(const ModelSpec& model)
-      : spec_(model), graph_(*model.graph), module_(graph_.graph.training) {}
+  GraphRows(const GraphOfModel& graph, std::int64_t vocab_size)
+      : graph_(graph), module_(graph_.graph.training), vocab_size_(vocab_size) {}
 
-  GraphData found() const {
+  RowNeeds found() const {
     const GraphInput* ids = input("input_ids");
-    GraphData data;
+    RowNeeds data;
+    data.takes_mask = data.takes_positions = false;
     data.tokens = ids && is_tokens(*ids);
     const bool is_causal = graph_.loss.is_causal();
     for (const GraphInput& each : module_.inputs) {
       if (!is_of_batch(each)) continue;
       const bool as_tokens = data.tokens && value(each).sizes == value(*ids).sizes;
       if (as_tokens && each.name == "attention_mask") {
-        data.takes_mask = true;
+        data.takes_mask = data.masks_padding = true;
       } else if (as_tokens && each.name == "position_ids") {
         data.takes_positions = true;
       } else if (!data.tokens || (each.name != "input_ids" && each.name != "labels")) {
@@ -143,29 +143,19 @@ class GraphRows {
   // The vocabulary of the table that the ids are looked up in, else of config.json.
   std::int64_t vocabulary(const GraphInput& ids) const {
     if (const std::int64_t table = below(&ids); table > 0) return table;
-    if (spec_.vocab_size > 0) return spec_.vocab_size;
+    if (vocab_size_ > 0) return vocab_size_;
     return std::numeric_limits<std::int32_t>::max();
   }
 
-  const ModelSpec& spec_;
   const GraphOfModel& graph_;
   const GraphModule& module_;
+  const std::int64_t vocab_size_;
 };
 
 }  // namespace
 
-GraphData data_of_graph(const ModelSpec& model) { return GraphRows(model).found(); }
-
-void set_rows_of_model(const ModelSpec& model, TokenDataOptions& options) {
-  if (!model.graph) return;
-  GraphData data = data_of_graph(model);
-  options.tokens = data.tokens;
-  options.fields = std::move(data.fields);
-  options.count = data.count;
-  options.takes_mask = options.masks_padding = data.takes_mask;
-  options.takes_positions = data.takes_positions;
-  options.vocab_size = data.vocab_size;
-  options.num_labels = data.num_labels;
+RowNeeds rows_of_graph(const GraphOfModel& graph, std::int64_t vocab_size) {
+  return GraphRows(graph, vocab_size).found();
 }
 
 }  // namespace sluice::detail

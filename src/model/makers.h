@@ -1,0 +1,12 @@
+// The two halves with torch that sluice has.
+// Thread-safety: immutable.
+#pragma once
+
+#include "model/model_maker.h"
+
+namespace sluice::detail {
+
+const ModelMaker& family_maker();
+const ModelMaker& graph_maker();
+
+}  // namespace sluice::detail
