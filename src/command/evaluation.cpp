@@ -55,7 +55,7 @@ StepBatch batch_of_replica(const TokenData& data, const Model& model, std::int64
   if (from < to) {
     const std::int64_t num_rows = std::min(to * size, count) - from * size;
     const Model& evaluated = model.evaluation ? *model.evaluation : model;
-    batch = batch_of(evaluated, data.read({first + from * size}, num_rows), size, step);
+    batch = batches.maker->batch(data.read({first + from * size}, num_rows), evaluated, size, step);
   }
   batch.step = step;
   batch.first_microbatch = from;
@@ -70,6 +70,7 @@ EvaluationBatches evaluation_batches(const RunConfig& config, const Plan& plan, 
   batches.microbatch_size = config.training.microbatch_size;
   batches.replica = replica_of(plan.program.mesh, rank);
   batches.num_replicas = plan.data_parallel.degree;
+  batches.maker = &maker_of(plan.model);
   return batches;
 }
 

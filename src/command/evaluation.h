@@ -14,6 +14,7 @@
 #include "config/run_config.h"
 #include "engine/executor.h"
 #include "io/adapter_directory.h"
+#include "model/model_maker.h"
 #include "sluice/data.h"
 #include "sluice/lora.h"
 #include "sluice/model.h"
@@ -34,6 +35,7 @@ void require_counted_labels(const TokenData& data, const RunConfig& config,
 struct EvaluationBatches {
   std::int64_t batch_size = 1, microbatch_size = 1;
   std::int64_t replica = 0, num_replicas = 1;
+  const ModelMaker* maker = nullptr;
 };
 // Batches of as many sequences as a step has. rank: of the run.
 EvaluationBatches evaluation_batches(const RunConfig& config, const Plan& plan, int rank);

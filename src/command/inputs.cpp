@@ -106,17 +106,6 @@ Model run_model(const RunConfig& config, const ModelSpec& spec,
   return maker_of(spec).model(spec, layer_options(config, adapter));
 }
 
-StepBatch batch_of(const Model& model, StepShare share, std::int64_t first_row,
-                   std::int64_t microbatch_size, std::int64_t step) {
-  return maker_of(*model.description)
-      .batch(std::move(share), model, first_row, microbatch_size, step);
-}
-
-StepBatch batch_of(const Model& model, TokenRows rows, std::int64_t microbatch_size,
-                   std::int64_t step) {
-  return maker_of(*model.description).batch(std::move(rows), model, microbatch_size, step);
-}
-
 MicrobatchCount count_by_model(const RunConfig& config, const ModelSpec& spec) {
   if (!spec.source->row_needs().counts_by_model) return {};
   const ModelMaker& maker = maker_of(spec);

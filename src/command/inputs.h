@@ -32,12 +32,6 @@ TokenData open_data(
     const RunConfig& config, TokenDataOptions options,
     const NameOfOption& name_of = [](std::string_view) { return ""; });
 
-// model.dtype, and the adapter of the run.
-// The batch of a step, or of an evaluation without first_row, as the inputs of the run's model.
-StepBatch batch_of(const Model& model, StepShare share, std::int64_t first_row,
-                   std::int64_t microbatch_size, std::int64_t step);
-StepBatch batch_of(const Model& model, TokenRows rows, std::int64_t microbatch_size,
-                   std::int64_t step);
 // How much the model counts in the rows of a microbatch, where that is neither labels nor rows;
 // else empty. Makes a model of its own.
 MicrobatchCount count_by_model(const RunConfig& config, const ModelSpec& spec);
@@ -45,6 +39,7 @@ MicrobatchCount count_by_model(const RunConfig& config, const ModelSpec& spec);
 // The modules of the plan's model.
 Model run_model(const RunConfig& config, const ModelSpec& spec,
                 const std::optional<Adapter>& adapter);
+// model.dtype, and the adapter of the run.
 LayerOptions layer_options(const RunConfig& config, const std::optional<Adapter>& adapter);
 // The operators by which the model runs on the CPU: "fused, avx512, own products", the kernels'
 // instruction set and whose matrix products, and whether the loss is computed by blocks; or "plain,

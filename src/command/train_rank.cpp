@@ -15,6 +15,7 @@
 #include "command/inputs.h"
 #include "engine/rank_errors.h"
 #include "family/lora/adapter_files.h"
+#include "model/model_maker.h"
 #include "ops/kept_memory.h"
 #include "optim/optimizer.h"
 #include "report/run_texts.h"
@@ -116,6 +117,7 @@ std::int64_t run_steps(ProcessRun& run, const Model& model, Pipeline& pipeline, 
   const TrainingOptions& training = run.config.training;
   const BatchRange own = run.rows_of(world.rank());
   const std::int64_t first = run.resume.done.steps + 1;
+  const ModelMaker& maker = maker_of(run.plan.model);
   StragglerSearch stragglers(run.plan);
   for (std::int64_t step = first;; ++step) {
     doing = formatted("step {}", step);
@@ -124,8 +126,8 @@ std::int64_t run_steps(ProcessRun& run, const Model& model, Pipeline& pipeline, 
     if (log && step == first)
       log->steps_begin(run.ranks.threads_per_rank(training.threads_per_rank));
     const Stopwatch watch;
-    const StepBatch batch = batch_of(model, run.batches->take(step, world.rank()), own.first,
-                                     training.microbatch_size, step);
+    const StepBatch batch = maker.batch(run.batches->take(step, world.rank()), model, own.first,
+                                        training.microbatch_size, step);
     const double lr =
         learning_rate(step, training.steps, run.config.optimizer.lr, run.config.lr_scheduler);
     const StepResult report = trainer.step(batch, lr);
