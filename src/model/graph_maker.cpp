@@ -1,7 +1,7 @@
 #include <utility>
 
 #include "model/graph_batch.h"
-#include "model/graph_model.h"
+#include "model/graph_modules.h"
 #include "model/makers.h"
 
 namespace sluice::detail {

@@ -1,4 +1,4 @@
-#include "model/graph_model.h"
+#include "model/graph_modules.h"
 
 #include <ATen/ATen.h>
 
