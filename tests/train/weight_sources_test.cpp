@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "archive/written_graph.h"
-#include "model/graph_model.h"
+#include "model/graph_modules.h"
 #include "sluice/causal_lm.h"
 #include "sluice/model.h"
 #include "sluice/parts/hf_directory.h"
