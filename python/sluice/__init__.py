@@ -5,9 +5,12 @@ unit the costs have; sizes are bytes. Errors are `sluice.Error`. What the values
 names in the documentation: schedules, verify, simulate, partition, pictures.
 """
 
+import contextlib
 import dataclasses
+import errno
 import json
 import os
+import re
 import subprocess
 import tempfile
 
@@ -41,12 +44,39 @@ class Error(ValueError):
 
 def _run(*arguments, may_be_refused=False):
     """The program's answer. Raises Error when it fails; a proof that refuses a schedule (may_be_refused) is an answer."""
-    ran = subprocess.run([program(), *map(str, arguments)], capture_output=True, text=True, encoding="utf-8")
+    path = program()
+    try:
+        ran = subprocess.run([path, *map(str, arguments)], capture_output=True, text=True, encoding="utf-8",
+                             errors="replace")
+    except OSError as failed:
+        if failed.errno == errno.E2BIG:
+            raise Error(f"the arguments are too long for a program; sluice {arguments[0]}; give shorter values", 2) from None
+        raise Error(f"cannot run the program: {failed.strerror}; {path}; install the package sluice-train again", 3) from None
+    except ValueError as failed:  # a null character, or half of a surrogate pair
+        raise Error(f"a value is no text for a program: {failed}; sluice {arguments[0]}; leave that character out", 2) from None
     lines = [line for line in ran.stderr.splitlines() if line.startswith("sluice: error: ")]
     if ran.returncode != 0 and (lines or ran.returncode != 3 or not may_be_refused):
         text = lines[-1][len("sluice: error: "):] if lines else ran.stderr.strip() or "sluice ended without a word"
         raise Error(text, ran.returncode)
     return ran.stdout
+
+
+def _answer(*arguments, may_be_refused=False):
+    """The values that the program prints with --json."""
+    text = _run(*arguments, "--json", may_be_refused=may_be_refused)
+    try:
+        return json.loads(text)
+    except ValueError:
+        raise Error(f"the output is not JSON; sluice {' '.join(map(str, arguments))}; leave out options that print a "
+                    f"text, such as --help", 2) from None
+
+
+def _json_text(value, name):
+    try:
+        return json.dumps(value, default=os.fspath)
+    except (TypeError, ValueError, RecursionError) as failed:
+        raise Error(f"a value cannot be written as JSON: {failed}; {name}; give numbers, texts, paths, lists and dicts",
+                    2) from None
 
 
 def _text_of(path):
@@ -57,28 +87,38 @@ def _text_of(path):
 class _Files:
     """Files for one call."""
 
-    def __enter__(self):
-        self._folder = tempfile.TemporaryDirectory(prefix="sluice-")
-        return self
-
-    def __exit__(self, *_):
-        self._folder.cleanup()
+    def __init__(self, folder):
+        self._folder = folder
 
     def path(self, name):
-        return os.path.join(self._folder.name, name)
+        return os.path.join(self._folder, name)
 
     def write(self, name, text):
-        with open(self.path(name), "w", encoding="utf-8", newline="") as file:
-            file.write(text)
+        try:
+            data = text.encode()
+        except (AttributeError, UnicodeError):
+            raise Error(f"{text!r:.60} is not a text; {name}; give text that UTF-8 can hold", 2) from None
+        with open(self.path(name), "wb") as file:
+            file.write(data)
         return self.path(name)
 
     def read(self, name):
         return _text_of(self.path(name))
 
 
+@contextlib.contextmanager
+def _files():
+    try:
+        with tempfile.TemporaryDirectory(prefix="sluice-") as folder:
+            yield _Files(folder)
+    except OSError as failed:
+        raise Error(f"cannot use a temporary file: {failed.strerror}; {failed.filename or 'TMPDIR'}; check TMPDIR and the "
+                    f"space there", 3) from None
+
+
 def costs_text(costs):
     """Costs as the program takes them: a text ("F=1,B=2"), the path of a JSON file, or its content as a dict."""
-    return json.dumps(costs) if isinstance(costs, dict) else str(costs)
+    return _json_text(costs, "costs") if isinstance(costs, dict) else str(costs)
 
 
 def _costs_arguments(files, costs):
@@ -89,7 +129,13 @@ def _costs_arguments(files, costs):
 
 
 def _map_text(stage_to_rank):
-    return stage_to_rank if isinstance(stage_to_rank, str) else ",".join(map(str, stage_to_rank))
+    if isinstance(stage_to_rank, str):
+        return stage_to_rank
+    try:
+        return ",".join(map(str, stage_to_rank))
+    except TypeError:
+        raise Error(f"{stage_to_rank!r} is not a stage-to-rank map; stage_to_rank; give \"loop\", \"v\", or one rank per "
+                    f"stage, as [0, 1, 1, 0]", 2) from None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,8 +150,12 @@ class Schedule:
     def _repr_svg_(self):
         return picture(self)
 
-    def _arguments(self, files):
-        return ["--csv", files.write("schedule.csv", self.csv), "--stage-to-rank", _map_text(self.stage_to_rank)]
+
+def _schedule_arguments(files, schedule):
+    if not isinstance(schedule, Schedule):
+        raise Error(f"{schedule!r:.60} is not a Schedule; schedule; make one with sluice.schedule, or read one with "
+                    f"sluice.read", 2)
+    return ["--csv", files.write("schedule.csv", schedule.csv), "--stage-to-rank", _map_text(schedule.stage_to_rank)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,16 +193,8 @@ class Search:
 
 def _stages(action):
     """The stages of an action; a pair has two."""
-    numbers = []
-    for part in action.split(";"):
-        digits = ""
-        for letter in part.lstrip("("):
-            if not letter.isdigit():
-                break
-            digits += letter
-        if digits:
-            numbers.append(int(digits))
-    return numbers
+    found = (re.match(r"\(*([0-9]{1,9})", part) for part in action.split(";"))
+    return [int(stage[1]) for stage in found if stage]
 
 
 def _map_of(rows):
@@ -176,7 +218,7 @@ def schedules():
 def schedule(name, ranks, microbatches, stages_per_rank=None):
     """Makes a schedule by its name, in any case."""
     more = [] if stages_per_rank is None else ["--stages-per-rank", stages_per_rank]
-    with _Files() as files:
+    with _files() as files:
         _run("schedule", "--name", name, "--pp", ranks, "--microbatches", microbatches, *more, "--out",
              files.path("out.csv"))
         csv = files.read("out.csv")
@@ -186,16 +228,21 @@ def schedule(name, ranks, microbatches, stages_per_rank=None):
 
 def read(csv, stage_to_rank=None):
     """A schedule of torch's text form: a path, or the text itself. The map is read off the rows unless given."""
-    csv = os.fspath(csv)
-    if "\n" not in csv and "," not in csv or os.path.exists(csv):
-        try:
+    try:
+        csv = os.fsdecode(csv)
+        if "\n" not in csv and "," not in csv or os.path.exists(csv):
             csv = _text_of(csv)
-        except OSError as failed:
-            raise Error(f"cannot open file: {failed.strerror}; {csv}; name a CSV file, or give its text", 3) from None
+    except OSError as failed:
+        raise Error(f"cannot open file: {failed.strerror}; {csv}; name a CSV file, or give its text", 3) from None
+    except (TypeError, ValueError) as failed:
+        raise Error(f"cannot read a schedule: {failed}; {csv!r:.60}; name a CSV file, or give its text", 3) from None
     rows = _rows_of(csv)
-    known = list(stage_to_rank) if stage_to_rank is not None and not isinstance(stage_to_rank, str) else None
-    return Schedule(csv, rows, known if known is not None else _map_of(rows) if stage_to_rank is None
-                    else stage_to_rank)
+    if stage_to_rank is None:
+        return Schedule(csv, rows, _map_of(rows))
+    if isinstance(stage_to_rank, str):
+        return Schedule(csv, rows, stage_to_rank)
+    _map_text(stage_to_rank)
+    return Schedule(csv, rows, list(stage_to_rank))
 
 
 def verify(schedule, transport=None):
@@ -205,16 +252,16 @@ def verify(schedule, transport=None):
     transfers, else "sluice".
     """
     wanted = [] if transport is None else ["--for", transport]
-    with _Files() as files:
-        answer = _run("schedule", *schedule._arguments(files), "--check", "--json", *wanted, may_be_refused=True)
-    return json.loads(answer)["violations"]
+    with _files() as files:
+        return _answer("schedule", *_schedule_arguments(files, schedule), "--check", *wanted,
+                       may_be_refused=True)["violations"]
 
 
 def simulate(schedule, costs=None):
     """The step that the order makes under the costs: F, I, W take 1 and B 2 without any."""
-    with _Files() as files:
-        values = json.loads(_run("schedule", *schedule._arguments(files), "--lower", "--simulate", "--json",
-                                 "--timeline", "--draw", files.path("step.svg"), *_costs_arguments(files, costs)))
+    with _files() as files:
+        values = _answer("schedule", *_schedule_arguments(files, schedule), "--lower", "--simulate", "--timeline",
+                         "--draw", files.path("step.svg"), *_costs_arguments(files, costs))
         svg = files.read("step.svg")
     return Simulation(values["makespan"], values["bubble_fraction"], values["rows"], values["timeline"],
                       values["live"], values, svg)
@@ -229,9 +276,9 @@ def search(costs, ranks, microbatches, stages_per_rank=None, stage_to_rank=None,
         more += ["--stage-to-rank", _map_text(stage_to_rank)]
     if max_memory is not None:
         more += ["--max-memory", max_memory]
-    with _Files() as files:
-        values = json.loads(_run("schedule", "--search", "--pp", ranks, "--microbatches", microbatches, "--json",
-                                 "--out", files.path("found.csv"), *_costs_arguments(files, costs), *more))
+    with _files() as files:
+        values = _answer("schedule", "--search", "--pp", ranks, "--microbatches", microbatches, "--out",
+                         files.path("found.csv"), *_costs_arguments(files, costs), *more)
         csv = files.read("found.csv")
     found = values["found"]
     order = Schedule(csv, _rows_of(csv), found["stage_to_rank"], found["name"])
@@ -242,9 +289,9 @@ def plan(config, **overrides):
     """The answer of `sluice plan --json` to a configuration. training__steps=10 is the key training.steps."""
     keys = []
     for name, value in overrides.items():
-        text = value if isinstance(value, str) else json.dumps(value, default=os.fspath)
-        keys += ["--" + name.replace("__", "."), text]
-    return json.loads(_run("plan", config, "--json", *keys))
+        keys += ["--" + name.replace("__", "."), value if isinstance(value, str) else _json_text(value, name)]
+    path = str(config)
+    return _answer("plan", os.path.join(os.curdir, path) if path.startswith("-") else path, *keys)
 
 
 def split(**options):
@@ -259,19 +306,21 @@ def split(**options):
             arguments.append(option)
         elif value is not None and value is not False:
             names = isinstance(value, (list, tuple)) and all(isinstance(each, str) for each in value)
-            arguments += [option, ",".join(value) if names else json.dumps(value) if isinstance(value, (list, tuple))
+            arguments += [option, ",".join(value) if names else _json_text(value, name) if isinstance(value, (list, tuple))
                           else str(value)]
-    return json.loads(_run("split", *arguments, "--json"))
+    return _answer("split", *arguments)
 
 
 def picture(schedule, costs=None, format="svg", critical_path=False):
     """The expected step as SVG, as a page ("html"), or as a trace for Perfetto ("json"). A schedule that does not hold
     is drawn with what is wrong."""
+    if format not in ("svg", "html", "json"):
+        raise Error(f"{format!r} is not a kind of picture; format; one of: svg, html, json", 2)
     more = ["--critical-path"] if critical_path else []
     if not verify(schedule):
         more.append("--lower")
-    with _Files() as files:
+    with _files() as files:
         out = files.path("picture." + format)
-        _run("schedule", *schedule._arguments(files), "--draw", out,
+        _run("schedule", *_schedule_arguments(files, schedule), "--draw", out,
              *_costs_arguments(files, costs), *more, may_be_refused=True)
         return _text_of(out)

@@ -8,7 +8,12 @@ from . import program
 
 def main():
     path = program()
-    os.execv(path, [path, *sys.argv[1:]])
+    try:
+        os.execv(path, [path, *sys.argv[1:]])
+    except OSError as failed:
+        print(f"sluice: error: cannot run the program: {failed.strerror}; {path}; install the package sluice-train again",
+              file=sys.stderr)
+        sys.exit(3)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.pipelining import schedules as _schedules
 
-from . import Error, Schedule, _map_of, picture, read, simulate
+from . import Error, Schedule, _json_text, _map_of, picture, read, simulate
 from . import verify as _verify
 
 __all__ = ["Comparison", "StageTimer", "compare", "costs", "load", "save", "verify"]
@@ -30,6 +30,8 @@ __all__ = ["Comparison", "StageTimer", "compare", "costs", "load", "save", "veri
 
 def _stages_of(schedule):
     stages = getattr(schedule, "_stages", None)
+    if stages is None and not hasattr(schedule, "_stage"):
+        raise Error(f"{schedule!r:.60} is not a schedule of torch; schedule; give one of torch.distributed.pipelining", 2)
     return list(stages) if stages is not None else [schedule._stage]
 
 
@@ -199,9 +201,12 @@ def costs(*timers, latency=0.0, group=None):
 
 def save(path, costs):
     """Writes costs as a file for `--costs`."""
-    with open(path, "w") as file:
-        json.dump(costs, file, indent=1)
-        file.write("\n")
+    text = json.dumps(json.loads(_json_text(costs, "costs")), indent=1) + "\n"
+    try:
+        with open(path, "w") as file:
+            file.write(text)
+    except (OSError, TypeError, ValueError) as failed:
+        raise Error(f"cannot write the costs: {failed}; {path}; name a file in a folder that can be written", 3) from None
 
 
 def _order_of(order):
@@ -228,6 +233,8 @@ def load(stages, num_microbatches, loss_fn, order, **options):
     without. Raises sluice.Error where torch would not run the order right, or the order has other stages on this rank.
     """
     order = _order_of(order)
+    if not stages:
+        raise Error("no stage is given; stages; give the stages of this rank", 2)
     wrong = verify(order)
     if wrong:
         raise Error(f"the order does not hold: {wrong[0]['reason']}; rank {wrong[0]['rank']}, {wrong[0]['action']}", 3)
@@ -293,6 +300,8 @@ def compare(timer, order, costs, group=None):
     every = _gathered((timer.steps, busy), group)
     if not all(steps for steps, _ in every):
         raise Error("no step was timed; run more steps than the warm-up has", 2)
+    if expected.makespan == 0:
+        raise Error("all costs are 0; costs; time the stages", 2)
     steps = [max(step) for step in zip(*(steps for steps, _ in every))]
     return Comparison(expected.makespan, _lower_quartile(steps), expected.values["busy_per_rank"],
                       [busy for _, busy in every], picture(order, costs))

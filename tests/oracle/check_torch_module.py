@@ -168,6 +168,12 @@ def worker(rank, port, expected):
     wrong = sluice.read("0F0,0B0,0F1,0B1\n1B0,1F0,1F1,1B1\n")
     refused(lambda: sluice.torch.load(stages_on(rank, [0, 1]), 2, loss_of, wrong), "does not hold")
     refused(lambda: sluice.torch.costs(sluice.torch.StageTimer(schedule)), "no action was timed")
+    refused(lambda: sluice.torch.load([], MICROBATCHES, loss_of, order), "no stage is given")
+    refused(lambda: sluice.torch.StageTimer("1F1B").__enter__(), "'1F1B' is not a schedule of torch")
+    refused(lambda: sluice.torch.save(os.path.join(SOURCE, "none/costs.json"), costs), "cannot write the costs")
+    refused(lambda: sluice.torch.save(os.devnull, {"latency": {1}}), "a value cannot be written as JSON")
+    free = {"F": 0, "I": 0, "W": 0, "B": 0, "comm": 0}
+    refused(lambda: sluice.torch.compare(timer, found.schedule, free), "all costs are 0")
     dist.barrier()
     dist.destroy_process_group()
 
