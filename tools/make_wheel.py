@@ -36,14 +36,24 @@ def fail(what):
 
 
 def output(*command):
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    try:
+        ran = subprocess.run(command, capture_output=True, text=True)
+    except OSError as failed:
+        fail(f"cannot run {command[0]}: {failed.strerror}; install it")
+    if ran.returncode != 0:
+        sys.stderr.write(ran.stdout + ran.stderr)
+        fail(f"'{' '.join(command)}' has failed with exit code {ran.returncode}; mend what it says above")
+    return ran.stdout
 
 
 def cache_value(build, name):
-    with open(os.path.join(build, "CMakeCache.txt")) as file:
-        for line in file:
-            if line.startswith(name + ":"):
-                return line.split("=", 1)[1].strip()
+    try:
+        with open(os.path.join(build, "CMakeCache.txt")) as file:
+            for line in file:
+                if line.startswith(name + ":"):
+                    return line.split("=", 1)[1].strip()
+    except OSError as failed:
+        fail(f"cannot open {failed.filename}: {failed.strerror}; build first: make build")
     fail(f"{build}/CMakeCache.txt has no {name}; build first: make build")
 
 

@@ -1,10 +1,13 @@
 // sluice graph: what an exported graph holds; the tool that exports one.
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "archive/allowed_nodes.h"
@@ -41,6 +44,7 @@ struct Inspected {
   std::shared_ptr<const detail::GraphOfModel> graph;
   ModelSpec spec;
   MicrobatchShape shape;
+  detail::SymbolValues sizes;  // of the microbatch, by symbol
 };
 
 std::string option_of(std::string_view option) {
@@ -64,6 +68,7 @@ Inspected inspected(const InspectArguments& arguments) {
   result.shape.rows = arguments.rows.value_or(static_cast<int>(result.shape.rows));
   result.shape.length = arguments.length.value_or(static_cast<int>(result.shape.length));
   result.spec = detail::describe_graph(result.graph, options, result.shape);
+  result.sizes = detail::sizes_of(*result.graph, result.shape, options.sizes);
   return result;
 }
 
@@ -117,14 +122,61 @@ std::vector<std::string> without_rows(const std::map<std::string, int>& operator
   return missing;
 }
 
-std::string sizes_text(const ValueSpec& value) {
-  std::vector<std::string> sizes;
-  for (const std::int64_t size : value.sizes)
-    sizes.push_back(size == kMicrobatchRows     ? "rows"
-                    : size == kMicrobatchLength ? "length"
-                                                : std::to_string(size));
-  return printable(value.dtype) + "[" + join(sizes, ", ") + "]";
-}
+// Writes the sizes of values with the names of the sizes that may vary: "float32[rows, source,
+// 48]".
+class SizesText {
+ public:
+  explicit SizesText(const Inspected& of) : of_(of) {
+    const GraphOfModel& graph = *of.graph;
+    for (const detail::GraphFacts::Size& size : graph.graph.facts.sizes)
+      names_[size.symbol] = size.name;
+    names_[graph.rows_symbol] = "rows";
+    names_[graph.length_symbol] = "length";
+    const std::vector<detail::GraphValue>& values = graph.graph.training.values;
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values_.emplace(graph.layers.value_names[i], &values[i]);
+  }
+
+  std::string operator()(const ValueSpec& value) const {
+    std::vector<std::string> sizes;
+    const auto found = values_.find(value.name);
+    if (found != values_.end()) {
+      for (const detail::SizeExpression& size : found->second->sizes) sizes.push_back(text(size));
+    } else {  // the labels of a causal loss, which the graph does not have
+      for (const std::int64_t size : value.sizes)
+        sizes.push_back(size == kMicrobatchRows     ? "rows"
+                        : size == kMicrobatchLength ? "length"
+                                                    : std::to_string(size));
+    }
+    return printable(value.dtype) + "[" + join(sizes, ", ") + "]";
+  }
+
+ private:
+  // The number at the sizes of the microbatch, if one of the symbols has no name.
+  std::string text(const detail::SizeExpression& size) const {
+    std::set<std::string> symbols;
+    size.add_symbols(symbols);
+    for (const std::string& symbol : symbols)
+      if (!names_.contains(symbol)) return std::to_string(size.at(of_.sizes));
+    const auto is_word = [](char c) {
+      return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
+    };
+    const std::string written = size.text();
+    std::string named;
+    for (std::size_t i = 0; i < written.size();) {
+      const std::size_t begin = i;
+      while (i < written.size() && is_word(written[i])) ++i;
+      if (i == begin) named += written[i++];
+      const std::string word = written.substr(begin, i - begin);
+      if (is_word(word.front())) named += symbols.contains(word) ? names_.at(word) : word;
+    }
+    return printable(named);
+  }
+
+  const Inspected& of_;
+  std::map<std::string, std::string> names_;  // by symbol
+  std::unordered_map<std::string, const detail::GraphValue*> values_;
+};
 
 Json values_json(const std::vector<ValueSpec>& values, const MicrobatchShape& shape) {
   Json list = Json::array();
@@ -266,6 +318,7 @@ std::string limits_text(const detail::GraphModule& module, const detail::GraphFa
 std::string inspect_text(const Inspected& of) {
   const detail::ExportedGraph& graph = of.graph->graph;
   const auto operators = operators_of(graph.training);
+  const SizesText sizes_text(of);
   std::string text =
       formatted("{}: {}, {} parameters, exported by torch {}; weights: {}; checked: {}\n",
                 printable(graph.path),

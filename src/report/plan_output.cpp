@@ -36,12 +36,22 @@ std::string split_text(const Plan& plan, int width) {
          partition_text(plan.model, partition, {}, width, "  ");
 }
 
+// Whether rows have a length: those of a graph for images have none.
+bool has_length(const ModelSpec& model) {
+  return model.inputs.empty() || std::ranges::any_of(model.inputs, [](const ValueSpec& input) {
+           return std::ranges::find(input.sizes, kMicrobatchLength) != input.sizes.end();
+         });
+}
+
 std::string schedule_text(const Plan& plan, const GridOptions& options) {
   std::size_t num_instructions = 0;
   for (const auto& rank : plan.program.ranks) num_instructions += rank.size();
-  std::string schedule = formatted("schedule: {}, {} of {} x {} tokens", plan.schedule.name,
-                                   counted(plan.program.num_microbatches, "microbatch"),
-                                   plan.microbatch.rows, plan.microbatch.length);
+  std::string schedule =
+      formatted("schedule: {}, {} of {}", plan.schedule.name,
+                counted(plan.program.num_microbatches, "microbatch"),
+                has_length(plan.model)
+                    ? formatted("{} x {} tokens", plan.microbatch.rows, plan.microbatch.length)
+                    : counted(plan.microbatch.rows, "row"));
   const std::vector<StageShape> shapes = shapes_of(plan);
   if (shapes.size() > 1) {
     schedule += ", " + shape_text(shapes.front().output) + " between stages";
@@ -239,11 +249,12 @@ std::string plan_json(const Plan& plan) {
                      {"parameters", plan.model.num_parameters()}};
   object["split"] = partition_json(plan.model, plan.partition, shapes_of(plan));
   object["tied"] = std::move(ties);
-  object["schedule"] = {{"name", plan.schedule.name},
-                        {"num_ranks", plan.program.num_ranks()},
-                        {"num_microbatches", plan.program.num_microbatches},
-                        {"microbatch_size", plan.microbatch.rows},
-                        {"seq_len", plan.microbatch.length}};
+  object["schedule"] = {
+      {"name", plan.schedule.name},
+      {"num_ranks", plan.program.num_ranks()},
+      {"num_microbatches", plan.program.num_microbatches},
+      {"microbatch_size", plan.microbatch.rows},
+      {"seq_len", has_length(plan.model) ? Json(plan.microbatch.length) : Json()}};
   object["data_parallel"] = replicas_json(plan);
   if (plan.tensor_parallel.num_slices() > 1) object["tensor_parallel"] = shares_json(plan);
   object["check"] = verify_json(plan.report);

@@ -418,11 +418,15 @@ class Page {
     const Json& schedule = plan().at("schedule");
     const std::int64_t ranks = integer_in(plan().at("data_parallel"), "num_ranks");
     std::string text = "<h1>" + escaped(name()) + "</h1>\n";
-    text += paragraph(formatted(
-        "{}, {}, {}, {} of {} x {} tokens; {}.", text_in(schedule, "name"), counted(ranks, "rank"),
-        counted(integer_in(plan().at("split"), "num_stages"), "stage"),
-        counted(integer_in(schedule, "num_microbatches"), "microbatch"),
-        integer_in(schedule, "microbatch_size"), integer_in(schedule, "seq_len"), state_of(run_)));
+    const std::int64_t rows = integer_in(schedule, "microbatch_size");
+    text += paragraph(
+        formatted("{}, {}, {}, {} of {}; {}.", text_in(schedule, "name"), counted(ranks, "rank"),
+                  counted(integer_in(plan().at("split"), "num_stages"), "stage"),
+                  counted(integer_in(schedule, "num_microbatches"), "microbatch"),
+                  schedule.at("seq_len").is_null()
+                      ? counted(rows, "row")
+                      : formatted("{} x {} tokens", rows, integer_in(schedule, "seq_len")),
+                  state_of(run_)));
     if (const std::string data = data_line(); !data.empty()) text += paragraph(data);
     if (other_)
       text += paragraph(formatted("{} (blue) beside {} (orange, {}).", run_.folder, other_->folder,

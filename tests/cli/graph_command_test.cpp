@@ -74,6 +74,53 @@ TEST(GraphCommandTest, InspectSaysTheSameToPeople) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
 }
 
+TEST(GraphCommandTest, InspectNamesSizesThatMayVary) {
+  const std::string text = run_sluice({"graph", "inspect", kGraphs + "translation.pt2"}).out;
+  for (const char* part : {"input  input_ids int64[rows, length]\n",
+                           "input  decoder_input_ids int64[rows, decoder_length]\n",
+                           "input  labels int64[rows, decoder_length]\n",
+                           "size   decoder_length from 1, 5 as exported",
+                           "a cut after it sends: add_2 float32[rows, decoder_length, 8]\n"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+}
+
+TEST(GraphCommandTest, InspectNamesSizesThatAreMadeOfOthers) {
+  test::SmallArchive archive;
+  test::GraphJson& sizes = test::graph_of(archive.program)["tensor_values"]["x"]["sizes"];
+  const auto expression = [](const char* text) {
+    return test::GraphJson{{"as_expr", {{"expr_str", text}}}};
+  };
+  // s2 has no name: its size is shown as the number that it is.
+  sizes = {expression("s0"), expression("2*s1 + 1"), expression("s2"), expression("s0*s2")};
+  archive.program["range_constraints"]["s2"] = {{"min_val", 5}, {"max_val", nullptr}};
+  archive.facts = R"({"format": 1, "ties": [], "outputs": ["relu"], "notes": [],
+    "sizes": [{"name": "rows", "symbol": "s0", "example": 2},
+              {"name": "source", "symbol": "s1", "example": 4}]})";
+  const test::TempDirectory folder;
+  const std::string path = folder / "sizes.pt2";
+  test::write_file(path, archive.bytes());
+  const ProgramResult shown = run_sluice({"graph", "inspect", path});
+  EXPECT_NE(shown.out.find("input  x float32[rows, 2*source + 1, 5, 10]\n"), std::string::npos)
+      << shown.out << shown.err;
+}
+
+TEST(GraphCommandTest, AGraphForImagesHasRowsAndNoTokens) {
+  const test::TempDirectory folder;
+  test::write_file(folder / "rows.jsonl", "{\"pixel_values\": [], \"labels\": 0}\n");
+  test::write_file(folder / "run.toml", "[model]\ngraph = \"" + kGraphs + "images.pt2\"\n");
+  const std::vector<std::string> arguments = {"plan",
+                                              folder / "run.toml",
+                                              "--data.files=[\"" + (folder / "rows.jsonl") + "\"]",
+                                              "--training.microbatch_size=2",
+                                              "--training.local_batch_size=8",
+                                              "--parallelism.pipeline_parallel_degree=2"};
+  const ProgramResult planned = run_sluice(arguments);
+  EXPECT_EQ(planned.exit_code, 0) << planned.err;
+  EXPECT_NE(planned.out.find("4 microbatches of 2 rows"), std::string::npos) << planned.out;
+  EXPECT_EQ(planned.out.find("tokens"), std::string::npos) << planned.out;
+  EXPECT_TRUE(object_of(arguments).at("schedule").at("seq_len").is_null());
+}
+
 TEST(GraphCommandTest, InspectSaysWhereEvaluationIsAnotherGraph) {
   EXPECT_EQ(object_of({"graph", "inspect", kDecoder}).at("evaluation"), "the same graph");
   const std::string modes = kGraphs + "modes.pt2";
