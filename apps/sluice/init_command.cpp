@@ -35,8 +35,10 @@ std::string quickstart(const std::string& torch_folder) {
   text = replaced(text,
                   "#   make run        or        build/bin/sluice train examples/quickstart.toml",
                   "#   sluice train quickstart.toml");
-  text = replaced(text, "[\"../build/torch-include/**/*.h\"] # a link that the build makes",
-                  "[" + Json(torch_folder + "/include/**/*.h").dump() + "]");
+  text =
+      replaced(text, "[\"../build/torch-include/**/*.h\"] # a link that the build makes",
+               "[" + Json(torch_folder + "/include/**/*.h").dump() +
+                   "]  # headers of the LibTorch that was found; its path changes if you move it");
   text = replaced(text, "../outputs/quickstart/checkpoint", "outputs/checkpoint");
   return replaced(text, "../outputs/quickstart", "outputs");
 }

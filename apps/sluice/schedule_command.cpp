@@ -20,6 +20,7 @@
 #include "plan/choose/search/search_question.h"
 #include "plan/option_words.h"
 #include "plan/passes/passes.h"
+#include "plan/schedules/builders.h"
 #include "report/picture.h"
 #include "report/program_output.h"
 #include "report/search_output.h"
@@ -332,7 +333,7 @@ Command schedule_command() {
       .help = "Makes, reads, lowers, proves, simulates and draws schedules.",
       .options = {{"--name", &a.name, "make this schedule, such as 1F1B or ZBVZeroBubble"},
                   {"--csv", &a.csv, "read a schedule in torch's CSV form: one row per rank"},
-                  {"--pp", &a.num_ranks, "ranks"},
+                  {"--pp", &a.num_ranks, "ranks", 1, detail::kMostRanks},
                   {"--stages-per-rank", &a.stages_per_rank, "stages per rank"},
                   {"--stages", &a.num_stages, "stages in total"},
                   {"--microbatches", &a.num_microbatches, "microbatches per step"},

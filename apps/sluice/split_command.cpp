@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "command_line.h"
 #include "commands.h"
+#include "plan/schedules/builders.h"
 #include "report/partition_output.h"
 #include "sluice/error.h"
 
@@ -237,7 +238,7 @@ Command split_command() {
       .options = {{"--model", &a.model, "Hugging Face directory or config.json"},
                   {"--layers", &a.layers, "instead of --model: a number of decoder layers", 0,
                    kMaxLayers},
-                  {"--pp", &a.pp, "ranks; default: one per stage"},
+                  {"--pp", &a.pp, "ranks; default: one per stage", 1, detail::kMostRanks},
                   {"--schedule", &a.schedule,
                    "schedule that decides the placement and the stages per rank"},
                   {"--stages", &a.stages, "number of stages"},

@@ -1,9 +1,5 @@
 // The native decoder families as lists of layers, their batches and their loss.
 //
-// Owns: the modules of the families that ModelSpec knows, the names of their values, the tensors of
-// their microbatches, the next-token loss.
-// Does not own: the description of a model (model_spec.h), tokens (data.h), weights
-// (hf_directory.h), stages (stage.h).
 // Parameters have exactly the names and layouts of the Hugging Face checkpoint; results are those
 // of transformers up to rounding. Thread-safety: the layers may be shared by threads; pure
 // functions otherwise.

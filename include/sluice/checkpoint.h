@@ -1,9 +1,5 @@
 // Checkpoints: a folder with weights that transformers reads, optimizer state, and a manifest.
 //
-// Owns: Manifest, the content of manifest.json (docs/checkpoints.md); opening and verifying a
-// checkpoint, reading its tensors by full name, listing the checkpoints of a folder.
-// Does not own: writing (Pipeline::save, parts/saver.h).
-//
 // A checkpoint knows nothing of the layout that wrote it: every tensor is there once, whole, under
 // its full name, and any number of ranks, stages and schedules reads the parts that it needs.
 //

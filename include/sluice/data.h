@@ -1,10 +1,6 @@
 // A data set: an endless list of sequences of tokens, or of rows of named numbers, each of which
 // can be computed by itself.
 //
-// Owns: the list of files, the place of each sequence in them, the order of use. Does not own: the
-// expansion of patterns to files, the tensors of a microbatch (causal_lm_batch), the use of a batch
-// in a step (pipeline.h).
-//
 // Invariants:
 //  1. read() is a pure function of (files, options, position): every rank makes the same batch by
 //     itself, and a run resumes from the position alone.
@@ -20,6 +16,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -251,6 +248,8 @@ class TokenData {
   // the tokenizer's directory that is not the one in use, text as bytes for want of a tokenizer,
   // texts without an end token, fields of rows that are not read.
   std::vector<std::string> warnings() const;
+  // What options of `data` that are "auto" became in those rows: {"data.tokenizer", "bytes"}.
+  std::map<std::string, std::string> choices() const;
 
   // The num_rows sequences from `position` on. Throws Error(kInput) "file:line" for a malformed
   // row, an id outside the vocabulary, a row longer than seq_len unless data.truncate; and for a

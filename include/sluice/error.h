@@ -1,10 +1,8 @@
 // The one exception of sluice, the parts of every message, and the log.
 //
-// Owns: the kinds of failure with their process exit codes, the shape of an error line:
+// Every message has the shape
 //   WHAT; WHERE; HOW TO MEND IT
-// the nearest name for a misspelt one, the level of the log and the sink of its lines.
-// Does not own: printing, process exit (apps/sluice), stopping other ranks (comm).
-// Thread-safety: values; the functions of the log may be called from any thread.
+// The functions of the log may be called from any thread.
 #pragma once
 
 #include <functional>

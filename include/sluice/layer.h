@@ -1,8 +1,5 @@
 // A model as a list of layers that name the values they read and write.
 //
-// Owns: LayerSpec (name, factory, forward, shapes), ParameterInfo, random numbers by key.
-// Does not own: running layers (chunk.h), ranks, transfers, Hugging Face families (causal_lm.h).
-//
 // Batch inputs ("input_ids", "labels", ...) are present on every rank and never cross a cut; every
 // other value that is read after a cut and written before it crosses, relayed through the stages
 // between.

@@ -2,10 +2,6 @@
 // form in which Hugging Face's PEFT keeps them. Hu et al., "LoRA: Low-Rank Adaptation of Large
 // Language Models", arXiv:2106.09685.
 //
-// Owns: the choice of linear layers that have an adapter, its sizes, the description of a model
-// with adapters, adapter_config.json. Does not own: modules (causal_lm.h), tensors
-// (parts/hf_directory.h). No torch.
-//
 // A linear layer y = W x with an adapter is y = W x + scale * B A dropout(x). It keeps its names;
 // A and B are the parameters X.lora_A.weight [rank, in] and X.lora_B.weight [out, rank] of the
 // layer X. They are float32 whatever the type of the model, as PEFT makes them.
@@ -15,8 +11,6 @@
 //   const sluice::ModelSpec spec = sluice::with_adapter(base, adapter);
 //   sluice::Model model = sluice::causal_lm(spec, {.adapter = adapter});
 //   model.initialization.tensor = sluice::stored_values_with_adapter("models/llama");
-//
-// Thread-safety: values and pure functions, but for reading files.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,7 @@
 // The model that is trained: layers in order, the values that enter and leave them, and a loss.
 //
-// Owns: Model, its loss and initial values, ways to make one of your own modules, describe(). Does
-// not own: LayerSpec (layer.h), the models of Hugging Face families (causal_lm.h), the stage of a
-// layer (plan.h). A Model of factories holds no weights; that of from_sequential() holds the given
-// modules with theirs.
+// A Model of factories holds no weights. A Model of from_sequential() holds the given modules with
+// their weights.
 // Thread-safety: a Model is a value; ranks that are threads may share it, and its functions are
 // then called on all of their threads.
 #pragma once

@@ -1,12 +1,8 @@
 // A model without torch: an ordered list of named layers with the values that they read and write,
 // their parameters and costs.
 //
-// Owns: ModelSpec, costs of layers as functions of the shape of a microbatch, and reading both from
-// a Hugging Face config.json for a Precision, on which they depend.
-// Does not own: weights (io), modules (model), the stage of a layer (partition.h); the description
-// of your own layers (model.h).
 // Names are those of the Hugging Face checkpoint ("model.layers.7.mlp.up_proj.weight") in every
-// layout. Thread-safety: values.
+// layout.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,5 @@
-// The options of a training step: one struct a concept, torch-free.
-//
-// Owns: options of the optimizer, the learning rate, the scale of gradients, recomputation, data
-// and tensor parallelism, the commit of a checkpoint; learning_rate() itself. Does not own: options
-// of a split (partition.h), a plan (plan.h), data (data.h); reading values from files and command
-// lines. Every field has a default that works. Thread-safety: values.
+// The options of a training step: one struct a concept, torch-free. Every field has a default that
+// works.
 #pragma once
 
 #include <array>

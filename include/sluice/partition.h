@@ -1,14 +1,11 @@
 // A partition: the layers of each stage, and the rank of each stage.
 //
-// Owns: Partition, sluice's own split rule, the choice among the conventions of docs/partition.md.
-// Does not own: the split by costs (PipelineOptions::balance), the schedule, modules.
 // Invariants of a Partition (checked by make_partition):
 //  1. Every layer of the model is on exactly one stage, in order: stages are contiguous.
 //  2. No stage is empty: it has at least one layer, which may be only the embedding, or norm and
 //     head.
 //  3. Every parameter is owned by exactly one stage, or declared in a tie group.
 //  4. Every rank has a stage.
-// Thread-safety: values.
 #pragma once
 
 #include <cstdint>

@@ -2,9 +2,6 @@
 // eval_step(), parameters for an optimizer of torch's or of your own. With Trainer (trainer.h) the
 // update is part of the step.
 //
-// Owns: this rank's stages, their executors and the steps. Does not own: data, the caller's
-// optimizer, the other ranks.
-//
 // The body of run() is called once for each rank, as it would be in processes: every rank makes its
 // own loader, passes the same batch, and makes the same calls in the same order. With replicas
 // (PipelineOptions::data_parallel) the ranks of one replica pass the same batch, each replica its

@@ -1,8 +1,6 @@
 // The plan of a pipeline: everything that is known before a device is touched.
 //
-// Owns: the way from a model to a proven program, its predicted time and memory, and its texts for
-// people. Does not own: the steps of that way (partition.h, schedule.h, program.h, verify.h,
-// simulate.h). Invariant: plan_pipeline() returns proven programs only. Thread-safety: values.
+// Invariant: plan_pipeline() returns proven programs only.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,5 @@
 // A program: the exact instruction list of every rank for one training step.
 //
-// Owns: Program, and lower(), which makes one of a Schedule.
-// Does not own: proof (verify.h), prediction (simulate.h), execution (docs/executor.md).
-//
 // The meaning of instructions. SEND and RECV are posts: SEND hands over and does not wait, RECV
 // reserves and does not wait; a compute action waits for the inputs that it needs. A channel is one
 // FIFO per (source rank, destination rank, activation or gradient). Between two stages of one rank
@@ -27,7 +24,6 @@
 // without a PARTIAL_NORM; OPTIMIZER_STEP updates the stages without an UPDATE above it. No weight
 // is written before REDUCE_LOSS and REDUCE_NORM of the whole step are known: after a step that is
 // not finite all weights are those of the step before.
-// Thread-safety: values.
 #pragma once
 
 #include <string>

@@ -1,8 +1,4 @@
 // A schedule: the action of every rank in every slot. Pure values, no torch.
-//
-// Owns: the grid rank x slot, builders by name (ByName), torch's CSV form.
-// Does not own: transfers, reductions, proof (program.h, verify.h).
-// Thread-safety: values.
 #pragma once
 
 #include <concepts>

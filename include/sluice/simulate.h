@@ -11,7 +11,7 @@
 // is charged when its first user needs it. UPDATE occupies its rank for the update of its stage,
 // OPTIMIZER_STEP for those of the stages without an UPDATE; RESHARD takes no time. A program
 // without transfers hands over at the end of each action. Units: any one unit of time; sizes in
-// bytes, bandwidth in bytes per unit of time. Thread-safety: pure functions.
+// bytes, bandwidth in bytes per unit of time.
 #pragma once
 
 #include <string>

@@ -1,8 +1,5 @@
 // Text to token ids and back, by the tokenizer.json of a Hugging Face model.
 //
-// Owns: the parts of a tokenizer.json, their effect on a text, and the changes made by files beside
-// it. Does not own: the source of texts (data.h), chat templates.
-//
 // Invariants:
 //  1. Ids and decoded text are those of Hugging Face's `tokenizers`; a part that is not implemented
 //     is refused by its name when the file is read.

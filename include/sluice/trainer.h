@@ -1,8 +1,5 @@
 // A pipeline with sluice's own update, as `sluice train` runs it.
 //
-// Owns: the optimizer and its state, the norms of a step. Does not own: the pipeline, data,
-// checkpoints, metrics.
-//
 //   auto plan = sluice::plan_pipeline(..., {.num_ranks = 4, .step_end = sluice::StepEnd::kUpdate});
 //   sluice::Pipeline pipeline(model, plan, transport, options);
 //   sluice::Trainer trainer(pipeline, {.max_norm = 1.0});

@@ -64,4 +64,18 @@ std::uint64_t add_files(const std::vector<std::string>& files, ContentHash& hash
   return total;
 }
 
+std::uint64_t add_many_files(const std::vector<std::string>& files, ContentHash& hash) {
+  if (files.size() <= kMostFiles) return files.empty() ? 0 : add_files(files, hash);
+  std::uint64_t total = 0;
+  for (const std::string& path : files) {
+    const std::uint64_t size = File::open(path).size();
+    add_number(size, hash);
+    total += size;
+  }
+  std::vector<std::string> some;
+  for (std::size_t i = 0; i < kMostFiles; ++i) some.push_back(files[i * files.size() / kMostFiles]);
+  add_files(some, hash);
+  return total;
+}
+
 }  // namespace sluice

@@ -25,5 +25,9 @@ std::uint64_t counted_bytes(std::uint64_t size, std::uint64_t list_bytes, std::s
 
 // Adds sizes and content, in this order, and returns the size of all. Throws Error(kInput).
 std::uint64_t add_files(const std::vector<std::string>& files, ContentHash& hash);
+// The same of any number of files, as images: all sizes, and the content of the first kMostFiles or
+// of so many evenly among more. Adds nothing for no file.
+inline constexpr std::size_t kMostFiles = kWholeListBytes / (2 * kSampledBlockBytes);
+std::uint64_t add_many_files(const std::vector<std::string>& files, ContentHash& hash);
 
 }  // namespace sluice

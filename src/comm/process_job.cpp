@@ -359,6 +359,11 @@ std::vector<int> ProcessJob::ranks_here() const {
 }
 
 const RankDevices& ProcessJob::devices() const { return impl_->devices; }
+TransportKind ProcessJob::transport() const {
+  if (impl_->nccl) return TransportKind::kNccl;
+  const bool are_threads = impl_->is_alone() && impl_->options.transport != TransportKind::kGloo;
+  return are_threads ? TransportKind::kThreads : TransportKind::kGloo;
+}
 
 int ProcessJob::ranks_on_machine() const {
   const ProcessLayout& layout = impl_->environment.layout;

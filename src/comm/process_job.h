@@ -59,6 +59,9 @@ class ProcessJob {
   const RankDevices& devices()
       const;  // of ranks_here(); `why` also says the transport, if NCCL may do
 
+  // What carries the tensors of the ranks here: kThreads, kGloo or kNccl.
+  TransportKind transport() const;
+
   // New endpoints of the ranks here. Throws the first failure of all processes, if there is one
   // that ended this run's way there, Error(kPeer) when the others do not come.
   std::vector<std::unique_ptr<Transport>> connect();

@@ -17,6 +17,7 @@
 #include "command/inputs.h"
 #include "config/batch_sizes.h"
 #include "config/key_table.h"
+#include "data/array_file.h"
 #include "data/data_format.h"
 #include "data/data_words.h"
 #include "data/jsonl_rows.h"
@@ -136,8 +137,21 @@ Fingerprint adapter_fingerprint(const RunConfig& config, const ModelSpec& spec) 
   return fingerprint;
 }
 
+// Adds the arrays in files that the rows of .jsonl files name; returns their bytes.
+std::uint64_t add_arrays(const RunConfig& config, const std::vector<std::string>& files,
+                         const TokenDataOptions& rows, ContentHash& hash) {
+  std::vector<std::string> arrays;
+  if (rows.fields.empty()) return 0;
+  for (const std::string& file : files) {
+    if (data::format_of(file, config.data.format, "data.files") != DataFormat::kJsonl) continue;
+    for (std::string& array : data::array_files_of(file, rows.fields))
+      arrays.push_back(std::move(array));
+  }
+  return add_many_files(arrays, hash);
+}
+
 Fingerprint data_fingerprint(const RunConfig& config, const std::vector<std::string>& files,
-                             bool has_tokens) {
+                             const TokenDataOptions& rows) {
   ContentHash hash;
   Fingerprint fingerprint;
   std::vector<std::string> read;
@@ -154,16 +168,16 @@ Fingerprint data_fingerprint(const RunConfig& config, const std::vector<std::str
       add_text("entry", hash);
     }
   }
-  add_text(has_tokens ? tokenizer_of(config, files) : "fields", hash);
+  add_text(rows.tokens ? tokenizer_of(config, files) : "fields", hash);
   for (const detail::Key& key : detail::key_table()) {
     const std::string name = key.full_name();
     // Keys that come to be later leave the fingerprints of before as they are.
     const bool counts = key.decides_data && key.get(config) != key.default_value() &&
-                        name != "data.tokenizer" && (has_tokens || name != "training.seq_len") &&
+                        name != "data.tokenizer" && (rows.tokens || name != "training.seq_len") &&
                         (name != "training.seed" || config.data.shuffle);
     if (counts) add_text(formatted("{} = {}", name, detail::to_toml(key.get(config))), hash);
   }
-  fingerprint.bytes = add_files(read, hash);
+  fingerprint.bytes = add_files(read, hash) + add_arrays(config, files, rows, hash);
   fingerprint.hash = hash.digits();
   return fingerprint;
 }
@@ -195,11 +209,13 @@ RunFingerprints fingerprints_of(const RunConfig& config, const ModelSpec& spec,
   all.of["configuration"] = settings_fingerprint(all.settings);
   all.of["model"] = model_fingerprint(spec, weights);
   if (!config.model.adapter.empty()) all.of["adapter"] = adapter_fingerprint(config, spec);
-  const bool has_tokens = spec.source->row_needs().tokens;
-  all.of["data"] = data_fingerprint(config, expand_data_files(config), has_tokens);
+  TokenDataOptions rows;
+  set_row_needs(spec.source->row_needs(), rows);
+  all.of["data"] = data_fingerprint(config, expand_data_files(config), rows);
   if (!config.validation.files.empty()) {
     ContentHash hash;
-    const std::uint64_t bytes = add_files(expand_validation_files(config), hash);
+    const std::vector<std::string> files = expand_validation_files(config);
+    const std::uint64_t bytes = add_files(files, hash) + add_arrays(config, files, rows, hash);
     all.validation = {bytes, hash.digits()};
   }
   return all;

@@ -34,9 +34,10 @@ Fingerprint model_fingerprint(const ModelSpec& spec, const OpenedWeights& weight
 // files: as they are read, in their order. With what decides which sequence is number n: the
 // format, the keys of data that are not their default, seq_len, the tokenizer that makes tokens of
 // text, the seed where the order hangs on it.
-// has_tokens: rows are sequences, not fields alone, which neither tokenizer nor seq_len decide.
+// rows: what the model makes of them (set_row_needs()). Neither tokenizer nor seq_len decide
+// rows without tokens; the arrays that fields name count by size and content.
 Fingerprint data_fingerprint(const RunConfig& config, const std::vector<std::string>& files,
-                             bool has_tokens = true);
+                             const TokenDataOptions& rows = {});
 
 // "section.key" -> its value as TOML, of every key that decides numbers.
 // The key that changes numbers only if the learning rate decays.

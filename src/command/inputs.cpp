@@ -113,12 +113,15 @@ MicrobatchCount count_by_model(const RunConfig& config, const ModelSpec& spec) {
   return [model, &maker](const TokenRows& rows) { return maker.count(rows, *model); };
 }
 
-std::string kernels_text(const RunConfig& config, const ModelSpec& model) {
+bool uses_fused(const RunConfig& config, const ModelSpec& model) {
   const bool has_adapter = !config.model.adapter.empty() || config.lora.rank > 0;
-  const LayerOptions options =
-      layer_options(config, has_adapter ? std::optional<Adapter>(Adapter()) : std::nullopt);
-  return maker_of(model).kernels(model, options,
-                                 config.training.mixed_precision != MixedPrecision::kNone);
+  return maker_of(model).has_fused() && config.training.fused == FusedOperators::kAuto &&
+         config.model.dtype == ParameterType::kFloat32 &&
+         config.training.mixed_precision == MixedPrecision::kNone && !has_adapter;
+}
+
+std::string kernels_text(const RunConfig& config, const ModelSpec& model) {
+  return maker_of(model).kernels(model, uses_fused(config, model));
 }
 
 RunOptions run_options(const RunConfig& config) {

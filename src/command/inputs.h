@@ -41,6 +41,8 @@ Model run_model(const RunConfig& config, const ModelSpec& spec,
                 const std::optional<Adapter>& adapter);
 // model.dtype, and the adapter of the run.
 LayerOptions layer_options(const RunConfig& config, const std::optional<Adapter>& adapter);
+// Whether the model runs on fused operators.
+bool uses_fused(const RunConfig& config, const ModelSpec& model);
 // The operators by which the model runs on the CPU: "fused, avx512, own products", the kernels'
 // instruction set and whose matrix products, and whether the loss is computed by blocks; or "plain,
 // avx512": AdamW is one of the kernels all the same. A function of model, settings and processor

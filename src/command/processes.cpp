@@ -113,6 +113,7 @@ LocalRanks ranks_of(ProcessJob& job, int num_ranks) {
   ranks.on_machine = job.ranks_on_machine();
   ranks.device = job.devices().devices.front();
   ranks.why_device = job.devices().why;
+  ranks.transport = job.transport();
   ranks.connect = [&job] { return job.connect(); };
   ranks.cause = [&job](const Error& own) { return job.agreed(own); };
   ranks.tells = [&job] { return job.tells(); };

@@ -32,6 +32,7 @@ struct LocalRanks {
   int on_machine = 1;            // ranks of all processes on this machine: they share its cores
   at::Device device = at::kCPU;  // device of the first rank here
   std::string why_device;        // reason for the log; "": nothing to report
+  TransportKind transport = TransportKind::kThreads;  // not kAuto
   // Endpoints of the ranks here; new ones are made after a failure.
   std::function<std::vector<std::unique_ptr<Transport>>()> connect;
   // The cause that all processes which live take for a failure here, and whether this one is to

@@ -241,8 +241,9 @@ std::vector<Key> make_table() {
       key<&C::optimizer, &Optimizer::no_decay>("optimizer", "no_decay")
           .decides_the_numbers()
           .is_option("no_decay")
-          .means("Name patterns of the parameters without weight decay, such as `[\"*norm*\"]`. "
-                 "Each has to match one."),
+          .means("Name patterns of the parameters without weight decay; each has to match one. "
+                 "Empty: all decay, also norms and biases, which Hugging Face's Trainer leaves "
+                 "out: `[\"*norm*\"]` in a Llama, `[\"*.ln_*\", \"*.bias\"]` in a GPT-2."),
       key<&C::optimizer, &Optimizer::max_norm>("optimizer", "max_norm")
           .decides_the_numbers()
           .is_option("max_norm")

@@ -419,10 +419,10 @@ PipelineOptions free_of_schedule(PipelineOptions options) {
 // "llama on 4 ranks, 8 microbatches of 1 x 512 tokens"
 std::string subject_of(const Asked& asked) {
   const PipelineOptions& options = asked.options;
-  return formatted("{} on {}, {} of {} x {} tokens", asked.model.family,
+  return formatted("{} on {}, {} of {}", asked.model.family,
                    counted(options.num_ranks.value_or(1), "rank"),
                    counted(options.num_microbatches.value_or(1), "microbatch"),
-                   options.microbatch_size, options.seq_len);
+                   microbatch_text(asked.model, {options.microbatch_size, options.seq_len}));
 }
 
 // The plan that the configuration names, or the reason why there is none.
@@ -553,10 +553,11 @@ Comparison compare_schedules(const RunConfig& config) {
   if (!options.memory_per_rank && !config.speed)  // of a device: it is there already
     options.memory_per_rank = machine_memory_bytes() / num_ranks(config);
   // Without costs a stage takes as long as any other, however many there are.
-  if (!options.times && options.balance == Balance::kEven)
-    options.times = std::make_shared<const LayerTimes>(counted_times_of(asked));
-  detail::LookedAt looked =
-      in_keys(config, [&] { return detail::look_at_all(asked.model, free_of_schedule(options)); });
+  detail::LookedAt looked = in_keys(config, [&] {
+    if (!options.times && options.balance == Balance::kEven)
+      options.times = std::make_shared<const LayerTimes>(counted_times_of(asked));
+    return detail::look_at_all(asked.model, free_of_schedule(options));
+  });
   Comparison comparison = {.candidates = std::move(looked.candidates),
                            .basis = {.unit = looked.time_unit,
                                      .measured = looked.measured,

@@ -75,14 +75,16 @@ Error unknown_key(const std::string& section, const std::string& name, const std
     if (key.name == key_name) namesakes.push_back("'" + key.full_name() + "'");
     if (key.section == section) siblings.push_back(key.name);
   }
-  if (!namesakes.empty()) return refuse("key", "did you mean " + join(namesakes, " or ") + "?");
+  const PeerKey* const of_section = find_peer_key(section + ".*");
+  // One word, as "name" or "steps", means another thing in the section of another library.
+  const bool is_specific = key_name.find('_') != std::string::npos;
+  if (!namesakes.empty() && (is_specific || !of_section))
+    return refuse("key", "did you mean " + join(namesakes, " or ") + "?");
   if (const PeerKey* peer = find_peer_key(last_part(key_name))) {
     return refuse("key", explain(*peer));
   }
   if (!siblings.empty()) return refuse("key", suggest_key(name, siblings));
-  if (const PeerKey* peer = find_peer_key(section + ".*")) {
-    return refuse(name.empty() ? "section" : "key", explain(*peer));
-  }
+  if (of_section) return refuse(name.empty() ? "section" : "key", explain(*of_section));
   return Error(ErrorKind::kUsage, {.what = "unknown section '" + section + "'",
                                    .where = where,
                                    .remedy = suggest_name(section, section_names())});

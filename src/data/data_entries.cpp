@@ -150,6 +150,8 @@ std::vector<std::unique_ptr<SequenceSource>> open_sources(
     entry.files.assign(next, next + count);
     next += count;
     entry.format = common_format(entry.files, data.format);
+    if (!entry.is_format_set)
+      tokens->note("data.format", detail::word_of(detail::words_of(entry.format), entry.format));
     require_rows_of_fields(entry);
     require_texts(entry);
     entries.push_back(std::move(entry));

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,6 +27,7 @@ class DataEntries {
   const std::vector<std::unique_ptr<SequenceSource>>& sources() const { return sources_; }
   std::uint64_t num_sequences() const { return order_.num_sequences(); }
   std::vector<std::string> warnings() const { return tokens_->warnings(); }
+  std::map<std::string, std::string> choices() const { return tokens_->choices(); }
 
  private:
   static std::vector<std::uint64_t> sizes_of(

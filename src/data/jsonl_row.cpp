@@ -1,6 +1,5 @@
 #include "data/jsonl_row.h"
 
-#include <filesystem>
 #include <limits>
 #include <utility>
 
@@ -8,8 +7,8 @@
 #include "base/json_events.h"
 #include "base/strict_json.h"
 #include "base/text.h"
+#include "data/array_file.h"
 #include "data/field_reader.h"
-#include "data/npy_file.h"
 #include "sluice/error.h"
 
 namespace sluice::data {
@@ -224,11 +223,11 @@ class RowHandler final : public JsonEvents {
     return true;
   }
 
-  // Reads the .npy file that the field names.
+  // Reads the array in the file that the field names.
   void give_file(FieldReader& field, const std::string& name) {
     const bool is_whole = place_ == Place::kRow && !format_.folder.empty();
-    if (!is_whole || !name.ends_with(".npy")) field.refuse("a string");
-    read_npy(std::filesystem::path(format_.folder) / name, field);
+    if (!is_whole || !names_array(name)) field.refuse("a string");
+    read_array(format_.folder, name, field_, field);
   }
 
   // ---- those of tokens ----

@@ -45,19 +45,20 @@ struct JsonlRow {
   std::vector<FieldValue> values;  // values of RowFormat::fields, in their order
 };
 inline constexpr std::size_t kMaxNamedFields = 64;
+inline constexpr std::uint64_t kMaxRowBytes = std::uint64_t{64} << 20;
 
 // The fields of a row that have a meaning.
 struct RowFormat {
   bool tokens = true;  // text, input_ids, labels, messages, ..
   // Those that are asked for; they go before `tokens`. A row has to have them all.
   std::span<const FieldOption> fields = {};
-  // Folder in which a field's .npy file is looked up. Empty: fields cannot name files.
+  // Folder in which a field's array file is looked up. Empty: fields cannot name files.
   std::string folder = {};
 };
 
 // Throws Error(kInput) at `where` ("file:line") for a line that is no JSON object, and for a known
 // field that has the wrong type or occurs twice. A requested field must exist, and have the right
-// sizes and numbers of its dtype. Also throws the errors of read_npy() (npy_file.h).
+// sizes and numbers of its dtype. Also throws the errors of read_array() (array_file.h).
 JsonlRow parse_jsonl_row(std::string_view json, const std::string& where,
                          const RowFormat& format = {});
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 #include <optional>
 #include <utility>
 
@@ -15,7 +14,6 @@ namespace {
 
 constexpr std::size_t kRowBlockBytes = std::size_t{1} << 20;
 // A longer row is not a sequence but a broken file, and would be held in memory as a whole.
-constexpr std::uint64_t kMaxRowBytes = std::uint64_t{64} << 20;
 
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
@@ -97,11 +95,6 @@ JsonlRows::JsonlRows(std::vector<std::string> files, bool has_tokens,
       {.what = "the data has no rows",
        .where = files_.front(),
        .remedy = "a row is a line with a JSON object: name files with rows in `data.files`"});
-}
-
-std::string JsonlRows::folder_of(const std::string& path) {
-  const std::string folder = std::filesystem::path(path).parent_path();
-  return folder.empty() ? "." : folder;
 }
 
 // The last file that starts at or before this row, which is not empty.

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/file.h"
+#include "data/array_file.h"
 #include "data/jsonl_row.h"
 
 namespace sluice::data {
@@ -58,13 +59,13 @@ class JsonlRows {
   auto with_row(const File& file, std::size_t file_index, std::uint64_t index, Use&& use) const {
     const std::string json = json_of(file, file_index, index);
     try {
-      return use(parse_jsonl_row(json, "", {has_tokens_, fields_, folder_of(files_[file_index])}),
-                 std::uint64_t{json.size()});
+      return use(
+          parse_jsonl_row(json, "", {has_tokens_, fields_, folder_of_rows(files_[file_index])}),
+          std::uint64_t{json.size()});
     } catch (const Error& error) {
       throw at_row(error, file, file_index, index);
     }
   }
-  static std::string folder_of(const std::string& path);
   std::size_t file_of(std::uint64_t index) const;
   std::string json_of(const File& file, std::size_t file_index, std::uint64_t index) const;
   Error at_row(const Error& error, const File& file, std::size_t file_index,

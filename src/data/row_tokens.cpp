@@ -6,6 +6,7 @@
 
 #include "base/format.h"
 #include "base/text.h"
+#include "data/data_words.h"
 #include "data/own_chat_template.h"
 #include "sluice/error.h"
 
@@ -450,6 +451,9 @@ const ChatFormat& RowTokens::chat() const {
     options_.tokens->require_fit();
     chat_ = std::make_unique<const ChatFormat>(options_.chat_template, *options_.tokens,
                                                options_.model_family);
+    if (options_.chat_template == ChatTemplate::kAuto)
+      options_.tokens->note("data.chat_template",
+                            detail::word_of(detail::words_of(chat_->format()), chat_->format()));
     options_.tokens->warn(
         own_template_warning(options_.tokens->file(), chat_->format(), chat_->marks_are_tokens()));
   }

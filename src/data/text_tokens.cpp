@@ -5,6 +5,7 @@
 #include "base/content_hash.h"
 #include "base/file.h"
 #include "base/format.h"
+#include "base/text.h"
 #include "data/special_tokens.h"
 #include "data/tokenizer/tokenizer_directory.h"
 #include "data/tokenizer/tokenizer_parts.h"
@@ -37,6 +38,7 @@ TextTokens::TextTokens(const TokenDataOptions& options)
 const TextTokens::Loaded& TextTokens::loaded() const {
   const std::lock_guard lock(loading_);
   if (!loaded_) {
+    if (is_auto_) note("data.tokenizer", file_);
     Tokenizer tokenizer = Tokenizer::read(file_);
     require_ids_fit(tokenizer);
     const SpecialIds ids = read_special_ids(file_);
@@ -76,6 +78,7 @@ void TextTokens::require_fit() const {
 
 void TextTokens::require_bytes() const {
   if (refusal_) throw *refusal_;
+  if (is_auto_) note("data.tokenizer", "bytes");
   if (is_auto_ && vocab_size_ >= kByteVocabulary) {
     warn(
         formatted("no tokenizer {}: every byte of text is a token; set `data.tokenizer` = "
@@ -143,6 +146,19 @@ void TextTokens::warn(const std::string& text) const {
 std::vector<std::string> TextTokens::warnings() const {
   const std::lock_guard lock(warning_);
   return warnings_;
+}
+
+void TextTokens::note(const std::string& option, const std::string& choice) const {
+  const std::lock_guard lock(warning_);
+  std::vector<std::string>& choices = choices_[option];
+  if (std::find(choices.begin(), choices.end(), choice) == choices.end()) choices.push_back(choice);
+}
+
+std::map<std::string, std::string> TextTokens::choices() const {
+  const std::lock_guard lock(warning_);
+  std::map<std::string, std::string> joined;
+  for (const auto& [option, choices] : choices_) joined[option] = join(choices, " and ");
+  return joined;
 }
 
 std::string TextTokens::identity() const {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -53,6 +54,9 @@ class TextTokens {
   // nothing.
   void warn(const std::string& text) const;
   std::vector<std::string> warnings() const;
+  // Keeps what an option that is "auto" became; several texts of one option are joined by "and".
+  void note(const std::string& option, const std::string& choice) const;
+  std::map<std::string, std::string> choices() const;
 
   // A digest of all that decides tokens: equal ones make the same of every text.
   std::string identity() const;
@@ -75,6 +79,7 @@ class TextTokens {
   mutable std::unique_ptr<const Loaded> loaded_;
   mutable std::mutex warning_;
   mutable std::vector<std::string> warnings_;
+  mutable std::map<std::string, std::vector<std::string>> choices_;  // by option
 };
 
 }  // namespace sluice::data

@@ -9,6 +9,7 @@
 #include "data/batch_rows.h"
 #include "data/counted_labels.h"
 #include "data/data_entries.h"
+#include "data/file_watch.h"
 #include "sluice/data.h"
 #include "sluice/error.h"
 
@@ -100,6 +101,7 @@ struct TokenData::Impl {
   explicit Impl(TokenDataOptions of)
       : options(std::move(of)),
         counts_rows(!options.tokens || options.count == CountOf::kRows),
+        watch(options.data.files),
         entries(options) {}
 
   // In order, so that of several bad rows every replica meets the first.
@@ -110,6 +112,7 @@ struct TokenData::Impl {
     for (const BatchRange& range : own) rows.emplace_back(range.count, options);
     CountedMicrobatches microbatches{options, count, batch_size};
     SameSizes same_sizes(options);
+    watch.look();
     std::int64_t total_counted = 0;
     for (std::int64_t row = 0; row < batch_size; ++row) {
       const data::DataEntries::Place place = entries.at(position, row);
@@ -139,6 +142,7 @@ struct TokenData::Impl {
 
   TokenDataOptions options;
   bool counts_rows;
+  mutable data::FileWatch watch;
   data::DataEntries entries;
 };
 
@@ -157,6 +161,7 @@ std::int64_t TokenData::num_bytes() const {
   return static_cast<std::int64_t>(bytes);
 }
 std::vector<std::string> TokenData::warnings() const { return impl_->entries.warnings(); }
+std::map<std::string, std::string> TokenData::choices() const { return impl_->entries.choices(); }
 std::optional<double> TokenData::unigram_entropy() const {
   const auto& sources = impl_->entries.sources();
   return sources.size() == 1 ? sources.front()->unigram_entropy() : std::nullopt;

@@ -41,10 +41,9 @@ class FamilyMaker : public ModelMaker {
                      std::int64_t /*length*/) const override {
     return {};
   }
-  std::string kernels(const ModelSpec& spec, const LayerOptions& options,
-                      bool casts) const override {
-    if (!options.fused || options.dtype != at::kFloat || casts || options.adapter)
-      return formatted("plain, {}", ops::kernels().name);
+  bool has_fused() const override { return true; }
+  std::string kernels(const ModelSpec& spec, bool fused) const override {
+    if (!fused) return formatted("plain, {}", ops::kernels().name);
     return formatted("fused, {}, {}{}", ops::kernels().name, ops::products_name(),
                      spec.layers.back().loss_by_blocks ? ", loss by blocks" : "");
   }

@@ -40,8 +40,8 @@ class GraphMaker : public ModelMaker {
     rows.seq_len = length;
     return graph_inputs(rows, 0, 1, inputs);
   }
-  std::string kernels(const ModelSpec& /*spec*/, const LayerOptions& /*options*/,
-                      bool /*casts*/) const override {
+  bool has_fused() const override { return false; }
+  std::string kernels(const ModelSpec& /*spec*/, bool /*fused*/) const override {
     return "those of LibTorch, as exported";
   }
 };

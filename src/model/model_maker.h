@@ -32,9 +32,10 @@ class ModelMaker {
                                   std::int64_t step) const = 0;
   // Inputs of one text of `length` tokens, beside its ids: ModelSource::inputs_of_text().
   virtual Values text_inputs(const std::vector<ValueSpec>& inputs, std::int64_t length) const = 0;
+  // Whether the kind has fused operators.
+  virtual bool has_fused() const = 0;
   // The operators by which the model runs on the CPU: "fused, avx512, own products".
-  virtual std::string kernels(const ModelSpec& spec, const LayerOptions& options,
-                              bool casts) const = 0;
+  virtual std::string kernels(const ModelSpec& spec, bool fused) const = 0;
 };
 
 // The half with torch of the kind that described the model. Precondition: it has a source.

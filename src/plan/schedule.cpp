@@ -13,8 +13,7 @@
 namespace sluice {
 namespace {
 
-// Ranks and forwards of one schedule. Beyond them a typo would take minutes and fill the memory.
-constexpr int kMostRanks = 1 << 16;
+// Forwards of one schedule. Beyond them a typo would take minutes and fill the memory.
 constexpr std::int64_t kMaxForwards = std::int64_t{1} << 22;
 
 // Schedules of the field that sluice does not make, and the nearest one that it does.
@@ -68,11 +67,11 @@ int resolve_stages_per_rank(const ScheduleInfo& info, int requested) {
 }
 
 void require_bounded(const ScheduleShape& shape) {
-  if (shape.num_ranks > kMostRanks) {
+  if (shape.num_ranks > detail::kMostRanks) {
     throw Error(ErrorKind::kUsage,
                 {.what = formatted("{} are more than the {} of a schedule",
-                                   counted(shape.num_ranks, "rank"), kMostRanks),
-                 .remedy = "give at most " + std::to_string(kMostRanks) + " ranks"});
+                                   counted(shape.num_ranks, "rank"), detail::kMostRanks),
+                 .remedy = "give at most " + std::to_string(detail::kMostRanks) + " ranks"});
   }
   const std::int64_t stages = std::int64_t{shape.num_ranks} * shape.stages_per_rank;
   if (stages > kMaxForwards || stages * shape.num_microbatches > kMaxForwards) {

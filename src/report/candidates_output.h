@@ -25,6 +25,9 @@ std::string time_text(const TimeBasis& basis, double time);
 // " (measured)": the source of the times, as far as the reader has to know it.
 std::string basis_text(const TimeBasis& basis);
 
+// "2 x 16 tokens", or "2 rows" of a model whose rows have no length.
+std::string microbatch_text(const ModelSpec& model, const MicrobatchShape& shape);
+
 // A table, and rows of JSON: docs/schedules.md.
 std::string candidates_text(const std::vector<ScheduleCandidate>& candidates,
                             const TimeBasis& basis, int width);

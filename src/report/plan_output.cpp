@@ -16,6 +16,22 @@
 namespace sluice {
 namespace {
 
+// Whether rows have a length: those of a graph for images have none.
+bool has_length(const ModelSpec& model) {
+  return model.inputs.empty() || std::ranges::any_of(model.inputs, [](const ValueSpec& input) {
+           return std::ranges::find(input.sizes, kMicrobatchLength) != input.sizes.end();
+         });
+}
+
+}  // namespace
+
+std::string microbatch_text(const ModelSpec& model, const MicrobatchShape& shape) {
+  return has_length(model) ? formatted("{} x {} tokens", shape.rows, shape.length)
+                           : counted(shape.rows, "row");
+}
+
+namespace {
+
 std::vector<StageShape> shapes_of(const Plan& plan) {
   if (plan.model.inputs.empty()) return {};  // sizes are not known
   return stage_shapes(plan.model, plan.partition, plan.microbatch.rows, plan.microbatch.length);
@@ -36,22 +52,12 @@ std::string split_text(const Plan& plan, int width) {
          partition_text(plan.model, partition, {}, width, "  ");
 }
 
-// Whether rows have a length: those of a graph for images have none.
-bool has_length(const ModelSpec& model) {
-  return model.inputs.empty() || std::ranges::any_of(model.inputs, [](const ValueSpec& input) {
-           return std::ranges::find(input.sizes, kMicrobatchLength) != input.sizes.end();
-         });
-}
-
 std::string schedule_text(const Plan& plan, const GridOptions& options) {
   std::size_t num_instructions = 0;
   for (const auto& rank : plan.program.ranks) num_instructions += rank.size();
-  std::string schedule =
-      formatted("schedule: {}, {} of {}", plan.schedule.name,
-                counted(plan.program.num_microbatches, "microbatch"),
-                has_length(plan.model)
-                    ? formatted("{} x {} tokens", plan.microbatch.rows, plan.microbatch.length)
-                    : counted(plan.microbatch.rows, "row"));
+  std::string schedule = formatted("schedule: {}, {} of {}", plan.schedule.name,
+                                   counted(plan.program.num_microbatches, "microbatch"),
+                                   microbatch_text(plan.model, plan.microbatch));
   const std::vector<StageShape> shapes = shapes_of(plan);
   if (shapes.size() > 1) {
     schedule += ", " + shape_text(shapes.front().output) + " between stages";

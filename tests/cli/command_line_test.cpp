@@ -332,6 +332,62 @@ TEST_F(CommandLineTest, ReplacesItselfByTheProgramBesideIt) {
   }
 }
 
+// The program beside it loads LibTorch, which takes its time.
+TEST_F(CommandLineTest, RefusesAWrongConfigurationBeforeTheProgramBesideItStarts) {
+  const std::string alone = folder_ / "bin/sluice", beside = folder_ / "bin/sluice-run";
+  std::filesystem::create_directories(folder_ / "bin");
+  std::filesystem::copy_file(SLUICE_PROGRAM, alone);
+  test::write_file(beside, "#!/bin/sh\necho started\n");
+  std::filesystem::permissions(beside, std::filesystem::perms::owner_all);
+  write_config();
+  for (const char* command : {"train", "eval"}) {
+    const Outcome wrong = run(std::string(command) + " run.toml --training.stpes 4", {}, alone);
+    EXPECT_EQ(wrong.exit_code, 2) << command;
+    EXPECT_EQ(wrong.out, "") << command;
+    EXPECT_EQ(wrong.err,
+              "sluice: error: unknown key 'training.stpes'; --training.stpes; did you mean "
+              "'steps'?\n");
+    EXPECT_EQ(run(std::string(command) + " run.toml --training.steps 4", {}, alone).out,
+              "started\n");
+  }
+}
+
+// Each key with its place, and what does its work here.
+TEST_F(CommandLineTest, AConfigurationOfAnotherLibraryIsAnsweredInOneReport) {
+  test::write_file(folder_ / "run.toml", R"([job]
+description = "mine"
+[model]
+flavor = "8B"
+[lr_scheduler]
+decay_type = "cosine"
+[parallelism]
+data_parallel_shard_degree = 2
+expert_tensor_parallel_degree = 1
+sequence_parallel_degree = 1
+[checkpoint]
+async_mode = "async"
+[validation]
+freq = 10
+)");
+  const Outcome outcome = run("config check run.toml");
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_EQ(outcome.out, "");
+  std::istringstream lines(outcome.err);
+  std::vector<std::string> keys;
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_NE(line.find("it is torchtitan's: here "), std::string::npos) << line;
+    EXPECT_EQ(testing::parts_of(line + "\n"), 3) << line;
+    keys.push_back(line.substr(0, line.find(';')));
+  }
+  std::vector<std::string> expected;
+  for (const char* key :
+       {"job.description", "model.flavor", "lr_scheduler.decay_type",
+        "parallelism.data_parallel_shard_degree", "parallelism.expert_tensor_parallel_degree",
+        "parallelism.sequence_parallel_degree", "checkpoint.async_mode", "validation.freq"})
+    expected.push_back("sluice: error: unknown key '" + std::string(key) + "'");
+  EXPECT_EQ(keys, expected);
+}
+
 TEST_F(CommandLineTest,
        TellsTheAllocatorOfTheProgramBesideItToKeepMemoryUnlessItsUserSaysOtherwise) {
   const std::string alone = folder_ / "bin/sluice", beside = folder_ / "bin/sluice-run";

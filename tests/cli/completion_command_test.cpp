@@ -87,6 +87,22 @@ TEST_F(CompletionCommandTest, OffersKeysWhereTheyAreTakenAndWhatIsBelowACommand)
   EXPECT_EQ(offered({"launch", "-n", "2", "--", "train", "run.toml", "--training.step"}), key);
 }
 
+TEST_F(CompletionCommandTest, OffersTheValuesOfOptionsAndKeys) {
+  using Set = std::set<std::string>;
+  EXPECT_EQ(offered({"schedule", "--name", "Z"}), Set{"ZBVZeroBubble"});
+  EXPECT_EQ(offered({"schedule", "--name", "zb"}), Set());
+  EXPECT_EQ(offered({"split", "--convention", "torch"}),
+            (Set{"torchtitan", "torchtitan-2024", "torchtitan-current"}));
+  EXPECT_EQ(offered({"train", "run.toml", "--optimizer.name", ""}), (Set{"AdamW", "SGD"}));
+  EXPECT_EQ(offered({"train", "run.toml", "--optimizer.name", "=", "A"}), Set{"AdamW"});
+  EXPECT_EQ(offered({"plan", "run.toml", "--parallelism.pipeline_parallel_schedule", "Z"}),
+            Set{"ZBVZeroBubble"});
+  EXPECT_EQ(offered({"plan", "run.toml", "--parallelism.pipeline_parallel_schedule", "a"}),
+            Set{"auto"});
+  EXPECT_EQ(offered({"train", "run.toml", "--data.shuffle", ""}), (Set{"false", "true"}));
+  EXPECT_EQ(offered({"train", "run.toml", "--checkpoint.resume", ""}), (Set{"auto", "none"}));
+}
+
 TEST_F(CompletionCommandTest, HasAScriptForEachShellAndRefusesOthers) {
   for (const char* shell : {"zsh", "fish"}) {
     const ProgramResult made = run_sluice({"completion", shell});

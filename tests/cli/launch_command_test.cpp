@@ -44,7 +44,9 @@ TEST(LaunchCommandTest, RefusesWhatIsMissingOrWrong) {
       "-n 2 -- trian run.toml",
       "'trian' is neither a command nor a program on PATH; command 'sluice launch'; give the "
       "path of a program, as ./trian, or a command; did you mean 'train'?");
-  expect_refused("-n 2 train run.toml", "unexpected argument 'train'; ");
+  expect_refused("-n 2 train run.toml",
+                 "unexpected argument 'train'; command 'sluice launch'; write -- before it: sluice "
+                 "launch -n 2 -- train run.toml\n");
   expect_refused("-n 2 --max-restarts -1 -- train run.toml",
                  "'-1' is not a value of --max-restarts");
   expect_refused("-n 2 --log-dri logs -- train run.toml",

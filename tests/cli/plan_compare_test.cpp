@@ -1,6 +1,8 @@
 // `sluice plan --compare`, and plans for machines that are not here.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "support/run_program.h"
@@ -134,6 +136,57 @@ TEST_F(PlanCompareTest, WhatIsConfiguredAndCannotBeHadIsARow) {
   EXPECT_EQ(configured.at("configured"), true);
   EXPECT_EQ(configured.at("reason"), "8 layers cannot fill 16 stages");
   EXPECT_EQ(comparison.at("candidates").front().at("ok"), true);
+}
+
+TEST_F(PlanCompareTest, AWrongSettingIsRefusedBeforeAnyCandidate) {
+  const std::vector<std::array<std::string, 3>> wrong = {
+      {"training.trainable", R"(["*.q_porj.*"])",
+       "training.trainable: '*.q_porj.*' matches no "
+       "parameter; --training.trainable; did you mean "
+       "'*q_proj*'?"},
+      {"parallelism.tensor_parallel_degree", "3",
+       "parallelism.tensor_parallel_degree = 3 does not divide 4 key-value heads of "
+       "'model.layers.0'; --parallelism.tensor_parallel_degree; the nearest is 2 or 4"},
+      {"training.activation_checkpoint", R"(["model.layer.1"])",
+       "training.activation_checkpoint: no layer is named 'model.layer.1'; "
+       "--training.activation_checkpoint; "},
+      {"optimizer.no_decay", R"(["norm"])",
+       "optimizer.no_decay: 'norm' matches no parameter; --optimizer.no_decay; "},
+      {"parallelism.stage_to_rank", "[0, 5]", "parallelism.stage_to_rank names rank 5"},
+      {"parallelism.pipeline_parallel_degree", "9", "8 layers cannot fill 9 stages; "}};
+  const std::vector<std::vector<std::string>> ways = {
+      {"--compare"},
+      {"--parallelism.pipeline_parallel_schedule=auto", "--parallelism.partition=cost"},
+      {"--parallelism.pipeline_parallel_schedule=auto", "--parallelism.partition=even"}};
+  for (const auto& [key, value, says] : wrong) {
+    for (std::vector<std::string> arguments : ways) {
+      arguments.insert(arguments.end(), {"--" + key, value});
+      const ProgramResult result = plan(arguments);
+      EXPECT_EQ(result.exit_code, 2) << key << result.err;
+      EXPECT_EQ(result.out, "") << key;
+      EXPECT_TRUE(result.err.starts_with("sluice: error: " + says)) << result.err;
+      EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+    }
+  }
+}
+
+// The number of the message, as it is printed, is enough.
+TEST_F(PlanCompareTest, TheSmallestNeedPassesAsItIsPrinted) {
+  const std::vector<std::string> chosen = {"--parallelism.pipeline_parallel_schedule=auto",
+                                           "--parallelism.partition=cost"};
+  const auto with_memory = [&](const std::string& memory) {
+    std::vector<std::string> arguments = chosen;
+    arguments.insert(arguments.end(), {"--parallelism.device_memory", memory});
+    return plan(arguments);
+  };
+  const ProgramResult refused = with_memory("1KB");
+  EXPECT_EQ(refused.exit_code, 7) << refused.err;
+  const std::string before = "the smallest needs ";
+  const std::size_t at = refused.err.find(before);
+  ASSERT_NE(at, std::string::npos) << refused.err;
+  const std::string from = refused.err.substr(at + before.size());
+  const ProgramResult passes = with_memory(from.substr(0, from.find(' ')));
+  EXPECT_EQ(passes.exit_code, 0) << passes.err;
 }
 
 TEST_F(PlanCompareTest, RefusesRatesThatAreNone) {

@@ -50,6 +50,60 @@ TEST_F(SampleCommandTest, TokensAreTheSameForEveryLayout) {
   }
 }
 
+// The rotary factors of these rows change beyond 10 tokens, which a padded length would reach
+// early.
+TEST_F(SampleCommandTest, TokensAreTheSameForEveryNumberOfSlices) {
+  test::write_file(folder_ / "phi3.json", R"({"model_type": "phi3", "vocab_size": 256,
+    "hidden_size": 32, "intermediate_size": 40, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 4, "max_position_embeddings": 64, "initializer_range": 0.3,
+    "original_max_position_embeddings": 10, "pad_token_id": 0, "bos_token_id": 1,
+    "eos_token_id": 255, "partial_rotary_factor": 1.0, "rope_theta": 1000.0,
+    "rope_scaling": {"type": "longrope", "short_factor": [1.0, 1.1, 1.2, 1.3],
+                     "long_factor": [2.0, 2.5, 3.0, 9.5]}})");
+  ASSERT_EQ(train({"--model.path=", "--model.config", folder_ / "phi3.json", "--training.steps=1",
+                   "--training.seq_len=8"})
+                .exit_code,
+            0);
+  const nlohmann::json whole = continuation(out());
+  EXPECT_EQ(whole.at("tokens").size(), 6u);
+  for (const char* slices : {"2", "4"}) {
+    EXPECT_EQ(continuation(out(), {"--parallelism.tensor_parallel_slices", slices}), whole);
+    EXPECT_EQ(continuation(out(), {"--parallelism.tensor_parallel_slices", slices,
+                                   "--parallelism.tensor_parallel_degree", "2"}),
+              whole);
+  }
+}
+
+// 9 tokens of the prompt and 6 more are all that the model has positions for.
+TEST_F(SampleCommandTest, SlicesTakeNoPositionsBeyondTheTokens) {
+  test::write_file(folder_ / "gpt2.json",
+                   R"({"model_type": "gpt2", "vocab_size": 256, "n_embd": 16, "n_layer": 2,
+    "n_head": 4, "n_positions": 15})");
+  const std::vector<std::string> sliced = {"--parallelism.tensor_parallel_slices", "4"};
+  std::vector<std::string> options = {"--model.path=",
+                                      "--model.config",
+                                      folder_ / "gpt2.json",
+                                      "--training.steps=1",
+                                      "--training.seq_len=8",
+                                      "--validation.interval=1",
+                                      "--validation.prompt_tokens=6",
+                                      R"(--validation.prompts=["the quick"])"};
+  options.insert(options.end(), sliced.begin(), sliced.end());
+  const ProgramResult result = train(options);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const nlohmann::json whole = continuation(out());
+  EXPECT_EQ(whole.at("tokens").size(), 6u);
+  EXPECT_EQ(continuation(out(), sliced), whole);
+  EXPECT_EQ(metrics().back().at("continuations").at(0).at("text"), whole.at("text"));
+}
+
+// The logits divided by them are infinite, or not numbers.
+TEST_F(SampleCommandTest, TheSmallestTemperaturesDrawTheLikeliestToken) {
+  const nlohmann::json greedy = continuation(kModel);
+  for (const char* temperature : {"1e-300", "1e-308", "1e-320", "5e-324"})
+    EXPECT_EQ(continuation(kModel, {"--temperature", temperature}), greedy) << temperature;
+}
+
 TEST_F(SampleCommandTest, SeedsDrawOtherTokens) {
   const nlohmann::json first = continuation(kModel, {"--temperature", "2", "--seed", "1"});
   EXPECT_EQ(continuation(kModel, {"--temperature", "2", "--seed", "1"}), first);

@@ -185,6 +185,23 @@ TEST_F(ScheduleCommandTest, RefusesCostsThatAreNotThere) {
   expect_refused(with({"--costs", "G=1"}), 2, "unknown cost 'G'");
 }
 
+TEST_F(ScheduleCommandTest, TheRangeOfRanksIsTheLimitOfSchedules) {
+  const Words rest = {"--name", "1F1B", "--microbatches", "2"};
+  const auto with = [&](const std::string& ranks) {
+    Words words = {"--pp", ranks};
+    words.insert(words.end(), rest.begin(), rest.end());
+    return run(words);
+  };
+  const std::string range = "; command 'sluice schedule'; give a whole number from 1 to 65536";
+  for (const char* ranks : {"x", "0", "65537", "1000000"})
+    expect_refused(with(ranks), 2, "'" + std::string(ranks) + "' is not a value of --pp" + range);
+  EXPECT_EQ(with("65536").exit_code, 0);
+  const testing::ProgramResult split =
+      testing::run_sluice({"split", "--layers", "4", "--pp", "65537"});
+  EXPECT_EQ(split.exit_code, 2);
+  EXPECT_NE(split.err.find("give a whole number from 1 to 65536"), std::string::npos) << split.err;
+}
+
 TEST_F(ScheduleCommandTest, NamesTheCommandWhereARuleOfSchedulesRefuses) {
   expect_refused(
       run({"--name", "1F1B", "--pp", "2", "--microbatches", "0"}), 2,

@@ -241,7 +241,7 @@ TEST(SplitCommandTest, RefusesWithNumbersAndARemedy) {
   expect_refusal(
       {"--layers", "8", "--pp", "0"},
       "'0' is not a value of --pp; command 'sluice split'; give a whole number from 1 to "
-      "1048576");
+      "65536");
   expect_refusal({"--layers", "3", "--pp", "4"},
                  "3 layers cannot fill 4 stages; command 'sluice split'; use at most 3 stages, or "
                  "--layers of at least 4 layers");

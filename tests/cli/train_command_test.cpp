@@ -42,6 +42,21 @@ TEST_F(TrainCommandTest, WritesMetricsAndAHuggingFaceDirectory) {
   EXPECT_EQ(test::list_directory(out() + "/checkpoint").size(), 1u);
 }
 
+TEST_F(TrainCommandTest, InitNamesTheCommandsThatComeNext) {
+  const std::string here = folder_ / "begin";
+  const ProgramResult result = run_sluice({"init", here});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out, here + "/quickstart.toml: a Llama of 3 million parameters on 4 pipeline " +
+                            "stages\n\n  sluice plan " + here +
+                            "/quickstart.toml\n  sluice train " + here +
+                            "/quickstart.toml\n\nand after the training\n\n  sluice sample " +
+                            here + "/outputs/checkpoint --prompt \"#include\"\n  sluice report " +
+                            here + "/outputs\n");
+  EXPECT_NE(test::read_file(here + "/quickstart.toml")
+                .find("# headers of the LibTorch that was found; its path changes if you move it"),
+            std::string::npos);
+}
+
 TEST_F(TrainCommandTest, TheTimeOfAStepIsSplitIntoSharesThatAddUpToIt) {
   ASSERT_EQ(train().exit_code, 0);
   for (const nlohmann::json& line : metrics()) {

@@ -26,6 +26,28 @@ TEST_F(TrainCommandTest, EverySignalThatStopsFinishesTheStepAndSavesTheWeights) 
   }
 }
 
+TEST_F(TrainCommandTest, TheLastLineOfAStoppedRunIsTheCommandThatContinuesIt) {
+  const auto last_line = [&](const std::string& options) {
+    fs::remove_all(out());
+    ended_after(options, "", [](pid_t child) { kill(child, SIGINT); });
+    const std::string text = test::read_file(printed());
+    return text.substr(text.rfind('\n', text.size() - 2) + 1);
+  };
+  const std::string run = "sluice train " + config() + " --training.steps 1000000";
+  EXPECT_EQ(last_line("--training.steps=1000000 --checkpoint.resume=none"),
+            "to continue: " + run + " --checkpoint.resume auto\n");
+  EXPECT_EQ(last_line("--training.steps 1000000"), "to continue: " + run + "\n");
+  // It does, here for one more step.
+  const std::int64_t done = metrics().back().at("step");
+  const ProgramResult result =
+      run_shell(quoted_for_shell(SLUICE_PROGRAM) + run.substr(std::string("sluice").size()) +
+                " --training.steps=" + std::to_string(done + 1));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_NE(result.out.find("resumes from " + out() + "/checkpoint/step-"), std::string::npos)
+      << result.out;
+  EXPECT_EQ(metrics().back().at("step"), done + 1);
+}
+
 TEST_F(TrainCommandTest, ARunUnderNohupOutlivesItsTerminal) {
   const int status = stopped_by({SIGHUP, SIGHUP, SIGTERM}, "trap '' HUP;");
   ASSERT_TRUE(WIFEXITED(status));

@@ -72,10 +72,19 @@ folder = "out"
   std::string config() const { return folder_ / "run.toml"; }
   std::string out() const { return folder_ / "out"; }
   std::string err() const { return folder_ / "err"; }
+  std::string printed() const { return folder_ / "printed"; }
 
+  // Without the line that says what "auto" became, which has a test of its own.
   ProgramResult train(std::vector<std::string> overrides = {}) const {
     overrides.insert(overrides.begin(), {"train", config()});
-    return run_sluice(overrides);
+    ProgramResult result = run_sluice(overrides);
+    result.err = without_auto(result.err);
+    return result;
+  }
+  static std::string without_auto(std::string err) {
+    const std::size_t at = err.find("sluice: info: auto: ");
+    if (at != std::string::npos) err.erase(at, err.find('\n', at) + 1 - at);
+    return err;
   }
 
   // Without what an earlier run left, from which it would go on.
@@ -95,14 +104,14 @@ folder = "out"
   }
 
   // Starts a run of its own process, acts once it has made its first step, returns its status. Its
-  // stderr is the file err().
+  // stdout is the file printed(), its stderr the file err().
   int ended_after(const std::string& options, const std::string& prefix,
                   const std::function<void(pid_t)>& act) const {
     const pid_t child = fork();
     if (child == 0) {
       const std::string line = prefix + " exec " + quoted_for_shell(SLUICE_PROGRAM) + " train " +
-                               quoted_for_shell(config()) + " " + options + " >/dev/null 2>" +
-                               quoted_for_shell(err());
+                               quoted_for_shell(config()) + " " + options + " >" +
+                               quoted_for_shell(printed()) + " 2>" + quoted_for_shell(err());
       execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
       _exit(127);
     }

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "checkpoint/file_fingerprint.h"
+#include "support/expect_error.h"
 #include "support/temp_directory.h"
 
 namespace sluice {
@@ -62,6 +63,32 @@ TEST_F(FingerprintsTest, DataIsItsFilesInTheirOrderBySizeAndContent) {
   test::write_file(folder_ / "z.txt", std::string(1000, 'a') + "b");
   test::write_file(folder_ / "b.txt", std::string(999, 'b'));
   EXPECT_NE(data({}, {"z.txt", "b.txt"}), both);
+}
+
+TEST_F(FingerprintsTest, ArraysThatRowsNameCountByContent) {
+  TokenDataOptions rows;
+  rows.tokens = false;
+  rows.fields = {{"image", "float32", {kAnySize}}, {"mask", "bool", {kAnySize}}};
+  const auto of_rows = [&] { return data_fingerprint(config(), {folder_ / "rows.jsonl"}, rows); };
+  test::write_file(folder_ / "rows.jsonl",
+                   "{\"image\": \"i/0.npy\"}\n{\"image\": \"i/all.safetensors:1\"}\n"
+                   "{\"other\": \"i/9.npy\"}\n");
+  for (const char* name : {"0.npy", "all.safetensors", "9.npy"})
+    test::write_file(folder_ / (std::string("i/") + name), std::string(100, 'a'));
+  const Fingerprint before = of_rows();
+  const std::uint64_t text = fs::file_size(folder_ / "rows.jsonl");
+  EXPECT_EQ(before.bytes, text + 200);
+  test::write_file(folder_ / "i/9.npy", std::string(100, 'b'));
+  EXPECT_EQ(of_rows(), before) << "no field of the model";
+  for (const char* name : {"i/0.npy", "i/all.safetensors"}) {
+    test::write_file(folder_ / name, std::string(99, 'a') + "b");
+    EXPECT_NE(of_rows(), before) << name;
+    test::write_file(folder_ / name, std::string(100, 'a'));
+    EXPECT_EQ(of_rows(), before);
+  }
+  fs::remove(folder_ / "i/0.npy");
+  const Error missing = test::error_of(of_rows);
+  EXPECT_EQ(missing.where(), (folder_ / "rows.jsonl") + ":1, " + (folder_ / "i/0.npy"));
 }
 
 TEST_F(FingerprintsTest, ATokenizerCountsByItsContentWhereTextNeedsIt) {

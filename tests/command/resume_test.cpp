@@ -5,9 +5,11 @@
 #include <filesystem>
 #include <functional>
 
+#include "base/format.h"
 #include "checkpoint/manifest.h"
 #include "engine/rank_threads.h"
 #include "io/step_name.h"
+#include "sluice/options.h"
 #include "support/checkpoint_folder.h"
 #include "support/expect_error.h"
 
@@ -272,6 +274,32 @@ TEST_F(ResumeTest, ChangedSettingsAreOneWarningFromOldToNew) {
                                    ": optimizer.lr: 0.5 -> 0.001, training.seq_len: 512 -> 16");
   leave(5, [](Manifest& manifest) { manifest.settings.clear(); });
   EXPECT_TRUE(found().warnings.empty()) << "not of a run of the command";
+}
+
+TEST_F(ResumeTest, MoreStepsUnderADecayAreAWarning) {
+  const auto leave_planned = [&](const std::string& steps) {
+    leave(5, [&](Manifest& manifest) { manifest.settings["training.steps"] = steps; });
+  };
+  config_.training.steps = 12;
+  config_.optimizer.lr = 0.01;
+  config_.lr_scheduler.warmup_steps = 2;
+  for (const Decay decay : {Decay::kLinear, Decay::kCosine}) {
+    config_.lr_scheduler.decay = decay;
+    const auto rate = [&](std::int64_t step, std::int64_t of_steps) {
+      return shortest(learning_rate(step, of_steps, 0.01, config_.lr_scheduler));
+    };
+    leave_planned("6");
+    EXPECT_EQ(found().warnings,
+              std::vector<std::string>{formatted(
+                  "lr_scheduler.decay was planned to end at step 6, and training.steps = 12 "
+                  "stretches it: the learning rate goes from {} at step 5 to {} at step 6",
+                  rate(5, 6), rate(6, 12))});
+    leave_planned("12");
+    EXPECT_EQ(found().warnings, std::vector<std::string>());
+  }
+  config_.lr_scheduler.decay = Decay::kConstant;
+  leave_planned("6");
+  EXPECT_EQ(found().warnings, std::vector<std::string>());
 }
 
 TEST_F(ResumeTest, APositionThatWouldOverflowIsDamage) {

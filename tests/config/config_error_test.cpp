@@ -1,8 +1,11 @@
 // Every way in which a configuration is refused, with the exact place and remedy.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <random>
 
+#include "base/error_list.h"
+#include "base/text.h"
 #include "config/run_config.h"
 #include "sluice/error.h"
 #include "support/temp_directory.h"
@@ -106,6 +109,90 @@ TEST_F(ConfigErrorTest, AKeyOfAnotherLibraryIsThatOfItsSection) {
   EXPECT_EQ(refusal("[experimental]\npipeline_parallel_degree = 2\n"),
             "unknown key 'experimental.pipeline_parallel_degree'; F:2:1; did you mean "
             "'parallelism.pipeline_parallel_degree'?");
+}
+
+// Names of ours are near to them, and would change the layout.
+TEST_F(ConfigErrorTest, AKeyOfAnotherLibraryIsNotTakenForAMisspeltOne) {
+  const std::vector<std::array<std::string, 3>> answers = {
+      {"parallelism", "expert_tensor_parallel_degree",
+       "it is torchtitan's: here nothing (experts are divided as "
+       "parallelism.tensor_parallel_degree says)"},
+      {"parallelism", "sequence_parallel_degree",
+       "it is torchtitan's: here parallelism.tensor_parallel_degree with "
+       "parallelism.sequence_parallel"},
+      {"parallelism", "context_parallel_load_balancer", "it is torchtitan's: here not built yet"}};
+  for (const auto& [section, name, answer] : answers) {
+    EXPECT_EQ(refusal("[" + section + "]\n" + name + " = 2\n"),
+              "unknown key '" + section + "." + name + "'; F:2:1; " + answer);
+    EXPECT_EQ(
+        refusal("", {{section + "." + name, "2"}}),
+        "unknown key '" + section + "." + name + "'; --" + section + "." + name + "; " + answer);
+  }
+}
+
+TEST_F(ConfigErrorTest, KeysOfTracedModelsAreAnsweredWithWhatGraphsHave) {
+  const std::string leaf = "it is NeuronX's: here --leaf of the export tool (sluice graph tool)";
+  const std::map<std::string, std::string> answers = {
+      {"model.leaf_module_cls", leaf},
+      {"model.autowrap_functions", leaf},
+      {"model.autowrap_modules", leaf},
+      {"model.autowrap_obj_methods", leaf},
+      {"model.output_loss_value_spec", "it is NeuronX's: here model.loss_output"},
+      {"model.input_names",
+       "it is NeuronX's: here nothing (fields of a row go to the inputs of model.graph that have "
+       "their names)"}};
+  for (const auto& [key, answer] : answers)
+    EXPECT_EQ(refusal("", {{key, "2"}}), "unknown key '" + key + "'; --" + key + "; " + answer);
+}
+
+// optimizer.name and checkpoint.folder have nothing to do with them.
+TEST_F(ConfigErrorTest, AWordInASectionOfAnotherLibraryIsNotTakenForAKeyOfOurs) {
+  EXPECT_EQ(refusal("[loss_fn]\nname = \"mse\"\n"),
+            "unknown key 'loss_fn.name'; F:2:1; it is NeMo AutoModel's: here model.loss_output of "
+            "an exported graph");
+  EXPECT_EQ(refusal("[dataset]\nname = \"wiki\"\n"),
+            "unknown key 'dataset.name'; F:2:1; it is NeMo AutoModel's: here data.files");
+  EXPECT_EQ(refusal("[job]\nfolder = \"out\"\n"),
+            "unknown key 'job.folder'; F:2:1; it is torchtitan's: here nothing (the job is the "
+            "file)");
+}
+
+TEST_F(ConfigErrorTest, AllWrongKeysComeInOneReport) {
+  const std::string file = folder_ / "run.toml";
+  test::write_file(file, R"([job]
+description = "mine"
+[training]
+stpes = 3
+learning_rate = 1e-3
+seq_len = 0
+[optimizer]
+name = "adam"
+[lora]
+r = 8
+[checkpoint]
+async_mode = "async"
+)");
+  std::vector<std::string> messages;
+  try {
+    load_run_config(file, {{"parallelism.sequence_parallel_degree", "1"}}, {});
+  } catch (const ErrorList& list) {
+    for (const Error& error : list.errors())
+      messages.push_back(replace_all(error.what(), file, "F"));
+  }
+  EXPECT_EQ(
+      messages,
+      (std::vector<std::string>{
+          "unknown key 'job.description'; F:2:1; it is torchtitan's: here nothing (the job is the "
+          "file)",
+          "unknown key 'training.stpes'; F:4:1; did you mean 'steps'?",
+          "unknown key 'training.learning_rate'; F:5:1; it is Hugging Face's: here optimizer.lr",
+          "training.seq_len: the integer 0 is out of range; F:6:11; write a number 2 to 1073741824",
+          "'adam' is not a value of optimizer.name; F:8:8; did you mean 'AdamW'?",
+          "unknown key 'lora.r'; F:10:1; it is PEFT's: here lora.rank",
+          "unknown key 'checkpoint.async_mode'; F:12:1; it is torchtitan's: here checkpoint.async",
+          "unknown key 'parallelism.sequence_parallel_degree'; "
+          "--parallelism.sequence_parallel_degree; it is torchtitan's: here "
+          "parallelism.tensor_parallel_degree with parallelism.sequence_parallel"}));
 }
 
 TEST_F(ConfigErrorTest, SaysHowToMendEverySyntaxError) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -310,6 +312,93 @@ TEST_F(PlanTest, WarnsOfWhatIsHardlyMeant) {
                                       "validation is taken; --validation.files"}));
   EXPECT_TRUE(
       plan_of_config(config({held_out.front(), {"validation.interval", "5"}})).warnings.empty());
+}
+
+TEST_F(PlanTest, RefusesPatternsWithoutDecayThatMatchNothing) {
+  for (const char* pattern : {"norm", "bias", "LayerNorm.weight"}) {
+    const std::string message =
+        refusal(config({{"optimizer.no_decay", "[\"" + std::string(pattern) + "\"]"}}), 2);
+    EXPECT_TRUE(message.starts_with("optimizer.no_decay: '" + std::string(pattern) +
+                                    "' matches no parameter; --optimizer.no_decay; "))
+        << message;
+  }
+  EXPECT_NE(refusal(config({{"optimizer.no_decay", R"(["*norm*", "*.q_porj.*"])"}}), 2)
+                .find("'*.q_porj.*' matches no parameter; --optimizer.no_decay; did you mean "
+                      "'*q_proj*'?"),
+            std::string::npos);
+  EXPECT_NO_THROW(plan_of_config(config({{"optimizer.no_decay", "[\"*norm*\"]"}})));
+}
+
+// The reference names them.
+TEST_F(PlanTest, TakesTheDocumentedPatternsWithoutDecay) {
+  const std::string llama = "[\"*norm*\"]", gpt2 = "[\"*.ln_*\", \"*.bias\"]";
+  EXPECT_NE(config_reference().find("`" + llama + "` in a Llama, `" + gpt2 + "` in a GPT-2"),
+            std::string::npos);
+  EXPECT_NO_THROW(plan_of_config(config({{"optimizer.no_decay", llama}})));
+  EXPECT_NO_THROW(plan_of_config(config({{"optimizer.no_decay", gpt2}}, "gpt2")));
+}
+
+TEST_F(PlanTest, TheWordForAllLinearLayersIsAllOfThemButTheHead) {
+  const auto trained = [&](const std::string& target) {
+    const RunConfig run = config({{"lora.rank", "2"}, {"lora.target", target}});
+    const Plan plan = plan_of_config(run);  // of a config.json alone
+    const std::optional<Adapter> adapter = adapter_of_config(run, model_of_config(run));
+    std::vector<std::string> names;
+    for (const AdaptedLinear& layer : adapter->layers) names.push_back(layer.name);
+    return names;
+  };
+  const std::vector<std::string> all = trained("all-linear");
+  EXPECT_EQ(all.size(), 4u * 7);
+  EXPECT_EQ(trained(R"(["all-linear"])"), all);
+  EXPECT_EQ(trained(R"(["model.*_proj"])"), all);
+  EXPECT_LT(all.size(), trained(R"(["*"])").size());
+}
+
+TEST_F(PlanTest, WarnsOfSettingsWithoutEffect) {
+  const std::vector<std::array<std::string, 4>> idle = {
+      {"lr_scheduler.min_lr_factor", "0.1", "lr_scheduler.decay = \"constant\"", ""},
+      {"optimizer.betas", "[0.8, 0.9]", "optimizer.name = \"SGD\"", "optimizer.name=SGD"},
+      {"optimizer.no_decay", "[\"*norm*\"]", "optimizer.weight_decay = 0",
+       "optimizer.weight_decay=0"},
+      {"parallelism.zero1", "true", "parallelism.data_parallel_degree = 1", ""},
+      {"parallelism.zero3", "true", "parallelism.data_parallel_degree = 1", ""},
+      {"parallelism.rank_order", "dp,pp", "ranks differ along one axis alone", ""},
+      {"checkpoint.keep_every", "10", "checkpoint.interval = 0", ""},
+      {"checkpoint.allow", "[\"data\"]", "checkpoint.resume = \"none\"", "checkpoint.resume=none"},
+      {"training.loss_chunks", "on", "training.fused = \"off\"", "training.fused=off"},
+      {"validation.steps", "3", "there are no validation.files", ""},
+      {"validation.prompt_tokens", "3", "there are no validation.prompts", ""}};
+  for (const auto& [key, value, because, beside] : idle) {
+    Overrides overrides = {{key, value}};
+    if (const std::size_t at = beside.find('='); at != std::string::npos)
+      overrides.emplace_back(beside.substr(0, at), beside.substr(at + 1));
+    const std::vector<std::string> warnings = plan_of_config(config(overrides)).warnings;
+    EXPECT_EQ(std::count(warnings.begin(), warnings.end(),
+                         key + " has no effect: " + because + "; --" + key),
+              1)
+        << key;
+  }
+  EXPECT_EQ(plan_of_config(config()).warnings, std::vector<std::string>());
+  const Plan threads = plan_of_config(config({{"training.threads_per_rank", "1024"}}));
+  ASSERT_EQ(threads.warnings.size(), 1u);
+  EXPECT_TRUE(
+      threads.warnings.front().starts_with("training.threads_per_rank = 1024 is more than "))
+      << threads.warnings.front();
+}
+
+TEST_F(PlanTest, WarnsOfValidationOnTrainingFiles) {
+  const std::string text = folder_ / "text.txt";
+  test::write_file(text, "some text");
+  const std::string files = "[\"" + text + "\"]";
+  const auto warnings = [&](const std::string& interval) {
+    return plan_of_config(config({{"data.files", files},
+                                  {"validation.files", files},
+                                  {"validation.interval", interval}}))
+        .warnings;
+  };
+  EXPECT_EQ(warnings("2"),
+            std::vector<std::string>{"validation.files has files of data.files: the validation "
+                                     "loss is of rows that were trained on; --validation.files"});
 }
 
 TEST_F(PlanTest, DescribesEveryStageAndRank) {

@@ -49,6 +49,21 @@ TEST_F(RunConfigTest, EveryKeyHasAnOrigin) {
   EXPECT_EQ(config.origins.size(), config_keys().size());
 }
 
+TEST_F(RunConfigTest, ReadsWordsInAnyCaseAndShortNamesOfTypes) {
+  for (const char* name : {"adamw", "adamW", "ADAMW"})
+    EXPECT_EQ(load("[optimizer]\nname = \"" + std::string(name) + "\"\n").optimizer.kind,
+              OptimizerKind::kAdamW);
+  for (const char* type : {"bf16", "BF16", "BFloat16"}) {
+    const RunConfig config = load("", {{"training.mixed_precision", type}, {"model.dtype", type}});
+    EXPECT_EQ(config.training.mixed_precision, MixedPrecision::kBfloat16);
+    EXPECT_EQ(config.model.dtype, ParameterType::kBfloat16);
+  }
+  for (const char* type : {"fp16", "half"})
+    EXPECT_EQ(load("", {{"model.dtype", type}}).model.dtype, ParameterType::kFloat16);
+  EXPECT_EQ(load("", {{"model.dtype", "fp32"}}).model.dtype, ParameterType::kFloat32);
+  EXPECT_EQ(load("", {{"optimizer.name", "sgd"}}).optimizer.kind, OptimizerKind::kSgd);
+}
+
 TEST_F(RunConfigTest, ReadsEveryTypeOfValue) {
   const RunConfig config = load(R"([optimizer]
 lr = 1

@@ -2,10 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <string>
 #include <vector>
 
+#include "base/safetensors_header.h"
+#include "data/array_file.h"
 #include "data/jsonl_row.h"
 #include "data/read_ahead.h"
 #include "sluice/data.h"
@@ -203,9 +206,9 @@ TEST_F(NpyFieldTest, RefusesAnArrayThatTheFieldDoesNotTake) {
 TEST_F(NpyFieldTest, RefusesAFileThatIsNotAnArrayOfNumbers) {
   const FieldOption real{"x", "float32", {kAnySize}};
   write_npy("x.npy", header("|O", "(2,)"), Floats{1, 2});
-  EXPECT_EQ(fact(real), "the .npy file has numbers of the type '|O'");
+  EXPECT_EQ(fact(real), "the array in the .npy file has numbers of the type '|O'");
   write_npy("x.npy", header("<f4", "(3,)"), Floats{1, 2});
-  EXPECT_EQ(fact(real), "the .npy file has 8 bytes of numbers, its header says 12");
+  EXPECT_EQ(fact(real), "the array in the .npy file has 8 bytes of numbers, its header says 12");
   write_npy("x.npy", header("<f4", "(1000000000, 1000000000, 1000000000)"), Floats{1, 2});
   EXPECT_EQ(fact(real), "the array in the .npy file has more than 1073741824 bytes");
   write_npy("x.npy", "{'descr': '<f4', 'fortran_order': True, 'shape': (2,), }", Floats{1, 2});
@@ -215,6 +218,119 @@ TEST_F(NpyFieldTest, RefusesAFileThatIsNotAnArrayOfNumbers) {
   EXPECT_EQ(fact(real), "the .npy file has a structured array");
   test::write_file(folder_ / "x.npy", "text");
   EXPECT_EQ(fact(real), "it is not a .npy file of format 1, 2 or 3");
+}
+
+TEST_F(NpyFieldTest, HalfPrecisionIsWidened) {
+  // 1, -2.5, the least number above 0, the largest number.
+  write_npy("x.npy", header("<f2", "(4,)"),
+            std::vector<std::uint16_t>{0x3c00, 0xc100, 0x0001, 0x7bff});
+  EXPECT_EQ(std::get<Floats>(named({"x", "float32", {4}}).numbers),
+            (Floats{1, -2.5F, 0x1p-24F, 65504}));
+  write_npy("x.npy", header("<f2", "(1,)"), std::vector<std::uint16_t>{0x7c00});
+  EXPECT_EQ(fact({"x", "float32", {1}}), "a number that is not finite in 'x'");
+}
+
+// ---- tensors in safetensors files ----
+
+class TensorFieldTest : public NpyFieldTest {
+ protected:
+  struct Tensor {
+    std::string name, dtype;
+    Sizes shape;
+    std::string bytes;
+  };
+  template <typename Number>
+  static std::string bytes_of(const std::vector<Number>& numbers) {
+    return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(Number)};
+  }
+  void write_tensors(const std::string& name, const std::vector<Tensor>& tensors) const {
+    SafetensorsHeader header;
+    std::string data;
+    for (const Tensor& tensor : tensors) {
+      header.entries.push_back({tensor.name, tensor.dtype, tensor.shape, data.size(),
+                                data.size() + tensor.bytes.size()});
+      data += tensor.bytes;
+    }
+    const std::string text = to_json(header);
+    const std::uint64_t length = text.size();
+    test::write_file(
+        folder_ / name,
+        std::string(reinterpret_cast<const char*>(&length), sizeof length) + text + data);
+  }
+  Error refusal_of(const FieldOption& field, const std::string& value) const {
+    return error_of([&] { named(field, value); });
+  }
+};
+
+TEST_F(TensorFieldTest, AFieldIsTheTensorOfItsNameOrTheOneThatIsNamed) {
+  write_tensors("rows.safetensors", {{"x", "F32", {2, 2}, bytes_of(Floats{1, 2.5F, -3, 0.4F})},
+                                     {"7", "I64", {3}, bytes_of(Integers{5, 6, 7})},
+                                     {"one", "F64", {}, bytes_of(std::vector<double>{0.1})},
+                                     {"none", "F32", {0, 3, 4}, ""}});
+  EXPECT_EQ(named({"x", "float32", {kAnySize, 2}}, "\"rows.safetensors\""),
+            parsed({"x", "float32", {2, 2}}, "[[1, 2.5], [-3, 0.4]]"));
+  EXPECT_EQ(named({"x", "int64", {3}}, "\"rows.safetensors:7\""),
+            parsed({"x", "int64", {3}}, "[5, 6, 7]"));
+  EXPECT_EQ(named({"x", "float64", {}}, "\"rows.safetensors:one\""),
+            parsed({"x", "float64", {}}, "0.1"));
+  EXPECT_EQ(named({"x", "float32", {kAnySize, 3, 4}}, "\"rows.safetensors:none\"").sizes,
+            (Sizes{0, 3, 4}));
+}
+
+TEST_F(TensorFieldTest, EveryTypeOfNumbersIsTaken) {
+  const std::uint8_t bytes[] = {1, 0};
+  write_tensors("all.safetensors",
+                {{"bool", "BOOL", {2}, {reinterpret_cast<const char*>(bytes), 2}},
+                 {"u8", "U8", {1}, bytes_of(std::vector<std::uint8_t>{200})},
+                 {"i8", "I8", {1}, bytes_of(std::vector<std::int8_t>{-100})},
+                 {"i16", "I16", {1}, bytes_of(std::vector<std::int16_t>{-300})},
+                 {"i32", "I32", {1}, bytes_of(std::vector<std::int32_t>{-70000})},
+                 {"f16", "F16", {1}, bytes_of(std::vector<std::uint16_t>{0xc100})},
+                 {"bf16", "BF16", {1}, bytes_of(std::vector<std::uint16_t>{0xc020})}});
+  const auto tensor = [](const std::string& name) { return "\"all.safetensors:" + name + "\""; };
+  EXPECT_EQ(named({"x", "bool", {2}}, tensor("bool")), parsed({"x", "bool", {2}}, "[true, false]"));
+  for (const auto& [name, text] : {std::pair("u8", "[200]"), std::pair("i8", "[-100]"),
+                                   std::pair("i16", "[-300]"), std::pair("i32", "[-70000]")})
+    EXPECT_EQ(named({"x", "int32", {1}}, tensor(name)), parsed({"x", "int32", {1}}, text)) << name;
+  for (const char* name : {"f16", "bf16"})
+    EXPECT_EQ(named({"x", "float32", {1}}, tensor(name)), parsed({"x", "float32", {1}}, "[-2.5]"));
+}
+
+TEST_F(TensorFieldTest, RefusesATensorThatIsMissingOrDoesNotFit) {
+  const FieldOption real{"x", "float32", {2}};
+  const std::string path = folder_ / "t.safetensors";
+  write_tensors("t.safetensors",
+                {{"pixels", "F32", {3}, bytes_of(Floats{1, 2, 3})}, {"odd", "F8_E4M3", {2}, "ab"}});
+  const Error missing = refusal_of(real, "\"t.safetensors\"");
+  EXPECT_EQ(missing.fact(), "the safetensors file has no tensor 'x'");
+  EXPECT_EQ(missing.where(), path);
+  EXPECT_EQ(missing.remedy(), "one of: pixels, odd");
+  EXPECT_EQ(refusal_of(real, "\"t.safetensors:pixel\"").remedy(), "did you mean 'pixels'?");
+  const Error longer = refusal_of(real, "\"t.safetensors:pixels\"");
+  EXPECT_EQ(longer.fact(), "'x' has a number more than the 2 of its dimension 1");
+  EXPECT_EQ(longer.where(), path);
+  EXPECT_EQ(refusal_of({"x", "int64", {3}}, "\"t.safetensors:pixels\"").fact(),
+            "an array of the type 'F32' in 'x'");
+  EXPECT_EQ(refusal_of(real, "\"t.safetensors:odd\"").fact(),
+            "the tensor 'odd' has numbers of the type 'F8_E4M3'");
+  EXPECT_EQ(refusal_of(real, "\"none.safetensors:x\"").where(), folder_ / "none.safetensors");
+}
+
+TEST_F(TensorFieldTest, RefusesAFileThatIsNotOfTensors) {
+  const FieldOption real{"x", "float32", {2}};
+  const auto with = [&](const std::string& bytes) {
+    test::write_file(folder_ / "t.safetensors", bytes);
+    const Error error = refusal_of(real, "\"t.safetensors\"");
+    EXPECT_EQ(error.kind(), ErrorKind::kInput);
+    EXPECT_TRUE(error.where().starts_with(folder_ / "t.safetensors")) << error.what();
+    return error.fact();
+  };
+  EXPECT_EQ(with("short"), "the safetensors file has no header");
+  EXPECT_EQ(with("a text that is not one"),
+            "the safetensors file ends within its header of 8367816168101388385 bytes");
+  write_tensors("t.safetensors", {{"x", "F32", {2}, bytes_of(Floats{1, 2})}});
+  const std::string whole = test::read_file(folder_ / "t.safetensors");
+  EXPECT_NE(with(whole.substr(0, whole.size() - 1)), "");
 }
 
 TEST(FieldTest, RefusesAFieldThatIsMissingOrThereTwice) {
@@ -415,6 +531,27 @@ TEST_F(FieldRowsTest, MalformedOnesAreNamedByFileLineAndStep) {
     EXPECT_EQ(late.where(), "step 9, " + path() + ":18");
     EXPECT_EQ(late.fact(), "the row has no 'label', an input of the model");
   }
+}
+
+TEST_F(FieldRowsTest, ArraysInFilesAreNamedWithTheLineOfTheirRow) {
+  write("{\"image\": [1], \"label\": 0}\n\n{\"image\": \"i/none.safetensors:3\", \"label\": 0}\n");
+  const Error error = error_of([&] { TokenData data(options()); });
+  EXPECT_EQ(error.kind(), ErrorKind::kInput);
+  EXPECT_EQ(error.where(), path() + ":3, " + (folder_ / "i/none.safetensors"));
+  EXPECT_EQ(error_of([&] { array_files_of(path(), options().fields); }).where(), error.where());
+}
+
+TEST_F(FieldRowsTest, TheArraysThatRowsNameAreListedOnce) {
+  for (const char* name : {"a.npy", "b.safetensors", "c.npy", "label.npy"})
+    test::write_file(folder_ / name, "");
+  write(R"({"image": "b.safetensors:1", "label": 0, "other": "c.npy"}
+{"image": [1, 2], "label": 1, "note": "not a.npy"}
+{"label": 2, "image": "a.npy"}
+{"image": "b.safetensors:2", "label": "label.npy"}
+)");
+  EXPECT_EQ(array_files_of(path(), options().fields),
+            (std::vector<std::string>{folder_ / "b.safetensors", folder_ / "a.npy",
+                                      folder_ / "label.npy"}));
 }
 
 TEST_F(FieldRowsTest, NeedJsonlAndNoOptionsOfTokens) {

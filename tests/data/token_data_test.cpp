@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -55,6 +56,32 @@ TokenData rows(const TempDirectory& directory, const std::string& text, std::int
   TokenDataOptions options = options_of({directory / "rows.jsonl"}, seq_len);
   options.data.truncate = truncate;
   return TokenData(options);
+}
+
+TEST(DataFilesInUseTest, AFileThatIsWrittenToIsAWarningOnce) {
+  const TempDirectory directory;
+  const std::vector<std::string> files = counting_files(directory, {40, 40, 40});
+  const TokenData data(options_of(files, 4));
+  std::vector<std::string> logged;
+  set_log_sink([&](LogLevel level, std::string_view message) {
+    EXPECT_EQ(level, LogLevel::kWarning);
+    logged.emplace_back(message);
+  });
+  batch(data, 1, 2);
+  EXPECT_EQ(logged, std::vector<std::string>());
+  const auto written = std::filesystem::last_write_time(files[1]);
+  test::write_file(files[1], std::string(40, 'x'));  // other bytes, as many
+  std::filesystem::last_write_time(files[1], written + std::chrono::seconds(1));
+  for (std::int64_t step = 2; step <= 4; ++step) batch(data, step, 2);
+  EXPECT_EQ(logged, std::vector<std::string>{
+                        files[1] + " changed while the run reads it: rows from here on may be "
+                                   "others, and a run that resumes refuses other data; leave data "
+                                   "files as they are while they are used"});
+  std::filesystem::last_write_time(files[2], written + std::chrono::seconds(2));
+  batch(data, 5, 2);
+  ASSERT_EQ(logged.size(), 2u);
+  EXPECT_TRUE(logged[1].starts_with(files[2] + " changed"));
+  set_log_sink({});
 }
 
 TEST(TextDataTest, CutsTheFilesInARowAndDropsTheTail) {

@@ -1,9 +1,6 @@
 // One instruction of one rank: the vocabulary that schedules, programs, files and the executor
 // share.
 //
-// Owns: Action, its text form and the exact inverse.
-// Does not own: order (schedule.h, program.h) or meaning at run time (docs/executor.md).
-//
 // Text form, that of torch.distributed.pipelining (torch 2.13, schedules.py `_Action`):
 //   {stage}F{mb} {stage}B{mb} {stage}I{mb} {stage}W{mb}      compute
 //   ({stage}F{mb};{stage}B{mb})OVERLAP_F_B                    a pair that may overlap
@@ -14,8 +11,6 @@
 //   {stage}REDUCE_GRAD{mb}                                    gradients of one microbatch alone
 //   {group}REDUCE_TIED  REDUCE_LOSS  GATHER_OUTPUTS  REDUCE_NORM  OPTIMIZER_STEP   end of a step
 //   {stage}PARTIAL_NORM  {stage}UPDATE                        norms and update of one stage
-//
-// Thread-safety: values.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,6 @@
 // The consecutive layers that one stage runs, as one callable.
 //
-// Owns: modules, parameters and storage of local layers; lifetime of values inside a forward; under
-// autocast the copies of weights that products read; ChunkBackward, the way a backward is carried
-// out. Does not own: order and misuse of calls, devices of values that cross a cut (stage.h),
-// weights on disk (hf_directory.h). Thread-safety: a Chunk belongs to one rank's thread.
+// Thread-safety: a Chunk belongs to one rank's thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>

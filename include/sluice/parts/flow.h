@@ -9,14 +9,10 @@
 // stages s and P + s have the same content on ranks s and P-1-s, and their weights are tie groups
 // (program.h).
 //
-// Owns: Flow, the kinds of channels, the parts of a backward that a stage computes. Does not own:
-// the values (layer.h), the ranks of stages (layout.h), the choice of trained parameters
-// (model_spec.h).
 // Invariants:
 //  1. A stage is on a route at most once, so for one microbatch it has at most one producer and one
 //     consumer. Stages between relay a value that later stages read.
 //  2. Every stage is on some route.
-// Thread-safety: values.
 #pragma once
 
 #include <cstdint>

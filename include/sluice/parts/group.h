@@ -1,9 +1,5 @@
 // A set of ranks and their collectives: gather, sum, exchange, broadcast, barrier.
 //
-// Owns: the meaning of collectives: the order of results, sums, the arguments that members must
-// agree on. Does not own: moving bytes and deadlines (GroupBackend, one for each kind of
-// transport); the messages of the pipeline (transport.h).
-//
 // Invariants:
 //  1. Members make the calls of a group in the same order. A call never waits: it returns a Work.
 //     Works may be waited for in any order, which may differ between members; a member that drops

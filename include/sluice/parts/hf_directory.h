@@ -1,9 +1,5 @@
 // Hugging Face directories: config.json and safetensors, one file or shards with an index.
 //
-// Owns: finding and checking the files, lookup by full name, loading local parameters.
-// Does not own: the format of one file, the model's description (model_spec.h), writing a directory
-// (a checkpoint is one: checkpoint.h).
-//
 // Invariants:
 //  1. Opening reads headers only; loading reads the requested tensors and no others.
 //  2. Pickles are never opened.

@@ -4,10 +4,6 @@
 // The grid is pp x dp_replicate x dp_shard x cp x tp, numbered in a given order, the last axis
 // fastest. Experts are spread over ranks that otherwise divide data: ep_shard x ep is another view
 // of dp_replicate x dp_shard x cp, in this order, ep fastest.
-//
-// Owns: StageMap, decided once, by a partition or a schedule, and passed on; Mesh and its axes.
-// Does not own: traffic along an axis (program.h), the layers of a stage (partition.h).
-// Thread-safety: values.
 #pragma once
 
 #include <array>

@@ -1,9 +1,5 @@
 // Observers: they watch a rank at work.
 //
-// Owns: the interface of observers, and those that the library offers to users: the times of a
-// step, traces, memory by rank. Does not own: the loop, which does the same with and without
-// observers (docs/executor.md); gathering the records of all ranks, files on disk.
-//
 // Invariants of an ExecutorObserver:
 //  1. An instruction is a begin() and an end(); failed() comes as soon as any part of it throws, an
 //     observer included (observers after that one did not get the call). It is the last call.

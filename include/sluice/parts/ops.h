@@ -2,10 +2,6 @@
 // that run on kernels for CPU (float32; AVX-512, AVX2 or any processor) and on LibTorch's operators
 // elsewhere.
 //
-// Owns: the choice between kernel and operators, autograd.
-// Does not own: products with weights, parameters, modules (causal_lm.h has those of native
-// families).
-//
 //   const at::Tensor y_BLHE = sluice::fused_attention(q_BLHE, k_BLGE, v_BLGE, {.window = 512});
 //
 // Invariants:
@@ -13,7 +9,6 @@
 //     (docs/fused.md has the conditions); both are checked against float64.
 //  2. Kernels give the same bits for any strides, addresses, batch sizes and number of threads.
 //  3. A backward that is itself differentiated (create_graph) runs on LibTorch's operators.
-// Thread-safety: pure functions.
 #pragma once
 
 #include <ATen/core/Tensor.h>

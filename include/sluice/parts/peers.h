@@ -8,7 +8,6 @@
 // Counts are decoder layers, stages or ranks, at most 1,048,576. Input that the original refuses is
 // refused, and so is input for which the original loses or repeats layers. Every function throws
 // Error(kUsage) with the numbers and what to give. docs/partition.md has a table of the answers.
-// Thread-safety: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,6 @@
 // The options of a run beside its plan, and the results of a step.
 //
-// Owns: the options of a pipeline and of its steps, the hook that sees every chunk before it runs
-// (Parallelize), the result of a step. Does not own: the plan's options (plan.h), the optimizer's
-// (options.h), the mesh (layout.h). Thread-safety: values; hooks are called on the threads of all
-// ranks.
+// Thread-safety: values; hooks are called on the threads of all ranks.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,8 +1,7 @@
 // Saver: all ranks save one checkpoint together, waiting for it or while training goes on.
 //
-// Owns: the order of a save: rank 0 makes the directory, all ranks see it, agree on the names of
-//   their files, write and flush them, rank 0 adds the other files and the manifest and commits.
-//   Does not own: the format (checkpoint.h), the commit itself (io), when to save.
+// Rank 0 makes the directory. When all ranks see it, they agree on the names of their files, write
+// and flush them. Then rank 0 adds the other files and the manifest and commits.
 //
 // Invariants:
 //  1. If one rank fails, all ranks get the first reason, and no files are left.

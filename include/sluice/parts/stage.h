@@ -1,9 +1,5 @@
 // One chunk of the model on one rank: forward, backward (whole or split), gradients.
 //
-// Owns: in a Stage, the chunk, the backwards of microbatches in flight, the sums of gradients;
-// RankStages and build_stages(), all stages of a rank. Does not own: carrying out a backward
-// (ChunkBackward); transfers and order (docs/executor.md).
-//
 // Invariants:
 //  1. Between forward and backward of a microbatch the stage keeps the tensors that its backward
 //     reads, never an output tensor.

@@ -16,8 +16,6 @@
 // Megatron-LM: Shoeybi et al., arXiv:1909.08053; sequence parallelism: Korthikanti et al.,
 // arXiv:2205.05198.
 //
-// Owns: the mappings between whole and divided tensors, and the layers built on them.
-// Does not own: groups (group.h), how weights are drawn, saved and updated (layer.h).
 // Invariants:
 //  1. Every member of the group makes the same calls in the same order, forwards and backwards.
 //  2. With as many slices as ranks, a layer computes, keeps and adds no more than one that is

@@ -1,8 +1,7 @@
 // The exchange of messages between ranks: narrow, nothing optional, a deadline on every wait.
 //
-// Owns: the interface, and the in-process transport (ranks as threads, zero-copy hand-over). Ranks
-// in several processes: run() (pipeline.h). Does not own: the choice and order of messages
-// (program.h), proofs (verify.h), collectives (group.h).
+// Ranks that are threads hand tensors over without a copy. For ranks in several processes call
+// run() (pipeline.h).
 //
 // Invariants:
 //  1. A channel is one FIFO per (source, destination, ChannelKind); messages never overtake.

@@ -1,8 +1,4 @@
 // Named tensors, the metadata of a tensor, and the batch of a step.
-//
-// Owns: TensorMeta, Values, Slice; Input and Inputs, which a step is called with; StepBatch, which
-// it runs. Does not own: the meaning of names (layer.h, Model::inputs), reading data (data.h,
-// causal_lm.h). Thread-safety: values.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,7 +1,5 @@
 // A module with its own forward, cut into stages.
 //
-// Owns: Part, ModuleTree, from_module(); Kept, the parts that a stage keeps, and drop_unkept();
-// Outputs, the adapter from any type that holds tensors. Does not own: the cuts (partition.h).
 // Thread-safety: see Model. A factory is called on the threads of all ranks.
 #pragma once
 

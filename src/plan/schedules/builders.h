@@ -11,6 +11,8 @@
 
 namespace sluice::detail {
 
+inline constexpr int kMostRanks = 1 << 16;  // of a schedule
+
 // A schedule of the shape with its stages placed and one empty row a rank.
 Schedule start(std::string name, Placement placement, const ScheduleShape& shape);
 
