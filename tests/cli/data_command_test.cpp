@@ -319,7 +319,7 @@ TEST_F(DataCommandTest, ATokenizerOfAnotherFormIsNamed) {
     return result.err;
   };
   test::write_file(folder_ / "model/tokenizer.model", "x");
-  EXPECT_NE(says(folder_ / "model").find("only 'tokenizer.model', from which"), std::string::npos);
+  EXPECT_NE(says(folder_ / "model").find("only 'tokenizer.model', which"), std::string::npos);
   test::write_file(folder_ / "pointer/tokenizer.json",
                    "version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 17\n");
   EXPECT_NE(says(folder_ / "pointer").find("a Git LFS pointer: run git lfs pull"),
