@@ -47,20 +47,21 @@ constexpr std::array kSibling = {
                 "  --profile FILE.json  at the end, also write a trace of every rank, for\n"
                 "                       chrome://tracing and ui.perfetto.dev\n"
                 "  --profile-steps A:B  the steps to trace, first to last; default 1:10\n"},
-    CommandText{"eval",
-                "eval CONFIG.toml [--section.key value | --section.key=value ...] "
-                "[--checkpoint PATH] [--json]\n"
-                "Loss on the data, forward only.",
-                "The mean loss over all sequences of data.files, each read once, in file "
-                "order.\nCreates no file.\n\n"
-                "  --checkpoint PATH  a directory with the weights, in place of model.path\n"
-                "  --json             as JSON: {\"loss\", \"tokens\", \"perplexity\"}\n"},
+    CommandText{
+        "eval",
+        "eval CONFIG.toml [--section.key value | --section.key=value ...] "
+        "[--checkpoint PATH] [--json]\n"
+        "Loss on the data, forward only.",
+        "The mean loss over all sequences of data.files, each read once, in file "
+        "order.\nCreates no file.\n\n"
+        "  --checkpoint PATH  a directory with the weights, in place of model.path\n"
+        "  --json             as JSON: {\"loss\", \"tokens\", \"perplexity\", \"counted\"}\n"},
     CommandText{"sample",
                 "sample MODEL --prompt TEXT [--tokens N] [--temperature T] [--seed S] [--json]\n"
                 "       [--section.key value ...]\n"
                 "Continues a text, forward only.",
-                "MODEL is a Hugging Face directory, a checkpoint, or a folder of checkpoints (the "
-                "last one is\nused). Creates no file.\n\n"
+                "MODEL is a Hugging Face directory, a checkpoint, a folder of checkpoints or of a "
+                "run (the last\ncheckpoint is used), or an exported graph. Creates no file.\n\n"
                 "  --prompt TEXT    the text\n"
                 "  --tokens N       most new tokens; default 64\n"
                 "  --temperature T  divides the logits before a token is drawn; default 0: the "

@@ -345,7 +345,8 @@ Command schedule_command() {
                   {"--max-active-stages", &a.max_active_stages,
                    "with --shard-parameters: most stages gathered at once; default 3"},
                   {"--defer-recv", &a.defer_receives,
-                   "with --lower: RECV directly before the action that needs it"},
+                   "with --lower: RECV directly before the action that needs it, or before "
+                   "the next transfer"},
                   {"--merge-backward", &a.merge_backward,
                    "with --lower: I directly followed by its W becomes B"},
                   {"--forward-only", &a.forward_only, "forwards alone, as in evaluation"},
