@@ -128,6 +128,14 @@ Json& Json::operator[](std::string_view key) {
   return object.members.insert(place_of(object, key), {std::string(key), {}})->value;
 }
 
+Json& Json::add(std::string key, Json value) {
+  if (is_null()) value_.emplace<Object>();
+  members();  // refuses what is no object
+  Object& object = std::get<Object>(value_);
+  const auto place = object.sorted ? place_of(object, key) : object.members.cend();
+  return object.members.insert(place, {std::move(key), std::move(value)})->value;
+}
+
 void Json::erase(std::string_view key) {
   if (!contains(key)) return;
   Object& object = std::get<Object>(value_);

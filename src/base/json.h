@@ -53,7 +53,7 @@ class Json {
       : Json(is_map<Range> ? object() : array()) {
     for (const auto& each : range) {
       if constexpr (is_map<Range>)
-        (*this)[each.first] = Json(each.second);
+        add(std::string(each.first), Json(each.second));
       else
         push_back(Json(each));
     }
@@ -96,8 +96,11 @@ class Json {
   bool contains(std::string_view key) const { return find(key) != nullptr; }
   // Null where there is none.
   const Json& at(std::string_view key) const;
-  // Adds what is not there. Null becomes an object.
+  // Adds what is not there. Null becomes an object. Looks through all members of an object that was
+  // not read: build a large one with add().
   Json& operator[](std::string_view key);
+  // Adds a member, whose key the object does not have yet. Null becomes an object.
+  Json& add(std::string key, Json value);
   void erase(std::string_view key);
   // Sets all members of another object.
   void update(const Json& other);

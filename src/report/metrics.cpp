@@ -132,7 +132,7 @@ std::string to_json(const StepMetrics& metrics) {
   if (metrics.parameter_norms) {
     Json& norms = object["parameter_grad_norms"];
     norms = Json::object();
-    for (const auto& [name, norm] : *metrics.parameter_norms) norms[name] = norm;
+    for (const auto& [name, norm] : *metrics.parameter_norms) norms.add(name, norm);
   }
   return object.dump();
 }

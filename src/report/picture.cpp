@@ -27,6 +27,7 @@ constexpr double kDigit = 6.2, kLetter = 6.2;  // pixels of a character
 constexpr Rgb kOther = {138, 146, 155};        // what is no F, I, W, B
 constexpr double kPalest = 0.62;               // share of white in the last stage of a rank
 constexpr std::size_t kMostReasons = 12;
+constexpr int kMostShades = 64;  // of a colour, for the stages of a rank
 
 Rgb paler(const Rgb& color, double white) {
   Rgb result = color;
@@ -71,12 +72,14 @@ bool has_dark_text(ActionKind kind) {
   return kind == ActionKind::kForward || kind == ActionKind::kBackwardInput;
 }
 
+// Times of a file may be any numbers.
 double idle_share(const RankTimeline& rank, const Simulation& simulation) {
-  return simulation.makespan > 0 ? 1 - rank.busy / simulation.makespan : 0;
+  const double busy = simulation.makespan > 0 ? rank.busy / simulation.makespan : 1;
+  return std::isnan(busy) ? 0 : 1 - std::clamp(busy, 0.0, 2.0);
 }
 
 std::string live_text(const Picture& picture, double live) {
-  const std::int64_t whole = std::llround(live);
+  const std::int64_t whole = std::llround(std::clamp(live, 0.0, 9e18));
   return picture.live_in_bytes ? human_bytes(whole) : std::to_string(whole);
 }
 
@@ -164,6 +167,7 @@ class Drawing {
       : picture_(picture), simulation_(picture.simulation), lanes_(lanes_of(picture)) {
     for (const RankTimeline& rank : simulation_.ranks)
       most_stages_ = std::max(most_stages_, static_cast<int>(places_of_stages(rank).size()));
+    num_shades_ = std::min(most_stages_, kMostShades);
   }
 
   double width() const { return kLeft + lanes_.width + kRight; }
@@ -198,8 +202,18 @@ class Drawing {
   std::size_t num_reasons() const { return std::min(kMostReasons, picture_.violations.size()); }
   double x_of(double time) const { return kLeft + lanes_.at(time); }
 
-  double white(int place) const {
-    return most_stages_ < 2 ? 0 : kPalest * place / (most_stages_ - 1);
+  double white(int shade) const {
+    return num_shades_ < 2 ? 0 : kPalest * shade / (num_shades_ - 1);
+  }
+  // The shade of the action's stage among the stages of its rank.
+  int shade_of(const std::map<int, int>& places, const Action& action) const {
+    const std::int64_t place = place_of(places, action);
+    if (most_stages_ <= kMostShades) return static_cast<int>(place);
+    return static_cast<int>(place * (num_shades_ - 1) / (most_stages_ - 1));
+  }
+  // The class of its boxes: "F0".
+  std::string class_of(const std::map<int, int>& places, const Action& action) const {
+    return letter_of(action.kind) + std::to_string(shade_of(places, action));
   }
 
   std::string style() const {
@@ -211,13 +225,13 @@ class Drawing {
         ".sluice .pair{fill:none;stroke:#1d2733;stroke-width:1}"
         ".sluice .bad{fill:none;stroke:#c00020;stroke-width:2.4}.sluice text.bad{fill:#c00020;"
         "stroke:none}";
-    for (const auto& [kind, place] : used_) {
+    for (const auto& [kind, shade] : used_) {
       const Rgb color = color_of_kind(kind);
-      const std::string name = letter_of(kind) + std::to_string(place);
-      const std::string fill = hex(paler(color, white(place)));
+      const std::string name = letter_of(kind) + std::to_string(shade);
+      const std::string fill = hex(paler(color, white(shade)));
       rules += ".sluice ." + name + "{" + (lanes_.texture ? "stroke:" + fill : "fill:" + fill) +
-               (place > 0 && !lanes_.texture ? ";stroke:" + hex(color) : "") + "}";
-      const bool light = white(place) > 0.3 || has_dark_text(kind);
+               (shade > 0 && !lanes_.texture ? ";stroke:" + hex(color) : "") + "}";
+      const bool light = white(shade) > 0.3 || has_dark_text(kind);
       rules += ".sluice text.t" + name + "{fill:" + (light ? "#10161c" : "#fff") + "}";
     }
     return "<style>" + rules +
@@ -232,7 +246,7 @@ class Drawing {
     for (const RankTimeline& rank : simulation_.ranks) {
       const std::map<int, int> places = places_of_stages(rank);
       for (const TimedAction& timed : rank.actions)
-        used_.emplace(timed.action.kind, place_of(places, timed.action));
+        used_.emplace(timed.action.kind, shade_of(places, timed.action));
     }
     std::string text = text_at(kLeft, 20, "font-size=\"15\" font-weight=\"600\"", picture_.title);
     text += text_at(kLeft, 36, "font-size=\"11.5\" class=\"dim\"", picture_.subtitle);
@@ -250,8 +264,8 @@ class Drawing {
     for (const Words& words : kWords)
       if (used_.contains({words.kind, 0}))
         item(box(std::string(words.letter) + "0"), words.meaning);
-    if (used_.contains({ActionKind::kForward, most_stages_ - 1}) && most_stages_ > 1)
-      item(box("F" + std::to_string(most_stages_ - 1)), "paler: later stages of the rank");
+    if (used_.contains({ActionKind::kForward, num_shades_ - 1}) && num_shades_ > 1)
+      item(box("F" + std::to_string(num_shades_ - 1)), "paler: later stages of the rank");
     if (lanes_.curve > 0)
       item("<rect class=\"live\" x=\"" + px(x) + "\" y=\"42\" width=\"10\" height=\"10\"/>",
            "live activations");
@@ -291,8 +305,7 @@ class Drawing {
     std::map<std::string, std::string> paths;
     std::string numbers, rims;
     for (const TimedAction& timed : of.actions) {
-      const std::string name =
-          letter_of(timed.action.kind) + std::to_string(place_of(places, timed.action));
+      const std::string name = class_of(places, timed.action);
       paths[name] += box_path(timed, top, 0.5);
       const std::string number =
           timed.action.microbatch >= 0 ? std::to_string(timed.action.microbatch) : "";
@@ -320,6 +333,20 @@ class Drawing {
     return text;
   }
 
+  // The actions of a rank one after the other: each begins when the one before it has ended.
+  // Actions of a file may overlap. Those that have no time left are dropped.
+  static std::vector<TimedAction> in_turn(const RankTimeline& of) {
+    std::vector<TimedAction> actions;
+    double free = 0;
+    for (TimedAction timed : of.actions) {
+      timed.start = std::max(free, timed.start);
+      if (!(timed.end > timed.start)) continue;
+      free = timed.end;
+      actions.push_back(timed);
+    }
+    return actions;
+  }
+
   // Columns of pixels, each of one colour: the one whose share in it and before it is furthest
   // behind. Runs of a colour are strokes as thick as the lane.
   std::string texture(const RankTimeline& of, double top) const {
@@ -327,6 +354,7 @@ class Drawing {
     const double column = std::ceil(std::max(1.0, lanes * lanes_.width / kTextureColumns));
     const auto columns = static_cast<int>(lanes_.width / column);
     const std::map<int, int> places = places_of_stages(of);
+    const std::vector<TimedAction> actions = in_turn(of);
     std::map<std::string, double> owed;  // columns; "": idle
     struct Path {
       std::string text;
@@ -347,14 +375,13 @@ class Drawing {
       const double begin = simulation_.makespan * i / columns;
       const double end = simulation_.makespan * (i + 1) / columns;
       double idle = 1;
-      while (next < of.actions.size() && of.actions[next].end <= begin) ++next;
-      for (std::size_t each = next; each < of.actions.size() && of.actions[each].start < end;
-           ++each) {
-        const TimedAction& timed = of.actions[each];
+      while (next < actions.size() && actions[next].end <= begin) ++next;
+      for (std::size_t each = next; each < actions.size() && actions[each].start < end; ++each) {
+        const TimedAction& timed = actions[each];
         const double share =
             (std::min(end, timed.end) - std::max(begin, timed.start)) / (end - begin);
-        owed[letter_of(timed.action.kind) + std::to_string(place_of(places, timed.action))] +=
-            share;
+        if (!std::isfinite(share)) continue;  // a column too narrow for numbers
+        owed[class_of(places, timed.action)] += share;
         idle -= share;
       }
       owed[""] += std::max(0.0, idle);
@@ -440,7 +467,7 @@ class Drawing {
   const Picture& picture_;
   const Simulation& simulation_;
   const Lanes lanes_;
-  int most_stages_ = 1;
+  int most_stages_ = 1, num_shades_ = 1;  // of a rank
   std::set<std::pair<ActionKind, int>> used_;
 };
 

@@ -29,6 +29,7 @@ using svg::escaped;
 using svg::px;
 
 constexpr std::size_t kMostFacts = std::size_t{256} << 20;
+constexpr std::size_t kMostRanks = std::size_t{1} << 16;  // as of a schedule
 constexpr int kFormat = 1;
 
 // ---- looking into run.json, whose keys may be missing ----
@@ -834,6 +835,8 @@ Picture picture_of_json(const Json& object, const std::string& file) {
         .live_in_bytes = object.at("live_in_bytes").boolean()};
     picture.simulation.makespan = object.at("makespan").number();
     picture.simulation.bubble_fraction = object.at("idle").number();
+    if (object.at("ranks").size() > kMostRanks)
+      throw damaged(file, formatted("a picture has {} ranks", object.at("ranks").size()));
     for (const Json& each : object.at("ranks").list()) {
       RankTimeline& rank = picture.simulation.ranks.emplace_back();
       rank.busy = each.at("busy").number();

@@ -138,6 +138,20 @@ TEST(MetricsTest, TheJsonObjectHasTheDocumentedKeysAndTheFullNumbers) {
   EXPECT_EQ(object["validation_loss"], 2.5);
 }
 
+// If each name were compared with all names before it, these would be 2 * 10^11 comparisons.
+TEST(MetricsTest, NormsOfManyParametersAreWrittenOneByOne) {
+  StepMetrics metrics = example();
+  metrics.parameter_norms.emplace();
+  constexpr int kParameters = 600'000;
+  for (int i = 0; i < kParameters; ++i)
+    metrics.parameter_norms->emplace_back(
+        "model.layers." + std::to_string(1'000'000 + i) + ".weight", 0.5);
+  const std::string line = to_json(metrics);
+  EXPECT_NE(line.find("\"model.layers.1000000.weight\":0.5,\"model.layers.1000001.weight\":0.5"),
+            std::string::npos);
+  EXPECT_NE(line.find("\"model.layers.1599999.weight\":0.5}"), std::string::npos);
+}
+
 TEST(MetricsTest, TheBubbleIsTheShareOfTimeThatNoRankComputes) {
   EXPECT_DOUBLE_EQ(bubble_fraction(6.0, 4, 2.0), 0.25);
   EXPECT_EQ(bubble_fraction(8.1, 4, 2.0), 0.0);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <limits>
 
 #include "base/printable.h"
@@ -357,6 +358,69 @@ TEST(Report, APictureOfTheSmallestTimesIsDrawn) {
     run.facts["expected"]["makespan"] = makespan;
     EXPECT_NE(report_html(run).find("</svg>"), std::string::npos) << makespan;
   }
+}
+
+// A picture of actions that are more than boxes are drawn for.
+Picture dense_picture(std::size_t count, const std::function<TimedAction(std::size_t)>& action) {
+  Picture picture = {.title = "dense", .subtitle = "picture"};
+  picture.simulation.makespan = 1;
+  RankTimeline& rank = picture.simulation.ranks.emplace_back();
+  for (std::size_t i = 0; i < count; ++i) rank.actions.push_back(action(i));
+  picture.live.emplace_back();
+  picture.pairs.emplace_back();
+  return picture;
+}
+
+// If every column of pixels looked at every action, these would be 5 * 10^9 looks.
+TEST(Report, ActionsThatAllLastForTheWholeStepAreDrawnOneByOne) {
+  const std::string svg = picture_svg(dense_picture(3'000'000, [](std::size_t) {
+    return TimedAction{Action::make(ActionKind::kForward, 0, 0), 0, 1};
+  }));
+  EXPECT_LT(svg.size(), 10'000u);
+  EXPECT_NE(svg.find("<path class=\"F0\" d=\"M62"), std::string::npos) << svg;
+}
+
+TEST(Report, APictureOfAnyNumberOfStagesHasAFewShades) {
+  const std::string svg = picture_svg(dense_picture(200'000, [](std::size_t i) {
+    const auto start = static_cast<double>(i);
+    return TimedAction{Action::make(ActionKind::kForward, static_cast<int>(i), 0), start / 2e5,
+                       (start + 1) / 2e5};
+  }));
+  EXPECT_LT(svg.size(), 100'000u);
+  EXPECT_NE(svg.find("paler: later stages of the rank"), std::string::npos);
+  EXPECT_NE(svg.find("<path class=\"F63\""), std::string::npos);
+}
+
+TEST(Report, TimesOfAnySizeGiveAPictureOfBoundedSize) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const double values[] = {-infinity, -1e308, 0, 5e-324, 1e-300, 1, 1e308, infinity, std::nan("")};
+  for (const double makespan : values) {
+    for (const double start : values) {
+      for (const double end : values) {
+        Picture picture = dense_picture(7'000, [&](std::size_t i) {
+          if (i % 2 == 0) return TimedAction{Action::make(ActionKind::kForward, 0, 0), start, end};
+          return TimedAction{Action::make(ActionKind::kBackward, 0, 0), 0.0, 1.0};
+        });
+        picture.simulation.makespan = makespan;
+        picture.simulation.ranks.front().busy = end;
+        const std::string svg = picture_svg(picture);
+        ASSERT_LT(svg.size(), 60'000u) << makespan << " " << start << " " << end;
+        ASSERT_EQ(svg.find("nan"), std::string::npos) << makespan << " " << start << " " << end;
+      }
+    }
+  }
+}
+
+TEST(PictureJson, RefusesMoreRanksThanAScheduleHas) {
+  Json object = picture_json(dual_pipe());
+  Json& ranks = object["ranks"];
+  const Json one = {
+      {"busy", 1.0}, {"actions", Json::array()}, {"live", Json::array()}, {"pairs", Json::array()}};
+  ranks = Json::array();
+  for (int i = 0; i < 1 << 16; ++i) ranks.push_back(one);
+  EXPECT_NO_THROW(picture_of_json(object, "run.json"));
+  ranks.push_back(one);
+  expect_input_error([&] { picture_of_json(object, "run.json"); }, "65537 ranks");
 }
 
 TEST(Report, IsUtf8WhateverTheRunLeft) {
