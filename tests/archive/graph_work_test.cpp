@@ -2,25 +2,11 @@
 // counted, since time depends on the machine.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
 #include <functional>
-#include <new>
 #include <string>
 
 #include "archive/written_graph.h"
-
-namespace {
-std::atomic<std::int64_t> num_allocations{0};
-}  // namespace
-
-void* operator new(std::size_t bytes) {
-  num_allocations.fetch_add(1, std::memory_order_relaxed);
-  if (void* memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+#include "support/counted_allocations.h"
 
 namespace sluice::detail {
 namespace {
@@ -46,9 +32,7 @@ WrittenGraph chain(int links, const std::function<void(WrittenGraph&, int i)>& a
 }
 
 std::int64_t allocations_of(const WrittenGraph& graph) {
-  const std::int64_t before = num_allocations.load();
-  graph.described();
-  return num_allocations.load() - before;
+  return test::allocations_of([&] { graph.described(); }).count;
 }
 
 void expect_linear(const std::function<void(WrittenGraph&, int i)>& add_link) {

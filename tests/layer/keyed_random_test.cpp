@@ -9,13 +9,14 @@
 #include <torch/nn/modules/transformerlayer.h>
 #include <torch/nn/options/transformerlayer.h>
 
-#include <chrono>
+#include <functional>
 #include <optional>
 #include <thread>
 
 #include "base/key_hash.h"
 #include "layer/default_generator_swap.h"
 #include "layer/keyed_stream.h"
+#include "support/counted_allocations.h"
 
 namespace sluice {
 namespace {
@@ -231,17 +232,28 @@ TEST(KeyedRandomTest, TensorsOnTheMetaDeviceNeedNoNumbers) {
   EXPECT_TRUE(at::empty({3}, at::TensorOptions(at::kMeta)).normal_().is_meta());
 }
 
-TEST(KeyedRandomTest, ALayerWithoutRandomOperatorsPaysUnderAMicrosecond) {
-  double best = 1e9;
-  for (int repetition = 0; repetition < 200; ++repetition) {
-    const auto start = std::chrono::steady_clock::now();
-    for (int i = 0; i < 100; ++i) const KeyedRandomScope scope(1, 2, "model.layers.17", i);
-    best = std::min(
-        best, std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start)
-                      .count() /
-                  100);
-  }
-  EXPECT_LT(best, 1.0);
+// Allocations are counted, since time depends on the machine. bench/layer_bench.cpp measures time.
+TEST(KeyedRandomTest, AScopeWithoutDrawsMakesNoGenerator) {
+  const auto scope_with = [](const std::function<void()>& work) {
+    return test::allocations_of([&] {
+      const KeyedRandomScope scope(1, 2, "model.layers.17", 3);
+      work();
+    });
+  };
+  const test::Allocations empty = scope_with([] {});
+  EXPECT_EQ(empty.count, 1);
+  EXPECT_LT(empty.bytes, 512);
+  // The state of a generator is 624 words of 4 bytes.
+  EXPECT_GT(scope_with([] { at::rand({1}); }).bytes, 2496);
+}
+
+TEST(KeyedRandomTest, OperatorsThatDoNotDrawAllocateNoMoreInAScope) {
+  const at::Tensor x = at::ones({2, 2});
+  const auto work = [&] { x.mm(x).add_(x).tanh(); };
+  work();
+  const test::Allocations outside = test::allocations_of(work);
+  const KeyedRandomScope scope(1, 2, "model.layers.17", 3);
+  EXPECT_EQ(test::allocations_of(work).count, outside.count);
 }
 
 // The path of CUDA's fused dropout and attention, here with two generators of the CPU.

@@ -1,0 +1,39 @@
+// Counts the allocations of the whole program. It replaces operator new, so one source of a program
+// may include it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <new>
+
+namespace sluice::test {
+
+struct Allocations {
+  std::int64_t count = 0, bytes = 0;
+};
+
+namespace allocations_detail {
+inline std::atomic<std::int64_t> count{0}, bytes{0};
+}
+
+// What the function allocates, freed or not.
+inline Allocations allocations_of(const std::function<void()>& function) {
+  using namespace allocations_detail;
+  const Allocations before{count.load(), bytes.load()};
+  function();
+  return {count.load() - before.count, bytes.load() - before.bytes};
+}
+
+}  // namespace sluice::test
+
+void* operator new(std::size_t bytes) {
+  using namespace sluice::test;
+  allocations_detail::count.fetch_add(1, std::memory_order_relaxed);
+  allocations_detail::bytes.fetch_add(static_cast<std::int64_t>(bytes), std::memory_order_relaxed);
+  if (void* memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
