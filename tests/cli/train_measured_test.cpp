@@ -1,5 +1,6 @@
 // Costs that are measured: `plan --measure`, the plans that go by them, and the runs that measure
 // for themselves.
+#include <algorithm>
 #include <cmath>
 
 #include "train_fixture.h"
@@ -144,15 +145,26 @@ TEST_F(MeasuredCommandTest, AMeasuredScheduleHasTheBitsOf1F1B) {
   expect_bits_of_1f1b("--parallelism.pipeline_parallel_schedule=auto");
 }
 
+double median_of(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+// The run must warn if the median of a window of steps is far from the expectation. The test reads
+// the times of all steps from the metrics, so it holds at any speed of the machine.
 TEST_F(MeasuredCommandTest, StepsThatTakeOtherTimesThanExpectedAreSaidOnce) {
   ASSERT_EQ(measure().exit_code, 0);
   const auto file = nlohmann::ordered_json::parse(test::read_file(costs()));
   const std::vector<std::string> options = {"--parallelism.costs=" + costs(),
                                             "--training.steps=110", "--training.threads_per_rank=1",
-                                            "--metrics.log_freq=50"};
-  // Returns measured / predicted of a run whose steps are expected to take so many times as long as
-  // they were measured to.
-  const auto train_expecting = [&](double factor, std::ptrdiff_t& warnings) {
+                                            "--metrics.log_freq=1"};
+  struct Pace {
+    double ratio;     // measured / expected
+    double farthest;  // of a window's ratio from 1
+  };
+  // A run whose steps are expected to take `factor` times as long as they were measured to.
+  const auto train_expecting = [&](double factor) {
     nlohmann::ordered_json scaled = file;
     for (const char* key : {"latency", "ACTION", "REDUCE_LOSS", "REDUCE_NORM"})
       scaled[key] = factor * file[key].get<double>();
@@ -164,25 +176,29 @@ TEST_F(MeasuredCommandTest, StepsThatTakeOtherTimesThanExpectedAreSaidOnce) {
     test::write_file(costs(), scaled.dump());
     const ProgramResult result = train_in(1, options);
     EXPECT_EQ(result.exit_code, 0) << result.err;
+    std::vector<std::string> planned = options;
+    planned.emplace_back("--json");
+    const double expected = nlohmann::json::parse(plan(planned).out)["prediction"]["step"];
+    std::vector<double> seconds;
+    for (const nlohmann::json& line : metrics()) seconds.push_back(line.at("step_seconds"));
+    EXPECT_EQ(seconds.size(), 110u);
+    Pace pace{median_of(seconds) / expected, 0};
+    for (const std::ptrdiff_t begin : {5, 55}) {
+      const double median = median_of({seconds.begin() + begin, seconds.begin() + begin + 50});
+      pace.farthest = std::max(pace.farthest, std::abs(median / expected - 1));
+    }
     const std::string says = " times as long as expected: ";
-    warnings = 0;
-    for (std::size_t at = result.err.find(says); at != std::string::npos;
-         at = result.err.find(says, at + 1))
-      ++warnings;
-    const std::string before = "measured / predicted ";
-    return std::stod(result.out.substr(result.out.find(before) + before.size()));
+    const std::size_t first = result.err.find(says);
+    EXPECT_EQ(first != std::string::npos, pace.farthest > 0.15) << pace.farthest << result.err;
+    EXPECT_EQ(first, result.err.rfind(says)) << result.err;
+    return pace;
   };
-  std::ptrdiff_t warnings = 0;
-  train_expecting(1000, warnings);
-  EXPECT_EQ(warnings, 1);
-
-  double factor = 1, ratio = 0;
-  int warned = 0;  // runs as long as expected that warned: a stall of the machine may be in one
-  for (int i = 0; i < 8; ++i, factor *= ratio) {
-    ratio = train_expecting(factor, warnings);
-    if (std::abs(ratio - 1) > 0.05) continue;
-    if (warnings == 0) return;
-    ASSERT_LT(++warned, 3) << ratio;
+  EXPECT_GT(train_expecting(1000).farthest, 0.15);
+  double factor = 1;
+  for (int i = 0; i < 8; ++i) {
+    const Pace pace = train_expecting(factor);
+    if (pace.farthest <= 0.15) return;
+    factor *= pace.ratio;
   }
   GTEST_SKIP() << "this machine is too busy for steps that take alike times";
 }
@@ -201,7 +217,7 @@ TEST_F(MeasuredCommandTest, WhatIsWrongIsToldBeforeProcessesMeetAndMeasure) {
       const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
       EXPECT_NE(result.exit_code, 0);
       expect_says(result.err, "nope");
-      EXPECT_LT(took.count(), 10) << wrong << options;  // they would meet for 300 s
+      EXPECT_LT(took.count(), 60) << wrong << options;  // they would meet for 300 s
     }
   }
 }

@@ -142,9 +142,8 @@ TEST_F(ProcessesTest, ARankThatIsLostIsNamedAndEndsAllOfThem) {
   struct Case {
     std::string fault;
     int exit_code;
-    double seconds;  // at most
   };
-  for (const Case& c : {Case{"kill", 137, 5}, {"stop", 5, 2 + 5}, {"exit", 1, 5}}) {
+  for (const Case& c : {Case{"kill", 137}, {"stop", 5}, {"exit", 1}}) {
     for (const int rank : {0, 3}) {
       fs::remove_all(out());
       const std::string text = c.fault + " of rank " + std::to_string(rank);
@@ -154,7 +153,7 @@ TEST_F(ProcessesTest, ARankThatIsLostIsNamedAndEndsAllOfThem) {
                     started_by("sluice launch", 4, layout(2, 2)));
       const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
       EXPECT_EQ(result.exit_code, c.exit_code) << text << result.err;
-      EXPECT_LT(took.count(), c.seconds + 3) << text;  // with the way to step 2
+      EXPECT_LT(took.count(), 60) << text << ": a wait ended by its deadline";
       EXPECT_NE(result.err.find("sluice: error: process " + std::to_string(rank) + " (rank " +
                                 std::to_string(rank) + ")"),
                 std::string::npos)
@@ -380,8 +379,7 @@ class ProcessFaultsTest : public ProcessesTest {
                   " TMPDIR=" + quoted_for_shell(private_files()) + " SLUICE_FAULT=" + fault +
                   " timeout 60 " + started_by("sluice launch", 4, layout(2, 2)));
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    // Starting takes 3 s, a silence the heartbeat.
-    EXPECT_LT(took.count(), 3 + 2 + 5) << text;
+    EXPECT_LT(took.count(), 50) << text << ": a wait ended by its deadline";
     // A port is left by nobody but a process.
     EXPECT_EQ(left(), "") << text;
     EXPECT_EQ(test::list_directory(private_files()), std::set<std::string>{}) << text;

@@ -168,7 +168,7 @@ void expect_named(const Program& program, int rank, int index) {
     if (result.errors[r].empty() && static_cast<int>(r) != rank) continue;
     EXPECT_EQ(result.errors[r].substr(0, place.size()), place) << "rank " << r;
   }
-  EXPECT_LT(result.seconds, 1.0);
+  EXPECT_LT(result.seconds, 30) << "a wait ended by its deadline";
 }
 
 TEST(ExecutorTest, StopsAllRanksWithTheNameOfTheOneThatFailed) {

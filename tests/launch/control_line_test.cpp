@@ -141,11 +141,9 @@ TEST_F(ControlLineTest, AnEndWithoutFinishIsNamedWithThoseThatWait) {
   const auto first = line(waiting);
   auto second = line(1);
   waits = true;  // since the last beat, maybe
-  const auto begin = Clock::now();
   second.reset();
   const auto told = first->wait_for_failure(kLong);
   ASSERT_TRUE(told);
-  EXPECT_LT(since(begin), milliseconds(1000));
   EXPECT_EQ(told->process, 1);
   EXPECT_EQ(told->kind, ErrorKind::kPeer);
   EXPECT_EQ(told->teller, 0);
@@ -155,7 +153,7 @@ TEST_F(ControlLineTest, AnEndWithoutFinishIsNamedWithThoseThatWait) {
       "rank 1; look at its last output, and check whether the system ended it (out of memory)");
 }
 
-TEST_F(ControlLineTest, AKilledProcessIsNamedAtOnce) {
+TEST_F(ControlLineTest, AKilledProcessIsNamedByItsConnectionBeforeTheHeartbeat) {
   server_.reset();
   OtherProcess other(options_of(1));
   server_ = std::make_unique<StoreServer>(server_options());
@@ -163,12 +161,12 @@ TEST_F(ControlLineTest, AKilledProcessIsNamedAtOnce) {
   const auto own = line(0);
   std::this_thread::sleep_for(milliseconds(300));
   EXPECT_FALSE(own->wait_for_failure(milliseconds(0)));
-  const auto begin = Clock::now();
   other.end(SIGKILL);
   const auto told = own->wait_for_failure(kLong);
   ASSERT_TRUE(told);
   EXPECT_EQ(told->process, 1);
-  EXPECT_LT(since(begin), milliseconds(1500));
+  EXPECT_TRUE(told->message.starts_with("process 1 is lost: its connection ended"))
+      << told->message;
 }
 
 TEST_F(ControlLineTest, AStoppedProcessIsNamedAfterTheHeartbeat) {
@@ -188,7 +186,6 @@ TEST_F(ControlLineTest, AStoppedProcessIsNamedAfterTheHeartbeat) {
       told->message.starts_with("process 1 is lost: it has been silent for more than 1 s; "))
       << told->message;
   EXPECT_GE(since(begin), milliseconds(700));
-  EXPECT_LT(since(begin), milliseconds(6000));
 }
 
 TEST_F(ControlLineTest, WhatIsReportedAsAConsequenceOfAnEndIsLeftOut) {
@@ -294,12 +291,10 @@ TEST(ControlLineServerTest, AStoppedServerIsNamedAfterTheHeartbeat) {
   ControlLine own(server.address, kSecret, options_of(1, milliseconds(1000)));
   std::this_thread::sleep_for(milliseconds(1500));
   EXPECT_FALSE(own.wait_for_failure(milliseconds(0)));
-  const auto begin = Clock::now();
   server.send(SIGSTOP);
   const auto told = own.wait_for_failure(kLong);
   ASSERT_TRUE(told);
   EXPECT_EQ(told->process, 0);
-  EXPECT_LT(since(begin), milliseconds(6000));
 }
 
 // Everybody is stopped for longer than the heartbeat, as by Ctrl-Z, and goes on one after the

@@ -159,7 +159,6 @@ TEST_F(LaunchJobTest, WhoDoesNotEndAfterAFailureIsEnded) {
                         3)),
             5);
   EXPECT_GE(since(begin_at), milliseconds(1300)) << "time to end, then SIGTERM, then SIGKILL";
-  EXPECT_LT(since(begin_at), milliseconds(6000));
   EXPECT_TRUE(all_gone({"pid0", "pid1", "pid2"}));
 }
 
@@ -415,7 +414,7 @@ TEST_F(LaunchNodesTest, ALauncherThatWaitsSaysForWhomAndWhoWasRefused) {
   EXPECT_EQ(end(a), 5);
   EXPECT_EQ(end(b), 5);
   EXPECT_EQ(end(c), 5);
-  EXPECT_LT(since(began), milliseconds(10'000));
+  EXPECT_LT(since(began), testing::kLong);
   const std::string at = "127.0.0.1:" + std::to_string(port),
                     refused = ", and a peer with another secret was refused (from 127.0.0.1)";
   EXPECT_NE(errors().find("sluice: warning: waiting for machine 1 of 2 at " + at + refused + "\n"),
@@ -447,7 +446,7 @@ TEST_F(LaunchNodesTest, ALauncherThatIsKilledIsNamedAndTheOtherEndsSoon) {
     ::kill(launchers[killed], SIGKILL);
     const auto since_kill = Clock::now();
     EXPECT_EQ(end(launchers[1 - killed]), 5);
-    EXPECT_LT(since(since_kill), milliseconds(1000 + 5000));
+    EXPECT_LT(since(since_kill), testing::kLong) << "the processes sleep for 60 s";
     const std::string said =
         text("killed" + std::to_string(killed) + std::to_string(1 - killed) + ".err");
     EXPECT_NE(

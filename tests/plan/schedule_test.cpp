@@ -161,17 +161,17 @@ TEST(StageToRankTest, RefusesStagesThatDoNotDivideOverRanks) {
   EXPECT_EQ(make_stage_map(Placement::kV, 2, 6).ranks(), (std::vector<int>{0, 1, 1, 0, 0, 1}));
 }
 
-// Ten times slower than measured; a builder that is not linear takes minutes.
+// Each takes less than half a second. A builder with quadratic work takes most of a minute.
 TEST(MakeScheduleTest, BuildsLargeSchedulesInLinearTime) {
   for (const auto& [name, shape] :
-       std::vector<std::pair<std::string, ScheduleShape>>{{"Interleaved1F1B", {64, 4, 1024}},
-                                                          {"InterleavedZeroBubble", {64, 4, 1024}},
-                                                          {"ZBVZeroBubble", {128, 2, 512}},
-                                                          {"DualPipeV", {128, 2, 512}}}) {
+       std::vector<std::pair<std::string, ScheduleShape>>{{"Interleaved1F1B", {64, 4, 4096}},
+                                                          {"InterleavedZeroBubble", {64, 4, 4096}},
+                                                          {"ZBVZeroBubble", {128, 2, 2048}},
+                                                          {"DualPipeV", {128, 2, 2048}}}) {
     const auto start = std::chrono::steady_clock::now();
     const Schedule schedule = make_schedule(name, shape);
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    EXPECT_LT(seconds.count(), 2.0) << name;
+    EXPECT_LT(seconds.count(), 20) << name;
     EXPECT_EQ(schedule.num_ranks(), shape.num_ranks);
   }
 }

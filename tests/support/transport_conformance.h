@@ -163,7 +163,8 @@ TEST_P(TransportConformance, AbortEndsEveryWaitWithTheFirstFailure) {
     }
   });
   for (const std::string& error : errors) EXPECT_EQ(error, "rank 3 broke");
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15))
+      << "a wait ended by its deadline";
   for (const auto& transport : transports) {
     ASSERT_TRUE(transport->failure().has_value());
     EXPECT_EQ(transport->failure()->kind, ErrorKind::kInput);

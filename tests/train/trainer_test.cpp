@@ -357,7 +357,8 @@ TEST(TrainerTest, AModuleThatCannotBeMadeStopsEveryRankAtOnce) {
     } catch (const Error& error) {
       EXPECT_EQ(std::string(error.what()), "no module; rank " + std::to_string(rank));
     }
-    EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 1.0);
+    EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(), 30)
+        << "a wait ended by its deadline";
   }
 }
 
