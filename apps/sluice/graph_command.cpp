@@ -127,7 +127,7 @@ std::vector<std::string> without_rows(const std::map<std::string, int>& operator
 class SizesText {
  public:
   explicit SizesText(const Inspected& of) : of_(of) {
-    const GraphOfModel& graph = *of.graph;
+    const detail::GraphOfModel& graph = *of.graph;
     for (const detail::GraphFacts::Size& size : graph.graph.facts.sizes)
       names_[size.symbol] = size.name;
     names_[graph.rows_symbol] = "rows";
