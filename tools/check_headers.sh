@@ -1,6 +1,6 @@
 #!/bin/sh
-# The surface of the library: how many headers are installed, and that each is named by something that users read.
-# Beside sluice.h at most 18 in include/sluice, one a concept, which are a promise, and 16 in parts/; 5,100 lines in all.
+# Checks how many headers are installed, and that a page, an example or another header names each of them.
+# At most 18 headers in include/sluice beside sluice.h, one for each concept, and 16 in parts/. At most 5,100 lines in all.
 # Prints one line a violation; exit 1.
 # usage: check_headers.sh [ROOT]
 cd "${1:-$(dirname "$0")/..}" || exit 2

@@ -57,14 +57,14 @@ LEFT_OUT = {
 LEFT_OUT_OVERLOADS = {"_foreach_copy.default", "_foreach_copy.out", "lstm.data", "gru.data", "rnn_tanh.data",
                       "rnn_relu.data"}
 
-# Arguments that are written and not annotated.
+# Arguments that an operator writes although its schema does not say so.
 WRITTEN = {
     "batch_norm": ("running_mean", "running_var"),
     "instance_norm": ("running_mean", "running_var"),
 }
 
-# Operators that return an argument, or a view of one, where there is nothing to do; their schemas do not say so. The
-# shared argument is the first, which may be a list.
+# Operators that may return their first argument or a view of it, although their schemas do not say so. The argument may
+# be a list.
 SHARING = """
 _cast_Byte _cast_Char _cast_Double _cast_Float _cast_Half _cast_Int _cast_Long _cast_Short _conj_physical
 _pad_enum alpha_dropout atleast_1d atleast_2d atleast_3d broadcast_tensors cartesian_prod chain_matmul conj_physical
@@ -72,7 +72,7 @@ dropout einsum feature_alpha_dropout feature_dropout flatten_dense_tensors lift 
 sum_to_size type_as unflatten_dense_tensors unsafe_chunk unsafe_split unsafe_split_with_sizes _unsafe_view
 """.split()
 
-# Random in training, without a tag.
+# Operators that draw random numbers in training but lack the tag.
 RANDOM = """
 alpha_dropout alpha_dropout_ dropout dropout_ feature_alpha_dropout feature_alpha_dropout_ feature_dropout
 feature_dropout_ gru lstm native_dropout rnn_relu rnn_tanh scaled_dot_product_attention

@@ -1356,7 +1356,7 @@ def worst(torch, mine, theirs):
             present = one if one is not None else other
             found.append((0.0 if not present.any() else float("inf"), f"the gradient of {name}"))
         else:
-            # A gradient that is zero but for rounding, as of a bias of attention keys, has the scale of its module's.
+            # A gradient may be zero but for rounding (a bias of attention keys), so it is compared at the scale of its module.
             scale = 0.1 * max(float(value.abs().max()) for other_name, value in gradients.items()
                               if value.numel() and other_name.rpartition(".")[0] == name.rpartition(".")[0])
             found.append((difference(torch, one, other, max(scale, 1e-12)), f"the gradient of {name}"))

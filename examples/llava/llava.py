@@ -9,7 +9,7 @@ TOKENS = (SIDE // PATCH) ** 2    # image tokens that an image takes in the text
 
 def image_features(self, pixel_values, **_):
     # transformers makes a list with an entry for each image, which fixes their number in an exported graph.
-    # A microbatch may have no image, which CLIP's attention does not take: one blank image more, dropped behind it.
+    # A microbatch may have no image, but CLIP's attention needs one. So a blank image is added, and its features are dropped.
     with_blank = torch.nn.functional.pad(pixel_values, (0, 0, 0, 0, 0, 0, 0, 1))
     outputs = self.vision_tower(with_blank, output_hidden_states=True, return_dict=True)
     features = outputs.hidden_states[self.config.vision_feature_layer][:-1, 1:]
