@@ -246,7 +246,7 @@ def read(csv, stage_to_rank=None):
 
 
 def verify(schedule, transport=None):
-    """[] of a schedule that holds, else what is wrong: {"rank", "index", "action", "reason"} each.
+    """Returns what is wrong with the schedule, a list of {"rank", "index", "action", "reason"}; [] if it holds.
 
     transport: what carries the messages, "sluice", "torch" or "rendezvous"; by default "torch" for a schedule with
     transfers, else "sluice".

@@ -214,7 +214,7 @@ def _order_of(order):
 
 
 def verify(order):
-    """[] of an order that torch runs right over Gloo and over NCCL, else what is wrong, as of sluice.verify.
+    """Returns what torch would run wrong over Gloo or NCCL, as a list like that of sluice.verify().
 
     order: a sluice.Schedule, a CSV file or its text.
     """
