@@ -3,6 +3,9 @@
 # usage: run_tests.sh FOLDER JOBS CTEST_ARGUMENTS...
 folder=$1 jobs=$2
 shift 2
+# Several programs at once have more threads than the machine has cores. A thread of OpenMP that waits by spinning
+# would take its core from one that computes, so all of them sleep instead.
+export OMP_WAIT_POLICY=passive
 ctest --test-dir "$folder" --output-on-failure --no-tests=error -j "$jobs" "$@"
 code=$?
 # gtest: "FILE:LINE: Skipped", the reason on the next line, then "[  SKIPPED ] SUITE.TEST (0 ms)". A script that exits with

@@ -64,7 +64,7 @@ TEST_P(ActivationKernelTest, IsNearFloat64FromSmallToLarge) {
       const double bound = 5e-7 * std::max(1.0, std::abs(static_cast<double>(x[i])));
       ASSERT_NEAR(y[i], value_of(activation, x[i]), bound) << x[i];
       // Terms of slopes are up to |x| large, but only where they are not multiplied by 0.
-      ASSERT_NEAR(slope[i], slope_of(activation, std::clamp(x[i], -100.0f, 100.0f)), 2e-6) << x[i];
+      ASSERT_NEAR(slope[i], slope_of(activation, std::clamp(x[i], -100.0f, 100.0f)), 4e-6) << x[i];
     }
   }
 }
@@ -105,9 +105,9 @@ TEST_P(ActivationKernelTest, GatesRowsOfAnyWidthThatLieApart) {
           }
         }
         const GatedResults found = gated_of(kernels_, activation, rows, width, gap);
-        EXPECT_LT(distance(found.y, y), 1e-6) << width;
-        EXPECT_LT(distance(found.d_gate, d_gate), 1e-6) << width;
-        EXPECT_LT(distance(found.d_up, d_up), 1e-6) << width;
+        EXPECT_LT(distance(found.y, y, 1), 1e-6) << width;
+        EXPECT_LT(distance(found.d_gate, d_gate, 1), 2e-6) << width;
+        EXPECT_LT(distance(found.d_up, d_up, 1), 1e-6) << width;
       }
     }
   }

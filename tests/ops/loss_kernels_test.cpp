@@ -46,7 +46,7 @@ TEST_P(LossKernelTest, IsNearFloat64AtEveryNumberOfClasses) {
           kernels_.cross_entropy(rows, classes, logits.data(), labels.data(), 0.25f);
       EXPECT_EQ(value, loss);
       EXPECT_NEAR(loss, exact.loss, 1e-6 * std::max(1.0, exact.loss)) << classes;
-      EXPECT_LT(distance(logits.values(), exact.gradient), 2e-6) << classes;
+      EXPECT_LT(distance(logits.values(), exact.gradient, 0.25), 2e-6) << classes;
     }
   }
 }
@@ -134,11 +134,11 @@ TEST_P(LossKernelTest, ByBlocksIsNearFloat64) {
           }
           loss += std::log(total[row]) + static_cast<double>(top[row] - chosen[row]);
           if (cap == 0) {
-            EXPECT_NEAR(sums[row] / total[row], 1, 1e-5);
+            EXPECT_NEAR(sums[row] / total[row], 1, 4e-5);  // a sum in float of up to 4,099 terms
           }
         }
         EXPECT_NEAR(loss, exact.loss, 2e-6 * std::max(1.0, exact.loss)) << classes << " " << width;
-        EXPECT_LT(distance(gradient, exact.gradient), 4e-6) << classes << " " << width;
+        EXPECT_LT(distance(gradient, exact.gradient, 0.25), 4e-6) << classes << " " << width;
       }
     }
   }
