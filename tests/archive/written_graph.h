@@ -60,7 +60,8 @@ class WrittenGraph : public GraphBuilder {
                written, sizes);
   }
 
-  std::shared_ptr<const detail::GraphOfModel> model(const detail::GraphOptions& options = {}) const {
+  std::shared_ptr<const detail::GraphOfModel> model(
+      const detail::GraphOptions& options = {}) const {
     detail::ExportedGraph whole = graph;
     whole.training = module;
     return detail::graph_of_model(std::move(whole), options);

@@ -267,7 +267,7 @@ TEST_F(EvalCommandTest, WeightsThatAreNotThereAreNamed) {
   test::write_file(weights, std::string("\x02\0\0\0\0\0\0\0{}", 10));  // no tensors
   test::write_file(model + "/model.safetensors.index.json", "{\"weight_map\": {\"a\": \"b\"}}");
   expect_eval_refused({path}, 3,
-                      "'model.safetensors', which is read, and "
+                      "'model.safetensors', which is used, and "
                       "'model.safetensors.index.json', which is ignored");
   test::write_file(weights, bytes);
   test::write_file(model + "/config.json",

@@ -16,6 +16,7 @@
 #include <set>
 
 #include "sluice/parts/observers.h"
+#include "support/relative_distance.h"
 #include "support/user_models.h"
 #include "train/pipeline_support.h"
 
@@ -93,8 +94,11 @@ TEST(PipelineTest, TrainsASequentialAsAPlainLoopDoes) {
     optimizer.zero_grad();
     EXPECT_NEAR(got.losses[static_cast<std::size_t>(step) - 1], loss.item<double>(), 1e-5);
   }
+  // A step changes a weight by 1e-2. AdamW divides by the size of the gradient, so a weight whose
+  // gradient is small moves by its rounding errors.
   for (const auto& item : net->named_parameters())
-    EXPECT_TRUE(at::allclose(item.value(), got.weights.at(item.key()), 0, 1e-5)) << item.key();
+    EXPECT_LT(test::relative_distance(got.weights.at(item.key()), item.value()), 1e-4)
+        << item.key();
 }
 
 TEST(PipelineTest, HasTheSameBitsInEveryLayout) {
