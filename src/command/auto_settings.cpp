@@ -86,9 +86,9 @@ std::vector<std::pair<std::string, std::string>> auto_settings(const AutoParts& 
 }
 
 std::string auto_text(const AutoParts& of) {
-  std::vector<std::string> parts;
-  for (const auto& [key, became] : auto_settings(of)) parts.push_back(key + " = " + became);
-  return parts.empty() ? "" : "auto: " + join(parts, "; ");
+  std::string text;
+  for (const auto& [key, became] : auto_settings(of)) text += formatted("  {} = {}\n", key, became);
+  return text.empty() ? text : "auto:\n" + text;
 }
 
 }  // namespace sluice

@@ -27,7 +27,7 @@ struct AutoParts {
 // messages.
 std::vector<std::pair<std::string, std::string>> auto_settings(const AutoParts& of);
 
-// "auto: data.format = text; training.device = cpu", one line; "" if no key is "auto".
+// "auto:", then a line for each setting: "  data.format = text". "" if no key is "auto".
 std::string auto_text(const AutoParts& of);
 
 }  // namespace sluice

@@ -275,9 +275,7 @@ std::int64_t ProcessRun::train() {
     folders.take(config);
     if (const std::string text = earlier_run_warning(config, resume); !text.empty())
       log_warning(text);
-    if (const std::string text = auto_text({config, plan, data, resume, ranks}); !text.empty())
-      log_info(text);
-    log->begin();
+    log->begin(auto_text({config, plan, data, resume, ranks}));
   }
   const RecordSignal on_request([this] { flight.write_on_request(); });
   const auto endpoints = ranks.connect();

@@ -67,11 +67,11 @@ void RunLog::already_finished() const {
                 resume_.checkpoint->path(), resume_.done.steps, config_.training.steps));
 }
 
-void RunLog::begin() {
+void RunLog::begin(const std::string& auto_text) {
   unigram_entropy_ = data_.unigram_entropy();
   const GridOptions grid = {color_, terminal_width(STDOUT_FILENO)};
-  print(formatted("{}all values: sluice config show {}\n\n{}kernels: {}\n{}\n{}{}\n",
-                  show_config_changes(config_), config_.file, describe_plan(plan_, grid),
+  print(formatted("{}all values: sluice config show {}\n\n{}{}kernels: {}\n{}\n{}{}\n",
+                  show_config_changes(config_), config_.file, describe_plan(plan_, grid), auto_text,
                   kernels_text(config_, plan_.model), detail::bits_of_layouts(config_, plan_),
                   data_text(), resume_text()));
   for (const std::string& warning : plan_.warnings) log_warning(warning);

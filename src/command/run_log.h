@@ -43,7 +43,7 @@ class RunLog {
   void already_finished() const;
 
   // Settings that are not the default, split, schedule, prediction, data; the plan's warnings.
-  void begin();
+  void begin(const std::string& auto_text);
   // After every instruction of the speaker. The first step has no line before it, and may take
   // long: says every 20 seconds how far it is.
   void instruction_done(int index);

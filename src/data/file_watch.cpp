@@ -22,7 +22,9 @@ void FileWatch::look() {
   const std::lock_guard lock(looking_);
   for (std::size_t i = std::min(files_.size(), kMostLooks); i > 0; --i) {
     if (next_ >= files_.size()) next_ = 0;
-    if (state_of(files_[next_].first) == files_[next_].second) {
+    const State now = state_of(files_[next_].first);
+    // A file that is gone is an error of the step that reads it.
+    if (now == State{-1, -1, -1} || now == files_[next_].second) {
       ++next_;
       continue;
     }

@@ -1,8 +1,9 @@
-// Every key that can be "auto": what it falls back to, and the line on stderr that says what it
+// Every key that can be "auto": what it falls back to, and the line of the log that says what it
 // became.
 #include <gtest/gtest.h>
 
 #include <set>
+#include <sstream>
 
 #include "config/key_table.h"
 #include "support/small_tokenizer.h"
@@ -81,14 +82,18 @@ class AutoSettingsTest : public TrainCommandTest {
            (stages == 1 ? " stage" : " stages") + " a rank";
   }
 
-  // The line of a run of one step.
+  // The lines of a run of one step, as one.
   static std::string auto_line(const ProgramResult& result) {
     EXPECT_EQ(result.exit_code, 0) << result.err;
-    const std::string begin = "sluice: info: auto: ";
-    const std::size_t at = result.err.find(begin);
+    const std::string begin = "\nauto:\n";
+    const std::size_t at = result.out.find(begin);
     if (at == std::string::npos) return "";
-    EXPECT_EQ(result.err.find(begin, at + 1), std::string::npos) << "twice: " << result.err;
-    return result.err.substr(at, result.err.find('\n', at) - at);
+    EXPECT_EQ(result.out.find(begin, at + 1), std::string::npos) << "twice: " << result.out;
+    std::istringstream lines(result.out.substr(at + begin.size()));
+    std::string all = "auto";
+    for (std::string line; std::getline(lines, line) && line.starts_with("  ");)
+      all += (all == "auto" ? ": " : "; ") + line.substr(2);
+    return all;
   }
   std::string auto_line_with(std::vector<std::string> options) const {
     fs::remove_all(out());
@@ -120,7 +125,7 @@ TEST_F(AutoSettingsTest, ALineSaysWhatEveryKeyBecame) {
 
 TEST_F(AutoSettingsTest, TheLineHasTheKeysThatAreAutoAndNoOthers) {
   EXPECT_EQ(auto_line_with({}),
-            "sluice: info: auto: data.format = text; training.device = cpu; training.fused = fused "
+            "auto: data.format = text; training.device = cpu; training.fused = fused "
             "operators; training.loss_chunks = off; parallelism.stage_to_rank = loop; "
             "parallelism.transport = threads; checkpoint.resume = no checkpoint in " +
                 out() + "/checkpoint");

@@ -74,17 +74,9 @@ folder = "out"
   std::string err() const { return folder_ / "err"; }
   std::string printed() const { return folder_ / "printed"; }
 
-  // Without the line that says what "auto" became, which has a test of its own.
   ProgramResult train(std::vector<std::string> overrides = {}) const {
     overrides.insert(overrides.begin(), {"train", config()});
-    ProgramResult result = run_sluice(overrides);
-    result.err = without_auto(result.err);
-    return result;
-  }
-  static std::string without_auto(std::string err) {
-    const std::size_t at = err.find("sluice: info: auto: ");
-    if (at != std::string::npos) err.erase(at, err.find('\n', at) + 1 - at);
-    return err;
+    return run_sluice(overrides);
   }
 
   // Without what an earlier run left, from which it would go on.

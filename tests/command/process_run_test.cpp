@@ -43,7 +43,6 @@ class ProcessRunTest : public testing::Test {
                                {"metrics.folder", folder_ / "out"}},
                               {});
     set_log_sink([this](LogLevel, std::string_view message) {
-      if (message.starts_with("auto: ")) return;  // tests/cli/auto_settings_test.cpp
       said_ += message;
       said_ += "\n";
     });
