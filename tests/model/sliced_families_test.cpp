@@ -115,7 +115,7 @@ TEST(SlicedFamiliesTest, AreAsFarFromOneSliceAsRoundingIs) {
     std::erase_if(unsliced, [](const auto& item) {  // softmax does not see it
       return item.first.ends_with("k_proj.bias") || item.first.ends_with("query_key_value.bias");
     });
-    EXPECT_LT(distance(unsliced, run(spec, {2, 2, true})), 8e-6) << model;
+    EXPECT_LT(distance(unsliced, run(spec, {2, 2, true})), 2e-5) << model;
   }
 }
 

