@@ -5,9 +5,11 @@
 #include <ATen/autocast_mode.h>
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
+
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/transformerlayer.h>
 #include <torch/nn/options/transformerlayer.h>
+#include <algorithm>
 
 #include <functional>
 #include <optional>
@@ -250,10 +252,15 @@ TEST(KeyedRandomTest, AScopeWithoutDrawsMakesNoGenerator) {
 TEST(KeyedRandomTest, OperatorsThatDoNotDrawAllocateNoMoreInAScope) {
   const at::Tensor x = at::ones({2, 2});
   const auto work = [&] { x.mm(x).add_(x).tanh(); };
-  work();
-  const test::Allocations outside = test::allocations_of(work);
+  // The fewest of many calls: libraries also fill caches of their own now and then.
+  const auto fewest = [&] {
+    std::int64_t count = test::allocations_of(work).count;
+    for (int call = 0; call < 20; ++call) count = std::min(count, test::allocations_of(work).count);
+    return count;
+  };
+  const std::int64_t outside = fewest();
   const KeyedRandomScope scope(1, 2, "model.layers.17", 3);
-  EXPECT_EQ(test::allocations_of(work).count, outside.count);
+  EXPECT_EQ(fewest(), outside);
 }
 
 // The path of CUDA's fused dropout and attention, here with two generators of the CPU.
