@@ -5,12 +5,11 @@
 #include <ATen/autocast_mode.h>
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
-
 #include <torch/nn/modules/dropout.h>
 #include <torch/nn/modules/transformerlayer.h>
 #include <torch/nn/options/transformerlayer.h>
-#include <algorithm>
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <thread>
