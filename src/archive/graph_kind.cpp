@@ -75,8 +75,8 @@ class GraphSource : public ModelSource {
   std::vector<ValueSpec> inputs_;
 };
 
-// Modules that have to be layers of their own: those between which the graph is cut, and those that
-// run twice.
+// The modules that become layers of their own. A cut needs its modules as layers, and so does a
+// forward that runs twice.
 std::vector<std::string> named_modules(const ModelRequest& request, const GraphModule& graph) {
   std::vector<std::string> names = request.cuts;
   for (const std::string& name : request.recomputed) {
@@ -135,10 +135,6 @@ const ModelKind& graph_kind() {
 std::shared_ptr<const ModelSource> graph_source(std::shared_ptr<const GraphOfModel> graph,
                                                 const ModelSpec& model) {
   return std::make_shared<const GraphSource>(std::move(graph), model);
-}
-
-bool is_of_graph(const ModelSpec& model) {
-  return model.source && &model.source->kind() == &graph_kind();
 }
 
 const std::shared_ptr<const GraphOfModel>& graph_of(const ModelSpec& model) {

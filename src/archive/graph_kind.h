@@ -15,7 +15,5 @@ std::shared_ptr<const ModelSource> graph_source(std::shared_ptr<const GraphOfMod
 
 // The graph that the model was described from. Precondition: its source is graph_source().
 const std::shared_ptr<const GraphOfModel>& graph_of(const ModelSpec& model);
-// Whether graph_kind() described the model.
-bool is_of_graph(const ModelSpec& model);
 
 }  // namespace sluice::detail

@@ -75,9 +75,9 @@ inline std::vector<float> random_floats(Index size, unsigned seed, float scale =
   return values;
 }
 
-// The largest difference, divided by the largest value of the reference. Where values are
-// differences of larger terms, least_scale is the size of these terms: a few values may all be near
-// zero.
+// Returns the largest difference divided by the largest reference value, or by least_scale if that
+// is larger. Pass the size of the terms as least_scale if a value is a difference of larger terms,
+// since all values of a small case may be near zero.
 inline double distance(const std::vector<float>& found, const std::vector<double>& exact,
                        double least_scale = 0) {
   double difference = 0, scale = least_scale;
