@@ -2,8 +2,7 @@
 //
 //     sluice::Model model = sluice::causal_lm(sluice::read_model_spec("models/llama"));
 //
-// Parameters have the names and layouts of the Hugging Face checkpoint. Results match transformers
-// up to rounding.
+// Parameters have the names and layouts of the Hugging Face checkpoint.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -26,26 +25,25 @@ struct LayerOptions {
   c10::Device device = c10::kCPU;  // kMeta: shapes without memory (RankStages::to_empty)
   // The adapter that was passed to with_adapter().
   std::optional<Adapter> adapter = {};
-  // Runs blocks on sluice's fused kernels where these support the block (docs/fused.md). If false,
-  // or elsewhere, LibTorch's operators run. The two differ by rounding.
+  // Runs blocks on sluice's kernels where these support the block (docs/fused.md). LibTorch's
+  // operators give results that differ by rounding.
   bool fused = true;
 };
 
-// Returns one LayerSpec per entry of model.layers, with the same name. Allocates no parameters. The
-// layers of one call share one rotary table per device. Throws Error(kInput) for a family or
-// setting without modules, and Error(kUsage) if only one of `model` and `options` has an adapter.
+// Returns one LayerSpec per entry of model.layers, without allocating parameters. The layers share
+// one rotary table per device. Throws Error(kInput) for a family or setting without modules, and
+// Error(kUsage) if only one of `model` and `options` has an adapter.
 std::vector<LayerSpec> make_layers(const ModelSpec& model, const LayerOptions& options = {});
 
-// Returns a Model of make_layers() and causal_lm_loss(). A batch has int64 "input_ids" and "labels"
-// [batch, length], optionally "attention_mask" and "position_ids" (see TokenRows). Layers exchange
-// "hidden" [batch, length, hidden_size]. The last layer writes "logits" [batch, length,
-// vocab_size], or "loss" (the sum) if Precision::loss_chunks makes the head compute it by blocks of
-// the vocabulary.
+// Combines make_layers() and causal_lm_loss(). A batch has int64 "input_ids" and "labels" [batch,
+// length], optionally "attention_mask" and "position_ids" (see TokenRows). Layers exchange "hidden"
+// [batch, length, hidden_size]. The last one writes "logits" [batch, length, vocab_size], or with
+// Precision::loss_chunks "loss", the sum.
 Model causal_lm(const ModelSpec& model, const LayerOptions& options = {});
 
 // Cuts the rows of a step (1-based) into microbatches; the last one may be smaller. Omits an
-// attention mask of all ones. Keeps the rows (8 bytes per token) and creates tensors where they are
-// used. Throws Error(kUsage) if microbatch_size is below 1.
+// attention mask of all ones. Keeps the rows, at 8 bytes per token. Throws Error(kUsage) if
+// microbatch_size is below 1.
 StepBatch causal_lm_batch(TokenRows rows, std::int64_t microbatch_size, std::int64_t step);
 // Same, for one replica, whose rows start at first_row of the whole batch. microbatch_size must
 // divide first_row.
@@ -55,7 +53,7 @@ StepBatch causal_lm_batch(StepShare share, std::int64_t first_row, std::int64_t 
 // Sums the next-token cross-entropy of "logits" in float32. Token t predicts label t + 1. The first
 // label of a row and kIgnoredLabel do not count. If no label counts, the loss is 0 with a valid
 // graph. Throws Error(kUsage) if shapes disagree, and Error(kInput) for a label outside the
-// vocabulary (checked on the CPU only).
+// vocabulary (CPU only).
 LossValue causal_lm_loss(const Values& outputs, const Values& batch);
 
 }  // namespace sluice

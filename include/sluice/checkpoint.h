@@ -4,8 +4,8 @@
 //     sluice::Checkpoint checkpoint("runs/a/step-00000100");
 //     at::Tensor norm = checkpoint.read(sluice::SavedKind::kWeights, "model.norm.weight");
 //
-// A checkpoint stores every tensor once, whole, so any layout can read it. Symbolic links and other
-// non-regular files in it are refused. Several threads may call const members.
+// Tensors are stored whole, so any layout can read them. Symbolic links are refused. Several
+// threads may call const members.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ struct SavedTensor {
   friend bool operator==(const SavedTensor&, const SavedTensor&) = default;
 };
 
-// A file without tensors, such as config.json or a tokenizer.
+// A file without tensors, such as config.json.
 struct SavedFile {
   std::string file;
   std::uint64_t bytes = 0;
@@ -50,8 +50,8 @@ struct Fingerprint {
 
 struct Manifest {
   std::string version;          // of sluice
-  std::string run;              // 16 hexadecimal digits, kept when a run is resumed
-  std::int64_t generation = 0;  // one more if a run starts beside checkpoints or goes back
+  std::string run;              // 16 hexadecimal digits, kept on resuming
+  std::int64_t generation = 0;  // one more if a run starts beside others or goes back
   std::int64_t step = 0;        // the last step that updated the weights
   std::int64_t sequence = 0;    // number of sequences used so far
   std::uint64_t seed = 0;
@@ -59,7 +59,7 @@ struct Manifest {
   std::map<std::string, std::string> settings;      // those that affect results: "optimizer.lr"
   std::map<std::string, std::string> extra;         // the caller's entries, UTF-8
   std::map<std::string, std::string> ties;          // later use of a parameter -> its first use
-  std::vector<SavedTensor> weights;                 // parameters and buffers; tied ones once
+  std::vector<SavedTensor> weights;                 // tied ones once
   std::vector<SavedTensor> optimizer;               // "exp_avg/model.norm.weight"
   std::vector<SavedTensor> extra_tensors;
   std::vector<SavedFile> files;
@@ -79,14 +79,13 @@ class Checkpoint {
 
   const std::string& path() const;
   const Manifest& manifest() const;
-  // Compares every file with its hash. Throws Error(kCheckpoint) that names the file and tensor.
+  // Compares every file with its hash. Throws Error(kCheckpoint) with the file and tensor.
   void verify(int num_threads = 1) const;
 
   // Returns the manifest's entry of a tensor, or nullptr.
   const SavedTensor* find(SavedKind kind, std::string_view name) const;
-  // Copies a slice of the tensor (empty: all of it) into `destination`, converting floating-point
-  // dtypes. Throws Error(kCheckpoint) for an unknown tensor (with the nearest name), another shape
-  // or dtype, or a truncated file.
+  // Copies a slice of the tensor (empty: all of it), converting floating-point dtypes. Throws
+  // Error(kCheckpoint) for an unknown tensor, another shape or dtype, or a truncated file.
   void read_into(SavedKind kind, std::string_view name, const std::vector<IndexRange>& slice,
                  at::Tensor& destination) const;
   // Returns a CPU copy in the stored dtype, after comparing it with its hash.
@@ -107,8 +106,7 @@ struct ListedCheckpoint {
   std::string reason;      // why it is not ok
 };
 
-// Verifies all checkpoints directly in `folder` and returns them by step. Returns none if the
-// folder does not exist.
+// Verifies all checkpoints directly in `folder` and returns them by step.
 std::vector<ListedCheckpoint> list_checkpoints(const std::string& folder, int num_threads = 1);
 
 }  // namespace sluice

@@ -1,13 +1,12 @@
-// Reads data sets as an endless list of token sequences, or of rows of named numbers.
+// Reads data sets as an endless list of token sequences, or of rows of named numbers
+// (docs/data.md).
 //
 //     sluice::TokenData data({.data = {.files = {"a.txt"}}, .seq_len = 512, .vocab_size = 256});
 //     sluice::TokenRows rows = data.step_rows(1, 8);
 //
-// A batch depends only on files, options and position. Every rank can therefore read it
-// independently, and a run resumes from its position alone. Each epoch uses every sequence once,
-// and a batch may span two epochs. Files are read when a batch needs them. An open data set keeps 8
-// bytes per row of .jsonl, and 16 bytes per 8 KiB of text that a tokenizer reads. Several threads
-// may call const members.
+// A batch depends only on files, options and position, so ranks read it independently and a run
+// resumes from its position alone. Each epoch uses every sequence once. A batch may span two
+// epochs. Files are read when a batch needs them. Several threads may call const members.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +24,7 @@ namespace sluice {
 // A label that does not count (ignore_index of torch and Hugging Face).
 inline constexpr std::int64_t kIgnoredLabel = -100;
 
-// Counts the labels of one sequence that are not kIgnoredLabel. The first never counts because no
-// token predicts it.
+// Counts the labels of a sequence. The first never counts because no token predicts it.
 template <typename Label>
 std::int64_t count_labels(std::span<const Label> labels) {
   std::int64_t count = 0;
@@ -38,46 +36,43 @@ enum class DataFormat { kAuto, kText, kJsonl, kLlmc, kNanogpt, kMegatron };
 enum class Padding { kSeqLen, kLongest };
 enum class ChatTemplate { kAuto, kChatml, kLlama3, kMistral, kGemma };
 
-// The files of a data set, and how they become sequences (docs/data.md).
 struct DataOptions {
-  // Paths without patterns, read in this order. All must have one format; with `weights`, those of
-  // one weight. Must not be empty.
+  // Paths, read in this order, without patterns. Files of one weight must have one format.
   std::vector<std::string> files;
 
-  // Format of the files. kAuto goes by the ending: .bin with an .idx is Megatron, .bin is llm.c (by
-  // its magic number) or nanoGPT, .jsonl, .ndjson, .jsonlines and .jl are rows, others are text.
-  // Content of another format is refused.
+  // kAuto goes by the ending: .bin with an .idx is Megatron, .bin is llm.c (by its magic number) or
+  // nanoGPT, .jsonl, .ndjson, .jsonlines and .jl are rows, others are text. Content of another
+  // format is refused.
   DataFormat format = DataFormat::kAuto;
 
-  // Whether each epoch has its own order, which the seed decides. If false, file order.
+  // Whether the seed orders each epoch. If false, file order.
   bool shuffle = true;
 
-  // "bytes" (one token per byte), "auto" (the model's tokenizer.json, or bytes with a warning if
-  // the model has no tokenizer), or the path of a tokenizer.json or its directory.
+  // "bytes", "auto" (the model's tokenizer.json, or bytes with a warning if it has no tokenizer),
+  // or the path of a tokenizer.json or its directory.
   std::string tokenizer = "auto";
 
-  // Whether shorter rows are padded (with uncounted labels) to seq_len, or to the longest row of
-  // their microbatch, which computes less but varies message sizes.
+  // Pads shorter rows to seq_len, or to the longest row of their microbatch, which varies message
+  // sizes.
   Padding pad = Padding::kSeqLen;
 
-  // Whether a sequence may hold several documents, each of which attends only to itself.
+  // Whether a sequence may hold several documents, which attend only to themselves.
   bool pack = false;
 
-  // Whether rows of .jsonl above seq_len are cut. If false, they are refused.
+  // Cuts rows of .jsonl above seq_len instead of refusing them.
   bool truncate = false;
 
-  // How messages become text. kAuto decides by the tokenizer's special tokens or the model's
-  // family.
+  // kAuto decides by the tokenizer's special tokens or the model's family.
   ChatTemplate chat_template = ChatTemplate::kAuto;
 
-  // Whether every text gets the tokenizer's end token, unless it ends with it already.
+  // Ends every text with the tokenizer's end token.
   bool append_eos = false;
 
-  // Whether only the assistant's messages count. A message with "weight": 0 or "train": false never
+  // Counts only the assistant's messages. A message with "weight": 0 or "train": false never
   // counts.
   bool assistant_only_loss = false;
 
-  // Relative weight (above 0) of each entry of `files`. Empty: in proportion to length.
+  // Relative weight (above 0) of each entry of `files`. Empty: its length.
   std::vector<double> weights = {};
 };
 
@@ -89,14 +84,14 @@ struct FieldOption {
   std::string name;
   // "bool", "uint8", "int8" to "int64", "float16", "bfloat16", "float32" or "float64".
   std::string dtype = "float32";
-  // Sizes in one row, outermost first: numbers, kAnySize or kRowTokens. Empty: one number. Beside
-  // tokens, kRowTokens dimensions are padded with 0 as the tokens are.
+  // Sizes in one row: numbers, kAnySize or kRowTokens. Empty: one number. kRowTokens dimensions are
+  // padded with 0.
   std::vector<std::int64_t> sizes = {};
   // Ids must be in [0, below) or equal `ignored`. 0: no limit.
   std::int64_t below = 0;
   std::optional<std::int64_t> ignored = {};
-  // Whether the first size counts items of a row, such as images. A microbatch then concatenates
-  // the items of its rows instead of adding a dimension.
+  // The first size counts items of a row, such as images. A microbatch concatenates the items of
+  // its rows.
   bool concatenated = false;
   friend bool operator==(const FieldOption&, const FieldOption&) = default;
 };
@@ -111,35 +106,33 @@ struct TokenDataOptions {
   std::int64_t num_labels = 0;  // labels must be below it; 0: vocab_size
   std::int64_t seed = 0;        // of the order
   std::string model_directory;  // where tokenizer "auto" looks; "": none
-  // The model_type of config.json, for chat_template "auto"; "": unknown.
+  // The model_type of config.json, for chat_template.
   std::string model_family = {};
-  // Upper limit of position_ids (exclusive). None: no limit.
+  // Exclusive limit of position_ids.
   std::optional<std::int64_t> max_positions = {};
-  // Number of data.files in each entry. Empty: one each if there are weights, else all in one
-  // entry. Without weights, entries follow each other.
+  // Number of data.files in each entry. Empty: one each if there are weights, else all in one.
   std::vector<std::int64_t> files_per_entry = {};
 
-  // Further inputs that every row has beside its tokens. Only .jsonl has fields.
+  // Further inputs that rows have beside tokens, only in .jsonl.
   std::vector<FieldOption> fields = {};
-  // If false, rows have only fields, and options of tokens do not apply.
+  // If false, rows have only fields.
   bool tokens = true;
-  // Every step must count at least one. Must be kRows if `tokens` is false.
+  // Every step must count at least one.
   CountOf count = CountOf::kLabels;
   // Whether rows may have their own attention_mask and position_ids.
   bool takes_mask = true, takes_positions = true;
-  // Whether padding has attention_mask 0, for models whose tokens see later ones.
+  // Gives padding attention_mask 0, for models whose tokens see later ones.
   bool masks_padding = false;
   // Rows of a microbatch, whose fields must have equal sizes. 0: not checked.
   std::int64_t microbatch_size = 0;
 };
 
-// A place in the endless list of sequences, from which a run can resume.
 struct DataPosition {
   std::int64_t sequence = 0;  // number of sequences before it
   friend bool operator==(const DataPosition&, const DataPosition&) = default;
 };
 
-// Steps (of any sizes) that a resumed run has done, and where its next step starts.
+// Steps that a resumed run has done, and where its next step starts.
 struct StepsDone {
   std::int64_t steps = 0;
   DataPosition position;
@@ -147,11 +140,11 @@ struct StepsDone {
 };
 
 // Returns where a step (1-based) starts if every step after `done` takes batch_size sequences over
-// all replicas. A change of batch size or replicas neither repeats nor skips a sequence.
+// all replicas. A change of batch size neither repeats nor skips a sequence.
 DataPosition position_of_step(std::int64_t step, std::int64_t batch_size,
                               const StepsDone& done = {});
 
-// Truth values as 0 and 1, integers, floats of up to 32 bits, or doubles.
+// Truth values, integers, floats of up to 32 bits, or doubles.
 using FieldNumbers = std::variant<std::vector<std::uint8_t>, std::vector<std::int64_t>,
                                   std::vector<float>, std::vector<double>>;
 
@@ -173,43 +166,41 @@ struct TokenRows {
   std::int64_t num_rows = 0, seq_len = 0;  // seq_len 0: rows have only fields
   std::vector<std::int32_t> ids, labels;   // [num_rows, seq_len]
 
-  // As in transformers, [num_rows, seq_len]. A token sees no other token whose mask is 0. Without a
-  // mask, a document starts where a position is not its predecessor plus one, and tokens see only
-  // their own document.
+  // [num_rows, seq_len]. A token sees no other token whose mask is 0. Without a mask, a document
+  // starts where a position is not its predecessor plus one, and tokens see only their own
+  // document.
   std::vector<std::uint8_t> attention_mask = {};  // empty: all 1
   std::vector<std::int32_t> position_ids = {};    // empty: 0, 1, 2, ...
 
-  // [num_rows] tokens of each row before its padding (Padding::kLongest). Empty: all seq_len.
+  // [num_rows] tokens of each row before its padding. Empty: all seq_len.
   std::vector<std::int64_t> lengths = {};
 
-  // In the order of TokenDataOptions::fields, num_rows values each; kRowTokens sizes are seq_len.
+  // In the order of TokenDataOptions::fields.
   std::vector<FieldRows> fields = {};
 
   // Number of labels that a next-token loss counts in rows [first, first + count).
   std::int64_t counted_labels(std::int64_t first, std::int64_t count) const;
 };
 
-// Rows [first, first + count) of a batch.
 struct BatchRange {
   std::int64_t first = 0, count = 0;
 };
 
-// One replica's part of a batch.
 struct StepShare {
   TokenRows rows;
-  std::int64_t total_counted = 0;  // labels (or rows) that count in the whole batch
+  std::int64_t total_counted = 0;  // labels (or rows) in the whole batch
 };
 
 // Returns what the loss counts in a microbatch, if neither labels nor rows. Runs on the reading
-// thread for the microbatches of all replicas.
+// thread, for all replicas.
 using MicrobatchCount = std::function<std::int64_t(const TokenRows&)>;
 
 class TokenData {
  public:
   // Opens the files and checks the first 16 MiB of rows (all rows with data.pack). Tokenizes text
-  // once to find its sequences. Throws Error(kUsage) for options that do not fit the files or each
-  // other. Throws Error(kInput) that names the file (and line) if it is missing, empty, malformed,
-  // shorter than a sequence, or does not fit the vocabulary.
+  // once to find sequences. Throws Error(kUsage) for options that do not fit the files or each
+  // other, and Error(kInput) with file and line for files that are missing, empty, malformed, too
+  // short, or do not fit the vocabulary.
   explicit TokenData(TokenDataOptions options);
   ~TokenData();
   TokenData(TokenData&&) noexcept;
@@ -217,43 +208,39 @@ class TokenData {
 
   std::int64_t num_sequences() const;  // in one epoch, at least 1
   std::int64_t num_bytes() const;      // size of all files
-  // Warnings from the rows read so far, such as texts without an end token, an unused chat
-  // template, or fields that are not read.
+  // Warnings from the rows read so far, such as texts without an end token.
   std::vector<std::string> warnings() const;
   // What each "auto" of `data` became: {"data.tokenizer", "bytes"}.
   std::map<std::string, std::string> choices() const;
 
-  // Reads num_rows sequences. Throws Error(kInput) "file:line" for a malformed row, an id outside
-  // the vocabulary, a row above seq_len (unless data.truncate), or a field that is missing or does
-  // not match its FieldOption or the first row of its microbatch.
+  // Throws Error(kInput) "file:line" for a malformed row, an id outside the vocabulary, a row above
+  // seq_len (unless data.truncate), or a field that is missing or does not match its FieldOption or
+  // the first row of its microbatch.
   TokenRows read(DataPosition position, std::int64_t num_rows) const;
 
-  // Reads the batch of a step. Throws Error(kInput) as read() does, also if no label of the step
-  // counts. Errors name the step.
+  // Reads a step's batch. Also throws Error(kInput) if no label of the step counts.
   TokenRows step_rows(std::int64_t step, std::int64_t batch_size, const StepsDone& done = {}) const;
 
-  // Reads only the rows `own` (within the batch) of one replica; batch_size counts all replicas.
-  // Reads rows of other replicas only to count .jsonl labels, so that every replica throws the same
-  // error. A text that became shorter is noticed only by the replicas that read it.
+  // Same, for the rows `own` of one replica; batch_size counts all replicas. Reads other replicas'
+  // .jsonl rows only to count labels, so that all replicas throw the same error.
   StepShare step_share(std::int64_t step, std::int64_t batch_size, BatchRange own,
                        const StepsDone& done = {}) const;
 
-  // Same, for several replicas, without reading a row twice. A given `count` computes total_counted
-  // from TokenDataOptions::microbatch_size rows at a time.
+  // Same, for several replicas. `count` computes total_counted from microbatches of microbatch_size
+  // rows.
   std::vector<StepShare> step_shares(std::int64_t step, std::int64_t batch_size,
                                      const std::vector<BatchRange>& own, const StepsDone& done = {},
                                      const MicrobatchCount& count = {}) const;
 
-  // Whether every step must count labels (TokenDataOptions::count).
   bool counts_labels() const;
 
-  // Throws Error(kInput), from what was read so far, for a file or a step (after `done`, up to
-  // `steps`) without counted labels. Checks at most five million rows. Does nothing if rows count.
+  // Throws Error(kInput) for a file or a step (after `done`, up to `steps`) without counted labels,
+  // as far as rows were read. Checks at most five million rows.
   void require_counted_labels(std::int64_t steps, std::int64_t batch_size,
                               const StepsDone& done = {}) const;
 
-  // Loss (nats per token) of a model that knows only byte frequencies; a trained model must beat
-  // it. Known for text as bytes, from the first GiB.
+  // Loss (nats per token) of a model that knows only byte frequencies, for text as bytes. A trained
+  // model must beat it. Uses the first GiB.
   std::optional<double> unigram_entropy() const;
 
  private:

@@ -26,8 +26,8 @@ struct ErrorText {
   std::string remedy = {};  // what to do, such as the nearest valid name
 };
 
-// what() is "WHAT; WHERE; REMEDY" without empty parts, as one printable line. Control characters
-// become '?', and long values are shortened in the middle ("abc...xyz").
+// what() is one printable line, "WHAT; WHERE; REMEDY". Control characters become '?', and long
+// values are shortened ("abc...xyz").
 class Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, ErrorText text);
@@ -62,8 +62,8 @@ enum class LogLevel { kDebug, kInfo, kWarning, kError };
 // Sets the lowest level that is logged; initially kInfo.
 void set_log_level(LogLevel least);
 
-// Sets the receiver of logged messages (without line ends), called for one message at a time. The
-// sink must not log. An empty sink restores the default: "sluice: warning: MESSAGE" on stderr.
+// Receives one logged message at a time, without line end. Must not log. An empty sink restores the
+// default: "sluice: warning: MESSAGE" on stderr.
 using LogSink = std::function<void(LogLevel level, std::string_view message)>;
 void set_log_sink(LogSink sink);
 

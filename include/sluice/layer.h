@@ -5,8 +5,8 @@
 //         "up", {"x"}, {"hidden"}, [] { return torch::nn::Linear(16, 64); },
 //         [](torch::nn::LinearImpl& m, const sluice::Values& in) { return m.forward(in["x"]); });
 //
-// Layers read and write named values. Every rank has the inputs of the batch ("input_ids",
-// "labels"). Other values that a later stage reads are sent to it, relayed by the stages between.
+// Layers read and write named values. Every rank has the batch's inputs; stages send all other
+// values.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -28,12 +28,11 @@
 
 namespace sluice {
 
-// The part of a parameter that one rank holds under tensor parallelism (docs/parallelism.md).
-//
-// With a split, the tensor holds the rank's consecutive slices of each section, section by section.
-// Without a split, the tensor is whole and accumulates the gradient of `slices`. A weight that all
-// slices share has one variable per slice of the rank, whose sums are added in a tree once a step.
-// The first variable has the parameter's name, and the others refer to it by `first_use`.
+// The part of a parameter that one rank holds under tensor parallelism (docs/parallelism.md). With
+// a split, the tensor holds the rank's slices of each section, section by section. Without one, it
+// is whole and accumulates the gradient of `slices`. A weight that all slices share has one
+// variable per slice, whose sums are added in a tree once a step. The first has the parameter's
+// name, and the others refer to it by `first_use`.
 struct ParameterSlices {
   std::vector<std::int64_t> global_shape = {};  // of the whole parameter
   std::optional<ParameterSplit> split = {};
@@ -43,17 +42,17 @@ struct ParameterSlices {
   std::string first_use = {};  // name of the first variable; "" if this is the first
 };
 
-// A second base class of modules whose parameters are divided among ranks. Without it, sluice takes
-// a smaller tensor for the whole parameter.
+// A second base class of modules with divided parameters. Without it, sluice takes a smaller tensor
+// for the whole parameter.
 class SlicedModule {
  public:
   virtual ~SlicedModule() = default;
-  // The divided parameters of this module and its submodules, by name. All others must be whole and
-  // the same on all ranks.
+  // Divided parameters of this module and its submodules, by name. All others must be the same on
+  // all ranks.
   virtual std::vector<std::pair<std::string, ParameterSlices>> slices() const = 0;
 };
 
-// One parameter of a layer on this rank. Buffers are saved with their module (Chunk::buffers).
+// One parameter of a layer on this rank. Buffers are not listed (see Chunk::buffers).
 struct ParameterInfo {
   // Full name, as in a checkpoint.
   std::string name = {};
@@ -78,34 +77,33 @@ struct LayerSpec {
   std::optional<std::string> prefix = {};  // prefix of parameter names; none: `name`
   std::vector<std::string> reads = {"hidden"};
   std::vector<std::string> writes = {"hidden"};
-  // Creates the module, only on the rank that owns the layer. Empty: no parameters. Weights are
-  // loaded or drawn later. Device, dtype and requires_grad must not change after this call.
+  // Creates the module, only on the rank that owns the layer. Weights are set later; device, dtype
+  // and requires_grad must not change. Empty: no parameters.
   std::function<std::shared_ptr<torch::nn::Module>()> make = {};
-  // Runs the module on the tensors of `reads` and returns those of `writes`, in order. Outputs may
-  // be undefined. May modify inputs in place as autograd allows, but never inputs of the batch.
+  // Maps the tensors of `reads` to those of `writes`, which may be undefined. May modify inputs in
+  // place as autograd allows, but never inputs of the batch.
   std::function<std::vector<at::Tensor>(torch::nn::Module&, const std::vector<at::Tensor>&)>
       forward = {};
-  // Computes output metas from input metas. Empty: messages carry their sizes.
+  // Computes output metas. Empty: messages carry sizes.
   std::function<std::vector<TensorMeta>(const std::vector<TensorMeta>&)> shapes = {};
   // {name inside the module, full name of the first use} for each parameter used before.
   std::vector<std::pair<std::string, std::string>> ties = {};
-  // {name inside the module, part on this rank} for each divided parameter outside a SlicedModule.
+  // {name inside the module, part on this rank} for divided parameters outside a SlicedModule.
   std::vector<std::pair<std::string, ParameterSlices>> slices = {};
-  // Draws the initial value of a parameter in place. `name` is the name inside the module, and
-  // `key` the full name of the first use. `value` is the whole parameter, even if the rank keeps
-  // only a slice. Default: normal(0, 0.02) for two or more dimensions, ones for vectors named
-  // "weight", zeros for vectors named "...bias". Other parameters keep the value from `make`.
+  // Draws an initial value in place. `name` is the name inside the module, and `key` the full name
+  // of the first use. `value` is always whole. Default: normal(0, 0.02) for two or more dimensions,
+  // ones for vectors named "weight", zeros for "...bias"; others keep the value from `make`.
   std::function<void(const std::string& name, const std::string& key, at::Tensor& value,
                      std::uint64_t seed)>
       initialize = {};
-  // Used by the plan. Without a cost, describe() (model.h) measures it.
+  // Without a cost, describe() (model.h) measures it.
   LayerRole role = LayerRole::kBlock;
   std::optional<LayerCost> cost = {};
   std::string class_name = {};  // of the module, if known before `make` runs
-  // Recomputes the forward in the backward. build_stages() sets it (activation_checkpoint).
+  // Runs the forward again in the backward. Set by build_stages().
   bool recompute = false;
-  // Set by build_stages() for a layer of Model::fuse, which continues the random numbers of the
-  // layer before and replaces num_layers layers of the model.
+  // For Model::fuse, set by build_stages(): continues the random numbers of the layer before, and
+  // replaces num_layers layers.
   bool continues = false;
   int num_layers = 1;
   // Name in messages; empty: "layer 'NAME'".
@@ -118,8 +116,8 @@ struct LayerSpec {
   }
 };
 
-// Makes a layer from one module. make() returns a pointer to the module or its holder. forward(M&,
-// const Values& in) returns a tensor if the layer writes one value, otherwise Values.
+// Makes a layer from one module. make() returns a shared_ptr or holder. forward() returns a tensor
+// if the layer writes one value, otherwise Values.
 template <typename Make, typename Forward>
 LayerSpec layer(std::string name, std::vector<std::string> reads, std::vector<std::string> writes,
                 Make make, Forward forward) {
@@ -163,9 +161,9 @@ LayerSpec layer(std::string name, std::vector<std::string> reads, std::vector<st
 // ---- random numbers that do not depend on the layout ----
 
 // While it exists, operators on this thread (dropout, rand, ...) draw from a stream with this key
-// instead of the default generator; each device has its own stream. An explicitly passed generator
-// is respected. Scopes nest and must end on their thread. Backwards are not keyed: a custom
-// function that recomputes its forward there must save its random numbers.
+// instead of the default generator, one stream per device. Scopes nest and must end on their
+// thread. Backwards are not keyed: a custom function that recomputes its forward there must save
+// its random numbers.
 class KeyedRandomScope {
  public:
   KeyedRandomScope(std::uint64_t seed, std::int64_t step, std::string_view layer,
@@ -179,10 +177,10 @@ class KeyedRandomScope {
   std::unique_ptr<Impl> impl_;
 };
 
-// Fills a tensor with normal(mean, std) in place, without autograd. Element i (row-major) depends
-// only on (seed, name, offset + i), so any slice has the same bits on every machine, device and
-// number of threads. float32 and float64 are rounded from one double, other dtypes from the
-// float32. Throws Error(kInternal) for a dtype that is not floating-point or a negative offset.
+// Fills a tensor with normal(mean, std) without autograd. Element i (row-major) depends only on
+// (seed, name, offset + i), so any slice has the same bits everywhere. float32 and float64 are
+// rounded from one double, other dtypes from the float32. Throws Error(kInternal) for other dtypes
+// than floating-point or a negative offset.
 void keyed_normal_(at::Tensor& tensor, std::uint64_t seed, std::string_view name, double mean,
                    double std, std::int64_t offset = 0);
 

@@ -59,7 +59,7 @@ Adapter make_adapter(const ModelSpec& model, const LoraOptions& options);
 Adapter read_adapter(const std::string& directory, const ModelSpec& model);
 bool is_adapter_directory(const std::string& directory);
 
-// Returns `model` with the adapter's parameters and costs; only these parameters train. `precision`
+// Returns `model` with the adapter's parameters and costs. Only these parameters train. `precision`
 // is the model's. Throws Error(kUsage) if the adapter is of another model.
 ModelSpec with_adapter(ModelSpec model, const Adapter& adapter, const Precision& precision = {});
 

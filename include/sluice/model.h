@@ -42,8 +42,7 @@ struct LossValue {
   std::int64_t count = 1;  // number of counted tokens
 };
 
-// Maps the last chunk's outputs and the microbatch's inputs to the sum of its token losses and
-// their count. Wraps any such function, or none.
+// Maps outputs and batch to the sum of the microbatch's token losses and their count.
 class LossFunction {
  public:
   LossFunction() = default;
@@ -70,9 +69,9 @@ class LossFunction {
   std::function<LossValue(const Values& outputs, const Values& batch)> function_;
 };
 
-// A further loss that layers compute, such as that of an expert router. It is a value that no layer
-// reads: one number, the mean over a microbatch. It weighs as the microbatch's mean loss does,
-// times `scale`.
+// A further loss that layers compute, such as that of an expert router: one number, the mean over a
+// microbatch, in a value that no layer reads. It weighs as the microbatch's mean loss, times
+// `scale`.
 struct AuxiliaryLoss {
   std::string value;  // name, or pattern with '*' and '?'
   double scale = 1.0;
@@ -81,17 +80,16 @@ struct AuxiliaryLoss {
 // The sum of count_labels() over all rows of integer labels [batch, length].
 std::int64_t count_tokens(const at::Tensor& labels_BL);
 
-// Draws initial values with one of two functions. They run without autograd on the rank that has
-// the parameter. Draws from torch's default generator (torch::nn::init) are keyed by seed and name,
-// so every layout gets the same bits. Each parameter is passed whole and sliced afterwards.
+// Draws initial values. One of the functions runs without autograd on each rank. Draws from torch's
+// default generator are keyed by seed and name, so every layout gets the same bits. Parameters are
+// passed whole and sliced afterwards.
 struct Initialization {
-  // Sets one parameter or buffer, by full name. A tied parameter is set once, by its first use.
+  // Sets a parameter (a tied one once, by its first use) or buffer, by full name.
   std::function<void(const std::string& name, at::Tensor& value)> tensor;
-  // Sets the own parameters and buffers of one module, by full name. module.as<torch::nn::Linear>()
-  // tests the class; a ColumnParallelLinear is passed as a Linear. Tied parameters get the value of
-  // their first use. Refused for a module whose parameters are on several stages.
+  // Sets a module's own parameters and buffers, by full name. A ColumnParallelLinear is passed as a
+  // Linear. Refused for a module whose parameters are on several stages.
   std::function<void(const std::string& name, torch::nn::Module& module)> module;
-  // Advice in the error about a parameter that no function fills.
+  // Advice if no function fills a parameter.
   std::string remedy =
       "load weights, or set LayerSpec::initialize or Model::initialization to fill it";
 
@@ -103,43 +101,42 @@ struct Model {
   std::vector<std::string> inputs = {};   // names of the values in a batch
   std::vector<std::string> outputs = {};  // values of the last layer that the loss reads
   LossFunction loss = {};
-  // Number that the loss will count in a microbatch. Called on every rank before the forward.
-  // Empty: count_rows().
+  // What the loss will count in a microbatch, called on every rank before the forward. Empty:
+  // count_rows().
   std::function<std::int64_t(const Values& batch)> count = {};
   std::vector<AuxiliaryLoss> auxiliary = {};
   // Replaces LayerSpec::initialize.
   Initialization initialization = {};
-  // Fuses consecutive layers of a stage into one layer with the same parameter names. It must write
-  // `leaving`, the values that leave the stage. Empty: no fusion.
+  // Replaces consecutive layers of a stage by one with the same parameter names, which writes
+  // `leaving`, the values that leave the stage.
   std::function<LayerSpec(const std::vector<LayerSpec>& layers,
                           const std::vector<std::string>& leaving)>
       fuse = {};
-  // Inputs that a batch may omit. Layers that read them then get an undefined tensor.
+  // Inputs that a batch may omit; layers then read an undefined tensor.
   std::vector<std::string> optional_inputs = {};
-  // Layers without parameters or random numbers that depend only on the batch and constants, such
-  // as masks. Every stage that reads their values runs them first, so these values are never sent.
+  // Layers without parameters that depend only on the batch and constants, such as masks. Every
+  // stage that reads their values runs them, so these values are never sent.
   std::vector<LayerSpec> free_layers = {};
-  // What the plan uses if the model knows its sizes and costs. Empty: describe(layers).
+  // Sizes and costs for the plan, if known. Empty: describe(layers).
   std::shared_ptr<const ModelSpec> description = {};
-  // The model for evaluations, if its layers differ; it has the same parameter names. `description`
-  // must then have an evaluation, too.
+  // The model for evaluations, if its layers differ. `description` must then have one, too.
   std::shared_ptr<const Model> evaluation = {};
 };
 
-// Whether a child derived from Sequential becomes one layer, or (if it uses Sequential's forward)
-// one layer for each of its children ("2.0", "2.1").
+// Whether a child derived from Sequential becomes one layer, or one for each of its children
+// ("2.0").
 enum class Nested { kWhole, kExpanded };
 
 // Makes each child of `net` one layer that maps one tensor to the next. The first layer reads the
-// batch's `input`; the value between layers and the output is "hidden". Layers hold the children,
-// so `net` has the trained weights afterwards. A child that shares parameters with an earlier child
-// is cloned and tied; `net` does not get the clone's buffers. Throws Error(kUsage) for an empty
-// `net` or a child that shares parameters but cannot be cloned.
+// batch's `input`; other values are "hidden". Layers hold the children, so `net` has the trained
+// weights. A child that shares parameters with an earlier child is cloned and tied, and `net` does
+// not get the clone's buffers. Throws Error(kUsage) for an empty `net` or a child that cannot be
+// cloned.
 Model from_sequential(const torch::nn::Sequential& net, const std::string& input = "x",
                       Nested nested = Nested::kWhole);
 
-// Same, for the children of any module, all of class Block, in order of registration. `call` runs
-// one. Also throws Error(kUsage) for a child of another class.
+// Same, for the children of a module, all of class Block, each run by `call`. Also throws
+// Error(kUsage) for a child of another class.
 //
 //     from_children<BlockImpl>(*net->blocks, [](BlockImpl& block, const at::Tensor& x) {
 //       return block.forward(x, 0.5); });
@@ -148,8 +145,8 @@ Model from_children(const torch::nn::Module& parent,
                     const std::function<at::Tensor(Block&, const at::Tensor&)>& call,
                     const std::string& input = "x");
 
-// An operator of exported graphs that LibTorch lacks. `call` takes the node's arguments as written
-// and returns all its result tensors.
+// An operator of exported graphs that LibTorch lacks. `call` maps the node's arguments to its
+// result tensors.
 struct GraphOperator {
   std::string name;  // "sluice::my_op", or "sluice::my_op.out" with an overload
   std::function<std::vector<at::Tensor>(const std::vector<c10::IValue>&)> call;
@@ -162,28 +159,26 @@ struct GraphModelOptions {
   std::string loss_output = {};           // "": as the archive states, else causal loss of "logits"
   std::string products = {};              // type of RunOptions::autocast ("bfloat16") for the plan
   std::vector<GraphOperator> operators = {};
-  // Microbatch sizes for the description, also by their names in the archive: {{"decoder_length",
-  // 64}}. 0: as exported.
+  // Microbatch sizes for the description, or by name: {{"decoder_length", 64}}. 0: as exported.
   std::int64_t rows = 0, length = 0;
   std::map<std::string, std::int64_t> sizes = {};
 };
 
-// Loads an exported graph (docs/any-model.md) with its own weights, or drawn ones if it has none.
-// Inputs have the names of the exported arguments; a causal loss also reads "labels". Throws
-// Error(kInput) for another kind of file or unknown operators, and Error(kUsage) for names that the
-// graph does not have.
+// Loads an exported graph (docs/any-model.md) and its weights. Inputs have the names of the
+// exported arguments; a causal loss also reads "labels". Throws Error(kInput) for another kind of
+// file or unknown operators, and Error(kUsage) for names that the graph does not have.
 Model load_graph(const std::string& path, const GraphModelOptions& options = {});
 
 // Rows of a batch: the first size of its first tensor with dimensions, or 0.
 std::int64_t count_rows(const Values& batch);
 
-// Uses an output of the model as the loss: one number, the mean over the rows of a microbatch.
+// Uses an output as the loss: one number, the mean over the rows of a microbatch.
 LossFunction loss_output(const std::string& output,
                          std::function<std::int64_t(const Values& batch)> rows = {});
 
-// Converts a mean over the rows of a microbatch, as torch's losses compute it, to a sum. The step's
-// loss is then the mean over all rows. `rows` counts another unit, which Model::count must count
-// too.
+// Converts a mean over the rows of a microbatch, as torch's losses compute it, to a sum, so that
+// the step's loss is the mean over all rows. `rows` counts another unit, which Model::count must
+// count too.
 LossFunction mean_loss(
     std::function<at::Tensor(const Values& outputs, const Values& batch)> mean_of_rows,
     std::function<std::int64_t(const Values& batch)> rows = {});
@@ -214,23 +209,21 @@ Model from_children(const torch::nn::Module& parent,
 using BatchMetas = std::vector<std::pair<std::string, TensorMeta>>;
 
 // Measures a description. Runs one layer at a time, with drawn weights, forward and backward, on
-// batches of these sizes and of twice the rows (integers 0, floats 1).
+// batches of these sizes and of twice the rows (integers 0, floats 1). Buffers change.
 //
 // FLOPs count matrix products, convolutions and attention; a backward counts one product for each
-// operand that needs a gradient. Bytes count memory that stays allocated for the backward, but no
-// parameters and gradient sums. Both are linear in rows, for the given length. The loss belongs to
-// no layer. Kernels of parts/ops.h are not counted, so describe native families with
-// LayerOptions::fused = false. A layer with LayerSpec::cost keeps it, and is not run if it has
-// `shapes`. In values, a first size that equals the batch's rows varies with them; all other sizes
-// are fixed.
+// operand that needs a gradient. Bytes count memory that stays allocated for the backward, without
+// parameters and gradient sums. Both are linear in rows. The loss belongs to no layer. Kernels of
+// parts/ops.h are not counted, so describe native families with LayerOptions::fused = false. A
+// layer with a cost and `shapes` is not run. A value's first size varies with the rows if it equals
+// them; other sizes are fixed.
 //
-// Buffers such as running statistics change. Throws what layers throw, and Error(kUsage) for
-// batches without rows or a value that no layer writes. Must not run on a thread whose memory a
-// ledger counts.
+// Throws what layers throw, and Error(kUsage) for batches without rows or a value that no layer
+// writes. Must not run on a thread whose memory a ledger counts.
 ModelSpec describe(const std::vector<LayerSpec>& layers, const BatchMetas& batch);
 
 // Describes names, roles, values, stated costs and ties without making a layer. Enough for a
-// program, but not for a partition by cost or a memory prediction.
+// program, but not to predict memory.
 ModelSpec describe(const std::vector<LayerSpec>& layers);
 
 }  // namespace sluice

@@ -30,10 +30,9 @@ struct ShapePolynomial {
   friend bool operator==(const ShapePolynomial&, const ShapePolynomial&) = default;
 };
 
-// Costs of a layer. F is a forward, B a backward, I and W its halves for inputs and weights.
+// Costs of a layer. I and W are the halves of a backward B, for inputs and weights.
 struct LayerCost {
-  // Operations of matrix products. A multiply-add counts as two; attention counts all pairs of
-  // tokens.
+  // Operations of matrix products; a multiply-add is two.
   ShapePolynomial forward_flops, input_flops, weight_flops;
   // Bytes.
   ShapePolynomial after_forward;  // kept from F to B or I
@@ -42,27 +41,26 @@ struct LayerCost {
   ShapePolynomial in_weight;      // additional while a weight gradient is accumulated
   ShapePolynomial at_end;         // additional when a backward ends
   ShapePolynomial in_forward;     // during a forward that keeps nothing
-  // Bytes of memory pools of fused operators. The peak use of each is held all the time.
+  // Bytes of fused operators' memory pools. The peak of each is held all the time.
   ShapePolynomial pooled_until_input;   // from F to B or I
   ShapePolynomial pooled_until_weight;  // from F to B or W
   ShapePolynomial pooled_after_input;   // from I to W, and during B
   ShapePolynomial pooled_in_backward;   // during B or I
   ShapePolynomial pooled_in_forward;    // during a forward that keeps nothing
-  // Bytes of weight copies in the type of products, shared by all microbatches of a step.
+  // Bytes of weight copies in the type of products, shared by all microbatches.
   double casted_weights = 0;
   friend bool operator==(const LayerCost&, const LayerCost&) = default;
 };
 
-// Bytes per element of "float32", "bfloat16", ... Throws Error(kUsage) for an unknown name.
+// Throws Error(kUsage) for an unknown dtype.
 std::int64_t dtype_bytes(std::string_view dtype);
 
-// Divides a parameter along one dimension into slices. Each section, such as q, k and v of a fused
-// projection, is divided separately: slice s of S has [n s / S, n (s + 1) / S) of a section of
-// length n.
+// Divides each section of a parameter, such as q, k and v of a fused projection, into slices along
+// one dimension. Slice s of S has [n s / S, n (s + 1) / S) of a section of length n.
 struct ParameterSplit {
   int dim = 0;
   std::vector<std::int64_t> sections = {};  // lengths along dim; empty: one section
-  // Number of indivisible units, such as heads, which the slices must divide. 0: no restriction.
+  // Indivisible units, such as heads; the slices must divide their number. 0: none.
   std::int64_t units = 0;
   friend bool operator==(const ParameterSplit&, const ParameterSplit&) = default;
 };
@@ -93,12 +91,12 @@ struct ValueSpec {
   std::string name;
   std::vector<std::int64_t> sizes;
   std::string dtype = "float32";
-  bool kept = false;  // an input that layers keep until their backward
+  bool kept = false;  // layers keep this input until their backward
   std::vector<std::int64_t> sizes_at(const MicrobatchShape& shape) const;
   double bytes_at(const MicrobatchShape& shape) const;
 };
 
-// A mask that attention materializes; layers of a rank with the same window share it.
+// A mask that attention materializes. A rank's layers with the same window share it.
 struct AttentionMask {
   std::int64_t window = 0;  // tokens that a token sees; 0: all before it
   bool always = false;      // also if the window covers every token
@@ -115,11 +113,11 @@ struct LayerInfo {
   std::vector<std::string> reads;         // of the batch or earlier layers
   std::vector<ValueSpec> writes;
   LayerCost cost;
-  // Bytes of gradients for other layers' values that exist during this layer's backward.
+  // Bytes of other layers' gradients that exist during this layer's backward.
   ShapePolynomial waiting_gradients;
   std::shared_ptr<const struct LayerOperators> operators;  // whose costs sum to `cost`
   std::optional<AttentionMask> mask;
-  bool parameters_known = false;  // whether `parameters` is complete
+  bool parameters_known = false;  // `parameters` is complete
   bool frozen = false;            // no parameter trains
   bool loss_by_blocks = false;    // a head that computes the loss by blocks of the vocabulary
   std::string class_name;         // of its module; "": unknown
@@ -127,7 +125,7 @@ struct LayerInfo {
   std::vector<std::string> module_names() const;
   bool computes_loss() const;           // a head that writes "loss", not logits
   bool trains() const;                  // as far as known
-  std::int64_t num_parameters() const;  // also counts uses of tied parameters
+  std::int64_t num_parameters() const;  // includes uses of tied parameters
 };
 
 struct ModelSpec {
@@ -135,47 +133,46 @@ struct ModelSpec {
   std::string dtype;              // of config.json; "": none
   std::vector<ValueSpec> inputs;  // in every batch
   std::vector<LayerInfo> layers;  // in forward order
-  // Layers that depend only on the batch and constants (masks, rotary tables). Every stage that
-  // needs them runs them, so their values are never sent.
+  // Layers that depend only on the batch and constants. Every stage that needs them runs them.
   std::vector<LayerInfo> free_layers;
   std::int64_t vocab_size = 0;                // token ids are below it; 0: no token ids
   std::optional<std::int64_t> max_positions;  // longest sequence; none: no limit
-  // Longest sequence that the model was made for. Longer ones work.
+  // Longest sequence that the model was made for.
   std::optional<std::int64_t> usual_positions;
   std::string config_text;  // config.json as read, for saving
-  // Further facts from the reader of the model. Null: the layers are yours.
+  // Null: your own layers.
   std::shared_ptr<const class ModelSource> source;
-  // The model in evaluation, if its layers differ. Null: this one.
+  // The model in evaluation, if its layers differ.
   std::shared_ptr<const ModelSpec> evaluation;
 
-  // Indices [first, last + 1) from the first to the last block, which a split counts.
+  // Layers [first, second) from the first to the last block.
   std::pair<int, int> block_range() const;
-  // Last size of the first value that a block writes. 0: unknown.
+  // 0: unknown.
   std::int64_t hidden_size() const;
   int num_blocks() const { return block_range().second - block_range().first; }
-  // Indices of the free layers that `layers` and `outputs` need, in order.
+  // Free layers that `layers` and `outputs` need, in order.
   std::vector<int> free_layers_of(const std::vector<int>& layers,
                                   const std::vector<std::string>& outputs = {}) const;
   std::int64_t num_parameters() const;  // counts tied parameters once
 };
 
-// Reads a config.json, or a directory with one. Missing fields have the default of transformers.
-// Throws Error(kInput) that names the file and field for a missing file, bad JSON, an unknown
-// family, or values that are out of range or not implemented.
+// Reads a config.json, or a directory with one. Missing fields have transformers' defaults. Throws
+// Error(kInput) with file and field for a missing file, bad JSON, an unknown family, or values that
+// are out of range or not implemented.
 ModelSpec read_model_spec(const std::string& path);
 ModelSpec parse_model_spec(const std::string& config_json, const std::string& file_name);
 
-// Same, for planning only. Also reads a language model nested in text_config beside encoders
-// (docs/models.md). If the outer object is unknown, its hidden and vocabulary sizes win.
+// Same, for planning only. Also reads a language model nested in text_config (docs/models.md). If
+// the outer object is unknown, its hidden and vocabulary sizes win.
 ModelSpec read_language_model_spec(const std::string& path);
 
 inline constexpr int kMaxLayers = 10000;
-// A model with this many blocks (at most kMaxLayers) and Hugging Face names, but no parameters,
-// values or costs, for make_partition() by counts. Throws Error(kUsage).
+// Blocks with Hugging Face names, but no parameters, values or costs, to split by counts. Throws
+// Error(kUsage).
 ModelSpec model_spec_of_blocks(int num_layers);
 
-// Whether the head computes the loss by blocks of the vocabulary, so that all logits of a
-// microbatch never exist at once. The model then ends with "loss" instead of "logits".
+// Computes the loss in the head by blocks of the vocabulary, without storing all logits. The model
+// then ends with "loss".
 enum class LossChunks { kOff, kAuto, kOn };
 // Smallest vocabulary for which kAuto means kOn.
 inline constexpr std::int64_t kLargeVocabulary = 32768;
@@ -189,8 +186,7 @@ struct Precision {
   bool fused = true;
 
   LossChunks loss_chunks = LossChunks::kOff;  // only with fused operators
-  // The head always computes the loss, because no rank has the logits of all slices
-  // (TensorParallel).
+  // The head always computes the loss, because no rank has all logits (TensorParallel).
   bool loss_in_head = false;
 
   std::int64_t parameter_bytes() const { return dtype_bytes(parameters); }
@@ -202,7 +198,7 @@ struct Precision {
     return fuses() && loss_chunks != LossChunks::kOff &&
            (loss_chunks == LossChunks::kOn || vocab_size >= kLargeVocabulary);
   }
-  // Whether products copy their weights and input to another type.
+  // Whether products cast their weights and input.
   bool casts() const { return !products.empty() && products != parameters; }
 };
 

@@ -20,33 +20,31 @@ struct OptimizerOptions {
   // Learning rate before LearningRateOptions. At least 0.
   double lr = 3e-4;
 
-  // Decay rates of AdamW's moments, each in [0, 1). Values nearer to 1 react more slowly.
+  // Decay rates of AdamW's moments, each in [0, 1).
   std::array<double, 2> betas = {0.9, 0.95};
 
-  // Added to AdamW's denominator. Larger values damp updates of parameters with tiny gradients.
+  // Added to AdamW's denominator.
   double eps = 1e-8;
 
-  // Fraction that a parameter loses at each step, times the learning rate.
+  // Fraction of itself that a parameter loses per step, times lr.
   double weight_decay = 0.1;
 
   // Patterns of full names of parameters without weight decay ("*.bias").
   std::vector<std::string> no_decay = {};
 
-  // Gradients are scaled so that their norm is at most this. 0: no clipping.
+  // Gradients are scaled to at most this norm. 0: no clipping.
   double max_norm = 1.0;
 };
 
 enum class Decay { kConstant, kLinear, kCosine };
 
-// How the learning rate changes over the steps.
 struct LearningRateOptions {
-  // Steps over which the rate grows linearly to OptimizerOptions::lr.
+  // Steps in which the rate grows linearly to lr.
   std::int64_t warmup_steps = 0;
 
-  // Curve from the end of the warm-up to the last step.
   Decay decay = Decay::kConstant;
 
-  // The decay ends at lr * min_lr_factor, in [0, 1].
+  // The decay ends at this fraction of lr, in [0, 1].
   double min_lr_factor = 0.0;
 };
 
@@ -60,7 +58,6 @@ struct LearningRateOptions {
 double learning_rate(std::int64_t step, std::int64_t num_steps, double base,
                      const LearningRateOptions& options);
 
-// The quantity that a step differentiates.
 struct GradientScale {
   enum Kind {
     kTokens,        // sum of token losses / counted tokens of the step
@@ -93,19 +90,19 @@ struct ActivationCheckpoint {
 
 // Data parallelism: replicas of the pipeline, each with its own rows.
 //
-// With kExact, the step's microbatches (replica 0 first) are divided into `shards` equal ranges,
-// each summed in order. A balanced binary tree adds the ranges: [0, n) is [0, n/2) + [n/2, n).
-// Every degree that divides the shards gets the same bits. With kFast each replica sums its own
-// microbatches, and replicas are added in order.
+// With kExact, a step's microbatches (replica 0 first) form `shards` equal ranges, each summed in
+// order. A balanced binary tree adds them: [0, n) is [0, n/2) + [n/2, n). Every degree that divides
+// the shards gets the same bits. With kFast each replica sums its own, and replicas are added in
+// order.
 enum class Reduction : std::uint8_t { kExact, kFast };
 
 struct DataParallel {
-  int degree = 1;  // number of replicas
-  // The degree must divide the shards, and these the microbatches of all replicas. 0: the degree.
+  int degree = 1;
+  // Must divide the microbatches of all replicas; the degree must divide it. 0: the degree.
   int shards = 0;
-  // Shards the optimizer state: each replica updates its share of the parameters.
+  // Each replica holds optimizer state for, and updates, its share of the parameters.
   bool zero1 = false;
-  // Shards the parameters, too: UNSHARD gathers and RESHARD drops them.
+  // Shards the parameters, too (UNSHARD, RESHARD).
   bool zero3 = false;
   Reduction reduction = Reduction::kExact;
   bool per_microbatch = false;  // reduces gradients after every backward
@@ -114,13 +111,11 @@ struct DataParallel {
   friend bool operator==(const DataParallel&, const DataParallel&) = default;
 };
 
-// Tensor parallelism: ranks that share each layer.
-//
-// A layer is divided into `slices`, whose partial sums are added in a balanced binary tree. Results
-// therefore depend on the slices, not on the degree. The degree must be a power of two that divides
-// the slices, or equal their number.
+// Tensor parallelism: ranks that share each layer. A layer has `slices`, whose partial sums are
+// added in a balanced binary tree, so results depend on the slices but not on the degree. The
+// degree must be a power of two that divides the slices, or equal their number.
 struct TensorParallel {
-  int degree = 1;  // number of ranks
+  int degree = 1;
   // 0: the degree.
   int slices = 0;
   // Divides rows among the ranks between divided layers. Results stay the same.
@@ -130,7 +125,6 @@ struct TensorParallel {
   friend bool operator==(const TensorParallel&, const TensorParallel&) = default;
 };
 
-// The kind of device on which ranks compute.
 enum class DeviceKind : std::uint8_t {
   kAuto,  // kCuda if the machine has as many devices as ranks, else kCpu
   kCpu,

@@ -44,15 +44,14 @@ std::string_view name_of(Convention convention);
 Convention kind_of_name(std::string_view name, Convention);
 using ConventionName = ByName<Convention>;
 
-// How a model is split. An option that has no meaning in the convention, or contradicts another, is
-// refused. Counts are of decoder layers, stages or ranks.
+// How a model is split. Options that contradict each other or the convention are refused.
 struct PartitionOptions {
   ConventionName convention = Convention::kSluice;
 
   // Ranks of the pipeline. 0: one per stage.
   int num_ranks = 0;
 
-  // Decides how many stages a rank runs, and which. None: any number, placed in a loop.
+  // Decides how many stages a rank runs. None: any number, placed in a loop.
   std::optional<ScheduleName> schedule = ScheduleKind::k1F1B;
 
   // ---- by counts: at most one of these three ----
@@ -62,11 +61,10 @@ struct PartitionOptions {
   // 0: layers are spread evenly.
   int layers_per_stage = 0;
 
-  // Rounds the stages of layers_per_stage to a multiple of the ranks. kNone: refuses other numbers.
+  // For the stages of layers_per_stage. kNone: other numbers are refused.
   Rounding rounding = Rounding::kNone;
 
-  // Layers that the embedding (first), and norm and head (last), count for. None:
-  // default_end_weight(convention).
+  // Layers that the embedding, and norm and head, count for. None: default_end_weight().
   std::optional<int> first_stage_weight = {}, last_stage_weight = {};
 
   // Stages that get an extra layer if layers do not divide evenly. None: the first.
@@ -98,7 +96,7 @@ struct StageContent {
   std::vector<std::string> modules;  // names of the convention
   std::vector<int> layers;           // indices into ModelSpec::layers
   std::int64_t num_parameters = 0;   // tied ones count on every stage
-  // The gradients that its backward computes; layers not known to be frozen count as trained.
+  // The gradients that its backward computes, as far as known.
   StageBackward backward = StageBackward::kFull;
   std::vector<int> recomputed;  // layers that run again in the backward
 };
@@ -128,9 +126,8 @@ Partition make_partition(const ModelSpec& model, const PartitionOptions& options
 // In model order.
 std::vector<std::string> parameter_names(const ModelSpec& model, const StageContent& stage);
 
-// Sizes of one microbatch at the borders of a stage: the first value that its first layer reads,
-// and the first that its last layer writes. Throws Error(kUsage) if the model does not know its
-// values.
+// Sizes of one microbatch: the first value that the stage's first layer reads, and the first that
+// its last layer writes. Throws Error(kUsage) if the model does not know its values.
 struct StageShape {
   std::vector<std::int64_t> input, output;
   std::string input_dtype, output_dtype;

@@ -1,5 +1,4 @@
-// Trains a model as a pipeline. Each rank calls train_step() for gradients and uses its own
-// optimizer; Trainer (trainer.h) updates within the step instead.
+// Trains a model as a pipeline with an optimizer of your own. Trainer (trainer.h) also updates.
 //
 //     sluice::run(model, {.num_ranks = 4, .schedule = "ZBVZeroBubble", .num_microbatches = 8},
 //                 [&](sluice::Pipeline& pipeline) {
@@ -13,18 +12,18 @@
 //                 });
 //
 // The body runs once per rank. All ranks make the same calls in the same order. Ranks of a replica
-// pass the same batch, and each replica its own rows; losses, gradients and norms cover all rows
-// (docs/data-parallel.md). Ranks of one process are threads, so only one of them may write to a
-// variable that the body captures by reference. Use a pipeline on its rank's thread only, and
-// during a step (in an observer) only its members for rank and plan.
+// pass the same batch, and each replica its own rows. Losses, gradients and norms cover all rows.
+// Ranks of a process are threads: only one may write to a variable that the body captures by
+// reference. Use a pipeline only on its rank's thread. During a step (in an observer), all members
+// throw except those that return rank and plan.
 //
-// Results have the same bits for every number of ranks, every schedule that keeps the order of
+// Results have the same bits for every number of ranks, every schedule with the same order of
 // microbatches, and every number of replicas with equal gradient shards (docs/library.md).
 //
-// Between steps, `.grad` is the sum over all train_step() calls since it was cleared. It has the
-// parameter's dtype (half precision is summed in float32) and includes all uses of a tied
-// parameter. With several ranks, it is set only after parameters() was called or an optimizer
-// passed. With zero1 and zero3 it belongs to the tensors of parameters().
+// Between steps, `.grad` is the sum over all train_step() calls since it was cleared, in the
+// parameter's dtype (float32 for half precision), over all uses of a tied parameter. With several
+// ranks, it is set only after parameters() was called or an optimizer passed. With zero1 and zero3
+// it belongs to the tensors of parameters().
 #pragma once
 
 #include <cstdint>
@@ -66,21 +65,21 @@ void run_bodies(const Model&, const PipelineOptions&, const std::function<void(P
 
 // What save() stores beside parameters and buffers.
 struct SaveOptions {
-  // AdamW, Adam, SGD, RMSprop or Adagrad of torch, each with some of parameters(), without overlap.
+  // torch's AdamW, Adam, SGD, RMSprop or Adagrad, each with some of parameters(), without overlap.
   std::vector<const torch::optim::Optimizer*> optimizers = {};
-  // Your state, equal on all ranks, such as the position in the data. Texts are UTF-8.
+  // Your state, equal on all ranks. Texts are UTF-8.
   std::map<std::string, std::string> extra = {};
   std::vector<std::pair<std::string, at::Tensor>> extra_tensors = {};
-  // Tensors of each rank; ranks may use equal names.
+  // Tensors of this rank.
   std::vector<std::pair<std::string, at::Tensor>> rank_tensors = {};
   Commit commit = Commit::kRename;
 };
 
 // What load() restores beside parameters and buffers.
 struct LoadOptions {
-  // Get the state of their parameters by full names, in the order in which save() got them.
+  // In the order in which save() got them.
   std::vector<torch::optim::Optimizer*> optimizers = {};
-  // Also loads this rank's rank_tensors. Refused if another number of ranks saved them.
+  // Loads this rank's rank_tensors. The number of ranks must be as saved.
   bool rank_tensors = false;
 };
 
@@ -98,100 +97,91 @@ struct LoadedState {
 
 class Pipeline {
  public:
-  // Collective over the ranks of the plan. Creates this rank's stages and draws their weights.
-  // `model`, `plan` and `transport` must outlive the pipeline. Throws Error(kUsage) for another
-  // model's plan, a transport of another size, modules that train other layers than the plan, and
-  // what build_stages() throws.
+  // Collective. Creates this rank's stages and draws weights. The arguments must outlive the
+  // pipeline. Throws Error(kUsage) for another model's plan, a transport of another size, modules
+  // that train other layers than the plan, and what build_stages() throws.
   Pipeline(const Model& model, const Plan& plan, Transport& transport, RunOptions options = {});
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
 
   // Collective. Runs forward and backward of a batch, cut into the plan's microbatches, and adds to
-  // `.grad`. Throws Error(kUsage) for
-  //
-  // - a plan with StepEnd::kUpdate, whose steps are Trainer's, or a step within a step,
-  // - inputs that are missing, unknown, of unequal lengths or require a gradient,
-  // - parameters that were moved or replaced,
-  // - several ranks, in a second step before parameters() was called.
-  //
-  // Throws Error(kInput) for fewer rows than microbatches, or if nothing counts. Adds the place to
-  // errors of the model. Warns once about a loss that is not finite (see
-  // RunOptions::requires_finite).
+  // `.grad`. Throws Error(kUsage) for a plan with StepEnd::kUpdate, a step within a step, inputs
+  // that are missing, unknown, of unequal lengths or require a gradient, and parameters that were
+  // moved or replaced. With several ranks, also for a second step before parameters() was called.
+  // Throws Error(kInput) for fewer rows than microbatches, or if nothing counts. Errors of the
+  // model get rank and layer. Warns once if a loss is not finite (RunOptions::requires_finite
+  // throws).
   StepResult train_step(const Inputs& inputs, const StepOptions& options = {});
-  // Collective. Runs forwards without a graph, in evaluation mode. Takes any number of rows.
+  // Collective. Runs forwards in evaluation mode, for any number of rows.
   StepResult eval_step(const Inputs& inputs, const StepOptions& options = {});
-  // Same, without a loss, so inputs of the loss may be omitted. Returns the outputs of this replica
-  // by microbatch, on the ranks that `ranks` names.
+  // Same, without a loss. Inputs of the loss may be omitted. Returns this replica's outputs by
+  // microbatch, on the ranks that `ranks` names.
   std::vector<Values> predict(const Inputs& inputs, OutputRanks ranks = OutputRanks::kAll);
-  // As eval_step(), for microbatches that are already cut (StepBatch::first_microbatch orders
-  // them). A replica may have none, and nothing need count. Returns all losses in order, equal on
-  // all ranks. Does not check that ranks agree.
+  // As eval_step(), for microbatches that are already cut, possibly none. Nothing need count.
+  // Returns all losses in order, equal on all ranks. Does not check that ranks agree.
   std::vector<MicrobatchLoss> evaluate(const StepBatch& batch);
 
-  // Collective. Updates with torch's optimizer, under StepEnd::kGradients. With zero1 and zero3 it
-  // also sends updated weights to all replicas; a plain optimizer.step() is then refused. Throws
-  // Error(kUsage) for an optimizer that holds other tensors or needs a closure (LBFGS), and with
-  // zero1 or zero3 for one other than AdamW, Adam, SGD, RMSprop and Adagrad.
+  // Collective. Updates with torch's optimizer. With zero1 and zero3 it also sends updated weights
+  // to all replicas; a plain optimizer.step() is then refused. Throws Error(kUsage) for an
+  // optimizer with other tensors or a closure (LBFGS), and with zero1 or zero3 for all but AdamW,
+  // Adam, SGD, RMSprop and Adagrad.
   void step(torch::optim::Optimizer& optimizer);
 
-  // Moves this rank's modules. Must precede parameters() and the first step. Throws Error(kUsage)
-  // if it does not, and with zero3, whose modules must be created on their device.
+  // Moves this rank's modules, before parameters() and the first step. Throws Error(kUsage) later,
+  // and with zero3.
   void to(at::Device device);
 
   // Trainable parameters of this rank in layer order, without duplicates. With zero1 and zero3:
-  // this replica's blocks, flat, without those that another replica has whole.
+  // this replica's flat blocks.
   std::vector<at::Tensor> parameters() const;
-  // All uses of parameters on this rank, including frozen ones. With zero1 and zero3 a tensor is
-  // the block, possibly empty, so group parameters by name and global_shape, not by the tensor's
-  // dim().
+  // All uses of parameters on this rank, including frozen ones. With zero1 and zero3 a tensor is a
+  // block, possibly empty, so group parameters by name and global_shape, not by dim().
   std::vector<ParameterInfo> named_parameters() const;
-  // Parameters and buffers of this rank, detached but not copied. A tied parameter appears once,
-  // under its first use in the model. Throws Error(kUsage) with zero3, as load_state_dict() does.
+  // Parameters and buffers of this rank, not copied. A tied parameter has the name of its first
+  // use. Throws Error(kUsage) with zero3, as load_state_dict() does.
   std::vector<std::pair<std::string, at::Tensor>> local_state_dict() const;
-  // Collective. Copies of the whole model's state on the CPU of rank 0 (others: empty), unordered,
-  // with tied parameters under all names.
+  // Collective. CPU copies of the whole model's state on rank 0 (others: empty), unordered, with
+  // tied parameters under all names.
   std::vector<std::pair<std::string, at::Tensor>> state_dict() const;
   // Copies the entries of this rank. Throws Error(kUsage) if one is missing or has another shape.
   void load_state_dict(const std::vector<std::pair<std::string, at::Tensor>>& state);
 
-  // Collective. Saves parameters, buffers, step count and `options`, but no gradients, as the
-  // directory `path`, replacing an older checkpoint as a whole. Throws Error(kCheckpoint) on every
-  // rank if writing fails; the older checkpoint then remains, and training can continue. Throws
+  // Collective. Saves parameters, buffers, step count and `options`, but no gradients, as a
+  // directory, and replaces an older one as a whole. Throws Error(kCheckpoint) on every rank if
+  // writing fails; the older checkpoint then remains, and training can continue. Throws
   // Error(kUsage) for an unknown optimizer, a parameter in two optimizers, or `extra` that differs
   // between ranks or is not UTF-8.
   void save(const std::string& path, const SaveOptions& options = {});
-  // Collective. Loads what this rank needs, for any layout. With the same seed, the next step draws
-  // the same random numbers as the saved run. Throws Error(kCheckpoint) before changing anything
-  // for another model or optimizer, missing rank tensors, or a damaged checkpoint.
+  // Collective. Loads what this rank needs, from any layout. With the same seed, the next step
+  // draws the same random numbers as the saved run. Throws Error(kCheckpoint), before changing
+  // anything if the checkpoint is of another model or optimizer, or if it is damaged.
   LoadedState load(const std::string& path, const LoadOptions& options = {});
 
-  // Calls `fill` for each stage of this rank, whose parameters it sets. All uses of a tied
-  // parameter must get the same values.
+  // Calls `fill` to set the parameters of each stage. All uses of a tied parameter must be equal.
   void load_weights(const FillStage& fill);
-  // This rank's part of a checkpoint, for a Saver. Tensors are not copies. What all replicas share
-  // is on replica 0. With sharded optimizer state, this is collective over `world` (default: the
-  // steps' group, which a failure ends) and gathers copies.
+  // This rank's part of a checkpoint, for a Saver. Tensors are not copies. Replica 0 has what
+  // replicas share. With sharded optimizer state, gathers copies collectively over `world`
+  // (default: the steps' group, which a failure ends).
   RankState state() const;
   RankState state(const Group& world) const;
-  // Collective. Loads all that state() names. `rest` first fills what an adapter's checkpoint
-  // lacks. Returns parameters of all ranks without optimizer state in the checkpoint; it starts at
-  // zero, with a warning. Throws Error(kCheckpoint).
+  // Collective. Loads what state() names. `rest` first fills what an adapter's checkpoint lacks.
+  // Returns all ranks' parameters without optimizer state, which starts at zero with a warning.
+  // Throws Error(kCheckpoint).
   std::vector<std::string> load_state(const Checkpoint& checkpoint, const FillStage& rest = {});
 
-  // Divides all gradients, for instance by a count that is known only after several steps.
+  // For instance by a count that is known only after several steps.
   void scale_grads_by_divisor(double divisor);
-  // Collective. Scales gradients to a total norm of at most max_norm (0: no scaling). Returns the
-  // norm before, with equal bits on every rank.
+  // Collective. Scales gradients to at most max_norm (0: no scaling). Returns the norm before, with
+  // equal bits on every rank.
   double clip_grad_norm(double max_norm);
   void zero_grad();
-  // Throws Error(kUsage) if the optimizer holds a parameter that is not in parameters(), for
+  // Throws Error(kUsage) if the optimizer holds parameters that are not in parameters(), for
   // instance because it was made before the pipeline.
   void check(const torch::optim::Optimizer& optimizer) const;
 
   int rank() const;
   int num_ranks() const;  // of all replicas
-  // A loader divides the data by these.
   int replica() const;
   int num_replicas() const;
   std::uint64_t seed() const;
@@ -199,15 +189,15 @@ class Pipeline {
   const Program& program() const { return plan().program; }
   // In ascending order.
   std::vector<Stage*> stages() const;
-  // Modules of this rank's layers, without layers that have none.
+  // Modules of this rank's layers, in order.
   std::vector<std::shared_ptr<torch::nn::Module>> modules() const;
   bool has_first_stage() const;
   bool has_last_stage() const;
   const Group& world() const;
 
-  // Of the last training step on this rank.
+  // Of the last training step.
   const StepTimes& times() const;
-  // Collective. The cost of the last step on each rank. `times` are this rank's.
+  // Collective. The cost of the last step on each rank.
   std::vector<RankStats> gather_stats(const StepTimes& times) const;
   // Collective. Stages of all ranks that computed weight gradients during I (docs/numbers.md).
   std::vector<int> gather_unsplit_stages() const;
@@ -228,9 +218,9 @@ class Pipeline {
 };
 
 // Plans (plan_pipeline) and runs `body` for each rank on its own thread. With several processes
-// (docs/launching.md), each must call it and runs its share of the ranks. Returns the results of
-// this process's bodies in rank order. Throws the first failure, which names the rank, in all
-// processes. Plans with describe(layers); to predict memory, plan with describe(layers, batch).
+// (docs/launching.md), each must call it and runs its share of the ranks. Returns this process's
+// results in rank order. Throws the first failure, which names the rank, in all processes. Plans
+// with describe(layers); to predict memory, plan with describe(layers, batch).
 template <typename Body>
 auto run(const Model& model, const PipelineOptions& options, Body&& body,
          const RunOptions& run_options = {}) {

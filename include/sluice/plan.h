@@ -48,18 +48,17 @@ struct PipelineOptions {
   // Ranks of the pipeline. None: those of own_schedule, else 1.
   std::optional<int> num_ranks = {};
 
-  // Chooses the schedule that should be fastest within memory_per_rank, including a searched order
-  // (docs/schedules.md). Excludes `schedule` and `own_schedule`.
+  // Chooses the fastest schedule within memory_per_rank (docs/schedules.md). Excludes `schedule`
+  // and `own_schedule`.
   bool auto_schedule = false;
 
   // None: "1F1B", or "Interleaved1F1B" if ranks have several stages.
   std::optional<ScheduleName> schedule = {};
 
-  // Your own schedule, such as from read_schedule_csv(). It also places the stages, so `partition`
-  // must not. Throws RefusedSchedule if it is invalid.
+  // Also places the stages, so `partition` must not. Throws RefusedSchedule if it is invalid.
   std::optional<Schedule> own_schedule = {};
 
-  // Microbatches of a step. More make the bubble smaller. None: those of own_schedule, else 1.
+  // More make the bubble smaller. None: those of own_schedule, else 1.
   std::optional<int> num_microbatches = {};
 
   // The split. Its schedule is ignored; its num_ranks, if given, must equal the one above.
@@ -85,28 +84,25 @@ struct PipelineOptions {
   std::int64_t microbatch_size = 1;
   std::int64_t seq_len = 512;
 
-  // Patterns of full names of parameters that train ("*.norm.weight"). Others are frozen, without
-  // gradient and optimizer state. Only for models with known parameters; otherwise clear
-  // requires_grad in LayerSpec::make.
+  // Patterns of full names of parameters that train ("*.norm.weight"). Others are frozen. If the
+  // model does not know its parameters, clear requires_grad in LayerSpec::make instead.
   std::vector<std::string> trainable = {"*"};
-  // Patterns of layers in which nothing trains, if the plan does not know their parameters. run()
-  // finds them itself.
+  // Patterns of layers in which nothing trains, if the plan does not know their parameters.
   std::vector<std::string> frozen_layers = {};
 
-  // Layers that run again in the backward, to save memory.
   ActivationCheckpoint activation_checkpoint = {};
 
   // Replicas of the pipeline. Multiplies the ranks. num_microbatches are those of one replica.
   DataParallel data_parallel = {};
   // Ranks that share each layer. Multiplies the ranks.
   TensorParallel tensor_parallel = {};
-  // Order of the mesh axes, the last one fastest. cp and tp may be omitted at the end.
+  // The last axis is fastest. cp and tp may be omitted at the end.
   std::string rank_order = "pp,dp,cp,tp";
 
-  // Decides the memory for optimizer state, even if the optimizer is the caller's.
+  // Decides the memory for optimizer state.
   OptimizerKind optimizer = OptimizerKind::kAdamW;
 
-  // Keeps a host copy of parameters and optimizer state, to write checkpoints during training.
+  // Keeps a host copy of parameters and optimizer state, to save during training.
   bool keeps_snapshot = false;
 };
 
@@ -128,7 +124,7 @@ struct RankMemory {
   std::int64_t total_bytes() const;
 };
 
-// Expected times of one rank, as in Plan::simulation.
+// As in Plan::simulation.
 struct RankPrediction {
   double busy = 0;    // time in its own actions
   double finish = 0;  // end of its last action

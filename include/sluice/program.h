@@ -2,16 +2,16 @@
 //
 //     sluice::Program program = sluice::lower(sluice::make_schedule("1F1B", shape));
 //
-// docs/program.md has the meaning of every instruction. SEND, RECV, UNSHARD and all reductions are
-// posts, which start and do not wait. The first later instruction that uses the result waits for
-// it, at the latest the end of the row. A channel is one FIFO per (source rank, destination rank,
-// activation or gradient). Stages of one rank exchange values without messages. All ranks of a
-// collective must run it in the same order.
+// docs/program.md has the meaning of every instruction. SEND, RECV, UNSHARD and reductions are
+// posts, which do not wait. The first later instruction that uses the result waits, at the latest
+// the end of the row. A channel is one FIFO per (source rank, destination rank, activation or
+// gradient). Stages of one rank exchange values without messages. All ranks of a collective run it
+// in the same order.
 //
-// A rank works on PARTIAL_NORM whenever it would otherwise wait for a message. REDUCE_NORM computes
-// the norms of stages without a PARTIAL_NORM, and OPTIMIZER_STEP updates the stages without an
-// UPDATE. No weight is written before REDUCE_LOSS and REDUCE_NORM are complete, so a step that is
-// not finite leaves all weights unchanged.
+// A rank works on PARTIAL_NORM while it would wait for a message. REDUCE_NORM computes the other
+// stages' norms, and OPTIMIZER_STEP updates the stages without an UPDATE. No weight is written
+// before REDUCE_LOSS and REDUCE_NORM are complete, so a step that is not finite leaves weights
+// unchanged.
 #pragma once
 
 #include <string>

@@ -96,9 +96,8 @@ Schedule make_schedule(const ScheduleName& name, const ScheduleShape& shape);
 Schedule make_forward_schedule(const StageMap& stage_map, int num_microbatches);
 
 // Reads torch's CSV (`compute_only` or `compute_comms`): one row per rank; an empty cell is an idle
-// slot. Unless `stage_to_rank` is given, a stage is on the first row that computes it. Ranks of
-// `stage_to_rank` beyond the file get empty rows. Throws Error(kInput) with "file:row:column",
-// counted from 1. Does not prove the schedule.
+// slot. By default, a stage is on the first row that computes it. Ranks of `stage_to_rank` beyond
+// the file get empty rows. Throws Error(kInput) with "file:row:column", from 1.
 Schedule parse_schedule_csv(std::string_view text, std::string_view file_name,
                             const std::vector<int>& stage_to_rank = {});
 Schedule read_schedule_csv(const std::string& path, const std::vector<int>& stage_to_rank = {});

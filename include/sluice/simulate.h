@@ -7,8 +7,7 @@
 // follow each other: each takes bytes / bandwidth and arrives `latency` later. UNSHARD and
 // reductions run beside compute, those of one kind on a rank one after another. Collectives start
 // when all members have posted them. PARTIAL_NORM fills idle time. UPDATE and OPTIMIZER_STEP occupy
-// their rank. Other instructions take no time. A pair runs its forward, then its backward. Times
-// are in any one unit (docs/simulate.md).
+// their rank. Times are in any one unit (docs/simulate.md).
 #pragma once
 
 #include <string>
@@ -64,8 +63,7 @@ Costs parse_costs(std::string_view text);
 Costs parse_costs_json(std::string_view text, const std::string& file_name);
 Costs read_costs(const std::string& path);
 
-// Costs if the backwards of these stages cannot be split (docs/numbers.md): I costs B, and W
-// nothing.
+// Costs if the backwards of these stages cannot be split: I costs B, and W nothing.
 Costs charge_unsplit_stages(Costs costs, int num_stages, const std::vector<int>& stages);
 
 struct TimedAction {
@@ -107,8 +105,7 @@ struct Simulation {
 };
 
 // The program must have passed verify(). Throws Error(kInput) if it cannot complete, and
-// Error(kUsage) for costs that are negative or of the wrong size. Linear in the number of
-// instructions.
+// Error(kUsage) for costs that are negative or of the wrong size.
 Simulation simulate(const Program& program, const Costs& costs = {});
 
 struct GridOptions {
@@ -119,7 +116,7 @@ struct GridOptions {
 // Draws one row per rank in unit slots, time to the right. Idle slots are empty.
 std::string draw_grid(const Simulation& simulation, const GridOptions& options = {});
 
-// Draws the instructions without timing. An arrow marks each violation, with its reason beside it.
+// Draws the instructions without timing, with each violation's reason.
 std::string draw_violations(const Program& program, const VerifyReport& report,
                             const GridOptions& options = {});
 

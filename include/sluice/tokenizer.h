@@ -21,17 +21,16 @@ namespace sluice {
 
 class Tokenizer {
  public:
-  // Reads a tokenizer.json, or a directory with one, with the settings in tokenizer_config.json,
-  // special_tokens_map.json, added_tokens.json and config.json beside it. Throws Error(kInput) that
-  // names the file and field if it is missing, malformed, too large, or not implemented
-  // (docs/tokenizer.md).
+  // Reads a tokenizer.json, or a directory with one and the settings beside it (config.json and
+  // others). Throws Error(kInput) with the file and field if it is missing, malformed, too large,
+  // or not implemented (docs/tokenizer.md).
   static Tokenizer read(const std::string& path);
   // Reads the text of a tokenizer.json alone.
   static Tokenizer parse(std::string_view json, const std::string& file_name);
 
-  // add_special_tokens adds the post-processor's tokens, such as "<s>" in front. Invalid UTF-8
-  // counts as U+FFFD. Throws Error(kInput) for a text above 1 GiB, a text that the file's rules
-  // expand beyond bounds, or a character outside a vocabulary whose unk_token is not a token.
+  // add_special_tokens adds the post-processor's tokens, such as "<s>". Invalid UTF-8 counts as
+  // U+FFFD. Throws Error(kInput) for a text above 1 GiB, a text that the file's rules expand beyond
+  // bounds, or a character outside a vocabulary whose unk_token is not a token.
   std::vector<std::int32_t> encode(std::string_view text, bool add_special_tokens = true) const;
   // Encodes text that continues a document: without special tokens or SentencePiece's leading
   // space.

@@ -3,9 +3,9 @@
 //     const VerifyReport report = verify(program, ProofTransport::kTorch);
 //     for (const Verdict& verdict : report.verdicts) ...  // "gloo", "nccl"
 //
-// verify() checks ownership of stages, completeness, order, matching transfers, collectives, and
-// freedom from deadlock. For deadlocks it assumes that a RECV waits until its message heads its
-// channel, which is stricter than program.h. Time is linear in the number of actions.
+// verify() checks ownership of stages, completeness, order, transfers, collectives and deadlocks.
+// It assumes that a RECV waits until its message heads its channel, which is stricter than
+// program.h. Time is linear in the number of actions.
 #pragma once
 
 #include <cstdint>
