@@ -23,10 +23,10 @@ namespace sluice {
 struct LayerOptions {
   at::ScalarType dtype = at::kFloat;
   c10::Device device = c10::kCPU;  // kMeta: shapes without memory (RankStages::to_empty)
-  // The adapter that was passed to with_adapter().
+  // As passed to with_adapter().
   std::optional<Adapter> adapter = {};
-  // Runs blocks on sluice's kernels where these support the block (docs/fused.md). LibTorch's
-  // operators give results that differ by rounding.
+  // Whether blocks run on sluice's kernels where possible (docs/fused.md). Results differ from
+  // LibTorch's operators by rounding.
   bool fused = true;
 };
 
@@ -37,8 +37,8 @@ std::vector<LayerSpec> make_layers(const ModelSpec& model, const LayerOptions& o
 
 // Combines make_layers() and causal_lm_loss(). A batch has int64 "input_ids" and "labels" [batch,
 // length], optionally "attention_mask" and "position_ids" (see TokenRows). Layers exchange "hidden"
-// [batch, length, hidden_size]. The last one writes "logits" [batch, length, vocab_size], or with
-// Precision::loss_chunks "loss", the sum.
+// [batch, length, hidden_size]. The last layer writes "logits" [batch, length, vocab_size], or the
+// sum "loss" if Precision::loss_chunks is on.
 Model causal_lm(const ModelSpec& model, const LayerOptions& options = {});
 
 // Cuts the rows of a step (1-based) into microbatches; the last one may be smaller. Omits an
@@ -52,8 +52,8 @@ StepBatch causal_lm_batch(StepShare share, std::int64_t first_row, std::int64_t 
 
 // Sums the next-token cross-entropy of "logits" in float32. Token t predicts label t + 1. The first
 // label of a row and kIgnoredLabel do not count. If no label counts, the loss is 0 with a valid
-// graph. Throws Error(kUsage) if shapes disagree, and Error(kInput) for a label outside the
-// vocabulary (CPU only).
+// graph. Throws Error(kUsage) if shapes disagree, and Error(kInput) for an invalid label (CPU
+// only).
 LossValue causal_lm_loss(const Values& outputs, const Values& batch);
 
 }  // namespace sluice

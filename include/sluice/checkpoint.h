@@ -26,10 +26,10 @@ struct IndexRange;
 struct SavedTensor {
   std::string name;
   std::string file;
-  std::uint64_t offset = 0, bytes = 0;  // position in the file
+  std::uint64_t offset = 0, bytes = 0;
   std::vector<std::int64_t> shape;
   std::string dtype;  // as in safetensors: "BF16"
-  std::string hash;   // of the data, 32 hexadecimal digits
+  std::string hash;   // 32 hexadecimal digits
   friend bool operator==(const SavedTensor&, const SavedTensor&) = default;
 };
 
@@ -49,7 +49,7 @@ struct Fingerprint {
 };
 
 struct Manifest {
-  std::string version;          // of sluice
+  std::string version;
   std::string run;              // 16 hexadecimal digits, kept on resuming
   std::int64_t generation = 0;  // one more if a run starts beside others or goes back
   std::int64_t step = 0;        // the last step that updated the weights
@@ -102,8 +102,8 @@ struct ListedCheckpoint {
   std::int64_t step = 0;
   std::string path;
   bool committed = false;  // has a complete manifest
-  bool ok = false;         // and passes verify(), so a run can resume from it
-  std::string reason;      // why it is not ok
+  bool ok = false;         // is committed and passes verify()
+  std::string reason;
 };
 
 // Verifies all checkpoints directly in `folder` and returns them by step.

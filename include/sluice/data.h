@@ -1,12 +1,11 @@
-// Reads data sets as an endless list of token sequences, or of rows of named numbers
-// (docs/data.md).
+// Reads data sets as an endless list of token sequences or rows of numbers (docs/data.md).
 //
 //     sluice::TokenData data({.data = {.files = {"a.txt"}}, .seq_len = 512, .vocab_size = 256});
 //     sluice::TokenRows rows = data.step_rows(1, 8);
 //
 // A batch depends only on files, options and position, so ranks read it independently and a run
 // resumes from its position alone. Each epoch uses every sequence once. A batch may span two
-// epochs. Files are read when a batch needs them. Several threads may call const members.
+// epochs. Several threads may call const members.
 #pragma once
 
 #include <cstdint>
@@ -39,39 +38,28 @@ enum class ChatTemplate { kAuto, kChatml, kLlama3, kMistral, kGemma };
 struct DataOptions {
   // Paths, read in this order, without patterns. Files of one weight must have one format.
   std::vector<std::string> files;
-
   // kAuto goes by the ending: .bin with an .idx is Megatron, .bin is llm.c (by its magic number) or
-  // nanoGPT, .jsonl, .ndjson, .jsonlines and .jl are rows, others are text. Content of another
-  // format is refused.
+  // nanoGPT, .jsonl, .ndjson, .jsonlines and .jl are rows, others are text. Other content is
+  // refused.
   DataFormat format = DataFormat::kAuto;
-
-  // Whether the seed orders each epoch. If false, file order.
+  // Whether the seed orders each epoch, instead of the file order.
   bool shuffle = true;
-
   // "bytes", "auto" (the model's tokenizer.json, or bytes with a warning if it has no tokenizer),
   // or the path of a tokenizer.json or its directory.
   std::string tokenizer = "auto";
-
-  // Pads shorter rows to seq_len, or to the longest row of their microbatch, which varies message
-  // sizes.
+  // Whether short rows are padded to seq_len, or to the longest row of their microbatch.
   Padding pad = Padding::kSeqLen;
-
   // Whether a sequence may hold several documents, which attend only to themselves.
   bool pack = false;
-
-  // Cuts rows of .jsonl above seq_len instead of refusing them.
+  // Whether rows of .jsonl above seq_len are cut instead of refused.
   bool truncate = false;
-
   // kAuto decides by the tokenizer's special tokens or the model's family.
   ChatTemplate chat_template = ChatTemplate::kAuto;
-
-  // Ends every text with the tokenizer's end token.
+  // Whether every text ends with the tokenizer's end token.
   bool append_eos = false;
-
-  // Counts only the assistant's messages. A message with "weight": 0 or "train": false never
-  // counts.
+  // Whether only the assistant's messages count. Messages with "weight": 0 or "train": false never
+  // do.
   bool assistant_only_loss = false;
-
   // Relative weight (above 0) of each entry of `files`. Empty: its length.
   std::vector<double> weights = {};
 };
@@ -90,8 +78,8 @@ struct FieldOption {
   // Ids must be in [0, below) or equal `ignored`. 0: no limit.
   std::int64_t below = 0;
   std::optional<std::int64_t> ignored = {};
-  // The first size counts items of a row, such as images. A microbatch concatenates the items of
-  // its rows.
+  // Whether the first size counts items, such as images. A microbatch concatenates the items of its
+  // rows.
   bool concatenated = false;
   friend bool operator==(const FieldOption&, const FieldOption&) = default;
 };
@@ -105,14 +93,13 @@ struct TokenDataOptions {
   std::int64_t vocab_size = 0;  // ids must be below it
   std::int64_t num_labels = 0;  // labels must be below it; 0: vocab_size
   std::int64_t seed = 0;        // of the order
-  std::string model_directory;  // where tokenizer "auto" looks; "": none
-  // The model_type of config.json, for chat_template.
+  std::string model_directory;  // for tokenizer "auto"
+  // model_type of config.json, for chat_template.
   std::string model_family = {};
   // Exclusive limit of position_ids.
   std::optional<std::int64_t> max_positions = {};
   // Number of data.files in each entry. Empty: one each if there are weights, else all in one.
   std::vector<std::int64_t> files_per_entry = {};
-
   // Further inputs that rows have beside tokens, only in .jsonl.
   std::vector<FieldOption> fields = {};
   // If false, rows have only fields.
@@ -121,9 +108,9 @@ struct TokenDataOptions {
   CountOf count = CountOf::kLabels;
   // Whether rows may have their own attention_mask and position_ids.
   bool takes_mask = true, takes_positions = true;
-  // Gives padding attention_mask 0, for models whose tokens see later ones.
+  // Whether padding has attention_mask 0, for models whose tokens see later ones.
   bool masks_padding = false;
-  // Rows of a microbatch, whose fields must have equal sizes. 0: not checked.
+  // Rows whose fields must have equal sizes. 0: not checked.
   std::int64_t microbatch_size = 0;
 };
 
@@ -154,7 +141,6 @@ struct FieldValue {
   friend bool operator==(const FieldValue&, const FieldValue&) = default;
 };
 
-// One field of several rows. Sizes may differ between microbatches.
 struct FieldRows {
   FieldOption field;
   std::vector<FieldValue> rows;
@@ -165,20 +151,15 @@ struct FieldRows {
 struct TokenRows {
   std::int64_t num_rows = 0, seq_len = 0;  // seq_len 0: rows have only fields
   std::vector<std::int32_t> ids, labels;   // [num_rows, seq_len]
-
   // [num_rows, seq_len]. A token sees no other token whose mask is 0. Without a mask, a document
   // starts where a position is not its predecessor plus one, and tokens see only their own
   // document.
   std::vector<std::uint8_t> attention_mask = {};  // empty: all 1
   std::vector<std::int32_t> position_ids = {};    // empty: 0, 1, 2, ...
-
   // [num_rows] tokens of each row before its padding. Empty: all seq_len.
   std::vector<std::int64_t> lengths = {};
-
   // In the order of TokenDataOptions::fields.
   std::vector<FieldRows> fields = {};
-
-  // Number of labels that a next-token loss counts in rows [first, first + count).
   std::int64_t counted_labels(std::int64_t first, std::int64_t count) const;
 };
 
@@ -197,17 +178,17 @@ using MicrobatchCount = std::function<std::int64_t(const TokenRows&)>;
 
 class TokenData {
  public:
-  // Opens the files and checks the first 16 MiB of rows (all rows with data.pack). Tokenizes text
-  // once to find sequences. Throws Error(kUsage) for options that do not fit the files or each
-  // other, and Error(kInput) with file and line for files that are missing, empty, malformed, too
-  // short, or do not fit the vocabulary.
+  // Checks the first 16 MiB of rows (all rows with data.pack). Tokenizes text once to find
+  // sequences. Throws Error(kUsage) for options that do not fit the files or each other, and
+  // Error(kInput) with file and line for files that are missing, empty, malformed, too short, or do
+  // not fit the vocabulary.
   explicit TokenData(TokenDataOptions options);
   ~TokenData();
   TokenData(TokenData&&) noexcept;
   TokenData& operator=(TokenData&&) noexcept;
 
   std::int64_t num_sequences() const;  // in one epoch, at least 1
-  std::int64_t num_bytes() const;      // size of all files
+  std::int64_t num_bytes() const;
   // Warnings from the rows read so far, such as texts without an end token.
   std::vector<std::string> warnings() const;
   // What each "auto" of `data` became: {"data.tokenizer", "bytes"}.
@@ -221,26 +202,26 @@ class TokenData {
   // Reads a step's batch. Also throws Error(kInput) if no label of the step counts.
   TokenRows step_rows(std::int64_t step, std::int64_t batch_size, const StepsDone& done = {}) const;
 
-  // Same, for the rows `own` of one replica; batch_size counts all replicas. Reads other replicas'
-  // .jsonl rows only to count labels, so that all replicas throw the same error.
+  // Same, for the rows `own` of one replica; batch_size counts all replicas. All replicas throw the
+  // same errors, because each also checks the labels of other replicas' .jsonl rows.
   StepShare step_share(std::int64_t step, std::int64_t batch_size, BatchRange own,
                        const StepsDone& done = {}) const;
 
-  // Same, for several replicas. `count` computes total_counted from microbatches of microbatch_size
-  // rows.
+  // Same, for several replicas. `count` computes total_counted from
+  // TokenDataOptions::microbatch_size rows at a time.
   std::vector<StepShare> step_shares(std::int64_t step, std::int64_t batch_size,
                                      const std::vector<BatchRange>& own, const StepsDone& done = {},
                                      const MicrobatchCount& count = {}) const;
 
   bool counts_labels() const;
 
-  // Throws Error(kInput) for a file or a step (after `done`, up to `steps`) without counted labels,
-  // as far as rows were read. Checks at most five million rows.
+  // Throws Error(kInput) for a file or a step (after `done`, up to `steps`) without counted labels.
+  // Uses only rows read so far, and at most five million of them.
   void require_counted_labels(std::int64_t steps, std::int64_t batch_size,
                               const StepsDone& done = {}) const;
 
-  // Loss (nats per token) of a model that knows only byte frequencies, for text as bytes. A trained
-  // model must beat it. Uses the first GiB.
+  // Loss (nats per token) of a model that knows only byte frequencies, from the first GiB of text
+  // as bytes. A trained model must beat it.
   std::optional<double> unigram_entropy() const;
 
  private:

@@ -11,12 +11,12 @@ namespace sluice {
 
 // The value is the exit code of the process (docs/failures.md).
 enum class ErrorKind : int {
-  kInternal = 1,  // a bug in sluice
+  kInternal = 1,
   kUsage = 2,
   kInput = 3,
-  kCheckpoint = 4,  // a checkpoint could not be read or written
-  kPeer = 5,        // another rank was lost, or a deadline passed
-  kNotFinite = 6,   // a loss or gradient is not finite
+  kCheckpoint = 4,
+  kPeer = 5,  // another rank was lost, or a deadline passed
+  kNotFinite = 6,
   kMemory = 7,
 };
 
@@ -37,11 +37,10 @@ class Error : public std::runtime_error {
   const std::string& fact() const noexcept { return text_.what; }
   const std::string& where() const noexcept { return text_.where; }
   const std::string& remedy() const noexcept { return text_.remedy; }
-  // Returns a copy with another place.
   Error at(std::string place) const;
 
  private:
-  struct Printable {};  // tag for parts that are printable already
+  struct Printable {};
   Error(Printable, ErrorKind kind, ErrorText text);
 
   ErrorKind kind_;

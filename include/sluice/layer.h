@@ -5,8 +5,8 @@
 //         "up", {"x"}, {"hidden"}, [] { return torch::nn::Linear(16, 64); },
 //         [](torch::nn::LinearImpl& m, const sluice::Values& in) { return m.forward(in["x"]); });
 //
-// Layers read and write named values. Every rank has the batch's inputs; stages send all other
-// values.
+// Every rank has the batch's inputs. Values that layers write are sent to the stages that read
+// them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -31,15 +31,14 @@ namespace sluice {
 // The part of a parameter that one rank holds under tensor parallelism (docs/parallelism.md). With
 // a split, the tensor holds the rank's slices of each section, section by section. Without one, it
 // is whole and accumulates the gradient of `slices`. A weight that all slices share has one
-// variable per slice, whose sums are added in a tree once a step. The first has the parameter's
-// name, and the others refer to it by `first_use`.
+// variable per slice. Once a step, their sums are added in a tree.
 struct ParameterSlices {
-  std::vector<std::int64_t> global_shape = {};  // of the whole parameter
+  std::vector<std::int64_t> global_shape = {};
   std::optional<ParameterSplit> split = {};
   SliceRange slices = {};
   // Axes over which this rank's gradient is a partial sum.
   AxisSet summed = {};
-  std::string first_use = {};  // name of the first variable; "" if this is the first
+  std::string first_use = {};  // "" for the first variable, otherwise its name
 };
 
 // A second base class of modules with divided parameters. Without it, sluice takes a smaller tensor
@@ -47,14 +46,13 @@ struct ParameterSlices {
 class SlicedModule {
  public:
   virtual ~SlicedModule() = default;
-  // Divided parameters of this module and its submodules, by name. All others must be the same on
-  // all ranks.
+  // Divided parameters of this module and its submodules, by name. Others are the same on all
+  // ranks.
   virtual std::vector<std::pair<std::string, ParameterSlices>> slices() const = 0;
 };
 
 // One parameter of a layer on this rank. Buffers are not listed (see Chunk::buffers).
 struct ParameterInfo {
-  // Full name, as in a checkpoint.
   std::string name = {};
   std::vector<std::int64_t> global_shape = {};
   // As in ParameterSlices.
@@ -62,13 +60,13 @@ struct ParameterInfo {
   SliceRange slices = {};
   AxisSet replicated = {};  // axes along which all ranks hold the same part
   AxisSet summed = {};      // as in ParameterSlices
-  at::Tensor tensor = {};   // leaf variable on this rank
+  at::Tensor tensor = {};
   bool trainable = true;
-  std::string tied_to = {};  // full name of the first use; "" if this is it, or untied
-  int layer = 0;             // index in the whole model's layers
+  std::string tied_to = {};  // full name of the first use; "" if this is it
+  int layer = 0;
 
   bool is_whole() const { return !split || slices.size() == slices.count; }
-  // The boxes of the whole parameter that the tensor concatenates along split->dim.
+  // Boxes of the whole parameter, concatenated along split->dim.
   std::vector<Slice> boxes() const;
 };
 
@@ -84,7 +82,7 @@ struct LayerSpec {
   // place as autograd allows, but never inputs of the batch.
   std::function<std::vector<at::Tensor>(torch::nn::Module&, const std::vector<at::Tensor>&)>
       forward = {};
-  // Computes output metas. Empty: messages carry sizes.
+  // Computes the metas of the outputs. Empty: messages carry their sizes.
   std::function<std::vector<TensorMeta>(const std::vector<TensorMeta>&)> shapes = {};
   // {name inside the module, full name of the first use} for each parameter used before.
   std::vector<std::pair<std::string, std::string>> ties = {};
@@ -92,7 +90,7 @@ struct LayerSpec {
   std::vector<std::pair<std::string, ParameterSlices>> slices = {};
   // Draws an initial value in place. `name` is the name inside the module, and `key` the full name
   // of the first use. `value` is always whole. Default: normal(0, 0.02) for two or more dimensions,
-  // ones for vectors named "weight", zeros for "...bias"; others keep the value from `make`.
+  // ones for vectors named "weight", zeros for "...bias". Others keep the value from `make`.
   std::function<void(const std::string& name, const std::string& key, at::Tensor& value,
                      std::uint64_t seed)>
       initialize = {};
@@ -109,7 +107,6 @@ struct LayerSpec {
   // Name in messages; empty: "layer 'NAME'".
   std::string shown_as = {};
 
-  // The full name of a parameter or buffer from its name inside the module.
   std::string full_name(const std::string& inside) const {
     const std::string& start = prefix ? *prefix : name;
     return start.empty() ? inside : start + "." + inside;
@@ -161,9 +158,9 @@ LayerSpec layer(std::string name, std::vector<std::string> reads, std::vector<st
 // ---- random numbers that do not depend on the layout ----
 
 // While it exists, operators on this thread (dropout, rand, ...) draw from a stream with this key
-// instead of the default generator, one stream per device. Scopes nest and must end on their
-// thread. Backwards are not keyed: a custom function that recomputes its forward there must save
-// its random numbers.
+// instead of the default generator. Each device has its own stream. Scopes nest and must end on
+// their thread. Backwards are not keyed, so a custom function that recomputes its forward there
+// must save its random numbers.
 class KeyedRandomScope {
  public:
   KeyedRandomScope(std::uint64_t seed, std::int64_t step, std::string_view layer,
@@ -179,8 +176,8 @@ class KeyedRandomScope {
 
 // Fills a tensor with normal(mean, std) without autograd. Element i (row-major) depends only on
 // (seed, name, offset + i), so any slice has the same bits everywhere. float32 and float64 are
-// rounded from one double, other dtypes from the float32. Throws Error(kInternal) for other dtypes
-// than floating-point or a negative offset.
+// rounded from one double, other dtypes from the float32. Throws Error(kInternal) for a negative
+// offset or a dtype that is not floating-point.
 void keyed_normal_(at::Tensor& tensor, std::uint64_t seed, std::string_view name, double mean,
                    double std, std::int64_t offset = 0);
 

@@ -25,14 +25,13 @@ struct LoraOptions {
   std::int64_t rank = 0;  // 0: no adapter
   double alpha = 16.0;    // the adapter's output is scaled by alpha / rank
   double dropout = 0.0;   // fraction of the adapter's inputs
-  // Patterns of full names of linear layers ("*" matches any characters). kAllLinear matches all
-  // but the output layer.
+  // Patterns of full names of linear layers, where "*" matches any characters. kAllLinear matches
+  // all but the output layer.
   std::vector<std::string> target = {"*q_proj", "*v_proj"};
 };
 
-// The adapter of one linear layer.
 struct AdaptedLinear {
-  std::string name;  // full name of the layer
+  std::string name;
   std::int64_t rank = 0, in = 0, out = 0;
   double alpha = 0;
   bool transposed = false;  // the layer's own weight is stored as [in, out]
@@ -49,13 +48,13 @@ struct Adapter {
   double scale(const AdaptedLinear& layer) const;
 };
 
-// Throws Error(kUsage) for a pattern of options.target without a match (with the nearest name), an
-// output layer that is tied to the embedding, or a rank below 1.
+// Throws Error(kUsage) for a pattern without a match (with the nearest name), an output layer that
+// is tied to the embedding, or a rank below 1.
 Adapter make_adapter(const ModelSpec& model, const LoraOptions& options);
 
-// Reads a PEFT directory: adapter_config.json and the header of adapter_model.safetensors. Throws
-// Error(kInput) that names the file and the field or tensor that is missing, malformed, of another
-// model, or not implemented (docs/lora.md).
+// Reads adapter_config.json and the header of adapter_model.safetensors. Throws Error(kInput) with
+// the file and the field or tensor that is missing, malformed, of another model, or not implemented
+// (docs/lora.md).
 Adapter read_adapter(const std::string& directory, const ModelSpec& model);
 bool is_adapter_directory(const std::string& directory);
 

@@ -38,8 +38,8 @@ class Sequential;
 namespace sluice {
 
 struct LossValue {
-  at::Tensor loss;         // sum over the counted tokens, a scalar with a graph
-  std::int64_t count = 1;  // number of counted tokens
+  at::Tensor loss;  // sum over the counted tokens, a scalar with a graph
+  std::int64_t count = 1;
 };
 
 // Maps outputs and batch to the sum of the microbatch's token losses and their count.
@@ -69,8 +69,8 @@ class LossFunction {
   std::function<LossValue(const Values& outputs, const Values& batch)> function_;
 };
 
-// A further loss that layers compute, such as that of an expert router: one number, the mean over a
-// microbatch, in a value that no layer reads. It weighs as the microbatch's mean loss, times
+// A further loss that layers compute, such as that of an expert router, as a value that no layer
+// reads: one number, the mean over a microbatch. It weighs as the microbatch's mean loss, times
 // `scale`.
 struct AuxiliaryLoss {
   std::string value;  // name, or pattern with '*' and '?'
@@ -80,16 +80,16 @@ struct AuxiliaryLoss {
 // The sum of count_labels() over all rows of integer labels [batch, length].
 std::int64_t count_tokens(const at::Tensor& labels_BL);
 
-// Draws initial values. One of the functions runs without autograd on each rank. Draws from torch's
-// default generator are keyed by seed and name, so every layout gets the same bits. Parameters are
-// passed whole and sliced afterwards.
+// Draws initial values with one of two functions, without autograd. Draws from torch's default
+// generator are keyed by seed and name, so every layout gets the same bits. Parameters are passed
+// whole and sliced afterwards.
 struct Initialization {
   // Sets a parameter (a tied one once, by its first use) or buffer, by full name.
   std::function<void(const std::string& name, at::Tensor& value)> tensor;
   // Sets a module's own parameters and buffers, by full name. A ColumnParallelLinear is passed as a
   // Linear. Refused for a module whose parameters are on several stages.
   std::function<void(const std::string& name, torch::nn::Module& module)> module;
-  // Advice if no function fills a parameter.
+  // Advice in the error about a parameter that no function fills.
   std::string remedy =
       "load weights, or set LayerSpec::initialize or Model::initialization to fill it";
 
@@ -98,11 +98,11 @@ struct Initialization {
 
 struct Model {
   std::vector<LayerSpec> layers = {};
-  std::vector<std::string> inputs = {};   // names of the values in a batch
+  std::vector<std::string> inputs = {};
   std::vector<std::string> outputs = {};  // values of the last layer that the loss reads
   LossFunction loss = {};
-  // What the loss will count in a microbatch, called on every rank before the forward. Empty:
-  // count_rows().
+  // Number that the loss will count in a microbatch. Called on every rank before the forward.
+  // Empty: count_rows().
   std::function<std::int64_t(const Values& batch)> count = {};
   std::vector<AuxiliaryLoss> auxiliary = {};
   // Replaces LayerSpec::initialize.
@@ -164,9 +164,9 @@ struct GraphModelOptions {
   std::map<std::string, std::int64_t> sizes = {};
 };
 
-// Loads an exported graph (docs/any-model.md) and its weights. Inputs have the names of the
-// exported arguments; a causal loss also reads "labels". Throws Error(kInput) for another kind of
-// file or unknown operators, and Error(kUsage) for names that the graph does not have.
+// Loads an exported graph (docs/any-model.md). Inputs have the names of the exported arguments; a
+// causal loss also reads "labels". Throws Error(kInput) for another kind of file or unknown
+// operators, and Error(kUsage) for names that the graph does not have.
 Model load_graph(const std::string& path, const GraphModelOptions& options = {});
 
 // Rows of a batch: the first size of its first tensor with dimensions, or 0.
@@ -177,8 +177,8 @@ LossFunction loss_output(const std::string& output,
                          std::function<std::int64_t(const Values& batch)> rows = {});
 
 // Converts a mean over the rows of a microbatch, as torch's losses compute it, to a sum, so that
-// the step's loss is the mean over all rows. `rows` counts another unit, which Model::count must
-// count too.
+// the step's loss is the mean over all rows. If `rows` counts another unit, Model::count must count
+// it too.
 LossFunction mean_loss(
     std::function<at::Tensor(const Values& outputs, const Values& batch)> mean_of_rows,
     std::function<std::int64_t(const Values& batch)> rows = {});
@@ -213,17 +213,15 @@ using BatchMetas = std::vector<std::pair<std::string, TensorMeta>>;
 //
 // FLOPs count matrix products, convolutions and attention; a backward counts one product for each
 // operand that needs a gradient. Bytes count memory that stays allocated for the backward, without
-// parameters and gradient sums. Both are linear in rows. The loss belongs to no layer. Kernels of
-// parts/ops.h are not counted, so describe native families with LayerOptions::fused = false. A
-// layer with a cost and `shapes` is not run. A value's first size varies with the rows if it equals
-// them; other sizes are fixed.
+// parameters and gradient sums. Both are linear in rows. Kernels of parts/ops.h are not counted, so
+// describe native families with LayerOptions::fused = false. A layer with a cost and `shapes` is
+// not run.
 //
 // Throws what layers throw, and Error(kUsage) for batches without rows or a value that no layer
 // writes. Must not run on a thread whose memory a ledger counts.
 ModelSpec describe(const std::vector<LayerSpec>& layers, const BatchMetas& batch);
 
-// Describes names, roles, values, stated costs and ties without making a layer. Enough for a
-// program, but not to predict memory.
+// Describes layers without making them: enough for a program, but not to predict memory.
 ModelSpec describe(const std::vector<LayerSpec>& layers);
 
 }  // namespace sluice

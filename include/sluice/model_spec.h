@@ -52,20 +52,18 @@ struct LayerCost {
   friend bool operator==(const LayerCost&, const LayerCost&) = default;
 };
 
-// Throws Error(kUsage) for an unknown dtype.
 std::int64_t dtype_bytes(std::string_view dtype);
 
 // Divides each section of a parameter, such as q, k and v of a fused projection, into slices along
 // one dimension. Slice s of S has [n s / S, n (s + 1) / S) of a section of length n.
 struct ParameterSplit {
   int dim = 0;
-  std::vector<std::int64_t> sections = {};  // lengths along dim; empty: one section
+  std::vector<std::int64_t> sections = {};  // empty: one section
   // Indivisible units, such as heads; the slices must divide their number. 0: none.
   std::int64_t units = 0;
   friend bool operator==(const ParameterSplit&, const ParameterSplit&) = default;
 };
 
-// Slices [begin, end) of `count`.
 struct SliceRange {
   int begin = 0, end = 1, count = 1;
   int size() const { return end - begin; }
@@ -78,7 +76,7 @@ struct ParameterSpec {
   std::string tied_to;  // full name of the first use; "": this is it
   std::string dtype = "float32";
   bool trainable = true;
-  bool of_adapter = false;                   // part of an adapter (lora.h)
+  bool of_adapter = false;
   std::optional<ParameterSplit> split = {};  // under tensor parallelism; none: whole on each rank
   std::string stored_as = {};                // name in a Hugging Face directory, if different
   std::int64_t numel() const;
@@ -108,31 +106,31 @@ enum class LayerRole { kEmbedding, kBlock, kNorm, kHead, kOther };
 struct LayerInfo {
   std::string name;  // "model.embed_tokens", "model.layers.3", "model.norm", "lm_head"
   LayerRole role = LayerRole::kBlock;
-  std::vector<ParameterSpec> parameters;  // in module order
-  std::vector<std::string> modules;       // its Hugging Face modules; empty: `name`
-  std::vector<std::string> reads;         // of the batch or earlier layers
+  std::vector<ParameterSpec> parameters;
+  std::vector<std::string> modules;  // empty: `name`
+  std::vector<std::string> reads;
   std::vector<ValueSpec> writes;
   LayerCost cost;
-  // Bytes of other layers' gradients that exist during this layer's backward.
+  // Bytes of other layers' gradients that exist during its backward.
   ShapePolynomial waiting_gradients;
   std::shared_ptr<const struct LayerOperators> operators;  // whose costs sum to `cost`
   std::optional<AttentionMask> mask;
-  bool parameters_known = false;  // `parameters` is complete
-  bool frozen = false;            // no parameter trains
-  bool loss_by_blocks = false;    // a head that computes the loss by blocks of the vocabulary
-  std::string class_name;         // of its module; "": unknown
-  std::string undivided = {};     // why ranks cannot share it; "": they can
+  bool parameters_known = false;
+  bool frozen = false;
+  bool loss_by_blocks = false;  // a head that computes the loss by blocks of the vocabulary
+  std::string class_name;       // of its module; "": unknown
+  std::string undivided = {};   // why ranks cannot share it; "": they can
   std::vector<std::string> module_names() const;
   bool computes_loss() const;           // a head that writes "loss", not logits
   bool trains() const;                  // as far as known
-  std::int64_t num_parameters() const;  // includes uses of tied parameters
+  std::int64_t num_parameters() const;  // counts every use of a tied parameter
 };
 
 struct ModelSpec {
-  std::string family;             // model_type of config.json; "": none
-  std::string dtype;              // of config.json; "": none
-  std::vector<ValueSpec> inputs;  // in every batch
-  std::vector<LayerInfo> layers;  // in forward order
+  std::string family;  // model_type of config.json; "": none
+  std::string dtype;
+  std::vector<ValueSpec> inputs;
+  std::vector<LayerInfo> layers;
   // Layers that depend only on the batch and constants. Every stage that needs them runs them.
   std::vector<LayerInfo> free_layers;
   std::int64_t vocab_size = 0;                // token ids are below it; 0: no token ids
@@ -140,7 +138,7 @@ struct ModelSpec {
   // Longest sequence that the model was made for.
   std::optional<std::int64_t> usual_positions;
   std::string config_text;  // config.json as read, for saving
-  // Null: your own layers.
+  // Null if the layers are your own.
   std::shared_ptr<const class ModelSource> source;
   // The model in evaluation, if its layers differ.
   std::shared_ptr<const ModelSpec> evaluation;
@@ -150,15 +148,14 @@ struct ModelSpec {
   // 0: unknown.
   std::int64_t hidden_size() const;
   int num_blocks() const { return block_range().second - block_range().first; }
-  // Free layers that `layers` and `outputs` need, in order.
   std::vector<int> free_layers_of(const std::vector<int>& layers,
                                   const std::vector<std::string>& outputs = {}) const;
   std::int64_t num_parameters() const;  // counts tied parameters once
 };
 
 // Reads a config.json, or a directory with one. Missing fields have transformers' defaults. Throws
-// Error(kInput) with file and field for a missing file, bad JSON, an unknown family, or values that
-// are out of range or not implemented.
+// Error(kInput) with file and field for bad JSON, an unknown family, or values that are out of
+// range or not implemented.
 ModelSpec read_model_spec(const std::string& path);
 ModelSpec parse_model_spec(const std::string& config_json, const std::string& file_name);
 
@@ -167,19 +164,18 @@ ModelSpec parse_model_spec(const std::string& config_json, const std::string& fi
 ModelSpec read_language_model_spec(const std::string& path);
 
 inline constexpr int kMaxLayers = 10000;
-// Blocks with Hugging Face names, but no parameters, values or costs, to split by counts. Throws
-// Error(kUsage).
+// Blocks without parameters, values or costs, to split by counts. Throws Error(kUsage).
 ModelSpec model_spec_of_blocks(int num_layers);
 
 // Computes the loss in the head by blocks of the vocabulary, without storing all logits. The model
 // then ends with "loss".
 enum class LossChunks { kOff, kAuto, kOn };
-// Smallest vocabulary for which kAuto means kOn.
+// kAuto means kOn from here on.
 inline constexpr std::int64_t kLargeVocabulary = 32768;
 
 struct Precision {
   std::string parameters = "float32";  // also of values between layers
-  // Type of matrix products under autocast; "": that of parameters.
+  // Type of matrix products under autocast; "": the same.
   std::string products;
 
   // As LayerOptions::fused (causal_lm.h). Must be false for models with adapters.

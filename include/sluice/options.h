@@ -16,22 +16,16 @@ enum class OptimizerKind {
 
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::kAdamW;
-
   // Learning rate before LearningRateOptions. At least 0.
   double lr = 3e-4;
-
-  // Decay rates of AdamW's moments, each in [0, 1).
+  // AdamW's decay rates, each in [0, 1).
   std::array<double, 2> betas = {0.9, 0.95};
-
   // Added to AdamW's denominator.
   double eps = 1e-8;
-
   // Fraction of itself that a parameter loses per step, times lr.
   double weight_decay = 0.1;
-
   // Patterns of full names of parameters without weight decay ("*.bias").
   std::vector<std::string> no_decay = {};
-
   // Gradients are scaled to at most this norm. 0: no clipping.
   double max_norm = 1.0;
 };
@@ -41,9 +35,7 @@ enum class Decay { kConstant, kLinear, kCosine };
 struct LearningRateOptions {
   // Steps in which the rate grows linearly to lr.
   std::int64_t warmup_steps = 0;
-
   Decay decay = Decay::kConstant;
-
   // The decay ends at this fraction of lr, in [0, 1].
   double min_lr_factor = 0.0;
 };
@@ -98,9 +90,10 @@ enum class Reduction : std::uint8_t { kExact, kFast };
 
 struct DataParallel {
   int degree = 1;
-  // Must divide the microbatches of all replicas; the degree must divide it. 0: the degree.
+  // Shards of the gradients: a multiple of the degree that divides the microbatches of all
+  // replicas. 0: the degree.
   int shards = 0;
-  // Each replica holds optimizer state for, and updates, its share of the parameters.
+  // Each replica keeps optimizer state only for the parameters that it updates.
   bool zero1 = false;
   // Shards the parameters, too (UNSHARD, RESHARD).
   bool zero3 = false;
@@ -118,7 +111,7 @@ struct TensorParallel {
   int degree = 1;
   // 0: the degree.
   int slices = 0;
-  // Divides rows among the ranks between divided layers. Results stay the same.
+  // Divides rows among the ranks between divided layers, with the same results.
   bool sequence = true;
 
   int num_slices() const { return slices > 0 ? slices : degree; }
@@ -131,7 +124,6 @@ enum class DeviceKind : std::uint8_t {
   kCuda,  // the device with the rank's number on its machine
 };
 
-// How a checkpoint becomes visible as a whole.
 enum class Commit : std::uint8_t {
   kRename,  // written under another name, then renamed
   kMarker,  // valid once manifest.json exists, for storage without atomic renames

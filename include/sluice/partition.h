@@ -25,7 +25,7 @@ enum class Rounding { kNone, kUp, kDown };  // rounds the stages to a multiple o
 
 enum class Remainder { kFirst, kLast, kMiddle };
 
-// How many layers the embedding counts for, and norm and head.
+// How many layers the embedding (first), and norm and head (last), count as.
 struct EndWeights {
   int first = 0, last = 0;
 };
@@ -40,17 +40,14 @@ enum class Convention {
   kNeuronx,
 };
 std::string_view name_of(Convention convention);
-// Throws Error(kUsage) with the nearest name.
 Convention kind_of_name(std::string_view name, Convention);
 using ConventionName = ByName<Convention>;
 
 // How a model is split. Options that contradict each other or the convention are refused.
 struct PartitionOptions {
   ConventionName convention = Convention::kSluice;
-
   // Ranks of the pipeline. 0: one per stage.
   int num_ranks = 0;
-
   // Decides how many stages a rank runs. None: any number, placed in a loop.
   std::optional<ScheduleName> schedule = ScheduleKind::k1F1B;
 
@@ -60,13 +57,10 @@ struct PartitionOptions {
   int stages_per_rank = 0;
   // 0: layers are spread evenly.
   int layers_per_stage = 0;
-
   // For the stages of layers_per_stage. kNone: other numbers are refused.
   Rounding rounding = Rounding::kNone;
-
-  // Layers that the embedding, and norm and head, count for. None: default_end_weight().
+  // See EndWeights. None: default_end_weight().
   std::optional<int> first_stage_weight = {}, last_stage_weight = {};
-
   // Stages that get an extra layer if layers do not divide evenly. None: the first.
   std::optional<Remainder> remainder = {};
 
@@ -80,9 +74,7 @@ struct PartitionOptions {
   std::vector<std::string> extra_modules = {};                // on the first stage
   std::optional<std::string> prefix = {}, lm_head_name = {};  // none: the model's
 
-  // ---- placement ----
-  //
-  // None: the schedule's.
+  // ---- placement; none: the schedule's ----
   std::optional<Placement> placement = {};
   // The rank of every stage; overrides placement. Empty: not given.
   std::vector<int> stage_to_rank = {};
@@ -91,7 +83,7 @@ struct PartitionOptions {
 struct StageContent {
   int stage = 0;
   int rank = 0;
-  int first_layer = 0;  // index of the first decoder layer
+  int first_layer = 0;
   int num_layers = 0;
   std::vector<std::string> modules;  // names of the convention
   std::vector<int> layers;           // indices into ModelSpec::layers
@@ -120,7 +112,7 @@ const std::vector<std::string>& partition_conventions();
 // 1 in torchtitan's conventions, otherwise 0.
 int default_end_weight(const ConventionName& convention);
 
-// Throws Error(kUsage) with the option, the numbers and the remedy.
+// Throws Error(kUsage).
 Partition make_partition(const ModelSpec& model, const PartitionOptions& options);
 
 // In model order.

@@ -1,4 +1,4 @@
-// Trains a model as a pipeline with an optimizer of your own. Trainer (trainer.h) also updates.
+// Trains a model as a pipeline with your own optimizer. With Trainer (trainer.h), sluice updates.
 //
 //     sluice::run(model, {.num_ranks = 4, .schedule = "ZBVZeroBubble", .num_microbatches = 8},
 //                 [&](sluice::Pipeline& pipeline) {
@@ -63,7 +63,6 @@ void run_bodies(const Model&, const PipelineOptions&, const std::function<void(P
                 const RunOptions&);
 }  // namespace detail
 
-// What save() stores beside parameters and buffers.
 struct SaveOptions {
   // torch's AdamW, Adam, SGD, RMSprop or Adagrad, each with some of parameters(), without overlap.
   std::vector<const torch::optim::Optimizer*> optimizers = {};
@@ -75,7 +74,6 @@ struct SaveOptions {
   Commit commit = Commit::kRename;
 };
 
-// What load() restores beside parameters and buffers.
 struct LoadOptions {
   // In the order in which save() got them.
   std::vector<torch::optim::Optimizer*> optimizers = {};
@@ -98,8 +96,8 @@ struct LoadedState {
 class Pipeline {
  public:
   // Collective. Creates this rank's stages and draws weights. The arguments must outlive the
-  // pipeline. Throws Error(kUsage) for another model's plan, a transport of another size, modules
-  // that train other layers than the plan, and what build_stages() throws.
+  // pipeline. Throws Error(kUsage) for a plan of another model, a transport of another size, or
+  // modules that train other layers than the plan.
   Pipeline(const Model& model, const Plan& plan, Transport& transport, RunOptions options = {});
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;
@@ -109,17 +107,16 @@ class Pipeline {
   // `.grad`. Throws Error(kUsage) for a plan with StepEnd::kUpdate, a step within a step, inputs
   // that are missing, unknown, of unequal lengths or require a gradient, and parameters that were
   // moved or replaced. With several ranks, also for a second step before parameters() was called.
-  // Throws Error(kInput) for fewer rows than microbatches, or if nothing counts. Errors of the
-  // model get rank and layer. Warns once if a loss is not finite (RunOptions::requires_finite
-  // throws).
+  // Throws Error(kInput) for fewer rows than microbatches, or if nothing counts. Warns once if a
+  // loss is not finite (see RunOptions::requires_finite).
   StepResult train_step(const Inputs& inputs, const StepOptions& options = {});
   // Collective. Runs forwards in evaluation mode, for any number of rows.
   StepResult eval_step(const Inputs& inputs, const StepOptions& options = {});
-  // Same, without a loss. Inputs of the loss may be omitted. Returns this replica's outputs by
-  // microbatch, on the ranks that `ranks` names.
+  // Same, without a loss and its inputs. Returns this replica's outputs by microbatch, on the ranks
+  // that `ranks` names.
   std::vector<Values> predict(const Inputs& inputs, OutputRanks ranks = OutputRanks::kAll);
-  // As eval_step(), for microbatches that are already cut, possibly none. Nothing need count.
-  // Returns all losses in order, equal on all ranks. Does not check that ranks agree.
+  // As eval_step(), for microbatches that are already cut, possibly none. Returns all losses in
+  // order, equal on all ranks. Does not check that ranks agree.
   std::vector<MicrobatchLoss> evaluate(const StepBatch& batch);
 
   // Collective. Updates with torch's optimizer. With zero1 and zero3 it also sends updated weights
@@ -128,8 +125,7 @@ class Pipeline {
   // Adam, SGD, RMSprop and Adagrad.
   void step(torch::optim::Optimizer& optimizer);
 
-  // Moves this rank's modules, before parameters() and the first step. Throws Error(kUsage) later,
-  // and with zero3.
+  // Moves this rank's modules. Throws Error(kUsage) after parameters() or a step, and with zero3.
   void to(at::Device device);
 
   // Trainable parameters of this rank in layer order, without duplicates. With zero1 and zero3:
@@ -149,20 +145,21 @@ class Pipeline {
 
   // Collective. Saves parameters, buffers, step count and `options`, but no gradients, as a
   // directory, and replaces an older one as a whole. Throws Error(kCheckpoint) on every rank if
-  // writing fails; the older checkpoint then remains, and training can continue. Throws
-  // Error(kUsage) for an unknown optimizer, a parameter in two optimizers, or `extra` that differs
-  // between ranks or is not UTF-8.
+  // writing fails; the older checkpoint then remains. Throws Error(kUsage) for an unknown
+  // optimizer, a parameter in two optimizers, or `extra` that differs between ranks or is not
+  // UTF-8.
   void save(const std::string& path, const SaveOptions& options = {});
   // Collective. Loads what this rank needs, from any layout. With the same seed, the next step
-  // draws the same random numbers as the saved run. Throws Error(kCheckpoint), before changing
-  // anything if the checkpoint is of another model or optimizer, or if it is damaged.
+  // draws the same random numbers as the saved run. Throws Error(kCheckpoint) for a damaged
+  // checkpoint, and before changing anything for another model or optimizer or missing rank
+  // tensors.
   LoadedState load(const std::string& path, const LoadOptions& options = {});
 
   // Calls `fill` to set the parameters of each stage. All uses of a tied parameter must be equal.
   void load_weights(const FillStage& fill);
   // This rank's part of a checkpoint, for a Saver. Tensors are not copies. Replica 0 has what
-  // replicas share. With sharded optimizer state, gathers copies collectively over `world`
-  // (default: the steps' group, which a failure ends).
+  // replicas share. Sharded optimizer state is gathered into copies. This is a collective over
+  // `world`; the default is the group of the steps, which ends at a failure.
   RankState state() const;
   RankState state(const Group& world) const;
   // Collective. Loads what state() names. `rest` first fills what an adapter's checkpoint lacks.
@@ -170,14 +167,13 @@ class Pipeline {
   // Throws Error(kCheckpoint).
   std::vector<std::string> load_state(const Checkpoint& checkpoint, const FillStage& rest = {});
 
-  // For instance by a count that is known only after several steps.
+  // Divides gradients, for instance by a count that is known only after several steps.
   void scale_grads_by_divisor(double divisor);
   // Collective. Scales gradients to at most max_norm (0: no scaling). Returns the norm before, with
   // equal bits on every rank.
   double clip_grad_norm(double max_norm);
   void zero_grad();
-  // Throws Error(kUsage) if the optimizer holds parameters that are not in parameters(), for
-  // instance because it was made before the pipeline.
+  // Throws Error(kUsage) if the optimizer holds tensors that are not in parameters().
   void check(const torch::optim::Optimizer& optimizer) const;
 
   int rank() const;
@@ -187,7 +183,6 @@ class Pipeline {
   std::uint64_t seed() const;
   const Plan& plan() const;
   const Program& program() const { return plan().program; }
-  // In ascending order.
   std::vector<Stage*> stages() const;
   // Modules of this rank's layers, in order.
   std::vector<std::shared_ptr<torch::nn::Module>> modules() const;
@@ -219,8 +214,7 @@ class Pipeline {
 
 // Plans (plan_pipeline) and runs `body` for each rank on its own thread. With several processes
 // (docs/launching.md), each must call it and runs its share of the ranks. Returns this process's
-// results in rank order. Throws the first failure, which names the rank, in all processes. Plans
-// with describe(layers); to predict memory, plan with describe(layers, batch).
+// results in rank order. Throws the first failure, which names the rank, in all processes.
 template <typename Body>
 auto run(const Model& model, const PipelineOptions& options, Body&& body,
          const RunOptions& run_options = {}) {

@@ -24,10 +24,9 @@ namespace sluice {
 
 struct LayerTimes;
 
-// What a split balances.
 enum class Balance {
-  kEven,      // numbers of layers
-  kCost,      // operations (LayerCost)
+  kEven,  // numbers of layers
+  kCost,
   kMeasured,  // PipelineOptions::times
 };
 
@@ -47,61 +46,45 @@ enum class HookedReduction {
 struct PipelineOptions {
   // Ranks of the pipeline. None: those of own_schedule, else 1.
   std::optional<int> num_ranks = {};
-
   // Chooses the fastest schedule within memory_per_rank (docs/schedules.md). Excludes `schedule`
   // and `own_schedule`.
   bool auto_schedule = false;
-
   // None: "1F1B", or "Interleaved1F1B" if ranks have several stages.
   std::optional<ScheduleName> schedule = {};
-
   // Also places the stages, so `partition` must not. Throws RefusedSchedule if it is invalid.
   std::optional<Schedule> own_schedule = {};
-
   // More make the bubble smaller. None: those of own_schedule, else 1.
   std::optional<int> num_microbatches = {};
-
   // The split. Its schedule is ignored; its num_ranks, if given, must equal the one above.
   PartitionOptions partition = {};
-
   StepEnd step_end = StepEnd::kGradients;
   // Gathers the model's outputs on all ranks in training steps (GATHER_OUTPUTS).
   bool gathers_outputs = false;
   // run() sets it from RunOptions::reduction. Excludes several replicas.
   HookedReduction hooked_reduction = HookedReduction::kNone;
-
   // Except with kEven, `partition` must not set cuts, weights or remainder.
   Balance balance = Balance::kEven;
-
-  // For kMeasured and predictions in seconds. None: F, I and W take 1, or with kCost their
-  // operations.
+  // For kMeasured and predictions in seconds. None: F, I and W take 1, or their operations.
   std::shared_ptr<const LayerTimes> times = {};
-
   // Excludes splits and schedules that need more bytes. None: no limit.
   std::optional<std::int64_t> memory_per_rank = {};
-
   // Rows of a microbatch and tokens of a row, for memory and message sizes.
   std::int64_t microbatch_size = 1;
   std::int64_t seq_len = 512;
-
   // Patterns of full names of parameters that train ("*.norm.weight"). Others are frozen. If the
   // model does not know its parameters, clear requires_grad in LayerSpec::make instead.
   std::vector<std::string> trainable = {"*"};
   // Patterns of layers in which nothing trains, if the plan does not know their parameters.
   std::vector<std::string> frozen_layers = {};
-
   ActivationCheckpoint activation_checkpoint = {};
-
   // Replicas of the pipeline. Multiplies the ranks. num_microbatches are those of one replica.
   DataParallel data_parallel = {};
   // Ranks that share each layer. Multiplies the ranks.
   TensorParallel tensor_parallel = {};
   // The last axis is fastest. cp and tp may be omitted at the end.
   std::string rank_order = "pp,dp,cp,tp";
-
   // Decides the memory for optimizer state.
   OptimizerKind optimizer = OptimizerKind::kAdamW;
-
   // Keeps a host copy of parameters and optimizer state, to save during training.
   bool keeps_snapshot = false;
 };
@@ -110,7 +93,7 @@ struct PipelineOptions {
 struct RankMemory {
   std::int64_t num_parameters = 0;  // a parameter that is used twice counts once
   std::int64_t parameter_bytes = 0;
-  std::int64_t gradient_bytes = 0;  // for each use, times the sums open at once
+  std::int64_t gradient_bytes = 0;  // one per use, times the sums open at once
   std::int64_t optimizer_bytes = 0;
   std::int64_t snapshot_bytes = 0;    // host copy for a checkpoint
   std::int64_t activation_bytes = 0;  // peak over all live microbatches
@@ -124,22 +107,20 @@ struct RankMemory {
   std::int64_t total_bytes() const;
 };
 
-// As in Plan::simulation.
 struct RankPrediction {
-  double busy = 0;    // time in its own actions
-  double finish = 0;  // end of its last action
+  double busy = 0;
+  double finish = 0;
   int peak_live = 0;  // most forwards whose W or B has not run
   RankMemory memory;
 };
 
-// A schedule that auto_schedule compared.
 struct ScheduleCandidate {
   std::string name;
   int stages_per_rank = 1;
   Placement placement = Placement::kLoop;
   double step = 0;  // expected time, in Plan::time_unit
   double bubble_fraction = 0;
-  std::int64_t peak_bytes = 0;   // of the rank that needs most
+  std::int64_t peak_bytes = 0;
   std::string refusal;           // why it was excluded; "": it was not, and the numbers are valid
   bool short_of_memory = false;  // excluded because of memory_per_rank
   bool taken = false;
@@ -165,7 +146,7 @@ struct Plan {
   Simulation simulation;
   Balance balance = Balance::kEven;
   std::optional<std::int64_t> memory_per_rank;  // limit in bytes
-  std::vector<ScheduleCandidate> candidates;    // compared by auto_schedule
+  std::vector<ScheduleCandidate> candidates;
   std::vector<RankPrediction> ranks;
   std::vector<std::string> notes;  // choices, and options that others overrode
   // Likely mistakes. Each text starts with the option.
@@ -195,12 +176,10 @@ Plan plan_pipeline(ModelSpec model, const PipelineOptions& options);
 // Error(kInput) that names file and field.
 std::shared_ptr<const LayerTimes> read_layer_times(const std::string& path);
 
-// Returns the plan as text for people. Lines are at most options.width (80 or more) columns wide if
-// names fit.
+// Returns the plan as text, at most options.width (80 or more) columns wide if names fit.
 std::string describe_plan(const Plan& plan, const GridOptions& options);
 std::ostream& operator<<(std::ostream& out, const Plan& plan);
-// Returns the plan as one JSON object, with the keys "model", "split", "schedule", "data_parallel",
-// "check", "simulate", "memory", "notes" and "warnings".
+// Returns the plan as one JSON object.
 std::string plan_json(const Plan& plan);
 
 }  // namespace sluice

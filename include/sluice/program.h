@@ -8,10 +8,9 @@
 // gradient). Stages of one rank exchange values without messages. All ranks of a collective run it
 // in the same order.
 //
-// A rank works on PARTIAL_NORM while it would wait for a message. REDUCE_NORM computes the other
-// stages' norms, and OPTIMIZER_STEP updates the stages without an UPDATE. No weight is written
-// before REDUCE_LOSS and REDUCE_NORM are complete, so a step that is not finite leaves weights
-// unchanged.
+// A rank works on PARTIAL_NORM while it would wait for a message. REDUCE_NORM computes all other
+// norms, and OPTIMIZER_STEP updates the stages without an UPDATE. No weight is written before
+// REDUCE_LOSS and REDUCE_NORM are complete, so a step that is not finite leaves weights unchanged.
 #pragma once
 
 #include <string>
@@ -24,7 +23,6 @@
 
 namespace sluice {
 
-// A parameter used by several stages (ascending).
 struct TieGroup {
   std::string name;  // full name of the first use
   std::vector<int> stages;
@@ -60,8 +58,8 @@ struct LowerOptions {
   bool reduce_per_microbatch = false;  // one REDUCE_GRAD per microbatch
   bool transfers = true;
   bool defer_receives = false;
-  bool merge_backward = false;           // adjacent I and W become B
-  bool forward_only = false;             // without backward, norm and update
+  bool merge_backward = false;  // adjacent I and W become B
+  bool forward_only = false;
   bool update_only = false;              // only OPTIMIZER_STEP, or UPDATE with update_by_stage
   std::vector<StageBackward> backwards;  // by stage; empty: all kFull
   std::vector<TieGroup> tie_groups;

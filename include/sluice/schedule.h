@@ -25,7 +25,7 @@ class ByName {
       : kind_(kind_of_name(std::string_view(name), Kind())), text_(name) {}
 
   Kind kind() const { return kind_; }
-  const std::string& text() const { return text_; }  // as given
+  const std::string& text() const { return text_; }
 
   friend bool operator==(const ByName& a, const ByName& b) { return a.kind_ == b.kind_; }
 
@@ -58,7 +58,6 @@ enum class ScheduleKind {
   kZBVZeroBubble,
   kDualPipeV,
 };
-// The canonical name: "1F1B".
 std::string_view name_of(ScheduleKind kind);
 // Accepts names and aliases in any case. Throws Error(kUsage) with the nearest name.
 ScheduleKind kind_of_name(std::string_view name, ScheduleKind);
@@ -77,7 +76,7 @@ struct ScheduleInfo {
   std::string source;                // paper or specification
   bool single_stage = false;         // exactly one stage per rank
   Placement placement = Placement::kLoop;
-  Schedule (*build)(const ScheduleShape&) = nullptr;  // needs stages_per_rank
+  Schedule (*build)(const ScheduleShape&) = nullptr;  // stages_per_rank must be set
 };
 
 const std::vector<ScheduleInfo>& schedule_table();
@@ -92,7 +91,7 @@ const ScheduleInfo& find_schedule(const ScheduleName& name);
 // schedule cannot run. V schedules need 2 stages per rank.
 Schedule make_schedule(const ScheduleName& name, const ScheduleShape& shape);
 
-// Forwards only, for evaluations. Lower it with LowerOptions::forward_only.
+// Forwards only, for LowerOptions::forward_only.
 Schedule make_forward_schedule(const StageMap& stage_map, int num_microbatches);
 
 // Reads torch's CSV (`compute_only` or `compute_comms`): one row per rank; an empty cell is an idle

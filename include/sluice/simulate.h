@@ -53,7 +53,7 @@ struct Costs {
   double bandwidth = 0.0;             // bytes per unit of time; 0: infinite
   std::vector<double> message_bytes;  // from each stage to its consumer; empty: 0
   std::vector<double> rank_speed;     // empty: 1
-  std::string file;                   // source, for errors
+  std::string file;
 };
 
 // Parses "F=1,I=1,W=1,B=2,comm=0,UNSHARD=0,..." with any keys in any order. comm is the latency,
@@ -71,13 +71,12 @@ struct TimedAction {
   double start = 0, end = 0;
 };
 
-// The actions of one rank.
 struct RankTimeline {
-  std::vector<TimedAction> actions;           // compute actions; a pair is two
-  double busy = 0;                            // in compute actions and updates
-  double update = 0;                          // part of `busy` in updates
-  double finish = 0;                          // end of the last compute action
-  double warmup = 0, waiting = 0, drain = 0;  // idle time before, between and after compute actions
+  std::vector<TimedAction> actions;  // compute actions; a pair is two
+  double busy = 0;                   // in compute actions and updates
+  double update = 0;                 // part of `busy` in updates
+  double finish = 0;
+  double warmup = 0, waiting = 0, drain = 0;
   // Most forwards whose W or B (or: I or B) has not run.
   int peak_live = 0, peak_live_until_grad_input = 0;
   double peak_bytes = 0;  // if the costs have bytes
@@ -113,7 +112,7 @@ struct GridOptions {
   int width = 120;     // columns; longer grids are cut in the middle
 };
 
-// Draws one row per rank in unit slots, time to the right. Idle slots are empty.
+// Draws one row per rank in unit slots.
 std::string draw_grid(const Simulation& simulation, const GridOptions& options = {});
 
 // Draws the instructions without timing, with each violation's reason.

@@ -25,7 +25,6 @@ class Tokenizer {
   // others). Throws Error(kInput) with the file and field if it is missing, malformed, too large,
   // or not implemented (docs/tokenizer.md).
   static Tokenizer read(const std::string& path);
-  // Reads the text of a tokenizer.json alone.
   static Tokenizer parse(std::string_view json, const std::string& file_name);
 
   // add_special_tokens adds the post-processor's tokens, such as "<s>". Invalid UTF-8 counts as
@@ -56,7 +55,7 @@ class Tokenizer {
  private:
   struct Impl;
   explicit Tokenizer(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
-  std::shared_ptr<const Impl> impl_;  // shared by copies
+  std::shared_ptr<const Impl> impl_;
 };
 
 }  // namespace sluice

@@ -1,7 +1,8 @@
 // Trains a pipeline with sluice's own optimizer, as `sluice train` does.
 //
-//     auto plan = sluice::plan_pipeline(..., {.num_ranks = 4, .step_end =
-//     sluice::StepEnd::kUpdate}); sluice::Pipeline pipeline(model, plan, transport, options);
+//     auto plan = sluice::plan_pipeline(
+//         ..., {.num_ranks = 4, .step_end = sluice::StepEnd::kUpdate});
+//     sluice::Pipeline pipeline(model, plan, transport, options);
 //     sluice::Trainer trainer(pipeline, {.max_norm = 1.0});
 //     auto step = trainer.step({{"x", x}, {"y", y}}, 1e-3);
 //
@@ -31,7 +32,7 @@ class Trainer {
   Trainer& operator=(const Trainer&) = delete;
 
   // Collective. Throws Error(kNotFinite) on every rank, before any update, if the loss or a
-  // gradient is not finite. Also throws what Pipeline::train_step() throws for its inputs.
+  // gradient is not finite, and what Pipeline::train_step() throws for its inputs.
   StepResult step(const Inputs& inputs, double learning_rate, const StepOptions& options = {});
   // Same, for microbatches of this replica that are already cut. Does not check that ranks agree.
   StepResult step(const StepBatch& batch, double learning_rate);

@@ -17,13 +17,12 @@
 namespace sluice {
 
 struct Violation {
-  int rank = -1;       // -1: no single rank
-  int index = -1;      // instruction of that rank; -1: the rank as a whole
-  std::string action;  // as text, or ""
+  int rank = -1;   // -1: no single rank
+  int index = -1;  // instruction of that rank; -1: the rank as a whole
+  std::string action;
   std::string reason;
 };
 
-// The transport of the messages, which decides whether a program is correct.
 enum class ProofTransport : std::uint8_t {
   // One FIFO per source, destination and kind of message. A SEND never waits.
   kSluice,
@@ -35,7 +34,6 @@ enum class ProofTransport : std::uint8_t {
   kTorch,
 };
 
-// The result for one way in which a transport may run a program.
 struct Verdict {
   std::string name;  // "sluice" or "rendezvous"; for kTorch "gloo" and "nccl"
   std::vector<Violation> violations;
