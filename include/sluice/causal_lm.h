@@ -45,8 +45,7 @@ Model causal_lm(const ModelSpec& model, const LayerOptions& options = {});
 // attention mask of all ones. Keeps the rows, at 8 bytes per token. Throws Error(kUsage) if
 // microbatch_size is below 1.
 StepBatch causal_lm_batch(TokenRows rows, std::int64_t microbatch_size, std::int64_t step);
-// Same, for one replica, whose rows start at first_row of the whole batch. microbatch_size must
-// divide first_row.
+// Same, for one replica, whose rows start at first_row, a multiple of microbatch_size.
 StepBatch causal_lm_batch(StepShare share, std::int64_t first_row, std::int64_t microbatch_size,
                           std::int64_t step);
 

@@ -75,7 +75,7 @@ struct FieldOption {
   // Sizes in one row: numbers, kAnySize or kRowTokens. Empty: one number. kRowTokens dimensions are
   // padded with 0.
   std::vector<std::int64_t> sizes = {};
-  // Ids must be in [0, below) or equal `ignored`. 0: no limit.
+  // Integers must be in [0, below) or equal `ignored`. 0: no limit.
   std::int64_t below = 0;
   std::optional<std::int64_t> ignored = {};
   // Whether the first size counts items, such as images. A microbatch concatenates the items of its
@@ -98,7 +98,7 @@ struct TokenDataOptions {
   std::string model_family = {};
   // Exclusive limit of position_ids.
   std::optional<std::int64_t> max_positions = {};
-  // Number of data.files in each entry. Empty: one each if there are weights, else all in one.
+  // Number of data.files in each entry. Empty: one each with weights, else all in one.
   std::vector<std::int64_t> files_per_entry = {};
   // Further inputs that rows have beside tokens, only in .jsonl.
   std::vector<FieldOption> fields = {};
@@ -173,7 +173,7 @@ struct StepShare {
 };
 
 // Returns what the loss counts in a microbatch, if neither labels nor rows. Runs on the reading
-// thread, for all replicas.
+// thread for all replicas.
 using MicrobatchCount = std::function<std::int64_t(const TokenRows&)>;
 
 class TokenData {

@@ -1,8 +1,5 @@
-// Describes a model without LibTorch: its layers, their values, parameters and costs.
-//
-//     sluice::ModelSpec spec = sluice::read_model_spec("models/llama");
-//
-// Names are those of the Hugging Face checkpoint ("model.layers.7.mlp.up_proj.weight").
+// Describes a model without LibTorch: its layers, their values, parameters and costs. Names are
+// those of the Hugging Face checkpoint ("model.layers.7.mlp.up_proj.weight").
 #pragma once
 
 #include <cstdint>
@@ -54,8 +51,8 @@ struct LayerCost {
 
 std::int64_t dtype_bytes(std::string_view dtype);
 
-// Divides each section of a parameter, such as q, k and v of a fused projection, into slices along
-// one dimension. Slice s of S has [n s / S, n (s + 1) / S) of a section of length n.
+// Divides each section of a parameter, such as q, k and v of a fused projection, into slices. Slice
+// s of S has [n s / S, n (s + 1) / S) of a section of length n.
 struct ParameterSplit {
   int dim = 0;
   std::vector<std::int64_t> sections = {};  // empty: one section
@@ -138,14 +135,14 @@ struct ModelSpec {
   // Longest sequence that the model was made for.
   std::optional<std::int64_t> usual_positions;
   std::string config_text;  // config.json as read, for saving
-  // Null if the layers are your own.
+  // More facts about the model. Null if the layers are your own.
   std::shared_ptr<const class ModelSource> source;
   // The model in evaluation, if its layers differ.
   std::shared_ptr<const ModelSpec> evaluation;
 
   // Layers [first, second) from the first to the last block.
   std::pair<int, int> block_range() const;
-  // 0: unknown.
+  // Last size of the hidden states. 0: unknown.
   std::int64_t hidden_size() const;
   int num_blocks() const { return block_range().second - block_range().first; }
   std::vector<int> free_layers_of(const std::vector<int>& layers,
@@ -170,7 +167,7 @@ ModelSpec model_spec_of_blocks(int num_layers);
 // Computes the loss in the head by blocks of the vocabulary, without storing all logits. The model
 // then ends with "loss".
 enum class LossChunks { kOff, kAuto, kOn };
-// kAuto means kOn from here on.
+// Smallest vocabulary for which kAuto means kOn.
 inline constexpr std::int64_t kLargeVocabulary = 32768;
 
 struct Precision {

@@ -50,6 +50,7 @@ struct LearningRateOptions {
 double learning_rate(std::int64_t step, std::int64_t num_steps, double base,
                      const LearningRateOptions& options);
 
+// The loss that a step differentiates.
 struct GradientScale {
   enum Kind {
     kTokens,        // sum of token losses / counted tokens of the step
@@ -95,7 +96,7 @@ struct DataParallel {
   int shards = 0;
   // Each replica keeps optimizer state only for the parameters that it updates.
   bool zero1 = false;
-  // Shards the parameters, too (UNSHARD, RESHARD).
+  // Also shards the parameters (UNSHARD, RESHARD).
   bool zero3 = false;
   Reduction reduction = Reduction::kExact;
   bool per_microbatch = false;  // reduces gradients after every backward
@@ -109,7 +110,7 @@ struct DataParallel {
 // degree must be a power of two that divides the slices, or equal their number.
 struct TensorParallel {
   int degree = 1;
-  // 0: the degree.
+  // Number of slices; 0: the degree.
   int slices = 0;
   // Divides rows among the ranks between divided layers, with the same results.
   bool sequence = true;
@@ -124,6 +125,7 @@ enum class DeviceKind : std::uint8_t {
   kCuda,  // the device with the rank's number on its machine
 };
 
+// How a checkpoint becomes visible at once.
 enum class Commit : std::uint8_t {
   kRename,  // written under another name, then renamed
   kMarker,  // valid once manifest.json exists, for storage without atomic renames

@@ -53,15 +53,15 @@ struct PartitionOptions {
 
   // ---- by counts: at most one of these three ----
   int num_stages = 0;
-  // 0: as the schedule needs, 1 or 2.
+  // Stages of a rank. 0: as the schedule needs, 1 or 2.
   int stages_per_rank = 0;
-  // 0: layers are spread evenly.
+  // Layers of a stage. 0: spread evenly.
   int layers_per_stage = 0;
   // For the stages of layers_per_stage. kNone: other numbers are refused.
   Rounding rounding = Rounding::kNone;
   // See EndWeights. None: default_end_weight().
   std::optional<int> first_stage_weight = {}, last_stage_weight = {};
-  // Stages that get an extra layer if layers do not divide evenly. None: the first.
+  // Stages with an extra layer if the split is uneven. None: the first.
   std::optional<Remainder> remainder = {};
 
   // ---- by the convention's names, instead of counts: at most one of these ----
@@ -115,7 +115,6 @@ int default_end_weight(const ConventionName& convention);
 // Throws Error(kUsage).
 Partition make_partition(const ModelSpec& model, const PartitionOptions& options);
 
-// In model order.
 std::vector<std::string> parameter_names(const ModelSpec& model, const StageContent& stage);
 
 // Sizes of one microbatch: the first value that the stage's first layer reads, and the first that

@@ -69,7 +69,6 @@ struct SaveOptions {
   // Your state, equal on all ranks. Texts are UTF-8.
   std::map<std::string, std::string> extra = {};
   std::vector<std::pair<std::string, at::Tensor>> extra_tensors = {};
-  // Tensors of this rank.
   std::vector<std::pair<std::string, at::Tensor>> rank_tensors = {};
   Commit commit = Commit::kRename;
 };
@@ -190,7 +189,6 @@ class Pipeline {
   bool has_last_stage() const;
   const Group& world() const;
 
-  // Of the last training step.
   const StepTimes& times() const;
   // Collective. The cost of the last step on each rank.
   std::vector<RankStats> gather_stats(const StepTimes& times) const;
@@ -206,7 +204,6 @@ class Pipeline {
                                  const std::function<void(Pipeline&)>&, const RunOptions&);
   struct Impl;
   explicit Pipeline(std::unique_ptr<Impl> impl);
-  // A pipeline whose plan still lacks what the modules train.
   static std::unique_ptr<Impl> drafted(const Model& model, Plan draft, Transport& transport,
                                        const RunOptions& options);
   std::unique_ptr<Impl> impl_;

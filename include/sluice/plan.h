@@ -25,8 +25,8 @@ namespace sluice {
 struct LayerTimes;
 
 enum class Balance {
-  kEven,  // numbers of layers
-  kCost,
+  kEven,      // numbers of layers
+  kCost,      // counted operations (LayerCost)
   kMeasured,  // PipelineOptions::times
 };
 
@@ -51,9 +51,10 @@ struct PipelineOptions {
   bool auto_schedule = false;
   // None: "1F1B", or "Interleaved1F1B" if ranks have several stages.
   std::optional<ScheduleName> schedule = {};
-  // Also places the stages, so `partition` must not. Throws RefusedSchedule if it is invalid.
+  // Your own schedule. It also places the stages, so `partition` must not. Throws RefusedSchedule
+  // if it is invalid.
   std::optional<Schedule> own_schedule = {};
-  // More make the bubble smaller. None: those of own_schedule, else 1.
+  // More microbatches make the bubble smaller. None: those of own_schedule, else 1.
   std::optional<int> num_microbatches = {};
   // The split. Its schedule is ignored; its num_ranks, if given, must equal the one above.
   PartitionOptions partition = {};
@@ -71,19 +72,19 @@ struct PipelineOptions {
   // Rows of a microbatch and tokens of a row, for memory and message sizes.
   std::int64_t microbatch_size = 1;
   std::int64_t seq_len = 512;
-  // Patterns of full names of parameters that train ("*.norm.weight"). Others are frozen. If the
-  // model does not know its parameters, clear requires_grad in LayerSpec::make instead.
+  // Patterns of full names of parameters that train ("*.norm.weight"). If the model does not know
+  // its parameters, clear requires_grad in LayerSpec::make instead.
   std::vector<std::string> trainable = {"*"};
   // Patterns of layers in which nothing trains, if the plan does not know their parameters.
   std::vector<std::string> frozen_layers = {};
   ActivationCheckpoint activation_checkpoint = {};
-  // Replicas of the pipeline. Multiplies the ranks. num_microbatches are those of one replica.
+  // Multiplies the ranks. num_microbatches are those of one replica.
   DataParallel data_parallel = {};
-  // Ranks that share each layer. Multiplies the ranks.
+  // Multiplies the ranks.
   TensorParallel tensor_parallel = {};
-  // The last axis is fastest. cp and tp may be omitted at the end.
+  // Order of the mesh axes, the last one fastest. cp and tp may be omitted at the end.
   std::string rank_order = "pp,dp,cp,tp";
-  // Decides the memory for optimizer state.
+  // Counts towards the memory of a rank, even if the optimizer is yours.
   OptimizerKind optimizer = OptimizerKind::kAdamW;
   // Keeps a host copy of parameters and optimizer state, to save during training.
   bool keeps_snapshot = false;
@@ -114,6 +115,7 @@ struct RankPrediction {
   RankMemory memory;
 };
 
+// A schedule that auto_schedule compared.
 struct ScheduleCandidate {
   std::string name;
   int stages_per_rank = 1;
@@ -179,7 +181,6 @@ std::shared_ptr<const LayerTimes> read_layer_times(const std::string& path);
 // Returns the plan as text, at most options.width (80 or more) columns wide if names fit.
 std::string describe_plan(const Plan& plan, const GridOptions& options);
 std::ostream& operator<<(std::ostream& out, const Plan& plan);
-// Returns the plan as one JSON object.
 std::string plan_json(const Plan& plan);
 
 }  // namespace sluice

@@ -81,8 +81,7 @@ struct ScheduleInfo {
 
 const std::vector<ScheduleInfo>& schedule_table();
 
-// Throws Error(kUsage) as the other make_stage_map(), and for a V schedule unless ranks have 2
-// stages.
+// Throws Error(kUsage) as the other overload, and for a V schedule without 2 stages per rank.
 StageMap make_stage_map(const ScheduleInfo& schedule, int num_ranks, int num_stages);
 
 const ScheduleInfo& find_schedule(const ScheduleName& name);

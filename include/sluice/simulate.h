@@ -94,7 +94,6 @@ struct Simulation {
   };
   std::vector<Step> critical_path;
 
-  // One member of every timeline: per_rank(&RankTimeline::busy).
   template <typename Value>
   std::vector<Value> per_rank(Value RankTimeline::*member) const {
     std::vector<Value> values;
@@ -108,8 +107,8 @@ struct Simulation {
 Simulation simulate(const Program& program, const Costs& costs = {});
 
 struct GridOptions {
-  bool color = false;  // ANSI colours
-  int width = 120;     // columns; longer grids are cut in the middle
+  bool color = false;
+  int width = 120;  // columns; longer grids are cut in the middle
 };
 
 // Draws one row per rank in unit slots.

@@ -1,10 +1,9 @@
 // Converts text to token ids and back with the tokenizer.json of a Hugging Face model.
 //
-//     const auto tokenizer = sluice::Tokenizer::read("models/llama");
-//     const std::vector<std::int32_t> ids = tokenizer.encode("Hello");
+//     auto ids = sluice::Tokenizer::read("models/llama").encode("Hello");
 //
 // Ids and text are those of transformers' AutoTokenizer. Parts and settings that are not
-// implemented are refused by name. Time and memory of a call are bounded by the text's length, even
+// implemented are refused by name. A call's time and memory are bounded by the text's length, even
 // for hostile files. Several threads may call const members.
 #pragma once
 
