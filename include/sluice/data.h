@@ -47,7 +47,7 @@ struct DataOptions {
   // "bytes", "auto" (the model's tokenizer.json, or bytes with a warning if it has no tokenizer),
   // or the path of a tokenizer.json or its directory.
   std::string tokenizer = "auto";
-  // Whether short rows are padded to seq_len, or to the longest row of their microbatch.
+  // Pads short rows to seq_len, or to the longest row of their microbatch.
   Padding pad = Padding::kSeqLen;
   // Whether a sequence may hold several documents, which attend only to themselves.
   bool pack = false;
@@ -58,7 +58,7 @@ struct DataOptions {
   // Whether every text ends with the tokenizer's end token.
   bool append_eos = false;
   // Whether only the assistant's messages count. Messages with "weight": 0 or "train": false never
-  // do.
+  // count.
   bool assistant_only_loss = false;
   // Relative weight (above 0) of each entry of `files`. Empty: its length.
   std::vector<double> weights = {};
@@ -104,7 +104,7 @@ struct TokenDataOptions {
   std::vector<FieldOption> fields = {};
   // If false, rows have only fields.
   bool tokens = true;
-  // Every step must count at least one.
+  // Every step must count at least one of this unit.
   CountOf count = CountOf::kLabels;
   // Whether rows may have their own attention_mask and position_ids.
   bool takes_mask = true, takes_positions = true;
@@ -191,7 +191,7 @@ class TokenData {
   std::int64_t num_bytes() const;
   // Warnings from the rows read so far, such as texts without an end token.
   std::vector<std::string> warnings() const;
-  // What each "auto" of `data` became: {"data.tokenizer", "bytes"}.
+  // Values chosen for "auto" options: {"data.tokenizer", "bytes"}.
   std::map<std::string, std::string> choices() const;
 
   // Throws Error(kInput) "file:line" for a malformed row, an id outside the vocabulary, a row above

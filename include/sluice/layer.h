@@ -75,8 +75,8 @@ struct LayerSpec {
   std::optional<std::string> prefix = {};  // prefix of parameter names; none: `name`
   std::vector<std::string> reads = {"hidden"};
   std::vector<std::string> writes = {"hidden"};
-  // Creates the module, only on the rank that owns the layer. Weights are set later; device, dtype
-  // and requires_grad must not change. Empty: no parameters.
+  // Creates the module, only on the rank that owns the layer. Weights are set later. Its device,
+  // dtype and requires_grad must not change. Empty: no parameters.
   std::function<std::shared_ptr<torch::nn::Module>()> make = {};
   // Maps the tensors of `reads` to those of `writes`, which may be undefined. May modify inputs in
   // place as autograd allows, but never inputs of the batch.

@@ -69,8 +69,8 @@ class LossFunction {
   std::function<LossValue(const Values& outputs, const Values& batch)> function_;
 };
 
-// A further loss that layers compute, such as that of an expert router, as a value that no layer
-// reads: one number, the mean over a microbatch. It weighs as the microbatch's mean loss, times
+// A further loss that layers compute, such as that of an expert router. Its value is one number,
+// the mean over a microbatch, and no layer reads it. It weighs as the mean loss does, times
 // `scale`.
 struct AuxiliaryLoss {
   std::string value;  // name, or pattern with '*' and '?'
@@ -119,7 +119,7 @@ struct Model {
   std::vector<LayerSpec> free_layers = {};
   // Sizes and costs for the plan, if known. Empty: describe(layers).
   std::shared_ptr<const ModelSpec> description = {};
-  // The model for evaluations, if its layers differ. `description` must then have one, too.
+  // The model for evaluations, if its layers differ. Then `description` has an evaluation, too.
   std::shared_ptr<const Model> evaluation = {};
 };
 

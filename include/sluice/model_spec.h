@@ -29,7 +29,7 @@ struct ShapePolynomial {
 
 // Costs of a layer. I and W are the halves of a backward B, for inputs and weights.
 struct LayerCost {
-  // Operations of matrix products; a multiply-add is two.
+  // Operations of matrix products. A multiply-add counts as two.
   ShapePolynomial forward_flops, input_flops, weight_flops;
   // Bytes.
   ShapePolynomial after_forward;  // kept from F to B or I
@@ -110,13 +110,13 @@ struct LayerInfo {
   LayerCost cost;
   // Bytes of other layers' gradients that exist during its backward.
   ShapePolynomial waiting_gradients;
-  std::shared_ptr<const struct LayerOperators> operators;  // whose costs sum to `cost`
+  std::shared_ptr<const struct LayerOperators> operators;
   std::optional<AttentionMask> mask;
   bool parameters_known = false;
   bool frozen = false;
   bool loss_by_blocks = false;  // a head that computes the loss by blocks of the vocabulary
-  std::string class_name;       // of its module; "": unknown
-  std::string undivided = {};   // why ranks cannot share it; "": they can
+  std::string class_name;
+  std::string undivided = {};  // why ranks cannot share it; "": they can
   std::vector<std::string> module_names() const;
   bool computes_loss() const;           // a head that writes "loss", not logits
   bool trains() const;                  // as far as known
@@ -172,7 +172,7 @@ inline constexpr std::int64_t kLargeVocabulary = 32768;
 
 struct Precision {
   std::string parameters = "float32";  // also of values between layers
-  // Type of matrix products under autocast; "": the same.
+  // Type of matrix products under autocast; "": as `parameters`.
   std::string products;
 
   // As LayerOptions::fused (causal_lm.h). Must be false for models with adapters.

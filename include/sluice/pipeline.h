@@ -111,8 +111,8 @@ class Pipeline {
   StepResult train_step(const Inputs& inputs, const StepOptions& options = {});
   // Collective. Runs forwards in evaluation mode, for any number of rows.
   StepResult eval_step(const Inputs& inputs, const StepOptions& options = {});
-  // Same, without a loss and its inputs. Returns this replica's outputs by microbatch, on the ranks
-  // that `ranks` names.
+  // Same, without a loss. Inputs of the loss may be omitted. Returns this replica's outputs by
+  // microbatch, on the ranks that `ranks` names.
   std::vector<Values> predict(const Inputs& inputs, OutputRanks ranks = OutputRanks::kAll);
   // As eval_step(), for microbatches that are already cut, possibly none. Returns all losses in
   // order, equal on all ranks. Does not check that ranks agree.
@@ -150,15 +150,15 @@ class Pipeline {
   void save(const std::string& path, const SaveOptions& options = {});
   // Collective. Loads what this rank needs, from any layout. With the same seed, the next step
   // draws the same random numbers as the saved run. Throws Error(kCheckpoint) for a damaged
-  // checkpoint, and before changing anything for another model or optimizer or missing rank
-  // tensors.
+  // checkpoint. Another model or optimizer, or missing rank tensors, are found before anything
+  // changes.
   LoadedState load(const std::string& path, const LoadOptions& options = {});
 
   // Calls `fill` to set the parameters of each stage. All uses of a tied parameter must be equal.
   void load_weights(const FillStage& fill);
   // This rank's part of a checkpoint, for a Saver. Tensors are not copies. Replica 0 has what
-  // replicas share. Sharded optimizer state is gathered into copies. This is a collective over
-  // `world`; the default is the group of the steps, which ends at a failure.
+  // replicas share. Sharded optimizer state is gathered into copies, which is a collective over
+  // `world`. By default these are the steps' ranks, whose group a failure ends.
   RankState state() const;
   RankState state(const Group& world) const;
   // Collective. Loads what state() names. `rest` first fills what an adapter's checkpoint lacks.
