@@ -58,7 +58,7 @@ std::string suggest_name(std::string_view name, std::span<const std::string> can
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
-// Sets the lowest level that is logged; initially kInfo.
+// Sets the lowest logged level; initially kInfo.
 void set_log_level(LogLevel least);
 
 // Receives one logged message at a time, without line end. Must not log. An empty sink restores the
