@@ -1,8 +1,8 @@
-// The native decoder families as lists of layers, their batches and their loss.
+// Builds the native decoder families (Llama, Qwen, GPT-2, ...) as models ready to train.
 //
-// Parameters have exactly the names and layouts of the Hugging Face checkpoint; results are those
-// of transformers up to rounding. Thread-safety: the layers may be shared by threads; pure
-// functions otherwise.
+//     sluice::Model model = sluice::causal_lm(sluice::read_model_spec("models/llama"));
+//
+// Parameters have the names and layouts of the Hugging Face checkpoint.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,46 +21,38 @@
 namespace sluice {
 
 struct LayerOptions {
-  at::ScalarType dtype = at::kFloat;  // dtype of parameters and activations
-  c10::Device device = c10::kCPU;     // at::kMeta: sizes without memory (RankStages::to_empty)
-  // The adapter that was given to with_adapter(), so that the model's description has its
-  // parameters.
+  at::ScalarType dtype = at::kFloat;
+  c10::Device device = c10::kCPU;  // kMeta: shapes without memory (RankStages::to_empty)
+  // As passed to with_adapter().
   std::optional<Adapter> adapter = {};
-  // Blocks run on sluice's own kernels where these support them: float32 on the CPU, no dropout in
-  // the block, no adapter, no mask in the microbatch, a multiple of 16 channels a head. False:
-  // LibTorch's operators. The bits differ.
+  // Whether blocks run on sluice's kernels where possible (docs/fused.md). Results differ from
+  // LibTorch's operators by rounding.
   bool fused = true;
 };
 
-// One LayerSpec per entry of model.layers, under the same name, with the settings in
-// model.config_text; allocates nothing. The layers of one call share one rotary table per device.
-// Throws Error(kInput) for a family or setting without modules, Error(kUsage) for an adapter that
-// only one of the description and the options has.
+// Returns one LayerSpec per entry of model.layers, without allocating parameters. The layers share
+// one rotary table per device. Throws Error(kInput) for a family or setting without modules, and
+// Error(kUsage) if only one of `model` and `options` has an adapter.
 std::vector<LayerSpec> make_layers(const ModelSpec& model, const LayerOptions& options = {});
 
-// The layers of make_layers() with causal_lm_loss. Values: int64 [batch, length] "input_ids" and
-// "labels" in every batch, "hidden" [batch, length, hidden_size] between the layers, "logits"
-// [batch, length, vocab_size] after the last. A batch may also have "attention_mask" and
-// "position_ids", int64 [batch, length], with the meaning of TokenRows (data.h).
-// With Precision::loss_chunks in `model` the head may compute the loss itself, by blocks of the
-// vocabulary: then "loss", its sum, comes after the last layer.
+// Combines make_layers() and causal_lm_loss(). A batch has int64 "input_ids" and "labels" [batch,
+// length], optionally "attention_mask" and "position_ids" (see TokenRows). Layers exchange "hidden"
+// [batch, length, hidden_size]. The last layer writes "logits" [batch, length, vocab_size], or the
+// sum "loss" if Precision::loss_chunks is on.
 Model causal_lm(const ModelSpec& model, const LayerOptions& options = {});
 
-// The batch of a step (1-based) of the native families: consecutive rows in microbatches of
-// microbatch_size (the last may be smaller), as the values of causal_lm(), and the number of labels
-// in each that causal_lm_loss counts. A mask of ones alone is left out. The rows are held, at 8
-// bytes a token; the tensors of a microbatch are made wherever it is used. Throws Error(kUsage) for
-// a microbatch_size below 1.
+// Cuts the rows of a step (1-based) into microbatches; the last one may be smaller. Omits an
+// attention mask of all ones. Keeps the rows, at 8 bytes per token. Throws Error(kUsage) if
+// microbatch_size is below 1.
 StepBatch causal_lm_batch(TokenRows rows, std::int64_t microbatch_size, std::int64_t step);
-// The same for one replica: its rows are [first_row, ..) of the whole batch, which has
-// share.total_counted counted labels. Precondition: microbatch_size divides first_row.
+// Same, for one replica, whose rows start at first_row, a multiple of microbatch_size.
 StepBatch causal_lm_batch(StepShare share, std::int64_t first_row, std::int64_t microbatch_size,
                           std::int64_t step);
 
-// Shifted cross-entropy in float32: token t predicts label t + 1; labels of kIgnoredLabel and the
-// first of each row do not count. outputs: "logits"; batch: "labels". Without a counted token the
-// loss is 0 with a valid graph. Throws Error(kUsage) when shapes disagree, Error(kInput) for a
-// label outside the vocabulary (found on CPU only).
+// Sums the next-token cross-entropy of "logits" in float32. Token t predicts label t + 1. The first
+// label of a row and kIgnoredLabel do not count. If no label counts, the loss is 0 with a valid
+// graph. Throws Error(kUsage) if shapes disagree, and Error(kInput) for an invalid label (CPU
+// only).
 LossValue causal_lm_loss(const Values& outputs, const Values& batch);
 
 }  // namespace sluice

@@ -1,17 +1,11 @@
-// A data set: an endless list of sequences of tokens, or of rows of named numbers, each of which
-// can be computed by itself.
+// Reads data sets as an endless list of token sequences or rows of numbers (docs/data.md).
 //
-// Invariants:
-//  1. read() is a pure function of (files, options, position): every rank makes the same batch by
-//     itself, and a run resumes from the position alone.
-//  2. Files are read, and their text is tokenized, when a batch needs them. Memory does not grow
-//     with their size, apart from the list of files, 8 bytes a row of .jsonl and 16 bytes for every
-//     8 KiB of text that a tokenizer reads. A TokenRows holds 8 bytes a token, and 1 (truth
-//     values), 4 (floats of up to 32 bits) or 8 bytes for each number of a further field.
-//  3. Each epoch uses every sequence once. A batch may hold the end of one and the start of the
-//     next.
-// Thread-safety: const members may be called from any thread; ranks that are threads share a
-// TokenData.
+//     sluice::TokenData data({.data = {.files = {"a.txt"}}, .seq_len = 512, .vocab_size = 256});
+//     sluice::TokenRows rows = data.step_rows(1, 8);
+//
+// A batch depends only on files, options and position, so ranks read it independently and a run
+// resumes from its position alone. Each epoch uses every sequence once. A batch may span two
+// epochs. Several threads may call const members.
 #pragma once
 
 #include <cstdint>
@@ -26,11 +20,10 @@
 
 namespace sluice {
 
-// The label that is not counted (torch's and Hugging Face's ignore_index).
+// A label that does not count (ignore_index of torch and Hugging Face).
 inline constexpr std::int64_t kIgnoredLabel = -100;
 
-// The number of labels of one sequence, aligned with its ids, that are not kIgnoredLabel; the first
-// does not count, since nothing predicts it.
+// Counts the labels of a sequence. The first never counts because no token predicts it.
 template <typename Label>
 std::int64_t count_labels(std::span<const Label> labels) {
   std::int64_t count = 0;
@@ -42,252 +35,193 @@ enum class DataFormat { kAuto, kText, kJsonl, kLlmc, kNanogpt, kMegatron };
 enum class Padding { kSeqLen, kLongest };
 enum class ChatTemplate { kAuto, kChatml, kLlama3, kMistral, kGemma };
 
-// The files of a data set, and how they become sequences.
 struct DataOptions {
-  // Paths, read in this order; a configuration has patterns, which are expanded first. All have one
-  // format; with weights, the files of each weight. Default: none, which is refused.
+  // Paths, read in this order, without patterns. Files of one weight must have one format.
   std::vector<std::string> files;
-
-  // The format of the files. Default: by the ending of each: .bin beside an .idx is Megatron's,
-  // with llm.c's magic number llm.c's, else nanoGPT's; .jsonl, .ndjson, .jsonlines and .jl are
-  // rows; any other ending is text, unless it is that of another format. Files whose content is not
-  // of the format are refused: compressed and binary files, text that is not UTF-8, rows of JSON
-  // that would be read as text (which kText allows).
+  // kAuto goes by the ending: .bin with an .idx is Megatron, .bin is llm.c (by its magic number) or
+  // nanoGPT, .jsonl, .ndjson, .jsonlines and .jl are rows, others are text. Other content is
+  // refused.
   DataFormat format = DataFormat::kAuto;
-
-  // true: every epoch has its own order, which the seed decides. false: file order, again from the
-  // start at the end. Default: true.
+  // Whether the seed orders each epoch, instead of the file order.
   bool shuffle = true;
-
-  // The tokenizer of text: "bytes", a token for every byte; "auto", the model's tokenizer.json, or
-  // bytes with a warning where the model has no tokenizer of any form; or the path of a
-  // tokenizer.json or of a directory with one. Files and rows of ids need none. Default: "auto".
+  // "bytes", "auto" (the model's tokenizer.json, or bytes with a warning if it has no tokenizer),
+  // or the path of a tokenizer.json or its directory.
   std::string tokenizer = "auto";
-
-  // Length to which shorter rows are padded, with labels that are not counted: seq_len, or the
-  // length of the longest row of the microbatch, which computes less and makes messages of varying
-  // size. Default: seq_len.
+  // Pads short rows to seq_len, or to the longest row of their microbatch.
   Padding pad = Padding::kSeqLen;
-
-  // Several documents in one sequence, each attending to itself only: fewer padded tokens, and no
-  // document sees another. Default: false.
+  // Whether a sequence may hold several documents, which attend only to themselves.
   bool pack = false;
-
-  // Rows of .jsonl that are longer than seq_len: true cuts their end off, false refuses them.
-  // Default: false.
+  // Whether rows of .jsonl above seq_len are cut instead of refused.
   bool truncate = false;
-
-  // How the messages of a conversation become one text. Default: kAuto, from the special tokens of
-  // the tokenizer or the model's family; refused where neither decides it.
+  // kAuto decides by the tokenizer's special tokens or the model's family.
   ChatTemplate chat_template = ChatTemplate::kAuto;
-
-  // The tokenizer's end token behind every text that does not end with it: rows of `text`, and
-  // files of text. Default: false, with a warning where texts have none.
+  // Whether every text ends with the tokenizer's end token.
   bool append_eos = false;
-
-  // Only the assistant's messages of a conversation are counted. Default: false, all messages. A
-  // message with "weight": 0 or "train": false is never counted.
+  // Whether only the assistant's messages count. Messages with "weight": 0 or "train": false never
+  // count.
   bool assistant_only_loss = false;
-
-  // Share of each entry of `files` in the mixture: any positive numbers. Default: none, every file
-  // in proportion to its length.
+  // Relative weight (above 0) of each entry of `files`. Empty: its length.
   std::vector<double> weights = {};
 };
 
-// Special sizes of a field: whatever the row has, or one element for each token of the row.
+// Special sizes of a field: any size, or one element for each token.
 inline constexpr std::int64_t kAnySize = -1, kRowTokens = -2;
 
-// A further field of every row of .jsonl: a number, a truth value, or arrays of them of one shape.
+// A further field of .jsonl rows: a number, a truth value, or an array of them.
 struct FieldOption {
   std::string name;
-  // The type of its elements: "bool", "uint8", "int8", "int16", "int32", "int64", "float16",
-  // "bfloat16", "float32" or "float64".
+  // "bool", "uint8", "int8" to "int64", "float16", "bfloat16", "float32" or "float64".
   std::string dtype = "float32";
-  // The sizes in one row, outermost first: numbers, kAnySize, kRowTokens. Empty: one number. Beside
-  // tokens, a dimension of kRowTokens is padded with 0 as the tokens are.
+  // Sizes in one row: numbers, kAnySize or kRowTokens. Empty: one number. kRowTokens dimensions are
+  // padded with 0.
   std::vector<std::int64_t> sizes = {};
-  // Limit of integers that are ids: from 0 up to below it, or the one that is `ignored`. 0: none.
+  // Integers must be in [0, below) or equal `ignored`. 0: no limit.
   std::int64_t below = 0;
   std::optional<std::int64_t> ignored = {};
-  // The first size is the number of items of a row, such as images. A microbatch then has the items
-  // of all its rows, one after the other, without a dimension of rows.
+  // Whether the first size counts items, such as images. A microbatch concatenates the items of its
+  // rows.
   bool concatenated = false;
   friend bool operator==(const FieldOption&, const FieldOption&) = default;
 };
 
-// The unit that the loss of a step is a mean over.
+// The unit over which a step's loss is averaged.
 enum class CountOf { kLabels, kRows };
 
 struct TokenDataOptions {
   DataOptions data;
-  std::int64_t seq_len = 0;     // tokens a sequence, at least 1
-  std::int64_t vocab_size = 0;  // vocabulary of the model: ids are below it
-  std::int64_t num_labels = 0;  // labels are below it; 0: below vocab_size
-  std::int64_t seed = 0;        // seed of the order
-  std::string model_directory;  // where tokenizer "auto" looks for a tokenizer.json; "" for none
-  // The model_type of config.json, for chat_template "auto"; "": unknown.
+  std::int64_t seq_len = 0;     // tokens per sequence, at least 1
+  std::int64_t vocab_size = 0;  // ids must be below it
+  std::int64_t num_labels = 0;  // labels must be below it; 0: vocab_size
+  std::int64_t seed = 0;        // of the order
+  std::string model_directory;  // for tokenizer "auto"
+  // model_type of config.json, for chat_template.
   std::string model_family = {};
-  // Limit that the position_ids of rows stay below. None: no limit.
+  // Exclusive limit of position_ids.
   std::optional<std::int64_t> max_positions = {};
-  // Number of data.files that belong to each weight, in their order. Empty: one each, or with no
-  // weights all of them. Without weights the sequences of an entry follow those of the entry
-  // before.
+  // Number of data.files in each entry. Empty: one each with weights, else all in one.
   std::vector<std::int64_t> files_per_entry = {};
-
-  // Further inputs of the model that every row has beside its tokens, or with tokens = false in
-  // their place. Only rows of .jsonl have fields.
+  // Further inputs that rows have beside tokens, only in .jsonl.
   std::vector<FieldOption> fields = {};
-  // false: a row is its fields alone, without tokenizer, seq_len, vocabulary, padding or counted
-  // labels.
+  // If false, rows have only fields.
   bool tokens = true;
-  // The unit of which every step must have some; kRows where tokens = false.
+  // Every step must count at least one of this unit.
   CountOf count = CountOf::kLabels;
-  // True if rows of tokens may have an attention_mask, or position_ids, of their own.
+  // Whether rows may have their own attention_mask and position_ids.
   bool takes_mask = true, takes_positions = true;
-  // Padding has attention_mask 0, not 1: for models whose tokens see later ones.
+  // Whether padding has attention_mask 0, for models whose tokens see later ones.
   bool masks_padding = false;
-  // Rows of a microbatch, whose fields must have the same sizes. 0: they are not compared.
+  // Rows whose fields must have equal sizes. 0: not checked.
   std::int64_t microbatch_size = 0;
 };
 
-// A place in the endless list of sequences: all that a run needs to resume there.
 struct DataPosition {
   std::int64_t sequence = 0;  // number of sequences before it
   friend bool operator==(const DataPosition&, const DataPosition&) = default;
 };
 
-// The past of a run that resumes: the number of its steps, of any sizes, and where the next one
-// starts.
+// Steps that a resumed run has done, and where its next step starts.
 struct StepsDone {
   std::int64_t steps = 0;
   DataPosition position;
   friend bool operator==(const StepsDone&, const StepsDone&) = default;
 };
 
-// The position at which a step (1-based, after those done) starts when every step since `done`
-// takes batch_size sequences, those of all replicas: changing the batch size or the number of
-// replicas neither repeats nor skips a sequence.
+// Returns where a step (1-based) starts if every step after `done` takes batch_size sequences over
+// all replicas. A change of batch size neither repeats nor skips a sequence.
 DataPosition position_of_step(std::int64_t step, std::int64_t batch_size,
                               const StepsDone& done = {});
 
-// The numbers of a field: truth values as 0 and 1, integers of any size, floats of up to 32 bits,
-// floats of 64 bits.
+// Truth values, integers, floats of up to 32 bits, or doubles.
 using FieldNumbers = std::variant<std::vector<std::uint8_t>, std::vector<std::int64_t>,
                                   std::vector<float>, std::vector<double>>;
 
-// A field of one row.
 struct FieldValue {
-  std::vector<std::int64_t> sizes;  // outermost first
-  FieldNumbers numbers;             // as many as their product, the last dimension innermost
+  std::vector<std::int64_t> sizes;
+  FieldNumbers numbers;  // row-major
   friend bool operator==(const FieldValue&, const FieldValue&) = default;
 };
 
-// The same field of several rows, whose sizes may differ from microbatch to microbatch.
 struct FieldRows {
   FieldOption field;
   std::vector<FieldValue> rows;
   friend bool operator==(const FieldRows&, const FieldRows&) = default;
 };
 
-// Consecutive sequences. Labels are aligned with ids (the loss shifts them); kIgnoredLabel is not
-// counted. 32 bits hold the ids of any model.
+// Consecutive sequences. Labels are aligned with ids; the loss shifts them.
 struct TokenRows {
-  std::int64_t num_rows = 0, seq_len = 0;  // seq_len 0: rows are fields alone
-  std::vector<std::int32_t> ids, labels;   // [num_rows, seq_len], row after row
-
-  // The inputs of transformers with these names, both [num_rows, seq_len] or, as is usual, empty. A
-  // token sees no other token whose mask is 0. Without a mask, a document starts where a position
-  // is not one more than the position before it, and a token sees its own document only.
+  std::int64_t num_rows = 0, seq_len = 0;  // seq_len 0: rows have only fields
+  std::vector<std::int32_t> ids, labels;   // [num_rows, seq_len]
+  // [num_rows, seq_len]. A token sees no other token whose mask is 0. Without a mask, a document
+  // starts where a position is not its predecessor plus one, and tokens see only their own
+  // document.
   std::vector<std::uint8_t> attention_mask = {};  // empty: all 1
   std::vector<std::int32_t> position_ids = {};    // empty: 0, 1, 2, ...
-
-  // [num_rows], with Padding::kLongest: the number of tokens of each row before the padding on its
-  // right; a microbatch is as long as its longest row. Empty: all have seq_len.
+  // [num_rows] tokens of each row before its padding. Empty: all seq_len.
   std::vector<std::int64_t> lengths = {};
-
-  // The fields in the order of TokenDataOptions::fields, num_rows values each; sizes that are
-  // kRowTokens are seq_len.
+  // In the order of TokenDataOptions::fields.
   std::vector<FieldRows> fields = {};
-
-  // The number of labels that a next-token loss counts in `count` rows, from row `first` on.
   std::int64_t counted_labels(std::int64_t first, std::int64_t count) const;
 };
 
-// Rows [first, first + count) of a batch.
 struct BatchRange {
   std::int64_t first = 0, count = 0;
 };
 
-// The share of one replica in the batch of a step.
 struct StepShare {
-  TokenRows rows;                  // rows of the replica
-  std::int64_t total_counted = 0;  // labels (or rows) that the loss counts in the whole batch
+  TokenRows rows;
+  std::int64_t total_counted = 0;  // labels (or rows) in the whole batch
 };
 
-// The number that the loss counts in the rows of a microbatch, where that is neither labels nor
-// rows. Called for the microbatches of all replicas, on the thread that reads them.
+// Returns what the loss counts in a microbatch, if neither labels nor rows. Runs on the reading
+// thread for all replicas.
 using MicrobatchCount = std::function<std::int64_t(const TokenRows&)>;
 
 class TokenData {
  public:
-  // Opens the files, finds the sequences and checks the first 16 MiB of rows; with data.pack all
-  // rows. Text that a tokenizer reads is tokenized once, to find its sequences.
-  // Throws Error(kUsage): no files, mixed formats, a number of weights other than the number of
-  // entries, conversations for which no chat template is known; fields of formats other than
-  // .jsonl, or of packed rows, and options of tokens where there are none.
-  // Throws Error(kInput) naming file (and line): missing, empty, no whole sequence, malformed rows
-  // or headers, a tokenizer that does not fit the vocabulary.
+  // Checks the first 16 MiB of rows (all rows with data.pack). Tokenizes text once to find
+  // sequences. Throws Error(kUsage) for options that do not fit the files or each other, and
+  // Error(kInput) with file and line for files that are missing, empty, malformed, too short, or do
+  // not fit the vocabulary.
   explicit TokenData(TokenDataOptions options);
   ~TokenData();
   TokenData(TokenData&&) noexcept;
   TokenData& operator=(TokenData&&) noexcept;
 
-  std::int64_t num_sequences() const;  // sequences of one epoch, of all entries; >= 1
-  std::int64_t num_bytes() const;      // size of all files
-  // Warnings for the user who starts a run, from the rows that were read so far: a chat template in
-  // the tokenizer's directory that is not the one in use, text as bytes for want of a tokenizer,
-  // texts without an end token, fields of rows that are not read.
+  std::int64_t num_sequences() const;  // in one epoch, at least 1
+  std::int64_t num_bytes() const;
+  // Warnings from the rows read so far, such as texts without an end token.
   std::vector<std::string> warnings() const;
-  // What options of `data` that are "auto" became in those rows: {"data.tokenizer", "bytes"}.
+  // Values chosen for "auto" options: {"data.tokenizer", "bytes"}.
   std::map<std::string, std::string> choices() const;
 
-  // The num_rows sequences from `position` on. Throws Error(kInput) "file:line" for a malformed
-  // row, an id outside the vocabulary, a row longer than seq_len unless data.truncate; and for a
-  // field that is missing, ragged, of other numbers or sizes than its FieldOption, or of other
-  // sizes than in the first row of its microbatch.
+  // Throws Error(kInput) "file:line" for a malformed row, an id outside the vocabulary, a row above
+  // seq_len (unless data.truncate), or a field that is missing or does not match its FieldOption or
+  // the first row of its microbatch.
   TokenRows read(DataPosition position, std::int64_t num_rows) const;
 
-  // The batch of a step, read(position_of_step(step, batch_size, done), batch_size): the only time
-  // that the step reads files. Errors name the step too. Throws Error(kInput) with the step and its
-  // rows when the loss counts none of their labels.
+  // Reads a step's batch. Also throws Error(kInput) if no label of the step counts.
   TokenRows step_rows(std::int64_t step, std::int64_t batch_size, const StepsDone& done = {}) const;
 
-  // The same for one replica: batch_size counts all replicas, `own` is its rows. Rows of other
-  // replicas are read, one at a time, only for the labels and errors of .jsonl, so that every
-  // replica throws the same error. Text that became shorter is noticed only by the replicas whose
-  // rows it held. Throws as step_rows(). Precondition: `own` lies within the batch.
+  // Same, for the rows `own` of one replica; batch_size counts all replicas. All replicas throw the
+  // same errors, because each also checks the labels of other replicas' .jsonl rows.
   StepShare step_share(std::int64_t step, std::int64_t batch_size, BatchRange own,
                        const StepsDone& done = {}) const;
 
-  // The same for several replicas, in the order of `own`: no row is read twice. count: where the
-  // model counts by itself, the function that total_counted sums, called with
+  // Same, for several replicas. `count` computes total_counted from
   // TokenDataOptions::microbatch_size rows at a time.
   std::vector<StepShare> step_shares(std::int64_t step, std::int64_t batch_size,
                                      const std::vector<BatchRange>& own, const StepsDone& done = {},
                                      const MicrobatchCount& count = {}) const;
 
-  // True if every step must count labels (TokenDataOptions::count).
   bool counts_labels() const;
 
-  // Refuses data that leaves a step nothing to learn, as far as the rows read so far show it: a
-  // file in which no label is counted, or a step after those done, up to `steps`, whose rows have
-  // none (it looks at most at five million rows). Does nothing where rows are counted.
-  // Throws Error(kInput) naming the file, or the step and its rows as step_rows() does.
+  // Throws Error(kInput) for a file or a step (after `done`, up to `steps`) without counted labels.
+  // Uses only rows read so far, and at most five million of them.
   void require_counted_labels(std::int64_t steps, std::int64_t batch_size,
                               const StepsDone& done = {}) const;
 
-  // Loss, in nats per token, of a model that knows only how often each byte occurs: a trained model
-  // has to beat it. Known for text files as bytes only, from their first GiB.
+  // Loss (nats per token) of a model that knows only byte frequencies, from the first GiB of text
+  // as bytes. A trained model must beat it.
   std::optional<double> unigram_entropy() const;
 
  private:

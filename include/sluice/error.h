@@ -1,8 +1,4 @@
-// The one exception of sluice, the parts of every message, and the log.
-//
-// Every message has the shape
-//   WHAT; WHERE; HOW TO MEND IT
-// The functions of the log may be called from any thread.
+// Defines Error, the exception of sluice, and the log, whose functions any thread may call.
 #pragma once
 
 #include <functional>
@@ -13,26 +9,25 @@
 
 namespace sluice {
 
-// The enumerator's value is the exit code of the process (docs/failures.md).
+// The value is the exit code of the process (docs/failures.md).
 enum class ErrorKind : int {
-  kInternal = 1,    // a defect of sluice itself
-  kUsage = 2,       // command line or configuration
-  kInput = 3,       // model, data or schedule file
-  kCheckpoint = 4,  // checkpoint could not be read or written
-  kPeer = 5,        // another rank was lost, or a deadline passed
-  kNotFinite = 6,   // loss or gradient is not finite
-  kMemory = 7,      // out of memory
+  kInternal = 1,
+  kUsage = 2,
+  kInput = 3,
+  kCheckpoint = 4,
+  kPeer = 5,  // another rank was lost, or a deadline passed
+  kNotFinite = 6,
+  kMemory = 7,
 };
 
-// The parts of an error line, given by name: {.what = .., .where = .., .remedy = ..}.
 struct ErrorText {
-  std::string what;         // the fact, with expected and found values
-  std::string where = {};   // file:line:column and field, or "rank 2, instruction 17 '1RECV_B3'"
-  std::string remedy = {};  // which knob to turn, the nearest valid name
+  std::string what;         // what happened, with expected and actual values
+  std::string where = {};   // "file:line:column" and field, or "rank 2, instruction 17 '1RECV_B3'"
+  std::string remedy = {};  // what to do, such as the nearest valid name
 };
 
-// `what()` is "WHAT; WHERE; REMEDY" without the empty parts, made printable: on one line, without
-// control characters (shown as '?'), long values cut in their middle ("abc...xyz").
+// what() is one printable line, "WHAT; WHERE; REMEDY". Control characters become '?', and long
+// values are shortened ("abc...xyz").
 class Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, ErrorText text);
@@ -42,33 +37,32 @@ class Error : public std::runtime_error {
   const std::string& fact() const noexcept { return text_.what; }
   const std::string& where() const noexcept { return text_.where; }
   const std::string& remedy() const noexcept { return text_.remedy; }
-  // The same fact and remedy at another place.
   Error at(std::string place) const;
 
  private:
-  struct Printable {};  // marks parts that are printable already
+  struct Printable {};
   Error(Printable, ErrorKind kind, ErrorText text);
 
   ErrorKind kind_;
   ErrorText text_;
 };
 
-// The candidate with the smallest edit distance to `name` (case ignored), or "" when all are more
-// than max(2, length / 3) edits away.
+// Returns the candidate with the smallest edit distance (ignoring case), or "" if all are more than
+// max(2, length / 3) edits away.
 std::string nearest_name(std::string_view name, std::span<const std::string> candidates);
 
-// "did you mean 'X'?" for the nearest candidate, else "one of: a, b, c". The usual remedy.
+// Returns "did you mean 'X'?" for the nearest name, or "one of: a, b, c".
 std::string suggest_name(std::string_view name, std::span<const std::string> candidates);
 
-// ---- the log: the library's messages besides results and errors, a line at a time ----
+// ---- the log: messages beside results and errors, one line each ----
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
-// The lowest level of messages that are logged; kInfo at first.
+// Sets the lowest logged level; initially kInfo.
 void set_log_level(LogLevel least);
 
-// The receiver of every logged message, without a line end, one at a time. It must not log. An
-// empty sink restores the first one: "sluice: warning: MESSAGE" on stderr, each line in one write.
+// Receives one logged message at a time, without line end. Must not log. An empty sink restores the
+// default: "sluice: warning: MESSAGE" on stderr.
 using LogSink = std::function<void(LogLevel level, std::string_view message)>;
 void set_log_sink(LogSink sink);
 

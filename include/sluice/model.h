@@ -1,9 +1,13 @@
-// The model that is trained: layers in order, the values that enter and leave them, and a loss.
+// Defines what is trained: layers in order, their inputs and outputs, and a loss.
 //
-// A Model of factories holds no weights. A Model of from_sequential() holds the given modules with
-// their weights.
-// Thread-safety: a Model is a value; ranks that are threads may share it, and its functions are
-// then called on all of their threads.
+//     sluice::Model model = sluice::from_sequential(net);
+//     model.inputs = {"x", "y"};
+//     model.loss = sluice::mean_loss([](const sluice::Values& out, const sluice::Values& in) {
+//       return torch::mse_loss(out["hidden"], in["y"]);
+//     });
+//
+// A model made by from_sequential() holds the given modules; other models hold factories. Ranks
+// that are threads share a model and call its functions concurrently.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -33,15 +37,12 @@ class Sequential;
 
 namespace sluice {
 
-// The loss that the last stage makes of its outputs: the sum over counted tokens and their number.
 struct LossValue {
-  at::Tensor loss;         // scalar with a graph, where backward starts
-  std::int64_t count = 1;  // number of counted tokens in the sum
+  at::Tensor loss;  // sum over the counted tokens, a scalar with a graph
+  std::int64_t count = 1;
 };
 
-// (const Values& outputs, const Values& batch) -> LossValue. outputs: values of the last chunk;
-// batch: inputs of the microbatch ("labels", ...). Returns the *sum* of the token losses of the
-// microbatch and the number of counted tokens. Holds any such function, or none.
+// Maps outputs and batch to the sum of the microbatch's token losses and their count.
 class LossFunction {
  public:
   LossFunction() = default;
@@ -68,32 +69,27 @@ class LossFunction {
   std::function<LossValue(const Values& outputs, const Values& batch)> function_;
 };
 
-// A loss beside the loss of the outputs, on the stage that computes it: of a router of experts, of
-// further prediction heads, of a distillation. It is a value that layers write and none reads: one
-// number, the mean over a microbatch. It has the weight of the microbatch's mean loss, times
+// A further loss that layers compute, such as that of an expert router. Its value is one number,
+// the mean over a microbatch, and no layer reads it. It weighs as the mean loss does, times
 // `scale`.
 struct AuxiliaryLoss {
-  std::string value;   // its name, or with '*' and '?' a pattern: one value of every layer
-  double scale = 1.0;  // factor in the loss that a step differentiates and reports
+  std::string value;  // name, or pattern with '*' and '?'
+  double scale = 1.0;
 };
 
-// The sum of count_labels (data.h) over all rows. labels_BL: integers [batch, length], aligned with
-// the ids.
+// The sum of count_labels() over all rows of integer labels [batch, length].
 std::int64_t count_tokens(const at::Tensor& labels_BL);
 
-// Draws initial values, by one of two functions. Called for what is on this rank, without autograd;
-// draws from torch's default generator (torch::nn::init::xavier_uniform_, normal_, ..) are keyed by
-// seed and name, so that the bits are the same in every layout.
+// Draws initial values with one of two functions, without autograd. Draws from torch's default
+// generator are keyed by seed and name, so every layout gets the same bits. Parameters are passed
+// whole and sliced afterwards.
 struct Initialization {
-  // Sets the value of every parameter and buffer, by its full name; of a tied parameter once, by
-  // the name of its first use. value is whole: a slice is taken out of it afterwards.
+  // Sets a parameter (a tied one once, by its first use) or buffer, by full name.
   std::function<void(const std::string& name, at::Tensor& value)> tensor;
-  // Sets the values of every module that has parameters or buffers of its own, by its full name;
-  // module.as<torch::nn::Linear>() tests its class. Parameters are whole: a slice is taken out of
-  // each afterwards, so a ColumnParallelLinear is drawn as a Linear is. A tied parameter has the
-  // value of its first use. A module whose own parameters are on several stages is refused.
+  // Sets a module's own parameters and buffers, by full name. A ColumnParallelLinear is passed as a
+  // Linear. Refused for a module whose parameters are on several stages.
   std::function<void(const std::string& name, torch::nn::Module& module)> module;
-  // What the error about a parameter that nothing fills tells the user to do.
+  // Advice in the error about a parameter that no function fills.
   std::string remedy =
       "load weights, or set LayerSpec::initialize or Model::initialization to fill it";
 
@@ -102,102 +98,87 @@ struct Initialization {
 
 struct Model {
   std::vector<LayerSpec> layers = {};
-  std::vector<std::string> inputs = {};   // names of the values in a batch
+  std::vector<std::string> inputs = {};
   std::vector<std::string> outputs = {};  // values of the last layer that the loss reads
   LossFunction loss = {};
-  // The number that the loss will count in a microbatch, known before it runs: the divisor of its
-  // mean. Empty: count_rows(). Called on every rank.
+  // Number that the loss will count in a microbatch. Called on every rank before the forward.
+  // Empty: count_rows().
   std::function<std::int64_t(const Values& batch)> count = {};
-  // Further losses, on the stages of the layers that write them.
   std::vector<AuxiliaryLoss> auxiliary = {};
-  // Draws initial values in place of LayerSpec::initialize.
+  // Replaces LayerSpec::initialize.
   Initialization initialization = {};
-  // Makes one layer that runs in place of the consecutive layers of a stage, with the full names of
-  // their parameters; of the values that leave the stage it writes those that they write. Empty:
-  // layers run one by one.
+  // Replaces consecutive layers of a stage by one with the same parameter names, which writes
+  // `leaving`, the values that leave the stage.
   std::function<LayerSpec(const std::vector<LayerSpec>& layers,
                           const std::vector<std::string>& leaving)>
       fuse = {};
-  // Those of `inputs` that a batch may leave out: layers that read one get an undefined tensor.
+  // Inputs that a batch may omit; layers then read an undefined tensor.
   std::vector<std::string> optional_inputs = {};
-  // Layers that depend on the batch and on constants alone (masks, rotary tables), in order: they
-  // have no parameters and draw nothing. Every stage that reads what they write runs them first, so
-  // that it never crosses a cut (ModelSpec::free_layers).
+  // Layers without parameters that depend only on the batch and constants, such as masks. Every
+  // stage that reads their values runs them, so these values are never sent.
   std::vector<LayerSpec> free_layers = {};
-  // The description that is planned, where the model knows its sizes and costs. Empty:
-  // describe(layers).
+  // Sizes and costs for the plan, if known. Empty: describe(layers).
   std::shared_ptr<const ModelSpec> description = {};
-  // The model that evaluations run, if its layers differ (then `description` must have it too). Its
-  // parameters and buffers are those of the same full names in `layers`.
+  // The model for evaluations, if its layers differ. Then `description` has an evaluation, too.
   std::shared_ptr<const Model> evaluation = {};
 };
 
-// The layers of a child whose class derives from torch::nn::Sequential's: one layer, or, if its
-// forward is Sequential's, the layers of its children ("2.0", "2.1").
+// Whether a child derived from Sequential becomes one layer, or one for each of its children
+// ("2.0").
 enum class Nested { kWhole, kExpanded };
 
-// The children of a torch::nn::Sequential, one layer each under its name. Every child is called
-// with the one tensor that the child before returned; the first reads the batch's `input`. The
-// value that crosses a cut is "hidden", which is also the output. Layers hold the children
-// themselves, so that `net` has the trained weights afterwards; where a child shares a parameter
-// with an earlier one, its layer is a clone (then tied: both change alike, and `net` shows it, but
-// for the clone's buffers). Throws Error(kUsage) for an empty `net`, and for a child with shared
-// parameters that cannot be cloned.
+// Makes each child of `net` one layer that maps one tensor to the next. The first layer reads the
+// batch's `input`; other values are "hidden". Layers hold the children, so `net` has the trained
+// weights. A child that shares parameters with an earlier child is cloned and tied, and `net` does
+// not get the clone's buffers. Throws Error(kUsage) for an empty `net` or a child that cannot be
+// cloned.
 Model from_sequential(const torch::nn::Sequential& net, const std::string& input = "x",
                       Nested nested = Nested::kWhole);
 
-// The same for the children of any module (`*list` of a ModuleList or ModuleDict), all of class
-// Block, in the order of their registration, each called by `call`. Throws Error(kUsage) for a
-// child of another class, too.
-//   from_children<BlockImpl>(*net->blocks, [](BlockImpl& block, const at::Tensor& x) {
-//     return block.forward(x, 0.5); });
+// Same, for the children of a module, all of class Block, each run by `call`. Also throws
+// Error(kUsage) for a child of another class.
+//
+//     from_children<BlockImpl>(*net->blocks, [](BlockImpl& block, const at::Tensor& x) {
+//       return block.forward(x, 0.5); });
 template <typename Block>
 Model from_children(const torch::nn::Module& parent,
                     const std::function<at::Tensor(Block&, const at::Tensor&)>& call,
                     const std::string& input = "x");
 
-// An operator of exported graphs that LibTorch does not have. It takes the arguments of the node,
-// as written: tensors, numbers, texts, none, and lists of them. It returns all tensors that are
-// results of the node.
+// An operator of exported graphs that LibTorch lacks. `call` maps the node's arguments to its
+// result tensors.
 struct GraphOperator {
-  std::string name;  // "sluice::my_op", or with an overload "sluice::my_op.out"
+  std::string name;  // "sluice::my_op", or "sluice::my_op.out" with an overload
   std::function<std::vector<at::Tensor>(const std::vector<c10::IValue>&)> call;
-  bool is_random = false;  // draws, from the default generator
+  bool is_random = false;  // draws from the default generator
 };
 
 struct GraphModelOptions {
-  std::string layer_class = {};           // class of the blocks; "": the elements of lists
-  std::vector<std::string> modules = {};  // further layers, to cut between or to run twice
-  std::string loss_output = {};  // the result that is the loss; "": what the archive says, else the
-                                 // causal loss of "logits"
-  std::string products = {};     // type of RunOptions::autocast, "bfloat16", for the plan
+  std::string layer_class = {};           // class of the blocks; "": elements of lists
+  std::vector<std::string> modules = {};  // more modules that become layers
+  std::string loss_output = {};           // "": as the archive states, else causal loss of "logits"
+  std::string products = {};              // type of RunOptions::autocast ("bfloat16") for the plan
   std::vector<GraphOperator> operators = {};
-  // Sizes of the microbatches that the model's description is for; 0: as exported. Other sizes by
-  // their names in the archive: {{"decoder_length", 64}}.
+  // Microbatch sizes for the description, or by name: {{"decoder_length", 64}}. 0: as exported.
   std::int64_t rows = 0, length = 0;
   std::map<std::string, std::int64_t> sizes = {};
 };
 
-// An exported graph (docs/any-model.md). Its weights are those of the archive, else drawn; those of
-// a Hugging Face directory by Model::initialization.tensor = stored_values(directory). Inputs have
-// the names of the exported model's arguments; a causal loss of "logits" reads "labels" too. Throws
-// Error(kInput) for a file that is not such an archive, or has operators that neither LibTorch nor
-// options.operators has, naming them; Error(kUsage) for names that the graph does not have.
+// Loads an exported graph (docs/any-model.md). Inputs have the names of the exported arguments; a
+// causal loss also reads "labels". Throws Error(kInput) for another kind of file or unknown
+// operators, and Error(kUsage) for names that the graph does not have.
 Model load_graph(const std::string& path, const GraphModelOptions& options = {});
 
-// Number of rows of a batch: the first size of its first tensor that has dimensions; 0 without one.
+// Rows of a batch: the first size of its first tensor with dimensions, or 0.
 std::int64_t count_rows(const Values& batch);
 
-// The loss of a model that returns it: the output of this name, one number, the mean over the rows
-// of a microbatch (as in mean_loss()).
+// Uses an output as the loss: one number, the mean over the rows of a microbatch.
 LossFunction loss_output(const std::string& output,
                          std::function<std::int64_t(const Values& batch)> rows = {});
 
-// A loss written as the mean over the rows of a microbatch, as torch's functions give it. Its sum
-// is the mean times the rows of the batch (count_rows): so microbatches weigh by their rows, and
-// the step's loss is the mean over all rows.
-// rows: the number that the mean is over, if it is something else; Model::count must then be the
-// same.
+// Converts a mean over the rows of a microbatch, as torch's losses compute it, to a sum, so that
+// the step's loss is the mean over all rows. If `rows` counts another unit, Model::count must count
+// it too.
 LossFunction mean_loss(
     std::function<at::Tensor(const Values& outputs, const Values& batch)> mean_of_rows,
     std::function<std::int64_t(const Values& batch)> rows = {});
@@ -205,7 +186,6 @@ LossFunction mean_loss(
 namespace detail {
 
 using ChildCall = std::function<at::Tensor(torch::nn::Module& child, const at::Tensor& input)>;
-// is_block: true for a child of the class that `call` takes.
 Model from_children(const torch::nn::Module& parent, ChildCall call,
                     const std::function<bool(const torch::nn::Module&)>& is_block,
                     const std::string& input);
@@ -225,36 +205,23 @@ Model from_children(const torch::nn::Module& parent,
       input);
 }
 
-// A batch's inputs by name; the first size of each is the number of rows.
+// Inputs of a batch by name; the first size of each is the number of rows.
 using BatchMetas = std::vector<std::pair<std::string, TensorMeta>>;
 
-// The description that is measured: makes one layer after the other, draws its weights, and runs it
-// as a stage of its own, forward and backward, on batches of these metas and of twice the rows
-// (integers are 0, floats 1).
+// Measures a description. Runs one layer at a time, with drawn weights, forward and backward, on
+// batches of these sizes and of twice the rows (integers 0, floats 1). Buffers change.
 //
-//  parameters  named as in Chunk; frozen ones too.
-//  writes      sizes; the first is the rows of the microbatch where it equals the rows of the
-//              metas, all others are fixed. An undefined value has no elements.
-//  cost        LayerSpec::cost if given (then a layer with a shape function is not run), else a
-//              line in rows through the two runs, for the length of these metas. FLOPs: products of
-//              matrices, convolutions and attention of the forward; of the backward, one product
-//              for each operand that needs a gradient, a parameter's being the weight's. Bytes:
-//              memory that LibTorch's allocators handed out in the layer and did not get back:
-//              tensors saved for the backward, input and output where they are saved, never
-//              parameters and accumulators. The loss belongs to no layer. Products inside fused
-//              operators (parts/ops.h) are not counted: native families are described with
-//              LayerOptions::fused off.
-//  roles       LayerSpec::role.
+// FLOPs count matrix products, convolutions and attention; a backward counts one product for each
+// operand that needs a gradient. Bytes count memory that stays allocated for the backward, without
+// parameters and gradient sums. Both are linear in rows. Kernels of parts/ops.h are not counted, so
+// describe native families with LayerOptions::fused = false. A layer with a cost and `shapes` is
+// not run.
 //
-// Runs the modules: buffers such as running statistics change. Never holds more than one layer.
-// Batch inputs are on the device of the layer's parameters. Throws what layers throw, and
-// Error(kUsage) for metas without rows or a value that nobody writes. Must not be called on a
-// thread whose memory a ledger counts.
+// Throws what layers throw, and Error(kUsage) for batches without rows or a value that no layer
+// writes. Must not run on a thread whose memory a ledger counts.
 ModelSpec describe(const std::vector<LayerSpec>& layers, const BatchMetas& batch);
 
-// The description without making or running anything: names, roles, values that layers read and
-// write, stated costs, and the parameters that LayerSpec::ties names. Sizes are not known, so this
-// is enough for a partition by counts or names and for its program, not for a prediction of memory.
+// Describes layers without making them: enough for a program, but not to predict memory.
 ModelSpec describe(const std::vector<LayerSpec>& layers);
 
 }  // namespace sluice

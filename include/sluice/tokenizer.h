@@ -1,12 +1,10 @@
-// Text to token ids and back, by the tokenizer.json of a Hugging Face model.
+// Converts text to token ids and back with the tokenizer.json of a Hugging Face model.
 //
-// Invariants:
-//  1. Ids and decoded text are those of Hugging Face's `tokenizers`; a part that is not implemented
-//     is refused by its name when the file is read.
-//  2. Ids of a tokenizer that was read from a path are those of transformers' AutoTokenizer for the
-//     file's directory, or it is refused, with the name of the setting that is not followed.
-//  3. Time and memory of one call are bounded by the text's length, whatever the file holds.
-// Thread-safety: const members may be called from any thread.
+//     auto ids = sluice::Tokenizer::read("models/llama").encode("Hello");
+//
+// Ids and text are those of transformers' AutoTokenizer. Parts and settings that are not
+// implemented are refused by name. A call's time and memory are bounded by the text's length, even
+// for hostile files. Several threads may call const members.
 #pragma once
 
 #include <cstdint>
@@ -22,44 +20,41 @@ namespace sluice {
 
 class Tokenizer {
  public:
-  // Reads a tokenizer. path: a tokenizer.json, or the directory that holds one. The settings in
-  // tokenizer_config.json, special_tokens_map.json, added_tokens.json and config.json beside it
-  // apply. Throws Error(kInput) naming the file and the field: missing, malformed, larger than a
-  // tokenizer can be, a part or a setting that is not followed (docs/tokenizer.md).
+  // Reads a tokenizer.json, or a directory with one and the settings beside it (config.json and
+  // others). Throws Error(kInput) with the file and field if it is missing, malformed, too large,
+  // or not implemented (docs/tokenizer.md).
   static Tokenizer read(const std::string& path);
-  // The tokenizer of a tokenizer.json alone.
   static Tokenizer parse(std::string_view json, const std::string& file_name);
 
-  // The ids of a text. add_special_tokens: with the tokens that the post-processor adds, such as
-  // "<s>" in front. Bytes that are not UTF-8 count as U+FFFD. Throws Error(kInput): a text of more
-  // than 1 GiB, one that a hostile file's pattern or normalizer takes beyond all bounds, a
-  // character outside a vocabulary whose unk_token is not a token.
+  // add_special_tokens adds the post-processor's tokens, such as "<s>". Invalid UTF-8 counts as
+  // U+FFFD. Throws Error(kInput) for a text above 1 GiB, a text that the file's rules expand beyond
+  // bounds, or a character outside a vocabulary whose unk_token is not a token.
   std::vector<std::int32_t> encode(std::string_view text, bool add_special_tokens = true) const;
-  // The ids of a text that continues another piece of the same document: nothing is put before it,
-  // neither special tokens nor the space that a SentencePiece model starts with.
+  // Encodes text that continues a document: without special tokens or SentencePiece's leading
+  // space.
   std::vector<std::int32_t> encode_further(std::string_view text) const;
   // The tokens that the post-processor puts before and after a document.
   const std::vector<std::int32_t>& prefix() const;
   const std::vector<std::int32_t>& suffix() const;
 
-  // The text of these ids. Throws Error(kInput) for an id that does not exist.
+  // Throws Error(kInput) for an id that does not exist.
   std::string decode(std::span<const std::int32_t> ids, bool skip_special_tokens = false) const;
 
-  // The id of the token with this text, added ones too.
+  // Includes added tokens.
   std::optional<std::int32_t> id_of(std::string_view token) const;
-  // The text of a token; "" if the id does not exist.
+  // Returns "" if the id does not exist.
   std::string token_of(std::int32_t id) const;
   bool is_special(std::int32_t id) const;
-  std::int64_t num_ids() const;  // the largest id + 1
+  std::int64_t num_ids() const;  // largest id + 1
 
-  // The texts of bos_token and eos_token; "" where no file names them.
+  // The texts of bos_token and eos_token, or "".
   const std::string& begin_token() const;
   const std::string& end_token() const;
 
  private:
   struct Impl;
   explicit Tokenizer(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
-  std::shared_ptr<const Impl> impl_;  // copies share it
+  std::shared_ptr<const Impl> impl_;
 };
 
 }  // namespace sluice

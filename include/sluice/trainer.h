@@ -1,14 +1,13 @@
-// A pipeline with sluice's own update, as `sluice train` runs it.
+// Trains a pipeline with sluice's own optimizer, as `sluice train` does.
 //
-//   auto plan = sluice::plan_pipeline(..., {.num_ranks = 4, .step_end = sluice::StepEnd::kUpdate});
-//   sluice::Pipeline pipeline(model, plan, transport, options);
-//   sluice::Trainer trainer(pipeline, {.max_norm = 1.0});
-//   auto step = trainer.step({{"x", x}, {"y", y}}, 1e-3);
+//     auto plan = sluice::plan_pipeline(
+//         ..., {.num_ranks = 4, .step_end = sluice::StepEnd::kUpdate});
+//     sluice::Pipeline pipeline(model, plan, transport, options);
+//     sluice::Trainer trainer(pipeline, {.max_norm = 1.0});
+//     auto step = trainer.step({{"x", x}, {"y", y}}, 1e-3);
 //
-// The norm, the check that the step is finite and the update are instructions of the plan's
-// program: they overlap with compute, support zero1 and zero3, and Pipeline::save() also writes the
-// optimizer's state.
-// Thread-safety: one rank's thread.
+// Norm, finite check and update are instructions of the program, so they overlap with compute and
+// support zero1 and zero3. Pipeline::save() also writes the optimizer state.
 #pragma once
 
 #include <cstdint>
@@ -24,27 +23,23 @@ class Optimizer;
 
 class Trainer {
  public:
-  // Collective. The pipeline must outlive the trainer, and gets only one, before its first training
-  // step. Throws Error(kUsage) for a plan without StepEnd::kUpdate, for a second trainer, and, on
-  // every rank, for options that differ between ranks.
+  // Collective, before the pipeline's first step. The pipeline must outlive the trainer. Throws
+  // Error(kUsage) for a plan without StepEnd::kUpdate, a second trainer, or options that differ
+  // between ranks.
   Trainer(Pipeline& pipeline, const OptimizerOptions& options);
   ~Trainer();
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;
 
-  // Collective. One step at this learning rate, of the whole batch, cut into the plan's
-  // microbatches as by Pipeline::train_step(), which lists what is refused. Throws
-  // Error(kNotFinite) on every rank after a loss or gradient that is not finite: nothing was
-  // updated.
+  // Collective. Throws Error(kNotFinite) on every rank, before any update, if the loss or a
+  // gradient is not finite, and what Pipeline::train_step() throws for its inputs.
   StepResult step(const Inputs& inputs, double learning_rate, const StepOptions& options = {});
-  // The same for microbatches of this rank's replica that are already cut, with their place among
-  // all (StepBatch::first_microbatch, total_count). Does not check that ranks agree.
+  // Same, for microbatches of this replica that are already cut. Does not check that ranks agree.
   StepResult step(const StepBatch& batch, double learning_rate);
 
   const Optimizer& optimizer() const;
-  // The last step whose update the weights of this rank hold: before the first, that of the loaded
-  // checkpoint, or 0; none when an update was started and failed. If all ranks return the same step
-  // after a failure, the weights are those of that step.
+  // The last step that updated this rank's weights, initially the loaded checkpoint's. None if an
+  // update failed halfway. If all ranks return the same step, their weights are consistent.
   std::optional<std::int64_t> weights_step() const;
 
  private:
