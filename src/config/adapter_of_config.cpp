@@ -1,4 +1,4 @@
-// The adapter that a configuration asks for, and the keys that contradict it.
+// Makes the adapter of a configuration and refuses keys that contradict it.
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,7 +22,7 @@ std::string place_of(const RunConfig& config, const std::string& key) {
   throw Error(ErrorKind::kUsage, {.what = what, .where = place_of(config, key), .remedy = remedy});
 }
 
-// Refuses keys that the adapter's own configuration contradicts.
+// Refuses [lora] keys that differ from the stored adapter's own configuration.
 void require_no_contradiction(const RunConfig& config, const Adapter& adapter) {
   const AdaptedLinear& first = adapter.layers.front();
   const LoraOptions& lora = config.lora;
@@ -45,7 +45,8 @@ void require_alone(const RunConfig& config, const std::string& key) {
   }
 }
 
-// The patterns are compared as what they match.
+// Compares the layers that the patterns match, not the patterns, because different patterns can
+// match the same layers.
 void require_same_target(const RunConfig& config, const Adapter& adapter, const ModelSpec& model) {
   if (!is_set(config, "lora.target")) return;
   LoraOptions options = config.lora;

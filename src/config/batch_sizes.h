@@ -1,6 +1,4 @@
-// Numbers of sequences and microbatches of a configuration's step, whichever key says them.
-//
-// Thread-safety: pure functions.
+// Batch sizes of one step, from the key that the configuration sets: local or global batch size.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +8,18 @@
 namespace sluice {
 
 struct BatchSizes {
-  std::int64_t global_batch = 0;  // sequences of a step of all replicas: the data advances by these
-  std::int64_t local_batch = 0;   // sequences of replica r, from r * local_batch on
-  int num_microbatches = 0;       // number of microbatches of a replica
+  std::int64_t global_batch = 0;  // sequences per step over all replicas
+  std::int64_t local_batch = 0;   // sequences per replica; replica r starts at r * local_batch
+  int num_microbatches = 0;       // per replica
 };
 
-// Precondition: load_run_config() made it, so that sizes divide evenly.
+// `config` must come from load_run_config(), which checks that the sizes divide evenly.
 BatchSizes batch_sizes(const RunConfig& config);
 
-// The configuration of one replica that computes the same bits: the whole batch, as many shards,
-// and one tensor-parallel rank where the slices are fixed. A degree on which the bits depend stays
-// as it is. The settings that decide the numbers of a run are compared in this form, so that
+// Returns the configuration of one replica that computes the same bits: the whole batch, as many
+// gradient shards, and one tensor-parallel rank if the slices are fixed. A degree that changes the
+// bits is kept. A resumed run compares its settings in this form, so that another layout with the
+// same bits is not a change.
 // another layout with the same bits is no change.
 RunConfig as_one_replica(RunConfig config);
 

@@ -1,5 +1,4 @@
-// Checks that no key can make by itself.
-// Thread-safety: pure functions.
+// Checks that involve more than one key.
 #pragma once
 
 #include <map>
@@ -11,11 +10,11 @@
 
 namespace sluice::detail {
 
-// The two sizes of a batch, of which a configuration has one.
+// The two sizes of a batch. A configuration sets one of them.
 inline constexpr const char* kLocalBatch = "training.local_batch_size";
 inline constexpr const char* kGlobalBatch = "training.global_batch_size";
 
-// Values of keys that are not built.
+// The values given for keys that are not implemented.
 using Unbuilt = std::map<const Key*, Value>;
 
 // Returns an Error(kUsage) "not built yet" for each value that is not the default.

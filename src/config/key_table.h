@@ -1,6 +1,5 @@
-// The table of every configuration key: what parsing, checking, showing and the reference share.
-//
-// Thread-safety: the table is immutable.
+// The immutable table of all configuration keys. Parsing, checking, showing and the key reference
+// use it.
 #pragma once
 
 #include <limits>
@@ -19,23 +18,23 @@ struct Range {
   bool above_min = false;  // min itself is not allowed
   bool below_max = false;
 };
-bool contains(const Range& range, double value);  // false for nan and infinities
-std::string to_text(const Range& range);          // "at least 1", "0 to 1"; "" when unbounded
+bool contains(const Range& range, double value);  // false for NaN and infinities
+std::string to_text(const Range& range);          // "at least 1", "0 to 1"; empty if unbounded
 
 struct Key {
   std::string section, name;
-  std::vector<Kind> kinds;  // accepted, in this order
+  std::vector<Kind> kinds;  // accepted types, tried in this order
   Value (*get)(const RunConfig&) = nullptr;
   void (*set)(RunConfig&, const Value&) = nullptr;
   Range range;
-  std::vector<std::string> words;  // the strings allowed; empty: any
-  bool is_built = true;            // false: nothing acts on it, so only its default is taken
-  bool is_path = false;            // strings are paths: relative to the file, ~ and ${VAR}
-  bool may_be_empty = true;        // the empty string is allowed
-  bool decides_split = false;      // a place to look at when a split is refused
-  bool decides_data = false;       // which sequence of the data is number n
-  bool decides_numbers = false;    // the bits of losses and weights, beside model and data
-  std::string option;              // what messages of the library call it; "": nothing
+  std::vector<std::string> words;  // allowed strings; empty: any string
+  bool is_built = true;            // false: not implemented, only the default is accepted
+  bool is_path = false;            // expand ~ and ${VAR}; relative to the file
+  bool may_be_empty = true;        // whether the empty string is allowed
+  bool decides_split = false;      // named when an error is about the split
+  bool decides_data = false;       // changes which sequence of the data is number n
+  bool decides_numbers = false;    // changes the bits of losses and weights
+  std::string option;              // the library's name for this key in messages; "": none
   std::string meaning;
 
   std::string full_name() const { return section + "." + name; }
@@ -44,6 +43,6 @@ struct Key {
 };
 
 const std::vector<Key>& key_table();
-std::vector<std::string> section_names();  // in the order of the table
+std::vector<std::string> section_names();
 
 }  // namespace sluice::detail

@@ -1,4 +1,4 @@
-// Reading a RunConfig: file, environment and command line, one value at a time through the table.
+// Reads a RunConfig from the file, the environment and the command line.
 #include <unistd.h>
 
 #include <algorithm>
@@ -31,8 +31,8 @@ const Key* find_key(const std::string& full_name) {
   return found == table.end() ? nullptr : &*found;
 }
 
-// Variables that start as those of keys do and are none, and what refuses a wrong value of one
-// before a run starts. What is not acted on is refused.
+// A SLUICE_ variable that does not set a key. `check` throws before a run starts if its value is
+// wrong.
 struct OtherVariable {
   std::string name;
   void (*check)(const std::string& value);
@@ -56,10 +56,10 @@ const std::vector<OtherVariable>& other_variables() {
   return all;
 }
 
-constexpr std::size_t kMostErrors = 100;  // in one report
+constexpr std::size_t kMostErrors = 100;  // limit for one report
 
-// A configuration that is being read. Errors are collected and reported together, since a file of
-// another library has many unknown keys.
+// A configuration that is being read. Errors are collected and reported together, because a file
+// from another library has many unknown keys.
 struct Reading {
   RunConfig config;
   Unbuilt unbuilt;
@@ -86,7 +86,7 @@ struct Reading {
 };
 
 void load_file(Reading& reading, const std::string& file) {
-  // A pipe, as <(...), has no folder of its own: paths are from the working folder.
+  // A pipe such as <(...) has no folder, so its relative paths start at the working folder.
   std::error_code unknown;
   const std::string folder = std::filesystem::is_regular_file(file, unknown)
                                  ? std::filesystem::path(file).parent_path().string()
@@ -130,14 +130,14 @@ void load_environment(Reading& reading, const std::map<std::string, std::string>
       reading.set(key, read_toml_value(found->second), Source{"", "", name});
     }
   }
-  // A typing error would otherwise do nothing.
+  // Without this check, a misspelled variable would be ignored.
   for (const auto& [name, value] : environment) {
     if (!known.contains(name)) reading.add(unknown_variable(name, others));
   }
 }
 
-// No value of training.local_batch_size means that it is not given, so of the two sizes of a batch
-// the one of a later source takes the place of the other. earlier: what the sources before said.
+// No value of training.local_batch_size means "not set". A batch size from a later source therefore
+// resets the other batch size. `earlier` is the configuration before this source.
 void take_back_batch(RunConfig& config, const RunConfig& earlier) {
   const auto is_new = [&](const char* key) {
     return config.origins.at(key) != earlier.origins.at(key);

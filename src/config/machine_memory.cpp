@@ -14,10 +14,11 @@
 namespace sluice {
 namespace {
 
-// The error by which the prediction may be above what a run needs (docs/memory.md).
+// How far the prediction may exceed the memory that a run needs (docs/memory.md).
 constexpr double kUncertainty = 0.04;
 
-// A file of one number; anything else ("max", no such file) is no limit.
+// Reads a file that holds one number. Returns infinity for other text such as "max" and for a
+// missing file.
 double limit_in(const char* path) {
   double bytes = 0;
   return std::ifstream(path) >> bytes ? bytes : std::numeric_limits<double>::infinity();
@@ -30,7 +31,7 @@ std::int64_t to_bytes(double bytes) {
 
 struct Needs {
   double held = 0,
-         peak = 0;  // sum over ranks of all replicas and shares, which may be huge: doubles
+         peak = 0;  // sums over all ranks; doubles, because they can be huge
   bool snapshots = false;
 };
 
@@ -47,7 +48,7 @@ Needs needs_of(const Plan& plan) {
   return needs;
 }
 
-// The error of a rank that needs more than the configuration lets it have.
+// The error of a rank whose peak is above the configured limit.
 std::optional<Error> rank_shortage(const Plan& plan) {
   if (!plan.memory_per_rank) return std::nullopt;
   const auto largest = std::max_element(plan.ranks.begin(), plan.ranks.end(),
@@ -73,8 +74,8 @@ std::int64_t machine_memory_bytes() {
   if (::sysinfo(&info) != 0) return std::numeric_limits<std::int64_t>::max();
   const double unit = info.mem_unit;
   const double container =
-      std::min(limit_in("/sys/fs/cgroup/memory.max"),                     // version 2
-               limit_in("/sys/fs/cgroup/memory/memory.limit_in_bytes"));  // version 1
+      std::min(limit_in("/sys/fs/cgroup/memory.max"),                     // cgroup version 2
+               limit_in("/sys/fs/cgroup/memory/memory.limit_in_bytes"));  // cgroup version 1
   double bytes = std::min(unit * static_cast<double>(info.totalram), container) +
                  unit * static_cast<double>(info.totalswap);
   struct rlimit space {};

@@ -1,7 +1,5 @@
-// The names of our keys in other libraries: for messages about an unknown key, and a section of the
-// reference.
-//
-// Thread-safety: the table is immutable.
+// What other libraries call our keys. Used in messages about unknown keys and in the key reference.
+// The table is immutable.
 #pragma once
 
 #include <string>
@@ -13,13 +11,13 @@ namespace sluice::detail {
 struct PeerKey {
   const char* library;
   const char*
-      name;  // "pp_size": in any section; "model.flavor": in that one; "float8.*": all of it
-  const char* here;  // what does it here, as Markdown
+      name;  // "pp_size": any section; "model.flavor": that section; "float8.*": the whole section
+  const char* here;  // the equivalent in sluice, in Markdown
 };
 
 const std::vector<PeerKey>& peer_keys();
 
-// The row of a name as it is written in the table, but that '-' is '_'; or null.
+// Finds the row of a name, or null. Treats '-' as '_'.
 const PeerKey* find_peer_key(std::string_view name);
 
 // "it is torchtitan's: here model.path or model.config"

@@ -1,5 +1,4 @@
-// One value into the configuration: type, range, words, paths.
-// Thread-safety: pure functions, but for the environment that paths name.
+// Sets one value of the configuration after checking its type, range, words and paths.
 #pragma once
 
 #include <string>
@@ -11,9 +10,8 @@
 
 namespace sluice::detail {
 
-// The place where a value was given.
 struct Source {
-  std::string file;    // "" on the command line and in the environment
+  std::string file;    // "" for the command line and the environment
   std::string folder;  // base of relative paths
   std::string origin;  // "run.toml:12:1", "--training.steps", "SLUICE_TRAINING_STEPS"
 
@@ -23,8 +21,8 @@ struct Source {
   }
 };
 
-// Returns what it is as a Value. Throws Error(kUsage) at the value, or at the element of the list
-// that is wrong.
+// Returns the converted value. Throws Error(kUsage) at the position of the value or of the wrong
+// list element.
 Value set_value(RunConfig& config, const Key& key, const RawValue& raw, const Source& source);
 
 }  // namespace sluice::detail

@@ -1,4 +1,4 @@
-// The key table as text: of one configuration, and of the keys themselves.
+// Shows the values of a configuration and the reference of all keys as text.
 
 #include <map>
 
@@ -34,7 +34,7 @@ std::string allowed(const Key& key) {
   return join(parts, "; ");
 }
 
-// The types, unless words say them, and what is allowed.
+// The types of a key and the values that it allows. Omits the type if words imply it.
 std::string values_of(const Key& key) {
   const std::string words = allowed(key);
   std::string types = types_of(key);
@@ -42,7 +42,7 @@ std::string values_of(const Key& key) {
   return types == "string" && !key.words.empty() ? words : types + "; " + words;
 }
 
-// A default may hang on the convention of the split.
+// The split convention may change a default.
 std::string origin_of(const Key& key, const RunConfig& config) {
   const std::string& origin = config.origins.at(key.full_name());
   if (origin != "default" || key.get(config) == key.default_value()) return origin;
@@ -60,7 +60,7 @@ std::string show_keys(const RunConfig& config, const Shown& is_shown) {
   return table.to_string();
 }
 
-// A table for each library; its keys with the same answer share a row.
+// One table per library. Names with the same equivalent share a row.
 std::string peer_tables() {
   std::string text;
   const std::vector<detail::PeerKey>& peers = detail::peer_keys();

@@ -1,7 +1,7 @@
-// Reading TOML: the one place that knows the TOML library.
+// Reads TOML. Only this file's source includes the TOML library.
 //
-// Hostile text is an error: files above 1 MiB, keys of more than 16 parts, nesting above 256.
-// Thread-safety: pure functions.
+// Untrusted text is safe: files above 1 MiB, keys of more than 16 parts and nesting above 256
+// levels are errors.
 #pragma once
 
 #include <cstddef>
@@ -17,20 +17,20 @@ constexpr std::size_t kMaxTomlBytes = std::size_t{1} << 20;
 
 struct RawKey {
   std::string section;  // "" for a key above the first section
-  std::string name;     // "" for the section itself, when it is not a table
+  std::string name;     // "" if the RawKey stands for the section itself
   RawValue value;
-  Position position;  // position of the key
+  Position position;
 };
 
-// The keys of all sections, in the order of the file. A section that is empty gives one RawKey
-// without name, so that unknown sections are seen. Throws Error(kUsage) "file:line:column".
+// Returns the keys of all sections in file order. An empty section yields one RawKey without a
+// name, so that unknown sections are noticed. Throws Error(kUsage) with "file:line:column".
 std::vector<RawKey> read_toml(std::string_view text, const std::string& file);
 
-// The text of a configuration: a file, or what a program writes into `<(...)`. Throws Error(kUsage)
-// when it cannot be read, or is longer than kMaxTomlBytes.
+// Reads a regular file or a pipe such as `<(...)`. Throws Error(kUsage) if it cannot be read or is
+// longer than kMaxTomlBytes.
 std::string read_config_file(const std::string& file);
 
-// The value of an override: TOML, or else the text itself as a string.
+// Parses the value of an override as TOML. Text that is not TOML becomes a string.
 RawValue read_toml_value(const std::string& text);
 
 }  // namespace sluice::detail
