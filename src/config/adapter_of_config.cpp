@@ -1,4 +1,3 @@
-// Makes the adapter of a configuration and refuses keys that contradict it.
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,7 +21,6 @@ std::string place_of(const RunConfig& config, const std::string& key) {
   throw Error(ErrorKind::kUsage, {.what = what, .where = place_of(config, key), .remedy = remedy});
 }
 
-// Refuses [lora] keys that differ from the stored adapter's own configuration.
 void require_no_contradiction(const RunConfig& config, const Adapter& adapter) {
   const AdaptedLinear& first = adapter.layers.front();
   const LoraOptions& lora = config.lora;
@@ -45,8 +43,7 @@ void require_alone(const RunConfig& config, const std::string& key) {
   }
 }
 
-// Compares the layers that the patterns match, not the patterns, because different patterns can
-// match the same layers.
+// Different patterns can match the same layers, so compare the matched layers.
 void require_same_target(const RunConfig& config, const Adapter& adapter, const ModelSpec& model) {
   if (!is_set(config, "lora.target")) return;
   LoraOptions options = config.lora;

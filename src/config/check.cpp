@@ -16,7 +16,6 @@
 namespace sluice::detail {
 namespace {
 
-// The place of the key to blame: the first one if it was set, otherwise the other one.
 std::string where_of(const RunConfig& config, const std::string& key, const std::string& other) {
   const std::string& origin = config.origins.at(key);
   return origin != "default" ? origin : config.origins.at(other);
@@ -29,8 +28,8 @@ void refuse_both(const RunConfig& config, const std::string& key, const std::str
                                   .remedy = remedy});
 }
 
-// torch adds a float16 and a bfloat16 tensor in float32. Layers would then pass on a dtype that the
-// plan's shapes do not have.
+// torch adds float16 and bfloat16 in float32. Layers would pass on a dtype that the plan does not
+// expect.
 void check_precision(const RunConfig& config) {
   const MixedPrecision products = config.training.mixed_precision;
   if (config.model.dtype != ParameterType::kFloat16 || products == MixedPrecision::kNone) return;
@@ -67,8 +66,7 @@ void check_batch(const RunConfig& config) {
                    replicas * training.microbatch_size);
 }
 
-// The planner refuses other shards that do not fit. This check is here because the planner does not
-// count sequences.
+// The planner checks other shards, but it does not count sequences.
 void check_shards(const RunConfig& config) {
   const DataParallel& options = config.parallelism.pipeline.data_parallel;
   if (!detail::sums_in_shards(options) || options.num_shards() % options.degree != 0) return;
@@ -99,7 +97,7 @@ void check_transport(const RunConfig& config) {
                .remedy = "write \"gloo\", or set training.device to \"cuda\""});
 }
 
-// Refuses keys that set the number of stages, because a schedule file already sets it.
+// A schedule file already sets the number of stages.
 void check_schedule(const RunConfig& config) {
   if (config.parallelism.schedule_csv.empty()) return;
   const PartitionOptions& options = config.parallelism.pipeline.partition;
@@ -131,7 +129,7 @@ void check_split(const RunConfig& config) {
   if (given.size() > 1) refuse_both(config, given[0], given[1], "keep one of them");
 }
 
-// A split by costs chooses the cuts, so refuse keys that set them.
+// A split by costs chooses the cuts.
 void check_balance(const RunConfig& config) {
   const Balance partition = config.parallelism.partition;
   if (partition == Balance::kEven) return;

@@ -10,14 +10,14 @@
 
 namespace sluice::detail {
 
-// The two sizes of a batch. A configuration sets one of them.
+// A configuration sets one of these two keys.
 inline constexpr const char* kLocalBatch = "training.local_batch_size";
 inline constexpr const char* kGlobalBatch = "training.global_batch_size";
 
-// The values given for keys that are not implemented.
+// Values of keys that are not implemented.
 using Unbuilt = std::map<const Key*, Value>;
 
-// Returns an Error(kUsage) "not built yet" for each value that is not the default.
+// Returns a "not built yet" error for each value that is not the default.
 std::vector<Error> unbuilt_errors(const RunConfig& config, const Unbuilt& unbuilt);
 
 // Throws Error(kUsage) for keys that contradict each other.

@@ -1,5 +1,3 @@
-// The words of enums that only the configuration uses. Those of the planner are in
-// plan/option_words.h.
 #pragma once
 
 #include "base/words.h"

@@ -1,4 +1,3 @@
-// Expands data.files and validation.files.
 #include <algorithm>
 #include <filesystem>
 #include <unordered_set>
@@ -19,7 +18,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// Explains why a pattern has no matches.
 std::string remedy_of_no_match(const std::string& pattern) {
   fs::path folder;
   std::error_code error;

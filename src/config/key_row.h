@@ -69,7 +69,7 @@ struct Row : Key {
   }
 };
 
-// Integers become int64 and enumerators become their words. Other members stay as they are.
+// Converts int to int64 and enumerators to their words.
 template <typename Type>
 Value to_value(const Type& member) {
   if constexpr (std::is_enum_v<Type>) {
@@ -109,7 +109,7 @@ auto& member_at(auto& whole) {
   }
 }
 
-// Makes the row of one key. `Path` leads from RunConfig to the member. An enum also sets the words.
+// `Path` leads from RunConfig to the member. The row of an enum lists its words.
 template <auto... Path>
 Row key(const char* section, const char* name) {
   using Type = std::remove_cvref_t<decltype(member_at<Path...>(std::declval<RunConfig&>()))>;
@@ -125,20 +125,18 @@ Row key(const char* section, const char* name) {
   return row;
 }
 
-// A key that is not implemented. RunConfig has no member for it, and only its default is accepted.
+// A key that is not implemented and accepts only its default.
 Row unbuilt_key(const char* section, const char* name, Value (*default_value)(const RunConfig&));
-// Keys whose values need their own conversion.
 Row betas_key();
 Row schedule_key();
 Row partition_convention_key();
 Row device_memory_key();
-// Keys that accept values of several types.
 Row lora_target_key();
 Row activation_checkpoint_key();
 Row stage_to_rank_key();
 Row scale_grads_key();
 Row resume_key();
-// Number of layers that the first or last stage counts for. The split convention sets the default.
+// Number of layers that the end stage counts for. The split convention sets the default.
 Row first_stage_weight_key();
 Row last_stage_weight_key();
 

@@ -1,5 +1,4 @@
-// The immutable table of all configuration keys. Parsing, checking, showing and the key reference
-// use it.
+// The table of all configuration keys, for parsing, checking, showing and the key reference.
 #pragma once
 
 #include <limits>
@@ -11,11 +10,11 @@
 
 namespace sluice::detail {
 
-// The range of a number, or of every number in a list.
+// Also applies to every number in a list.
 struct Range {
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
-  bool above_min = false;  // min itself is not allowed
+  bool above_min = false;
   bool below_max = false;
 };
 bool contains(const Range& range, double value);  // false for NaN and infinities
@@ -28,13 +27,13 @@ struct Key {
   void (*set)(RunConfig&, const Value&) = nullptr;
   Range range;
   std::vector<std::string> words;  // allowed strings; empty: any string
-  bool is_built = true;            // false: not implemented, only the default is accepted
+  bool is_built = true;            // false: accepts only the default
   bool is_path = false;            // expand ~ and ${VAR}; relative to the file
-  bool may_be_empty = true;        // whether the empty string is allowed
-  bool decides_split = false;      // named when an error is about the split
-  bool decides_data = false;       // changes which sequence of the data is number n
-  bool decides_numbers = false;    // changes the bits of losses and weights
-  std::string option;              // the library's name for this key in messages; "": none
+  bool may_be_empty = true;
+  bool decides_split = false;    // named when an error is about the split
+  bool decides_data = false;     // changes which sequence of the data is number n
+  bool decides_numbers = false;  // changes the bits of losses and weights
+  std::string option;            // name in the library's messages, or ""
   std::string meaning;
 
   std::string full_name() const { return section + "." + name; }

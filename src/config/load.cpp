@@ -1,4 +1,3 @@
-// Reads a RunConfig from the file, the environment and the command line.
 #include <unistd.h>
 
 #include <algorithm>
@@ -31,8 +30,7 @@ const Key* find_key(const std::string& full_name) {
   return found == table.end() ? nullptr : &*found;
 }
 
-// A SLUICE_ variable that does not set a key. `check` throws before a run starts if its value is
-// wrong.
+// A SLUICE_ variable that does not set a key. `check` throws for a wrong value.
 struct OtherVariable {
   std::string name;
   void (*check)(const std::string& value);
@@ -56,10 +54,9 @@ const std::vector<OtherVariable>& other_variables() {
   return all;
 }
 
-constexpr std::size_t kMostErrors = 100;  // limit for one report
+constexpr std::size_t kMostErrors = 100;
 
-// A configuration that is being read. Errors are collected and reported together, because a file
-// from another library has many unknown keys.
+// Collects all errors, because a file from another library has many unknown keys.
 struct Reading {
   RunConfig config;
   Unbuilt unbuilt;
@@ -130,14 +127,14 @@ void load_environment(Reading& reading, const std::map<std::string, std::string>
       reading.set(key, read_toml_value(found->second), Source{"", "", name});
     }
   }
-  // Without this check, a misspelled variable would be ignored.
+  // Otherwise a misspelled variable would be ignored.
   for (const auto& [name, value] : environment) {
     if (!known.contains(name)) reading.add(unknown_variable(name, others));
   }
 }
 
-// No value of training.local_batch_size means "not set". A batch size from a later source therefore
-// resets the other batch size. `earlier` is the configuration before this source.
+// training.local_batch_size has no value for "not set". Therefore a batch size from a later source
+// resets the other one. `earlier` is the configuration before this source.
 void take_back_batch(RunConfig& config, const RunConfig& earlier) {
   const auto is_new = [&](const char* key) {
     return config.origins.at(key) != earlier.origins.at(key);

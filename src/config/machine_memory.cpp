@@ -14,11 +14,10 @@
 namespace sluice {
 namespace {
 
-// How far the prediction may exceed the memory that a run needs (docs/memory.md).
+// Largest relative error of the prediction (docs/memory.md).
 constexpr double kUncertainty = 0.04;
 
-// Reads a file that holds one number. Returns infinity for other text such as "max" and for a
-// missing file.
+// Reads a file with one number. Returns infinity for other text such as "max".
 double limit_in(const char* path) {
   double bytes = 0;
   return std::ifstream(path) >> bytes ? bytes : std::numeric_limits<double>::infinity();
@@ -31,7 +30,7 @@ std::int64_t to_bytes(double bytes) {
 
 struct Needs {
   double held = 0,
-         peak = 0;  // sums over all ranks; doubles, because they can be huge
+         peak = 0;  // doubles, because these sums over ranks can be huge
   bool snapshots = false;
 };
 
@@ -48,7 +47,6 @@ Needs needs_of(const Plan& plan) {
   return needs;
 }
 
-// The error of a rank whose peak is above the configured limit.
 std::optional<Error> rank_shortage(const Plan& plan) {
   if (!plan.memory_per_rank) return std::nullopt;
   const auto largest = std::max_element(plan.ranks.begin(), plan.ranks.end(),

@@ -6,9 +6,8 @@
 
 namespace sluice::detail {
 
-// Parses an amount of memory such as "80GB" (10^9), "1.5GiB" (2^30), "640 MiB" or "1048576". Units
-// are B, KB, MB, GB, TB, KiB, MiB, GiB and TiB in any case. Returns none for other text and for
-// amounts that are not above 0.
+// Parses "80GB" (10^9), "1.5GiB" (2^30), "640 MiB" or "1048576", with units up to TB and TiB in any
+// case. Returns none for other text and for amounts that are not above 0.
 std::optional<std::int64_t> bytes_of_text(std::string_view text);
 
 }  // namespace sluice::detail

@@ -1,4 +1,3 @@
-// The table of model kinds that a configuration can name.
 #pragma once
 
 #include <string>
@@ -8,16 +7,14 @@
 
 namespace sluice::detail {
 
-// The kind that the keys of [model] select.
 const ModelKind& kind_of(const RunConfig& config);
 
-// The file or directory that describes the model, or "" if no key names one.
+// The file or directory of the model, or "" if no key names one.
 std::string path_of_model(const RunConfig& config);
 
 // Throws Error(kUsage) for a key that this kind of model does not support.
 void require_known_to_kind(const RunConfig& config);
 
-// Whether the configuration may use the feature with its kind of model.
 bool has_feature(const RunConfig& config, ModelFeature feature);
 
 }  // namespace sluice::detail

@@ -12,7 +12,6 @@
 namespace sluice::detail {
 namespace {
 
-// The key that sets the option, or null.
 const Key* key_of(std::string_view option) {
   const std::vector<Key>& table = key_table();
   const auto key = std::find_if(table.begin(), table.end(), [&](const Key& row) {
@@ -45,7 +44,7 @@ std::string place_of(const RunConfig& config, const std::string& where) {
   const std::string option = first_option(where);
   if (option == "partition") return places_of_split(config);
   const Key* key = key_of(option);
-  if (!key) return where;  // `where` is a file, not an option
+  if (!key) return where;  // a file, not an option
   const std::string& origin = config.origins.at(key->full_name());
   if (origin != "default") return origin;
   return config.file.empty() ? key->full_name() : config.file + ", " + key->full_name();

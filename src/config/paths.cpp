@@ -44,7 +44,6 @@ std::vector<fs::directory_entry> entries_of(const fs::path& folder, const std::s
   return entries;
 }
 
-// Adds to `found` what components[i...] match below `folder`.
 void match(const fs::path& folder, const std::vector<std::string>& components, std::size_t i,
            const std::string& where, Matches& found) {
   if (i == components.size()) {
@@ -109,7 +108,7 @@ std::string expand_path(std::string_view text, const std::string& folder,
   if (expanded.empty()) return expanded;
   if (folder.empty()) return expanded;
   const fs::path path = fs::path(folder) / expanded;
-  // "a/../b" is easier to read as "b", but they differ if `a` is a link.
+  // Prefer "b" to "a/../b", unless `a` is a link and they differ.
   const fs::path normal = path.lexically_normal();
   const auto resolved = [](const fs::path& relative) {
     std::error_code error;

@@ -1,4 +1,3 @@
-// Expands paths of the configuration: ~, ${VAR}, relative paths and wildcards.
 #pragma once
 
 #include <string>
@@ -7,9 +6,8 @@
 
 namespace sluice::detail {
 
-// Replaces a leading "~" by HOME and each ${NAME} by that environment variable. Puts a relative
-// result below `folder`, unless `folder` is "". Throws Error(kUsage) for an unset variable or an
-// unclosed "${".
+// Expands a leading "~" and each ${NAME}, then puts a relative path below `folder` (if not "").
+// Throws Error(kUsage) for an unset variable or an unclosed "${".
 std::string expand_path(std::string_view text, const std::string& folder, const std::string& where);
 
 bool has_wildcard(std::string_view component);
@@ -19,10 +17,9 @@ struct Matches {
   std::string other;  // a match that is not a regular file, or ""
 };
 // Returns the regular files that match `pattern`, sorted by name. `*`, `?` and `[...]` match within
-// one path component, but not a leading dot. `**` as a whole component matches any number of
-// folders, except hidden folders and links. At the end of a pattern it matches every file below
-// them. If a file is named exactly like the pattern, only that file matches. Throws Error(kInput)
-// for a folder that cannot be read.
+// one path component, but not a leading dot. A component `**` matches any number of folders, except
+// hidden folders and links. A final `**` matches all files below. A file whose name equals the
+// pattern is the only match. Throws Error(kInput) for an unreadable folder.
 Matches match_files(const std::string& pattern, const std::string& where);
 
 }  // namespace sluice::detail

@@ -1,5 +1,4 @@
-// What other libraries call our keys. Used in messages about unknown keys and in the key reference.
-// The table is immutable.
+// Names that other libraries use for our keys, for error messages and the key reference.
 #pragma once
 
 #include <string>
@@ -17,7 +16,7 @@ struct PeerKey {
 
 const std::vector<PeerKey>& peer_keys();
 
-// Finds the row of a name, or null. Treats '-' as '_'.
+// Returns null for unknown names. Treats '-' as '_'.
 const PeerKey* find_peer_key(std::string_view name);
 
 // "it is torchtitan's: here model.path or model.config"

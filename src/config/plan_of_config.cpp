@@ -1,5 +1,3 @@
-// Plans a configuration: turns its keys into options, and messages about options into messages
-// about keys.
 #include <algorithm>
 #include <memory>
 #include <thread>
@@ -49,7 +47,6 @@ Precision precision_of(const RunConfig& config) {
   return precision;
 }
 
-// Modules at which the configuration cuts the model.
 std::vector<std::string> cuts_of(const RunConfig& config) {
   const PartitionOptions& split = config.parallelism.pipeline.partition;
   std::vector<std::string> names = split.split_points;
@@ -72,7 +69,7 @@ void require_type_of_files(const RunConfig& config, const ModelKind& kind, const
                            word(config.model.dtype))});
 }
 
-// Returns the result of `call`. Errors that it throws are translated into keys and their places.
+// Translates errors of `call` into keys and their places.
 template <typename Call>
 auto in_keys(const RunConfig& config, const Call& call) {
   try {
@@ -106,7 +103,7 @@ ModelSpec read_model(const RunConfig& config) {
   return model;
 }
 
-// Adds the number of tensor slices that training.layout_free chooses for this model.
+// Adds the tensor slices that training.layout_free chooses for this model.
 RunConfig with_layout_slices(const RunConfig& config) {
   const bool has_adapter = config.lora.rank > 0 || !config.model.adapter.empty();
   if (config.training.layout_free == 0 || has_adapter ||
@@ -117,7 +114,6 @@ RunConfig with_layout_slices(const RunConfig& config) {
   return detail::with_slices(config, detail::most_slices(config, divided));
 }
 
-// The schedule of the file, with its stages placed as configured.
 Schedule schedule_of_file(const RunConfig& config) {
   const std::string& path = config.parallelism.schedule_csv;
   const PartitionOptions& options = config.parallelism.pipeline.partition;
@@ -140,7 +136,7 @@ PipelineOptions pipeline_options(const RunConfig& config, const ModelSpec& model
     std::vector<std::string>& names = options.activation_checkpoint.names;
     names = model.source->layers_of(names, model.layers);
   }
-  // Only checkpoints during training copy the weights. The final weights are written directly.
+  // Only checkpoints during training copy the weights first.
   options.keeps_snapshot = config.checkpoint.async && config.checkpoint.interval > 0;
   if (config.parallelism.schedule_csv.empty()) {
     options.num_microbatches = batch_sizes(config).num_microbatches;
@@ -157,8 +153,7 @@ bool names_cuts(const PartitionOptions& options) {
          options.layers_per_stage > 0 || options.first_stage_weight || options.last_stage_weight;
 }
 
-// With an automatic schedule the default is the measured split, unless the configuration sets a
-// split.
+// An automatic schedule uses the measured split, unless the configuration sets a split.
 Balance balance_of(const RunConfig& config) {
   if (config.parallelism.partition != Balance::kEven) return config.parallelism.partition;
   const PipelineOptions& pipeline = config.parallelism.pipeline;
@@ -172,13 +167,12 @@ std::int64_t num_ranks(const RunConfig& config) {
   return detail::ranks_of_run(pipeline);
 }
 
-// Default number of operator threads per rank.
 std::int64_t share_of_cores(const RunConfig& config) {
   return std::max<std::int64_t>(
       1, std::int64_t{std::thread::hardware_concurrency()} / num_ranks(config));
 }
 
-// The number of threads is not known before the processes have connected.
+// Threads before the processes have connected.
 constexpr std::int64_t kNotTold = 0;
 
 bool chooses_by_memory(const RunConfig& config) {
@@ -225,7 +219,6 @@ std::shared_ptr<const LayerTimes> times_at_speed(const RunConfig& config, const 
       at_speed(counted_times_of(asked), config.speed->flops, config.speed->bandwidth));
 }
 
-// Sets the layer times and the memory limit that the plan uses.
 void set_times(const RunConfig& config, const MeasuredMachine* measured, Asked& asked) {
   PipelineOptions& options = asked.options;
   const std::string& file = config.parallelism.costs;
@@ -238,7 +231,7 @@ void set_times(const RunConfig& config, const MeasuredMachine* measured, Asked& 
     std::string warning = require_times_of_run(config, asked.model, measured, *times);
     if (!warning.empty()) asked.warnings.push_back(std::move(warning));
   } else if (measured && !measured->times.empty()) {
-    // One process measured these times for all, so do not compare them with this process's cores.
+    // The process that measured has the right cores, so do not compare them with this process's.
     times =
         std::make_shared<const LayerTimes>(parse_layer_times(measured->times, "the measurement"));
   }
@@ -265,7 +258,7 @@ void set_times(const RunConfig& config, const MeasuredMachine* measured, Asked& 
       measured ? measured->memory_per_rank : machine_memory_bytes() / num_ranks(config);
 }
 
-// The planner does not count sequences, so it cannot check the batch size.
+// The planner does not count sequences.
 void require_batch_fits(const RunConfig& config, const Schedule& schedule) {
   const BatchSizes found = batch_sizes(config);
   if (schedule.num_microbatches == found.num_microbatches) return;
@@ -282,7 +275,6 @@ void require_batch_fits(const RunConfig& config, const Schedule& schedule) {
                .remedy = formatted("{} = {}", key, batch)});
 }
 
-// A setting that has no effect because of another setting.
 struct Idle {
   const char* key;
   bool has_no_effect;
@@ -298,7 +290,7 @@ bool validates_training_files(const RunConfig& config) {
       return std::find(trained.begin(), trained.end(), file) != trained.end();
     });
   } catch (const Error&) {
-    return false;  // the run itself will refuse the files
+    return false;  // the run itself will refuse them
   }
 }
 
@@ -406,7 +398,6 @@ Asked asked_of(const RunConfig& given, const MeasuredMachine* measured) {
   return asked;
 }
 
-// Lets the planner choose the schedule and the number of stages.
 PipelineOptions free_of_schedule(PipelineOptions options) {
   options.schedule.reset();
   options.own_schedule.reset();
@@ -426,7 +417,7 @@ std::string subject_of(const Asked& asked) {
                    microbatch_text(asked.model, {options.microbatch_size, options.seq_len}));
 }
 
-// The plan of the configured schedule, or the reason why it is impossible.
+// Returns the plan, or the reason why it is impossible.
 ScheduleCandidate configured_candidate(const Asked& asked) {
   const PipelineOptions& options = asked.options;
   ScheduleCandidate named;
@@ -446,13 +437,13 @@ bool comes_first(const ScheduleCandidate& a, const ScheduleCandidate& b) {
   if (a.refusal.empty() != b.refusal.empty()) return a.refusal.empty();
   if (!a.refusal.empty()) return false;
   const auto key =
-      [](const ScheduleCandidate& each) {  // as floats, so that rounding does not order equal steps
+      [](const ScheduleCandidate& each) {  // floats, so that rounding does not order equal steps
         return std::tuple(static_cast<float>(each.step), each.stages_per_rank, each.peak_bytes);
       };
   return key(a) < key(b);
 }
 
-// Marks the configured candidate, and adds it if the search did not find it.
+// Adds the configured candidate if the search did not find it.
 void mark_configured(const ScheduleCandidate& configured, Comparison& comparison) {
   std::vector<ScheduleCandidate>& all = comparison.candidates;
   auto found = std::find_if(all.begin(), all.end(), [&](const ScheduleCandidate& each) {
@@ -553,9 +544,9 @@ std::string price_of_layout_free(const RunConfig& config, const Plan& plan,
 Comparison compare_schedules(const RunConfig& config) {
   Asked asked = asked_of(config, nullptr);
   PipelineOptions& options = asked.options;
-  if (!options.memory_per_rank && !config.speed)  // a device's memory is set already
+  if (!options.memory_per_rank && !config.speed)  // a device sets its own limit
     options.memory_per_rank = machine_memory_bytes() / num_ranks(config);
-  // Without times every stage would take equally long, however many stages there are.
+  // Without times every stage would take equally long.
   detail::LookedAt looked = in_keys(config, [&] {
     if (!options.times && options.balance == Balance::kEven)
       options.times = std::make_shared<const LayerTimes>(counted_times_of(asked));

@@ -1,5 +1,5 @@
-// Predicts the device of a plan's ranks from NVIDIA's driver alone. It does not load LibTorch,
-// which chooses the device when a run starts (device/device.h).
+// Predicts the device of a plan's ranks from NVIDIA's driver. Does not load LibTorch, which chooses
+// the device when a run starts (device/device.h).
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ namespace sluice {
 
 struct PlannedDevice {
   bool is_cuda = false;
-  std::optional<std::int64_t> bytes;  // memory of the smallest device; none: not known here
-  std::string note;                   // for the log; "" if the CPU was the only choice
+  std::optional<std::int64_t> bytes;  // of the smallest device; none: unknown
+  std::string note;
 };
 
 PlannedDevice planned_device(DeviceKind kind, int ranks_on_machine);

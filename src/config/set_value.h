@@ -1,4 +1,3 @@
-// Sets one value of the configuration after checking its type, range, words and paths.
 #pragma once
 
 #include <string>
@@ -21,8 +20,8 @@ struct Source {
   }
 };
 
-// Returns the converted value. Throws Error(kUsage) at the position of the value or of the wrong
-// list element.
+// Checks and sets the value, and returns it. Throws Error(kUsage) at the position of the wrong
+// value or list element.
 Value set_value(RunConfig& config, const Key& key, const RawValue& raw, const Source& source);
 
 }  // namespace sluice::detail

@@ -1,5 +1,3 @@
-// Shows the values of a configuration and the reference of all keys as text.
-
 #include <map>
 
 #include "base/json.h"
@@ -34,7 +32,7 @@ std::string allowed(const Key& key) {
   return join(parts, "; ");
 }
 
-// The types of a key and the values that it allows. Omits the type if words imply it.
+// Omits the type if the allowed words imply it.
 std::string values_of(const Key& key) {
   const std::string words = allowed(key);
   std::string types = types_of(key);
@@ -60,7 +58,7 @@ std::string show_keys(const RunConfig& config, const Shown& is_shown) {
   return table.to_string();
 }
 
-// One table per library. Names with the same equivalent share a row.
+// Names with the same equivalent share a row.
 std::string peer_tables() {
   std::string text;
   const std::vector<detail::PeerKey>& peers = detail::peer_keys();

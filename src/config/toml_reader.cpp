@@ -26,8 +26,8 @@ Error error_at(const std::string& what, const std::string& file, Position positi
                 .remedy = remedy});
 }
 
-// The library destroys nested tables recursively, so we bound their depth before parsing. Each of
-// its 256 levels of nested values can hold a key of at most kMaxKeyParts parts.
+// The library destroys nested tables recursively, so bound their depth before parsing. A key of
+// kMaxKeyParts parts may occur on each of its 256 levels.
 void refuse_long_keys(std::string_view text, const std::string& file) {
   Position here{1, 1};
   int dots = 0;
@@ -98,7 +98,7 @@ std::string reason(const toml::parse_error& error) {
   return "not TOML: " + text;
 }
 
-// The first words of a reason name the kind of text that the parser was reading.
+// A reason starts with the kind of text that was being read.
 std::string remedy_of(const std::string& reason) {
   static const std::vector<std::pair<std::string_view, std::string_view>> kRemedies = {
       {"redefine", "keep one of the two"},

@@ -1,4 +1,3 @@
-// Errors for keys, sections and environment variables that do not exist.
 #pragma once
 
 #include <string>
@@ -8,11 +7,11 @@
 
 namespace sluice::detail {
 
-// The error suggests our equivalent of another library's key, the right section, or the nearest
-// name. An empty `name` means the section itself or a key above the first section.
+// Suggests our equivalent of another library's key, the right section, or the nearest name. An
+// empty `name` means the section itself or a key above the first section.
 Error unknown_key(const std::string& section, const std::string& name, const std::string& where);
 
-// For a variable that starts with SLUICE_ but neither sets a key nor is one of `others`.
+// `others` are variables that exist but do not set keys.
 Error unknown_variable(const std::string& variable, const std::vector<std::string>& others);
 
 }  // namespace sluice::detail

@@ -1,4 +1,4 @@
-// A configuration value between the file and RunConfig, and how it is written as text.
+// The value of a key between the file and RunConfig.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +21,12 @@ std::string to_text(Kind kind);  // "integer", "list of strings"
 std::string to_toml(const Value& value);
 Json to_json(const Value& value);
 
-// Line 0 means that the value has no position, as on the command line.
+// Line 0: no position, as for a value from the command line.
 struct Position {
   std::uint32_t line = 0, column = 0;
 };
 
-// A value as read from TOML. kOther stands for tables, dates and times.
+// kOther: tables, dates and times.
 struct RawValue {
   enum class Type { kBool, kInteger, kNumber, kString, kList, kOther };
   Type type = Type::kOther;
@@ -40,8 +40,8 @@ struct RawValue {
 };
 std::string describe(const RawValue& raw);  // "the string 'x'", "the integer 3", "a list"
 
-// Converts `raw` to the first of `kinds` that it fits. An integer also fits kNumber. Returns false
-// if none fits, and sets `misfit` to `raw` or to the list element that does not fit.
+// Converts `raw` to the first of `kinds` that it fits. An integer also fits kNumber. Otherwise
+// returns false and sets `misfit` to `raw` or to the wrong list element.
 bool convert(const RawValue& raw, const std::vector<Kind>& kinds, Value& value,
              const RawValue*& misfit);
 

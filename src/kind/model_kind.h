@@ -1,9 +1,6 @@
-// The kinds of models that a run can train, such as Hugging Face families and exported graphs.
-// Commands and the planner use models only through this interface, so that they never test which
-// kind a model is. It needs no torch.
-//
-// ModelKind is one row of the table of kinds (config/model_kinds.h) and is immutable. It reads a
-// model and returns a ModelSpec, whose `source` holds everything that depends on the kind.
+// Interface to the kinds of models that a run can train, such as Hugging Face families and exported
+// graphs. Commands and the planner need no other code that depends on the kind. This interface
+// needs no torch.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +15,11 @@
 
 namespace sluice {
 
-// Settings that some kinds refuse. They are refused in this order.
+// Settings that some kinds refuse, in this order.
 enum class ModelFeature { kConfigFile, kNewAdapter, kStoredAdapter, kPackedRows, kZero3, kSlices };
 
-// The model settings of a configuration.
 struct ModelRequest {
-  std::string path;  // value of the key that names the model
+  std::string path;
   Precision precision;
   MicrobatchShape microbatch;
   std::vector<std::string> cuts;        // modules between which the model is cut
@@ -34,7 +30,7 @@ struct ModelRequest {
   std::vector<std::string> sizes;
 };
 
-// What a model reads from each row of data, and what its loss counts.
+// What a model reads from a data row, and what its loss counts.
 struct RowNeeds {
   bool tokens = true;                              // whether rows are token sequences with labels
   std::vector<FieldOption> fields;                 // inputs beside the tokens, or instead of them
@@ -60,42 +56,39 @@ class ModelSource {
   // Inputs beside token ids that can be derived from a text alone. Throws Error(kUsage) if the
   // model needs more than a text.
   virtual std::vector<ValueSpec> inputs_of_text() const { return {}; }
-  // Replaces each module or class by the layers that it contains. Keeps a name that contains none.
+  // Replaces each module or class by its layers. Keeps a name without layers.
   virtual std::vector<std::string> layers_of(const std::vector<std::string>& names,
                                              const std::vector<LayerInfo>& /*layers*/) const {
     return names;
   }
-  // Files that identify the model, beside its config.json and its weights.
+  // Files that identify the model, beside config.json and weights.
   virtual std::vector<std::string> files() const { return {}; }
-  // Whether these files contain the weights.
   virtual bool has_weights() const { return false; }
-  // Tensors other than parameters that a directory of weights may contain.
+  // Tensors that a weights directory may contain beside parameters.
   virtual std::vector<std::string> other_tensors() const { return {}; }
   // Whether the model is part of a larger model, whose other tensors stay unchanged.
   virtual bool is_part() const { return false; }
-  // The text of config.json in a directory of weights, to be compared with the model's own. Throws
-  // Error(kInput) for a file that this kind cannot read.
+  // The text of config.json in a directory of weights. Throws Error(kInput) if it cannot be read.
   virtual std::string read_config(const std::string& directory) const = 0;
 };
 
 class ModelKind {
  public:
   virtual ~ModelKind() = default;
-  // The key of [model] that names models of this kind, such as "graph". Empty for the kind that
-  // model.path and model.config name.
+  // The key of [model] that selects this kind, such as "graph". Empty for the default kind.
   virtual std::string_view key() const = 0;
   // "an exported graph"
   virtual std::string_view title() const = 0;
-  // Further keys of [model] that only this kind reads, such as "loss_output".
+  // Further keys of [model] that only this kind reads.
   virtual std::vector<std::string_view> own_keys() const { return {}; }
-  // What to do instead of using the feature, or none if this kind has the feature.
+  // What to do instead of using the feature, or none if this kind supports it.
   virtual std::optional<std::string> refusal(ModelFeature /*feature*/) const {
     return std::nullopt;
   }
-  // Reads a model. Throws Error(kInput) for bad files, and Error(kUsage) naming options if the
-  // request does not fit the model.
+  // Throws Error(kInput) for bad files, and Error(kUsage) naming options if the request does not
+  // fit.
   virtual ModelSpec read(const ModelRequest& request) const = 0;
-  // The parameter type if the files fix it. Empty if the configuration chooses it.
+  // The parameter type if the files fix it.
   virtual std::string fixed_dtype(const ModelSpec& /*model*/) const { return {}; }
 };
 
