@@ -1,15 +1,13 @@
-// The settings of glibc's allocator in `sluice-run`, which `sluice` starts: memory that the tensors
-// of a step free is kept for the next step, and comes in 2 MiB pages.
-//
-// Owns: the settings. Does not own: the environment. Thread-safety: values.
+// Tunes glibc's allocator for `sluice-run`. Memory that a step frees is kept for the next step and
+// comes in 2 MiB pages.
 #pragma once
 
 #include <string>
 
 namespace sluice {
 
-// The value of GLIBC_TUNABLES: `given`, which the user has set, and ours for what it does not name.
-// Another C library ignores it.
+// Returns a value for GLIBC_TUNABLES: the user's settings in `given`, and ours where the user has
+// none. Other C libraries ignore the variable.
 std::string allocator_settings(const std::string& given);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// The program `sluice-run`: the commands that need torch. `sluice` executes it in its own place.
+// The program `sluice-run`: the commands that need torch. `sluice` replaces itself by this program.
 #include <c10/util/Logging.h>
 #include <execinfo.h>
 
@@ -21,14 +21,14 @@ std::string program_name(const char* program) {
   return std::filesystem::path(program).filename() == own ? own : "sluice";
 }
 
-// Gloo's complaints of a connection that broke stand beside our one line. TORCH_CPP_LOG_LEVEL has
-// the last word.
+// Hides Gloo's messages about broken connections, because we report them in one line.
+// TORCH_CPP_LOG_LEVEL overrides this.
 void quiet_torch() {
   if (!std::getenv("TORCH_CPP_LOG_LEVEL")) FLAGS_caffe2_log_level = c10::GLOG_FATAL;
 }
 
-// The first call of backtrace() loads libgcc_s, which fails without memory, when LibTorch makes the
-// message of an error; the C library then ends the process.
+// LibTorch calls backtrace() for its error messages. The first call loads libgcc_s. If memory runs
+// out then, the C library ends the process, so we load it now.
 void load_unwinder() {
   void* frame = nullptr;
   ::backtrace(&frame, 1);
@@ -37,7 +37,8 @@ void load_unwinder() {
 int run(const std::string& name, std::vector<std::string> arguments) {
   Overrides overrides;
   std::vector<std::string> override_names;
-  if (arguments.empty() || arguments.front() != "checkpoint") {  // it reads no configuration
+  if (arguments.empty() ||
+      arguments.front() != "checkpoint") {  // checkpoint reads no configuration
     overrides = take_overrides(arguments);
     for (const std::string& key : config_keys()) override_names.push_back("--" + key);
   }

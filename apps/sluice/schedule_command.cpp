@@ -1,4 +1,3 @@
-// sluice schedule: makes or reads a schedule, lowers it, proves it, predicts it, writes it.
 #include <unistd.h>
 
 #include <algorithm>
@@ -46,7 +45,7 @@ struct ScheduleArguments {
   throw Error(ErrorKind::kUsage, {.what = what, .remedy = remedy});
 }
 
-// The stages a rank of a schedule that is made here; 0: the schedule's own.
+// Stages per rank of a generated schedule. 0 means the schedule's default.
 int stages_per_rank_of(const ScheduleArguments& arguments) {
   if (!arguments.num_stages) return arguments.stages_per_rank.value_or(0);
   if (*arguments.num_stages % *arguments.num_ranks != 0) {
@@ -65,7 +64,7 @@ Schedule make_named(const ScheduleArguments& arguments) {
   return make_schedule(arguments.name, shape);
 }
 
-// The counts of the command line say what the file must hold.
+// Counts on the command line must match the file.
 Schedule read_file(const ScheduleArguments& arguments) {
   const auto must_be = [&](std::optional<std::int64_t> wanted, int found, const char* what) {
     if (!wanted || *wanted == found) return;
@@ -102,7 +101,8 @@ LowerOptions lower_options(const ScheduleArguments& arguments) {
   return options;
 }
 
-// With --check, an order that cannot be lowered is shown as it came: the proof says why.
+// With --check, a schedule that cannot be lowered is shown unchanged, because the check explains
+// the reason.
 Program make_program(const ScheduleArguments& arguments, const Schedule& schedule,
                      bool& is_as_given) {
   is_as_given = false;
@@ -117,7 +117,8 @@ Program make_program(const ScheduleArguments& arguments, const Schedule& schedul
   return to_program(schedule);
 }
 
-// The transport of --for. torch runs a file with transfers unchanged, so torch is then the default.
+// The transport of --for. The default for a file with transfers is torch, because torch runs such a
+// file unchanged.
 ProofTransport transport_of(const ScheduleArguments& arguments, const Schedule& schedule) {
   if (arguments.transport)
     return detail::parse_word(detail::words_of(ProofTransport{}), *arguments.transport, "transport",
@@ -129,7 +130,8 @@ ProofTransport transport_of(const ScheduleArguments& arguments, const Schedule& 
   return has_transfers ? ProofTransport::kTorch : ProofTransport::kSluice;
 }
 
-// A program of the schedule's own rows counts instructions; the user counts cells, with idle ones.
+// Violations count instructions. Converts them to cells of the schedule's rows, which include idle
+// cells.
 void point_at_cells(const Schedule& schedule, VerifyReport& report) {
   const auto point_at_cell = [&](Violation& violation) {
     if (violation.rank < 0 || violation.index < 0) return;
@@ -160,7 +162,7 @@ std::string flag_of(std::string_view option) {
   return option == "stage_to_rank" ? "--stage-to-rank" : "";
 }
 
-// Returns the result of the call; its errors name the command's options.
+// Translates option names in errors of `call` into flags of this command.
 template <typename Call>
 auto with_flags(const Call& call) {
   try {
@@ -177,14 +179,14 @@ Costs costs_of(const ScheduleArguments& arguments) {
   return with_flags([&] { return is_file ? read_costs(text) : parse_costs(text); });
 }
 
-// A schedule by itself is its CSV; on a terminal, the grid that it runs as.
+// Shows a grid on a terminal and CSV elsewhere.
 std::string rows_text(const ScheduleArguments& arguments, const Program& program,
                       const std::vector<std::vector<Action>>& rows) {
   if (!arguments.lower && is_terminal(STDOUT_FILENO)) {
     try {
       return draw_grid(simulate(program), grid_options());
     } catch (const Error&) {
-      // It does not complete. That is for --check to say: here are its rows.
+      // It deadlocks. Print its rows, and let --check explain the reason.
     }
   }
   return to_csv(rows);
@@ -225,7 +227,7 @@ int search(const ScheduleArguments& arguments) {
   return 0;
 }
 
-// As it is expected to run; a program that was refused with what was found.
+// Draws the simulated step, or the violations if the program is refused.
 void draw(const ScheduleArguments& arguments, const Schedule& schedule, const Program& program) {
   const VerifyReport report = verify(program, transport_of(arguments, schedule));
   Picture picture;
@@ -286,7 +288,7 @@ int run(const ScheduleArguments& arguments) {
   return holds ? 0 : static_cast<int>(ErrorKind::kInput);
 }
 
-// A search makes its own schedule, and the rules of others are not its own.
+// A search makes its own schedule, so other options do not apply.
 std::vector<OptionRule> schedule_rules() {
   std::vector<OptionRule> rules = {needs("--max-memory", "--search"), needs("--search", "--costs"),
                                    needs("--search", "--pp"), needs("--search", "--microbatches")};
