@@ -10,18 +10,18 @@ struct Setting {
   std::string_view value;
 };
 
-// A step allocates the memory that the previous step freed. By default glibc returns large blocks
-// and the ends of its heaps to the kernel. The kernel must then clear and map every page again,
-// several thousand times per step (docs/performance.md).
+// By default glibc returns large blocks and the ends of heaps to the kernel. The next step
+// allocates them again, and the kernel clears and maps every page, several thousand times per step
+// (docs/performance.md).
 constexpr Setting kSettings[] = {
-    // Allocate blocks of all sizes from heaps, which keep them. Only a block larger than a thread's
-    // heap (64 MiB) still gets its own mapping.
+    // Take blocks from heaps, which keep them. A block larger than a thread's heap (64 MiB) still
+    // gets its own mapping.
     {"glibc.malloc.mmap_threshold", "1073741824"},
     // Keep the end of a heap, and a thread's heap that is briefly empty. glibc frees an empty heap
-    // only if more than top_pad is free beside it. top_pad is the size of a whole heap.
+    // only if more than top_pad, the size of a whole heap, is free beside it.
     {"glibc.malloc.trim_threshold", "4294967296"},
     {"glibc.malloc.top_pad", "67108864"},
-    // Grow heaps with madvise(MADV_HUGEPAGE), which reduces TLB misses and page faults.
+    // Use madvise(MADV_HUGEPAGE): fewer TLB misses and page faults.
     {"glibc.malloc.hugetlb", "1"},
 };
 

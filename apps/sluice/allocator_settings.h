@@ -1,13 +1,12 @@
-// Tunes glibc's allocator for `sluice-run`. Memory that a step frees is kept for the next step and
-// comes in 2 MiB pages.
+// Makes glibc's allocator keep the memory that a step frees for the next step, in 2 MiB pages.
 #pragma once
 
 #include <string>
 
 namespace sluice {
 
-// Returns a value for GLIBC_TUNABLES: the user's settings in `given`, and ours where the user has
-// none. Other C libraries ignore the variable.
+// Returns a value for GLIBC_TUNABLES that adds our settings to the user's settings in `given`. The
+// user's settings win. Other C libraries ignore the variable.
 std::string allocator_settings(const std::string& given);
 
 }  // namespace sluice

@@ -189,7 +189,6 @@ int diff(const CheckpointArguments& arguments) {
   return 0;
 }
 
-// Directory of the adapter's base weights: --base, or the path in the adapter.
 std::string base_of(const CheckpointArguments& arguments) {
   if (!arguments.base.empty()) return arguments.base;
   std::string base = base_of_adapter(arguments.first);

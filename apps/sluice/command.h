@@ -1,5 +1,4 @@
-// Describes a command of sluice as data: its options, the rules between them and its action.
-// command_line.cpp parses the command line and prints the help.
+// Describes a command as data. command_line.cpp parses it and prints its help.
 #pragma once
 
 #include <functional>
@@ -10,23 +9,22 @@
 
 namespace sluice {
 
-// Where the value of an option is stored. std::monostate stores nothing. A vector takes all
-// remaining arguments.
+// Where an option's value is stored. A vector takes all remaining arguments.
 using OptionValue = std::variant<std::monostate, bool*, std::string*, std::optional<std::string>*,
                                  std::optional<int>*, std::vector<std::string>*>;
 
 struct Option {
-  const char* names;  // "--pp", "-n,--nproc-per-node", or "FILE" for a positional argument
+  const char* names;  // "--pp", "-n,--nproc-per-node"; "FILE": positional
   OptionValue value;
   const char* help;
-  int min = 1, max = 1 << 20;  // range of an integer
+  int min = 1, max = 1 << 20;
   bool is_required = false;
-  bool shows_default = false;  // the help shows the initial text as the default
-  const char* if_empty = "";   // error message for an empty value; "": allowed
+  bool shows_default = false;  // the help shows the initial text
+  const char* if_empty = "";   // error message for an empty value, if it is refused
   const char* empty_remedy = "";
 };
 Option required(Option option);
-// The argument CONFIG. It must not be empty if it is given.
+// The argument CONFIG, which may not be the empty string.
 Option config_file(std::string& file, const char* help = "configuration (TOML)");
 
 struct OptionGroup {
@@ -35,23 +33,22 @@ struct OptionGroup {
 };
 
 // Refuses a command line that has all of `given` and none of `missing`. A flag counts as given if
-// it is set, a text if it is not empty, and an optional if it has a value. The first rule that
-// applies is reported.
+// it is set, and a text if it is not empty. The first rule that applies is reported.
 struct OptionRule {
   std::vector<const char*> given, missing;
   std::string what, remedy;
 };
-// `option` needs `other`, except together with `unless`.
+// `option` needs `other`, unless `unless` is given.
 OptionRule needs(const char* option, const char* other, const char* unless = nullptr);
 
 struct Command {
   std::string name, help;
   std::vector<Option> options = {};
-  std::vector<OptionGroup> groups = {};  // shown separately in the help
+  std::vector<OptionGroup> groups = {};  // have their own title in the help
   std::string footer = {};
   std::vector<OptionRule> rules = {};
-  // Returns the exit code. A command with subcommands returns nothing to run the named subcommand.
-  // Without `run` a subcommand is required.
+  // Returns the exit code, or nothing to run the named subcommand. Without `run` a subcommand is
+  // required.
   std::function<std::optional<int>()> run = {};
   std::vector<Command> commands = {};
 };

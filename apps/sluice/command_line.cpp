@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::size_t kHelpColumns = 100;
 
-// Folds a line to the width of the help. Continuation lines are indented by `indent` columns.
+// Continuation lines are indented by `indent` columns.
 std::string folded(std::string line, std::size_t indent) {
   std::string text;
   while (line.size() > kHelpColumns) {
@@ -55,7 +55,6 @@ class HelpFormatter final : public CLI::Formatter {
   }
 };
 
-// The innermost subcommand on the command line.
 CLI::App& selected(CLI::App& app) {
   const std::vector<CLI::App*> chosen = app.get_subcommands();
   return chosen.empty() ? app : selected(*chosen.front());
@@ -71,7 +70,7 @@ Error refused(const CLI::App& app, const std::string& what, const std::string& r
           {.what = what, .where = "command '" + full_name(app) + "'", .remedy = remedy}};
 }
 
-// The named command with arguments that it does not accept, or else the innermost one.
+// The named command with unexpected arguments, or else the innermost one.
 const CLI::App& with_rest(const CLI::App& app) {
   const std::vector<CLI::App*> chosen = app.get_subcommands();
   return chosen.empty() || !app.remaining().empty() ? app : with_rest(*chosen.front());
@@ -93,7 +92,7 @@ std::vector<std::string> option_names(const CLI::App& app) {
   return names;
 }
 
-// "pp" for parallelism.pipeline_parallel_degree, "" for keys that do not end in "degree".
+// "pp" for parallelism.pipeline_parallel_degree, "" for keys without "degree".
 std::string initials_of_degree(std::string_view key) {
   constexpr std::string_view kSection = "parallelism.", kDegree = "degree";
   if (key.starts_with("--")) key.remove_prefix(2);
@@ -152,7 +151,7 @@ Error describe(CLI::App& app, const CLI::ParseError& error,
   const std::vector<std::string> commands = command_names(at);
   const std::vector<std::string> rest = at.remaining();
   const std::string see_help = "see '" + full_name(at) + " --help'";
-  // Unknown options before the command belong to the program, later ones to the command.
+  // Unknown options before the command belong to the program.
   if (!rest.empty()) {
     const std::string& first = rest.front();
     if (first.size() > 1 && first.front() == '-') return unknown_option(at, first, extra_options);
@@ -165,7 +164,7 @@ Error describe(CLI::App& app, const CLI::ParseError& error,
   return refused(at, fact_of(error), see_help);
 }
 
-// CLI11 takes the argument after "--name=" as the value, but we treat the value as empty.
+// CLI11 would take the next argument as the value of "--name=".
 std::vector<std::string> with_empty_values(const std::vector<std::string>& arguments) {
   std::vector<std::string> result;
   for (const std::string& argument : arguments) {
@@ -231,7 +230,7 @@ void add_option(CLI::App& app, const Option& option, const char* group) {
   if (option.shows_default) added->default_str(*std::get<std::string*>(option.value));
 }
 
-// CLI11 keeps references to `command`, so `command` must outlive `app`.
+// `command` must outlive `app`.
 void describe_to(CLI::App& app, const Command& command) {
   for (const Option& option : command.options) add_option(app, option, "Options");
   for (const OptionGroup& group : command.groups)
@@ -287,13 +286,12 @@ int run_chosen(const CLI::App& app, const Command& command) {
 
 void begin_process() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    // open() returns the lowest free descriptor, which is this one. It is read-only, so that
-    // writing to a closed stream remains an error.
+    // open() returns this descriptor, the lowest free one. Read-only, so that writing to a closed
+    // stream still fails.
     if (::fcntl(descriptor, F_GETFD) < 0 && errno == EBADF) ::open("/dev/null", O_RDONLY);
   }
   std::signal(SIGXFSZ, SIG_IGN);
-  // Block the signals that request a checkpoint or flight records until the run handles them
-  // (StopSignal, RecordSignal). exec() keeps them blocked.
+  // The run handles these signals later (StopSignal, RecordSignal). exec() keeps them blocked.
   sigset_t requests;
   sigemptyset(&requests);
   sigaddset(&requests, SIGUSR1);

@@ -1,16 +1,11 @@
-// The commands. Each has a file apps/sluice/<name>_command.cpp with a function that returns its
-// Command.
+// Every command has a file apps/sluice/<name>_command.cpp and is listed here and in main.cpp or
+// run_main.cpp.
 //
-// How to write a command:
-//  - `run` owns the struct that the options fill (a shared_ptr captured by value), because `run` is
-// called after the function has returned.
-//  - `run` checks values that no Option or OptionRule checks. It throws sluice::Error, and
-// run_program() prints it. `run` returns 0, or an exit code if the printed result is itself a
-// failure (`--check`: 3).
-//  - Results go to stdout and all else to stderr. With --json, stdout gets one JSON value.
-//  - Overrides (`--section.key value`) are passed as an argument, because main() removes them from
-// the command line first.
-//  - Declare the function here and add it to run() of main.cpp or run_main.cpp.
+//   - `run` is called after the function has returned, so it owns the struct that the options fill
+//     (a shared_ptr captured by value).
+//   - `run` checks the values that no Option or OptionRule checks, and throws sluice::Error.
+//   - `run` returns 0, or another code if the printed result is itself a failure (`--check`: 3).
+//   - Results go to stdout and all else to stderr. With --json, stdout gets one JSON value.
 #pragma once
 
 #include <functional>
@@ -29,14 +24,13 @@ Command measure_command(const Overrides& overrides);  // sluice plan --measure
 Command sample_command(const Overrides& overrides);
 Command train_command(const Overrides& overrides);
 
-// The help text of a command that sluice-run executes, from which shell completion takes its words.
-// `takes_keys`: the command accepts configuration overrides.
+// Help text of a command that sluice-run executes. Shell completion takes its words from the text.
 struct CompletedText {
   std::string name, help;
   bool takes_keys = false;
 };
 
-// Commands of sluice. `program` returns all commands but completion. `others` are the commands of
+// Commands of sluice. `program` returns all commands except completion. `others` are those of
 // sluice-run.
 Command completion_command(const std::function<Command()>& program,
                            const std::vector<CompletedText>& others);
@@ -45,9 +39,9 @@ Command data_command();
 Command debug_command();
 Command graph_command();
 Command init_command();
-Command inspect_command();  // subcommand of `data`
-// `launched` is the command line after "--", from take_launched(). `commands` are the commands of
-// sluice. Any other word names a program.
+Command inspect_command();
+// `launched` is the command line after "--". `commands` are the commands of sluice, and any other
+// word names a program.
 Command launch_command(const std::vector<std::string>& launched,
                        const std::vector<std::string>& commands);
 std::vector<std::string> take_launched(std::vector<std::string>& arguments);
@@ -56,6 +50,6 @@ Command plan_command(const Overrides& overrides);
 Command report_command();
 Command schedule_command();
 Command split_command();
-Command tokenize_command();  // subcommand of `data`
+Command tokenize_command();
 
 }  // namespace sluice

@@ -1,4 +1,3 @@
-// sluice completion: a shell script that completes the words of a sluice command line.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -16,7 +15,7 @@ namespace {
 
 const std::vector<std::string> kShells = {"bash", "zsh", "fish"};
 
-// Words that may follow a command path such as "sluice data".
+// Words that may follow a command path.
 struct Offer {
   std::string path;
   std::vector<std::string> commands, options;
@@ -70,7 +69,7 @@ Offer offer_of(const CompletedText& text) {
   return offer;
 }
 
-// Adds the words to the command that `offers` already has. Its subcommands get the same options.
+// Subcommands get the same options as their command.
 void add_text(const CompletedText& text, std::vector<Offer>& offers) {
   const Offer offer = offer_of(text);
   for (Offer& known : offers) {
@@ -84,8 +83,7 @@ void add_text(const CompletedText& text, std::vector<Offer>& offers) {
     offers.push_back({offer.path + " " + command, {}, offer.options});
 }
 
-// Adds the words of `completion` itself, which is not yet part of the described program, and the
-// commands that may follow `help`.
+// Adds the words of `completion` and `help`, which the described program does not have.
 void add_own_words(std::vector<Offer>& offers) {
   std::vector<std::string>& all = offers.front().commands;
   all.emplace_back("completion");
@@ -94,7 +92,6 @@ void add_own_words(std::vector<Offer>& offers) {
   offers.push_back({.path = "sluice completion", .commands = kShells, .options = {"--help"}});
 }
 
-// An option or key, and the words that it accepts.
 struct OfferedValues {
   std::string option, words;
 };

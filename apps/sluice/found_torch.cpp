@@ -23,7 +23,7 @@ constexpr const char* kLibrary = "libtorch_cpu.so";
 constexpr const char* kSystemFolders[] = {"/usr/local/lib", "/usr/lib/x86_64-linux-gnu",
                                           "/usr/lib64", "/usr/lib", "/lib"};
 
-// Reads a structure at `offset`, or nothing if it does not fit into the file.
+// Returns nothing if the structure exceeds the file.
 template <typename T>
 std::optional<T> at(const std::string& bytes, std::uint64_t offset) {
   T value;
@@ -32,7 +32,7 @@ std::optional<T> at(const std::string& bytes, std::uint64_t offset) {
   return value;
 }
 
-// What a 64-bit ELF program requests from the loader. Empty for other files, such as scripts.
+// From a 64-bit ELF file. Empty for other files, such as scripts.
 struct Linking {
   std::string paths;  // RPATH or RUNPATH
   bool needs_torch = false;
@@ -68,7 +68,7 @@ Linking linking_of(const std::string& program) {
   return linking;
 }
 
-// Reads torch/version.py (a wheel) or build-version (an unpacked LibTorch).
+// Reads version.py (a wheel) or build-version (an unpacked LibTorch).
 std::string version_in(const fs::path& folder) {
   constexpr std::size_t kMaxBytes = std::size_t{1} << 16;
   const auto lines_of = [&](const char* name) {

@@ -1,4 +1,3 @@
-// Finds the LibTorch that sluice-run would load.
 #pragma once
 
 #include <filesystem>
@@ -12,22 +11,21 @@ struct FoundTorch {
   std::string version;  // "2.13.0+cpu"; "" if unknown
 };
 
-// Searches like the loader: LD_LIBRARY_PATH, then the RPATH or RUNPATH of `program`, then the
-// system folders.
+// Searches LD_LIBRARY_PATH, the RPATH or RUNPATH of `program`, and the system folders, like the
+// loader.
 std::optional<FoundTorch> find_torch(const std::string& program);
 
-// The path of the running program. Throws Error(kUsage) if /proc is not mounted.
+// Throws Error(kUsage) if /proc is not mounted.
 std::filesystem::path own_program();
 
-// The path of `sluice-run`, in the folder of this program.
+// The path of `sluice-run`, in this program's folder.
 std::filesystem::path sibling_program();
 
-// Throws Error(kUsage) if sluice-run or LibTorch is missing, because the loader would end the
-// process with its own message. Also throws for another minor version than sluice was built with,
-// because the binary interface differs.
+// Throws Error(kUsage) if sluice-run or LibTorch is missing, because the loader would print its own
+// message. Also throws for another minor version than sluice was built with, because the binary
+// interface differs.
 FoundTorch require_torch(const std::string& command);
 
-// Whether `program` is linked with LibTorch as a shared library.
 bool needs_torch(const std::string& program);
 
 // "2.13.0+cpu" -> "2.13"

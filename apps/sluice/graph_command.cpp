@@ -38,12 +38,11 @@ struct InspectArguments {
   bool json = false;
 };
 
-// A graph with its layers and their sizes for one microbatch.
 struct Inspected {
   std::shared_ptr<const detail::GraphOfModel> graph;
   ModelSpec spec;
   MicrobatchShape shape;
-  detail::SymbolValues sizes;  // sizes of the microbatch, by symbol
+  detail::SymbolValues sizes;  // by symbol
 };
 
 std::string option_of(std::string_view option) {
@@ -93,7 +92,7 @@ std::vector<std::string> foreign_operators(const std::map<std::string, int>& ope
   return foreign;
 }
 
-// Maps each operator that sluice does not support to the reason.
+// The reason for each operator that sluice does not support.
 std::map<std::string, std::string> refusals(const detail::GraphOfModel& graph) {
   std::map<std::string, std::string> why;
   for (const detail::GraphOfModel* each : {&graph, graph.evaluation.get()}) {
@@ -106,7 +105,6 @@ std::map<std::string, std::string> refusals(const detail::GraphOfModel& graph) {
   return why;
 }
 
-// Operators that `sluice train` refuses.
 std::vector<std::string> refused_operators(const detail::GraphOfModel& graph,
                                            const std::map<std::string, int>& operators) {
   std::vector<std::string> refused = foreign_operators(operators);
@@ -121,7 +119,7 @@ std::vector<std::string> without_rows(const std::map<std::string, int>& operator
   return missing;
 }
 
-// Writes value sizes with the names of the sizes that may vary: "float32[rows, source, 48]".
+// Names the sizes that may vary: "float32[rows, source, 48]".
 class SizesText {
  public:
   explicit SizesText(const Inspected& of) : of_(of) {
@@ -140,7 +138,7 @@ class SizesText {
     const auto found = values_.find(value.name);
     if (found != values_.end()) {
       for (const detail::SizeExpression& size : found->second->sizes) sizes.push_back(text(size));
-    } else {  // labels of a causal loss, which are not part of the graph
+    } else {  // labels of a causal loss, not in the graph
       for (const std::int64_t size : value.sizes)
         sizes.push_back(size == kMicrobatchRows     ? "rows"
                         : size == kMicrobatchLength ? "length"
@@ -150,7 +148,7 @@ class SizesText {
   }
 
  private:
-  // Writes the number for this microbatch if a symbol has no name.
+  // Returns a number if a symbol has no name.
   std::string text(const detail::SizeExpression& size) const {
     std::set<std::string> symbols;
     size.add_symbols(symbols);
@@ -224,7 +222,7 @@ std::string role_name(LayerRole role) {
   }
 }
 
-// The outermost modules inside the layer. The layer can be cut between them.
+// The outermost modules inside the layer, between which it can be cut.
 std::vector<std::string> modules_inside(const detail::GraphModule& module,
                                         const detail::GraphLayer& layer) {
   std::vector<std::string> inside;
@@ -312,7 +310,7 @@ std::string limits_text(const detail::GraphModule& module, const detail::GraphFa
   return text;
 }
 
-// The archive is untrusted, so every name and text from it passes through printable().
+// The archive is untrusted, so print its text with printable().
 std::string inspect_text(const Inspected& of) {
   const detail::ExportedGraph& graph = of.graph->graph;
   const auto operators = operators_of(graph.training);

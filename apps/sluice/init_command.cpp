@@ -28,8 +28,7 @@ std::string replaced(const std::string& text, const std::string& from, const std
   return text.substr(0, place) + to + text.substr(place + from.size());
 }
 
-// Returns examples/quickstart.toml, changed to train on the headers of this LibTorch and to write
-// to ./outputs.
+// examples/quickstart.toml, but training on this LibTorch's headers and writing to ./outputs.
 std::string quickstart(const std::string& torch_folder) {
   std::string text = kQuickstart;
   text = replaced(text,

@@ -1,4 +1,3 @@
-// sluice launch: starts processes of a sluice command or another program, and waits for them.
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -115,7 +114,7 @@ bool is_executable(const std::string& file) {
   return std::filesystem::is_regular_file(file, failed) && ::access(file.c_str(), X_OK) == 0;
 }
 
-// A name with a slash is a path. Other names are searched in PATH, but never in the working folder.
+// Searches PATH for names without a slash, but never the working folder.
 std::string program_file(const std::string& word) {
   if (word.find('/') != std::string::npos) {
     if (is_executable(word)) return word;

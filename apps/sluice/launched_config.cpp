@@ -13,7 +13,6 @@
 namespace sluice {
 namespace {
 
-// Options of `train` and `eval` that take a value.
 constexpr std::array<std::string_view, 4> kWithValue = {"--log-level", "--profile",
                                                         "--profile-steps", "--checkpoint"};
 
@@ -66,8 +65,7 @@ std::optional<RunConfig> launched_config(const std::vector<std::string>& command
   require_even_ranks({.num_processes = num_processes}, num_ranks, Launcher::kSluice);
   if (command.front() == "train") {
     require_adapter_base(config);
-    if (!depends_on_machine(config))
-      plan_of_config(config);  // check the plan before any process starts
+    if (!depends_on_machine(config)) plan_of_config(config);  // refuse it before any process starts
     expand_data_files(config);
   }
   return config;

@@ -1,5 +1,4 @@
-// The program `sluice`: it plans without torch, and executes `sluice-run` for commands that need
-// torch.
+// The program `sluice`, without torch. It executes `sluice-run` for commands that need torch.
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,7 +29,7 @@ namespace {
 struct CommandText {
   std::string_view name;
   std::string_view help;
-  std::string_view more = "";  // further text of the command's own --help
+  std::string_view more = "";  // only in the command's own --help
 };
 
 // Commands that sluice-run executes.
@@ -88,7 +87,7 @@ constexpr std::array kSibling = {
 
 constexpr std::array<std::string_view, 2> kTakesOverrides = {"plan", "config"};
 
-// The last line of the help is the entry in the list of commands.
+// Uses the last line of the help in the list of commands.
 Command command_of(const CommandText& text) {
   return {std::string(text.name), std::string(text.help.substr(text.help.rfind('\n') + 1))};
 }
@@ -106,7 +105,7 @@ bool asks_help(const std::vector<std::string>& arguments) {
                      [](const std::string& text) { return text == "--help" || text == "-h"; });
 }
 
-// Only measuring needs torch. Planning does not.
+// Only measuring needs torch.
 bool measures(const std::vector<std::string>& arguments) {
   return std::any_of(arguments.begin(), arguments.end(), [](const std::string& text) {
     return text == "--measure" || text.starts_with("--measure=");
@@ -121,7 +120,7 @@ std::vector<std::string> command_names() {
   return names;
 }
 
-// `words` are the words after `help`.
+// `words` follow `help`.
 void require_known_command(const std::vector<std::string>& words) {
   const std::vector<std::string> names = command_names();
   if (words.empty() || std::find(names.begin(), names.end(), words.front()) != names.end()) return;
@@ -130,8 +129,7 @@ void require_known_command(const std::vector<std::string>& words) {
                                   .remedy = suggest_name(words.front(), names)});
 }
 
-// LibTorch ends the process if the working folder was deleted, because it cannot find its own
-// files.
+// LibTorch ends the process in a deleted working folder, because it cannot find its own files.
 void require_working_folder() {
   std::error_code error;
   [[maybe_unused]] const std::filesystem::path here = std::filesystem::current_path(error);
@@ -141,12 +139,12 @@ void require_working_folder() {
                                   .remedy = "start the run from a folder that exists"});
 }
 
-// glibc reads this variable when a program starts.
+// glibc reads it when a program starts.
 constexpr const char* kAllocatorVariable = "GLIBC_TUNABLES";
 
-constexpr std::string_view kBuiltWith = SLUICE_TORCH_VERSION;  // "" if built without torch
+constexpr std::string_view kBuiltWith = SLUICE_TORCH_VERSION;  // "" without torch
 
-// Replaces this process. Returns only by throwing.
+// Replaces this process.
 [[noreturn]] void execute_sibling(const std::string& command, char** argv) {
   require_working_folder();
   const std::string sibling = sibling_program().string();
@@ -154,7 +152,7 @@ constexpr std::string_view kBuiltWith = SLUICE_TORCH_VERSION;  // "" if built wi
     require_address_space(bytes_of_torch(require_torch(command).folder));
   const char* const given = std::getenv(kAllocatorVariable);
   ::setenv(kAllocatorVariable, allocator_settings(given ? given : "").c_str(), 1);
-  execv(sibling.c_str(), argv);  // argv[0] stays as the user typed it
+  execv(sibling.c_str(), argv);  // as the user typed it
   throw Error(ErrorKind::kUsage,
               {.what = "cannot start 'sluice-run': " + std::string(std::strerror(errno)),
                .where = sibling,
@@ -210,7 +208,7 @@ int run(int argc, char** argv) {
   if (command == "plan" && measures(arguments) && !asks_help(arguments))
     execute_sibling("plan --measure", argv);
 
-  // Remove these arguments first, because the launched program has its own options.
+  // The launched program has its own options.
   const std::vector<std::string> launched =
       command == "launch" ? take_launched(arguments) : std::vector<std::string>();
   Overrides overrides;

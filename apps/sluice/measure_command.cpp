@@ -22,7 +22,7 @@ struct MeasureArguments {
   bool json = false;
 };
 
-// Refuses to overwrite a file that does not hold measured costs.
+// Overwrites only measured costs.
 void require_apart(const std::string& costs, const std::string& config_file) {
   const auto refuse = [&](const std::string& what) {
     throw Error(ErrorKind::kUsage, {.what = what,

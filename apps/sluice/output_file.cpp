@@ -32,8 +32,8 @@ int write_directly(const std::string& path, const std::string& text) {
   return descriptor < 0 ? errno : write_and_close(descriptor, text);
 }
 
-// Returns stdout or stderr if it refers to `file`, otherwise -1. For /dev/stdout this may be a
-// regular file that the shell opened for appending.
+// Returns stdout or stderr if `file` is the same file, otherwise -1. It may be a regular file that
+// the shell opened for appending.
 int open_output(const struct stat& file) {
   for (const int descriptor : {STDOUT_FILENO, STDERR_FILENO}) {
     struct stat own;
@@ -67,12 +67,12 @@ Error cannot_write(int failed, const std::string& path, const std::string& optio
            .remedy = remedy_of(failed, option)}};
 }
 
-// Follows a link within its own folder. Other links are refused, because another user's folder may
-// contain a link to one of this user's files.
+// Refuses links to other folders, because another user's folder may contain a link to this user's
+// files.
 std::string file_to_replace(const std::string& path, const std::string& option) {
   std::error_code failed;
   if (!fs::is_symlink(fs::symlink_status(path, failed))) return path;
-  // weakly_canonical() does not resolve a link to a missing file, so we follow links one by one.
+  // weakly_canonical() does not resolve a link to a missing file.
   fs::path target = path;
   for (int links = 0; links < kMostLinks && fs::is_symlink(fs::symlink_status(target, failed));
        ++links)
@@ -90,8 +90,7 @@ std::string file_to_replace(const std::string& path, const std::string& option) 
                .remedy = "name the file that the link leads to, or remove the link"});
 }
 
-// True for stdout, stderr, a device, or a pipe that the shell opened (`>(gzip)`). False for a named
-// pipe, because opening it would block until another program reads it.
+// False for a named pipe, because opening it would block until another program reads it.
 bool is_written_directly(const std::string& path, const struct stat& status) {
   const bool is_open = path.starts_with("/dev/fd/") || path.starts_with("/proc/self/fd/");
   return S_ISCHR(status.st_mode) || (S_ISFIFO(status.st_mode) && is_open) ||

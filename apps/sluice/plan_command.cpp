@@ -25,7 +25,7 @@ struct PlanArguments {
   std::string device_memory, flops, bandwidth;
 };
 
-// Includes the options that describe other machines.
+// Includes the options for machines that are not here.
 RunConfig config_of(const PlanArguments& arguments, Overrides overrides) {
   if (!arguments.device_memory.empty())
     overrides.emplace_back("parallelism.device_memory", arguments.device_memory);
@@ -82,7 +82,7 @@ Command plan_command(const Overrides& overrides) {
                   {"--draw", &a->draw,
                    "write a picture of the step to this file: .svg, .html, or .json for Perfetto"},
                   {"--critical-path", &a->critical_path, "with --draw: outline the critical path"},
-                  // main.cpp passes --measure to sluice-run.
+                  // sluice-run handles it: see main.cpp.
                   {"--measure", std::monostate(),
                    "COSTS.json: time the layers on this machine, write the costs to this file, and "
                    "plan with them"}},

@@ -1,4 +1,4 @@
-// The program `sluice-run`: the commands that need torch. `sluice` replaces itself by this program.
+// The program `sluice-run`, which `sluice` executes for commands that need torch.
 #include <c10/util/Logging.h>
 #include <execinfo.h>
 
@@ -15,20 +15,20 @@
 namespace sluice {
 namespace {
 
-// `sluice` executes this program under its own name.
+// `sluice` passes its own name.
 std::string program_name(const char* program) {
   const std::string own = "sluice-run";
   return std::filesystem::path(program).filename() == own ? own : "sluice";
 }
 
-// Hides Gloo's messages about broken connections, because we report them in one line.
+// Hides Gloo's messages about broken connections, which we report in one line. The user's
 // TORCH_CPP_LOG_LEVEL overrides this.
 void quiet_torch() {
   if (!std::getenv("TORCH_CPP_LOG_LEVEL")) FLAGS_caffe2_log_level = c10::GLOG_FATAL;
 }
 
-// LibTorch calls backtrace() for its error messages. The first call loads libgcc_s. If memory runs
-// out then, the C library ends the process, so we load it now.
+// The first backtrace() loads libgcc_s. If LibTorch called it first when memory is full, loading
+// would fail and the C library would end the process.
 void load_unwinder() {
   void* frame = nullptr;
   ::backtrace(&frame, 1);
@@ -37,8 +37,7 @@ void load_unwinder() {
 int run(const std::string& name, std::vector<std::string> arguments) {
   Overrides overrides;
   std::vector<std::string> override_names;
-  if (arguments.empty() ||
-      arguments.front() != "checkpoint") {  // checkpoint reads no configuration
+  if (arguments.empty() || arguments.front() != "checkpoint") {  // reads no configuration
     overrides = take_overrides(arguments);
     for (const std::string& key : config_keys()) override_names.push_back("--" + key);
   }

@@ -32,7 +32,6 @@ int sample_model(const SampleArguments& arguments, const Overrides& overrides) {
   if (is_graph) model.path = config.model.path;
   config.model = std::move(model);
   config.origins[is_graph ? "model.graph" : "model.path"] = "command 'sluice sample'";
-  // Use one rank unless the user sets a layout.
   if (config.origins.at("parallelism.pipeline_parallel_degree") == "default")
     config.parallelism.pipeline.num_ranks = 1;
   SampleOptions options;

@@ -45,7 +45,7 @@ struct ScheduleArguments {
   throw Error(ErrorKind::kUsage, {.what = what, .remedy = remedy});
 }
 
-// Stages per rank of a generated schedule. 0 means the schedule's default.
+// 0: the schedule's default.
 int stages_per_rank_of(const ScheduleArguments& arguments) {
   if (!arguments.num_stages) return arguments.stages_per_rank.value_or(0);
   if (*arguments.num_stages % *arguments.num_ranks != 0) {
@@ -101,8 +101,7 @@ LowerOptions lower_options(const ScheduleArguments& arguments) {
   return options;
 }
 
-// With --check, a schedule that cannot be lowered is shown unchanged, because the check explains
-// the reason.
+// With --check, keeps a schedule that cannot be lowered, because the check explains why.
 Program make_program(const ScheduleArguments& arguments, const Schedule& schedule,
                      bool& is_as_given) {
   is_as_given = false;
@@ -117,8 +116,7 @@ Program make_program(const ScheduleArguments& arguments, const Schedule& schedul
   return to_program(schedule);
 }
 
-// The transport of --for. The default for a file with transfers is torch, because torch runs such a
-// file unchanged.
+// torch runs a file with transfers unchanged, so the default for such a file is torch.
 ProofTransport transport_of(const ScheduleArguments& arguments, const Schedule& schedule) {
   if (arguments.transport)
     return detail::parse_word(detail::words_of(ProofTransport{}), *arguments.transport, "transport",
@@ -130,8 +128,7 @@ ProofTransport transport_of(const ScheduleArguments& arguments, const Schedule& 
   return has_transfers ? ProofTransport::kTorch : ProofTransport::kSluice;
 }
 
-// Violations count instructions. Converts them to cells of the schedule's rows, which include idle
-// cells.
+// Converts instruction numbers to cells of the schedule, which include idle cells.
 void point_at_cells(const Schedule& schedule, VerifyReport& report) {
   const auto point_at_cell = [&](Violation& violation) {
     if (violation.rank < 0 || violation.index < 0) return;
@@ -162,7 +159,7 @@ std::string flag_of(std::string_view option) {
   return option == "stage_to_rank" ? "--stage-to-rank" : "";
 }
 
-// Translates option names in errors of `call` into flags of this command.
+// Errors of `call` name this command's flags.
 template <typename Call>
 auto with_flags(const Call& call) {
   try {
@@ -179,14 +176,13 @@ Costs costs_of(const ScheduleArguments& arguments) {
   return with_flags([&] { return is_file ? read_costs(text) : parse_costs(text); });
 }
 
-// Shows a grid on a terminal and CSV elsewhere.
 std::string rows_text(const ScheduleArguments& arguments, const Program& program,
                       const std::vector<std::vector<Action>>& rows) {
   if (!arguments.lower && is_terminal(STDOUT_FILENO)) {
     try {
       return draw_grid(simulate(program), grid_options());
     } catch (const Error&) {
-      // It deadlocks. Print its rows, and let --check explain the reason.
+      // It deadlocks. Print its rows, since --check explains why.
     }
   }
   return to_csv(rows);
@@ -227,7 +223,6 @@ int search(const ScheduleArguments& arguments) {
   return 0;
 }
 
-// Draws the simulated step, or the violations if the program is refused.
 void draw(const ScheduleArguments& arguments, const Schedule& schedule, const Program& program) {
   const VerifyReport report = verify(program, transport_of(arguments, schedule));
   Picture picture;
@@ -253,7 +248,7 @@ int run(const ScheduleArguments& arguments) {
   if (arguments.costs && (arguments.costs == arguments.draw || arguments.costs == arguments.out))
     refuse_schedule("the file of --costs would be replaced", "name another file to write to");
   const Schedule schedule = arguments.csv.empty() ? make_named(arguments) : read_file(arguments);
-  bool is_as_given = true;  // rows with their idle slots
+  bool is_as_given = true;  // including idle slots
   const Program program = make_program(arguments, schedule, is_as_given);
   const auto& rows = is_as_given ? schedule.rows : program.ranks;
 
@@ -288,7 +283,7 @@ int run(const ScheduleArguments& arguments) {
   return holds ? 0 : static_cast<int>(ErrorKind::kInput);
 }
 
-// A search makes its own schedule, so other options do not apply.
+// A search makes its own schedule.
 std::vector<OptionRule> schedule_rules() {
   std::vector<OptionRule> rules = {needs("--max-memory", "--search"), needs("--search", "--costs"),
                                    needs("--search", "--pp"), needs("--search", "--microbatches")};

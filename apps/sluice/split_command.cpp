@@ -170,8 +170,8 @@ std::vector<StageShape> shapes_of(const SplitArguments& arguments, const ModelSp
   return stage_shapes(model, partition, *arguments.microbatch_size, *arguments.seq_len);
 }
 
-// Like torchtitan, we accept an explicit number of stages for a schedule with one stage per rank.
-// The schedule only places the stages and refuses to run them, so add a note.
+// Like torchtitan, we only place an explicit number of stages. A schedule with one stage per rank
+// later refuses to run it.
 std::optional<std::string> note_of(const PartitionOptions& options, const Partition& partition) {
   if (!options.schedule || partition.stages_per_rank() == 1) return std::nullopt;
   const ScheduleInfo& schedule = find_schedule(*options.schedule);

@@ -68,7 +68,7 @@ void decode_line(const Tokenizer& tokenizer, const Json& list, const LineReader&
       refuse_line(id, reader, "ids, whole numbers from 0 on");
     ids.push_back(static_cast<std::int32_t>(id.integer()));
   }
-  // Write ASCII, because some programs treat U+2028 and similar characters as line ends.
+  // ASCII, because some programs treat U+2028 and similar characters as line ends.
   out += Json(tokenizer.decode(ids)).shown() + "\n";
 }
 
@@ -100,7 +100,7 @@ int tokenize(const TokenizeArguments& arguments) {
     }
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kInput) throw;
-    write(out);  // output of the earlier lines
+    write(out);  // the earlier lines
     finish_stdout();
     const bool placed = error.where().starts_with(reader.where());
     throw placed ? error : error.at(reader.where() + ", " + error.where());

@@ -1,7 +1,6 @@
-// sluice train: parses the configuration, plans, builds, trains, closes. The plan is verified
-// before anything is allocated. Building opens and checks data, weights and folders, so a refused
-// run leaves nothing behind. Training has one thread per rank, and saves the weights of the last
-// complete step even if a later step fails.
+// sluice train: parse, plan, build, train, close. The plan is verified before anything is
+// allocated. Data, weights and folders are checked before training, so a refused run leaves nothing
+// behind. If a step fails, the weights of the last complete step are saved.
 #include <charconv>
 #include <filesystem>
 #include <fstream>
@@ -55,7 +54,7 @@ std::optional<StepRange> traced_steps(const TrainArguments& arguments) {
                                  : StepRange{.after_resumed = true};
 }
 
-// Refuses a path that the run writes itself, and an existing file that is not a trace.
+// Refuses a path that the run writes, and an existing file that is not a trace.
 void require_profile_apart(const std::string& path, const RunConfig& config) {
   namespace fs = std::filesystem;
   const fs::path file = fs::weakly_canonical(path);
@@ -75,7 +74,7 @@ void require_profile_apart(const std::string& path, const RunConfig& config) {
     refuse("the file exists and is not a trace");
 }
 
-// Only logs a failure to write, because the run's own error is reported.
+// Only logs a failure, because the run's own error is reported.
 void write_profile_of_failure(const TrainingJob& job, const std::string& path) {
   const std::string trace = job.trace();
   if (trace.empty()) return;
