@@ -1,4 +1,4 @@
-// What the keys that are "auto" became in a run.
+// Reports the values that "auto" keys took in a run.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@
 
 namespace sluice {
 
-// The parts of a run that decide what "auto" becomes.
+// What decides the value of an "auto" key.
 struct AutoParts {
   const RunConfig& config;
   const Plan& plan;
@@ -22,12 +22,12 @@ struct AutoParts {
   const LocalRanks& ranks;
 };
 
-// {"training.device", "cpu"}, in the order of the key table. Keys with another value are left out,
-// and so are keys of data that the rows do not need, such as the chat template of rows without
+// Pairs such as {"training.device", "cpu"}, in the order of the key table. Leaves out keys that are
+// not "auto", and keys that the data do not need, such as the chat template for rows without
 // messages.
 std::vector<std::pair<std::string, std::string>> auto_settings(const AutoParts& of);
 
-// "auto:", then a line for each setting: "  data.format = text". "" if no key is "auto".
+// "auto:", then lines such as "  data.format = text". Empty if no key is "auto".
 std::string auto_text(const AutoParts& of);
 
 }  // namespace sluice

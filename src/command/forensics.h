@@ -1,10 +1,6 @@
-// Records that explain why a run failed or hangs: flight records, which become files where a run
-// fails and whenever SIGUSR2 comes, and the text for its user.
-//
-// Owns: a recorder a rank, for as long as the run has ranks; FOLDER/flight/rank_N.json, each
-// replaced as a whole. Does not own: what is in them (docs/failures.md), comparing them
-// (`sluice debug flight`), looking for a rank that hangs (hang_watch.h).
-// Thread-safety: any thread may call anything, but PostMortem::text() after the ranks have ended.
+// Flight records and texts that explain why a run failed or hangs. Records are written to
+// FOLDER/flight/rank_N.json after a failure and on SIGUSR2. docs/failures.md describes them. All
+// functions are thread-safe, but call PostMortem::text() only after the ranks have ended.
 #pragma once
 
 #include <map>
@@ -24,15 +20,15 @@ namespace sluice {
 
 class FlightRecords {
  public:
-  // metrics_folder: in which the folder `flight` will be. run: of all processes of the run alike,
-  // and no other run's. A recorder keeps a row of the program, and more of short ones.
+  // Records go to metrics_folder/flight. `run` is the same in all processes of the run and unique
+  // to it. A recorder keeps at least one step's instructions.
   FlightRecords(const LocalRanks& ranks, const std::string& metrics_folder, std::string run,
                 const Program& program);
 
-  // The observer of all that the rank runs, steps and evaluations. Precondition: the rank is here.
+  // Observes all steps and evaluations of the rank, which must run in this process.
   FlightRecorder& recorder(int rank) { return *recorders_.at(rank); }
 
-  std::map<int, const FlightRecorder*> recorders() const;  // by rank
+  std::map<int, const FlightRecorder*> recorders() const;
 
   // On a failure of the run: one file for every rank here that has run anything. Returns the
   // folder, "" when nothing was written; what cannot be written is a warning.
@@ -50,14 +46,14 @@ class FlightRecords {
   std::mutex writing_;
 };
 
-// The text for the user of a run that failed: the grid with an arrow at the instruction that
-// failed, where its rank is one of this process, and the last instructions of every rank here.
+// Text for the user of a failed run: a grid with an arrow at the failed instruction, if its rank is
+// local, and the last instructions of every local rank.
 class PostMortem {
  public:
   explicit PostMortem(const LocalRanks& ranks) : here_(ranks) {}
-  // instruction: the one that was running, -1 if none was.
+  // `instruction` was running, or is -1.
   void add(int rank, int instruction, std::string flight_record);
-  // Empty when no rank here was running its program, and when one of them failed outside of it.
+  // Empty if no local rank was running its program, or if the failed rank is local and was not.
   std::string text(const Program& program, const Failure& failure,
                    const GridOptions& options) const;
 

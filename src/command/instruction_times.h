@@ -1,14 +1,9 @@
-// The time of an instruction, estimated from its samples.
+// Estimates the time of each instruction from samples.
 //
-// Owns: the statistic, its bounds, the decision to measure longer, and the observer that takes the
-// times. Does not own: the measured program (measure_machine()).
-//
-// Other activity on a machine makes a sample longer, never shorter; a few samples of many may be
-// many times too long, and so may a single one. Invariants:
-//  1. A time comes from at least two samples where there are two, and one sample never decides it,
-//     unless it is the shortest.
-//  2. A whole backward takes no longer than its halves, and no half longer than the whole.
-// Thread-safety: values, pure functions; an InstructionTimes is for one rank's thread.
+// Other activity on the machine makes samples longer, never shorter, and some samples can be many
+// times too long. Therefore a time comes from at least two samples if there are two, and a single
+// sample decides only if it is the shortest. A whole backward never takes longer than its halves
+// together, and no half takes longer than the whole.
 #pragma once
 
 #include <chrono>
@@ -21,35 +16,34 @@
 
 namespace sluice {
 
-// Seconds of one stage, by instruction: what it does not have is empty.
+// Seconds of one stage. The list of a missing instruction is empty.
 struct SampledTimes {
   std::vector<double> forward, backward_input, backward_weight, backward;
-  std::vector<double> casting_forward;  // forwards that cast their weights before
+  std::vector<double> casting_forward;  // forwards that first cast their weights
 };
 
-// The lower quartile: of up to three samples the shortest. 0 for none.
+// The lower quartile, or the shortest of up to three samples. 0 for none.
 double typical_time(std::vector<double> samples);
 
-// F, I, W, B, and what a forward that casts takes more than others. A stage that has no B, as it
-// has no weights to train, does there what I does.
+// Returns F, I, W, B and the extra time of a casting forward. A stage without B has no weights to
+// train, so its B is its I.
 LayerTime typical_times(const SampledTimes& samples);
 
-// They are too few, or contradict each other: more samples have to decide.
+// True if there are too few samples or they contradict each other.
 bool needs_more_samples(const SampledTimes& samples);
 
-// Makes invariant 2 hold, by shortening.
+// Shortens times so that the backward and its halves are consistent.
 void settle(LayerTime& time);
 
-// Seconds between two moments.
 inline double seconds_between(std::chrono::steady_clock::time_point from,
                               std::chrono::steady_clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
 }
 
-// The seconds that the instructions of one rank's rounds took, as the observer of its pipeline.
+// Observes a rank's pipeline and measures its instructions. Use it from one thread.
 class InstructionTimes final : public ExecutorObserver {
  public:
-  // casts: the first forward of a stage in a step casts its weights.
+  // `casts`: the first forward of a stage in each step casts its weights.
   explicit InstructionTimes(bool casts = false) : casts_(casts) {}
 
   void begin_step(std::int64_t step) override;

@@ -1,10 +1,4 @@
-// The folders that a run writes in: what an earlier run left there and this one replaces, that what
-// this one writes fits there, that all machines see them, and that no other run that is alive
-// writes there.
-//
-// Does not own: writing the files.
-// Thread-safety: the collective check is one call a rank, each on its own thread; the rest is for
-// the main thread.
+// Checks and locks the folders that a run writes to.
 #pragma once
 
 #include <string>
@@ -17,40 +11,38 @@
 
 namespace sluice {
 
-// Throws Error(kUsage) when model.path or model.adapter is a folder that this run would replace
-// with its own checkpoint, or remove as an older one: step N of checkpoint.folder, N being at most
-// training.steps, since a run may end early.
+// Throws Error(kUsage) if model.path or model.adapter is a checkpoint that this run could replace
+// or remove. These are step N of checkpoint.folder up to training.steps, because a run may end
+// early.
 void require_model_is_kept(const RunConfig& config);
 
-// Throws Error(kUsage) when data.files has the metrics.jsonl that this run would replace.
+// Throws Error(kUsage) if the data include the metrics.jsonl that this run replaces.
 void require_data_is_kept(const RunConfig& config);
 
-// A warning about remains of an earlier run that this one does not resume from, or will replace; ""
-// for none. Checkpoints that were skipped are in resume.warnings.
+// Warns of files of an earlier run that this run does not resume from or will replace. "" for none.
+// resume.warnings lists skipped checkpoints.
 std::string earlier_run_warning(const RunConfig& config, const ResumePoint& resume);
 
 // Throws Error(kCheckpoint / kUsage) unless a checkpoint fits into checkpoint.folder and
-// metrics.folder can be written. Leaves nothing behind.
+// metrics.folder is writable. Leaves nothing behind.
 void require_outputs(const RunConfig& config, const Plan& plan);
 
-// Collective over all ranks: that their processes see one folder, before the first step, since the
-// first checkpoint may be the last thing that a run does. The folder, or its nearest parent that is
-// there, gets a folder for a moment. Throws Error(kCheckpoint), the same on every rank, naming the
-// first rank that does not see it.
+// Collective over all ranks. Checks before the first step that all processes share the folder,
+// because a run may write its first checkpoint only at the end. Creates a folder there briefly.
+// Throws the same Error(kCheckpoint) on every rank, naming the first rank that does not see it.
 void require_shared_folder(const std::string& folder, const Group& world);
 
-// The folders of a run, held against every other run. Owns a lock on each, and those that it made
-// for as long as they are empty. File systems without locks hold nothing.
+// Locks a run's folders against other runs. File systems without locks are not protected.
 class RunFolders {
  public:
   RunFolders() = default;
-  ~RunFolders();  // folders that it made and in which nothing is go again
+  ~RunFolders();  // removes folders that it made and that are still empty
   RunFolders(const RunFolders&) = delete;
   RunFolders& operator=(const RunFolders&) = delete;
 
-  // Makes checkpoint.folder and metrics.folder where that is possible, and holds them: for the one
-  // process of a run that writes there. Waits a moment for a run that is about to end. Throws
-  // Error(kCheckpoint) or Error(kUsage) naming the folder in which another run is alive.
+  // Creates and locks checkpoint.folder and metrics.folder where possible. Only the process that
+  // writes there calls this. Waits briefly for a run that is about to end. Throws
+  // Error(kCheckpoint) or Error(kUsage) if another run still uses a folder.
   void take(const RunConfig& config);
 
  private:

@@ -1,9 +1,5 @@
-// This process's part of a training run: its ranks and their shared state.
-//
-// Owns: data, headers of the weights, the start of the run, its printed and recorded output, and
-// the remains of ranks that failed. Does not own: the work of one rank (train_rank.h), the end of a
-// run that fails (failed_run.h). Thread-safety: for the main thread; the ranks' threads use only
-// the members that document it.
+// This process's part of a training run: its ranks and their shared state. The main thread uses it.
+// Ranks' threads use only the members that allow it.
 #pragma once
 
 #include <cstdint>
@@ -34,28 +30,26 @@
 namespace sluice {
 
 struct ProcessRun {
-  // Opens and checks everything; creates nothing.
+  // Opens and checks everything, but creates no files.
   ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& stop_signal,
              LocalRanks local_ranks, const std::optional<StepRange>& traced = {});
 
-  // Runs the ranks that are here, and keeps what is worth it when one fails, wherever. Returns the
-  // number of steps done, those before the run went on included. Does nothing but say so where the
-  // last is done already. Throws the first failure of all ranks.
+  // Runs the local ranks. Returns the number of steps done, including those before a resume. If no
+  // steps are left, only reports this. If any rank of the run fails, saves what is useful and
+  // throws the run's first failure.
   std::int64_t train();
 
-  // The checks of a run that has steps to make.
   void require_steps_left(const std::optional<StepRange>& traced);
 
-  // Begins to read the batches of the steps that are left.
+  // Starts to read the batches of the remaining steps.
   void read_ahead();
-  // The rows of every batch that are the rank's replica's.
+  // The rows of each batch that the rank's replica reads.
   BatchRange rows_of(int rank) const;
 
-  // The place where this run saves a step, and what the manifest says of the run. Any rank's thread
-  // may ask.
+  // Where to save a step, with its manifest. Any thread may call this.
   SaveTarget target(std::int64_t step) const;
 
-  // The log, for the rank that speaks; null for every other.
+  // The log for rank 0, null for other ranks.
   RunLog* log_of(int rank) { return rank == kRankZero && log ? &*log : nullptr; }
 
   const RunConfig& config;
@@ -64,21 +58,21 @@ struct ProcessRun {
   StopSignal& stop;
   const LocalRanks ranks;
   const TokenData data;
-  std::optional<data::ReadAhead> batches;     // batches of the steps, while they run
-  const std::optional<TokenData> validation;  // validation.files, where there are any
-  const std::deque<Prompt> prompts;           // validation.prompts
+  std::optional<data::ReadAhead> batches;  // only while steps run
+  const std::optional<TokenData> validation;
+  const std::deque<Prompt> prompts;
   const OpenedWeights weights;
   const std::optional<AdapterDirectory> adapter_tensors;  // tensors of model.adapter
   RunFingerprints made_of;
-  // Every process finds it by itself; the speaker's is in what is saved.
+  // Every process finds it separately. The one with rank 0 writes it to checkpoints.
   ResumePoint resume;
-  RunFolders folders;         // the speaker's, while steps are made
-  std::optional<RunLog> log;  // where the speaker is
+  RunFolders folders;         // only with rank 0, while steps run
+  std::optional<RunLog> log;  // only with rank 0
   MemoryLedger ledger;
   PostMortem post_mortem;
   FlightRecords flight;
   std::optional<StepTrace> trace;
-  PerRank<InterruptedRank> interrupted;  // remains of the ranks whose steps failed
+  PerRank<InterruptedRank> interrupted;  // state that failed ranks leave
 };
 
 }  // namespace sluice

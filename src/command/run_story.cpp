@@ -29,7 +29,7 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// "2026-11-24T17:03:05Z" (ISO 8601).
+// ISO 8601, such as "2026-11-24T17:03:05Z".
 std::string time_now() {
   const std::time_t now = std::time(nullptr);
   std::tm parts{};
@@ -114,7 +114,7 @@ LastStep gather_last_step(const Group& world, const FlightRecord& own) {
   return last;
 }
 
-// Keeps the story of the process that made the checkpoint: its starts, saves and lines up to there.
+// Keeps the starts, saves and lines of earlier processes, up to the checkpoint.
 void RunStory::keep_earlier() {
   const std::int64_t done = resume_.done.steps;
   Json& facts = record_.facts;

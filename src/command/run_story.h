@@ -1,9 +1,5 @@
-// The story of a run for later readers: run.json (docs/report.md), and at its end the report and
-// the event file of TensorBoard.
-//
-// Owns: these files. A file that cannot be written is given up with a warning, once: the run
-// matters more. Does not own: the page (report/run_report.h), metrics.jsonl. Thread-safety: one
-// thread at a time.
+// Writes run.json (docs/report.md), and at the end the report and TensorBoard's event file. If a
+// file cannot be written, warns once and stops writing. Use it from one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -22,51 +18,52 @@
 
 namespace sluice {
 
-// The step that ran last, by rank of the run; empty where nothing is known.
+// The last step that ran, per rank. Empty for unknown ranks.
 struct LastStep {
   std::int64_t step = 0;
   std::vector<std::vector<RanInstruction>> ranks;
 };
 
-// Collective over all ranks: what each kept of the step that it has just made.
+// Collective over all ranks.
 LastStep gather_last_step(const Group& world, const FlightRecord& own);
 
 enum class Ending { kFinished, kStopped, kFailed };  // kStopped: by a signal
 
 struct RunEnd {
   Ending ending = Ending::kFinished;
-  std::int64_t step = 0;  // step that is done
-  std::string weights;    // "": none were saved
+  std::int64_t step = 0;
+  std::string weights;  // path, or "" if not saved
   std::string error;
-  bool refused = false;  // the error is one of weights, data or numbers, which says it all
+  bool refused = false;  // the error message is enough: it is about weights, data or numbers
   LastStep last;
 };
 
 class RunStory {
  public:
-  // All outlive it.
+  // All arguments must outlive this object.
   RunStory(const RunConfig& config, const Plan& plan, const TokenData& data,
            const ResumePoint& resume)
       : config_(config), plan_(plan), data_(data), resume_(resume) {}
 
-  // All ranks are ready for the first step. threads: of each rank's operators. What an earlier
-  // process of the run told is kept.
+  // Call this when all ranks are ready for the first step. Keeps the records of an earlier process
+  // of this run. `threads_per_rank` counts operator threads.
   void begin(int threads_per_rank);
-  // The first step is done: writes run.json. Weights or data that end the run before it are
-  // refused, and leave nothing.
+  // Writes run.json for the first time, so a run that is refused before its first step leaves no
+  // file.
   void first_step_done();
   void step(const StepMetrics& metrics);
-  // A checkpoint of this step is being made.
+  // A checkpoint of this step has started.
   void saves(std::int64_t step);
-  // Nothing more is written: the folder is gone.
+  // Stops writing, because the folder was deleted.
   void give_up() { given_up_ = true; }
-  // The end, in run.json; then the files that metrics.report and metrics.enable_tensorboard ask
-  // for. Does nothing if the run never started, or was refused. Returns the lines that report them.
+  // Records the end in run.json and writes the files of metrics.report and
+  // metrics.enable_tensorboard. Does nothing if the run never started or was refused. Returns lines
+  // that report these files.
   std::string end(const RunEnd& of);
 
  private:
   void keep_earlier();
-  // False, and a warning, where it cannot be written; nothing else is written then.
+  // Returns false after a warning if it cannot write. Nothing is written after that.
   bool write(const std::string& path, const std::string& text);
   bool write_facts();
   std::string write_events();

@@ -1,5 +1,3 @@
-// The work of one rank's thread in a run: build, load, step, save.
-// Thread-safety: one call a rank, each on its own thread.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +7,9 @@
 
 namespace sluice {
 
-// Collective over all ranks of the run. Returns the number of steps done. When steps fail, leaves
-// trainer and last instructions in the run; memory that runs out between instructions is named with
-// what the rank was doing.
+// Builds, loads, trains and saves on one rank, on its own thread. Collective over all ranks.
+// Returns the number of steps done. If steps fail, leaves trainer and last instructions in `run`.
+// If memory runs out between instructions, the error names what the rank was doing.
 std::int64_t train_rank(ProcessRun& run, Transport& transport);
 
 }  // namespace sluice
