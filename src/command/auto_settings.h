@@ -1,4 +1,3 @@
-// Reports the values that "auto" keys took in a run.
 #pragma once
 
 #include <string>
@@ -22,12 +21,11 @@ struct AutoParts {
   const LocalRanks& ranks;
 };
 
-// Pairs such as {"training.device", "cpu"}, in the order of the key table. Leaves out keys that are
-// not "auto", and keys that the data do not need, such as the chat template for rows without
-// messages.
+// Pairs such as {"training.device", "cpu"}, in the order of the key table. Leaves out keys that the
+// data do not need, such as the chat template for rows without messages.
 std::vector<std::pair<std::string, std::string>> auto_settings(const AutoParts& of);
 
-// "auto:", then lines such as "  data.format = text". Empty if no key is "auto".
+// "auto:", then a line per setting: "  data.format = text". May be "".
 std::string auto_text(const AutoParts& of);
 
 }  // namespace sluice

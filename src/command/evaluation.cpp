@@ -42,7 +42,6 @@ std::int64_t rows_of(const TokenData& data, std::int64_t batch_size, std::int64_
   return max_batches > 0 && max_batches <= all / batch_size ? max_batches * batch_size : all;
 }
 
-// This replica's share of the microbatches of `count` rows.
 StepBatch batch_of_replica(const TokenData& data, const Model& model, std::int64_t first,
                            std::int64_t count, const EvaluationBatches& batches,
                            std::int64_t step) {
@@ -122,7 +121,7 @@ std::string last_checkpoint_in(const std::string& folder) {
 
 namespace {
 
-// Weights with equal shapes can belong to different models, so compare config.json too.
+// Equal shapes can belong to different models.
 void require_same_config(const std::string& path, const ModelSpec& spec) {
   const std::string file = path + "/config.json";
   if (!std::filesystem::exists(file)) return;
@@ -136,8 +135,7 @@ void require_same_config(const std::string& path, const ModelSpec& spec) {
                  .where = file,
                  .remedy = "set model.path to the checkpoint itself"});
   };
-  require_same(
-      "model_type");  // check first: two families differ in many keys, and this one explains why
+  require_same("model_type");  // checked first: it explains many other differences
   for (const auto& [key, value] : own.members()) require_same(key);
 }
 
@@ -211,8 +209,7 @@ void load_weights_to_evaluate(const EvaluatedWeights& weights, const ModelSpec& 
                                    weights.tensors ? &*weights.tensors : nullptr, pipeline.seed()));
 }
 
-// Forwards need no gradients and no optimizer. The predicted activations are an upper bound,
-// because a forward keeps less than training does.
+// Forwards need no gradients and no optimizer. The predicted activations are more than enough.
 void require_memory_to_evaluate(Plan plan, const LocalRanks& ranks) {
   for (RankPrediction& rank : plan.ranks)
     rank.memory.gradient_bytes = rank.memory.optimizer_bytes = rank.memory.snapshot_bytes =

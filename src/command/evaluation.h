@@ -1,4 +1,4 @@
-// Computes the loss on a data set. Every sequence counts once, in file order.
+// The loss on a data set. Every sequence counts once, in file order.
 #pragma once
 
 #include <bit>
@@ -22,61 +22,58 @@
 
 namespace sluice {
 
-// Throws Error(kInput) if evaluate_data() with these arguments would count no label, or would read
-// a malformed row before the first counted label. If max_batches is 0, only rows that are already
-// indexed are checked, and a file without counted labels is an error too. Does nothing for data
-// that count rows instead of labels.
+// Throws Error(kInput) if evaluate_data() with these arguments would count no label, or read a
+// malformed row before the first counted label. If max_batches is 0, it checks only the rows that
+// were already read, and every file must have counted labels. Does nothing for data that count
+// rows.
 void require_counted_labels(const TokenData& data, const RunConfig& config,
                             std::int64_t max_batches);
 
-// Divides rows into batches, and the microbatches of each batch among replicas in replica order. A
-// batch may have fewer microbatches than there are replicas.
+// How rows become batches, and which microbatches belong to this replica. A batch may have fewer
+// microbatches than there are replicas.
 struct EvaluationBatches {
   std::int64_t batch_size = 1, microbatch_size = 1;
   std::int64_t replica = 0, num_replicas = 1;
   const ModelMaker* maker = nullptr;
 };
-// Batches have as many sequences as a training step.
 EvaluationBatches evaluation_batches(const RunConfig& config, const Plan& plan, int rank);
 
 struct DataLoss {
   double sum = 0;
-  std::int64_t tokens = 0;  // or rows, or the unit that the model counts
+  std::int64_t tokens = 0;  // or rows, or the model's own unit
   double mean() const { return sum / static_cast<double>(tokens); }
-  // Compares bits, so that equal NaNs are equal.
+  // NaNs with equal bits are equal.
   friend bool operator==(const DataLoss& a, const DataLoss& b) {
     return std::bit_cast<std::uint64_t>(a.sum) == std::bit_cast<std::uint64_t>(b.sum) &&
            a.tokens == b.tokens;
   }
 };
 
-// Computes the loss on the first max_batches batches (0: all). The last batch may be smaller.
-// `losses_of` gets this replica's microbatches of a batch (possibly none) and returns the losses of
-// all replicas in microbatch order. The sum is therefore the same for every layout. `step` is only
-// for messages. Throws Error(kInput) for a malformed row and if no label is counted.
+// Evaluates the first max_batches batches (0: all). The last one may be smaller. `losses_of` gets
+// this replica's microbatches of a batch (possibly none). It returns the losses of all replicas in
+// microbatch order, so the sum is the same for every layout. `step` is for messages. Throws
+// Error(kInput) for a malformed row and if no label is counted.
 DataLoss evaluate_data(
     const TokenData& data, const Model& model, const EvaluationBatches& batches,
     std::int64_t max_batches, std::int64_t step,
     const std::function<std::vector<MicrobatchLoss>(const StepBatch&)>& losses_of);
 
-// Weights for a forward-only run.
 struct EvaluatedWeights {
   OpenedWeights opened;
   std::optional<Adapter> adapter;
   std::optional<AdapterDirectory> tensors;
 };
-// Opens `checkpoint`, or model.path if it is "", and model.adapter. Verifies checkpoints that
-// sluice committed. Throws like evaluate() in job.h.
+// Opens `checkpoint` (or model.path if it is "") and model.adapter. Verifies committed checkpoints.
+// Throws like evaluate() in job.h.
 EvaluatedWeights weights_to_evaluate(const RunConfig& config, const ModelSpec& spec,
                                      const std::string& checkpoint);
-// If an exported graph's archive has the weights, the Pipeline constructor loads them.
+// The Pipeline constructor loads weights that are in a graph's archive.
 RunOptions evaluation_options(const RunConfig& config, const EvaluatedWeights& weights);
-// Collective. Loads weights from a directory, if there is one.
+// Collective. Loads weights that are in a directory.
 void load_weights_to_evaluate(const EvaluatedWeights& weights, const ModelSpec& model,
                               Pipeline& pipeline);
-// The last checkpoint in the folder, or "".
 std::string last_checkpoint_in(const std::string& folder);
-// Throws Error(kMemory) if the forwards do not fit.
+// Throws Error(kMemory) if they do not fit.
 void require_memory_to_evaluate(Plan plan, const LocalRanks& ranks);
 
 }  // namespace sluice

@@ -51,8 +51,7 @@ HangLimits hang_limits(const CommOptions& comm) {
   return limits;
 }
 
-// Ends every wait on all ranks with the error of the hanging rank. Reports at once, because a
-// launcher may end this process when the others have ended.
+// Reports at once, because a launcher may end this process when the others have ended.
 void end_hung(ProcessRun& run, Transport& endpoint, int rank, const Error& error, bool& has_told) {
   const FlightRecorder& recorder = run.flight.recorder(rank);
   run.post_mortem.add(rank, recorder.running().value_or(RunningAction()).index, recorder.text());
@@ -62,7 +61,7 @@ void end_hung(ProcessRun& run, Transport& endpoint, int rank, const Error& error
   has_told = true;
 }
 
-// A hanging thread cannot be ended and its objects must stay alive, so exit without cleaning up.
+// A hanging thread cannot be ended and its objects must stay alive, so exit without clean-up.
 [[noreturn]] void leave_hung(ProcessRun& run, Transport& endpoint) {
   const Failure first = endpoint.failure().value_or(Failure());
   const Error cause = run.ranks.cause(Error(first.kind, {.what = first.message}));
@@ -73,7 +72,6 @@ void end_hung(ProcessRun& run, Transport& endpoint, int rank, const Error& error
   std::_Exit(cause.exit_code());
 }
 
-// The current step of the local ranks.
 LastStep last_step_here(const ProcessRun& run) {
   LastStep last;
   last.ranks.resize(static_cast<std::size_t>(run.ranks.num_ranks));
@@ -103,7 +101,7 @@ void close_failed(ProcessRun& run, const Error& error, const std::optional<Failu
                   bool has_told) {
   if (run.ranks.has_others && !has_told) tell_failed(run, error, failure);
   RunEnd end = {.ending = Ending::kFailed, .error = error.what(), .refused = says_it_all(error)};
-  // If a process is lost, some weights are lost too.
+  // With a process, some weights are lost too.
   if (error.kind() != ErrorKind::kPeer) {
     if (run.log && run.log->has_logged()) run.log->sync_metrics();
     const auto last = save_last_weights(

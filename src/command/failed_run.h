@@ -1,5 +1,4 @@
-// Ends a run that fails or in which a rank hangs. Saves the last weights and the flight records,
-// and reports to the user.
+// Ends a run that fails or hangs: saves the last weights and records, and reports to the user.
 #pragma once
 
 #include <optional>
@@ -12,18 +11,17 @@
 
 namespace sluice {
 
-// Adds the rank's predicted memory to an out-of-memory error. Returns other errors unchanged.
+// Adds the rank's predicted memory to an out-of-memory error.
 Error with_predicted_memory(const Plan& plan, const Error& error,
                             const std::optional<Failure>& failure);
 
-// Saves the last weights and reports the failure. If there are other processes, it reports first,
-// because they may be busy for a long time before they can join the save. `has_told`: the failure
-// was already reported.
+// With several processes it reports before it saves, because the others may take long to join the
+// save. `has_told`: the failure was reported before.
 void close_failed(ProcessRun& run, const Error& error, const std::optional<Failure>& failure,
                   bool has_told);
 
-// Options for a watch that reports a hanging rank and ends the run through `endpoint`. Sets
-// `has_told` after reporting. All arguments must outlive the watch.
+// A watch with these options ends the run through `endpoint` and sets `has_told` when it has
+// reported. All arguments must outlive the watch.
 HangWatchOptions hang_watch_options(ProcessRun& run, Transport& endpoint, bool& has_told);
 
 }  // namespace sluice

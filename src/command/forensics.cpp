@@ -17,7 +17,7 @@
 namespace sluice {
 namespace {
 
-// Covers the last microbatches of any schedule. About 30 KB per rank.
+// Covers the last microbatches of any schedule, in about 30 KB per rank.
 constexpr std::size_t kLeastKept = 256;
 
 std::string draw_failure(const Program& program, int rank, int index, const GridOptions& options) {
@@ -50,7 +50,7 @@ bool FlightRecords::write(const std::string& reason, const std::optional<FlightF
   std::vector<FlightRecord> records;
   for (const auto& [rank, recorder] : recorders_) {
     FlightRecord record = recorder->record();
-    if (record.pass == 0) continue;  // its program is not known yet
+    if (record.pass == 0) continue;  // program unknown
     record.run = run_;
     record.host = machine_name();
     record.pid = getpid();
@@ -75,7 +75,7 @@ std::string FlightRecords::write_failure(const Failure& failure) noexcept {
   try {
     const FlightFailure recorded{failure.rank, static_cast<int>(failure.kind), failure.message};
     return write("failure", recorded) ? folder_ : "";
-  } catch (...) {  // only the failure itself matters
+  } catch (...) {  // the failure matters more
     return "";
   }
 }

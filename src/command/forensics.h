@@ -1,6 +1,5 @@
-// Flight records and texts that explain why a run failed or hangs. Records are written to
-// FOLDER/flight/rank_N.json after a failure and on SIGUSR2. docs/failures.md describes them. All
-// functions are thread-safe, but call PostMortem::text() only after the ranks have ended.
+// Flight records (docs/failures.md) and texts that explain why a run failed or hangs. All functions
+// are thread-safe, but call PostMortem::text() after the ranks have ended.
 #pragma once
 
 #include <map>
@@ -20,20 +19,19 @@ namespace sluice {
 
 class FlightRecords {
  public:
-  // Records go to metrics_folder/flight. `run` is the same in all processes of the run and unique
-  // to it. A recorder keeps at least one step's instructions.
+  // `run` is equal in all processes of the run, and unique. A recorder keeps at least one step.
   FlightRecords(const LocalRanks& ranks, const std::string& metrics_folder, std::string run,
                 const Program& program);
 
-  // Observes all steps and evaluations of the rank, which must run in this process.
+  // Observes the rank's steps and evaluations. The rank must be local.
   FlightRecorder& recorder(int rank) { return *recorders_.at(rank); }
 
   std::map<int, const FlightRecorder*> recorders() const;
 
-  // On a failure of the run: one file for every rank here that has run anything. Returns the
-  // folder, "" when nothing was written; what cannot be written is a warning.
+  // Writes FOLDER/flight/rank_N.json for every local rank that has run anything. Returns the
+  // folder, or "" if nothing was written. Logs errors as warnings.
   std::string write_failure(const Failure& failure) noexcept;
-  // On SIGUSR2: the same, of ranks that run. Says in the log where.
+  // For SIGUSR2. Writes the same files and logs their folder.
   void write_on_request() noexcept;
 
   const std::string& folder() const { return folder_; }
@@ -46,14 +44,14 @@ class FlightRecords {
   std::mutex writing_;
 };
 
-// Text for the user of a failed run: a grid with an arrow at the failed instruction, if its rank is
-// local, and the last instructions of every local rank.
+// A grid with an arrow at the failed instruction, if its rank is local, and the last instructions
+// of every local rank.
 class PostMortem {
  public:
   explicit PostMortem(const LocalRanks& ranks) : here_(ranks) {}
-  // `instruction` was running, or is -1.
+  // instruction: -1 if none was running.
   void add(int rank, int instruction, std::string flight_record);
-  // Empty if no local rank was running its program, or if the failed rank is local and was not.
+  // Empty if the failed rank is local and was not running its program.
   std::string text(const Program& program, const Failure& failure,
                    const GridOptions& options) const;
 

@@ -1,7 +1,6 @@
-// Watches the ranks of this process. If a rank hangs, warns first and ends the run after a longer
-// wait. report/hang_judge.h decides whether a rank hangs. Time while the process itself is stopped
-// does not count. A rank that waits for another rank does not hang. The options are called on the
-// watch's own thread.
+// Warns of a rank of this process that hangs, and later ends the run. Waiting for another rank is
+// not hanging, and time while the process is stopped does not count. report/hang_judge.h takes the
+// decision. The options are called on the watch's thread.
 #pragma once
 
 #include <chrono>
@@ -18,24 +17,22 @@ namespace sluice {
 
 struct HangWatchOptions {
   HangLimits limits;
-  bool ends_run = true;  // false if there is no other rank that waits
-  // Transport::waits() of this process's ranks.
+  bool ends_run = true;  // false for a single rank
+  // Transport::waits() of the local ranks.
   std::function<std::string()> waits;
-  // Such as "rank 1 (stage 1)".
+  // "rank 1 (stage 1)"
   std::function<std::string(int rank)> place;
-  // Warns the user. `what` and `remedy` are parts of an Error.
   std::function<void(int rank, const std::string& what, const std::string& remedy)> warn;
   // Ends every wait on every rank with this error.
   std::function<void(int rank, const Error& error)> end;
-  // Called if the watch still exists `patience` after end(). The hanging thread cannot be ended, so
-  // this must end the process and not return.
+  // Called if the rank still hangs `patience` after end(). Must end the process.
   std::function<void()> leave;
   std::chrono::milliseconds patience{2000};
 };
 
 class HangWatch {
  public:
-  // `recorders` are those of the local ranks and must outlive the watch.
+  // `recorders` of the local ranks must outlive the watch.
   HangWatch(std::map<int, const FlightRecorder*> recorders, HangWatchOptions options);
   ~HangWatch();
   HangWatch(const HangWatch&) = delete;

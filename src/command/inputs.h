@@ -1,4 +1,4 @@
-// Translates a configuration into options for data, layers and the pipeline.
+// Options for data, layers and the pipeline from a configuration.
 #pragma once
 
 #include <optional>
@@ -14,11 +14,11 @@
 
 namespace sluice {
 
-// The folder whose files are copied next to saved weights: model.path or, with model.config, the
-// folder of data.tokenizer or of the configuration file.
+// The folder whose files are copied beside saved weights: model.path. With model.config, the folder
+// of data.tokenizer, or else of model.config.
 std::string source_directory(const RunConfig& config);
 
-// For a text that is passed directly. Sets no files.
+// For a text instead of files.
 TokenDataOptions text_options(const RunConfig& config, const ModelSpec& spec);
 TokenDataOptions training_data_options(const RunConfig& config, const ModelSpec& spec);
 // Reads data.files in order, each sequence once.
@@ -29,21 +29,21 @@ TokenData open_data(
     const RunConfig& config, TokenDataOptions options,
     const NameOfOption& name_of = [](std::string_view) { return ""; });
 
-// Counts a microbatch if the model uses a unit of its own instead of labels or rows. Otherwise
-// empty. The function builds its own model.
+// Counts a microbatch in the model's own unit. Empty for models that count labels or rows. Builds a
+// model to do so.
 MicrobatchCount count_by_model(const RunConfig& config, const ModelSpec& spec);
 
 Model run_model(const RunConfig& config, const ModelSpec& spec,
                 const std::optional<Adapter>& adapter);
 LayerOptions layer_options(const RunConfig& config, const std::optional<Adapter>& adapter);
 bool uses_fused(const RunConfig& config, const ModelSpec& model);
-// Describes the CPU operators, such as "fused, avx512, own products" or "plain, avx512": the
-// instruction set, whose matrix products, and whether the loss is computed by blocks. AdamW always
-// uses our kernels, so plain operators have an instruction set too. Depends only on model, settings
-// and processor.
+// The CPU operators, such as "fused, avx512, own products" or "plain, avx512". Names the
+// instruction set, whose matrix products are used, and whether the loss is computed by blocks.
+// Plain operators have an instruction set too, because AdamW always uses our kernels. Depends only
+// on model, settings and processor.
 std::string kernels_text(const RunConfig& config, const ModelSpec& model);
 
-// Has no observers and no weights. The caller adds them.
+// Without observers and weights.
 RunOptions run_options(const RunConfig& config);
 
 }  // namespace sluice

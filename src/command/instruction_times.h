@@ -1,9 +1,6 @@
-// Estimates the time of each instruction from samples.
-//
-// Other activity on the machine makes samples longer, never shorter, and some samples can be many
-// times too long. Therefore a time comes from at least two samples if there are two, and a single
-// sample decides only if it is the shortest. A whole backward never takes longer than its halves
-// together, and no half takes longer than the whole.
+// Estimates instruction times from samples. Other activity on the machine makes samples longer,
+// never shorter, and some are many times too long. Therefore no time comes from a single sample if
+// there are two, unless that sample is the shortest.
 #pragma once
 
 #include <chrono>
@@ -16,23 +13,24 @@
 
 namespace sluice {
 
-// Seconds of one stage. The list of a missing instruction is empty.
+// Seconds of one stage. Lists of missing instructions are empty.
 struct SampledTimes {
   std::vector<double> forward, backward_input, backward_weight, backward;
-  std::vector<double> casting_forward;  // forwards that first cast their weights
+  std::vector<double> casting_forward;  // with casting of weights
 };
 
-// The lower quartile, or the shortest of up to three samples. 0 for none.
+// The lower quartile. Of up to three samples, the shortest. 0 for none.
 double typical_time(std::vector<double> samples);
 
-// Returns F, I, W, B and the extra time of a casting forward. A stage without B has no weights to
-// train, so its B is its I.
+// Returns F, I, W, B and the extra time of casting. A stage without B trains no weights, so its B
+// is its I.
 LayerTime typical_times(const SampledTimes& samples);
 
-// True if there are too few samples or they contradict each other.
+// True for too few or contradicting samples.
 bool needs_more_samples(const SampledTimes& samples);
 
-// Shortens times so that the backward and its halves are consistent.
+// Shortens times, so that a backward takes no longer than its halves together, and no half takes
+// longer than the whole.
 void settle(LayerTime& time);
 
 inline double seconds_between(std::chrono::steady_clock::time_point from,
@@ -40,10 +38,10 @@ inline double seconds_between(std::chrono::steady_clock::time_point from,
   return std::chrono::duration<double>(to - from).count();
 }
 
-// Observes a rank's pipeline and measures its instructions. Use it from one thread.
+// For one rank's thread.
 class InstructionTimes final : public ExecutorObserver {
  public:
-  // `casts`: the first forward of a stage in each step casts its weights.
+  // `casts`: the first forward of a stage in a step casts its weights.
   explicit InstructionTimes(bool casts = false) : casts_(casts) {}
 
   void begin_step(std::int64_t step) override;

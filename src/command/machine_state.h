@@ -4,9 +4,8 @@
 
 namespace sluice {
 
-// Reads /proc/stat, /proc/vmstat and /proc/cpuinfo, which explain slow steps (report/pace_watch.h).
-// Unavailable values are 0. Assumes that the run's other processes on this machine are as busy as
-// this one.
+// Counters of /proc that explain slow steps (report/pace_watch.h), 0 if unavailable. Assumes that
+// the run's other processes on this machine are as busy as this one.
 MachineState machine_state();
 
 }  // namespace sluice

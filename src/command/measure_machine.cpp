@@ -1,7 +1,5 @@
-// Trains a small model (small_model.h), so that the measured instructions are those of a real run.
-// Runs as many copies at once as ranks will share the cores. Each instruction's typical time over
-// all rounds counts (instruction_times.h), averaged over the copies.
-// all that ran beside each other their mean.
+// Trains a small model (small_model.h), so that a real run's instructions are measured. Runs as
+// many copies at once as ranks will share the cores, and averages their times.
 #include <algorithm>
 #include <chrono>
 #include <functional>
@@ -34,8 +32,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
-// Minimum rounds: the first one warms up, and one sample is not enough. Add rounds while samples
-// contradict each other.
+// The first round warms up. Contradicting samples need more rounds.
 constexpr int kFewestRounds = 2, kMostMoreRounds = 4;
 
 void run_rounds(const RunConfig& config, const SmallModel& small, Transport& transport,
@@ -44,19 +41,18 @@ void run_rounds(const RunConfig& config, const SmallModel& small, Transport& tra
   options.weights = InitialWeights::kDrawn;
   options.training_observers = [&](int /*rank*/) { return std::vector<ExecutorObserver*>{&times}; };
   Pipeline pipeline(small.model, small.plan, transport, options);
-  // Values do not affect times. A graph may have parameters that no initialization fills.
+  // Values do not affect times. A graph may have parameters that nothing initializes.
   pipeline.load_weights([](Stage& stage) { zero_unfilled(stage.chunk()); });
   Trainer trainer(pipeline, config.optimizer);
   double longest = 0;
-  int more = 0;  // rounds after the deadline
+  int more = 0;  // after the deadline
   Clock::time_point now = Clock::now();
   for (int round = 1;; ++round) {
     trainer.step(some_batch(config, small, round), /*learning_rate=*/0);
     const Clock::time_point after = Clock::now();
     longest = std::max(longest, seconds_between(now, after));
     now = after;
-    // Later rounds are a little shorter than the first, and rounds of different copies need not end
-    // together.
+    // Later rounds are a little shorter, and copies need not end together.
     const bool is_late =
         now + std::chrono::duration_cast<Clock::duration>(Seconds(longest)) > deadline;
     if (!is_late || round < kFewestRounds) continue;
@@ -64,7 +60,6 @@ void run_rounds(const RunConfig& config, const SmallModel& small, Transport& tra
   }
 }
 
-// Between two local ranks, with the configured transport.
 MessageTimes messages_here(const RunConfig& config, double bytes) {
   const auto endpoints = config.parallelism.transport == TransportKind::kGloo
                              ? make_loopback_transports(2, {})
@@ -100,8 +95,8 @@ LayerTime mean_times(const std::vector<InstructionTimes>& measured, int stage) {
   return sum;
 }
 
-// A frozen first layer needs no input gradient in the small model, but may need it in the whole
-// model. Its input gradient has as many products as its forward.
+// A frozen first layer has no input gradient in the small model, but may need one in the whole
+// model. It has as many products as the forward.
 void set_unseen(LayerTime& time, const LayerInfo& layer, const MicrobatchShape& shape) {
   if (time.backward > 0) return;
   if (layer.cost.input_flops.at(shape) <= 0) return;
@@ -130,7 +125,7 @@ LayerTimes times_of(const RunConfig& config, const ModelSpec& whole,
     const auto place = std::find(small.groups.begin(), small.groups.end(), group.measured_as);
     const int stage = static_cast<int>(place - small.groups.begin());
     const LayerTime measured_time = mean_times(measured, stage);
-    // If layers always stay together, the last one gets the whole time.
+    // The last of layers that stay together gets the whole time.
     LayerTime& time = times.layers[static_cast<std::size_t>(group.layers.back())];
     time.forward = measured_time.forward;
     time.backward_input = measured_time.backward_input;

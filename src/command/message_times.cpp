@@ -23,9 +23,9 @@ void be_busy(double seconds) {
 }
 
 // As in a pipeline, the sender computes while the receiver only waits. A transport with its own
-// threads therefore shares the core with the sender. The lower rank computes while its message is
-// under way. The other rank computes before and after its answer, and is waiting again when the
-// next message comes. `tag` is the first message's tag and is incremented.
+// threads shares the core with the sender. The lower rank computes while its message is under way.
+// The other rank computes before and after its answer, and then waits for the next message.
+// Increments `tag` per message.
 double typical_message(Transport& transport, int other, std::int64_t numbers, MessageTag& tag) {
   const at::Tensor payload = at::zeros({numbers});
   const bool begins = transport.rank() < other;

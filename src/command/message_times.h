@@ -1,4 +1,4 @@
-// Measures the time of a message between two ranks over the run's transport.
+// The time of a message between two ranks over the run's transport.
 #pragma once
 
 #include "plan/predict/layer_times.h"
@@ -11,10 +11,10 @@ struct MessageTimes {
   double bandwidth = 0;  // bytes per second; 0: the size does not matter
 };
 
-// Bytes of the largest message between stages for any split.
+// Bytes of the largest message between stages, for any split.
 double largest_message(const LayerTimes& times);
 
-// Both ranks must call this with the same `bytes`. Only the lower rank's result is measured.
+// Both ranks call this with the same `bytes`. Only the lower rank's result is measured.
 MessageTimes message_times(Transport& transport, int other, double bytes);
 
 }  // namespace sluice

@@ -37,13 +37,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The saved part of the model: only the adapter if there is one.
+// Only the adapter, if there is one.
 ModelSpec saved_part(const ModelSpec& model) {
   return has_adapter(model) ? adapter_alone(model) : model;
 }
 
-// Bytes of the largest file of weights or optimizer state that a rank writes. An adapter is one
-// file.
+// Bytes of the largest file that a rank writes. An adapter is one file.
 std::uint64_t largest_shard(const Plan& plan) {
   std::int64_t bytes = 1;
   if (has_adapter(plan.model)) {
@@ -58,8 +57,7 @@ std::uint64_t largest_shard(const Plan& plan) {
   return std::min(static_cast<std::uint64_t>(bytes), kMaxShardBytes);
 }
 
-// Bytes of a checkpoint. Its manifest has a line per tensor, about as long as the tensor's entry in
-// header and index.
+// The manifest has a line per tensor, about as long as its entries in header and index.
 std::uint64_t checkpoint_bytes(const RunConfig& config, const Plan& plan) {
   std::uint64_t bytes = 0;
   for (const RankPrediction& rank : plan.ranks)
@@ -99,7 +97,7 @@ bool sees(const fs::path& path) {
   return true;
 }
 
-// Processes of a killed launcher end a little later.
+// Processes end a little after their killed launcher.
 constexpr std::chrono::seconds kFolderPatience{5};
 
 bool is_same_folder(int one, int other) {
@@ -108,11 +106,11 @@ bool is_same_folder(int one, int other) {
          first.st_ino == second.st_ino;
 }
 
-// True if another run keeps the folder locked for kFolderPatience.
+// True if another run keeps the folder locked.
 bool is_held_by_another(int folder) {
   const auto give_up = std::chrono::steady_clock::now() + kFolderPatience;
   while (flock(folder, LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK) return false;  // no locks on this file system
+    if (errno != EWOULDBLOCK) return false;  // no locks here
     if (std::chrono::steady_clock::now() > give_up) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
@@ -185,7 +183,7 @@ std::string earlier_run_warning(const RunConfig& config, const ResumePoint& resu
     replaced.push_back(folder.name);
     if (resume.checkpoint) found.push_back(in_folder(folder));
   }
-  // True until this run, which has a later generation, saves its first checkpoint.
+  // True until this run saves a checkpoint of its later generation.
   const bool another_is_newest =
       !folders.empty() &&
       (resume.checkpoint ? resume.generation != resume.checkpoint->manifest().generation
@@ -216,7 +214,7 @@ void require_outputs(const RunConfig& config, const Plan& plan) {
 
 void require_shared_folder(const std::string& folder, const Group& world) {
   const fs::path place = nearest_folder(folder);
-  std::string made;  // by rank 0; if this fails, the save fails too and reports it
+  std::string made;  // by rank 0; if this fails, the save reports it
   std::error_code failed;
   if (world.rank() == 0) {
     const std::string name = ".sluice-shared-" + unique_suffix();

@@ -30,13 +30,13 @@
 namespace sluice {
 namespace {
 
-// Checks the memory before anything is allocated per rank.
+// Checks the memory before anything is allocated.
 Plan fitting(Plan plan, const LocalRanks& ranks) {
   require_memory(plan, ranks.memory_bytes(), ranks.on_machine);
   return plan;
 }
 
-// Does the cleaning that a killed run left undone after its last step.
+// Completes the cleaning of a run that was killed after its last step.
 void tidy_checkpoints(const ProcessRun& run) {
   io::clean_steps(run.config.checkpoint.folder, checkpoint_kind());
   run.target(run.resume.done.steps).after_commit();
@@ -79,7 +79,7 @@ std::optional<AdapterDirectory> open_adapter(const RunConfig& config) {
   return AdapterDirectory(config.model.adapter);
 }
 
-// After a failure is announced, every endpoint returns the run's first failure.
+// Every endpoint learns of the run's first failure.
 std::optional<Failure> first_failure(const std::vector<std::unique_ptr<Transport>>& endpoints) {
   for (const auto& endpoint : endpoints) {
     if (std::optional<Failure> failure = endpoint->failure()) return failure;
@@ -97,8 +97,8 @@ struct TrainingJob::Impl {
   explicit Impl(const RunConfig& config, int num_ranks)
       : processes(prepared(config), job_options(config, num_ranks)) {}
 
-  // Restores checkpoints that a killed run was replacing. The processes connect after this, so all
-  // of them see the result.
+  // Restores checkpoints that a killed run was replacing, before the processes connect and look for
+  // checkpoints.
   static LaunchEnvironment prepared(const RunConfig& config) {
     LaunchEnvironment environment = read_launch_environment();
     if (environment.layout.process == 0) io::put_back_steps(config.checkpoint.folder);
@@ -113,7 +113,7 @@ TrainingJob::TrainingJob(const RunConfig& config, StopSignal& stop,
   const bool is_told = needs_measurement(config) || (has_others && depends_on_machine(config));
   std::optional<Plan> plan;
   if (is_told) {
-    require_plannable(config);  // check first, because connecting and measuring take time
+    require_plannable(config);  // before connecting and measuring, which take time
   } else {
     plan = plan_of_config(config);
   }
@@ -184,11 +184,11 @@ ProcessRun::ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& s
   if (adapter_tensors) require_base_layers(*adapter_tensors, *weights.directory);
   made_of = fingerprints_of(config, plan.model, weights);
   made_of.is_traced = traced.has_value();
-  // Ranks of other processes continue only after this (TrainingJob).
+  // Other processes look for checkpoints after this (TrainingJob).
   if (ranks.has_speaker()) io::put_back_steps(config.checkpoint.folder);
   resume = find_resume_point(config, made_of);
   if (ranks.has_speaker()) log.emplace(config, plan, data, resume);
-  // The log prints the warnings of `data` when the run begins, so skip them here.
+  // The log prints the warnings of `data` later.
   const std::vector<std::string> of_data = data.warnings();
   const auto warn = [&](const std::vector<std::string>& warnings) {
     for (const std::string& warning : warnings) {
@@ -276,7 +276,7 @@ std::int64_t ProcessRun::train() {
   const RecordSignal on_request([this] { flight.write_on_request(); });
   const auto endpoints = ranks.connect();
   PerRank<std::int64_t> steps(ranks);
-  bool has_told = false;  // a hanging rank was reported
+  bool has_told = false;
   try {
     read_ahead();
     const HangWatch watch(flight.recorders(),
@@ -290,7 +290,7 @@ std::int64_t ProcessRun::train() {
     const std::optional<Failure> failure = first_failure(endpoints);
     const Error cause = with_predicted_memory(plan, detail::with_keys(ranks.cause(error)), failure);
     close_failed(*this, cause, failure, has_told);
-    if (ranks.has_others) throw ToldElsewhere(cause);  // this or another process has reported it
+    if (ranks.has_others) throw ToldElsewhere(cause);  // already reported
     throw Error(cause);
   }
   stop.run_finished();

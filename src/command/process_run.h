@@ -1,5 +1,5 @@
-// This process's part of a training run: its ranks and their shared state. The main thread uses it.
-// Ranks' threads use only the members that allow it.
+// This process's part of a training run, for the main thread. Ranks' threads use only the members
+// that allow it.
 #pragma once
 
 #include <cstdint>
@@ -30,26 +30,24 @@
 namespace sluice {
 
 struct ProcessRun {
-  // Opens and checks everything, but creates no files.
+  // Opens and checks everything, but creates nothing.
   ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& stop_signal,
              LocalRanks local_ranks, const std::optional<StepRange>& traced = {});
 
-  // Runs the local ranks. Returns the number of steps done, including those before a resume. If no
-  // steps are left, only reports this. If any rank of the run fails, saves what is useful and
-  // throws the run's first failure.
+  // Runs the local ranks. Returns the number of steps done, including those before a resume. If a
+  // rank of any process fails, saves what is useful and throws the run's first failure.
   std::int64_t train();
 
   void require_steps_left(const std::optional<StepRange>& traced);
 
-  // Starts to read the batches of the remaining steps.
   void read_ahead();
-  // The rows of each batch that the rank's replica reads.
+  // The rows of each batch that belong to the rank's replica.
   BatchRange rows_of(int rank) const;
 
-  // Where to save a step, with its manifest. Any thread may call this.
+  // Where and how to save a step. Thread-safe.
   SaveTarget target(std::int64_t step) const;
 
-  // The log for rank 0, null for other ranks.
+  // Null for all ranks but rank 0.
   RunLog* log_of(int rank) { return rank == kRankZero && log ? &*log : nullptr; }
 
   const RunConfig& config;
@@ -58,21 +56,21 @@ struct ProcessRun {
   StopSignal& stop;
   const LocalRanks ranks;
   const TokenData data;
-  std::optional<data::ReadAhead> batches;  // only while steps run
+  std::optional<data::ReadAhead> batches;  // while steps run
   const std::optional<TokenData> validation;
   const std::deque<Prompt> prompts;
   const OpenedWeights weights;
-  const std::optional<AdapterDirectory> adapter_tensors;  // tensors of model.adapter
+  const std::optional<AdapterDirectory> adapter_tensors;  // of model.adapter
   RunFingerprints made_of;
-  // Every process finds it separately. The one with rank 0 writes it to checkpoints.
+  // Every process finds it separately.
   ResumePoint resume;
-  RunFolders folders;         // only with rank 0, while steps run
-  std::optional<RunLog> log;  // only with rank 0
+  RunFolders folders;         // with rank 0, while steps run
+  std::optional<RunLog> log;  // with rank 0
   MemoryLedger ledger;
   PostMortem post_mortem;
   FlightRecords flight;
   std::optional<StepTrace> trace;
-  PerRank<InterruptedRank> interrupted;  // state that failed ranks leave
+  PerRank<InterruptedRank> interrupted;  // left by ranks whose steps failed
 };
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
-// A prompt that a model continues. There is no key-value cache, so every new token runs the whole
-// sequence.
+// A prompt that a model continues. Every new token runs the whole sequence, without a key-value
+// cache.
 #pragma once
 
 #include <cstdint>
@@ -18,26 +18,26 @@ namespace sluice {
 
 class Prompt {
  public:
-  // Throws Error(kUsage) if the prompt has no tokens or fills the model's length, and if the model
-  // needs more than a text. Throws Error(kInput) for an unreadable tokenizer, or for bytes without
-  // a vocabulary.
+  // Throws Error(kUsage) if the prompt has no tokens or is too long, or if the model needs more
+  // than a text. Throws Error(kInput) for an unreadable tokenizer, or for bytes without a
+  // vocabulary.
   Prompt(const RunConfig& config, const ModelSpec& spec, std::string text,
          const SampleOptions& options);
 
-  // Length of the longest sequence that may run.
+  // The longest sequence that may run.
   std::int64_t length() const;
-  // Warns if generation_config.json makes transformers choose other tokens, or if the model has no
-  // tokenizer.
+  // Warns if transformers would choose other tokens because of generation_config.json, and if the
+  // model has no tokenizer.
   std::vector<std::string> warnings() const;
 
-  // Collective over the ranks. All get the same result.
+  // Collective. All ranks get the same result.
   Continuation go_on(Pipeline& pipeline) const;
 
  private:
   std::string text_of(const std::vector<std::int32_t>& tokens) const;
 
   const ModelMaker* maker_;
-  std::vector<ValueSpec> extra_;  // further inputs that follow from a text
+  std::vector<ValueSpec> extra_;  // other inputs that follow from a text
   bool head_has_loss_;
   data::TextTokens tokens_;
   std::string text_, warning_;

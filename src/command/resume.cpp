@@ -20,12 +20,11 @@
 namespace sluice {
 namespace {
 
-constexpr std::int64_t kLastSequence = std::int64_t{1}
-                                       << 62;  // beyond this, positions would overflow
+constexpr std::int64_t kLastSequence = std::int64_t{1} << 62;  // later positions would overflow
 
 int num_cores() { return resolve_threads_per_rank(/*threads_per_rank=*/0, /*ranks_on_machine=*/1); }
 
-// Opens and verifies a checkpoint. Throws if its step does not match the folder's name.
+// Also checks that the step matches the folder's name.
 Checkpoint open_verified(const std::string& path, std::optional<std::int64_t> step) {
   Checkpoint checkpoint(path);
   const Manifest& manifest = checkpoint.manifest();
@@ -44,14 +43,13 @@ Checkpoint open_verified(const std::string& path, std::optional<std::int64_t> st
   return checkpoint;
 }
 
-// The message of an error, without the checkpoint's path.
+// Without the checkpoint's path.
 std::string reason_of(const Error& error, const std::string& path) {
   std::string where = error.where();
   if (where.starts_with(path)) where.erase(0, where.find_first_not_of('/', path.size()));
   return error.fact() + (where.empty() ? "" : "; " + where);
 }
 
-// Nothing if the manifest cannot be read.
 std::optional<std::int64_t> generation_of(const StepFolder& folder) {
   try {
     return read_manifest(folder.path).generation;
@@ -60,8 +58,8 @@ std::optional<std::int64_t> generation_of(const StepFolder& folder) {
   }
 }
 
-// Sorts folders by generation, then by step. An unreadable folder counts as the latest generation,
-// so that it is named in a warning when it is skipped.
+// Sorts by generation, then by step. An unreadable folder counts as the latest generation, so that
+// it is skipped with a warning.
 std::vector<StepFolder> by_age(const std::string& folder) {
   std::vector<std::pair<std::optional<std::int64_t>, StepFolder>> aged;
   std::int64_t latest = 0;
@@ -81,7 +79,7 @@ std::vector<StepFolder> by_age(const std::string& folder) {
 std::optional<Checkpoint> newest_verified(const std::string& folder,
                                           std::vector<std::string>& warnings) {
   const std::vector<StepFolder> folders = by_age(folder);
-  std::string damaged, damage;  // newest committed but damaged checkpoint
+  std::string damaged, damage;  // the newest committed one
   for (auto candidate = folders.rbegin(); candidate != folders.rend(); ++candidate) {
     std::string reason;
     std::error_code unknown;
@@ -136,7 +134,7 @@ std::optional<Checkpoint> chosen(const CheckpointOptions& options,
   return open_verified(from.path, std::nullopt);
 }
 
-// `kind` is "model" or "data". `difference` may be "".
+// `kind`: "model" or "data". `difference`: may be "".
 void judge(const std::string& kind, const std::string& difference, const Checkpoint& checkpoint,
            const CheckpointOptions& options, const std::string& remedy,
            std::vector<std::string>& warnings) {
@@ -171,7 +169,7 @@ void require_same_kind(const Checkpoint& checkpoint, const RunConfig& config) {
                    was ? "set [lora] as its run had it" : "set model.path to the checkpoint")});
 }
 
-// A run gets a later generation if the folder has newer checkpoints than the one it resumes from.
+// Later if the folder has newer checkpoints than the one to resume from.
 std::int64_t generation_after(const std::string& folder, const std::optional<Checkpoint>& from) {
   std::optional<std::int64_t> latest;
   bool goes_back = !from;
@@ -230,7 +228,7 @@ void require_free_steps(const RunConfig& config, const ResumePoint& resume) {
     try {
       open_verified(folder.path, folder.step);
     } catch (const Error&) {
-      continue;  // a save moves the damaged checkpoint aside
+      continue;  // a save moves it aside
     }
     throw Error(
         ErrorKind::kUsage,

@@ -1,4 +1,4 @@
-// Describes differences between a run and the checkpoint that it resumes from.
+// Differences between a run and the checkpoint that it resumes from. "" for none.
 #pragma once
 
 #include <map>
@@ -9,17 +9,17 @@
 
 namespace sluice {
 
-// Such as "its 'hidden_size' is 64, not 128", or "".
+// "its 'hidden_size' is 64, not 128"
 std::string model_difference(const Checkpoint& checkpoint, const RunFingerprints& made_of);
 std::string data_difference(const Manifest& manifest, const RunFingerprints& made_of);
 
-// Such as "optimizer.lr: 0.001 -> 0.0005, training.seed: 0 -> 1", or "". A key that the checkpoint
-// lacks had its default. Ignores training.steps: see decay_difference().
+// "optimizer.lr: 0.001 -> 0.0005, training.seed: 0 -> 1". A key that the checkpoint lacks had its
+// default. Ignores training.steps: see decay_difference().
 std::string changed_settings(const std::map<std::string, std::string>& before,
                              const std::map<std::string, std::string>& now);
 
-// Describes how the learning rate jumps if the checkpoint's run would end its decay at another
-// step. "" if not, or if the checkpoint has no such record.
+// Describes how the learning rate jumps if the checkpoint's run planned its decay to end at another
+// step.
 std::string decay_difference(const Manifest& manifest, const RunConfig& config);
 
 }  // namespace sluice

@@ -28,15 +28,14 @@ namespace {
 
 constexpr std::chrono::seconds kNoteInterval{20};
 
-// Ranks begin and end a step together but notice its end one after another. The longest reported
-// time is the step's time.
+// Ranks share a step's start and end but notice the end one after another, so use the longest time.
 double seconds_of(const std::vector<RankStats>& stats) {
   double seconds = 0;
   for (const RankStats& rank : stats) seconds = std::max(seconds, rank.times.total);
   return seconds;
 }
 
-// A rank that reports less time than the slowest spent the difference waiting.
+// A rank with less time than the slowest spent the difference waiting.
 RankSeconds within(double step_seconds, StepTimes times) {
   times.reduction += step_seconds - times.total;
   times.total = step_seconds;
@@ -80,7 +79,7 @@ void RunLog::begin(const std::string& auto_text) {
   next_note_ = began_ + kNoteInterval;
 }
 
-// Only warns, because the user chose bfloat16.
+// Only warns, since the user chose bfloat16.
 void RunLog::warn_of_slow_bfloat16() const {
   if (config_.training.mixed_precision != MixedPrecision::kBfloat16) return;
   const double time = ops::bfloat16_time();
@@ -92,7 +91,7 @@ void RunLog::warn_of_slow_bfloat16() const {
                 fixed(time, 1)));
 }
 
-// Writing to stdout fails after a closed pipe or terminal, or on a full disk.
+// A pipe or terminal may be closed, or a disk full.
 void RunLog::print(const std::string& text) const {
   errno = 0;
   sluice::print(text, color_ ? Colors::kKeep : Colors::kReplace);
@@ -244,7 +243,7 @@ void RunLog::end(const RunEnd& of) {
                       of.ending == Ending::kStopped ? "stopped by a signal" : "ended by an error",
                       of.step, config_.training.steps);
   }
-  // After an error, the last step may not have been logged.
+  // The last step before an error may not be logged.
   if (last_.step == of.step) {
     text += unigram_entropy_
                 ? formatted("loss: {} a byte; unigram entropy {}\n", nats_and_bits(last_.loss),

@@ -1,8 +1,7 @@
-// Everything that a training run reports: text on stdout and metrics.jsonl. If output cannot be
-// written, it is given up with a warning and the run continues. metrics.jsonl is created with the
-// first logged step, or with the first checkpoint of a resumed run. Only rank 0's thread uses the
-// log between begin() and end().
-// its process only.
+// Reports a training run: text on stdout, and metrics.jsonl. Output that cannot be written is given
+// up with a warning, and the run continues. metrics.jsonl is created with the first logged step, or
+// with a resumed run's first checkpoint. Only rank 0's thread uses the log between begin() and
+// end().
 #pragma once
 
 #include <chrono>
@@ -25,7 +24,6 @@
 
 namespace sluice {
 
-// Results of validation.files and validation.prompts.
 struct Validated {
   std::optional<double> loss;
   std::vector<std::pair<std::string, std::string>> continuations;  // prompt, text
@@ -33,39 +31,36 @@ struct Validated {
 
 class RunLog {
  public:
-  // Keeps the metrics up to the step where `resume` starts.
+  // Keeps metrics up to the step that `resume` starts after.
   RunLog(const RunConfig& config, const Plan& plan, const TokenData& data,
          const ResumePoint& resume);
 
-  // All that a run without remaining steps prints.
+  // For a run without remaining steps.
   void already_finished() const;
 
-  // Prints changed settings, split, schedule, prediction, data and the plan's warnings.
   void begin(const std::string& auto_text);
-  // Call this after every instruction of rank 0. During a long first step it prints progress every
-  // 20 seconds.
+  // Call after every instruction of rank 0. Prints progress every 20 seconds in a long first step.
   void instruction_done(int index);
   void step(std::int64_t step, double lr, const StepResult& result,
             const std::vector<RankStats>& stats, Validated validated);
-  // Call this after the first step. Reports the stages that did not split their backward, and a
-  // prediction for this case.
+  // Reports which stages did not split their backward, and the prediction for this case. Call after
+  // the first step.
   void unsplit_stages(const std::vector<int>& stages) const;
-  // Steps that are not logged still count for the remaining time and for the expected pace.
+  // Such steps still count for the remaining time and the expected pace.
   void skip_step(double seconds);
-  // Call this before step() when a rank is found to be a straggler.
+  // Call before step().
   void straggles(int rank);
   bool has_logged() const { return last_.step > 0; }
   std::int64_t last_logged() const { return last_.step; }
-  // Call this when the ranks are ready for the first step.
+  // Call when the ranks are ready for the first step.
   void steps_begin(int threads_per_rank) { story_.begin(threads_per_rank); }
-  // Call this before a checkpoint, so that metrics reach the disk before the checkpoint of their
-  // steps.
+  // Call before a checkpoint, so that no checkpoint is on disk before the metrics of its steps.
   void sync_metrics();
   void saves(std::int64_t step);  // includes sync_metrics()
-  // Prints predicted and measured memory, the loss with a baseline, and the paths of weights and
-  // report. Without weights it prints only the report's path. Notices if metrics.jsonl was deleted.
+  // Prints predicted and measured memory, the loss beside its baseline, and the paths of weights
+  // and report. Without weights it prints only the report's path. Reports a deleted metrics.jsonl.
   void end(const RunEnd& of);
-  // The reason why metrics.jsonl was given up, if it was.
+  // Why metrics.jsonl was given up.
   const std::optional<Error>& metrics_error() const { return metrics_error_; }
 
  private:
@@ -74,16 +69,16 @@ class RunLog {
   void give_up_metrics(const Error& error, const std::string& consequence);
   void print(const std::string& text) const;
   std::string data_text() const;
-  bool has_tokens() const;  // whether the loss is per token
+  bool has_tokens() const;  // per-token loss
   std::string resume_text() const;
   void warn_of_slow_bfloat16() const;
 
   const RunConfig& config_;
   const Plan& plan_;
   const TokenData& data_;
-  std::optional<double> unigram_entropy_;  // nats per byte, for text only
+  std::optional<double> unigram_entropy_;  // nats per byte; only for text
   bool color_;
-  int width_;  // of the terminal; 0: none
+  int width_;  // columns; 0: no terminal
   std::optional<MetricsFile> file_;
   std::optional<Error> metrics_error_;
   const ResumePoint& resume_;
@@ -94,7 +89,7 @@ class RunLog {
   bool stepped_ = false;
   std::chrono::steady_clock::time_point began_, next_note_;
   StepMetrics last_;
-  std::vector<std::int64_t> peaks_;  // bytes per rank, over the logged steps
+  std::vector<std::int64_t> peaks_;  // bytes per rank
 };
 
 }  // namespace sluice

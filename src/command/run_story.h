@@ -1,5 +1,5 @@
-// Writes run.json (docs/report.md), and at the end the report and TensorBoard's event file. If a
-// file cannot be written, warns once and stops writing. Use it from one thread at a time.
+// Writes run.json (docs/report.md), and at the end the report and TensorBoard's events. After a
+// file that cannot be written it warns once and stops. For one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace sluice {
 
-// The last step that ran, per rank. Empty for unknown ranks.
+// By rank. Empty if unknown.
 struct LastStep {
   std::int64_t step = 0;
   std::vector<std::vector<RanInstruction>> ranks;
@@ -27,43 +27,41 @@ struct LastStep {
 // Collective over all ranks.
 LastStep gather_last_step(const Group& world, const FlightRecord& own);
 
-enum class Ending { kFinished, kStopped, kFailed };  // kStopped: by a signal
+enum class Ending { kFinished, kStopped, kFailed };  // kStopped by a signal
 
 struct RunEnd {
   Ending ending = Ending::kFinished;
   std::int64_t step = 0;
-  std::string weights;  // path, or "" if not saved
+  std::string weights;  // "" if not saved
   std::string error;
-  bool refused = false;  // the error message is enough: it is about weights, data or numbers
+  bool refused = false;  // for weights, data or numbers; needs no further explanation
   LastStep last;
 };
 
 class RunStory {
  public:
-  // All arguments must outlive this object.
+  // The arguments must outlive this object.
   RunStory(const RunConfig& config, const Plan& plan, const TokenData& data,
            const ResumePoint& resume)
       : config_(config), plan_(plan), data_(data), resume_(resume) {}
 
-  // Call this when all ranks are ready for the first step. Keeps the records of an earlier process
-  // of this run. `threads_per_rank` counts operator threads.
+  // Call when all ranks are ready. Keeps the records of the run's earlier processes.
+  // `threads_per_rank` counts operator threads.
   void begin(int threads_per_rank);
-  // Writes run.json for the first time, so a run that is refused before its first step leaves no
-  // file.
+  // Writes run.json. A run that is refused before its first step is done leaves no file.
   void first_step_done();
   void step(const StepMetrics& metrics);
-  // A checkpoint of this step has started.
+  // Call when a checkpoint of this step starts.
   void saves(std::int64_t step);
-  // Stops writing, because the folder was deleted.
+  // The folder is gone.
   void give_up() { given_up_ = true; }
-  // Records the end in run.json and writes the files of metrics.report and
-  // metrics.enable_tensorboard. Does nothing if the run never started or was refused. Returns lines
-  // that report these files.
+  // Completes run.json and writes the files of metrics.report and metrics.enable_tensorboard. Does
+  // nothing if the run never started or was refused. Returns lines that report the files.
   std::string end(const RunEnd& of);
 
  private:
   void keep_earlier();
-  // Returns false after a warning if it cannot write. Nothing is written after that.
+  // If this fails, it warns and returns false, and nothing is written afterwards.
   bool write(const std::string& path, const std::string& text);
   bool write_facts();
   std::string write_events();

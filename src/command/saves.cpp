@@ -14,8 +14,7 @@
 namespace sluice {
 namespace {
 
-// The result that all ranks agree on. Step 0: nothing to save. A reason: must not be saved.
-// Otherwise the path.
+// All ranks agree on it. Step 0: nothing to save. `reason`: why the step must not be saved.
 struct Outcome {
   std::int64_t step = 0;
   std::string reason, path;
@@ -29,16 +28,15 @@ std::string non_finite_weight(const Pipeline& pipeline) {
   return {};
 }
 
-// The step of this run that the weights belong to, or 0 before its first update. Nothing if an
-// update started and failed.
+// The step of this run that the weights belong to, or 0. Nothing if an update started and failed.
 std::optional<std::int64_t> step_of(const InterruptedRank& left) {
   if (!left.trainer) return std::nullopt;
   const std::optional<std::int64_t> step = left.trainer->weights_step();
   return step == left.began_after ? 0 : step;
 }
 
-// Collective. Returns the largest number of complete steps of any rank, or 0 if some rank never
-// started. Sets `reason` if ranks hold weights of different steps or a partial update.
+// Collective. The most steps that a rank completed, or 0 if some rank never started. Sets `reason`
+// if ranks hold different steps or a partial update.
 std::int64_t steps_finished(const InterruptedRank& left, const Group& world, std::string& reason) {
   const std::optional<std::int64_t> own = step_of(left);
   bool all_began = true, all_same = true;
@@ -59,7 +57,7 @@ std::int64_t steps_finished(const InterruptedRank& left, const Group& world, std
   return all_began ? most : 0;
 }
 
-// Like steps_finished(), for local ranks only.
+// The same for local ranks only.
 std::int64_t steps_here(const PerRank<InterruptedRank>& interrupted) {
   std::int64_t most = 0;
   for (const auto& [rank, left] : interrupted) {
@@ -69,7 +67,7 @@ std::int64_t steps_here(const PerRank<InterruptedRank>& interrupted) {
   return most;
 }
 
-// Collective. The first parameter that is not finite, or "".
+// Collective. "" if all are finite.
 std::string first_non_finite_weight(const Pipeline& pipeline, const Group& world) {
   std::string first;
   for (Unpacker& of_rank :
@@ -81,7 +79,7 @@ std::string first_non_finite_weight(const Pipeline& pipeline, const Group& world
   return first;
 }
 
-// Collective. Updates `outcome` as it goes, so that the step is known if the rest fails.
+// Collective. Updates `outcome` early, so that its step is known if the rest fails.
 void save_alike(const TargetOfStep& target, const InterruptedRank& left, const Group& world,
                 Outcome& outcome) {
   outcome.step = steps_finished(left, world, outcome.reason);
@@ -109,7 +107,7 @@ bool RankSaves::is_due(std::int64_t step, StepRequest request) const {
   return request == StepRequest::kSave || (interval > 0 && step % interval == 0);
 }
 
-// The plan reserves memory for a copy only if saves are regular.
+// The plan has memory for a copy only if saves are regular.
 bool RankSaves::copies() const { return options_.async && options_.interval > 0; }
 
 void RankSaves::settle(const SaveOutcome& outcome) {

@@ -1,5 +1,5 @@
-// Decides when a run saves: every interval steps, on request, at the end, and the last complete
-// step after a failure. A RankSaves belongs to one rank's thread and is collective over all ranks.
+// Saves a run every interval steps, on request, at the end, and after a failure. A RankSaves is for
+// one rank's thread, collective over all ranks.
 #pragma once
 
 #include <cstdint>
@@ -18,24 +18,24 @@
 
 namespace sluice {
 
-// Where a run saves a step, with its manifest.
+// Where and how to save a step.
 using TargetOfStep = std::function<SaveTarget(std::int64_t step)>;
 
 class RankSaves {
  public:
-  // `options` and `pipeline` must outlive this object. `warns`: this rank logs warnings.
+  // `options` and `pipeline` must outlive this. `warns`: this rank logs warnings.
   RankSaves(const CheckpointOptions& options, TargetOfStep target, const Pipeline& pipeline,
             bool warns)
       : options_(options), target_(std::move(target)), pipeline_(pipeline), warns_(warns) {}
 
-  // Call this between steps. Polls a save in flight, and starts one if it is due. If a save failed,
-  // throws its Error(kCheckpoint) on every rank, or only warns if checkpoint.on_save_error =
+  // Call between steps. Polls a save in flight, and starts one if it is due. Throws the
+  // Error(kCheckpoint) of a failed save on every rank, or warns if checkpoint.on_save_error =
   // "continue".
   void after_step(std::int64_t step, StepRequest request, const Group& world);
-  // Saves the final state and waits for the commit. Returns the path. Throws Error(kCheckpoint).
+  // Saves the final state and waits for the commit. Returns the path.
   std::string finish(std::int64_t step, const Group& world);
-  // Waits for a save in flight after a failure. `world` uses new endpoints. Returns nothing if
-  // there was no save or it failed.
+  // Ends a save in flight after a failure, over new endpoints. Returns nothing if there was none or
+  // it failed.
   std::optional<SaveOutcome> drain(const Group& world);
 
  private:
@@ -48,7 +48,7 @@ class RankSaves {
   const Pipeline& pipeline_;
   const bool warns_;
   Saver saver_;
-  std::optional<SaveOutcome> last_;  // last successful save
+  std::optional<SaveOutcome> last_;  // last successful one
 };
 
 struct LastWeights {
@@ -56,19 +56,19 @@ struct LastWeights {
   std::string path;  // published directory
 };
 
-// What a rank's thread leaves when its steps fail.
+// What a rank leaves when its steps fail.
 struct InterruptedRank {
   std::unique_ptr<Model> model;
   std::unique_ptr<Pipeline> pipeline;
-  std::unique_ptr<Trainer> trainer;  // null if the rank failed earlier
-  std::int64_t began_after = 0;      // number of steps before this process
+  std::unique_ptr<Trainer> trainer;  // null if not reached
+  std::int64_t began_after = 0;      // steps before this process
   std::unique_ptr<RankSaves> saves;
 };
 
-// Collective over the run's processes, after the ranks' threads have ended. Completes a save in
-// flight and saves the last complete step. Uses new endpoints, because those of the run are
-// aborted. All ranks get the same result. Saves nothing if no step is complete. Also saves nothing,
-// and warns, if a rank failed within an update, if a weight is not finite, or if the save fails.
+// Collective over the run's processes. Call after the ranks' threads have ended. Ends a save in
+// flight and saves the last complete step, over new endpoints because those of the run are aborted.
+// Saves nothing if no step is complete. Warns instead of saving if a rank failed within an update,
+// or if a weight is not finite.
 std::optional<LastWeights> save_last_weights(const TargetOfStep& target,
                                              const PerRank<InterruptedRank>& interrupted,
                                              const LocalRanks& ranks, int threads_per_rank);

@@ -1,5 +1,9 @@
-// A small model for measuring a machine: one layer of each kind, each in its own stage. Its
-// schedule has every compute instruction:
+// A small model to measure a machine: one layer of each kind, each in its own stage. Its schedule
+// has every compute instruction:
+//
+//     0F0 1F0 2F0 2B0 1B0 0B0               F and B
+//     0F1 1F1 2F1 2I1 1I1 0I1 2W1 1W1 0W1   F, I and W
+//     REDUCE_LOSS REDUCE_NORM OPTIMIZER_STEP   the update
 #pragma once
 
 #include <cstdint>
@@ -13,21 +17,20 @@
 namespace sluice {
 
 struct SmallModel {
-  std::vector<int> groups;  // indices into layer_groups(), one per stage
+  std::vector<int> groups;  // indices of layer_groups(), by stage
   ModelSpec spec;
   Model model;
   Plan plan;
 };
 
-// Reduces a configuration to one rank and even stages, and removes settings that do not affect
-// layer times.
+// Returns a configuration of one rank, without settings that do not affect layer times.
 RunConfig of_one_rank(RunConfig config);
 
-// `config` is from of_one_rank(), and `groups` from layer_groups() of `whole`.
+// `config` comes from of_one_rank(), `groups` from layer_groups() of `whole`.
 SmallModel small_model(const RunConfig& config, const ModelSpec& whole,
                        const std::vector<detail::LayerGroup>& groups);
 
-// Has one microbatch for B and one for I and W.
+// One microbatch for B and one for I and W.
 StepBatch some_batch(const RunConfig& config, const SmallModel& small, std::int64_t step);
 
 }  // namespace sluice

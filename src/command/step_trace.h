@@ -1,5 +1,4 @@
-// Traces some steps on all ranks (parts/observers.h). Ranks call recorder() and gather() from their
-// threads. Call text() after the ranks have ended.
+// Traces some steps on all ranks (parts/observers.h). Call text() after the ranks have ended.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +15,16 @@ namespace sluice {
 
 class StepTrace {
  public:
-  // Throws Error(kUsage) if the run does not reach these steps.
+  // Throws Error(kUsage) for steps that the run does not reach.
   StepTrace(const StepRange& steps, std::int64_t steps_done, std::int64_t num_steps,
             const LocalRanks& ranks);
 
   TraceRecorder& recorder(int rank) { return *recorders_.at(rank); }
-  // True for the last recorded step. `is_last`: the run ends with this step.
+  // True for the last traced step. `is_last`: the run ends with it.
   bool ends_with(std::int64_t step, bool is_last) const;
-  // Collective over all ranks, once. Sends all events to the process of rank 0.
+  // Collective over all ranks, once. Sends the events to rank 0's process.
   void gather(const Group& world);
-  // The events of all ranks, or only the local ones if nothing was gathered. "" if there are none.
+  // Without gather(), only the local ranks' events. May be "".
   std::string text() const;
 
  private:

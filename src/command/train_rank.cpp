@@ -33,7 +33,7 @@ struct Stopwatch {
   }
 };
 
-// Returns the seconds spent waiting.
+// Seconds spent waiting.
 double wait_for_all(const Group& world) {
   const Stopwatch watch;
   world.barrier().wait();
@@ -59,7 +59,7 @@ double validation_loss(const ProcessRun& run, const Model& model, Pipeline& pipe
                                       .remedy = "lower optimizer.lr, or look at the weights"});
 }
 
-// Collective, with the same result on every rank.
+// Collective, with equal results.
 Validated validate(const ProcessRun& run, const Model& model, Pipeline& pipeline, int rank,
                    std::int64_t step, std::string& doing) {
   Validated validated;
@@ -71,21 +71,21 @@ Validated validate(const ProcessRun& run, const Model& model, Pipeline& pipeline
     validated.continuations.emplace_back(std::move(continuation.prompt),
                                          std::move(continuation.text));
   }
-  if (!run.prompts.empty()) ops::drop_free_memory();  // every token had a different length
+  if (!run.prompts.empty()) ops::drop_free_memory();  // each token had another length
   return validated;
 }
 
-// Sums computing time between logged steps, in which stragglers are searched.
+// Sums computing time between the logged steps, which look for stragglers.
 class StragglerSearch {
  public:
   explicit StragglerSearch(const Plan& plan) : work_(rank_work(plan)), watch_(work_) {}
 
-  // Returns this rank's sum since the last logged step.
+  // Returns the sum since the last logged step.
   double add_step(double compute_cpu) {
     ++steps_;
     return compute_cpu_ += compute_cpu;
   }
-  // `stats` has these sums of all ranks. Warns of each straggler once.
+  // `stats`: of all ranks, with these sums. Warns of each straggler once.
   void gathered(const std::vector<RankStats>& stats, RunLog& log) {
     std::vector<double> seconds;
     seconds.reserve(stats.size());
@@ -104,9 +104,9 @@ class StragglerSearch {
   std::int64_t steps_ = 0;
 };
 
-// Collective over all ranks. Every rank takes the same decisions to log and to stop. Returns the
-// number of steps done, including those before a resume. `ran` gets the last step's instructions.
-// `doing` is updated for the message if memory runs out between instructions.
+// Collective. Every rank takes the same decisions. Returns the number of steps done, including
+// those before a resume. `ran` gets the last step's instructions. `doing` is kept current, for
+// errors when memory runs out between instructions.
 std::int64_t run_steps(ProcessRun& run, const Model& model, Pipeline& pipeline, Trainer& trainer,
                        RankSaves& saves, LastStep& ran, std::string& doing) {
   const Group& world = pipeline.world();
@@ -118,7 +118,7 @@ std::int64_t run_steps(ProcessRun& run, const Model& model, Pipeline& pipeline, 
   StragglerSearch stragglers(run.plan);
   for (std::int64_t step = first;; ++step) {
     doing = formatted("step {}", step);
-    // From here on, every rank has finished and logged the previous step.
+    // From here on, every rank has completed and logged the previous step.
     world.barrier().wait();
     if (log && step == first)
       log->steps_begin(run.ranks.threads_per_rank(training.threads_per_rank));
@@ -153,7 +153,7 @@ std::int64_t run_steps(ProcessRun& run, const Model& model, Pipeline& pipeline, 
       Validated validated;
       try {
         if (validates) validated = validate(run, model, pipeline, world.rank(), step, doing);
-      } catch (...) {  // the step itself is done
+      } catch (...) {  // the step is done
         if (log) log->step(step, lr, report, stats, {});
         throw;
       }
@@ -174,7 +174,7 @@ struct Progress final : ExecutorObserver {
   RunLog& log;
 };
 
-// A save request counts once. A stop request saves too, so it goes first.
+// Stopping also saves.
 StepRequest request_of(StopSignal& signal) {
   if (signal.requested()) return StepRequest::kStop;
   return signal.take_save_request() ? StepRequest::kSave : StepRequest::kNone;
@@ -200,7 +200,7 @@ RunOptions rank_options(ProcessRun& run, int rank, std::optional<Progress>& prog
   return options;
 }
 
-// Collective. Checks that all processes have the same run, folder and start.
+// Collective. Run, folder and start must be equal in all processes.
 void compare_processes(const ProcessRun& run, const Group& world, std::string& doing) {
   doing = "comparing the processes";
   require_same_run(identity_of(run.config, run.plan, run.made_of,
@@ -214,7 +214,7 @@ void compare_processes(const ProcessRun& run, const Group& world, std::string& d
   require_same_resume_point(run.resume, world);
 }
 
-// Collective. Loads the checkpoint or the given weights. Random weights are there already.
+// Collective. Random weights are there already.
 void load(ProcessRun& run, Pipeline& pipeline, std::string& doing) {
   const int rank = pipeline.world().rank();
   if (run.resume.checkpoint) {
@@ -222,7 +222,7 @@ void load(ProcessRun& run, Pipeline& pipeline, std::string& doing) {
     FillStage base;
     if (run.adapter) base = weights_of(*run.weights.directory, run.plan.model);
     pipeline.load_state(*run.resume.checkpoint, base);
-    // Closes the files, because superseded files use disk space while they are open.
+    // Superseded files occupy the disk while they are open.
     pipeline.world().barrier().wait();
     if (rank == run.ranks.here.front()) run.resume.checkpoint->close();
   } else if (run.weights.directory) {
@@ -252,7 +252,7 @@ std::int64_t build_and_train(ProcessRun& run, Transport& transport, std::string&
   own.saves = std::make_unique<RankSaves>(
       run.config.checkpoint,
       [&run, log](std::int64_t step) {
-        if (log) log->saves(step);  // also drops lines of steps that this run repeats
+        if (log) log->saves(step);  // also drops lines of steps that run again
         return run.target(step);
       },
       pipeline, log != nullptr);

@@ -1,4 +1,3 @@
-// Opens and checks the weights that a configuration names.
 #pragma once
 
 #include <optional>
@@ -11,20 +10,20 @@
 namespace sluice {
 
 struct OpenedWeights {
-  std::optional<HfDirectory> directory;  // none: random weights, or those in the graph's archive
-  bool in_archive = false;               // Model::initialization provides them
+  std::optional<HfDirectory> directory;  // none: random, or in the graph's archive
+  bool in_archive = false;               // in Model::initialization
   bool are_given() const { return directory.has_value() || in_archive; }
-  std::string warning;  // names tensors that the model does not use, or ""
+  std::string warning;  // names unused tensors, or ""
 };
-// Opens model.path and compares its headers with the model. Opens nothing for model.config alone.
+// Opens model.path and compares its headers with the model. Without model.path opens nothing.
 OpenedWeights open_weights(const RunConfig& config, const ModelSpec& spec);
 OpenedWeights open_weights_in(const std::string& path, const ModelSpec& spec);
 
-// Throws Error(kCheckpoint) if `adapter` is a checkpoint that was trained on other base weights.
-// Other PEFT directories do not identify their base weights.
+// Throws Error(kCheckpoint) if `adapter` is a checkpoint that was trained on other weights. Other
+// PEFT directories do not identify their base.
 void require_base_of_run(const std::string& adapter, const ModelSpec& spec,
                          const OpenedWeights& base);
-// `base` is a Hugging Face directory. Throws Error(kInput) if it cannot be read.
+// Throws Error(kInput) if the directory `base` cannot be read.
 void require_base_of_run(const std::string& adapter, const std::string& base);
 
 }  // namespace sluice
