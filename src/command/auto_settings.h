@@ -12,7 +12,6 @@
 
 namespace sluice {
 
-// What decides the value of an "auto" key.
 struct AutoParts {
   const RunConfig& config;
   const Plan& plan;
@@ -25,7 +24,7 @@ struct AutoParts {
 // data do not need, such as the chat template for rows without messages.
 std::vector<std::pair<std::string, std::string>> auto_settings(const AutoParts& of);
 
-// "auto:", then a line per setting: "  data.format = text". May be "".
+// "auto:", then a line per setting such as "  data.format = text". May be "".
 std::string auto_text(const AutoParts& of);
 
 }  // namespace sluice

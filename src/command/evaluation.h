@@ -23,14 +23,12 @@
 namespace sluice {
 
 // Throws Error(kInput) if evaluate_data() with these arguments would count no label, or read a
-// malformed row before the first counted label. If max_batches is 0, it checks only the rows that
-// were already read, and every file must have counted labels. Does nothing for data that count
-// rows.
+// malformed row before the first counted label. If max_batches is 0, every file needs counted
+// labels among the rows that were already read. Does nothing for data that count rows.
 void require_counted_labels(const TokenData& data, const RunConfig& config,
                             std::int64_t max_batches);
 
-// How rows become batches, and which microbatches belong to this replica. A batch may have fewer
-// microbatches than there are replicas.
+// A batch may have fewer microbatches than there are replicas.
 struct EvaluationBatches {
   std::int64_t batch_size = 1, microbatch_size = 1;
   std::int64_t replica = 0, num_replicas = 1;
@@ -50,8 +48,8 @@ struct DataLoss {
 };
 
 // Evaluates the first max_batches batches (0: all). The last one may be smaller. `losses_of` gets
-// this replica's microbatches of a batch (possibly none). It returns the losses of all replicas in
-// microbatch order, so the sum is the same for every layout. `step` is for messages. Throws
+// this replica's microbatches (possibly none) and returns the losses of all replicas in microbatch
+// order. The sum is therefore the same for every layout. `step` is for messages. Throws
 // Error(kInput) for a malformed row and if no label is counted.
 DataLoss evaluate_data(
     const TokenData& data, const Model& model, const EvaluationBatches& batches,
@@ -63,17 +61,16 @@ struct EvaluatedWeights {
   std::optional<Adapter> adapter;
   std::optional<AdapterDirectory> tensors;
 };
-// Opens `checkpoint` (or model.path if it is "") and model.adapter. Verifies committed checkpoints.
-// Throws like evaluate() in job.h.
+// `checkpoint` "" means model.path. Verifies committed checkpoints. Throws like evaluate() in
+// job.h.
 EvaluatedWeights weights_to_evaluate(const RunConfig& config, const ModelSpec& spec,
                                      const std::string& checkpoint);
-// The Pipeline constructor loads weights that are in a graph's archive.
+// Weights in a graph's archive are loaded by the Pipeline constructor.
 RunOptions evaluation_options(const RunConfig& config, const EvaluatedWeights& weights);
-// Collective. Loads weights that are in a directory.
+// Collective. Does nothing unless the weights are in a directory.
 void load_weights_to_evaluate(const EvaluatedWeights& weights, const ModelSpec& model,
                               Pipeline& pipeline);
 std::string last_checkpoint_in(const std::string& folder);
-// Throws Error(kMemory) if they do not fit.
 void require_memory_to_evaluate(Plan plan, const LocalRanks& ranks);
 
 }  // namespace sluice

@@ -1,6 +1,6 @@
 // Fingerprints of the model, the data and the settings that change numbers. Checkpoints store them,
-// and the processes of a run compare them. Names, paths and times of files never count, and neither
-// do layout, folders, number of steps and metrics.
+// and the processes of a run compare them. File names and times, layout, folders, number of steps
+// and metrics never count.
 #pragma once
 
 #include <map>
@@ -22,14 +22,12 @@ namespace sluice {
 // settings, which differ between copies of a model. Returns an empty object for invalid text.
 Json model_of(const std::string& config_text);
 
-// Hashes model_of(config.json) and the weight files, sorted by name. Without files it hashes that
-// the weights are random.
+// Without weight files it hashes that the weights are random.
 Fingerprint model_fingerprint(const ModelSpec& spec, const OpenedWeights& weights);
 
-// Hashes `files` in reading order, and the settings that decide which sequence is number n: format,
-// data keys that are not default, seq_len, tokenizer, and the seed if rows are shuffled. `rows`
-// comes from set_row_needs(). Without tokens, tokenizer and seq_len do not count. Arrays in files
-// count by size and content.
+// Hashes `files` in reading order and all settings that decide which sequence is number n. Arrays
+// in files count by size and content. Without tokens, tokenizer and seq_len do not count. `rows`
+// comes from set_row_needs().
 Fingerprint data_fingerprint(const RunConfig& config, const std::vector<std::string>& files,
                              const TokenDataOptions& rows = {});
 
@@ -42,7 +40,6 @@ struct RunFingerprints {
   std::map<std::string, Fingerprint>
       of;  // names as in a manifest: "configuration", "model", "data", "adapter"
   std::map<std::string, std::string> settings;
-  // model_of(config.json), for messages
   std::string model_config;
   // not stored in checkpoints
   std::optional<Fingerprint> validation;
@@ -51,15 +48,14 @@ struct RunFingerprints {
 RunFingerprints fingerprints_of(const RunConfig& config, const ModelSpec& spec,
                                 const OpenedWeights& weights);
 
-// Everything that must be equal in all processes, by name: versions, CPU kernels, instructions,
-// model, data and settings. Paths, log level and timeouts may differ. `threads_per_rank` is
-// resolved on this machine.
+// Everything that must be equal in all processes, by name. Paths, log level and timeouts may
+// differ. `threads_per_rank` is resolved on this machine.
 std::map<std::string, std::string> identity_of(const RunConfig& config, const Plan& plan,
                                                const RunFingerprints& made_of,
                                                int threads_per_rank);
 
-// Collective over all ranks. Throws the same Error(kUsage) on every rank if a rank's process
-// differs from rank 0.
+// Collective over all ranks. Throws the same Error(kUsage) on every rank if a rank differs from
+// rank 0.
 void require_same_run(const std::map<std::string, std::string>& identity, const Group& world);
 
 }  // namespace sluice

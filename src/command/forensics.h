@@ -23,7 +23,7 @@ class FlightRecords {
   FlightRecords(const LocalRanks& ranks, const std::string& metrics_folder, std::string run,
                 const Program& program);
 
-  // Observes the rank's steps and evaluations. The rank must be local.
+  // Observes the steps and evaluations of a local rank.
   FlightRecorder& recorder(int rank) { return *recorders_.at(rank); }
 
   std::map<int, const FlightRecorder*> recorders() const;
@@ -44,12 +44,12 @@ class FlightRecords {
   std::mutex writing_;
 };
 
-// A grid with an arrow at the failed instruction, if its rank is local, and the last instructions
+// Draws an arrow at the failed instruction, if its rank is local, and lists the last instructions
 // of every local rank.
 class PostMortem {
  public:
   explicit PostMortem(const LocalRanks& ranks) : here_(ranks) {}
-  // instruction: -1 if none was running.
+  // `instruction` is -1 if none was running.
   void add(int rank, int instruction, std::string flight_record);
   // Empty if the failed rank is local and was not running its program.
   std::string text(const Program& program, const Failure& failure,

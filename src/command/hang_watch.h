@@ -18,7 +18,6 @@ namespace sluice {
 struct HangWatchOptions {
   HangLimits limits;
   bool ends_run = true;  // false for a single rank
-  // Transport::waits() of the local ranks.
   std::function<std::string()> waits;
   // "rank 1 (stage 1)"
   std::function<std::string(int rank)> place;

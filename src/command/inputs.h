@@ -1,4 +1,3 @@
-// Options for data, layers and the pipeline from a configuration.
 #pragma once
 
 #include <optional>
@@ -21,7 +20,6 @@ std::string source_directory(const RunConfig& config);
 // For a text instead of files.
 TokenDataOptions text_options(const RunConfig& config, const ModelSpec& spec);
 TokenDataOptions training_data_options(const RunConfig& config, const ModelSpec& spec);
-// Reads data.files in order, each sequence once.
 TokenDataOptions evaluation_data_options(const RunConfig& config, const ModelSpec& spec);
 TokenDataOptions validation_data_options(const RunConfig& config, const ModelSpec& spec);
 // Errors name keys, unless `name_of` returns another name.
@@ -29,21 +27,18 @@ TokenData open_data(
     const RunConfig& config, TokenDataOptions options,
     const NameOfOption& name_of = [](std::string_view) { return ""; });
 
-// Counts a microbatch in the model's own unit. Empty for models that count labels or rows. Builds a
-// model to do so.
+// Counts a microbatch in the model's own unit. Empty for models that count labels or rows.
 MicrobatchCount count_by_model(const RunConfig& config, const ModelSpec& spec);
 
 Model run_model(const RunConfig& config, const ModelSpec& spec,
                 const std::optional<Adapter>& adapter);
 LayerOptions layer_options(const RunConfig& config, const std::optional<Adapter>& adapter);
 bool uses_fused(const RunConfig& config, const ModelSpec& model);
-// The CPU operators, such as "fused, avx512, own products" or "plain, avx512". Names the
-// instruction set, whose matrix products are used, and whether the loss is computed by blocks.
-// Plain operators have an instruction set too, because AdamW always uses our kernels. Depends only
-// on model, settings and processor.
+// The CPU operators, such as "fused, avx512, own products" or "plain, avx512". Plain operators have
+// an instruction set too, because AdamW always uses our kernels. Depends only on model, settings
+// and processor.
 std::string kernels_text(const RunConfig& config, const ModelSpec& model);
 
-// Without observers and weights.
 RunOptions run_options(const RunConfig& config);
 
 }  // namespace sluice

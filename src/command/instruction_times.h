@@ -13,20 +13,19 @@
 
 namespace sluice {
 
-// Seconds of one stage. Lists of missing instructions are empty.
+// In seconds. A stage may lack some instructions.
 struct SampledTimes {
   std::vector<double> forward, backward_input, backward_weight, backward;
-  std::vector<double> casting_forward;  // with casting of weights
+  std::vector<double> casting_forward;  // forwards that cast weights
 };
 
-// The lower quartile. Of up to three samples, the shortest. 0 for none.
+// The lower quartile. Of up to three samples it is the shortest. 0 for none.
 double typical_time(std::vector<double> samples);
 
 // Returns F, I, W, B and the extra time of casting. A stage without B trains no weights, so its B
 // is its I.
 LayerTime typical_times(const SampledTimes& samples);
 
-// True for too few or contradicting samples.
 bool needs_more_samples(const SampledTimes& samples);
 
 // Shortens times, so that a backward takes no longer than its halves together, and no half takes
@@ -51,7 +50,7 @@ class InstructionTimes final : public ExecutorObserver {
 
   LayerTime of(int stage) const;
   double update() const { return typical_time(updates_); }
-  double action() const { return typical_time(actions_); }  // between two instructions
+  double action() const { return typical_time(actions_); }
   bool needs_more() const;
 
  private:

@@ -1,7 +1,6 @@
-// What the commands that need torch do, from the configuration to the exit code.
-// apps/sluice/train_command.cpp is an example. Every launched process makes the same calls from its
-// main thread. If one process fails, all throw: one throws the error, and the others throw
-// ToldElsewhere. Only processes.h decides which ranks are in this process.
+// What the commands that need torch do, from the configuration to the exit code. Every launched
+// process makes the same calls from its main thread. If one process fails, one of them throws the
+// error, and the others throw ToldElsewhere.
 #pragma once
 
 #include <cstdint>
@@ -19,22 +18,20 @@
 
 namespace sluice {
 
-// Exit code after a signal stopped the run and its checkpoint was saved.
 inline constexpr int kStoppedBySignal = 75;
 
-// First and last step are traced too.
 struct StepRange {
   std::int64_t first = 1, last = 10;
-  bool after_resumed = false;  // counts from the first remaining step
+  bool after_resumed = false;  // count from the first remaining step
 };
 
 class TrainingJob {
  public:
   // Plans, connects to the other processes (docs/launching.md), and opens and checks data, weights,
-  // checkpoint, memory and folders. A refused job has created nothing. If the plan depends on the
-  // machine, one process measures it for all. `config` and `stop` must outlive the job. Throws
-  // Error for everything that is refused. Errors of configuration and model come before the
-  // processes connect.
+  // checkpoint, memory and folders. Throws Error for everything that is refused, and then has
+  // created nothing. Errors of configuration and model come before the processes connect. If the
+  // plan depends on the machine, one process measures it for all. `config` and `stop` must outlive
+  // the job.
   TrainingJob(const RunConfig& config, StopSignal& stop, std::optional<StepRange> traced = {});
   ~TrainingJob();
 
@@ -43,8 +40,8 @@ class TrainingJob {
   // instructions to stderr and throws the failure.
   void train();
 
-  // Call after train(), even if it threw. Returns the traced steps as a Chrome trace. Empty without
-  // traced steps, and in processes without rank 0.
+  // The traced steps as a Chrome trace. Call after train(), even if it threw. Empty in processes
+  // without rank 0.
   std::string trace() const;
 
   // Call after train(). Returns 0 or kStoppedBySignal. Throws if metrics.jsonl was given up.
@@ -62,25 +59,22 @@ struct Evaluation {
   bool told_here = true;           // true in the process that prints the result
   double perplexity() const;
 };
-// One line.
 std::string to_json(const Evaluation& result);
 
 // Times layers, update and transfers on this machine for about `seconds`, but always two passes,
 // and more if samples contradict each other. Runs as many ranks at once as will share the cores.
-// Times equal layers once. Needs neither weights nor data. Throws Error(kUsage) if there is no
-// model or it does not fit the configuration, and Error(kMemory) if one layer of each kind does not
-// fit.
+// Needs neither weights nor data. Throws Error(kUsage) if there is no model or it does not fit the
+// configuration, and Error(kMemory) if one layer of each kind does not fit.
 MeasuredMachine measure_machine(const RunConfig& config, double seconds = 1.5);
 
-// The loss on all of data.files, in file order and forward only. `plan` is that of `config`.
-// Batches have training.local_batch_size sequences, and the last may be smaller. `checkpoint` is a
-// directory of weights, or "" for model.path. Creates no files. Every layout gives the same bits.
-// Throws like TrainingJob, Error(kCheckpoint) for a missing or foreign checkpoint, and
+// The loss on all of data.files in file order, forward only. Creates no files. Every layout gives
+// the same bits. `plan` is the plan of `config`. `checkpoint` is a directory of weights, or "" for
+// model.path. Throws like TrainingJob, Error(kCheckpoint) for a missing or foreign checkpoint, and
 // Error(kNotFinite).
 Evaluation evaluate(const RunConfig& config, const Plan& plan, const std::string& checkpoint = "");
 
 struct Continuation {
-  std::string prompt, text;  // `text` is that of the new tokens
+  std::string prompt, text;  // `text` is the text of the new tokens
   std::vector<std::int32_t> prompt_tokens, tokens;
   std::string
       ended;  // by "end token", "tokens" (the requested number) or "length" (the model's limit)
@@ -89,15 +83,15 @@ struct Continuation {
 std::string to_json(const Continuation& continuation);
 
 struct SampleOptions {
-  std::int64_t tokens = 64;  // at most
-  double temperature = 0;    // divides the logits; 0: take the likeliest token
-  std::uint64_t seed = 0;    // equal draws on every rank and for every layout
+  std::int64_t tokens = 64;
+  double temperature = 0;  // 0: take the likeliest token
+  std::uint64_t seed = 0;  // draws are equal on every rank and for every layout
 };
 
-// Continues the prompt, forward only. model.path is a Hugging Face directory, a checkpoint, or a
-// folder of checkpoints, of which the last is used. An adapter is used with its base. seq_len
-// becomes the prompt's length. Returns nothing in processes that do not print. Throws like
-// evaluate(), and Error(kUsage) for a prompt without tokens or as long as the model's sequences.
+// Continues the prompt. model.path is a Hugging Face directory, a checkpoint, or a folder of
+// checkpoints, of which the last is used. An adapter is used with its base. seq_len becomes the
+// prompt's length. Returns nothing in processes that do not print. Throws like evaluate(), and
+// Error(kUsage) for a prompt without tokens or as long as the model's sequences.
 std::optional<Continuation> sample(RunConfig config, const std::string& prompt,
                                    const SampleOptions& options);
 

@@ -1,4 +1,3 @@
-// The time of a message between two ranks over the run's transport.
 #pragma once
 
 #include "plan/predict/layer_times.h"

@@ -17,30 +17,27 @@ void require_model_is_kept(const RunConfig& config);
 // Throws Error(kUsage) if the data include the metrics.jsonl that this run replaces.
 void require_data_is_kept(const RunConfig& config);
 
-// Warns of files of an earlier run that this run ignores or replaces. "" for none. resume.warnings
-// lists skipped checkpoints.
+// Warns of files of an earlier run that this run ignores or replaces. "" for none.
 std::string earlier_run_warning(const RunConfig& config, const ResumePoint& resume);
 
 // Throws Error(kCheckpoint / kUsage) unless a checkpoint fits and metrics.folder is writable.
 // Leaves nothing behind.
 void require_outputs(const RunConfig& config, const Plan& plan);
 
-// Collective over all ranks. Checks that all processes share the folder. This must happen early,
-// because the first checkpoint may come at the end of the run. Throws the same Error(kCheckpoint)
-// on every rank.
+// Collective over all ranks. Throws the same Error(kCheckpoint) on every rank unless all processes
+// share the folder. Call this early, because the first checkpoint may come at the end of the run.
 void require_shared_folder(const std::string& folder, const Group& world);
 
-// Locks a run's folders against other runs, if the file system has locks.
 class RunFolders {
  public:
   RunFolders() = default;
-  ~RunFolders();  // removes its own folders if they are empty
+  ~RunFolders();  // removes those of its own folders that are empty
   RunFolders(const RunFolders&) = delete;
   RunFolders& operator=(const RunFolders&) = delete;
 
-  // Creates and locks both folders. Only the process that writes there calls this. Waits briefly
-  // for a run that is ending. Throws Error(kCheckpoint) or Error(kUsage) if another run uses a
-  // folder.
+  // Creates and locks both folders, if the file system has locks. Only the process that writes
+  // there calls this. Waits briefly for a run that is ending. Throws Error(kCheckpoint) or
+  // Error(kUsage) if another run uses a folder.
   void take(const RunConfig& config);
 
  private:

@@ -30,7 +30,7 @@
 namespace sluice {
 
 struct ProcessRun {
-  // Opens and checks everything, but creates nothing.
+  // Checks everything, but creates nothing.
   ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& stop_signal,
              LocalRanks local_ranks, const std::optional<StepRange>& traced = {});
 
@@ -56,21 +56,21 @@ struct ProcessRun {
   StopSignal& stop;
   const LocalRanks ranks;
   const TokenData data;
-  std::optional<data::ReadAhead> batches;  // while steps run
+  std::optional<data::ReadAhead> batches;
   const std::optional<TokenData> validation;
   const std::deque<Prompt> prompts;
   const OpenedWeights weights;
-  const std::optional<AdapterDirectory> adapter_tensors;  // of model.adapter
+  const std::optional<AdapterDirectory> adapter_tensors;
   RunFingerprints made_of;
   // Every process finds it separately.
   ResumePoint resume;
-  RunFolders folders;         // with rank 0, while steps run
-  std::optional<RunLog> log;  // with rank 0
+  RunFolders folders;
+  std::optional<RunLog> log;  // only in the process with rank 0
   MemoryLedger ledger;
   PostMortem post_mortem;
   FlightRecords flight;
   std::optional<StepTrace> trace;
-  PerRank<InterruptedRank> interrupted;  // left by ranks whose steps failed
+  PerRank<InterruptedRank> interrupted;  // what ranks leave when their steps fail
 };
 
 }  // namespace sluice

@@ -22,13 +22,13 @@
 namespace sluice {
 
 struct LocalRanks {
-  int num_ranks = 1;                                  // in all processes
-  std::vector<int> here;                              // ascending
-  int on_machine = 1;                                 // they share its cores
-  at::Device device = at::kCPU;                       // of the first local rank
+  int num_ranks = 1;      // in all processes
+  std::vector<int> here;  // ascending
+  int on_machine = 1;     // they share its cores
+  at::Device device = at::kCPU;
   std::string why_device;                             // for the log, or ""
   TransportKind transport = TransportKind::kThreads;  // never kAuto
-  // Endpoints of the local ranks. Makes new ones after a failure.
+  // Makes endpoints for the local ranks, again after a failure.
   std::function<std::vector<std::unique_ptr<Transport>>()> connect;
   // The error that all live processes agree on after a failure, and whether this process reports
   // it.
@@ -54,7 +54,6 @@ struct LocalRanks {
 // `job` must outlive the result.
 LocalRanks ranks_of(ProcessJob& job, int num_ranks);
 
-// A value for every local rank.
 template <typename T>
 class PerRank {
  public:
@@ -63,14 +62,14 @@ class PerRank {
   }
   T& at(int rank) { return of_rank_.at(rank); }
   const T& at(int rank) const { return of_rank_.at(rank); }
-  auto begin() const { return of_rank_.begin(); }  // pairs {rank, T}
+  auto begin() const { return of_rank_.begin(); }
   auto end() const { return of_rank_.end(); }
 
  private:
   std::map<int, T> of_rank_;
 };
 
-// The value that all local ranks have. Throws Error(kInternal) if they differ.
+// Throws Error(kInternal) if the local ranks differ.
 template <typename T>
 const T& agreed(const PerRank<T>& values, const std::string& what) {
   const auto& [first_rank, first] = *values.begin();

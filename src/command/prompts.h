@@ -24,7 +24,6 @@ class Prompt {
   Prompt(const RunConfig& config, const ModelSpec& spec, std::string text,
          const SampleOptions& options);
 
-  // The longest sequence that may run.
   std::int64_t length() const;
   // Warns if transformers would choose other tokens because of generation_config.json, and if the
   // model has no tokenizer.
@@ -37,7 +36,7 @@ class Prompt {
   std::string text_of(const std::vector<std::int32_t>& tokens) const;
 
   const ModelMaker* maker_;
-  std::vector<ValueSpec> extra_;  // other inputs that follow from a text
+  std::vector<ValueSpec> extra_;
   bool head_has_loss_;
   data::TextTokens tokens_;
   std::string text_, warning_;

@@ -17,22 +17,21 @@ namespace sluice {
 struct ResumePoint {
   std::optional<Checkpoint> checkpoint;  // verified; none: start at step 1
   StepsDone done;
-  std::string run;                    // 16 hexadecimal digits
-  std::int64_t generation = 0;        // later than those of newer checkpoints
-  std::vector<std::string> warnings;  // skipped checkpoints, differences
+  std::string run;
+  std::int64_t generation = 0;  // later than those of newer checkpoints
+  std::vector<std::string> warnings;
 };
 
 ResumePoint new_run();
 
-// Finds the checkpoint that checkpoint.resume selects. "auto" takes the newest one that verifies,
-// by generation and then by step, and skips others with a warning. If all committed ones are
-// damaged, it throws instead of starting afresh. "none" takes no checkpoint. A step or path takes
-// that checkpoint even if newer ones exist.
+// Finds the checkpoint that checkpoint.resume selects. "auto" takes the newest valid one, by
+// generation and then by step, and skips others with a warning. If all committed ones are damaged,
+// it throws instead of starting afresh. A step or path takes that checkpoint even if newer ones
+// exist.
 //
 // A run that does not continue the newest checkpoint gets a later generation. Throws
 // Error(kCheckpoint) for a checkpoint that is missing, damaged, or of another model or other data
-// (unless allowed), even if no steps are left. Different settings only give a warning. Reads the
-// whole checkpoint, on all cores.
+// (unless allowed), even if no steps are left. Different settings only give a warning.
 ResumePoint find_resume_point(const RunConfig& config, const RunFingerprints& made_of);
 
 bool is_finished(const RunConfig& config, const ResumePoint& resume);

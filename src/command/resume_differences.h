@@ -1,4 +1,4 @@
-// Differences between a run and the checkpoint that it resumes from. "" for none.
+// Describes differences between a run and its checkpoint. "" for none.
 #pragma once
 
 #include <map>

@@ -1,7 +1,7 @@
-// Reports a training run: text on stdout, and metrics.jsonl. Output that cannot be written is given
-// up with a warning, and the run continues. metrics.jsonl is created with the first logged step, or
-// with a resumed run's first checkpoint. Only rank 0's thread uses the log between begin() and
-// end().
+// Prints a training run's text on stdout and writes metrics.jsonl. Output that cannot be written is
+// given up with a warning, and the run continues. metrics.jsonl is created with the first logged
+// step, or with a resumed run's first checkpoint. Only rank 0's thread uses the log between begin()
+// and end().
 #pragma once
 
 #include <chrono>
@@ -35,7 +35,6 @@ class RunLog {
   RunLog(const RunConfig& config, const Plan& plan, const TokenData& data,
          const ResumePoint& resume);
 
-  // For a run without remaining steps.
   void already_finished() const;
 
   void begin(const std::string& auto_text);
@@ -43,8 +42,7 @@ class RunLog {
   void instruction_done(int index);
   void step(std::int64_t step, double lr, const StepResult& result,
             const std::vector<RankStats>& stats, Validated validated);
-  // Reports which stages did not split their backward, and the prediction for this case. Call after
-  // the first step.
+  // Reports which stages did not split their backward, and what is predicted for them.
   void unsplit_stages(const std::vector<int>& stages) const;
   // Such steps still count for the remaining time and the expected pace.
   void skip_step(double seconds);
@@ -60,7 +58,6 @@ class RunLog {
   // Prints predicted and measured memory, the loss beside its baseline, and the paths of weights
   // and report. Without weights it prints only the report's path. Reports a deleted metrics.jsonl.
   void end(const RunEnd& of);
-  // Why metrics.jsonl was given up.
   const std::optional<Error>& metrics_error() const { return metrics_error_; }
 
  private:
@@ -69,16 +66,16 @@ class RunLog {
   void give_up_metrics(const Error& error, const std::string& consequence);
   void print(const std::string& text) const;
   std::string data_text() const;
-  bool has_tokens() const;  // per-token loss
+  bool has_tokens() const;
   std::string resume_text() const;
   void warn_of_slow_bfloat16() const;
 
   const RunConfig& config_;
   const Plan& plan_;
   const TokenData& data_;
-  std::optional<double> unigram_entropy_;  // nats per byte; only for text
+  std::optional<double> unigram_entropy_;  // nats per byte
   bool color_;
-  int width_;  // columns; 0: no terminal
+  int width_;  // 0: no terminal
   std::optional<MetricsFile> file_;
   std::optional<Error> metrics_error_;
   const ResumePoint& resume_;

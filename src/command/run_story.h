@@ -1,5 +1,5 @@
 // Writes run.json (docs/report.md), and at the end the report and TensorBoard's events. After a
-// file that cannot be written it warns once and stops. For one thread at a time.
+// file that cannot be written, it warns once and stops.
 #pragma once
 
 #include <cstdint>
@@ -27,14 +27,14 @@ struct LastStep {
 // Collective over all ranks.
 LastStep gather_last_step(const Group& world, const FlightRecord& own);
 
-enum class Ending { kFinished, kStopped, kFailed };  // kStopped by a signal
+enum class Ending { kFinished, kStopped, kFailed };
 
 struct RunEnd {
   Ending ending = Ending::kFinished;
   std::int64_t step = 0;
-  std::string weights;  // "" if not saved
+  std::string weights;
   std::string error;
-  bool refused = false;  // for weights, data or numbers; needs no further explanation
+  bool refused = false;  // the error needs no further explanation
   LastStep last;
 };
 
@@ -45,15 +45,13 @@ class RunStory {
            const ResumePoint& resume)
       : config_(config), plan_(plan), data_(data), resume_(resume) {}
 
-  // Call when all ranks are ready. Keeps the records of the run's earlier processes.
-  // `threads_per_rank` counts operator threads.
+  // Keeps the records of the run's earlier processes.
   void begin(int threads_per_rank);
   // Writes run.json. A run that is refused before its first step is done leaves no file.
   void first_step_done();
   void step(const StepMetrics& metrics);
-  // Call when a checkpoint of this step starts.
   void saves(std::int64_t step);
-  // The folder is gone.
+  // For a folder that was deleted.
   void give_up() { given_up_ = true; }
   // Completes run.json and writes the files of metrics.report and metrics.enable_tensorboard. Does
   // nothing if the run never started or was refused. Returns lines that report the files.
@@ -61,7 +59,7 @@ class RunStory {
 
  private:
   void keep_earlier();
-  // If this fails, it warns and returns false, and nothing is written afterwards.
+  // Returns false after a warning. Nothing is written afterwards.
   bool write(const std::string& path, const std::string& text);
   bool write_facts();
   std::string write_events();

@@ -1,5 +1,5 @@
-// Saves a run every interval steps, on request, at the end, and after a failure. A RankSaves is for
-// one rank's thread, collective over all ranks.
+// Saves a run every interval steps, on request, at the end, and after a failure. A RankSaves is
+// collective over all ranks, each on its own thread.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,6 @@
 
 namespace sluice {
 
-// Where and how to save a step.
 using TargetOfStep = std::function<SaveTarget(std::int64_t step)>;
 
 class RankSaves {
@@ -34,8 +33,7 @@ class RankSaves {
   void after_step(std::int64_t step, StepRequest request, const Group& world);
   // Saves the final state and waits for the commit. Returns the path.
   std::string finish(std::int64_t step, const Group& world);
-  // Ends a save in flight after a failure, over new endpoints. Returns nothing if there was none or
-  // it failed.
+  // Ends a save in flight after a failure, over new endpoints. Returns its outcome if it succeeded.
   std::optional<SaveOutcome> drain(const Group& world);
 
  private:
@@ -48,27 +46,27 @@ class RankSaves {
   const Pipeline& pipeline_;
   const bool warns_;
   Saver saver_;
-  std::optional<SaveOutcome> last_;  // last successful one
+  std::optional<SaveOutcome> last_;
 };
 
 struct LastWeights {
   std::int64_t step = 0;
-  std::string path;  // published directory
+  std::string path;
 };
 
 // What a rank leaves when its steps fail.
 struct InterruptedRank {
   std::unique_ptr<Model> model;
   std::unique_ptr<Pipeline> pipeline;
-  std::unique_ptr<Trainer> trainer;  // null if not reached
+  std::unique_ptr<Trainer> trainer;  // null if the rank did not get that far
   std::int64_t began_after = 0;      // steps before this process
   std::unique_ptr<RankSaves> saves;
 };
 
-// Collective over the run's processes. Call after the ranks' threads have ended. Ends a save in
-// flight and saves the last complete step, over new endpoints because those of the run are aborted.
-// Saves nothing if no step is complete. Warns instead of saving if a rank failed within an update,
-// or if a weight is not finite.
+// Collective over the processes, after the ranks' threads have ended. Ends a save in flight and
+// saves the last complete step, over new endpoints because those of the run are aborted. Saves
+// nothing if no step is complete. Warns instead of saving if a rank failed within an update, or if
+// a weight is not finite.
 std::optional<LastWeights> save_last_weights(const TargetOfStep& target,
                                              const PerRank<InterruptedRank>& interrupted,
                                              const LocalRanks& ranks, int threads_per_rank);

@@ -30,7 +30,6 @@ RunConfig of_one_rank(RunConfig config);
 SmallModel small_model(const RunConfig& config, const ModelSpec& whole,
                        const std::vector<detail::LayerGroup>& groups);
 
-// One microbatch for B and one for I and W.
 StepBatch some_batch(const RunConfig& config, const SmallModel& small, std::int64_t step);
 
 }  // namespace sluice

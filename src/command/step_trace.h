@@ -30,7 +30,7 @@ class StepTrace {
  private:
   const StepRange steps_;
   PerRank<std::optional<TraceRecorder>> recorders_;
-  std::optional<std::vector<TraceEvent>> gathered_;  // only with rank 0
+  std::optional<std::vector<TraceEvent>> gathered_;
 };
 
 }  // namespace sluice

@@ -11,7 +11,7 @@ namespace sluice {
 
 struct OpenedWeights {
   std::optional<HfDirectory> directory;  // none: random, or in the graph's archive
-  bool in_archive = false;               // in Model::initialization
+  bool in_archive = false;               // Model::initialization provides them
   bool are_given() const { return directory.has_value() || in_archive; }
   std::string warning;  // names unused tensors, or ""
 };

@@ -10,14 +10,13 @@
 
 namespace sluice::detail {
 
-// A configuration sets one of these two keys.
 inline constexpr const char* kLocalBatch = "training.local_batch_size";
 inline constexpr const char* kGlobalBatch = "training.global_batch_size";
 
 // Values of keys that are not implemented.
 using Unbuilt = std::map<const Key*, Value>;
 
-// Returns a "not built yet" error for each value that is not the default.
+// "not built yet" for each value that is not the default.
 std::vector<Error> unbuilt_errors(const RunConfig& config, const Unbuilt& unbuilt);
 
 // Throws Error(kUsage) for keys that contradict each other.

@@ -109,7 +109,7 @@ auto& member_at(auto& whole) {
   }
 }
 
-// `Path` leads from RunConfig to the member. The row of an enum lists its words.
+// An enum's row lists its words.
 template <auto... Path>
 Row key(const char* section, const char* name) {
   using Type = std::remove_cvref_t<decltype(member_at<Path...>(std::declval<RunConfig&>()))>;

@@ -10,7 +10,6 @@
 
 namespace sluice::detail {
 
-// Also applies to every number in a list.
 struct Range {
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
@@ -22,11 +21,11 @@ std::string to_text(const Range& range);          // "at least 1", "0 to 1"; emp
 
 struct Key {
   std::string section, name;
-  std::vector<Kind> kinds;  // accepted types, tried in this order
+  std::vector<Kind> kinds;
   Value (*get)(const RunConfig&) = nullptr;
   void (*set)(RunConfig&, const Value&) = nullptr;
   Range range;
-  std::vector<std::string> words;  // allowed strings; empty: any string
+  std::vector<std::string> words;  // empty: any string
   bool is_built = true;            // false: accepts only the default
   bool is_path = false;            // expand ~ and ${VAR}; relative to the file
   bool may_be_empty = true;

@@ -22,7 +22,6 @@ int most_slices(const RunConfig& config, const ModelSpec& model);
 
 RunConfig with_slices(RunConfig config, int slices);
 
-// A log line that lists the degrees that keep the bits and the axes that change them.
 std::string bits_of_layouts(const RunConfig& config, const Plan& plan);
 
 }  // namespace sluice::detail

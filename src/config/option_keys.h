@@ -8,7 +8,6 @@
 
 namespace sluice::detail {
 
-// Uses base/option_names.h.
 std::string with_keys(const std::string& text);
 Error with_keys(const Error& error);
 

@@ -14,7 +14,7 @@ bool has_wildcard(std::string_view component);
 
 struct Matches {
   std::vector<std::string> files;
-  std::string other;  // a match that is not a regular file, or ""
+  std::string other;  // not a regular file
 };
 // Returns the regular files that match `pattern`, sorted by name. `*`, `?` and `[...]` match within
 // one path component, but not a leading dot. A component `**` matches any number of folders, except

@@ -184,7 +184,7 @@ std::string recomputed_text(const ActivationCheckpoint& which) {
   return which.kind == ActivationCheckpoint::kFull ? "full" : join(which.names, ",");
 }
 
-// Checks that the times in a file belong to this run. Returns a warning, or "".
+// Returns a warning, or "".
 std::string require_times_of_run(const RunConfig& config, const ModelSpec& model,
                                  const MeasuredMachine* measured, const LayerTimes& times) {
   std::optional<std::int64_t> threads;
@@ -193,7 +193,6 @@ std::string require_times_of_run(const RunConfig& config, const ModelSpec& model
   return require_times_of(times, model, timed_run_of(config, model, threads));
 }
 
-// The configuration in the planner's terms.
 struct Asked {
   ModelSpec model;
   std::optional<Adapter> adapter;
@@ -290,7 +289,7 @@ bool validates_training_files(const RunConfig& config) {
       return std::find(trained.begin(), trained.end(), file) != trained.end();
     });
   } catch (const Error&) {
-    return false;  // the run itself will refuse them
+    return false;  // the run itself refuses them
   }
 }
 

@@ -79,7 +79,7 @@ struct ParallelismOptions {
   std::string device_memory;
 };
 struct ValidationOptions {
-  std::vector<std::string> files;  // patterns
+  std::vector<std::string> files;
   std::int64_t interval = 0;
   std::int64_t steps = 0;
   std::vector<std::string> prompts;
@@ -125,7 +125,7 @@ struct RunConfig {
 
   // Set only by `sluice plan --flops`, which does not measure.
   struct Speed {
-    double flops = 0;      // per second
+    double flops = 0;
     double bandwidth = 0;  // bytes per second; 0: transfers are free
   };
   std::optional<Speed> speed;
@@ -139,12 +139,11 @@ struct RunConfig {
 // plan_of_config().
 ModelSpec model_of_config(const RunConfig& config);
 
-// Pairs such as {"training.steps", "10"}. A value that is not TOML is a string. Relative paths
-// start at the working folder.
+// A value that is not TOML is a string. Relative paths start at the working folder.
 using Overrides = std::vector<std::pair<std::string, std::string>>;
 
 // Removes every `--section.key value` and `--section.key=value` before a "--" from `arguments`.
-// Throws Error(kUsage) for a missing value, but does not check the keys.
+// Throws Error(kUsage) for a missing value. Does not check keys.
 Overrides take_overrides(std::vector<std::string>& arguments);
 
 // Reads `file` ("" for none), `overrides` and `environment` (SLUICE_SECTION_KEY -> value). Throws
@@ -161,30 +160,30 @@ struct MeasuredMachine {
   std::int64_t memory_per_rank = 0;   // bytes
   std::int64_t threads_per_rank = 1;  // 0: not known yet
 };
-// Whether the plan needs measured times that no file provides. Without them it uses counted costs.
+// Without measured times the plan uses counted costs.
 bool needs_measurement(const RunConfig& config);
 // Whether the plan depends on this machine's times, memory or cores. One process must then send its
-// own to all others.
+// own to all.
 bool depends_on_machine(const RunConfig& config);
-// Identifies the run whose layer times are needed. `threads_per_rank` applies if the configuration
-// does not set it (default: an equal share of this machine's cores).
+// `threads_per_rank` applies if the configuration does not set it. Its default is an equal share of
+// this machine's cores.
 TimedRun timed_run_of(const RunConfig& config, const ModelSpec& model,
                       std::optional<std::int64_t> threads_per_rank = {});
 std::optional<std::int64_t> device_memory_bytes(const RunConfig& config);
 
-// Of the model's files this reads only config.json. Notes, warnings and errors name keys and their
-// places. Without `measured`, this machine counts as if all ranks ran on it. Throws Error(kUsage)
-// without a model or if the configuration does not fit it, Error(kInput) for bad files, and what
+// Reads only config.json of the model. Notes, warnings and errors name keys and their places.
+// Without `measured`, this machine counts as if all ranks ran on it. Throws Error(kUsage) without a
+// model or if the configuration does not fit it, Error(kInput) for bad files, and what
 // plan_pipeline() throws.
 Plan plan_of_config(const RunConfig& config, const MeasuredMachine* measured = nullptr);
 
-// Compares the predicted memory with and without training.layout_free, or returns "" if it is 0.
-// `plan` must come from plan_of_config() with the same arguments.
+// Compares the predicted memory with and without training.layout_free. `plan` must come from
+// plan_of_config() with the same arguments.
 std::string price_of_layout_free(const RunConfig& config, const Plan& plan,
                                  const MeasuredMachine* measured = nullptr);
 
-// Plans every schedule with every number of stages per rank, and marks the configured one. Lists
-// impossible schedules with the reason instead of throwing.
+// Plans every schedule with every number of stages per rank. Lists impossible schedules with the
+// reason instead of throwing.
 Comparison compare_schedules(const RunConfig& config);
 
 // Throws the errors of plan_of_config() that no measurement can change. A lack of memory is not one
@@ -193,7 +192,7 @@ void require_plannable(const RunConfig& config);
 
 // None if the whole model trains. `model` may include the adapter or not. Throws Error(kUsage) for
 // keys that contradict each other or the model, and Error(kInput) like read_adapter(). Runs must
-// also call require_adapter_base(), because only plans work without base weights.
+// also call require_adapter_base().
 std::optional<Adapter> adapter_of_config(const RunConfig& config, const ModelSpec& model);
 // Throws Error(kUsage) if the adapter's base would get random weights.
 void require_adapter_base(const RunConfig& config);
@@ -209,16 +208,13 @@ std::vector<std::string> expand_validation_files(const RunConfig& config);
 
 // The folder of the model's tokenizer, or "".
 std::string model_directory(const RunConfig& config);
-// Throws Error(kInput) if text data needs the model's tokenizer and its form is unsupported. Does
-// not check files that do not exist yet.
+// Throws Error(kInput) if text data needs the model's tokenizer and its form is unsupported.
 void require_tokenizer(const RunConfig& config);
 
-// Text with one line per key. The changes omit defaults and may be "". The JSON is
-// {"training.steps": {"value": 100, "origin": "default"}, ...}.
+// The JSON is {"training.steps": {"value": 100, "origin": "default"}, ...}.
 std::string show_config(const RunConfig& config);
 std::string show_config_changes(const RunConfig& config);
 std::string show_config_json(const RunConfig& config);
-// The reference of all keys.
 std::string config_reference();
 std::string config_reference_json();
 // The keys of other libraries and their equivalents.

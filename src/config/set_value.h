@@ -10,8 +10,8 @@
 namespace sluice::detail {
 
 struct Source {
-  std::string file;    // "" for the command line and the environment
-  std::string folder;  // base of relative paths
+  std::string file;  // "" for the command line and the environment
+  std::string folder;
   std::string origin;  // "run.toml:12:1", "--training.steps", "SLUICE_TRAINING_STEPS"
 
   std::string at(Position position) const {
@@ -20,8 +20,7 @@ struct Source {
   }
 };
 
-// Checks and sets the value, and returns it. Throws Error(kUsage) at the position of the wrong
-// value or list element.
+// Returns the converted value. Throws Error(kUsage) at the wrong value or list element.
 Value set_value(RunConfig& config, const Key& key, const RawValue& raw, const Source& source);
 
 }  // namespace sluice::detail

@@ -14,8 +14,8 @@ namespace sluice::detail {
 constexpr std::size_t kMaxTomlBytes = std::size_t{1} << 20;
 
 struct RawKey {
-  std::string section;  // "" for a key above the first section
-  std::string name;     // "" for an empty section, so that unknown sections are noticed
+  std::string section;
+  std::string name;  // "" for an empty section, so that unknown sections are noticed
   RawValue value;
   Position position;
 };

@@ -10,7 +10,7 @@
 
 namespace sluice::detail {
 
-// In the order of Value's alternatives.
+// The same order as in Value.
 enum class Kind { kBool, kInteger, kNumber, kString, kIntegers, kNumbers, kStrings, kStringLists };
 using Value = std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>,
                            std::vector<double>, std::vector<std::string>,

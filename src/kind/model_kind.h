@@ -1,6 +1,5 @@
 // Interface to the kinds of models that a run can train, such as Hugging Face families and exported
-// graphs. Commands and the planner need no other code that depends on the kind. This interface
-// needs no torch.
+// graphs. It needs no torch.
 #pragma once
 
 #include <cstdint>
@@ -32,29 +31,27 @@ struct ModelRequest {
 
 // What a model reads from a data row, and what its loss counts.
 struct RowNeeds {
-  bool tokens = true;                              // whether rows are token sequences with labels
-  std::vector<FieldOption> fields;                 // inputs beside the tokens, or instead of them
-  bool takes_mask = true, takes_positions = true;  // whether rows may have these fields
-  bool masks_padding = false;                      // whether padding has attention_mask 0
+  bool tokens = true;
+  std::vector<FieldOption> fields;  // inputs beside the tokens, or instead of them
+  bool takes_mask = true, takes_positions = true;
+  bool masks_padding = false;  // whether padding has attention_mask 0
   CountOf count = CountOf::kLabels;
   bool counts_by_model = false;  // the model counts neither labels nor rows
   std::int64_t vocab_size = 0;   // exclusive limit of token ids
-  std::int64_t num_labels = 0;   // exclusive limit of labels; 0: vocab_size
+  std::int64_t num_labels = 0;   // 0: vocab_size
 };
 
 void set_row_needs(const RowNeeds& needs, TokenDataOptions& options);
 
 class ModelKind;
 
-// Facts about one model that depend on its kind, beside its layers.
 class ModelSource {
  public:
   virtual ~ModelSource() = default;
   virtual const ModelKind& kind() const = 0;
   // Throws Error(kInput) naming an input that data rows cannot provide.
   virtual RowNeeds row_needs() const = 0;
-  // Inputs beside token ids that can be derived from a text alone. Throws Error(kUsage) if the
-  // model needs more than a text.
+  // Derived from a text alone. Throws Error(kUsage) if the model needs more than a text.
   virtual std::vector<ValueSpec> inputs_of_text() const { return {}; }
   // Replaces each module or class by its layers. Keeps a name without layers.
   virtual std::vector<std::string> layers_of(const std::vector<std::string>& names,
@@ -64,7 +61,7 @@ class ModelSource {
   // Files that identify the model, beside config.json and weights.
   virtual std::vector<std::string> files() const { return {}; }
   virtual bool has_weights() const { return false; }
-  // Tensors that a weights directory may contain beside parameters.
+  // Tensors that may be stored beside parameters.
   virtual std::vector<std::string> other_tensors() const { return {}; }
   // Whether the model is part of a larger model, whose other tensors stay unchanged.
   virtual bool is_part() const { return false; }
@@ -77,7 +74,6 @@ class ModelKind {
   virtual ~ModelKind() = default;
   // The key of [model] that selects this kind, such as "graph". Empty for the default kind.
   virtual std::string_view key() const = 0;
-  // "an exported graph"
   virtual std::string_view title() const = 0;
   // Further keys of [model] that only this kind reads.
   virtual std::vector<std::string_view> own_keys() const { return {}; }
@@ -85,8 +81,7 @@ class ModelKind {
   virtual std::optional<std::string> refusal(ModelFeature /*feature*/) const {
     return std::nullopt;
   }
-  // Throws Error(kInput) for bad files, and Error(kUsage) naming options if the request does not
-  // fit.
+  // Throws Error(kInput) for bad files, Error(kUsage) for a request that does not fit.
   virtual ModelSpec read(const ModelRequest& request) const = 0;
   // The parameter type if the files fix it.
   virtual std::string fixed_dtype(const ModelSpec& /*model*/) const { return {}; }
