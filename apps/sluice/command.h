@@ -19,8 +19,8 @@ struct Option {
   const char* help;
   int min = 1, max = 1 << 20;
   bool is_required = false;
-  bool shows_default = false;  // the help shows the initial text
-  const char* if_empty = "";   // error message for an empty value, if it is refused
+  bool shows_default = false;
+  const char* if_empty = "";  // error message for an empty value, if it is refused
   const char* empty_remedy = "";
 };
 Option required(Option option);
@@ -44,7 +44,7 @@ OptionRule needs(const char* option, const char* other, const char* unless = nul
 struct Command {
   std::string name, help;
   std::vector<Option> options = {};
-  std::vector<OptionGroup> groups = {};  // have their own title in the help
+  std::vector<OptionGroup> groups = {};
   std::string footer = {};
   std::vector<OptionRule> rules = {};
   // Returns the exit code, or nothing to run the named subcommand. Without `run` a subcommand is

@@ -40,7 +40,6 @@ std::string folded(std::string line, std::size_t indent) {
   return text + line;
 }
 
-// Prints one blank line between groups instead of two.
 class HelpFormatter final : public CLI::Formatter {
  public:
   std::string make_help(const CLI::App* app, std::string name,
@@ -370,7 +369,7 @@ int run_program(const Command& program, const std::vector<std::string>& argument
   CLI::App app(program.help, program.name);
   try {
     app.formatter(std::make_shared<HelpFormatter>());
-    app.set_help_flag("-h,--help", "Prints this help and exits.");  // inherited by commands
+    app.set_help_flag("-h,--help", "Prints this help and exits.");
     describe_to(app, program);
     std::vector<std::string> words = with_empty_values(arguments);
     std::reverse(words.begin(), words.end());  // CLI11 takes them from the back

@@ -15,7 +15,6 @@ namespace {
 
 const std::vector<std::string> kShells = {"bash", "zsh", "fish"};
 
-// Words that may follow a command path.
 struct Offer {
   std::string path;
   std::vector<std::string> commands, options;
@@ -69,7 +68,6 @@ Offer offer_of(const CompletedText& text) {
   return offer;
 }
 
-// Subcommands get the same options as their command.
 void add_text(const CompletedText& text, std::vector<Offer>& offers) {
   const Offer offer = offer_of(text);
   for (Offer& known : offers) {
@@ -127,7 +125,6 @@ std::string words_of(const Offer& offer) {
   return join(words, " ");
 }
 
-// "case" patterns for the paths that have subcommands.
 std::string paths_below(const std::vector<Offer>& offers, const char* separator) {
   std::vector<std::string> paths;
   for (const Offer& offer : offers)

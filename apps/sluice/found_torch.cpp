@@ -23,7 +23,6 @@ constexpr const char* kLibrary = "libtorch_cpu.so";
 constexpr const char* kSystemFolders[] = {"/usr/local/lib", "/usr/lib/x86_64-linux-gnu",
                                           "/usr/lib64", "/usr/lib", "/lib"};
 
-// Returns nothing if the structure exceeds the file.
 template <typename T>
 std::optional<T> at(const std::string& bytes, std::uint64_t offset) {
   T value;
@@ -32,7 +31,6 @@ std::optional<T> at(const std::string& bytes, std::uint64_t offset) {
   return value;
 }
 
-// From a 64-bit ELF file. Empty for other files, such as scripts.
 struct Linking {
   std::string paths;  // RPATH or RUNPATH
   bool needs_torch = false;

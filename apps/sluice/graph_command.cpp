@@ -84,7 +84,6 @@ std::map<std::string, int> operators_of(const detail::GraphModule& module) {
   return count;
 }
 
-// Operators that a C++ program must register.
 std::vector<std::string> foreign_operators(const std::map<std::string, int>& operators) {
   std::vector<std::string> foreign;
   for (const auto& [target, count] : operators)
@@ -92,7 +91,6 @@ std::vector<std::string> foreign_operators(const std::map<std::string, int>& ope
   return foreign;
 }
 
-// The reason for each operator that sluice does not support.
 std::map<std::string, std::string> refusals(const detail::GraphOfModel& graph) {
   std::map<std::string, std::string> why;
   for (const detail::GraphOfModel* each : {&graph, graph.evaluation.get()}) {
@@ -138,7 +136,7 @@ class SizesText {
     const auto found = values_.find(value.name);
     if (found != values_.end()) {
       for (const detail::SizeExpression& size : found->second->sizes) sizes.push_back(text(size));
-    } else {  // labels of a causal loss, not in the graph
+    } else {
       for (const std::int64_t size : value.sizes)
         sizes.push_back(size == kMicrobatchRows     ? "rows"
                         : size == kMicrobatchLength ? "length"
@@ -148,7 +146,6 @@ class SizesText {
   }
 
  private:
-  // Returns a number if a symbol has no name.
   std::string text(const detail::SizeExpression& size) const {
     std::set<std::string> symbols;
     size.add_symbols(symbols);

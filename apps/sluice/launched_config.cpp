@@ -65,7 +65,7 @@ std::optional<RunConfig> launched_config(const std::vector<std::string>& command
   require_even_ranks({.num_processes = num_processes}, num_ranks, Launcher::kSluice);
   if (command.front() == "train") {
     require_adapter_base(config);
-    if (!depends_on_machine(config)) plan_of_config(config);  // refuse it before any process starts
+    if (!depends_on_machine(config)) plan_of_config(config);
     expand_data_files(config);
   }
   return config;

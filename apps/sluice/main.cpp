@@ -87,7 +87,6 @@ constexpr std::array kSibling = {
 
 constexpr std::array<std::string_view, 2> kTakesOverrides = {"plan", "config"};
 
-// Uses the last line of the help in the list of commands.
 Command command_of(const CommandText& text) {
   return {std::string(text.name), std::string(text.help.substr(text.help.rfind('\n') + 1))};
 }
@@ -105,7 +104,6 @@ bool asks_help(const std::vector<std::string>& arguments) {
                      [](const std::string& text) { return text == "--help" || text == "-h"; });
 }
 
-// Only measuring needs torch.
 bool measures(const std::vector<std::string>& arguments) {
   return std::any_of(arguments.begin(), arguments.end(), [](const std::string& text) {
     return text == "--measure" || text.starts_with("--measure=");
@@ -139,12 +137,10 @@ void require_working_folder() {
                                   .remedy = "start the run from a folder that exists"});
 }
 
-// glibc reads it when a program starts.
 constexpr const char* kAllocatorVariable = "GLIBC_TUNABLES";
 
 constexpr std::string_view kBuiltWith = SLUICE_TORCH_VERSION;  // "" without torch
 
-// Replaces this process.
 [[noreturn]] void execute_sibling(const std::string& command, char** argv) {
   require_working_folder();
   const std::string sibling = sibling_program().string();

@@ -22,7 +22,6 @@ struct MeasureArguments {
   bool json = false;
 };
 
-// Overwrites only measured costs.
 void require_apart(const std::string& costs, const std::string& config_file) {
   const auto refuse = [&](const std::string& what) {
     throw Error(ErrorKind::kUsage, {.what = what,

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kMostLinks = 40;  // the kernel's limit
+constexpr int kMostLinks = 40;
 
 // Closes `descriptor`. Returns 0 or an errno.
 int write_and_close(int descriptor, const std::string& text) {

@@ -25,7 +25,6 @@ struct PlanArguments {
   std::string device_memory, flops, bandwidth;
 };
 
-// Includes the options for machines that are not here.
 RunConfig config_of(const PlanArguments& arguments, Overrides overrides) {
   if (!arguments.device_memory.empty())
     overrides.emplace_back("parallelism.device_memory", arguments.device_memory);

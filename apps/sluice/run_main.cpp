@@ -37,7 +37,7 @@ void load_unwinder() {
 int run(const std::string& name, std::vector<std::string> arguments) {
   Overrides overrides;
   std::vector<std::string> override_names;
-  if (arguments.empty() || arguments.front() != "checkpoint") {  // reads no configuration
+  if (arguments.empty() || arguments.front() != "checkpoint") {
     overrides = take_overrides(arguments);
     for (const std::string& key : config_keys()) override_names.push_back("--" + key);
   }

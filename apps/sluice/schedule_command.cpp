@@ -248,7 +248,7 @@ int run(const ScheduleArguments& arguments) {
   if (arguments.costs && (arguments.costs == arguments.draw || arguments.costs == arguments.out))
     refuse_schedule("the file of --costs would be replaced", "name another file to write to");
   const Schedule schedule = arguments.csv.empty() ? make_named(arguments) : read_file(arguments);
-  bool is_as_given = true;  // including idle slots
+  bool is_as_given = true;
   const Program program = make_program(arguments, schedule, is_as_given);
   const auto& rows = is_as_given ? schedule.rows : program.ranks;
 
@@ -283,7 +283,6 @@ int run(const ScheduleArguments& arguments) {
   return holds ? 0 : static_cast<int>(ErrorKind::kInput);
 }
 
-// A search makes its own schedule.
 std::vector<OptionRule> schedule_rules() {
   std::vector<OptionRule> rules = {needs("--max-memory", "--search"), needs("--search", "--costs"),
                                    needs("--search", "--pp"), needs("--search", "--microbatches")};

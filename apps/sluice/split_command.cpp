@@ -84,7 +84,6 @@ ModuleNames modules_of(const std::optional<std::string>& text) {
   return names;
 }
 
-// Each named module becomes a layer.
 ModelSpec graph_of(const SplitArguments& arguments) {
   detail::GraphOptions options;
   options.needs_loss = false;

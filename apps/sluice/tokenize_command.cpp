@@ -100,7 +100,7 @@ int tokenize(const TokenizeArguments& arguments) {
     }
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kInput) throw;
-    write(out);  // the earlier lines
+    write(out);
     finish_stdout();
     const bool placed = error.where().starts_with(reader.where());
     throw placed ? error : error.at(reader.where() + ", " + error.where());

@@ -22,7 +22,6 @@ bool says_it_all(const Error& error) {
          error.kind() == ErrorKind::kNotFinite;
 }
 
-// With several processes, also prints the error.
 void tell_failed(ProcessRun& run, const Error& error, const std::optional<Failure>& failure) {
   if (!says_it_all(error)) {
     const std::string records = failure ? run.flight.write_failure(*failure) : "";

@@ -47,7 +47,7 @@ std::string word_of(DataFormat format) {
   return detail::word_of(detail::words_of(DataFormat()), format);
 }
 
-// Equal for tokenizers that make equal tokens. Ids need none.
+// Equal for tokenizers that make equal tokens.
 std::string tokenizer_of(const RunConfig& config, const std::vector<std::string>& files) {
   TokenDataOptions options;
   options.data.tokenizer = config.data.tokenizer;
@@ -135,7 +135,7 @@ Fingerprint adapter_fingerprint(const RunConfig& config, const ModelSpec& spec) 
   return fingerprint;
 }
 
-// Adds the arrays that .jsonl rows name. Returns their bytes.
+// Returns the bytes of the arrays that .jsonl rows name.
 std::uint64_t add_arrays(const RunConfig& config, const std::vector<std::string>& files,
                          const TokenDataOptions& rows, ContentHash& hash) {
   std::vector<std::string> arrays;

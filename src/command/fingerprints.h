@@ -41,7 +41,7 @@ struct RunFingerprints {
       of;  // names as in a manifest: "configuration", "model", "data", "adapter"
   std::map<std::string, std::string> settings;
   std::string model_config;
-  // not stored in checkpoints
+  // Not stored in checkpoints.
   std::optional<Fingerprint> validation;
   bool is_traced = false;
 };

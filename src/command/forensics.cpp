@@ -50,7 +50,7 @@ bool FlightRecords::write(const std::string& reason, const std::optional<FlightF
   std::vector<FlightRecord> records;
   for (const auto& [rank, recorder] : recorders_) {
     FlightRecord record = recorder->record();
-    if (record.pass == 0) continue;  // program unknown
+    if (record.pass == 0) continue;
     record.run = run_;
     record.host = machine_name();
     record.pid = getpid();

@@ -17,7 +17,6 @@ namespace sluice {
 // of data.tokenizer, or else of model.config.
 std::string source_directory(const RunConfig& config);
 
-// For a text instead of files.
 TokenDataOptions text_options(const RunConfig& config, const ModelSpec& spec);
 TokenDataOptions training_data_options(const RunConfig& config, const ModelSpec& spec);
 TokenDataOptions evaluation_data_options(const RunConfig& config, const ModelSpec& spec);

@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t kFewest = 2;
 // Ratios beyond which samples or sums contradict each other.
 constexpr double kAlone = 2.0, kHalfOfWhole = 1.25, kHalvesOfWhole = 2.0, kWholeOfHalves = 1.5;
-constexpr double kSlack = 20e-6;  // seconds, for the clock and loop around short instructions
+constexpr double kSlack = 20e-6;  // seconds
 
 bool exceeds(double time, double share, double other) { return time > share * other + kSlack; }
 

@@ -56,7 +56,7 @@ struct Evaluation {
   double loss = 0;                 // mean per counted unit
   std::int64_t tokens = 0;         // or rows or labels
   std::string counted = "tokens";  // "rows" or "labels" for rows that are not sequences
-  bool told_here = true;           // true in the process that prints the result
+  bool told_here = true;
   double perplexity() const;
 };
 std::string to_json(const Evaluation& result);

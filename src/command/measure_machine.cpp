@@ -45,14 +45,13 @@ void run_rounds(const RunConfig& config, const SmallModel& small, Transport& tra
   pipeline.load_weights([](Stage& stage) { zero_unfilled(stage.chunk()); });
   Trainer trainer(pipeline, config.optimizer);
   double longest = 0;
-  int more = 0;  // after the deadline
+  int more = 0;
   Clock::time_point now = Clock::now();
   for (int round = 1;; ++round) {
     trainer.step(some_batch(config, small, round), /*learning_rate=*/0);
     const Clock::time_point after = Clock::now();
     longest = std::max(longest, seconds_between(now, after));
     now = after;
-    // Later rounds are a little shorter, and copies need not end together.
     const bool is_late =
         now + std::chrono::duration_cast<Clock::duration>(Seconds(longest)) > deadline;
     if (!is_late || round < kFewestRounds) continue;

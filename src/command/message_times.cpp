@@ -16,7 +16,6 @@ constexpr double kComputing = 1e-3;  // seconds; longer than a message takes
 
 using Clock = std::chrono::steady_clock;
 
-// Keeps the rank's core busy.
 void be_busy(double seconds) {
   const auto began = Clock::now();
   while (seconds_between(began, Clock::now()) < seconds) continue;

@@ -67,7 +67,7 @@ std::uint64_t checkpoint_bytes(const RunConfig& config, const Plan& plan) {
   std::set<std::string> names;
   for (const LayerInfo& layer : saved.layers) {
     for (const ParameterSpec& parameter : layer.parameters) {
-      bytes += 4 * (kEntryBytes + parameter.name.size());  // weight, two moments, step
+      bytes += 4 * (kEntryBytes + parameter.name.size());
       names.insert(parameter.name);
     }
   }
@@ -106,11 +106,10 @@ bool is_same_folder(int one, int other) {
          first.st_ino == second.st_ino;
 }
 
-// True if another run keeps the folder locked.
 bool is_held_by_another(int folder) {
   const auto give_up = std::chrono::steady_clock::now() + kFolderPatience;
   while (flock(folder, LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK) return false;  // no locks here
+    if (errno != EWOULDBLOCK) return false;
     if (std::chrono::steady_clock::now() > give_up) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }

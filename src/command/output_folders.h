@@ -41,7 +41,7 @@ class RunFolders {
   void take(const RunConfig& config);
 
  private:
-  std::vector<std::string> made_;  // parents first
+  std::vector<std::string> made_;
   std::vector<int> locks_;
 };
 

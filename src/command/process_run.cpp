@@ -30,7 +30,6 @@
 namespace sluice {
 namespace {
 
-// Checks the memory before anything is allocated.
 Plan fitting(Plan plan, const LocalRanks& ranks) {
   require_memory(plan, ranks.memory_bytes(), ranks.on_machine);
   return plan;
@@ -290,7 +289,7 @@ std::int64_t ProcessRun::train() {
     const std::optional<Failure> failure = first_failure(endpoints);
     const Error cause = with_predicted_memory(plan, detail::with_keys(ranks.cause(error)), failure);
     close_failed(*this, cause, failure, has_told);
-    if (ranks.has_others) throw ToldElsewhere(cause);  // already reported
+    if (ranks.has_others) throw ToldElsewhere(cause);
     throw Error(cause);
   }
   stop.run_finished();

@@ -22,9 +22,9 @@
 namespace sluice {
 
 struct LocalRanks {
-  int num_ranks = 1;      // in all processes
+  int num_ranks = 1;
   std::vector<int> here;  // ascending
-  int on_machine = 1;     // they share its cores
+  int on_machine = 1;
   at::Device device = at::kCPU;
   std::string why_device;                             // for the log, or ""
   TransportKind transport = TransportKind::kThreads;  // never kAuto
@@ -45,13 +45,11 @@ struct LocalRanks {
 
   bool has(int rank) const;
   bool has_speaker() const { return has(kRankZero); }
-  // 0 becomes an equal share of this machine's cores.
   int threads_per_rank(std::int64_t configured) const;
   // Memory of this machine. Unlimited for GPUs, where Plan::memory_per_rank is the limit.
   std::int64_t memory_bytes() const;
 };
 
-// `job` must outlive the result.
 LocalRanks ranks_of(ProcessJob& job, int num_ranks);
 
 template <typename T>

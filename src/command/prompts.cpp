@@ -82,7 +82,6 @@ Inputs inputs_of(const std::vector<std::int32_t>& ids, const ModelMaker& maker,
   return inputs;
 }
 
-// In [0, 1).
 double uniform_at(std::uint64_t seed, std::size_t position) {
   const auto high = [](std::uint64_t bits) { return static_cast<std::uint32_t>(bits >> 32); };
   const auto low = [](std::uint64_t bits) { return static_cast<std::uint32_t>(bits); };

@@ -29,7 +29,7 @@ class Prompt {
   // model has no tokenizer.
   std::vector<std::string> warnings() const;
 
-  // Collective. All ranks get the same result.
+  // Collective.
   Continuation go_on(Pipeline& pipeline) const;
 
  private:

@@ -43,7 +43,6 @@ Checkpoint open_verified(const std::string& path, std::optional<std::int64_t> st
   return checkpoint;
 }
 
-// Without the checkpoint's path.
 std::string reason_of(const Error& error, const std::string& path) {
   std::string where = error.where();
   if (where.starts_with(path)) where.erase(0, where.find_first_not_of('/', path.size()));
@@ -134,7 +133,6 @@ std::optional<Checkpoint> chosen(const CheckpointOptions& options,
   return open_verified(from.path, std::nullopt);
 }
 
-// `kind`: "model" or "data". `difference`: may be "".
 void judge(const std::string& kind, const std::string& difference, const Checkpoint& checkpoint,
            const CheckpointOptions& options, const std::string& remedy,
            std::vector<std::string>& warnings) {
@@ -155,7 +153,6 @@ void judge(const std::string& kind, const std::string& difference, const Checkpo
                            remedy, kind)});
 }
 
-// Checkpoints of all weights and of adapters cannot resume each other.
 void require_same_kind(const Checkpoint& checkpoint, const RunConfig& config) {
   const bool was = holds_adapter(checkpoint.manifest());
   const bool is = !config.model.adapter.empty() || config.lora.rank > 0;

@@ -26,7 +26,7 @@ namespace sluice {
 
 struct Validated {
   std::optional<double> loss;
-  std::vector<std::pair<std::string, std::string>> continuations;  // prompt, text
+  std::vector<std::pair<std::string, std::string>> continuations;
 };
 
 class RunLog {
@@ -46,7 +46,6 @@ class RunLog {
   void unsplit_stages(const std::vector<int>& stages) const;
   // Such steps still count for the remaining time and the expected pace.
   void skip_step(double seconds);
-  // Call before step().
   void straggles(int rank);
   bool has_logged() const { return last_.step > 0; }
   std::int64_t last_logged() const { return last_.step; }
@@ -54,7 +53,7 @@ class RunLog {
   void steps_begin(int threads_per_rank) { story_.begin(threads_per_rank); }
   // Call before a checkpoint, so that no checkpoint is on disk before the metrics of its steps.
   void sync_metrics();
-  void saves(std::int64_t step);  // includes sync_metrics()
+  void saves(std::int64_t step);
   // Prints predicted and measured memory, the loss beside its baseline, and the paths of weights
   // and report. Without weights it prints only the report's path. Reports a deleted metrics.jsonl.
   void end(const RunEnd& of);
@@ -62,7 +61,7 @@ class RunLog {
 
  private:
   void record(const StepMetrics& metrics);
-  MetricsFile& metrics_file();  // created on first use
+  MetricsFile& metrics_file();
   void give_up_metrics(const Error& error, const std::string& consequence);
   void print(const std::string& text) const;
   std::string data_text() const;

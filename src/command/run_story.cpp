@@ -29,7 +29,7 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// "2026-11-24T17:03:05Z" (ISO 8601)
+// ISO 8601, UTC.
 std::string time_now() {
   const std::time_t now = std::time(nullptr);
   std::tm parts{};

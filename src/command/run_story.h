@@ -18,7 +18,6 @@
 
 namespace sluice {
 
-// By rank. Empty if unknown.
 struct LastStep {
   std::int64_t step = 0;
   std::vector<std::vector<RanInstruction>> ranks;

@@ -70,7 +70,7 @@ void choose_model(RunConfig& config) {
   choose_tokenizer(config);
   if (is_one_file) return;
   config.lora = {};
-  config.training.loss_chunks = LossChunks::kOff;  // sampling needs logits
+  config.training.loss_chunks = LossChunks::kOff;
   if (!is_adapter_directory(config.model.path)) return;
   config.model.adapter = config.model.path;
   config.model.path = base_of_adapter(config.model.adapter);

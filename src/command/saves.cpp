@@ -57,7 +57,6 @@ std::int64_t steps_finished(const InterruptedRank& left, const Group& world, std
   return all_began ? most : 0;
 }
 
-// The same for local ranks only.
 std::int64_t steps_here(const PerRank<InterruptedRank>& interrupted) {
   std::int64_t most = 0;
   for (const auto& [rank, left] : interrupted) {

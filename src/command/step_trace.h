@@ -20,7 +20,6 @@ class StepTrace {
             const LocalRanks& ranks);
 
   TraceRecorder& recorder(int rank) { return *recorders_.at(rank); }
-  // True for the last traced step. `is_last`: the run ends with it.
   bool ends_with(std::int64_t step, bool is_last) const;
   // Collective over all ranks, once. Sends the events to rank 0's process.
   void gather(const Group& world);

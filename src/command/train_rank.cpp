@@ -33,7 +33,6 @@ struct Stopwatch {
   }
 };
 
-// Seconds spent waiting.
 double wait_for_all(const Group& world) {
   const Stopwatch watch;
   world.barrier().wait();
@@ -59,7 +58,7 @@ double validation_loss(const ProcessRun& run, const Model& model, Pipeline& pipe
                                       .remedy = "lower optimizer.lr, or look at the weights"});
 }
 
-// Collective, with equal results.
+// Collective.
 Validated validate(const ProcessRun& run, const Model& model, Pipeline& pipeline, int rank,
                    std::int64_t step, std::string& doing) {
   Validated validated;
@@ -153,7 +152,7 @@ std::int64_t run_steps(ProcessRun& run, const Model& model, Pipeline& pipeline, 
       Validated validated;
       try {
         if (validates) validated = validate(run, model, pipeline, world.rank(), step, doing);
-      } catch (...) {  // the step is done
+      } catch (...) {
         if (log) log->step(step, lr, report, stats, {});
         throw;
       }
@@ -174,7 +173,6 @@ struct Progress final : ExecutorObserver {
   RunLog& log;
 };
 
-// Stopping also saves.
 StepRequest request_of(StopSignal& signal) {
   if (signal.requested()) return StepRequest::kStop;
   return signal.take_save_request() ? StepRequest::kSave : StepRequest::kNone;

@@ -97,7 +97,6 @@ void check_transport(const RunConfig& config) {
                .remedy = "write \"gloo\", or set training.device to \"cuda\""});
 }
 
-// A schedule file already sets the number of stages.
 void check_schedule(const RunConfig& config) {
   if (config.parallelism.schedule_csv.empty()) return;
   const PartitionOptions& options = config.parallelism.pipeline.partition;
@@ -129,7 +128,6 @@ void check_split(const RunConfig& config) {
   if (given.size() > 1) refuse_both(config, given[0], given[1], "keep one of them");
 }
 
-// A split by costs chooses the cuts.
 void check_balance(const RunConfig& config) {
   const Balance partition = config.parallelism.partition;
   if (partition == Balance::kEven) return;

@@ -69,7 +69,6 @@ struct Row : Key {
   }
 };
 
-// Converts int to int64 and enumerators to their words.
 template <typename Type>
 Value to_value(const Type& member) {
   if constexpr (std::is_enum_v<Type>) {

@@ -16,8 +16,8 @@ struct Range {
   bool above_min = false;
   bool below_max = false;
 };
-bool contains(const Range& range, double value);  // false for NaN and infinities
-std::string to_text(const Range& range);          // "at least 1", "0 to 1"; empty if unbounded
+bool contains(const Range& range, double value);
+std::string to_text(const Range& range);  // "at least 1", "0 to 1"; empty if unbounded
 
 struct Key {
   std::string section, name;
@@ -36,7 +36,7 @@ struct Key {
   std::string meaning;
 
   std::string full_name() const { return section + "." + name; }
-  std::string variable() const;  // "SLUICE_TRAINING_STEPS"
+  std::string variable() const;
   Value default_value() const { return get(RunConfig{}); }
 };
 

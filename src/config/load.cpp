@@ -127,7 +127,6 @@ void load_environment(Reading& reading, const std::map<std::string, std::string>
       reading.set(key, read_toml_value(found->second), Source{"", "", name});
     }
   }
-  // Otherwise a misspelled variable would be ignored.
   for (const auto& [name, value] : environment) {
     if (!known.contains(name)) reading.add(unknown_variable(name, others));
   }

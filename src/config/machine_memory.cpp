@@ -71,9 +71,8 @@ std::int64_t machine_memory_bytes() {
   struct sysinfo info {};
   if (::sysinfo(&info) != 0) return std::numeric_limits<std::int64_t>::max();
   const double unit = info.mem_unit;
-  const double container =
-      std::min(limit_in("/sys/fs/cgroup/memory.max"),                     // cgroup version 2
-               limit_in("/sys/fs/cgroup/memory/memory.limit_in_bytes"));  // cgroup version 1
+  const double container = std::min(limit_in("/sys/fs/cgroup/memory.max"),
+                                    limit_in("/sys/fs/cgroup/memory/memory.limit_in_bytes"));
   double bytes = std::min(unit * static_cast<double>(info.totalram), container) +
                  unit * static_cast<double>(info.totalswap);
   struct rlimit space {};

@@ -19,7 +19,6 @@ const std::vector<PeerKey>& peer_keys();
 // Returns null for unknown names. Treats '-' as '_'.
 const PeerKey* find_peer_key(std::string_view name);
 
-// "it is torchtitan's: here model.path or model.config"
 std::string explain(const PeerKey& peer);
 
 }  // namespace sluice::detail

@@ -103,7 +103,6 @@ ModelSpec read_model(const RunConfig& config) {
   return model;
 }
 
-// Adds the tensor slices that training.layout_free chooses for this model.
 RunConfig with_layout_slices(const RunConfig& config) {
   const bool has_adapter = config.lora.rank > 0 || !config.model.adapter.empty();
   if (config.training.layout_free == 0 || has_adapter ||
@@ -172,7 +171,6 @@ std::int64_t share_of_cores(const RunConfig& config) {
       1, std::int64_t{std::thread::hardware_concurrency()} / num_ranks(config));
 }
 
-// Threads before the processes have connected.
 constexpr std::int64_t kNotTold = 0;
 
 bool chooses_by_memory(const RunConfig& config) {
@@ -289,7 +287,7 @@ bool validates_training_files(const RunConfig& config) {
       return std::find(trained.begin(), trained.end(), file) != trained.end();
     });
   } catch (const Error&) {
-    return false;  // the run itself refuses them
+    return false;
   }
 }
 
@@ -435,10 +433,10 @@ ScheduleCandidate configured_candidate(const Asked& asked) {
 bool comes_first(const ScheduleCandidate& a, const ScheduleCandidate& b) {
   if (a.refusal.empty() != b.refusal.empty()) return a.refusal.empty();
   if (!a.refusal.empty()) return false;
-  const auto key =
-      [](const ScheduleCandidate& each) {  // floats, so that rounding does not order equal steps
-        return std::tuple(static_cast<float>(each.step), each.stages_per_rank, each.peak_bytes);
-      };
+  // As floats, so that rounding does not order equal steps.
+  const auto key = [](const ScheduleCandidate& each) {
+    return std::tuple(static_cast<float>(each.step), each.stages_per_rank, each.peak_bytes);
+  };
   return key(a) < key(b);
 }
 

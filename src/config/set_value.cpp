@@ -154,7 +154,6 @@ void expand_paths(const Key& key, Value& value, const Source& source) {
   if (auto* list = std::get_if<std::vector<std::string>>(&value)) {
     for (std::string& path : *list) path = expand_path(path, source.folder, source.origin);
   } else if (auto* path = std::get_if<std::string>(&value)) {
-    // Words and step numbers are not paths.
     const bool is_step =
         std::all_of(path->begin(), path->end(), [](char c) { return c >= '0' && c <= '9'; });
     if (key.full_name() == "checkpoint.resume" && (*path == "auto" || *path == "none" || is_step)) {

@@ -58,7 +58,6 @@ std::string show_keys(const RunConfig& config, const Shown& is_shown) {
   return table.to_string();
 }
 
-// Names with the same equivalent share a row.
 std::string peer_tables() {
   std::string text;
   const std::vector<detail::PeerKey>& peers = detail::peer_keys();

@@ -1,6 +1,6 @@
 #include "config/toml_reader.h"
 
-// The parser would otherwise abort on some invalid text. We want an error instead.
+// The parser would otherwise abort on some invalid text.
 #define TOML_ASSERT(condition) static_cast<void>(0)
 #include <toml++/toml.h>
 #include <algorithm>
@@ -98,7 +98,6 @@ std::string reason(const toml::parse_error& error) {
   return "not TOML: " + text;
 }
 
-// A reason starts with the kind of text that was being read.
 std::string remedy_of(const std::string& reason) {
   static const std::vector<std::pair<std::string_view, std::string_view>> kRemedies = {
       {"redefine", "keep one of the two"},

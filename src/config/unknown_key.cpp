@@ -39,7 +39,6 @@ std::string suggest_key(const std::string& name, const std::vector<std::string>&
 
 std::string last_part(const std::string& name) { return name.substr(name.rfind('.') + 1); }
 
-// `variable` is in lower case and has no prefix.
 const PeerKey* find_peer_variable(const std::string& variable) {
   for (const PeerKey& peer : peer_keys()) {
     std::string name(peer.name);
@@ -97,7 +96,7 @@ Error unknown_variable(const std::string& variable, const std::vector<std::strin
   };
   const std::string bare = to_lower(variable.substr(kVariablePrefix.size()));
   if (const PeerKey* peer = find_peer_variable(bare)) return refuse(explain(*peer));
-  std::vector<std::string> names, variables;  // `names`: lower case, without prefix
+  std::vector<std::string> names, variables;
   std::vector<std::string> siblings;
   for (const std::string& other : others) {
     names.push_back(to_lower(other.substr(kVariablePrefix.size())));
