@@ -45,7 +45,7 @@ struct ScheduleArguments {
   throw Error(ErrorKind::kUsage, {.what = what, .remedy = remedy});
 }
 
-// 0: the schedule's default.
+// Returns 0 for the schedule's default.
 int stages_per_rank_of(const ScheduleArguments& arguments) {
   if (!arguments.num_stages) return arguments.stages_per_rank.value_or(0);
   if (*arguments.num_stages % *arguments.num_ranks != 0) {
@@ -182,7 +182,7 @@ std::string rows_text(const ScheduleArguments& arguments, const Program& program
     try {
       return draw_grid(simulate(program), grid_options());
     } catch (const Error&) {
-      // It deadlocks. Print its rows, since --check explains why.
+      // The schedule deadlocks. Print its rows, because --check explains why.
     }
   }
   return to_csv(rows);

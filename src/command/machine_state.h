@@ -4,8 +4,8 @@
 
 namespace sluice {
 
-// Counters of /proc that explain slow steps (report/pace_watch.h), 0 if unavailable. Assumes that
-// the run's other processes on this machine are as busy as this one.
+// Counters from /proc that explain slow steps (report/pace_watch.h), or 0 if unavailable. Assumes
+// that the run's other processes here are as busy as this one.
 MachineState machine_state();
 
 }  // namespace sluice

@@ -124,7 +124,7 @@ LayerTimes times_of(const RunConfig& config, const ModelSpec& whole,
     const auto place = std::find(small.groups.begin(), small.groups.end(), group.measured_as);
     const int stage = static_cast<int>(place - small.groups.begin());
     const LayerTime measured_time = mean_times(measured, stage);
-    // The last of layers that stay together gets the whole time.
+    // Of layers that stay together, the last one gets the whole time.
     LayerTime& time = times.layers[static_cast<std::size_t>(group.layers.back())];
     time.forward = measured_time.forward;
     time.backward_input = measured_time.backward_input;

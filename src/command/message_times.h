@@ -7,7 +7,7 @@ namespace sluice {
 
 struct MessageTimes {
   double latency = 0;    // seconds of an empty message
-  double bandwidth = 0;  // bytes per second; 0: the size does not matter
+  double bandwidth = 0;  // bytes per second; 0: not measurable
 };
 
 // Bytes of the largest message between stages, for any split.

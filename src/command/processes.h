@@ -28,7 +28,7 @@ struct LocalRanks {
   at::Device device = at::kCPU;
   std::string why_device;                             // for the log, or ""
   TransportKind transport = TransportKind::kThreads;  // never kAuto
-  // Makes endpoints for the local ranks, again after a failure.
+  // Connects the local ranks, and again after a failure.
   std::function<std::vector<std::unique_ptr<Transport>>()> connect;
   // The error that all live processes agree on after a failure, and whether this process reports
   // it.

@@ -164,7 +164,7 @@ std::string Prompt::text_of(const std::vector<std::int32_t>& tokens) const {
     return text;
   }
   const Tokenizer& tokenizer = tokens_.tokenizer();
-  std::vector<std::int32_t> known;  // the model's vocabulary may be larger
+  std::vector<std::int32_t> known;  // the model may have more tokens
   std::copy_if(tokens.begin(), tokens.end(), std::back_inserter(known),
                [&](std::int32_t id) { return !tokenizer.token_of(id).empty(); });
   return tokenizer.decode(known, /*skip_special_tokens=*/true);

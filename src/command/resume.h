@@ -18,7 +18,7 @@ struct ResumePoint {
   std::optional<Checkpoint> checkpoint;  // verified; none: start at step 1
   StepsDone done;
   std::string run;
-  std::int64_t generation = 0;  // later than those of newer checkpoints
+  std::int64_t generation = 0;  // higher than in all newer checkpoints
   std::vector<std::string> warnings;
 };
 

@@ -33,7 +33,7 @@ struct RunEnd {
   std::int64_t step = 0;
   std::string weights;
   std::string error;
-  bool refused = false;  // the error needs no further explanation
+  bool refused = false;  // the user needs only the error message
   LastStep last;
 };
 
@@ -50,7 +50,7 @@ class RunStory {
   void first_step_done();
   void step(const StepMetrics& metrics);
   void saves(std::int64_t step);
-  // For a folder that was deleted.
+  // Stops all writing. Call this if the folder was deleted.
   void give_up() { given_up_ = true; }
   // Completes run.json and writes the files of metrics.report and metrics.enable_tensorboard. Does
   // nothing if the run never started or was refused. Returns lines that report the files.

@@ -14,7 +14,8 @@
 namespace sluice {
 namespace {
 
-// All ranks agree on it. Step 0: nothing to save. `reason`: why the step must not be saved.
+// The result on which all ranks agree. Step 0: nothing to save. `reason`: why the step must not be
+// saved.
 struct Outcome {
   std::int64_t step = 0;
   std::string reason, path;
@@ -28,7 +29,8 @@ std::string non_finite_weight(const Pipeline& pipeline) {
   return {};
 }
 
-// The step of this run that the weights belong to, or 0. Nothing if an update started and failed.
+// The step of this run that the weights belong to, or 0 before the first one. Nothing if an update
+// started and failed.
 std::optional<std::int64_t> step_of(const InterruptedRank& left) {
   if (!left.trainer) return std::nullopt;
   const std::optional<std::int64_t> step = left.trainer->weights_step();
@@ -66,7 +68,7 @@ std::int64_t steps_here(const PerRank<InterruptedRank>& interrupted) {
   return most;
 }
 
-// Collective. "" if all are finite.
+// Collective. Returns "" if all weights are finite.
 std::string first_non_finite_weight(const Pipeline& pipeline, const Group& world) {
   std::string first;
   for (Unpacker& of_rank :

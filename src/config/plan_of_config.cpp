@@ -255,7 +255,7 @@ void set_times(const RunConfig& config, const MeasuredMachine* measured, Asked& 
       measured ? measured->memory_per_rank : machine_memory_bytes() / num_ranks(config);
 }
 
-// The planner does not count sequences.
+// The planner does not count sequences, so check the batch size here.
 void require_batch_fits(const RunConfig& config, const Schedule& schedule) {
   const BatchSizes found = batch_sizes(config);
   if (schedule.num_microbatches == found.num_microbatches) return;
@@ -541,9 +541,9 @@ std::string price_of_layout_free(const RunConfig& config, const Plan& plan,
 Comparison compare_schedules(const RunConfig& config) {
   Asked asked = asked_of(config, nullptr);
   PipelineOptions& options = asked.options;
-  if (!options.memory_per_rank && !config.speed)  // a device sets its own limit
+  if (!options.memory_per_rank && !config.speed)  // the GPU's memory is set already
     options.memory_per_rank = machine_memory_bytes() / num_ranks(config);
-  // Without times every stage would take equally long.
+  // Without times, every stage would seem to take equally long.
   detail::LookedAt looked = in_keys(config, [&] {
     if (!options.times && options.balance == Balance::kEven)
       options.times = std::make_shared<const LayerTimes>(counted_times_of(asked));
