@@ -16,7 +16,7 @@ namespace sluice {
 // In seconds. A stage may lack some instructions.
 struct SampledTimes {
   std::vector<double> forward, backward_input, backward_weight, backward;
-  std::vector<double> casting_forward;  // forwards that cast weights
+  std::vector<double> casting_forward;
 };
 
 // The lower quartile. Of up to three samples it is the shortest. 0 for none.

@@ -13,7 +13,7 @@ struct OpenedWeights {
   std::optional<HfDirectory> directory;  // none: random, or in the graph's archive
   bool in_archive = false;               // Model::initialization provides them
   bool are_given() const { return directory.has_value() || in_archive; }
-  std::string warning;  // names unused tensors, or ""
+  std::string warning;
 };
 // Opens model.path and compares its headers with the model. Without model.path opens nothing.
 OpenedWeights open_weights(const RunConfig& config, const ModelSpec& spec);

@@ -13,7 +13,6 @@ namespace sluice::detail {
 inline constexpr const char* kLocalBatch = "training.local_batch_size";
 inline constexpr const char* kGlobalBatch = "training.global_batch_size";
 
-// Values of keys that are not implemented.
 using Unbuilt = std::map<const Key*, Value>;
 
 // "not built yet" for each value that is not the default.

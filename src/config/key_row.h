@@ -108,7 +108,6 @@ auto& member_at(auto& whole) {
   }
 }
 
-// An enum's row lists its words.
 template <auto... Path>
 Row key(const char* section, const char* name) {
   using Type = std::remove_cvref_t<decltype(member_at<Path...>(std::declval<RunConfig&>()))>;
