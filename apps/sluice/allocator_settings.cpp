@@ -10,18 +10,18 @@ struct Setting {
   std::string_view value;
 };
 
-// A step allocates what the step before has freed. By default glibc gives large blocks and the ends
-// of its heaps back to the kernel, and every page of them is faulted in and cleared again, several
-// thousand times a step (docs/performance.md).
+// By default glibc returns large blocks and the ends of heaps to the kernel. The next step
+// allocates them again, and the kernel clears and maps every page, several thousand times per step
+// (docs/performance.md).
 constexpr Setting kSettings[] = {
-    // Blocks of all sizes come from heaps, which keep them, not from mappings of their own. A block
-    // that is larger than a thread's heap (64 MiB) still is one.
+    // Take blocks from heaps, which keep them. A block larger than a thread's heap (64 MiB) still
+    // gets its own mapping.
     {"glibc.malloc.mmap_threshold", "1073741824"},
-    // The end of a heap stays, and so does a heap of a thread that is empty for a moment: it goes
-    // only when more than the padding, which is the size of a whole one, is free beside it.
+    // Keep the end of a heap, and a thread's heap that is briefly empty. glibc frees an empty heap
+    // only if more than top_pad, the size of a whole heap, is free beside it.
     {"glibc.malloc.trim_threshold", "4294967296"},
     {"glibc.malloc.top_pad", "67108864"},
-    // madvise(MADV_HUGEPAGE) for what heaps grow by: fewer misses of the TLB, fewer faults.
+    // Use madvise(MADV_HUGEPAGE): fewer TLB misses and page faults.
     {"glibc.malloc.hugetlb", "1"},
 };
 

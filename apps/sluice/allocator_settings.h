@@ -1,15 +1,12 @@
-// The settings of glibc's allocator in `sluice-run`, which `sluice` starts: memory that the tensors
-// of a step free is kept for the next step, and comes in 2 MiB pages.
-//
-// Owns: the settings. Does not own: the environment. Thread-safety: values.
+// Makes glibc's allocator keep the memory that a step frees for the next step, in 2 MiB pages.
 #pragma once
 
 #include <string>
 
 namespace sluice {
 
-// The value of GLIBC_TUNABLES: `given`, which the user has set, and ours for what it does not name.
-// Another C library ignores it.
+// Returns a value for GLIBC_TUNABLES that adds our settings to the user's settings in `given`. The
+// user's settings win. Other C libraries ignore the variable.
 std::string allocator_settings(const std::string& given);
 
 }  // namespace sluice

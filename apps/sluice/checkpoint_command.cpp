@@ -1,4 +1,3 @@
-// sluice checkpoint list|verify|diff|export: looks at checkpoints without a model or a run.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -36,8 +35,6 @@ int reading_threads() {
   return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, 16);
 }
 
-// ---- list ----
-
 int list(const CheckpointArguments& arguments) {
   const std::string& folder = arguments.first;
   std::error_code ignored;
@@ -67,8 +64,6 @@ int list(const CheckpointArguments& arguments) {
   return 0;
 }
 
-// ---- verify ----
-
 int verify(const CheckpointArguments& arguments) {
   const Checkpoint checkpoint(arguments.first);
   checkpoint.verify(reading_threads());
@@ -83,8 +78,6 @@ int verify(const CheckpointArguments& arguments) {
                   counted(num_tensors, "tensor"), bytes));
   return 0;
 }
-
-// ---- diff ----
 
 const char* kind_name(SavedKind kind) {
   switch (kind) {
@@ -196,9 +189,6 @@ int diff(const CheckpointArguments& arguments) {
   return 0;
 }
 
-// ---- export ----
-
-// The directory of an adapter's base weights: --base, or the one that the adapter names.
 std::string base_of(const CheckpointArguments& arguments) {
   if (!arguments.base.empty()) return arguments.base;
   std::string base = base_of_adapter(arguments.first);

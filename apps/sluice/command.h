@@ -1,7 +1,4 @@
-// A command of sluice as data: its options, the rules between them, and what it does.
-//
-// Owns: the description of a command line. Does not own: parsing and help (command_line.cpp), the
-// variables that options set. Thread-safety: values.
+// Describes a command as data. command_line.cpp parses it and prints its help.
 #pragma once
 
 #include <functional>
@@ -12,23 +9,22 @@
 
 namespace sluice {
 
-// The target of an option: a flag, a text, a whole number, all remaining arguments. With
-// std::monostate its value is not read here.
+// Where an option's value is stored. A vector takes all remaining arguments.
 using OptionValue = std::variant<std::monostate, bool*, std::string*, std::optional<std::string>*,
                                  std::optional<int>*, std::vector<std::string>*>;
 
 struct Option {
-  const char* names;  // "--pp", "-n,--nproc-per-node", or "FILE" of an argument without a name
+  const char* names;  // "--pp", "-n,--nproc-per-node"; "FILE": positional
   OptionValue value;
   const char* help;
-  int min = 1, max = 1 << 20;  // range of a whole number
+  int min = 1, max = 1 << 20;
   bool is_required = false;
-  bool shows_default = false;  // the text that is there, in the help
-  const char* if_empty = "";   // what is wrong with an empty text, if anything
+  bool shows_default = false;
+  const char* if_empty = "";  // error message for an empty value, if it is refused
   const char* empty_remedy = "";
 };
 Option required(Option option);
-// The argument CONFIG; a name that is given may not be empty.
+// The argument CONFIG, which may not be the empty string.
 Option config_file(std::string& file, const char* help = "configuration (TOML)");
 
 struct OptionGroup {
@@ -36,23 +32,23 @@ struct OptionGroup {
   std::vector<Option> options;
 };
 
-// Refused: all of `given` are given and none of `missing` is. A flag is given when it is set, a
-// text when it is not empty, an optional value when it is there. Rules are tried in their order.
+// Refuses a command line that has all of `given` and none of `missing`. A flag counts as given if
+// it is set, and a text if it is not empty. The first rule that applies is reported.
 struct OptionRule {
   std::vector<const char*> given, missing;
   std::string what, remedy;
 };
-// "--a needs --b"; `unless` is an option with which it does not.
+// `option` needs `other`, unless `unless` is given.
 OptionRule needs(const char* option, const char* other, const char* unless = nullptr);
 
 struct Command {
   std::string name, help;
   std::vector<Option> options = {};
-  std::vector<OptionGroup> groups = {};  // options that the help shows apart
+  std::vector<OptionGroup> groups = {};
   std::string footer = {};
   std::vector<OptionRule> rules = {};
-  // Returns the exit code. Of a command with others below it: nothing, and the one that was named
-  // is run; without `run` one of them has to be named.
+  // Returns the exit code, or nothing to run the named subcommand. Without `run` a subcommand is
+  // required.
   std::function<std::optional<int>()> run = {};
   std::vector<Command> commands = {};
 };

@@ -26,10 +26,9 @@
 namespace sluice {
 namespace {
 
-// The group of help for options that nothing acts on yet.
 constexpr std::size_t kHelpColumns = 100;
 
-// A line folded to the width of the help: the rest goes below it, indented by `indent` columns.
+// Continuation lines are indented by `indent` columns.
 std::string folded(std::string line, std::size_t indent) {
   std::string text;
   while (line.size() > kHelpColumns) {
@@ -41,7 +40,6 @@ std::string folded(std::string line, std::size_t indent) {
   return text + line;
 }
 
-// One blank line between groups, not two; lines that a terminal can show.
 class HelpFormatter final : public CLI::Formatter {
  public:
   std::string make_help(const CLI::App* app, std::string name,
@@ -56,7 +54,6 @@ class HelpFormatter final : public CLI::Formatter {
   }
 };
 
-// The innermost subcommand that was named.
 CLI::App& selected(CLI::App& app) {
   const std::vector<CLI::App*> chosen = app.get_subcommands();
   return chosen.empty() ? app : selected(*chosen.front());
@@ -72,7 +69,7 @@ Error refused(const CLI::App& app, const std::string& what, const std::string& r
           {.what = what, .where = "command '" + full_name(app) + "'", .remedy = remedy}};
 }
 
-// The app, of those that were named, that was given what it does not know; else the innermost.
+// The named command with unexpected arguments, or else the innermost one.
 const CLI::App& with_rest(const CLI::App& app) {
   const std::vector<CLI::App*> chosen = app.get_subcommands();
   return chosen.empty() || !app.remaining().empty() ? app : with_rest(*chosen.front());
@@ -94,8 +91,7 @@ std::vector<std::string> option_names(const CLI::App& app) {
   return names;
 }
 
-// The initials of a key that ends in "degree": "pp" for parallelism.pipeline_parallel_degree. Else
-// "".
+// "pp" for parallelism.pipeline_parallel_degree, "" for keys without "degree".
 std::string initials_of_degree(std::string_view key) {
   constexpr std::string_view kSection = "parallelism.", kDegree = "degree";
   if (key.starts_with("--")) key.remove_prefix(2);
@@ -118,7 +114,7 @@ Error unknown_option(const CLI::App& app, std::string option,
   std::vector<std::string> names = option_names(app);
   const std::vector<std::string> own = names;
   names.insert(names.end(), extra_options.begin(), extra_options.end());
-  // "--steps" is most likely the key "--training.steps".
+  // "--steps" most likely means the key "--training.steps".
   for (const std::string& extra : extra_options) {
     const std::size_t dot = extra.find('.');
     if (option.size() > 2 && dot != std::string::npos &&
@@ -154,7 +150,7 @@ Error describe(CLI::App& app, const CLI::ParseError& error,
   const std::vector<std::string> commands = command_names(at);
   const std::vector<std::string> rest = at.remaining();
   const std::string see_help = "see '" + full_name(at) + " --help'";
-  // Options before the command are those of the program; what follows belongs to the command.
+  // Unknown options before the command belong to the program.
   if (!rest.empty()) {
     const std::string& first = rest.front();
     if (first.size() > 1 && first.front() == '-') return unknown_option(at, first, extra_options);
@@ -167,7 +163,7 @@ Error describe(CLI::App& app, const CLI::ParseError& error,
   return refused(at, fact_of(error), see_help);
 }
 
-// CLI11 takes the argument after "--name=" for its value; to us the value is empty.
+// CLI11 would take the next argument as the value of "--name=".
 std::vector<std::string> with_empty_values(const std::vector<std::string>& arguments) {
   std::vector<std::string> result;
   for (const std::string& argument : arguments) {
@@ -195,7 +191,7 @@ struct Overloaded : Calls... {
 template <typename... Calls>
 Overloaded(Calls...) -> Overloaded<Calls...>;
 
-// Takes the words that were given for an option; at least one, but for what is not built.
+// `words` has at least one element.
 void set_value(const CLI::App& app, const Option& option, const std::vector<std::string>& words) {
   const auto text = [&] {
     if (words.front().empty() && *option.if_empty)
@@ -233,7 +229,7 @@ void add_option(CLI::App& app, const Option& option, const char* group) {
   if (option.shows_default) added->default_str(*std::get<std::string*>(option.value));
 }
 
-// The options and commands of `command` as CLI11 has them. `command` outlives `app`.
+// `command` must outlive `app`.
 void describe_to(CLI::App& app, const Command& command) {
   for (const Option& option : command.options) add_option(app, option, "Options");
   for (const OptionGroup& group : command.groups)
@@ -289,13 +285,12 @@ int run_chosen(const CLI::App& app, const Command& command) {
 
 void begin_process() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    // The lowest free number is this one. Read only: what is written to a closed stream is an
-    // error.
+    // open() returns this descriptor, the lowest free one. Read-only, so that writing to a closed
+    // stream still fails.
     if (::fcntl(descriptor, F_GETFD) < 0 && errno == EBADF) ::open("/dev/null", O_RDONLY);
   }
   std::signal(SIGXFSZ, SIG_IGN);
-  // Requests to save and to write flight records wait until a run can take them (StopSignal,
-  // RecordSignal), across exec.
+  // The run handles these signals later (StopSignal, RecordSignal). exec() keeps them blocked.
   sigset_t requests;
   sigemptyset(&requests);
   sigaddset(&requests, SIGUSR1);
@@ -374,7 +369,7 @@ int run_program(const Command& program, const std::vector<std::string>& argument
   CLI::App app(program.help, program.name);
   try {
     app.formatter(std::make_shared<HelpFormatter>());
-    app.set_help_flag("-h,--help", "Prints this help and exits.");  // commands have it too
+    app.set_help_flag("-h,--help", "Prints this help and exits.");
     describe_to(app, program);
     std::vector<std::string> words = with_empty_values(arguments);
     std::reverse(words.begin(), words.end());  // CLI11 takes them from the back

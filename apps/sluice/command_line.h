@@ -1,9 +1,5 @@
-// The command line of both programs (sluice, sluice-run): parses it, and turns every failure into
-// one line on stderr and the exit code of docs/failures.md.
-//
-// Owns: CLI11, which no other source sees; the mapping of its errors and of sluice::Error. Does not
-// own: the commands (command.h).
-// Thread-safety: for the main thread.
+// The command line of sluice and sluice-run. Every failure becomes one line on stderr and an exit
+// code (docs/failures.md). Call these functions from the main thread.
 #pragma once
 
 #include <exception>
@@ -15,27 +11,24 @@
 
 namespace sluice {
 
-// Called first by main(): makes closed stdin, stdout and stderr /dev/null, so that no file of ours
-// gets their numbers (printing there fails, as before), and makes a file that grows beyond `ulimit
-// -f` an error of the write, not the end of the process.
+// Must be called first. Opens /dev/null in place of a closed stdin, stdout or stderr, so that no
+// other file gets its number. Makes writes beyond `ulimit -f` fail instead of ending the process.
 void begin_process();
 
-// Parses `arguments` (without the program's name) and runs the command that they name. Help goes to
-// stdout. `extra_options` are accepted names that are not options of a command
-// ("--training.steps"), for the nearest name of an unknown option. Returns the process exit code.
+// Parses `arguments` (without the program's name) and runs the named command. Returns the exit
+// code. `extra_options` are names to suggest for an unknown option.
 int run_program(const Command& program, const std::vector<std::string>& arguments,
                 const std::vector<std::string>& extra_options = {});
 
-// Runs `call`; an error that names no place is given "command 'sluice NAME'": rules know options,
-// not commands.
+// Runs `call` and adds "command 'sluice NAME'" to errors without a place.
 int at_command(const std::string& name, const std::function<int()>& call);
 
-// Flushes stdout. Throws Error(kUsage) with the system's reason when what was printed since errno
-// was last 0 could not be written; so set errno = 0 before printing.
+// Throws Error(kUsage) if any output failed. Set errno = 0 before printing, because errno gives the
+// reason.
 void finish_stdout();
 
-// "sluice: error: WHAT; WHERE; HOW TO MEND IT" on stderr, a line for each of an ErrorList. Returns
-// the exit code of what was thrown; out of memory is 7 and anything unknown is 1.
+// Prints "sluice: error: WHAT; WHERE; REMEDY" to stderr, one line per error of an ErrorList.
+// Returns the exit code: 7 if out of memory, 1 for an unknown exception.
 int report_error(const std::exception_ptr& thrown);
 
 }  // namespace sluice

@@ -1,4 +1,3 @@
-// sluice completion: what a shell offers behind `sluice`, as a script for it.
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -16,11 +15,10 @@ namespace {
 
 const std::vector<std::string> kShells = {"bash", "zsh", "fish"};
 
-// Words that may stand behind the words of a command ("sluice data").
 struct Offer {
   std::string path;
   std::vector<std::string> commands, options;
-  bool takes_keys = false;  // overrides of the configuration, too
+  bool takes_keys = false;
 };
 
 void add_names(Offer& offer, const Option& option) {
@@ -41,7 +39,7 @@ void add_offers(const Command& command, const std::string& path, std::vector<Off
 
 bool is_word(char c) { return (c >= 'a' && c <= 'z') || c == '-' || c == '_'; }
 
-// The options and commands that a help text names: "--json", and CHECK of "sluice data CHECK ..".
+// Finds options such as "--json" in a help text, and CHECK in "sluice data CHECK ..".
 Offer offer_of(const CompletedText& text) {
   Offer offer{
       .path = "sluice " + text.name, .commands = {}, .options = {}, .takes_keys = text.takes_keys};
@@ -70,7 +68,6 @@ Offer offer_of(const CompletedText& text) {
   return offer;
 }
 
-// To what `offers` has of the command already; what is below it has its options, too.
 void add_text(const CompletedText& text, std::vector<Offer>& offers) {
   const Offer offer = offer_of(text);
   for (Offer& known : offers) {
@@ -84,8 +81,7 @@ void add_text(const CompletedText& text, std::vector<Offer>& offers) {
     offers.push_back({offer.path + " " + command, {}, offer.options});
 }
 
-// This command's own words, which the program that it describes does not have yet, and the commands
-// behind `help`.
+// Adds the words of `completion` and `help`, which the described program does not have.
 void add_own_words(std::vector<Offer>& offers) {
   std::vector<std::string>& all = offers.front().commands;
   all.emplace_back("completion");
@@ -94,7 +90,6 @@ void add_own_words(std::vector<Offer>& offers) {
   offers.push_back({.path = "sluice completion", .commands = kShells, .options = {"--help"}});
 }
 
-// Options and keys whose values are words, with these words.
 struct OfferedValues {
   std::string option, words;
 };
@@ -130,7 +125,6 @@ std::string words_of(const Offer& offer) {
   return join(words, " ");
 }
 
-// "case" patterns of the paths that lead further.
 std::string paths_below(const std::vector<Offer>& offers, const char* separator) {
   std::vector<std::string> paths;
   for (const Offer& offer : offers)
@@ -139,8 +133,7 @@ std::string paths_below(const std::vector<Offer>& offers, const char* separator)
   return join(paths, separator);
 }
 
-// Sets `path` and `words` of a POSIX-like shell, the words before the one that is completed being
-// "$@".
+// Shell code that sets `path` and `words`. "$@" holds the words before the completed one.
 std::string path_and_words(const std::vector<Offer>& offers, const std::string& keys) {
   std::string text =
       "  local path=sluice words='' each last='' before=''\n"

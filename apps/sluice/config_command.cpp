@@ -1,4 +1,3 @@
-// sluice config check|show|reference: the configuration without a run.
 #include <memory>
 
 #include "base/format.h"

@@ -1,5 +1,3 @@
-// sluice data ...: text and ids. One function of commands.h for each command below it.
-
 #include "commands.h"
 
 namespace sluice {

@@ -1,5 +1,3 @@
-// sluice debug flight DIR: what the ranks of a run were doing when they left their flight records,
-// and what came first.
 #include <unistd.h>
 
 #include <cerrno>
@@ -25,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostFiles = 65536;
-constexpr std::uint64_t kMostBytes = std::uint64_t{4} << 30;  // of all records
+constexpr std::uint64_t kMostBytes = std::uint64_t{4} << 30;  // all records
 
 struct FlightArguments {
   std::string folder;

@@ -1,5 +1,3 @@
-// sluice eval CONFIG.toml [overrides]: the loss on the data, of the weights of model.path or of a
-// checkpoint. Creates nothing.
 #include <memory>
 #include <optional>
 #include <sstream>
@@ -36,7 +34,7 @@ std::string text_of(const Evaluation& result) {
   return text.str();
 }
 
-// The evaluated weights decide whether there is an adapter: a new one, of [lora], adds nothing yet.
+// The evaluated weights decide about an adapter, since a new adapter would not change the loss.
 void choose_adapter(RunConfig& config, const std::string& checkpoint) {
   config.lora = {};
   for (const char* key : {"lora.rank", "lora.alpha", "lora.dropout", "lora.target"})

@@ -23,7 +23,6 @@ constexpr const char* kLibrary = "libtorch_cpu.so";
 constexpr const char* kSystemFolders[] = {"/usr/local/lib", "/usr/lib/x86_64-linux-gnu",
                                           "/usr/lib64", "/usr/lib", "/lib"};
 
-// A structure at a place of the file, where all of it is there.
 template <typename T>
 std::optional<T> at(const std::string& bytes, std::uint64_t offset) {
   T value;
@@ -32,7 +31,6 @@ std::optional<T> at(const std::string& bytes, std::uint64_t offset) {
   return value;
 }
 
-// The requests of a 64-bit program to the loader; empty for any other file, such as a script.
 struct Linking {
   std::string paths;  // RPATH or RUNPATH
   bool needs_torch = false;
@@ -68,7 +66,7 @@ Linking linking_of(const std::string& program) {
   return linking;
 }
 
-// The version in torch/version.py (a wheel) or build-version (an unpacked libtorch).
+// Reads version.py (a wheel) or build-version (an unpacked LibTorch).
 std::string version_in(const fs::path& folder) {
   constexpr std::size_t kMaxBytes = std::size_t{1} << 16;
   const auto lines_of = [&](const char* name) {

@@ -1,4 +1,3 @@
-// sluice graph: what an exported graph holds; the tool that exports one.
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
@@ -39,12 +38,11 @@ struct InspectArguments {
   bool json = false;
 };
 
-// The graph, its layers and their sizes for one microbatch.
 struct Inspected {
   std::shared_ptr<const detail::GraphOfModel> graph;
   ModelSpec spec;
   MicrobatchShape shape;
-  detail::SymbolValues sizes;  // of the microbatch, by symbol
+  detail::SymbolValues sizes;  // by symbol
 };
 
 std::string option_of(std::string_view option) {
@@ -86,7 +84,6 @@ std::map<std::string, int> operators_of(const detail::GraphModule& module) {
   return count;
 }
 
-// Names of operators that a C++ program has to give.
 std::vector<std::string> foreign_operators(const std::map<std::string, int>& operators) {
   std::vector<std::string> foreign;
   for (const auto& [target, count] : operators)
@@ -94,7 +91,6 @@ std::vector<std::string> foreign_operators(const std::map<std::string, int>& ope
   return foreign;
 }
 
-// The reason for each refused operator.
 std::map<std::string, std::string> refusals(const detail::GraphOfModel& graph) {
   std::map<std::string, std::string> why;
   for (const detail::GraphOfModel* each : {&graph, graph.evaluation.get()}) {
@@ -107,7 +103,6 @@ std::map<std::string, std::string> refusals(const detail::GraphOfModel& graph) {
   return why;
 }
 
-// Operators that `sluice train` refuses.
 std::vector<std::string> refused_operators(const detail::GraphOfModel& graph,
                                            const std::map<std::string, int>& operators) {
   std::vector<std::string> refused = foreign_operators(operators);
@@ -122,8 +117,7 @@ std::vector<std::string> without_rows(const std::map<std::string, int>& operator
   return missing;
 }
 
-// Writes the sizes of values with the names of the sizes that may vary: "float32[rows, source,
-// 48]".
+// Names the sizes that may vary: "float32[rows, source, 48]".
 class SizesText {
  public:
   explicit SizesText(const Inspected& of) : of_(of) {
@@ -142,7 +136,7 @@ class SizesText {
     const auto found = values_.find(value.name);
     if (found != values_.end()) {
       for (const detail::SizeExpression& size : found->second->sizes) sizes.push_back(text(size));
-    } else {  // the labels of a causal loss, which the graph does not have
+    } else {
       for (const std::int64_t size : value.sizes)
         sizes.push_back(size == kMicrobatchRows     ? "rows"
                         : size == kMicrobatchLength ? "length"
@@ -152,7 +146,6 @@ class SizesText {
   }
 
  private:
-  // The number at the sizes of the microbatch, if one of the symbols has no name.
   std::string text(const detail::SizeExpression& size) const {
     std::set<std::string> symbols;
     size.add_symbols(symbols);
@@ -186,7 +179,7 @@ Json values_json(const std::vector<ValueSpec>& values, const MicrobatchShape& sh
   return list;
 }
 
-// The values that cross a cut behind each layer.
+// The values that would cross a cut after each layer.
 std::vector<std::vector<ValueSpec>> crossing_of(const Inspected& of) {
   std::vector<LayerNames> layers;
   std::vector<int> cuts;
@@ -226,7 +219,7 @@ std::string role_name(LayerRole role) {
   }
 }
 
-// The modules next below the layer, between which it can be cut.
+// The outermost modules inside the layer, between which it can be cut.
 std::vector<std::string> modules_inside(const detail::GraphModule& module,
                                         const detail::GraphLayer& layer) {
   std::vector<std::string> inside;
@@ -304,7 +297,7 @@ std::string loss_text(const Inspected& of) {
   return formatted("  loss   not named: set model.loss_output to one of {}\n", join(results, ", "));
 }
 
-// "from 2 to 512, 7 as exported".
+// "from 2 to 512, 7 as exported"
 std::string limits_text(const detail::GraphModule& module, const detail::GraphFacts::Size& size) {
   std::string text = formatted("{} as exported", size.example);
   for (const detail::SizeRange& range : module.ranges)
@@ -314,7 +307,7 @@ std::string limits_text(const detail::GraphModule& module, const detail::GraphFa
   return text;
 }
 
-// Every name and text of the archive passes through printable(): the archive may be hostile.
+// The archive is untrusted, so print its text with printable().
 std::string inspect_text(const Inspected& of) {
   const detail::ExportedGraph& graph = of.graph->graph;
   const auto operators = operators_of(graph.training);

@@ -1,4 +1,3 @@
-// sluice init [DIR]: a quickstart that runs where it stands.
 #include <cerrno>
 #include <filesystem>
 #include <memory>
@@ -29,7 +28,7 @@ std::string replaced(const std::string& text, const std::string& from, const std
   return text.substr(0, place) + to + text.substr(place + from.size());
 }
 
-// examples/quickstart.toml with the headers of this LibTorch as its text, and outputs beside it.
+// examples/quickstart.toml, but training on this LibTorch's headers and writing to ./outputs.
 std::string quickstart(const std::string& torch_folder) {
   std::string text = kQuickstart;
   text = replaced(text,

@@ -13,7 +13,6 @@
 namespace sluice {
 namespace {
 
-// Options of train and eval, beside the overrides.
 constexpr std::array<std::string_view, 4> kWithValue = {"--log-level", "--profile",
                                                         "--profile-steps", "--checkpoint"};
 
@@ -66,7 +65,7 @@ std::optional<RunConfig> launched_config(const std::vector<std::string>& command
   require_even_ranks({.num_processes = num_processes}, num_ranks, Launcher::kSluice);
   if (command.front() == "train") {
     require_adapter_base(config);
-    if (!depends_on_machine(config)) plan_of_config(config);  // refused before processes start
+    if (!depends_on_machine(config)) plan_of_config(config);
     expand_data_files(config);
   }
   return config;

@@ -1,5 +1,4 @@
-// The program `sluice`: the planning commands, without torch. What needs torch is carried out by
-// the program `sluice-run` beside it.
+// The program `sluice`, without torch. It executes `sluice-run` for commands that need torch.
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,10 +29,10 @@ namespace {
 struct CommandText {
   std::string_view name;
   std::string_view help;
-  std::string_view more = "";  // below it, with the command's own --help
+  std::string_view more = "";  // only in the command's own --help
 };
 
-// Commands that sluice-run carries out.
+// Commands that sluice-run executes.
 constexpr std::array kSibling = {
     CommandText{"train",
                 "train CONFIG.toml [--section.key value | --section.key=value ...] "
@@ -86,10 +85,8 @@ constexpr std::array kSibling = {
         "     --merge merged into its base model, which is at DIR or where the adapter says\n"},
 };
 
-// Commands that take overrides of the configuration.
 constexpr std::array<std::string_view, 2> kTakesOverrides = {"plan", "config"};
 
-// Its line in the list of commands.
 Command command_of(const CommandText& text) {
   return {std::string(text.name), std::string(text.help.substr(text.help.rfind('\n') + 1))};
 }
@@ -107,7 +104,6 @@ bool asks_help(const std::vector<std::string>& arguments) {
                      [](const std::string& text) { return text == "--help" || text == "-h"; });
 }
 
-// To measure needs torch, to plan does not.
 bool measures(const std::vector<std::string>& arguments) {
   return std::any_of(arguments.begin(), arguments.end(), [](const std::string& text) {
     return text == "--measure" || text.starts_with("--measure=");
@@ -122,7 +118,7 @@ std::vector<std::string> command_names() {
   return names;
 }
 
-// The words after `help` name a command.
+// `words` follow `help`.
 void require_known_command(const std::vector<std::string>& words) {
   const std::vector<std::string> names = command_names();
   if (words.empty() || std::find(names.begin(), names.end(), words.front()) != names.end()) return;
@@ -131,8 +127,7 @@ void require_known_command(const std::vector<std::string>& words) {
                                   .remedy = suggest_name(words.front(), names)});
 }
 
-// Refuses a working folder that is gone: without one LibTorch no longer finds its own parts, and
-// ends the process.
+// LibTorch ends the process in a deleted working folder, because it cannot find its own files.
 void require_working_folder() {
   std::error_code error;
   [[maybe_unused]] const std::filesystem::path here = std::filesystem::current_path(error);
@@ -142,12 +137,10 @@ void require_working_folder() {
                                   .remedy = "start the run from a folder that exists"});
 }
 
-// glibc reads it when a program starts.
 constexpr const char* kAllocatorVariable = "GLIBC_TUNABLES";
 
-constexpr std::string_view kBuiltWith = SLUICE_TORCH_VERSION;  // "" of a planner alone
+constexpr std::string_view kBuiltWith = SLUICE_TORCH_VERSION;  // "" without torch
 
-// Replaces this process. Returns only by throwing.
 [[noreturn]] void execute_sibling(const std::string& command, char** argv) {
   require_working_folder();
   const std::string sibling = sibling_program().string();
@@ -155,7 +148,7 @@ constexpr std::string_view kBuiltWith = SLUICE_TORCH_VERSION;  // "" of a planne
     require_address_space(bytes_of_torch(require_torch(command).folder));
   const char* const given = std::getenv(kAllocatorVariable);
   ::setenv(kAllocatorVariable, allocator_settings(given ? given : "").c_str(), 1);
-  execv(sibling.c_str(), argv);  // argv[0] stays: it is what the user has typed
+  execv(sibling.c_str(), argv);  // as the user typed it
   throw Error(ErrorKind::kUsage,
               {.what = "cannot start 'sluice-run': " + std::string(std::strerror(errno)),
                .where = sibling,

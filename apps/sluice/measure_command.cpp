@@ -1,4 +1,3 @@
-// sluice plan --measure: times the layers on this machine, writes their costs, plans with them.
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -23,7 +22,6 @@ struct MeasureArguments {
   bool json = false;
 };
 
-// Costs replace nothing but costs.
 void require_apart(const std::string& costs, const std::string& config_file) {
   const auto refuse = [&](const std::string& what) {
     throw Error(ErrorKind::kUsage, {.what = what,

@@ -1,4 +1,3 @@
-// sluice metrics tensorboard FOLDER: the numbers of a run for TensorBoard.
 #include <sys/stat.h>
 
 #include <cerrno>

@@ -1,12 +1,10 @@
-// The values of options that are numbers with a fraction or an exponent.
-// Thread-safety: pure functions.
 #pragma once
 
 #include <string>
 
 namespace sluice {
 
-// "400e12". Throws Error(kUsage), whose remedy gives the example.
+// Throws Error(kUsage) with the example ("400e12") as remedy.
 double number_above_0(const char* option, const std::string& text, const char* example);
 double number_from_0(const char* option, const std::string& text, const char* example);
 

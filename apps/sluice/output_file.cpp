@@ -18,9 +18,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kMostLinks = 40;  // as the system follows
+constexpr int kMostLinks = 40;
 
-// 0, or the errno of what failed. Closes `descriptor`.
+// Closes `descriptor`. Returns 0 or an errno.
 int write_and_close(int descriptor, const std::string& text) {
   const int failed = write_all(descriptor, text);
   return ::close(descriptor) != 0 && failed == 0 ? errno : failed;
@@ -32,8 +32,8 @@ int write_directly(const std::string& path, const std::string& text) {
   return descriptor < 0 ? errno : write_and_close(descriptor, text);
 }
 
-// stdout or stderr when `file` is where they go (/dev/stdout; maybe a regular file that the shell
-// holds open, and appends to), else -1.
+// Returns stdout or stderr if `file` is the same file, otherwise -1. It may be a regular file that
+// the shell opened for appending.
 int open_output(const struct stat& file) {
   for (const int descriptor : {STDOUT_FILENO, STDERR_FILENO}) {
     struct stat own;
@@ -67,12 +67,12 @@ Error cannot_write(int failed, const std::string& path, const std::string& optio
            .remedy = remedy_of(failed, option)}};
 }
 
-// Follows a link to a file of its own folder. A folder from someone else may hold a link to one of
-// the user's files, so other links are refused.
+// Refuses links to other folders, because another user's folder may contain a link to this user's
+// files.
 std::string file_to_replace(const std::string& path, const std::string& option) {
   std::error_code failed;
   if (!fs::is_symlink(fs::symlink_status(path, failed))) return path;
-  // weakly_canonical() does not resolve a link to a missing file, so we follow links one by one.
+  // weakly_canonical() does not resolve a link to a missing file.
   fs::path target = path;
   for (int links = 0; links < kMostLinks && fs::is_symlink(fs::symlink_status(target, failed));
        ++links)
@@ -90,8 +90,7 @@ std::string file_to_replace(const std::string& path, const std::string& option) 
                .remedy = "name the file that the link leads to, or remove the link"});
 }
 
-// True for stdout, stderr, a device, and a pipe that the shell has opened (`>(gzip)`). A named pipe
-// is refused, since opening it waits until another program reads it.
+// False for a named pipe, because opening it would block until another program reads it.
 bool is_written_directly(const std::string& path, const struct stat& status) {
   const bool is_open = path.starts_with("/dev/fd/") || path.starts_with("/proc/self/fd/");
   return S_ISCHR(status.st_mode) || (S_ISFIFO(status.st_mode) && is_open) ||

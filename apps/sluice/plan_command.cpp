@@ -1,4 +1,3 @@
-// sluice plan: what a run would do, without starting it.
 #include <unistd.h>
 
 #include <memory>
@@ -26,7 +25,6 @@ struct PlanArguments {
   std::string device_memory, flops, bandwidth;
 };
 
-// The configuration on machines that are not here, as far as the options describe them.
 RunConfig config_of(const PlanArguments& arguments, Overrides overrides) {
   if (!arguments.device_memory.empty())
     overrides.emplace_back("parallelism.device_memory", arguments.device_memory);
@@ -83,7 +81,7 @@ Command plan_command(const Overrides& overrides) {
                   {"--draw", &a->draw,
                    "write a picture of the step to this file: .svg, .html, or .json for Perfetto"},
                   {"--critical-path", &a->critical_path, "with --draw: outline the critical path"},
-                  // Carried out by sluice-run: main.cpp.
+                  // See main.cpp: sluice-run handles this option.
                   {"--measure", std::monostate(),
                    "COSTS.json: time the layers on this machine, write the costs to this file, and "
                    "plan with them"}},

@@ -1,4 +1,3 @@
-// sluice report FOLDER: a page that shows a run, from the files that it left.
 #include <cerrno>
 #include <filesystem>
 #include <memory>
@@ -23,8 +22,7 @@ struct ReportArguments {
   std::string folder, compare, out;
 };
 
-// The run's record, unless `out` is one of the files that it is read from. Warns of lines that are
-// no steps.
+// Refuses an `out` that is a file of the record, and warns of lines that are not steps.
 RunRecord record_of(const std::string& folder, const std::string& out) {
   const std::string metrics = MetricsFile::path_in(folder);
   for (const std::string& source : {run_file_path(folder), metrics}) {

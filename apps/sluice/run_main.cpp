@@ -1,4 +1,4 @@
-// The program `sluice-run`: the commands that need torch. `sluice` executes it in its own place.
+// The program `sluice-run`, which `sluice` executes for commands that need torch.
 #include <c10/util/Logging.h>
 #include <execinfo.h>
 
@@ -15,20 +15,20 @@
 namespace sluice {
 namespace {
 
-// `sluice` executes this program under its own name.
+// `sluice` passes its own name.
 std::string program_name(const char* program) {
   const std::string own = "sluice-run";
   return std::filesystem::path(program).filename() == own ? own : "sluice";
 }
 
-// Gloo's complaints of a connection that broke stand beside our one line. TORCH_CPP_LOG_LEVEL has
-// the last word.
+// Hides Gloo's messages about broken connections, which we report in one line. The user's
+// TORCH_CPP_LOG_LEVEL overrides this.
 void quiet_torch() {
   if (!std::getenv("TORCH_CPP_LOG_LEVEL")) FLAGS_caffe2_log_level = c10::GLOG_FATAL;
 }
 
-// The first call of backtrace() loads libgcc_s, which fails without memory, when LibTorch makes the
-// message of an error; the C library then ends the process.
+// The first backtrace() loads libgcc_s. If LibTorch called it first when memory is full, loading
+// would fail and the C library would end the process.
 void load_unwinder() {
   void* frame = nullptr;
   ::backtrace(&frame, 1);
@@ -37,7 +37,7 @@ void load_unwinder() {
 int run(const std::string& name, std::vector<std::string> arguments) {
   Overrides overrides;
   std::vector<std::string> override_names;
-  if (arguments.empty() || arguments.front() != "checkpoint") {  // it reads no configuration
+  if (arguments.empty() || arguments.front() != "checkpoint") {
     overrides = take_overrides(arguments);
     for (const std::string& key : config_keys()) override_names.push_back("--" + key);
   }

@@ -1,5 +1,3 @@
-// sluice sample MODEL --prompt TEXT: the text with which a model continues a prompt. Creates
-// nothing.
 #include <filesystem>
 #include <limits>
 #include <memory>
@@ -34,7 +32,6 @@ int sample_model(const SampleArguments& arguments, const Overrides& overrides) {
   if (is_graph) model.path = config.model.path;
   config.model = std::move(model);
   config.origins[is_graph ? "model.graph" : "model.path"] = "command 'sluice sample'";
-  // One rank, unless a layout is asked for.
   if (config.origins.at("parallelism.pipeline_parallel_degree") == "default")
     config.parallelism.pipeline.num_ranks = 1;
   SampleOptions options;

@@ -1,4 +1,3 @@
-// sluice schedule: makes or reads a schedule, lowers it, proves it, predicts it, writes it.
 #include <unistd.h>
 
 #include <algorithm>
@@ -46,7 +45,7 @@ struct ScheduleArguments {
   throw Error(ErrorKind::kUsage, {.what = what, .remedy = remedy});
 }
 
-// The stages a rank of a schedule that is made here; 0: the schedule's own.
+// Returns 0 for the schedule's default.
 int stages_per_rank_of(const ScheduleArguments& arguments) {
   if (!arguments.num_stages) return arguments.stages_per_rank.value_or(0);
   if (*arguments.num_stages % *arguments.num_ranks != 0) {
@@ -65,7 +64,7 @@ Schedule make_named(const ScheduleArguments& arguments) {
   return make_schedule(arguments.name, shape);
 }
 
-// The counts of the command line say what the file must hold.
+// Counts on the command line must match the file.
 Schedule read_file(const ScheduleArguments& arguments) {
   const auto must_be = [&](std::optional<std::int64_t> wanted, int found, const char* what) {
     if (!wanted || *wanted == found) return;
@@ -102,7 +101,7 @@ LowerOptions lower_options(const ScheduleArguments& arguments) {
   return options;
 }
 
-// With --check, an order that cannot be lowered is shown as it came: the proof says why.
+// With --check, keeps a schedule that cannot be lowered, because the check explains why.
 Program make_program(const ScheduleArguments& arguments, const Schedule& schedule,
                      bool& is_as_given) {
   is_as_given = false;
@@ -117,7 +116,7 @@ Program make_program(const ScheduleArguments& arguments, const Schedule& schedul
   return to_program(schedule);
 }
 
-// The transport of --for. torch runs a file with transfers unchanged, so torch is then the default.
+// torch runs a file with transfers unchanged, so the default for such a file is torch.
 ProofTransport transport_of(const ScheduleArguments& arguments, const Schedule& schedule) {
   if (arguments.transport)
     return detail::parse_word(detail::words_of(ProofTransport{}), *arguments.transport, "transport",
@@ -129,7 +128,7 @@ ProofTransport transport_of(const ScheduleArguments& arguments, const Schedule& 
   return has_transfers ? ProofTransport::kTorch : ProofTransport::kSluice;
 }
 
-// A program of the schedule's own rows counts instructions; the user counts cells, with idle ones.
+// Converts instruction numbers to cells of the schedule, which include idle cells.
 void point_at_cells(const Schedule& schedule, VerifyReport& report) {
   const auto point_at_cell = [&](Violation& violation) {
     if (violation.rank < 0 || violation.index < 0) return;
@@ -160,7 +159,7 @@ std::string flag_of(std::string_view option) {
   return option == "stage_to_rank" ? "--stage-to-rank" : "";
 }
 
-// Returns the result of the call; its errors name the command's options.
+// Errors of `call` name this command's flags.
 template <typename Call>
 auto with_flags(const Call& call) {
   try {
@@ -177,14 +176,13 @@ Costs costs_of(const ScheduleArguments& arguments) {
   return with_flags([&] { return is_file ? read_costs(text) : parse_costs(text); });
 }
 
-// A schedule by itself is its CSV; on a terminal, the grid that it runs as.
 std::string rows_text(const ScheduleArguments& arguments, const Program& program,
                       const std::vector<std::vector<Action>>& rows) {
   if (!arguments.lower && is_terminal(STDOUT_FILENO)) {
     try {
       return draw_grid(simulate(program), grid_options());
     } catch (const Error&) {
-      // It does not complete. That is for --check to say: here are its rows.
+      // The schedule deadlocks. Print its rows, because --check explains why.
     }
   }
   return to_csv(rows);
@@ -225,7 +223,6 @@ int search(const ScheduleArguments& arguments) {
   return 0;
 }
 
-// As it is expected to run; a program that was refused with what was found.
 void draw(const ScheduleArguments& arguments, const Schedule& schedule, const Program& program) {
   const VerifyReport report = verify(program, transport_of(arguments, schedule));
   Picture picture;
@@ -251,7 +248,7 @@ int run(const ScheduleArguments& arguments) {
   if (arguments.costs && (arguments.costs == arguments.draw || arguments.costs == arguments.out))
     refuse_schedule("the file of --costs would be replaced", "name another file to write to");
   const Schedule schedule = arguments.csv.empty() ? make_named(arguments) : read_file(arguments);
-  bool is_as_given = true;  // rows with their idle slots
+  bool is_as_given = true;
   const Program program = make_program(arguments, schedule, is_as_given);
   const auto& rows = is_as_given ? schedule.rows : program.ranks;
 
@@ -286,7 +283,6 @@ int run(const ScheduleArguments& arguments) {
   return holds ? 0 : static_cast<int>(ErrorKind::kInput);
 }
 
-// A search makes its own schedule, and the rules of others are not its own.
 std::vector<OptionRule> schedule_rules() {
   std::vector<OptionRule> rules = {needs("--max-memory", "--search"), needs("--search", "--costs"),
                                    needs("--search", "--pp"), needs("--search", "--microbatches")};

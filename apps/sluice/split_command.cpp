@@ -1,4 +1,3 @@
-// sluice split: which stage has which layers, and which rank has which stage.
 #include <unistd.h>
 
 #include <algorithm>
@@ -85,7 +84,6 @@ ModuleNames modules_of(const std::optional<std::string>& text) {
   return names;
 }
 
-// Modules that are named are layers of their own.
 ModelSpec graph_of(const SplitArguments& arguments) {
   detail::GraphOptions options;
   options.needs_loss = false;
@@ -115,7 +113,7 @@ ModelSpec model_of(const SplitArguments& arguments) {
 PartitionOptions options_of(const SplitArguments& arguments) {
   PartitionOptions options;
   options.convention = arguments.convention;
-  // 0 stands for "not given".
+  // 0 means "not given".
   options.num_ranks = arguments.pp.value_or(0);
   options.schedule.reset();
   if (arguments.schedule) {
@@ -171,8 +169,8 @@ std::vector<StageShape> shapes_of(const SplitArguments& arguments, const ModelSp
   return stage_shapes(model, partition, *arguments.microbatch_size, *arguments.seq_len);
 }
 
-// A number of stages that is given outright stands, as with torchtitan. A schedule of one stage a
-// rank only places them, and refuses to run them later.
+// Like torchtitan, we only place an explicit number of stages. A schedule with one stage per rank
+// later refuses to run it.
 std::optional<std::string> note_of(const PartitionOptions& options, const Partition& partition) {
   if (!options.schedule || partition.stages_per_rank() == 1) return std::nullopt;
   const ScheduleInfo& schedule = find_schedule(*options.schedule);

@@ -1,4 +1,3 @@
-// sluice data tokenize: text to ids and back, line by line.
 #include <cerrno>
 #include <charconv>
 #include <cstdint>
@@ -69,7 +68,7 @@ void decode_line(const Tokenizer& tokenizer, const Json& list, const LineReader&
       refuse_line(id, reader, "ids, whole numbers from 0 on");
     ids.push_back(static_cast<std::int32_t>(id.integer()));
   }
-  // In ASCII: some readers of lines take U+2028 and the like for the end of one.
+  // ASCII, because some programs treat U+2028 and similar characters as line ends.
   out += Json(tokenizer.decode(ids)).shown() + "\n";
 }
 
@@ -101,7 +100,7 @@ int tokenize(const TokenizeArguments& arguments) {
     }
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::kInput) throw;
-    write(out);  // of the lines before
+    write(out);
     finish_stdout();
     const bool placed = error.where().starts_with(reader.where());
     throw placed ? error : error.at(reader.where() + ", " + error.where());

@@ -1,11 +1,6 @@
-// sluice train CONFIG.toml [overrides]: from a configuration to a Hugging Face directory.
-//
-//   parse   the configuration, every value with its origin
-//   plan    the exact instruction list of every rank, proven before anything is allocated
-//   build   data, weights, folders, opened and checked: a run that is refused leaves nothing behind
-//   train   one thread a rank, all making the same calls in the same order; the weights are saved,
-//           those of the last whole step too if a later one fails
-//   close   the exit code
+// sluice train: parse, plan, build, train, close. The plan is verified before anything is
+// allocated. Data, weights and folders are checked before training, so a refused run leaves nothing
+// behind. If a step fails, the weights of the last complete step are saved.
 #include <charconv>
 #include <filesystem>
 #include <fstream>
@@ -31,7 +26,7 @@ struct TrainArguments {
   std::optional<std::string> profile, profile_steps;
 };
 
-// "A:B"
+// Parses "A:B".
 StepRange step_range(const std::string& text) {
   StepRange range;
   const char* const end = text.data() + text.size();
@@ -47,7 +42,6 @@ StepRange step_range(const std::string& text) {
                .remedy = "give the first and the last step, as 1:10, counted from 1"});
 }
 
-// The steps to trace, if any.
 std::optional<StepRange> traced_steps(const TrainArguments& arguments) {
   if (!arguments.profile && arguments.profile_steps) {
     throw Error(ErrorKind::kUsage, {.what = "--profile-steps without --profile",
@@ -60,7 +54,7 @@ std::optional<StepRange> traced_steps(const TrainArguments& arguments) {
                                  : StepRange{.after_resumed = true};
 }
 
-// A trace replaces nothing but a trace, and stands apart from what the run writes.
+// Refuses a path that the run writes, and an existing file that is not a trace.
 void require_profile_apart(const std::string& path, const RunConfig& config) {
   namespace fs = std::filesystem;
   const fs::path file = fs::weakly_canonical(path);
@@ -80,7 +74,7 @@ void require_profile_apart(const std::string& path, const RunConfig& config) {
     refuse("the file exists and is not a trace");
 }
 
-// A run that ends with a failure has one error to report, that of the run.
+// Only logs a failure, because the run's own error is reported.
 void write_profile_of_failure(const TrainingJob& job, const std::string& path) {
   const std::string trace = job.trace();
   if (trace.empty()) return;
@@ -104,7 +98,7 @@ int train(const TrainArguments& arguments, const Overrides& overrides) {
     if (traced) write_profile_of_failure(job, *arguments.profile);
     throw;
   }
-  // A run that was finished before has none.
+  // A run that had finished before has no trace.
   if (const std::string trace = job.trace(); !trace.empty())
     write_output_file(*arguments.profile, trace, kProfile);
   return job.close();

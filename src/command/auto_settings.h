@@ -1,4 +1,3 @@
-// What the keys that are "auto" became in a run.
 #pragma once
 
 #include <string>
@@ -13,7 +12,6 @@
 
 namespace sluice {
 
-// The parts of a run that decide what "auto" becomes.
 struct AutoParts {
   const RunConfig& config;
   const Plan& plan;
@@ -22,12 +20,11 @@ struct AutoParts {
   const LocalRanks& ranks;
 };
 
-// {"training.device", "cpu"}, in the order of the key table. Keys with another value are left out,
-// and so are keys of data that the rows do not need, such as the chat template of rows without
-// messages.
+// Pairs such as {"training.device", "cpu"}, in the order of the key table. Leaves out keys that the
+// data do not need, such as the chat template for rows without messages.
 std::vector<std::pair<std::string, std::string>> auto_settings(const AutoParts& of);
 
-// "auto:", then a line for each setting: "  data.format = text". "" if no key is "auto".
+// "auto:", then a line per setting such as "  data.format = text". May be "".
 std::string auto_text(const AutoParts& of);
 
 }  // namespace sluice

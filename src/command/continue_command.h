@@ -1,5 +1,3 @@
-// The command that continues a run that was stopped.
-// Thread-safety: pure functions but for looking at the configuration's file.
 #pragma once
 
 #include <string>
@@ -9,8 +7,8 @@
 
 namespace sluice {
 
-// "sluice train run.toml --checkpoint.resume auto", with the overrides of this run. Under another
-// launcher such as torchrun, only says what to add to the command.
+// The command that continues a stopped run with the same overrides, such as "sluice train run.toml
+// --checkpoint.resume auto". Under other launchers it only describes what to add.
 std::string continue_command(const RunConfig& config, const LaunchEnvironment& launched);
 
 }  // namespace sluice

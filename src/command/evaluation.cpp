@@ -37,14 +37,11 @@
 namespace sluice {
 namespace {
 
-// ---- the loss on data ----
-
 std::int64_t rows_of(const TokenData& data, std::int64_t batch_size, std::int64_t max_batches) {
   const std::int64_t all = data.num_sequences();
   return max_batches > 0 && max_batches <= all / batch_size ? max_batches * batch_size : all;
 }
 
-// The replica's share of the microbatches that `count` rows make.
 StepBatch batch_of_replica(const TokenData& data, const Model& model, std::int64_t first,
                            std::int64_t count, const EvaluationBatches& batches,
                            std::int64_t step) {
@@ -111,8 +108,6 @@ DataLoss evaluate_data(
                                   .remedy = "give files with labels other than -100"});
 }
 
-// ---- the command ----
-
 std::string last_checkpoint_in(const std::string& folder) {
   std::set<std::string> names;
   std::error_code error;
@@ -126,7 +121,7 @@ std::string last_checkpoint_in(const std::string& folder) {
 
 namespace {
 
-// Weights of the same shapes may be those of another model.
+// Equal shapes can belong to different models.
 void require_same_config(const std::string& path, const ModelSpec& spec) {
   const std::string file = path + "/config.json";
   if (!std::filesystem::exists(file)) return;
@@ -140,7 +135,7 @@ void require_same_config(const std::string& path, const ModelSpec& spec) {
                  .where = file,
                  .remedy = "set model.path to the checkpoint itself"});
   };
-  require_same("model_type");  // models of two families differ in many keys: this one says why
+  require_same("model_type");  // checked first: it explains many other differences
   for (const auto& [key, value] : own.members()) require_same(key);
 }
 
@@ -214,8 +209,7 @@ void load_weights_to_evaluate(const EvaluatedWeights& weights, const ModelSpec& 
                                    weights.tensors ? &*weights.tensors : nullptr, pipeline.seed()));
 }
 
-// Gradients and optimizer are not there; what microbatches keep for a backward is more than
-// forwards need.
+// Forwards need no gradients and no optimizer. The predicted activations are more than enough.
 void require_memory_to_evaluate(Plan plan, const LocalRanks& ranks) {
   for (RankPrediction& rank : plan.ranks)
     rank.memory.gradient_bytes = rank.memory.optimizer_bytes = rank.memory.snapshot_bytes =

@@ -1,5 +1,4 @@
-// The loss on a data set: every sequence once, in the order of the files.
-// Thread-safety: pure functions, but for the model that they are given.
+// The loss on a data set. Every sequence counts once, in file order.
 #pragma once
 
 #include <bit>
@@ -23,62 +22,55 @@
 
 namespace sluice {
 
-// Nothing where rows are counted. Throws Error(kInput) when evaluate_data() with the same
-// max_batches would count no label, or meet a malformed row before the first that it counts. With
-// 0, all batches, it goes by the rows that were read, and throws for a file without counted labels,
-// too.
+// Throws Error(kInput) if evaluate_data() with these arguments would count no label, or read a
+// malformed row before the first counted label. If max_batches is 0, every file needs counted
+// labels among the rows that were already read. Does nothing for data that count rows.
 void require_counted_labels(const TokenData& data, const RunConfig& config,
                             std::int64_t max_batches);
 
-// The cut of rows into batches, and of the microbatches of each into replicas: those of replica 0
-// come first. A batch may have fewer microbatches than there are replicas.
+// A batch may have fewer microbatches than there are replicas.
 struct EvaluationBatches {
   std::int64_t batch_size = 1, microbatch_size = 1;
   std::int64_t replica = 0, num_replicas = 1;
   const ModelMaker* maker = nullptr;
 };
-// Batches of as many sequences as a step has. rank: of the run.
 EvaluationBatches evaluation_batches(const RunConfig& config, const Plan& plan, int rank);
 
 struct DataLoss {
   double sum = 0;
-  std::int64_t tokens = 0;  // counted; or rows, or whatever the model counts
+  std::int64_t tokens = 0;  // or rows, or the model's own unit
   double mean() const { return sum / static_cast<double>(tokens); }
-  // The same bits, also where a sum is not a number.
+  // NaNs with equal bits are equal.
   friend bool operator==(const DataLoss& a, const DataLoss& b) {
     return std::bit_cast<std::uint64_t>(a.sum) == std::bit_cast<std::uint64_t>(b.sum) &&
            a.tokens == b.tokens;
   }
 };
 
-// The loss of `model` on the first max_batches batches (0: all), the last of which may be smaller.
-// losses_of: the losses of all replicas' models on a batch, of which this one gets its own
-// microbatches (maybe none), in the order of all microbatches, in which they are added up: so the
-// sum does not depend on how they fall into batches and replicas. step: the one that is evaluated,
-// for messages. Throws Error(kInput) for a row that is malformed, and when no label is counted.
+// Evaluates the first max_batches batches (0: all). The last one may be smaller. `losses_of` gets
+// this replica's microbatches (possibly none) and returns the losses of all replicas in microbatch
+// order. The sum is therefore the same for every layout. `step` is for messages. Throws
+// Error(kInput) for a malformed row and if no label is counted.
 DataLoss evaluate_data(
     const TokenData& data, const Model& model, const EvaluationBatches& batches,
     std::int64_t max_batches, std::int64_t step,
     const std::function<std::vector<MicrobatchLoss>(const StepBatch&)>& losses_of);
 
-// The weights of forwards without a training.
 struct EvaluatedWeights {
   OpenedWeights opened;
   std::optional<Adapter> adapter;
   std::optional<AdapterDirectory> tensors;
 };
-// Those of `checkpoint`, or with "" of model.path, with model.adapter. What was committed is
-// verified. Throws Error as evaluate() does (job.h).
+// `checkpoint` "" means model.path. Verifies committed checkpoints. Throws like evaluate() in
+// job.h.
 EvaluatedWeights weights_to_evaluate(const RunConfig& config, const ModelSpec& spec,
                                      const std::string& checkpoint);
-// The options of a pipeline for them; where their archive has them, its constructor sets them.
+// Weights in a graph's archive are loaded by the Pipeline constructor.
 RunOptions evaluation_options(const RunConfig& config, const EvaluatedWeights& weights);
-// Collective: those of a directory.
+// Collective. Does nothing unless the weights are in a directory.
 void load_weights_to_evaluate(const EvaluatedWeights& weights, const ModelSpec& model,
                               Pipeline& pipeline);
-// The last checkpoint of a folder that holds several, "" for none.
 std::string last_checkpoint_in(const std::string& folder);
-// Throws Error(kMemory) where forwards alone do not fit.
 void require_memory_to_evaluate(Plan plan, const LocalRanks& ranks);
 
 }  // namespace sluice

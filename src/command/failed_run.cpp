@@ -22,7 +22,6 @@ bool says_it_all(const Error& error) {
          error.kind() == ErrorKind::kNotFinite;
 }
 
-// Tells the user of a run that failed; where there are others, the error too.
 void tell_failed(ProcessRun& run, const Error& error, const std::optional<Failure>& failure) {
   if (!says_it_all(error)) {
     const std::string records = failure ? run.flight.write_failure(*failure) : "";
@@ -51,8 +50,7 @@ HangLimits hang_limits(const CommOptions& comm) {
   return limits;
 }
 
-// Ends every wait of all ranks by the error of a rank that hangs. A launcher may end this process
-// as soon as the others have ended, so it reports at once.
+// Reports at once, because a launcher may end this process when the others have ended.
 void end_hung(ProcessRun& run, Transport& endpoint, int rank, const Error& error, bool& has_told) {
   const FlightRecorder& recorder = run.flight.recorder(rank);
   run.post_mortem.add(rank, recorder.running().value_or(RunningAction()).index, recorder.text());
@@ -62,7 +60,7 @@ void end_hung(ProcessRun& run, Transport& endpoint, int rank, const Error& error
   has_told = true;
 }
 
-// A thread that hangs cannot be ended, and what it uses has to stay: the process ends as it is.
+// A hanging thread cannot be ended and its objects must stay alive, so exit without clean-up.
 [[noreturn]] void leave_hung(ProcessRun& run, Transport& endpoint) {
   const Failure first = endpoint.failure().value_or(Failure());
   const Error cause = run.ranks.cause(Error(first.kind, {.what = first.message}));
@@ -73,7 +71,6 @@ void end_hung(ProcessRun& run, Transport& endpoint, int rank, const Error& error
   std::_Exit(cause.exit_code());
 }
 
-// The step that the ranks here made, or were at.
 LastStep last_step_here(const ProcessRun& run) {
   LastStep last;
   last.ranks.resize(static_cast<std::size_t>(run.ranks.num_ranks));
@@ -103,7 +100,7 @@ void close_failed(ProcessRun& run, const Error& error, const std::optional<Failu
                   bool has_told) {
   if (run.ranks.has_others && !has_told) tell_failed(run, error, failure);
   RunEnd end = {.ending = Ending::kFailed, .error = error.what(), .refused = says_it_all(error)};
-  // Without all ranks there are not all weights.
+  // With a process, some weights are lost too.
   if (error.kind() != ErrorKind::kPeer) {
     if (run.log && run.log->has_logged()) run.log->sync_metrics();
     const auto last = save_last_weights(

@@ -30,7 +30,7 @@
 namespace sluice {
 namespace {
 
-// No two texts in a row are others in a row.
+// The length keeps different lists of texts apart.
 void add_text(const std::string& text, ContentHash& hash) {
   const std::string counted = formatted("{}:{}", text.size(), text);
   hash.add(counted.data(), counted.size());
@@ -47,7 +47,7 @@ std::string word_of(DataFormat format) {
   return detail::word_of(detail::words_of(DataFormat()), format);
 }
 
-// The tokenizer, alike for all that make the same tokens of every text. Ids need none.
+// Equal for tokenizers that make equal tokens.
 std::string tokenizer_of(const RunConfig& config, const std::vector<std::string>& files) {
   TokenDataOptions options;
   options.data.tokenizer = config.data.tokenizer;
@@ -62,14 +62,14 @@ std::string tokenizer_of(const RunConfig& config, const std::vector<std::string>
   return tokens.identity();
 }
 
-// Keys of a machine, or of one process alone. Files that paths lead to are compared by content.
+// May differ between processes. Files behind paths are compared by content.
 bool may_differ(const detail::Key& key) {
   const std::string name = key.full_name();
   return key.is_path || key.section == "comm" || name == "metrics.log_level" ||
          name == "training.threads_per_rank";  // compared as resolved
 }
 
-// Settings first: what a user has set explains what follows from it.
+// Settings explain other differences.
 std::vector<std::pair<std::string, std::string>> settings_first(
     const std::map<std::string, std::string>& identity) {
   std::vector<std::pair<std::string, std::string>> ordered(identity.begin(), identity.end());
@@ -89,8 +89,7 @@ std::string hash_of(const Program& program) {
   return content_hash(text);
 }
 
-// Processes may read costs or memory of their own: the same order of instructions over other cuts
-// would train a model without some of its layers.
+// Processes may read different costs. The same instructions over other cuts would leave layers out.
 std::string hash_of(const Partition& partition) {
   std::string text;
   for (const StageContent& stage : partition.stages) {
@@ -127,7 +126,6 @@ Fingerprint model_fingerprint(const ModelSpec& spec, const OpenedWeights& weight
   return fingerprint;
 }
 
-// The adapter that the run started from: its description and its tensors.
 Fingerprint adapter_fingerprint(const RunConfig& config, const ModelSpec& spec) {
   ContentHash hash;
   Fingerprint fingerprint;
@@ -137,7 +135,7 @@ Fingerprint adapter_fingerprint(const RunConfig& config, const ModelSpec& spec) 
   return fingerprint;
 }
 
-// Adds the arrays in files that the rows of .jsonl files name; returns their bytes.
+// Returns the bytes of the arrays that .jsonl rows name.
 std::uint64_t add_arrays(const RunConfig& config, const std::vector<std::string>& files,
                          const TokenDataOptions& rows, ContentHash& hash) {
   std::vector<std::string> arrays;
@@ -171,7 +169,7 @@ Fingerprint data_fingerprint(const RunConfig& config, const std::vector<std::str
   add_text(rows.tokens ? tokenizer_of(config, files) : "fields", hash);
   for (const detail::Key& key : detail::key_table()) {
     const std::string name = key.full_name();
-    // Keys that come to be later leave the fingerprints of before as they are.
+    // Skipping defaults lets later keys keep old fingerprints.
     const bool counts = key.decides_data && key.get(config) != key.default_value() &&
                         name != "data.tokenizer" && (rows.tokens || name != "training.seq_len") &&
                         (name != "training.seed" || config.data.shuffle);
@@ -183,7 +181,7 @@ Fingerprint data_fingerprint(const RunConfig& config, const std::vector<std::str
 }
 
 std::map<std::string, std::string> settings(const RunConfig& given) {
-  const RunConfig config = as_one_replica(given);  // another number of them is no change
+  const RunConfig config = as_one_replica(given);  // the number of replicas does not count
   std::map<std::string, std::string> values;
   for (const detail::Key& key : detail::key_table()) {
     const bool ends_decay =

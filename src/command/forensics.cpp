@@ -17,7 +17,7 @@
 namespace sluice {
 namespace {
 
-// Enough for the last microbatches of any schedule; some 30 KB a rank.
+// Covers the last microbatches of any schedule, in about 30 KB per rank.
 constexpr std::size_t kLeastKept = 256;
 
 std::string draw_failure(const Program& program, int rank, int index, const GridOptions& options) {
@@ -50,7 +50,7 @@ bool FlightRecords::write(const std::string& reason, const std::optional<FlightF
   std::vector<FlightRecord> records;
   for (const auto& [rank, recorder] : recorders_) {
     FlightRecord record = recorder->record();
-    if (record.pass == 0) continue;  // not even which program is known
+    if (record.pass == 0) continue;
     record.run = run_;
     record.host = machine_name();
     record.pid = getpid();
@@ -75,7 +75,7 @@ std::string FlightRecords::write_failure(const Failure& failure) noexcept {
   try {
     const FlightFailure recorded{failure.rank, static_cast<int>(failure.kind), failure.message};
     return write("failure", recorded) ? folder_ : "";
-  } catch (...) {  // the failure is what counts
+  } catch (...) {  // the failure matters more
     return "";
   }
 }

@@ -1,10 +1,5 @@
-// Records that explain why a run failed or hangs: flight records, which become files where a run
-// fails and whenever SIGUSR2 comes, and the text for its user.
-//
-// Owns: a recorder a rank, for as long as the run has ranks; FOLDER/flight/rank_N.json, each
-// replaced as a whole. Does not own: what is in them (docs/failures.md), comparing them
-// (`sluice debug flight`), looking for a rank that hangs (hang_watch.h).
-// Thread-safety: any thread may call anything, but PostMortem::text() after the ranks have ended.
+// Flight records (docs/failures.md) and texts that explain why a run failed or hangs. All functions
+// are thread-safe, but call PostMortem::text() after the ranks have ended.
 #pragma once
 
 #include <map>
@@ -24,20 +19,19 @@ namespace sluice {
 
 class FlightRecords {
  public:
-  // metrics_folder: in which the folder `flight` will be. run: of all processes of the run alike,
-  // and no other run's. A recorder keeps a row of the program, and more of short ones.
+  // `run` is equal in all processes of the run, and unique. A recorder keeps at least one step.
   FlightRecords(const LocalRanks& ranks, const std::string& metrics_folder, std::string run,
                 const Program& program);
 
-  // The observer of all that the rank runs, steps and evaluations. Precondition: the rank is here.
+  // Observes the steps and evaluations of a local rank.
   FlightRecorder& recorder(int rank) { return *recorders_.at(rank); }
 
-  std::map<int, const FlightRecorder*> recorders() const;  // by rank
+  std::map<int, const FlightRecorder*> recorders() const;
 
-  // On a failure of the run: one file for every rank here that has run anything. Returns the
-  // folder, "" when nothing was written; what cannot be written is a warning.
+  // Writes FOLDER/flight/rank_N.json for every local rank that has run anything. Returns the
+  // folder, or "" if nothing was written. Logs errors as warnings.
   std::string write_failure(const Failure& failure) noexcept;
-  // On SIGUSR2: the same, of ranks that run. Says in the log where.
+  // For SIGUSR2. Writes the same files and logs their folder.
   void write_on_request() noexcept;
 
   const std::string& folder() const { return folder_; }
@@ -50,14 +44,14 @@ class FlightRecords {
   std::mutex writing_;
 };
 
-// The text for the user of a run that failed: the grid with an arrow at the instruction that
-// failed, where its rank is one of this process, and the last instructions of every rank here.
+// Draws an arrow at the failed instruction, if its rank is local, and lists the last instructions
+// of every local rank.
 class PostMortem {
  public:
   explicit PostMortem(const LocalRanks& ranks) : here_(ranks) {}
-  // instruction: the one that was running, -1 if none was.
+  // `instruction` is -1 if none was running.
   void add(int rank, int instruction, std::string flight_record);
-  // Empty when no rank here was running its program, and when one of them failed outside of it.
+  // Empty if the failed rank is local and was not running its program.
   std::string text(const Program& program, const Failure& failure,
                    const GridOptions& options) const;
 

@@ -16,7 +16,7 @@ namespace {
 using Milliseconds = std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-// The time between two looks at how long instructions take.
+// Time between two updates of normal instruction times.
 constexpr Milliseconds kLearn{500};
 
 std::string seconds_text(HangLimits::Duration duration) {
@@ -50,7 +50,7 @@ struct HangWatch::Impl {
     thread.join();
   }
 
-  // False when the watch ends before.
+  // False if the watch is ending.
   bool sleep(Milliseconds time) {
     std::unique_lock lock(mutex);
     return !told.wait_for(lock, time, [this] { return ending; });
@@ -73,10 +73,10 @@ struct HangWatch::Impl {
       watched.judge.learn(action, seconds);
   }
 
-  // False when the run has been ended.
+  // False after ending the run.
   bool look(int rank, Rank& watched) {
     std::optional<RunningAction> running = watched.recorder->running();
-    // In the midst of an instruction it may wait for others, too.
+    // A rank may also wait within an instruction.
     if (running && waits(rank)) running.reset();
     const HangVerdict verdict = watched.judge.look(running, clock.counted());
     if (verdict == HangVerdict::kHangs) {
@@ -119,7 +119,7 @@ struct HangWatch::Impl {
   std::mutex mutex;
   std::condition_variable told;
   bool ending = false;
-  std::thread thread;  // last: it uses what is above
+  std::thread thread;  // last member, because it uses the others
 };
 
 HangWatch::HangWatch(std::map<int, const FlightRecorder*> recorders, HangWatchOptions options)

@@ -37,7 +37,6 @@ TokenDataOptions data_options(const RunConfig& config, const ModelSpec& spec,
   return options;
 }
 
-// training.mixed_precision.
 std::optional<at::ScalarType> autocast_type(const RunConfig& config) {
   if (config.training.mixed_precision == MixedPrecision::kBfloat16) return at::kBFloat16;
   return std::nullopt;

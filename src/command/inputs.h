@@ -1,6 +1,3 @@
-// The options of the library that a configuration says: of data, layers and the pipeline; the
-// batches that data is for the model.
-// Thread-safety: pure functions, but for a look at what paths lead to.
 #pragma once
 
 #include <optional>
@@ -16,41 +13,31 @@
 
 namespace sluice {
 
-// The folder whose files go along with the weights: model.path; of a model.config the folder of
-// data.tokenizer where that names one, else its own.
+// The folder whose files are copied beside saved weights: model.path. With model.config, the folder
+// of data.tokenizer, or else of model.config.
 std::string source_directory(const RunConfig& config);
 
-// No files: what decides the tokens of a text that is given.
 TokenDataOptions text_options(const RunConfig& config, const ModelSpec& spec);
-// data.files, to train on.
 TokenDataOptions training_data_options(const RunConfig& config, const ModelSpec& spec);
-// data.files and validation.files in their order, each sequence once in it.
 TokenDataOptions evaluation_data_options(const RunConfig& config, const ModelSpec& spec);
 TokenDataOptions validation_data_options(const RunConfig& config, const ModelSpec& spec);
-// The data; errors name keys, but what `name_of` has another name for.
+// Errors name keys, unless `name_of` returns another name.
 TokenData open_data(
     const RunConfig& config, TokenDataOptions options,
     const NameOfOption& name_of = [](std::string_view) { return ""; });
 
-// How much the model counts in the rows of a microbatch, where that is neither labels nor rows;
-// else empty. Makes a model of its own.
+// Counts a microbatch in the model's own unit. Empty for models that count labels or rows.
 MicrobatchCount count_by_model(const RunConfig& config, const ModelSpec& spec);
 
-// The modules of the plan's model.
 Model run_model(const RunConfig& config, const ModelSpec& spec,
                 const std::optional<Adapter>& adapter);
-// model.dtype, and the adapter of the run.
 LayerOptions layer_options(const RunConfig& config, const std::optional<Adapter>& adapter);
-// Whether the model runs on fused operators.
 bool uses_fused(const RunConfig& config, const ModelSpec& model);
-// The operators by which the model runs on the CPU: "fused, avx512, own products", the kernels'
-// instruction set and whose matrix products, and whether the loss is computed by blocks; or "plain,
-// avx512": AdamW is one of the kernels all the same. A function of model, settings and processor
-// alone.
+// The CPU operators, such as "fused, avx512, own products" or "plain, avx512". Plain operators have
+// an instruction set too, because AdamW always uses our kernels. Depends only on model, settings
+// and processor.
 std::string kernels_text(const RunConfig& config, const ModelSpec& model);
 
-// Options of a Pipeline, without observers and without weights: these are loaded or drawn by who
-// has them.
 RunOptions run_options(const RunConfig& config);
 
 }  // namespace sluice

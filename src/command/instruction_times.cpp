@@ -9,16 +9,15 @@ namespace sluice {
 namespace {
 
 constexpr std::size_t kFewest = 2;
-// Limits within which samples and sums may differ before more of them are taken: shares, and what
-// the clock and the loop around an instruction make of very short ones.
+// Ratios beyond which samples or sums contradict each other.
 constexpr double kAlone = 2.0, kHalfOfWhole = 1.25, kHalvesOfWhole = 2.0, kWholeOfHalves = 1.5;
 constexpr double kSlack = 20e-6;  // seconds
 
 bool exceeds(double time, double share, double other) { return time > share * other + kSlack; }
 
-// The shortest has no other like it.
+// True unless another sample is close to the shortest.
 bool is_unsure(std::vector<double> samples) {
-  if (samples.empty()) return false;  // there is no such instruction
+  if (samples.empty()) return false;
   if (samples.size() < kFewest) return true;
   std::partial_sort(samples.begin(), samples.begin() + 2, samples.end());
   return exceeds(samples[1], kAlone, samples[0]);

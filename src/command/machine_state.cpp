@@ -20,7 +20,6 @@ double seconds_of(const timeval& time) {
   return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
 }
 
-// The first line of /proc/stat: all cores together.
 void add_cores(MachineState& state) {
   std::ifstream file("/proc/stat");
   std::string name;
@@ -48,7 +47,7 @@ void add_swapping(MachineState& state) {
 }
 
 double clock_mhz() {
-  constexpr std::size_t kMaxCpuInfo = std::size_t{16} << 20;  // a few kilobytes a core
+  constexpr std::size_t kMaxCpuInfo = std::size_t{16} << 20;
   double sum = 0;
   int count = 0;
   for (const std::string& line : split(read_text_or_empty("/proc/cpuinfo", kMaxCpuInfo), '\n')) {

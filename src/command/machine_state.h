@@ -1,13 +1,11 @@
-// The counters of this machine that tell why steps take longer (report/pace_watch.h).
-// Thread-safety: pure but for reading the system.
 #pragma once
 
 #include "report/pace_watch.h"
 
 namespace sluice {
 
-// Numbers of /proc/stat, /proc/vmstat and /proc/cpuinfo. What the system does not say is 0. The
-// processes of a run on this machine are taken to be as busy as this one.
+// Counters from /proc that explain slow steps (report/pace_watch.h), or 0 if unavailable. Assumes
+// that the run's other processes here are as busy as this one.
 MachineState machine_state();
 
 }  // namespace sluice

@@ -1,7 +1,5 @@
-// A training run of a small model (small_model.h), so that the times are those of the instructions
-// that a run executes, whatever carries them out. As many of it run at once as ranks will share the
-// cores; of all rounds the typical time of every instruction counts (instruction_times.h), and of
-// all that ran beside each other their mean.
+// Trains a small model (small_model.h), so that a real run's instructions are measured. Runs as
+// many copies at once as ranks will share the cores, and averages their times.
 #include <algorithm>
 #include <chrono>
 #include <functional>
@@ -34,11 +32,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
-// Rounds, however long they take: the first warms up, and no time comes from one sample. More of
-// them where samples contradict each other.
+// The first round warms up. Contradicting samples need more rounds.
 constexpr int kFewestRounds = 2, kMostMoreRounds = 4;
-
-// ---- one that runs ----
 
 void run_rounds(const RunConfig& config, const SmallModel& small, Transport& transport,
                 Clock::time_point deadline, InstructionTimes& times) {
@@ -46,18 +41,17 @@ void run_rounds(const RunConfig& config, const SmallModel& small, Transport& tra
   options.weights = InitialWeights::kDrawn;
   options.training_observers = [&](int /*rank*/) { return std::vector<ExecutorObserver*>{&times}; };
   Pipeline pipeline(small.model, small.plan, transport, options);
-  // Times do not depend on the values, and a graph may have parameters that nothing draws.
+  // Values do not affect times. A graph may have parameters that nothing initializes.
   pipeline.load_weights([](Stage& stage) { zero_unfilled(stage.chunk()); });
   Trainer trainer(pipeline, config.optimizer);
   double longest = 0;
-  int more = 0;  // rounds after the deadline
+  int more = 0;
   Clock::time_point now = Clock::now();
   for (int round = 1;; ++round) {
     trainer.step(some_batch(config, small, round), /*learning_rate=*/0);
     const Clock::time_point after = Clock::now();
     longest = std::max(longest, seconds_between(now, after));
     now = after;
-    // Rounds after the first are a little shorter, and no two rounds must end together.
     const bool is_late =
         now + std::chrono::duration_cast<Clock::duration>(Seconds(longest)) > deadline;
     if (!is_late || round < kFewestRounds) continue;
@@ -65,9 +59,6 @@ void run_rounds(const RunConfig& config, const SmallModel& small, Transport& tra
   }
 }
 
-// ---- transfers ----
-
-// Between two ranks of this process, as the configuration has them speak.
 MessageTimes messages_here(const RunConfig& config, double bytes) {
   const auto endpoints = config.parallelism.transport == TransportKind::kGloo
                              ? make_loopback_transports(2, {})
@@ -79,8 +70,6 @@ MessageTimes messages_here(const RunConfig& config, double bytes) {
   });
   return measured;
 }
-
-// ---- all together ----
 
 int cores() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
@@ -105,8 +94,8 @@ LayerTime mean_times(const std::vector<InstructionTimes>& measured, int stage) {
   return sum;
 }
 
-// A frozen layer below all that is trained in the small model may be above something in the whole
-// one: the gradient of its input has as many products as its forward.
+// A frozen first layer has no input gradient in the small model, but may need one in the whole
+// model. It has as many products as the forward.
 void set_unseen(LayerTime& time, const LayerInfo& layer, const MicrobatchShape& shape) {
   if (time.backward > 0) return;
   if (layer.cost.input_flops.at(shape) <= 0) return;
@@ -135,7 +124,7 @@ LayerTimes times_of(const RunConfig& config, const ModelSpec& whole,
     const auto place = std::find(small.groups.begin(), small.groups.end(), group.measured_as);
     const int stage = static_cast<int>(place - small.groups.begin());
     const LayerTime measured_time = mean_times(measured, stage);
-    // The last of layers that are always together has it all.
+    // Of layers that stay together, the last one gets the whole time.
     LayerTime& time = times.layers[static_cast<std::size_t>(group.layers.back())];
     time.forward = measured_time.forward;
     time.backward_input = measured_time.backward_input;

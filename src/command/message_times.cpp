@@ -16,16 +16,15 @@ constexpr double kComputing = 1e-3;  // seconds; longer than a message takes
 
 using Clock = std::chrono::steady_clock;
 
-// Computes on the rank's core.
 void be_busy(double seconds) {
   const auto began = Clock::now();
   while (seconds_between(began, Clock::now()) < seconds) continue;
 }
 
-// As in a pipeline, the rank that has sent computes, and the rank that waits has nothing else to
-// do: a transport with threads of its own shares the core with the sender. The first rank computes
-// while its message is on the way, the other one before and after its answer, and is waiting again
-// when the next message comes. tag: of the first message, and counts on.
+// As in a pipeline, the sender computes while the receiver only waits. A transport with its own
+// threads shares the core with the sender. The lower rank computes while its message is under way.
+// The other rank computes before and after its answer, and then waits for the next message.
+// Increments `tag` per message.
 double typical_message(Transport& transport, int other, std::int64_t numbers, MessageTag& tag) {
   const at::Tensor payload = at::zeros({numbers});
   const bool begins = transport.rank() < other;

@@ -1,7 +1,3 @@
-// Time that a message between two ranks takes, over the transport of the run.
-//
-// Does not own: endpoints, the time of measuring (measure_machine.cpp, processes.cpp).
-// Thread-safety: pure functions; an endpoint is for its rank's thread.
 #pragma once
 
 #include "plan/predict/layer_times.h"
@@ -10,14 +6,14 @@
 namespace sluice {
 
 struct MessageTimes {
-  double latency = 0;    // seconds of a message that holds nothing
-  double bandwidth = 0;  // bytes a second of what it holds; 0: they take no time
+  double latency = 0;    // seconds of an empty message
+  double bandwidth = 0;  // bytes per second; 0: not measurable
 };
 
-// Bytes of the largest message between stages, however the model is split.
+// Bytes of the largest message between stages, for any split.
 double largest_message(const LayerTimes& times);
 
-// Both ranks call it with the same bytes; those of the one with the lower number are measured.
+// Both ranks call this with the same `bytes`. Only the lower rank's result is measured.
 MessageTimes message_times(Transport& transport, int other, double bytes);
 
 }  // namespace sluice

@@ -37,13 +37,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The part of a model that a run saves: with an adapter that, the rest is where it was.
+// Only the adapter, if there is one.
 ModelSpec saved_part(const ModelSpec& model) {
   return has_adapter(model) ? adapter_alone(model) : model;
 }
 
-// Bytes of the largest file that a rank writes, of weights or optimizer state. An adapter is one
-// file.
+// Bytes of the largest file that a rank writes. An adapter is one file.
 std::uint64_t largest_shard(const Plan& plan) {
   std::int64_t bytes = 1;
   if (has_adapter(plan.model)) {
@@ -58,8 +57,7 @@ std::uint64_t largest_shard(const Plan& plan) {
   return std::min(static_cast<std::uint64_t>(bytes), kMaxShardBytes);
 }
 
-// Bytes of a checkpoint. Its manifest has a line for every tensor, as long as its entry in header
-// and index.
+// The manifest has a line per tensor, about as long as its entries in header and index.
 std::uint64_t checkpoint_bytes(const RunConfig& config, const Plan& plan) {
   std::uint64_t bytes = 0;
   for (const RankPrediction& rank : plan.ranks)
@@ -69,7 +67,7 @@ std::uint64_t checkpoint_bytes(const RunConfig& config, const Plan& plan) {
   std::set<std::string> names;
   for (const LayerInfo& layer : saved.layers) {
     for (const ParameterSpec& parameter : layer.parameters) {
-      bytes += 4 * (kEntryBytes + parameter.name.size());  // weight, two moments, step
+      bytes += 4 * (kEntryBytes + parameter.name.size());
       names.insert(parameter.name);
     }
   }
@@ -79,7 +77,7 @@ std::uint64_t checkpoint_bytes(const RunConfig& config, const Plan& plan) {
   return kept ? bytes + kept->bytes() : bytes;
 }
 
-// File systems of a network may show a new folder a little later.
+// Network file systems may show a new folder late.
 constexpr std::chrono::seconds kPatienceForFiles{5};
 
 fs::path nearest_folder(const std::string& folder) {
@@ -99,7 +97,7 @@ bool sees(const fs::path& path) {
   return true;
 }
 
-// Processes whose launcher was killed end a little later.
+// Processes end a little after their killed launcher.
 constexpr std::chrono::seconds kFolderPatience{5};
 
 bool is_same_folder(int one, int other) {
@@ -108,11 +106,10 @@ bool is_same_folder(int one, int other) {
          first.st_ino == second.st_ino;
 }
 
-// True where another run holds the folder to the end of our patience.
 bool is_held_by_another(int folder) {
   const auto give_up = std::chrono::steady_clock::now() + kFolderPatience;
   while (flock(folder, LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK) return false;  // no locks here
+    if (errno != EWOULDBLOCK) return false;
     if (std::chrono::steady_clock::now() > give_up) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
@@ -185,7 +182,7 @@ std::string earlier_run_warning(const RunConfig& config, const ResumePoint& resu
     replaced.push_back(folder.name);
     if (resume.checkpoint) found.push_back(in_folder(folder));
   }
-  // Until this run, of a later generation, has a checkpoint.
+  // True until this run saves a checkpoint of its later generation.
   const bool another_is_newest =
       !folders.empty() &&
       (resume.checkpoint ? resume.generation != resume.checkpoint->manifest().generation
@@ -216,7 +213,7 @@ void require_outputs(const RunConfig& config, const Plan& plan) {
 
 void require_shared_folder(const std::string& folder, const Group& world) {
   const fs::path place = nearest_folder(folder);
-  std::string made;  // by the first rank; what it cannot make, a save cannot either
+  std::string made;  // by rank 0; if this fails, the save reports it
   std::error_code failed;
   if (world.rank() == 0) {
     const std::string name = ".sluice-shared-" + unique_suffix();
@@ -255,7 +252,7 @@ void RunFolders::take(const RunConfig& config) {
     try {
       for (std::string& made : io::make_folders(folder.path)) made_.push_back(std::move(made));
     } catch (const Error&) {
-      continue;  // what writes there says so
+      continue;  // the code that writes there reports it
     }
     const int descriptor = open(folder.path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (descriptor < 0) continue;

@@ -30,13 +30,12 @@
 namespace sluice {
 namespace {
 
-// The plan, whose memory is asked for before anything is made for each of its ranks.
 Plan fitting(Plan plan, const LocalRanks& ranks) {
   require_memory(plan, ranks.memory_bytes(), ranks.on_machine);
   return plan;
 }
 
-// The tidying that a run which finished and was killed had left to do.
+// Completes the cleaning of a run that was killed after its last step.
 void tidy_checkpoints(const ProcessRun& run) {
   io::clean_steps(run.config.checkpoint.folder, checkpoint_kind());
   run.target(run.resume.done.steps).after_commit();
@@ -79,7 +78,7 @@ std::optional<AdapterDirectory> open_adapter(const RunConfig& config) {
   return AdapterDirectory(config.model.adapter);
 }
 
-// An endpoint knows the first failure of all ranks, once it has heard of it.
+// Every endpoint learns of the run's first failure.
 std::optional<Failure> first_failure(const std::vector<std::unique_ptr<Transport>>& endpoints) {
   for (const auto& endpoint : endpoints) {
     if (std::optional<Failure> failure = endpoint->failure()) return failure;
@@ -89,8 +88,6 @@ std::optional<Failure> first_failure(const std::vector<std::unique_ptr<Transport
 
 }  // namespace
 
-// ---- the job: all processes ----
-
 struct TrainingJob::Impl {
   ProcessJob processes;
   std::optional<ProcessRun> run;
@@ -99,8 +96,8 @@ struct TrainingJob::Impl {
   explicit Impl(const RunConfig& config, int num_ranks)
       : processes(prepared(config), job_options(config, num_ranks)) {}
 
-  // Puts back what an ended run has left on its way, before any process looks for checkpoints: all
-  // of them meet in the next step.
+  // Restores checkpoints that a killed run was replacing, before the processes connect and look for
+  // checkpoints.
   static LaunchEnvironment prepared(const RunConfig& config) {
     LaunchEnvironment environment = read_launch_environment();
     if (environment.layout.process == 0) io::put_back_steps(config.checkpoint.folder);
@@ -115,7 +112,7 @@ TrainingJob::TrainingJob(const RunConfig& config, StopSignal& stop,
   const bool is_told = needs_measurement(config) || (has_others && depends_on_machine(config));
   std::optional<Plan> plan;
   if (is_told) {
-    require_plannable(config);  // meeting and measuring take their time
+    require_plannable(config);  // before connecting and measuring, which take time
   } else {
     plan = plan_of_config(config);
   }
@@ -165,8 +162,6 @@ int run_job(const std::function<int()>& call) {
   }
 }
 
-// ---- this process ----
-
 ProcessRun::ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& stop_signal,
                        LocalRanks local_ranks, const std::optional<StepRange>& traced)
     : config(run_config),
@@ -188,11 +183,11 @@ ProcessRun::ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& s
   if (adapter_tensors) require_base_layers(*adapter_tensors, *weights.directory);
   made_of = fingerprints_of(config, plan.model, weights);
   made_of.is_traced = traced.has_value();
-  // The ranks of other processes come when this has been done (TrainingJob).
+  // Other processes look for checkpoints after this (TrainingJob).
   if (ranks.has_speaker()) io::put_back_steps(config.checkpoint.folder);
   resume = find_resume_point(config, made_of);
   if (ranks.has_speaker()) log.emplace(config, plan, data, resume);
-  // Warnings of `data` are logged elsewhere, when the run begins.
+  // The log prints the warnings of `data` later.
   const std::vector<std::string> of_data = data.warnings();
   const auto warn = [&](const std::vector<std::string>& warnings) {
     for (const std::string& warning : warnings) {
@@ -280,7 +275,7 @@ std::int64_t ProcessRun::train() {
   const RecordSignal on_request([this] { flight.write_on_request(); });
   const auto endpoints = ranks.connect();
   PerRank<std::int64_t> steps(ranks);
-  bool has_told = false;  // true if a rank that hangs was reported
+  bool has_told = false;
   try {
     read_ahead();
     const HangWatch watch(flight.recorders(),
@@ -294,7 +289,7 @@ std::int64_t ProcessRun::train() {
     const std::optional<Failure> failure = first_failure(endpoints);
     const Error cause = with_predicted_memory(plan, detail::with_keys(ranks.cause(error)), failure);
     close_failed(*this, cause, failure, has_told);
-    if (ranks.has_others) throw ToldElsewhere(cause);  // here, or by another process
+    if (ranks.has_others) throw ToldElsewhere(cause);
     throw Error(cause);
   }
   stop.run_finished();

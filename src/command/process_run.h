@@ -1,9 +1,5 @@
-// This process's part of a training run: its ranks and their shared state.
-//
-// Owns: data, headers of the weights, the start of the run, its printed and recorded output, and
-// the remains of ranks that failed. Does not own: the work of one rank (train_rank.h), the end of a
-// run that fails (failed_run.h). Thread-safety: for the main thread; the ranks' threads use only
-// the members that document it.
+// This process's part of a training run, for the main thread. Ranks' threads use only the members
+// that allow it.
 #pragma once
 
 #include <cstdint>
@@ -34,28 +30,24 @@
 namespace sluice {
 
 struct ProcessRun {
-  // Opens and checks everything; creates nothing.
+  // Checks everything, but creates nothing.
   ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& stop_signal,
              LocalRanks local_ranks, const std::optional<StepRange>& traced = {});
 
-  // Runs the ranks that are here, and keeps what is worth it when one fails, wherever. Returns the
-  // number of steps done, those before the run went on included. Does nothing but say so where the
-  // last is done already. Throws the first failure of all ranks.
+  // Runs the local ranks. Returns the number of steps done, including those before a resume. If a
+  // rank of any process fails, saves what is useful and throws the run's first failure.
   std::int64_t train();
 
-  // The checks of a run that has steps to make.
   void require_steps_left(const std::optional<StepRange>& traced);
 
-  // Begins to read the batches of the steps that are left.
   void read_ahead();
-  // The rows of every batch that are the rank's replica's.
+  // The rows of each batch that belong to the rank's replica.
   BatchRange rows_of(int rank) const;
 
-  // The place where this run saves a step, and what the manifest says of the run. Any rank's thread
-  // may ask.
+  // Where and how to save a step. Thread-safe.
   SaveTarget target(std::int64_t step) const;
 
-  // The log, for the rank that speaks; null for every other.
+  // Null for all ranks but rank 0.
   RunLog* log_of(int rank) { return rank == kRankZero && log ? &*log : nullptr; }
 
   const RunConfig& config;
@@ -64,21 +56,21 @@ struct ProcessRun {
   StopSignal& stop;
   const LocalRanks ranks;
   const TokenData data;
-  std::optional<data::ReadAhead> batches;     // batches of the steps, while they run
-  const std::optional<TokenData> validation;  // validation.files, where there are any
-  const std::deque<Prompt> prompts;           // validation.prompts
+  std::optional<data::ReadAhead> batches;
+  const std::optional<TokenData> validation;
+  const std::deque<Prompt> prompts;
   const OpenedWeights weights;
-  const std::optional<AdapterDirectory> adapter_tensors;  // tensors of model.adapter
+  const std::optional<AdapterDirectory> adapter_tensors;
   RunFingerprints made_of;
-  // Every process finds it by itself; the speaker's is in what is saved.
+  // Every process finds it separately.
   ResumePoint resume;
-  RunFolders folders;         // the speaker's, while steps are made
-  std::optional<RunLog> log;  // where the speaker is
+  RunFolders folders;
+  std::optional<RunLog> log;  // only in the process with rank 0
   MemoryLedger ledger;
   PostMortem post_mortem;
   FlightRecords flight;
   std::optional<StepTrace> trace;
-  PerRank<InterruptedRank> interrupted;  // remains of the ranks whose steps failed
+  PerRank<InterruptedRank> interrupted;  // what ranks leave when their steps fail
 };
 
 }  // namespace sluice

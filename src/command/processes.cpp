@@ -20,15 +20,15 @@
 namespace sluice {
 namespace {
 
-// Threads cannot vanish, and a rank that fails wakes the others; what a rank waits for is at worst
-// a slow disk or a large stage.
+// In one process no rank can vanish, and a failing rank wakes the others. Only a slow disk or a
+// large stage takes long.
 constexpr std::chrono::hours kLongestWait{1};
 
 std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(1000.0 * seconds));
 }
 
-// The file that torchrun reads (torch.distributed.elastic.multiprocessing.errors).
+// For torchrun (torch.distributed.elastic.multiprocessing.errors).
 void write_error_file(const ProcessJob& processes, const Error& failure) {
   const std::string& path = processes.environment().error_file;
   if (path.empty()) return;
@@ -60,8 +60,8 @@ MeasuredMachine from_bytes(std::string bytes) {
   return measured;
 }
 
-// The same on all ranks: its times with those of a message between the first rank and the last one,
-// which is in another process where any is.
+// Adds the time of a message between the first and the last rank, which are in different processes
+// if there are several.
 MeasuredMachine with_messages(Transport& transport, MeasuredMachine machine) {
   const int last = transport.size() - 1;
   if (machine.times.empty() || last == kMeasuringRank) return machine;
@@ -80,7 +80,6 @@ MeasuredMachine with_messages(Transport& transport, MeasuredMachine machine) {
   return machine;
 }
 
-// Numbers of this process: times only where the plan needs them.
 MeasuredMachine own_machine(const RunConfig& config, const ProcessJob& processes) {
   if (needs_measurement(config)) return measure_machine(config);
   const int ranks_here = processes.ranks_on_machine();
@@ -155,8 +154,8 @@ ProcessJobOptions job_options(const RunConfig& config, int num_ranks) {
   options.device = config.training.device;
   options.init_timeout = milliseconds(config.comm.init_timeout_seconds);
   options.heartbeat = milliseconds(config.comm.heartbeat_seconds);
-  // A rank that hangs has been named and has ended the run by then (hang_watch.h): who waits for it
-  // knows less.
+  // A hanging rank ends the run before this deadline (hang_watch.h). Its report is more precise
+  // than a timeout of another rank.
   options.deadline = milliseconds(config.comm.train_timeout_seconds) + options.heartbeat;
   if (alone && transport != TransportKind::kGloo)
     options.init_timeout = options.deadline = kLongestWait;

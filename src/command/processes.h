@@ -1,11 +1,6 @@
-// A command's run in one process or several.
-//
-// Owns: the one place that decides which ranks are threads of this process, values by rank,
-// settings of the connection, failures that all processes end with and of which one tells the user,
-// and the one answer for all of them to what the plan has to know of the machine. Does not own:
-// threads (rank_threads.h), messages (transport.h), the processes (comm/process_job.h).
-// Thread-safety: const members may be called from any thread; different ranks' entries of a PerRank
-// may be used by different threads; functions are for the main thread.
+// Runs a command in one or several processes. Only this file decides which ranks are threads of
+// this process. Different threads may use different ranks' entries of a PerRank. Call the functions
+// from the main thread.
 #pragma once
 
 #include <chrono>
@@ -27,58 +22,52 @@
 namespace sluice {
 
 struct LocalRanks {
-  int num_ranks = 1;             // number of ranks of the run, in all processes
-  std::vector<int> here;         // ranks of this process, ascending
-  int on_machine = 1;            // ranks of all processes on this machine: they share its cores
-  at::Device device = at::kCPU;  // device of the first rank here
-  std::string why_device;        // reason for the log; "": nothing to report
-  TransportKind transport = TransportKind::kThreads;  // not kAuto
-  // Endpoints of the ranks here; new ones are made after a failure.
+  int num_ranks = 1;
+  std::vector<int> here;  // ascending
+  int on_machine = 1;
+  at::Device device = at::kCPU;
+  std::string why_device;                             // for the log, or ""
+  TransportKind transport = TransportKind::kThreads;  // never kAuto
+  // Connects the local ranks, and again after a failure.
   std::function<std::vector<std::unique_ptr<Transport>>()> connect;
-  // The cause that all processes which live take for a failure here, and whether this one is to
-  // tell the user.
+  // The error that all live processes agree on after a failure, and whether this process reports
+  // it.
   std::function<Error(const Error&)> cause = [](const Error& own) { return own; };
   std::function<bool()> tells = [] { return true; };
-  // Name of the run, the same in all of its processes and no other run's.
+  // Unique, and equal in all processes of the run.
   std::string name = unique_suffix();
-  // There are others, which may not hear of an error before this process ends.
+  // Other processes may not learn of an error before this process ends.
   bool has_others = false;
-  // A rank here hangs, and the run waits on; where there are others, one process tells the user.
+  // Reports a hanging local rank while the run waits. Only one process warns the user.
   std::function<void(int rank, const std::string& what, const std::string& remedy)> report_hung;
-  // Rank 0 and all others have made a step: the waits from now on are those of steps.
+  // All ranks have finished a step, so the timeouts for steps apply from now on.
   std::function<void()> steps_begin = [] {};
 
   bool has(int rank) const;
   bool has_speaker() const { return has(kRankZero); }
-  // Threads of each rank's operators: training.threads_per_rank, or its share of the machine's
-  // cores.
   int threads_per_rank(std::int64_t configured) const;
-  // The memory that the ranks on this machine share: none where each has a device of its own, whose
-  // memory is Plan::memory_per_rank.
+  // Memory of this machine. Unlimited for GPUs, where Plan::memory_per_rank is the limit.
   std::int64_t memory_bytes() const;
 };
 
-// The ranks of this process in its job, which must outlive it.
 LocalRanks ranks_of(ProcessJob& job, int num_ranks);
 
-// A T for every rank that is here.
 template <typename T>
 class PerRank {
  public:
   explicit PerRank(const LocalRanks& ranks) {
     for (const int rank : ranks.here) of_rank_[rank];
   }
-  // Precondition: the rank is here.
   T& at(int rank) { return of_rank_.at(rank); }
   const T& at(int rank) const { return of_rank_.at(rank); }
-  auto begin() const { return of_rank_.begin(); }  // of pairs {rank, T}
+  auto begin() const { return of_rank_.begin(); }
   auto end() const { return of_rank_.end(); }
 
  private:
   std::map<int, T> of_rank_;
 };
 
-// The value that every rank here came to. Throws Error(kInternal) when they differ.
+// Throws Error(kInternal) if the local ranks differ.
 template <typename T>
 const T& agreed(const PerRank<T>& values, const std::string& what) {
   const auto& [first_rank, first] = *values.begin();
@@ -90,16 +79,15 @@ const T& agreed(const PerRank<T>& values, const std::string& what) {
   return first;
 }
 
-// Throws Error(kUsage) for a transport that does not fit the processes.
+// Throws Error(kUsage) if the transport does not fit the number of processes.
 ProcessJobOptions job_options(const RunConfig& config, int num_ranks);
 
-// Calls `call`. Its exception is sent to all processes and becomes the cause for all of them: an
-// Error in the one that reports to the user, ToldElsewhere in the others.
+// If `call` throws in any process, all processes agree on one cause. One process throws it as
+// Error, and the others throw ToldElsewhere.
 void told_to_all(ProcessJob& processes, const std::function<void()>& call);
 
-// Collective over the processes, which have to make the same plan: the first measures the numbers
-// that the plan needs (depends_on_machine()), the others get them. Throws what measure_machine()
-// throws, and Error(kPeer).
+// Collective over all processes. The first process measures what the plan needs and sends it to the
+// others, because all must make the same plan. Throws like measure_machine(), and Error(kPeer).
 MeasuredMachine measured_once(const RunConfig& config, ProcessJob& processes);
 
 }  // namespace sluice

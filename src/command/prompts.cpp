@@ -23,7 +23,7 @@
 namespace sluice {
 namespace {
 
-// By which generation goes, as transformers has it: without the file, the ends of config.json.
+// Like transformers, falls back to the end tokens of config.json.
 Json generation_settings(const RunConfig& config, const ModelSpec& spec) {
   const std::string file = model_directory(config) + "/generation_config.json";
   std::error_code unseen;
@@ -50,7 +50,7 @@ std::vector<std::int64_t> end_ids_in(const Json& settings) {
   return ids;
 }
 
-// Settings that are not followed and change what transformers' generate(do_sample=False) gives.
+// Ignored settings that change transformers' generate(do_sample=False).
 std::string settings_warning(const Json& settings) {
   std::vector<std::string> names;
   const auto differs = [&](const char* name, const Json& neutral) {
@@ -69,8 +69,8 @@ std::string settings_warning(const Json& settings) {
   return formatted("generation_config.json sets {}, which is not followed", join(names, ", "));
 }
 
-// extra: the names of other inputs that follow from the length of the text. reads_labels: a head
-// does, which makes logits without them.
+// `extra`: inputs that follow from the text's length. `reads_labels`: without labels, such a head
+// computes logits.
 Inputs inputs_of(const std::vector<std::int32_t>& ids, const ModelMaker& maker,
                  const std::vector<ValueSpec>& extra, bool reads_labels) {
   const at::Tensor ids_L = at::tensor(at::ArrayRef<std::int32_t>(ids), at::kInt);
@@ -82,7 +82,6 @@ Inputs inputs_of(const std::vector<std::int32_t>& ids, const ModelMaker& maker,
   return inputs;
 }
 
-// A number of [0, 1) for the token at a position.
 double uniform_at(std::uint64_t seed, std::size_t position) {
   const auto high = [](std::uint64_t bits) { return static_cast<std::uint32_t>(bits >> 32); };
   const auto low = [](std::uint64_t bits) { return static_cast<std::uint32_t>(bits); };
@@ -92,8 +91,8 @@ double uniform_at(std::uint64_t seed, std::size_t position) {
   return (drawn[0] + drawn[1] * kOneIn32Bits) * kOneIn32Bits;
 }
 
-// logits_V: of the last position, the same on every rank. If the temperature is so small that
-// logits overflow, the likeliest token is drawn.
+// logits_V: of the last position, equal on all ranks. If the temperature makes them overflow,
+// returns the likeliest token.
 std::int64_t drawn_token(const at::Tensor& logits_V, double temperature, double uniform) {
   const at::Tensor scaled_V = logits_V.to(at::kDouble).div(temperature);
   if (std::isinf(scaled_V.max().item<double>())) return logits_V.argmax().item<std::int64_t>();
@@ -165,7 +164,7 @@ std::string Prompt::text_of(const std::vector<std::int32_t>& tokens) const {
     return text;
   }
   const Tokenizer& tokenizer = tokens_.tokenizer();
-  std::vector<std::int32_t> known;  // a vocabulary may be larger than the tokenizer's
+  std::vector<std::int32_t> known;  // the model may have more tokens
   std::copy_if(tokens.begin(), tokens.end(), std::back_inserter(known),
                [&](std::int32_t id) { return !tokenizer.token_of(id).empty(); });
   return tokenizer.decode(known, /*skip_special_tokens=*/true);
@@ -187,7 +186,7 @@ Continuation Prompt::go_on(Pipeline& pipeline) const {
       break;
     }
   }
-  // A first token may lose its leading blank when it is decoded by itself.
+  // A token decoded alone may lose its leading blank.
   const std::string before = text_of(ids_), whole = text_of(all);
   result.text = whole.starts_with(before) ? whole.substr(before.size()) : text_of(result.tokens);
   return result;

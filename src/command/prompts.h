@@ -1,8 +1,5 @@
-// A prompt and its continuation by a model.
-//
-// Owns: the tokens of a prompt, the choice of the next token, the end of a continuation, its text.
-// Does not own: the pipeline. Every token runs the whole sequence: no keys and values are kept.
-// Thread-safety: const members may be called from any thread.
+// A prompt that a model continues. Every new token runs the whole sequence, without a key-value
+// cache.
 #pragma once
 
 #include <cstdint>
@@ -21,26 +18,25 @@ namespace sluice {
 
 class Prompt {
  public:
-  // Throws Error(kUsage) for a prompt without tokens or without room for one more, and for a model
-  // that takes more than a text; Error(kInput) for a tokenizer that cannot be read, or bytes
-  // without a vocabulary.
+  // Throws Error(kUsage) if the prompt has no tokens or is too long, or if the model needs more
+  // than a text. Throws Error(kInput) for an unreadable tokenizer, or for bytes without a
+  // vocabulary.
   Prompt(const RunConfig& config, const ModelSpec& spec, std::string text,
          const SampleOptions& options);
 
-  // The length of the longest sequence that is run.
   std::int64_t length() const;
-  // Warns of settings in generation_config.json by which transformers would choose other tokens,
-  // and of a model without a tokenizer.
+  // Warns if transformers would choose other tokens because of generation_config.json, and if the
+  // model has no tokenizer.
   std::vector<std::string> warnings() const;
 
-  // Collective over the ranks; the same on every one.
+  // Collective.
   Continuation go_on(Pipeline& pipeline) const;
 
  private:
   std::string text_of(const std::vector<std::int32_t>& tokens) const;
 
   const ModelMaker* maker_;
-  std::vector<ValueSpec> extra_;  // further inputs that follow from a text
+  std::vector<ValueSpec> extra_;
   bool head_has_loss_;
   data::TextTokens tokens_;
   std::string text_, warning_;

@@ -20,11 +20,11 @@
 namespace sluice {
 namespace {
 
-constexpr std::int64_t kLastSequence = std::int64_t{1} << 62;  // positions beyond would overflow
+constexpr std::int64_t kLastSequence = std::int64_t{1} << 62;  // later positions would overflow
 
 int num_cores() { return resolve_threads_per_rank(/*threads_per_rank=*/0, /*ranks_on_machine=*/1); }
 
-// A checkpoint that verifies and is of the step that its folder's name says.
+// Also checks that the step matches the folder's name.
 Checkpoint open_verified(const std::string& path, std::optional<std::int64_t> step) {
   Checkpoint checkpoint(path);
   const Manifest& manifest = checkpoint.manifest();
@@ -43,14 +43,12 @@ Checkpoint open_verified(const std::string& path, std::optional<std::int64_t> st
   return checkpoint;
 }
 
-// An error of the checkpoint at `path`, said beside that path.
 std::string reason_of(const Error& error, const std::string& path) {
   std::string where = error.where();
   if (where.starts_with(path)) where.erase(0, where.find_first_not_of('/', path.size()));
   return error.fact() + (where.empty() ? "" : "; " + where);
 }
 
-// The generation that a manifest says; nothing where it cannot be read.
 std::optional<std::int64_t> generation_of(const StepFolder& folder) {
   try {
     return read_manifest(folder.path).generation;
@@ -59,8 +57,8 @@ std::optional<std::int64_t> generation_of(const StepFolder& folder) {
   }
 }
 
-// Folders by generation, then by step. One that cannot be read counts as of the latest: it is to be
-// skipped, and named, where it would have been the newest.
+// Sorts by generation, then by step. An unreadable folder counts as the latest generation, so that
+// it is skipped with a warning.
 std::vector<StepFolder> by_age(const std::string& folder) {
   std::vector<std::pair<std::optional<std::int64_t>, StepFolder>> aged;
   std::int64_t latest = 0;
@@ -80,7 +78,7 @@ std::vector<StepFolder> by_age(const std::string& folder) {
 std::optional<Checkpoint> newest_verified(const std::string& folder,
                                           std::vector<std::string>& warnings) {
   const std::vector<StepFolder> folders = by_age(folder);
-  std::string damaged, damage;  // the newest that is committed
+  std::string damaged, damage;  // the newest committed one
   for (auto candidate = folders.rbegin(); candidate != folders.rend(); ++candidate) {
     std::string reason;
     std::error_code unknown;
@@ -135,7 +133,6 @@ std::optional<Checkpoint> chosen(const CheckpointOptions& options,
   return open_verified(from.path, std::nullopt);
 }
 
-// kind: "model" or "data". difference: "" for none.
 void judge(const std::string& kind, const std::string& difference, const Checkpoint& checkpoint,
            const CheckpointOptions& options, const std::string& remedy,
            std::vector<std::string>& warnings) {
@@ -156,7 +153,6 @@ void judge(const std::string& kind, const std::string& difference, const Checkpo
                            remedy, kind)});
 }
 
-// A checkpoint of all weights and one of an adapter alone: neither can resume as the other.
 void require_same_kind(const Checkpoint& checkpoint, const RunConfig& config) {
   const bool was = holds_adapter(checkpoint.manifest());
   const bool is = !config.model.adapter.empty() || config.lora.rank > 0;
@@ -170,8 +166,7 @@ void require_same_kind(const Checkpoint& checkpoint, const RunConfig& config) {
                    was ? "set [lora] as its run had it" : "set model.path to the checkpoint")});
 }
 
-// The generation of a run: after all in the folder that are newer than the checkpoint it resumes
-// from.
+// Later if the folder has newer checkpoints than the one to resume from.
 std::int64_t generation_after(const std::string& folder, const std::optional<Checkpoint>& from) {
   std::optional<std::int64_t> latest;
   bool goes_back = !from;
@@ -230,7 +225,7 @@ void require_free_steps(const RunConfig& config, const ResumePoint& resume) {
     try {
       open_verified(folder.path, folder.step);
     } catch (const Error&) {
-      continue;  // the save that needs the place moves it aside
+      continue;  // a save moves it aside
     }
     throw Error(
         ErrorKind::kUsage,

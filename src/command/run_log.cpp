@@ -28,16 +28,14 @@ namespace {
 
 constexpr std::chrono::seconds kNoteInterval{20};
 
-// The time of a step, which all ranks start and end together: that of the rank that reports most,
-// since they notice one after another.
+// Ranks share a step's start and end but notice the end one after another, so use the longest time.
 double seconds_of(const std::vector<RankStats>& stats) {
   double seconds = 0;
   for (const RankStats& rank : stats) seconds = std::max(seconds, rank.times.total);
   return seconds;
 }
 
-// The times of a rank within the step: a rank that reports less than the slowest spent the
-// difference waiting.
+// A rank with less time than the slowest spent the difference waiting.
 RankSeconds within(double step_seconds, StepTimes times) {
   times.reduction += step_seconds - times.total;
   times.total = step_seconds;
@@ -81,11 +79,11 @@ void RunLog::begin(const std::string& auto_text) {
   next_note_ = began_ + kNoteInterval;
 }
 
-// A warning alone: bfloat16 was asked for.
+// Only warns, since the user chose bfloat16.
 void RunLog::warn_of_slow_bfloat16() const {
   if (config_.training.mixed_precision != MixedPrecision::kBfloat16) return;
   const double time = ops::bfloat16_time();
-  constexpr double kSlower = 1.1;  // beyond what a measurement of 30 ms is off by
+  constexpr double kSlower = 1.1;  // beyond the error of a 30 ms measurement
   if (time <= kSlower) return;
   log_warning(
       formatted("on this processor a product in bfloat16 takes {} times as long as in float32; "
@@ -93,7 +91,7 @@ void RunLog::warn_of_slow_bfloat16() const {
                 fixed(time, 1)));
 }
 
-// Stdout breaks with a closed pipe or terminal, or a full disk.
+// A pipe or terminal may be closed, or a disk full.
 void RunLog::print(const std::string& text) const {
   errno = 0;
   sluice::print(text, color_ ? Colors::kKeep : Colors::kReplace);
@@ -245,7 +243,7 @@ void RunLog::end(const RunEnd& of) {
                       of.ending == Ending::kStopped ? "stopped by a signal" : "ended by an error",
                       of.step, config_.training.steps);
   }
-  // A step that was not logged may be the last before an error.
+  // The last step before an error may not be logged.
   if (last_.step == of.step) {
     text += unigram_entropy_
                 ? formatted("loss: {} a byte; unigram entropy {}\n", nats_and_bits(last_.loss),

@@ -1,10 +1,7 @@
-// All that a training run tells its user: settings and plan, then the steps, then the outcome.
-//
-// Owns: the text on stdout, which fits the terminal, and metrics.jsonl, which it creates with the
-// first logged step, or with the first checkpoint of a run that resumes. The run matters more than
-// its text: output that cannot be written is given up with a warning, and the run continues. Does
-// not own: the numbers. Used by the speaker's thread (processes.h) between begin() and end(), in
-// its process only.
+// Prints a training run's text on stdout and writes metrics.jsonl. Output that cannot be written is
+// given up with a warning, and the run continues. metrics.jsonl is created with the first logged
+// step, or with a resumed run's first checkpoint. Only rank 0's thread uses the log between begin()
+// and end().
 #pragma once
 
 #include <chrono>
@@ -27,75 +24,68 @@
 
 namespace sluice {
 
-// The results of validating a step's weights: validation.files, validation.prompts.
 struct Validated {
   std::optional<double> loss;
-  std::vector<std::pair<std::string, std::string>> continuations;  // prompt, text
+  std::vector<std::pair<std::string, std::string>> continuations;
 };
 
 class RunLog {
  public:
-  // resume: the start of the run; metrics up to there are kept.
+  // Keeps metrics up to the step that `resume` starts after.
   RunLog(const RunConfig& config, const Plan& plan, const TokenData& data,
          const ResumePoint& resume);
 
-  // The only text of a run that has nothing left to do.
   void already_finished() const;
 
-  // Settings that are not the default, split, schedule, prediction, data; the plan's warnings.
   void begin(const std::string& auto_text);
-  // After every instruction of the speaker. The first step has no line before it, and may take
-  // long: says every 20 seconds how far it is.
+  // Call after every instruction of rank 0. Prints progress every 20 seconds in a long first step.
   void instruction_done(int index);
   void step(std::int64_t step, double lr, const StepResult& result,
             const std::vector<RankStats>& stats, Validated validated);
-  // After the first step: which stages did not split their backward, and the prediction with that.
+  // Reports which stages did not split their backward, and what is predicted for them.
   void unsplit_stages(const std::vector<int>& stages) const;
-  // Steps that are not logged count for the time left, and for whether steps take what was
-  // expected.
+  // Such steps still count for the remaining time and the expected pace.
   void skip_step(double seconds);
-  // A rank that was found to be a straggler, before the step that it was found at.
   void straggles(int rank);
   bool has_logged() const { return last_.step > 0; }
   std::int64_t last_logged() const { return last_.step; }
-  // The ranks are ready for the first step.
+  // Call when the ranks are ready for the first step.
   void steps_begin(int threads_per_rank) { story_.begin(threads_per_rank); }
-  // Before a checkpoint: no checkpoint is on disk while metrics of its steps are not.
+  // Call before a checkpoint, so that no checkpoint is on disk before the metrics of its steps.
   void sync_metrics();
-  void saves(std::int64_t step);  // the same, of a checkpoint of this step
-  // Memory predicted and measured, the loss beside what it has to beat, where the weights are; the
-  // report. Finds metrics.jsonl gone, if it is. Without weights no more than where the report is.
+  void saves(std::int64_t step);
+  // Prints predicted and measured memory, the loss beside its baseline, and the paths of weights
+  // and report. Without weights it prints only the report's path. Reports a deleted metrics.jsonl.
   void end(const RunEnd& of);
-  // The error for which metrics.jsonl was given up, if it was.
   const std::optional<Error>& metrics_error() const { return metrics_error_; }
 
  private:
   void record(const StepMetrics& metrics);
-  MetricsFile& metrics_file();  // made when it is needed first
+  MetricsFile& metrics_file();
   void give_up_metrics(const Error& error, const std::string& consequence);
   void print(const std::string& text) const;
   std::string data_text() const;
-  bool has_tokens() const;  // the loss is one of tokens
+  bool has_tokens() const;
   std::string resume_text() const;
   void warn_of_slow_bfloat16() const;
 
   const RunConfig& config_;
   const Plan& plan_;
   const TokenData& data_;
-  std::optional<double> unigram_entropy_;  // nats a byte; only of text
+  std::optional<double> unigram_entropy_;  // nats per byte
   bool color_;
-  int width_;  // width of the terminal, 0: none
+  int width_;  // 0: no terminal
   std::optional<MetricsFile> file_;
   std::optional<Error> metrics_error_;
   const ResumePoint& resume_;
   RunStory story_;
   TimeLeft time_left_;
   StepTimesSeen step_times_;
-  std::optional<PaceWatch> pace_;  // where the plan expects seconds
+  std::optional<PaceWatch> pace_;  // only if the plan predicts seconds
   bool stepped_ = false;
   std::chrono::steady_clock::time_point began_, next_note_;
   StepMetrics last_;
-  std::vector<std::int64_t> peaks_;  // bytes per rank, over the logged steps
+  std::vector<std::int64_t> peaks_;  // bytes per rank
 };
 
 }  // namespace sluice

@@ -29,7 +29,7 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// "2026-11-24T17:03:05Z" (ISO 8601).
+// ISO 8601, UTC.
 std::string time_now() {
   const std::time_t now = std::time(nullptr);
   std::tm parts{};
@@ -59,7 +59,6 @@ Json start_of(const Plan& plan, const ResumePoint& resume, int threads_per_rank)
   return start;
 }
 
-// Names of the first data files, and the sizes of an epoch and a step.
 Json data_of(const RunConfig& config, const TokenData& data) {
   constexpr std::size_t kMostNames = 8;
   const std::vector<std::string> files = expand_data_files(config);
@@ -114,7 +113,7 @@ LastStep gather_last_step(const Group& world, const FlightRecord& own) {
   return last;
 }
 
-// Keeps the story of the process that made the checkpoint: its starts, saves and lines up to there.
+// Keeps the starts, saves and lines before the checkpoint.
 void RunStory::keep_earlier() {
   const std::int64_t done = resume_.done.steps;
   Json& facts = record_.facts;

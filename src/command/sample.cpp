@@ -1,4 +1,3 @@
-// sluice sample: one continuation of one prompt, by weights that are not trained.
 #include <filesystem>
 #include <map>
 #include <utility>
@@ -30,7 +29,7 @@
 namespace sluice {
 namespace {
 
-// A folder of checkpoints, or of a run, is its last checkpoint.
+// Uses the last checkpoint in a folder.
 std::string model_in(const std::string& path) {
   std::error_code unseen;
   if (std::filesystem::exists(path + "/config.json", unseen) || is_adapter_directory(path))
@@ -55,7 +54,7 @@ void require_model(const std::string& path) {
                      : download});
 }
 
-// A checkpoint of a run on bytes has no tokenizer file, so its manifest decides.
+// A run on bytes saves no tokenizer, but its manifest names it.
 void choose_tokenizer(RunConfig& config) {
   if (config.data.tokenizer != "auto" || !was_committed(config.model.path)) return;
   const auto& settings = read_manifest(config.model.path).settings;
@@ -71,7 +70,7 @@ void choose_model(RunConfig& config) {
   choose_tokenizer(config);
   if (is_one_file) return;
   config.lora = {};
-  config.training.loss_chunks = LossChunks::kOff;  // logits are wanted
+  config.training.loss_chunks = LossChunks::kOff;
   if (!is_adapter_directory(config.model.path)) return;
   config.model.adapter = config.model.path;
   config.model.path = base_of_adapter(config.model.adapter);

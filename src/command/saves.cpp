@@ -14,8 +14,8 @@
 namespace sluice {
 namespace {
 
-// The outcome that all ranks come to: step 0 when there is nothing to save, a reason when what
-// there is must not be, else the path.
+// The result on which all ranks agree. Step 0: nothing to save. `reason`: why the step must not be
+// saved.
 struct Outcome {
   std::int64_t step = 0;
   std::string reason, path;
@@ -29,16 +29,16 @@ std::string non_finite_weight(const Pipeline& pipeline) {
   return {};
 }
 
-// The last step of this run whose update the weights hold, 0 before its first; none when an update
-// was started and failed.
+// The step of this run that the weights belong to, or 0 before the first one. Nothing if an update
+// started and failed.
 std::optional<std::int64_t> step_of(const InterruptedRank& left) {
   if (!left.trainer) return std::nullopt;
   const std::optional<std::int64_t> step = left.trainer->weights_step();
   return step == left.began_after ? 0 : step;
 }
 
-// Collective. The largest number of steps that a rank has finished, 0 if some rank has not started
-// to step. reason: set when some rank holds the weights of another step, or of none.
+// Collective. The most steps that a rank completed, or 0 if some rank never started. Sets `reason`
+// if ranks hold different steps or a partial update.
 std::int64_t steps_finished(const InterruptedRank& left, const Group& world, std::string& reason) {
   const std::optional<std::int64_t> own = step_of(left);
   bool all_began = true, all_same = true;
@@ -59,7 +59,6 @@ std::int64_t steps_finished(const InterruptedRank& left, const Group& world, std
   return all_began ? most : 0;
 }
 
-// The most steps that are finished, as far as the ranks here know.
 std::int64_t steps_here(const PerRank<InterruptedRank>& interrupted) {
   std::int64_t most = 0;
   for (const auto& [rank, left] : interrupted) {
@@ -69,7 +68,7 @@ std::int64_t steps_here(const PerRank<InterruptedRank>& interrupted) {
   return most;
 }
 
-// Collective. The first such parameter of all ranks, "" for none.
+// Collective. Returns "" if all weights are finite.
 std::string first_non_finite_weight(const Pipeline& pipeline, const Group& world) {
   std::string first;
   for (Unpacker& of_rank :
@@ -81,7 +80,7 @@ std::string first_non_finite_weight(const Pipeline& pipeline, const Group& world
   return first;
 }
 
-// Collective. outcome: kept up to date, so that its step is known when the rest fails.
+// Collective. Updates `outcome` early, so that its step is known if the rest fails.
 void save_alike(const TargetOfStep& target, const InterruptedRank& left, const Group& world,
                 Outcome& outcome) {
   outcome.step = steps_finished(left, world, outcome.reason);
@@ -109,7 +108,7 @@ bool RankSaves::is_due(std::int64_t step, StepRequest request) const {
   return request == StepRequest::kSave || (interval > 0 && step % interval == 0);
 }
 
-// A snapshot is in the plan's memory only where saves are regular.
+// The plan has memory for a copy only if saves are regular.
 bool RankSaves::copies() const { return options_.async && options_.interval > 0; }
 
 void RankSaves::settle(const SaveOutcome& outcome) {

@@ -39,7 +39,6 @@ void read_events(Unpacker& message, std::vector<TraceEvent>& events) {
   }
 }
 
-// The steps counted from step 1 of the run.
 StepRange numbered(StepRange steps, std::int64_t steps_done) {
   if (!steps.after_resumed) return steps;
   return {steps.first + steps_done, steps.last + steps_done};

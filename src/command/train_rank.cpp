@@ -26,8 +26,6 @@
 namespace sluice {
 namespace {
 
-// ---- the steps ----
-
 struct Stopwatch {
   std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
   double seconds() const {
@@ -35,7 +33,6 @@ struct Stopwatch {
   }
 };
 
-// The seconds that it took until all ranks had come here.
 double wait_for_all(const Group& world) {
   const Stopwatch watch;
   world.barrier().wait();
@@ -61,7 +58,7 @@ double validation_loss(const ProcessRun& run, const Model& model, Pipeline& pipe
                                       .remedy = "lower optimizer.lr, or look at the weights"});
 }
 
-// Collective; the same on every rank.
+// Collective.
 Validated validate(const ProcessRun& run, const Model& model, Pipeline& pipeline, int rank,
                    std::int64_t step, std::string& doing) {
   Validated validated;
@@ -73,21 +70,21 @@ Validated validate(const ProcessRun& run, const Model& model, Pipeline& pipeline
     validated.continuations.emplace_back(std::move(continuation.prompt),
                                          std::move(continuation.text));
   }
-  if (!run.prompts.empty()) ops::drop_free_memory();  // every token was of a length of its own
+  if (!run.prompts.empty()) ops::drop_free_memory();  // each token had another length
   return validated;
 }
 
-// The computing since stragglers were looked for last: at the steps that are logged.
+// Sums computing time between the logged steps, which look for stragglers.
 class StragglerSearch {
  public:
   explicit StragglerSearch(const Plan& plan) : work_(rank_work(plan)), watch_(work_) {}
 
-  // Adds a step of this rank. Returns the sum over all those that were not gathered yet.
+  // Returns the sum since the last logged step.
   double add_step(double compute_cpu) {
     ++steps_;
     return compute_cpu_ += compute_cpu;
   }
-  // stats: of all ranks, with that sum. Warns of each straggler once.
+  // `stats`: of all ranks, with these sums. Warns of each straggler once.
   void gathered(const std::vector<RankStats>& stats, RunLog& log) {
     std::vector<double> seconds;
     seconds.reserve(stats.size());
@@ -106,10 +103,9 @@ class StragglerSearch {
   std::int64_t steps_ = 0;
 };
 
-// Collective over all ranks of the run. Every process reads the batches of its ranks itself
-// (run.batches), and every rank decides alike when to log and when to stop. Returns the number of
-// steps done, with those before the run went on. ran: what they kept of the last. doing: kept up to
-// date, for the message of memory that runs out between instructions.
+// Collective. Every rank takes the same decisions. Returns the number of steps done, including
+// those before a resume. `ran` gets the last step's instructions. `doing` is kept current, for
+// errors when memory runs out between instructions.
 std::int64_t run_steps(ProcessRun& run, const Model& model, Pipeline& pipeline, Trainer& trainer,
                        RankSaves& saves, LastStep& ran, std::string& doing) {
   const Group& world = pipeline.world();
@@ -121,7 +117,7 @@ std::int64_t run_steps(ProcessRun& run, const Model& model, Pipeline& pipeline, 
   StragglerSearch stragglers(run.plan);
   for (std::int64_t step = first;; ++step) {
     doing = formatted("step {}", step);
-    // Whatever fails from here on finds the step before finished and logged by every rank.
+    // From here on, every rank has completed and logged the previous step.
     world.barrier().wait();
     if (log && step == first)
       log->steps_begin(run.ranks.threads_per_rank(training.threads_per_rank));
@@ -156,7 +152,7 @@ std::int64_t run_steps(ProcessRun& run, const Model& model, Pipeline& pipeline, 
       Validated validated;
       try {
         if (validates) validated = validate(run, model, pipeline, world.rank(), step, doing);
-      } catch (...) {  // the step itself is done
+      } catch (...) {
         if (log) log->step(step, lr, report, stats, {});
         throw;
       }
@@ -170,22 +166,19 @@ std::int64_t run_steps(ProcessRun& run, const Model& model, Pipeline& pipeline, 
   }
 }
 
-// ---- before and after them ----
-
-// Says on stdout how far a first step is that takes long.
+// Prints progress during a long first step.
 struct Progress final : ExecutorObserver {
   explicit Progress(RunLog& of) : log(of) {}
   void end(int index, const Action& /*action*/) override { log.instruction_done(index); }
   RunLog& log;
 };
 
-// To save is asked once, and stopping saves.
 StepRequest request_of(StopSignal& signal) {
   if (signal.requested()) return StepRequest::kStop;
   return signal.take_save_request() ? StepRequest::kSave : StepRequest::kNone;
 }
 
-// The options of a rank's pipeline. progress: holds an observer of it, and outlives it.
+// `progress` holds an observer and must outlive the pipeline.
 RunOptions rank_options(ProcessRun& run, int rank, std::optional<Progress>& progress) {
   RunOptions options = run_options(run.config);
   options.requested = [&run] { return request_of(run.stop); };
@@ -205,7 +198,7 @@ RunOptions rank_options(ProcessRun& run, int rank, std::optional<Progress>& prog
   return options;
 }
 
-// Collective: all processes have the same run, folder and place to begin. doing: kept up to date.
+// Collective. Run, folder and start must be equal in all processes.
 void compare_processes(const ProcessRun& run, const Group& world, std::string& doing) {
   doing = "comparing the processes";
   require_same_run(identity_of(run.config, run.plan, run.made_of,
@@ -219,8 +212,7 @@ void compare_processes(const ProcessRun& run, const Group& world, std::string& d
   require_same_resume_point(run.resume, world);
 }
 
-// Collective: the state of the checkpoint, or the weights that were given; those that are drawn are
-// there already. doing: kept up to date.
+// Collective. Random weights are there already.
 void load(ProcessRun& run, Pipeline& pipeline, std::string& doing) {
   const int rank = pipeline.world().rank();
   if (run.resume.checkpoint) {
@@ -228,7 +220,7 @@ void load(ProcessRun& run, Pipeline& pipeline, std::string& doing) {
     FillStage base;
     if (run.adapter) base = weights_of(*run.weights.directory, run.plan.model);
     pipeline.load_state(*run.resume.checkpoint, base);
-    // Its files take room on the disk, once they are superseded, as long as they are open.
+    // Superseded files occupy the disk while they are open.
     pipeline.world().barrier().wait();
     if (rank == run.ranks.here.front()) run.resume.checkpoint->close();
   } else if (run.weights.directory) {
@@ -239,7 +231,6 @@ void load(ProcessRun& run, Pipeline& pipeline, std::string& doing) {
   }
 }
 
-// doing: kept up to date.
 std::int64_t build_and_train(ProcessRun& run, Transport& transport, std::string& doing) {
   const int rank = transport.rank();
   RunLog* const log = run.log_of(rank);
@@ -259,7 +250,7 @@ std::int64_t build_and_train(ProcessRun& run, Transport& transport, std::string&
   own.saves = std::make_unique<RankSaves>(
       run.config.checkpoint,
       [&run, log](std::int64_t step) {
-        if (log) log->saves(step);  // also drops lines of steps that this run makes again
+        if (log) log->saves(step);  // also drops lines of steps that run again
         return run.target(step);
       },
       pipeline, log != nullptr);

@@ -1,5 +1,3 @@
-// The work of one rank's thread in a run: build, load, step, save.
-// Thread-safety: one call a rank, each on its own thread.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +7,8 @@
 
 namespace sluice {
 
-// Collective over all ranks of the run. Returns the number of steps done. When steps fail, leaves
-// trainer and last instructions in the run; memory that runs out between instructions is named with
-// what the rank was doing.
+// Collective over all ranks, each on its own thread. Returns the number of steps done. If steps
+// fail, leaves trainer and last instructions in `run`.
 std::int64_t train_rank(ProcessRun& run, Transport& transport);
 
 }  // namespace sluice

@@ -42,8 +42,7 @@ OpenedWeights open_weights_in(const std::string& path, const ModelSpec& spec) {
   weights.directory.emplace(path);
   const std::vector<std::string> unused =
       check_checkpoint(*weights.directory, without_adapter(spec));
-  // The rest of a model that this one is a part of is no surprise: it is kept as it is
-  // (docs/hf-directories.md).
+  // The other tensors of a larger model are expected (docs/hf-directories.md).
   if (!unused.empty() && !spec.source->is_part()) {
     weights.warning = formatted("{} of {} {} not used by the model: {}",
                                 counted(static_cast<std::int64_t>(unused.size()), "tensor"), path,

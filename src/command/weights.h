@@ -1,5 +1,3 @@
-// Weights that a configuration names, opened and checked.
-// Thread-safety: pure functions of the files.
 #pragma once
 
 #include <optional>
@@ -12,22 +10,20 @@
 namespace sluice {
 
 struct OpenedWeights {
-  std::optional<HfDirectory> directory;  // none: they are drawn, or of the graph's archive
-  bool in_archive = false;               // Model::initialization has them
+  std::optional<HfDirectory> directory;  // none: random, or in the graph's archive
+  bool in_archive = false;               // Model::initialization provides them
   bool are_given() const { return directory.has_value() || in_archive; }
-  std::string warning;  // names tensors that the model has no place for; "" for none
+  std::string warning;
 };
-// The checkpoint of model.path, its headers compared with the model (check_checkpoint); nothing
-// with model.config alone.
+// Opens model.path and compares its headers with the model. Without model.path opens nothing.
 OpenedWeights open_weights(const RunConfig& config, const ModelSpec& spec);
-// The same of any directory.
 OpenedWeights open_weights_in(const std::string& path, const ModelSpec& spec);
 
-// Throws Error(kCheckpoint) when `adapter` is a checkpoint of a run that started from another model
-// than these weights. A PEFT directory that is not a checkpoint does not name its model.
+// Throws Error(kCheckpoint) if `adapter` is a checkpoint that was trained on other weights. Other
+// PEFT directories do not identify their base.
 void require_base_of_run(const std::string& adapter, const ModelSpec& spec,
                          const OpenedWeights& base);
-// The same of the Hugging Face directory `base`. Throws Error(kInput) where it cannot be read.
+// Throws Error(kInput) if the directory `base` cannot be read.
 void require_base_of_run(const std::string& adapter, const std::string& base);
 
 }  // namespace sluice

@@ -1,4 +1,3 @@
-// The adapter that a configuration asks for, and the keys that contradict it.
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,7 +21,6 @@ std::string place_of(const RunConfig& config, const std::string& key) {
   throw Error(ErrorKind::kUsage, {.what = what, .where = place_of(config, key), .remedy = remedy});
 }
 
-// Refuses keys that the adapter's own configuration contradicts.
 void require_no_contradiction(const RunConfig& config, const Adapter& adapter) {
   const AdaptedLinear& first = adapter.layers.front();
   const LoraOptions& lora = config.lora;
@@ -45,7 +43,7 @@ void require_alone(const RunConfig& config, const std::string& key) {
   }
 }
 
-// The patterns are compared as what they match.
+// Different patterns can match the same layers, so compare the matched layers.
 void require_same_target(const RunConfig& config, const Adapter& adapter, const ModelSpec& model) {
   if (!is_set(config, "lora.target")) return;
   LoraOptions options = config.lora;

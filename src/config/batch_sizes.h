@@ -1,6 +1,3 @@
-// Numbers of sequences and microbatches of a configuration's step, whichever key says them.
-//
-// Thread-safety: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +7,17 @@
 namespace sluice {
 
 struct BatchSizes {
-  std::int64_t global_batch = 0;  // sequences of a step of all replicas: the data advances by these
-  std::int64_t local_batch = 0;   // sequences of replica r, from r * local_batch on
-  int num_microbatches = 0;       // number of microbatches of a replica
+  std::int64_t global_batch = 0;
+  std::int64_t local_batch = 0;  // sequences per replica; replica r starts at r * local_batch
+  int num_microbatches = 0;
 };
 
-// Precondition: load_run_config() made it, so that sizes divide evenly.
+// `config` must come from load_run_config().
 BatchSizes batch_sizes(const RunConfig& config);
 
-// The configuration of one replica that computes the same bits: the whole batch, as many shards,
-// and one tensor-parallel rank where the slices are fixed. A degree on which the bits depend stays
-// as it is. The settings that decide the numbers of a run are compared in this form, so that
-// another layout with the same bits is no change.
+// The configuration of one replica that computes the same bits, with the whole batch and as many
+// gradient shards. If the number of slices is fixed, it has one tensor-parallel rank. Resumed runs
+// are compared in this form, so that another layout with equal bits is not a change.
 RunConfig as_one_replica(RunConfig config);
 
 }  // namespace sluice

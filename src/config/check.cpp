@@ -16,7 +16,6 @@
 namespace sluice::detail {
 namespace {
 
-// The place of the key that was given last, of those that contradict.
 std::string where_of(const RunConfig& config, const std::string& key, const std::string& other) {
   const std::string& origin = config.origins.at(key);
   return origin != "default" ? origin : config.origins.at(other);
@@ -29,8 +28,8 @@ void refuse_both(const RunConfig& config, const std::string& key, const std::str
                                   .remedy = remedy});
 }
 
-// Sums of a float16 and a bfloat16 are float32 to torch, so that layers would pass on what no shape
-// says.
+// torch adds float16 and bfloat16 in float32. Layers would pass on a dtype that the plan does not
+// expect.
 void check_precision(const RunConfig& config) {
   const MixedPrecision products = config.training.mixed_precision;
   if (config.model.dtype != ParameterType::kFloat16 || products == MixedPrecision::kNone) return;
@@ -67,7 +66,7 @@ void check_batch(const RunConfig& config) {
                    replicas * training.microbatch_size);
 }
 
-// The planner refuses other shards that do not fit; it does not know of sequences.
+// The planner checks other shards, but it does not count sequences.
 void check_shards(const RunConfig& config) {
   const DataParallel& options = config.parallelism.pipeline.data_parallel;
   if (!detail::sums_in_shards(options) || options.num_shards() % options.degree != 0) return;
@@ -98,7 +97,6 @@ void check_transport(const RunConfig& config) {
                .remedy = "write \"gloo\", or set training.device to \"cuda\""});
 }
 
-// Refuses keys that settle the number of stages beside a schedule file, which settles it too.
 void check_schedule(const RunConfig& config) {
   if (config.parallelism.schedule_csv.empty()) return;
   const PartitionOptions& options = config.parallelism.pipeline.partition;
@@ -123,14 +121,13 @@ void check_split(const RunConfig& config) {
   add(!options.split_points.empty(), "pipeline_parallel_split_points");
   add(!options.cuts.empty(), "pipeline_parallel_cuts");
   add(!options.modules.empty(), "module_fqns_per_model_part");
-  // torchtitan takes the points and does not look at the number of layers.
+  // torchtitan uses the split points and ignores the number of layers.
   const bool points_win =
       !options.split_points.empty() && options.convention.text().starts_with("torchtitan");
   add(options.layers_per_stage > 0 && !points_win, "pipeline_parallel_layers_per_stage");
   if (given.size() > 1) refuse_both(config, given[0], given[1], "keep one of them");
 }
 
-// A split by costs finds the cuts itself.
 void check_balance(const RunConfig& config) {
   const Balance partition = config.parallelism.partition;
   if (partition == Balance::kEven) return;

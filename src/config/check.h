@@ -1,5 +1,4 @@
-// Checks that no key can make by itself.
-// Thread-safety: pure functions.
+// Checks that involve more than one key.
 #pragma once
 
 #include <map>
@@ -11,14 +10,12 @@
 
 namespace sluice::detail {
 
-// The two sizes of a batch, of which a configuration has one.
 inline constexpr const char* kLocalBatch = "training.local_batch_size";
 inline constexpr const char* kGlobalBatch = "training.global_batch_size";
 
-// Values of keys that are not built.
 using Unbuilt = std::map<const Key*, Value>;
 
-// Returns an Error(kUsage) "not built yet" for each value that is not the default.
+// "not built yet" for each value that is not the default.
 std::vector<Error> unbuilt_errors(const RunConfig& config, const Unbuilt& unbuilt);
 
 // Throws Error(kUsage) for keys that contradict each other.

@@ -1,6 +1,3 @@
-// The words of what only a configuration has as an enum; those of the planner's are in
-// plan/option_words.h.
-// Thread-safety: the tables are immutable.
 #pragma once
 
 #include "base/words.h"
@@ -8,7 +5,7 @@
 
 namespace sluice::detail {
 
-// The argument only says of which enum.
+// The argument only selects the enum.
 const Words<ParameterType>& words_of(ParameterType);
 const Words<MixedPrecision>& words_of(MixedPrecision);
 const Words<FusedOperators>& words_of(FusedOperators);

@@ -1,4 +1,3 @@
-// The files that data.files and validation.files mean.
 #include <algorithm>
 #include <filesystem>
 #include <unordered_set>
@@ -19,7 +18,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The reason why a pattern has no matches, as a remedy.
 std::string remedy_of_no_match(const std::string& pattern) {
   fs::path folder;
   std::error_code error;
@@ -35,7 +33,7 @@ std::string remedy_of_no_match(const std::string& pattern) {
          "': mend the name or the pattern";
 }
 
-// `other`: what the pattern matches, though it is no regular file; "" for nothing.
+// `other` is a match that is not a regular file, or "".
 Error no_file(const std::string& pattern, const std::string& other, const std::string& where) {
   const std::string no_match = "no file matches '" + pattern + "'";
   if (other.empty())

@@ -1,4 +1,4 @@
-// The words in which the rows of the table are written:
+// Functions to write the rows of the key table, for example:
 //   key<&C::training, &Training::steps>("training", "steps").between(1, kMaxSteps).means("...")
 #pragma once
 
@@ -69,7 +69,6 @@ struct Row : Key {
   }
 };
 
-// The form of a section's member in a Value: numbers as they are, an enumerator as its word.
 template <typename Type>
 Value to_value(const Type& member) {
   if constexpr (std::is_enum_v<Type>) {
@@ -109,7 +108,6 @@ auto& member_at(auto& whole) {
   }
 }
 
-// Path: from the RunConfig to the member. An enum takes its words.
 template <auto... Path>
 Row key(const char* section, const char* name) {
   using Type = std::remove_cvref_t<decltype(member_at<Path...>(std::declval<RunConfig&>()))>;
@@ -125,20 +123,18 @@ Row key(const char* section, const char* name) {
   return row;
 }
 
-// A key that is not built yet: a RunConfig has no member for it, and accepts only the default.
+// A key that is not implemented and accepts only its default.
 Row unbuilt_key(const char* section, const char* name, Value (*default_value)(const RunConfig&));
-// A pair, and names.
 Row betas_key();
 Row schedule_key();
 Row partition_convention_key();
-Row device_memory_key();  // an amount of memory
-// Keys that take values of two types.
+Row device_memory_key();
 Row lora_target_key();
 Row activation_checkpoint_key();
 Row stage_to_rank_key();
 Row scale_grads_key();
 Row resume_key();
-// Layers that an end of the model counts for: the default is the convention's.
+// Number of layers that the end stage counts for. The split convention sets the default.
 Row first_stage_weight_key();
 Row last_stage_weight_key();
 

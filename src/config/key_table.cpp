@@ -1,4 +1,3 @@
-// The rows of the table.
 #include "config/key_table.h"
 
 #include "config/key_row.h"
@@ -6,9 +5,9 @@
 namespace sluice::detail {
 namespace {
 
-constexpr double kMaxCount = 1 << 20;  // of ranks, stages, microbatches: an int holds it
-constexpr double kMaxSteps = 1e15;     // a double holds it exactly
-constexpr double kMaxSeconds = 1e7;    // of a wait: 115 days
+constexpr double kMaxCount = 1 << 20;  // ranks, stages or microbatches; fits an int
+constexpr double kMaxSteps = 1e15;     // exact as a double
+constexpr double kMaxSeconds = 1e7;    // longest wait: 115 days
 
 std::vector<Key> make_table() {
   using C = RunConfig;

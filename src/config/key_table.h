@@ -1,6 +1,4 @@
-// The table of every configuration key: what parsing, checking, showing and the reference share.
-//
-// Thread-safety: the table is immutable.
+// The table of all configuration keys, for parsing, checking, showing and the key reference.
 #pragma once
 
 #include <limits>
@@ -12,38 +10,37 @@
 
 namespace sluice::detail {
 
-// The range of a number, or of every number in a list.
 struct Range {
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
-  bool above_min = false;  // min itself is not allowed
+  bool above_min = false;
   bool below_max = false;
 };
-bool contains(const Range& range, double value);  // false for nan and infinities
-std::string to_text(const Range& range);          // "at least 1", "0 to 1"; "" when unbounded
+bool contains(const Range& range, double value);
+std::string to_text(const Range& range);  // "at least 1", "0 to 1"; empty if unbounded
 
 struct Key {
   std::string section, name;
-  std::vector<Kind> kinds;  // accepted, in this order
+  std::vector<Kind> kinds;
   Value (*get)(const RunConfig&) = nullptr;
   void (*set)(RunConfig&, const Value&) = nullptr;
   Range range;
-  std::vector<std::string> words;  // the strings allowed; empty: any
-  bool is_built = true;            // false: nothing acts on it, so only its default is taken
-  bool is_path = false;            // strings are paths: relative to the file, ~ and ${VAR}
-  bool may_be_empty = true;        // the empty string is allowed
-  bool decides_split = false;      // a place to look at when a split is refused
-  bool decides_data = false;       // which sequence of the data is number n
-  bool decides_numbers = false;    // the bits of losses and weights, beside model and data
-  std::string option;              // what messages of the library call it; "": nothing
+  std::vector<std::string> words;  // empty: any string
+  bool is_built = true;            // false: accepts only the default
+  bool is_path = false;            // expand ~ and ${VAR}; relative to the file
+  bool may_be_empty = true;
+  bool decides_split = false;    // named when an error is about the split
+  bool decides_data = false;     // changes which sequence of the data is number n
+  bool decides_numbers = false;  // changes the bits of losses and weights
+  std::string option;            // name in the library's messages, or ""
   std::string meaning;
 
   std::string full_name() const { return section + "." + name; }
-  std::string variable() const;  // "SLUICE_TRAINING_STEPS"
+  std::string variable() const;
   Value default_value() const { return get(RunConfig{}); }
 };
 
 const std::vector<Key>& key_table();
-std::vector<std::string> section_names();  // in the order of the table
+std::vector<std::string> section_names();
 
 }  // namespace sluice::detail

@@ -96,7 +96,7 @@ int most_slices(const RunConfig& config, const ModelSpec& model) {
       if (parameter.split && parameter.split->units > 0)
         slices = std::gcd(slices, parameter.split->units);
   }
-  // A degree that the slices do not allow keeps the planner's own message about heads.
+  // The planner reports a degree that the slices do not allow.
   const int degree = config.parallelism.pipeline.tensor_parallel.degree;
   return may_share(degree, static_cast<int>(slices)) ? static_cast<int>(slices) : 0;
 }

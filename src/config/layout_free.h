@@ -1,8 +1,6 @@
-// training.layout_free: one key that gives every layout the same bits.
-//
-// The bits of a run depend on the numbers of gradient shards and tensor slices, not on the ranks.
-// layout_free = N fixes both numbers, so every layout whose degrees divide N has the same bits.
-// Thread-safety: pure functions.
+// Implements training.layout_free. The bits of a run depend on the numbers of gradient shards and
+// tensor slices, not on the ranks. layout_free = N fixes both numbers, so every layout whose
+// degrees divide N computes the same bits.
 #pragma once
 
 #include <string>
@@ -14,19 +12,16 @@
 
 namespace sluice::detail {
 
-// Sets data_parallel_shards to the largest divisor of layout_free that divides the microbatches of
-// a step. Does nothing without layout_free. Throws Error(kUsage) for a degree that does not divide
-// layout_free, and for keys that contradict it.
+// Sets data_parallel_shards to the largest divisor of layout_free that divides the number of
+// microbatches. Throws Error(kUsage) for a degree that does not divide layout_free and for keys
+// that contradict it.
 void fix_shards(RunConfig& config);
 
-// The largest divisor of layout_free into which the model's layers can be sliced. 0 if layout_free
-// is 0 or the layers cannot be divided.
+// The largest divisor of layout_free into which all layers can be sliced. 0 if there is none.
 int most_slices(const RunConfig& config, const ModelSpec& model);
 
-// The configuration of a model that layout_free divides into this many slices.
 RunConfig with_slices(RunConfig config, int slices);
 
-// One line for the log: the degrees that keep the bits of the run, and the axes that change them.
 std::string bits_of_layouts(const RunConfig& config, const Plan& plan);
 
 }  // namespace sluice::detail

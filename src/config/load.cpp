@@ -1,4 +1,3 @@
-// Reading a RunConfig: file, environment and command line, one value at a time through the table.
 #include <unistd.h>
 
 #include <algorithm>
@@ -31,8 +30,7 @@ const Key* find_key(const std::string& full_name) {
   return found == table.end() ? nullptr : &*found;
 }
 
-// Variables that start as those of keys do and are none, and what refuses a wrong value of one
-// before a run starts. What is not acted on is refused.
+// A SLUICE_ variable that does not set a key. `check` throws for a wrong value.
 struct OtherVariable {
   std::string name;
   void (*check)(const std::string& value);
@@ -56,10 +54,9 @@ const std::vector<OtherVariable>& other_variables() {
   return all;
 }
 
-constexpr std::size_t kMostErrors = 100;  // in one report
+constexpr std::size_t kMostErrors = 100;
 
-// A configuration that is being read. Errors are collected and reported together, since a file of
-// another library has many unknown keys.
+// Collects all errors, because a file from another library has many unknown keys.
 struct Reading {
   RunConfig config;
   Unbuilt unbuilt;
@@ -86,7 +83,7 @@ struct Reading {
 };
 
 void load_file(Reading& reading, const std::string& file) {
-  // A pipe, as <(...), has no folder of its own: paths are from the working folder.
+  // A pipe such as <(...) has no folder, so its relative paths start at the working folder.
   std::error_code unknown;
   const std::string folder = std::filesystem::is_regular_file(file, unknown)
                                  ? std::filesystem::path(file).parent_path().string()
@@ -130,14 +127,13 @@ void load_environment(Reading& reading, const std::map<std::string, std::string>
       reading.set(key, read_toml_value(found->second), Source{"", "", name});
     }
   }
-  // A typing error would otherwise do nothing.
   for (const auto& [name, value] : environment) {
     if (!known.contains(name)) reading.add(unknown_variable(name, others));
   }
 }
 
-// No value of training.local_batch_size means that it is not given, so of the two sizes of a batch
-// the one of a later source takes the place of the other. earlier: what the sources before said.
+// training.local_batch_size has no value for "not set". Therefore a batch size from a later source
+// resets the other one. `earlier` is the configuration before this source.
 void take_back_batch(RunConfig& config, const RunConfig& earlier) {
   const auto is_new = [&](const char* key) {
     return config.origins.at(key) != earlier.origins.at(key);

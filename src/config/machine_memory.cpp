@@ -14,10 +14,10 @@
 namespace sluice {
 namespace {
 
-// The error by which the prediction may be above what a run needs (docs/memory.md).
+// Largest relative error of the prediction (docs/memory.md).
 constexpr double kUncertainty = 0.04;
 
-// A file of one number; anything else ("max", no such file) is no limit.
+// Reads a file with one number. Returns infinity for other text such as "max".
 double limit_in(const char* path) {
   double bytes = 0;
   return std::ifstream(path) >> bytes ? bytes : std::numeric_limits<double>::infinity();
@@ -30,7 +30,7 @@ std::int64_t to_bytes(double bytes) {
 
 struct Needs {
   double held = 0,
-         peak = 0;  // sum over ranks of all replicas and shares, which may be huge: doubles
+         peak = 0;  // doubles, because these sums over ranks can be huge
   bool snapshots = false;
 };
 
@@ -47,7 +47,6 @@ Needs needs_of(const Plan& plan) {
   return needs;
 }
 
-// The error of a rank that needs more than the configuration lets it have.
 std::optional<Error> rank_shortage(const Plan& plan) {
   if (!plan.memory_per_rank) return std::nullopt;
   const auto largest = std::max_element(plan.ranks.begin(), plan.ranks.end(),
@@ -72,9 +71,8 @@ std::int64_t machine_memory_bytes() {
   struct sysinfo info {};
   if (::sysinfo(&info) != 0) return std::numeric_limits<std::int64_t>::max();
   const double unit = info.mem_unit;
-  const double container =
-      std::min(limit_in("/sys/fs/cgroup/memory.max"),                     // version 2
-               limit_in("/sys/fs/cgroup/memory/memory.limit_in_bytes"));  // version 1
+  const double container = std::min(limit_in("/sys/fs/cgroup/memory.max"),
+                                    limit_in("/sys/fs/cgroup/memory/memory.limit_in_bytes"));
   double bytes = std::min(unit * static_cast<double>(info.totalram), container) +
                  unit * static_cast<double>(info.totalswap);
   struct rlimit space {};

@@ -1,5 +1,3 @@
-// Amounts of memory as people write them.
-// Thread-safety: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +6,8 @@
 
 namespace sluice::detail {
 
-// "80GB" (10^9 each), "1.5GiB" (2^30), "640 MiB", "1048576"; units B, KB, MB, GB, TB, KiB, MiB,
-// GiB, TiB in any case. None: it is none of these, or not above 0.
+// Parses "80GB" (10^9), "1.5GiB" (2^30), "640 MiB" or "1048576", with units up to TB and TiB in any
+// case. Returns none for other text and for amounts that are not above 0.
 std::optional<std::int64_t> bytes_of_text(std::string_view text);
 
 }  // namespace sluice::detail

@@ -15,7 +15,7 @@ namespace {
 using KindRow = const ModelKind& (*)();
 constexpr KindRow kKinds[] = {graph_kind, family_kind};
 
-// name: of a key of [model].
+// `name` is a key of [model].
 bool is_given(const RunConfig& config, std::string_view name) {
   for (const Key& key : key_table())
     if (key.full_name() == "model." + std::string(name))
@@ -23,7 +23,6 @@ bool is_given(const RunConfig& config, std::string_view name) {
   return false;
 }
 
-// A feature, whether the configuration uses it, and the key that asks for it.
 struct UsedFeature {
   ModelFeature feature;
   bool is_used;

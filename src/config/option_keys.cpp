@@ -12,7 +12,6 @@
 namespace sluice::detail {
 namespace {
 
-// The key that an option is given by; none: it has none of its own.
 const Key* key_of(std::string_view option) {
   const std::vector<Key>& table = key_table();
   const auto key = std::find_if(table.begin(), table.end(), [&](const Key& row) {
@@ -27,7 +26,6 @@ std::string key_name(std::string_view option) {
   return key ? key->full_name() : std::string();
 }
 
-// "run.toml:8:1, --parallelism.stage_to_rank".
 std::string places_of_split(const RunConfig& config) {
   std::vector<std::string> places;
   for (const auto& [name, origin] : config.origins) {
@@ -45,7 +43,7 @@ std::string place_of(const RunConfig& config, const std::string& where) {
   const std::string option = first_option(where);
   if (option == "partition") return places_of_split(config);
   const Key* key = key_of(option);
-  if (!key) return where;  // a file of its own
+  if (!key) return where;
   const std::string& origin = config.origins.at(key->full_name());
   if (origin != "default") return origin;
   return config.file.empty() ? key->full_name() : config.file + ", " + key->full_name();

@@ -1,5 +1,3 @@
-// The place where a key was given.
-// Thread-safety: a pure function.
 #pragma once
 
 #include <string>
@@ -8,7 +6,7 @@
 
 namespace sluice {
 
-// True if a file, the environment or the command line gives it. key: "section.name".
+// True if a source other than the default sets the key ("section.name").
 inline bool is_set(const RunConfig& config, const std::string& key) {
   const auto origin = config.origins.find(key);
   return origin != config.origins.end() && origin->second != "default";

@@ -44,7 +44,6 @@ std::vector<fs::directory_entry> entries_of(const fs::path& folder, const std::s
   return entries;
 }
 
-// Adds to `found` what below `folder` matches components[i...].
 void match(const fs::path& folder, const std::vector<std::string>& components, std::size_t i,
            const std::string& where, Matches& found) {
   if (i == components.size()) {
@@ -109,7 +108,7 @@ std::string expand_path(std::string_view text, const std::string& folder,
   if (expanded.empty()) return expanded;
   if (folder.empty()) return expanded;
   const fs::path path = fs::path(folder) / expanded;
-  // "a/../b" reads better as "b", but is another place when a is a link.
+  // Prefer "b" to "a/../b", unless `a` is a link and they differ.
   const fs::path normal = path.lexically_normal();
   const auto resolved = [](const fs::path& relative) {
     std::error_code error;
@@ -125,7 +124,7 @@ Matches match_files(const std::string& pattern, const std::string& where) {
   const fs::path path(pattern);
   std::vector<std::string> components;
   for (const fs::path& part : path.relative_path()) {
-    // "**/**" would find every file many times over.
+    // "**/**" would find every file several times.
     if (part == "**" && !components.empty() && components.back() == "**") continue;
     if (!part.empty()) components.push_back(part.string());
   }

@@ -1,7 +1,4 @@
-// The names of our keys in other libraries: for messages about an unknown key, and a section of the
-// reference.
-//
-// Thread-safety: the table is immutable.
+// Names that other libraries use for our keys, for error messages and the key reference.
 #pragma once
 
 #include <string>
@@ -13,16 +10,15 @@ namespace sluice::detail {
 struct PeerKey {
   const char* library;
   const char*
-      name;  // "pp_size": in any section; "model.flavor": in that one; "float8.*": all of it
-  const char* here;  // what does it here, as Markdown
+      name;  // "pp_size": any section; "model.flavor": that section; "float8.*": the whole section
+  const char* here;  // the equivalent in sluice, in Markdown
 };
 
 const std::vector<PeerKey>& peer_keys();
 
-// The row of a name as it is written in the table, but that '-' is '_'; or null.
+// Returns null for unknown names. Treats '-' as '_'.
 const PeerKey* find_peer_key(std::string_view name);
 
-// "it is torchtitan's: here model.path or model.config"
 std::string explain(const PeerKey& peer);
 
 }  // namespace sluice::detail

@@ -1,5 +1,3 @@
-// The plan that a configuration asks for: keys into options, and messages about options back into
-// keys.
 #include <algorithm>
 #include <memory>
 #include <thread>
@@ -49,7 +47,6 @@ Precision precision_of(const RunConfig& config) {
   return precision;
 }
 
-// The modules between which the configuration cuts the model.
 std::vector<std::string> cuts_of(const RunConfig& config) {
   const PartitionOptions& split = config.parallelism.pipeline.partition;
   std::vector<std::string> names = split.split_points;
@@ -72,7 +69,7 @@ void require_type_of_files(const RunConfig& config, const ModelKind& kind, const
                            word(config.model.dtype))});
 }
 
-// The result of `call`, its errors with keys and their places.
+// Translates errors of `call` into keys and their places.
 template <typename Call>
 auto in_keys(const RunConfig& config, const Call& call) {
   try {
@@ -106,7 +103,6 @@ ModelSpec read_model(const RunConfig& config) {
   return model;
 }
 
-// The configuration with the tensor slices that training.layout_free chooses for the model.
 RunConfig with_layout_slices(const RunConfig& config) {
   const bool has_adapter = config.lora.rank > 0 || !config.model.adapter.empty();
   if (config.training.layout_free == 0 || has_adapter ||
@@ -117,7 +113,6 @@ RunConfig with_layout_slices(const RunConfig& config) {
   return detail::with_slices(config, detail::most_slices(config, divided));
 }
 
-// The schedule of the file, its stages where the configuration has them.
 Schedule schedule_of_file(const RunConfig& config) {
   const std::string& path = config.parallelism.schedule_csv;
   const PartitionOptions& options = config.parallelism.pipeline.partition;
@@ -140,7 +135,7 @@ PipelineOptions pipeline_options(const RunConfig& config, const ModelSpec& model
     std::vector<std::string>& names = options.activation_checkpoint.names;
     names = model.source->layers_of(names, model.layers);
   }
-  // The weights of the end alone are written when the training is over, from where they are.
+  // Only checkpoints during training copy the weights first.
   options.keeps_snapshot = config.checkpoint.async && config.checkpoint.interval > 0;
   if (config.parallelism.schedule_csv.empty()) {
     options.num_microbatches = batch_sizes(config).num_microbatches;
@@ -157,7 +152,7 @@ bool names_cuts(const PartitionOptions& options) {
          options.layers_per_stage > 0 || options.first_stage_weight || options.last_stage_weight;
 }
 
-// "auto" means the measured split, unless the configuration says another one.
+// An automatic schedule uses the measured split, unless the configuration sets a split.
 Balance balance_of(const RunConfig& config) {
   if (config.parallelism.partition != Balance::kEven) return config.parallelism.partition;
   const PipelineOptions& pipeline = config.parallelism.pipeline;
@@ -171,13 +166,11 @@ std::int64_t num_ranks(const RunConfig& config) {
   return detail::ranks_of_run(pipeline);
 }
 
-// Threads for a rank's operators, where the configuration leaves them open and nobody has said.
 std::int64_t share_of_cores(const RunConfig& config) {
   return std::max<std::int64_t>(
       1, std::int64_t{std::thread::hardware_concurrency()} / num_ranks(config));
 }
 
-// Threads of a rank, before processes have met.
 constexpr std::int64_t kNotTold = 0;
 
 bool chooses_by_memory(const RunConfig& config) {
@@ -189,7 +182,7 @@ std::string recomputed_text(const ActivationCheckpoint& which) {
   return which.kind == ActivationCheckpoint::kFull ? "full" : join(which.names, ",");
 }
 
-// Checks that the times of a file are of this run. Returns a warning, "" for none.
+// Returns a warning, or "".
 std::string require_times_of_run(const RunConfig& config, const ModelSpec& model,
                                  const MeasuredMachine* measured, const LayerTimes& times) {
   std::optional<std::int64_t> threads;
@@ -198,7 +191,6 @@ std::string require_times_of_run(const RunConfig& config, const ModelSpec& model
   return require_times_of(times, model, timed_run_of(config, model, threads));
 }
 
-// The request of a configuration to the planner.
 struct Asked {
   ModelSpec model;
   std::optional<Adapter> adapter;
@@ -224,7 +216,6 @@ std::shared_ptr<const LayerTimes> times_at_speed(const RunConfig& config, const 
       at_speed(counted_times_of(asked), config.speed->flops, config.speed->bandwidth));
 }
 
-// Sets what the plan goes by, of a file or of a measurement.
 void set_times(const RunConfig& config, const MeasuredMachine* measured, Asked& asked) {
   PipelineOptions& options = asked.options;
   const std::string& file = config.parallelism.costs;
@@ -237,7 +228,7 @@ void set_times(const RunConfig& config, const MeasuredMachine* measured, Asked& 
     std::string warning = require_times_of_run(config, asked.model, measured, *times);
     if (!warning.empty()) asked.warnings.push_back(std::move(warning));
   } else if (measured && !measured->times.empty()) {
-    // Times of this run, whatever cores this process has: the process that measured has sent them.
+    // The process that measured has the right cores, so do not compare them with this process's.
     times =
         std::make_shared<const LayerTimes>(parse_layer_times(measured->times, "the measurement"));
   }
@@ -264,7 +255,7 @@ void set_times(const RunConfig& config, const MeasuredMachine* measured, Asked& 
       measured ? measured->memory_per_rank : machine_memory_bytes() / num_ranks(config);
 }
 
-// A batch is counted in sequences, of which the planner knows nothing.
+// The planner does not count sequences, so check the batch size here.
 void require_batch_fits(const RunConfig& config, const Schedule& schedule) {
   const BatchSizes found = batch_sizes(config);
   if (schedule.num_microbatches == found.num_microbatches) return;
@@ -281,7 +272,6 @@ void require_batch_fits(const RunConfig& config, const Schedule& schedule) {
                .remedy = formatted("{} = {}", key, batch)});
 }
 
-// A setting that has no effect because of another one.
 struct Idle {
   const char* key;
   bool has_no_effect;
@@ -297,7 +287,7 @@ bool validates_training_files(const RunConfig& config) {
       return std::find(trained.begin(), trained.end(), file) != trained.end();
     });
   } catch (const Error&) {
-    return false;  // a run refuses the files
+    return false;
   }
 }
 
@@ -405,7 +395,6 @@ Asked asked_of(const RunConfig& given, const MeasuredMachine* measured) {
   return asked;
 }
 
-// The schedule and the number of stages are left open, where nothing else says how many.
 PipelineOptions free_of_schedule(PipelineOptions options) {
   options.schedule.reset();
   options.own_schedule.reset();
@@ -425,7 +414,7 @@ std::string subject_of(const Asked& asked) {
                    microbatch_text(asked.model, {options.microbatch_size, options.seq_len}));
 }
 
-// The plan that the configuration names, or the reason why there is none.
+// Returns the plan, or the reason why it is impossible.
 ScheduleCandidate configured_candidate(const Asked& asked) {
   const PipelineOptions& options = asked.options;
   ScheduleCandidate named;
@@ -444,13 +433,14 @@ ScheduleCandidate configured_candidate(const Asked& asked) {
 bool comes_first(const ScheduleCandidate& a, const ScheduleCandidate& b) {
   if (a.refusal.empty() != b.refusal.empty()) return a.refusal.empty();
   if (!a.refusal.empty()) return false;
-  const auto key = [](const ScheduleCandidate& each) {  // steps that differ by rounding are equal
+  // As floats, so that rounding does not order equal steps.
+  const auto key = [](const ScheduleCandidate& each) {
     return std::tuple(static_cast<float>(each.step), each.stages_per_rank, each.peak_bytes);
   };
   return key(a) < key(b);
 }
 
-// Marks what is configured among what was looked at, or adds it.
+// Adds the configured candidate if the search did not find it.
 void mark_configured(const ScheduleCandidate& configured, Comparison& comparison) {
   std::vector<ScheduleCandidate>& all = comparison.candidates;
   auto found = std::find_if(all.begin(), all.end(), [&](const ScheduleCandidate& each) {
@@ -533,7 +523,8 @@ std::string price_of_layout_free(const RunConfig& config, const Plan& plan,
   const std::string text =
       formatted("training.layout_free = {}: gradients add up in {}, each layer is computed in {}",
                 config.training.layout_free, counted(shards, "shard"), counted(slices, "slice"));
-  if (config.parallelism.pipeline.auto_schedule) return text;  // without it, another schedule wins
+  if (config.parallelism.pipeline.auto_schedule)
+    return text;  // without layout_free, another schedule might win
   RunConfig without = config;
   without.training.layout_free = 0;
   without.parallelism.pipeline.data_parallel.shards = 0;
@@ -550,9 +541,9 @@ std::string price_of_layout_free(const RunConfig& config, const Plan& plan,
 Comparison compare_schedules(const RunConfig& config) {
   Asked asked = asked_of(config, nullptr);
   PipelineOptions& options = asked.options;
-  if (!options.memory_per_rank && !config.speed)  // of a device: it is there already
+  if (!options.memory_per_rank && !config.speed)  // the GPU's memory is set already
     options.memory_per_rank = machine_memory_bytes() / num_ranks(config);
-  // Without costs a stage takes as long as any other, however many there are.
+  // Without times, every stage would seem to take equally long.
   detail::LookedAt looked = in_keys(config, [&] {
     if (!options.times && options.balance == Balance::kEven)
       options.times = std::make_shared<const LayerTimes>(counted_times_of(asked));

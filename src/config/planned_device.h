@@ -1,7 +1,5 @@
-// The device of a plan's ranks, as far as NVIDIA's driver knows it: LibTorch, which
-// decides when a run starts (device/device.h), is not asked.
-//
-// Owns: nothing. Thread-safety: pure functions, but for the driver.
+// Predicts the device of a plan's ranks from NVIDIA's driver. Does not load LibTorch, which chooses
+// the device when a run starts (device/device.h).
 #pragma once
 
 #include <cstdint>
@@ -14,8 +12,8 @@ namespace sluice {
 
 struct PlannedDevice {
   bool is_cuda = false;
-  std::optional<std::int64_t> bytes;  // of the smallest device; none: not known here
-  std::string note;                   // for people; "": the CPU, and nothing else was possible
+  std::optional<std::int64_t> bytes;  // of the smallest device; none: unknown
+  std::string note;
 };
 
 PlannedDevice planned_device(DeviceKind kind, int ranks_on_machine);

@@ -1,9 +1,5 @@
-// The resolved configuration of a run: every key of the TOML file with its default.
-//
-// Owns: RunConfig (the options of the library, and those of the command alone, whose names are the
-// keys of the file), the origin of each value, reading, checking, showing, and its plan. Does not
-// own: acting on the values. No header of the library knows a RunConfig. Precedence: command line,
-// then SLUICE_SECTION_KEY in the environment, then file, then default. Thread-safety: values.
+// The resolved configuration of a run. Precedence: command line, then SLUICE_SECTION_KEY in the
+// environment, then file, then default. No public header of the library uses RunConfig.
 #pragma once
 
 #include <cstdint>
@@ -25,24 +21,23 @@
 namespace sluice {
 
 struct TimedRun;
-struct Comparison;  // report/candidates_output.h
+struct Comparison;
 
 enum class ParameterType { kFloat32, kBfloat16, kFloat16 };
 enum class MixedPrecision { kNone, kBfloat16 };
 enum class FusedOperators { kAuto, kOff };
 enum class OnSaveError { kStop, kContinue };
 
-// The checkpoint that a run resumes from.
 struct ResumeFrom {
   enum Kind {
-    kNewest,  // newest of checkpoint.folder that verifies; without one the run starts
-    kNone,    // the run starts afresh
-    kStep,    // a step of checkpoint.folder
+    kNewest,  // newest valid checkpoint of the folder, if any
+    kNone,
+    kStep,
     kPath,
   };
   Kind kind = kNewest;
-  std::int64_t step = 0;  // used by kStep alone
-  std::string path = {};  // used by kPath alone
+  std::int64_t step = 0;
+  std::string path = {};
 
   friend bool operator==(const ResumeFrom&, const ResumeFrom&) = default;
 };
@@ -51,9 +46,9 @@ struct ModelOptions {
   std::string path;
   std::string adapter;
   std::string config;
-  std::string graph;                               // an exported graph; "": a family
-  std::string loss_output, transformer_layer_cls;  // keys of a graph
-  std::vector<std::string> graph_sizes;            // "NAME=NUMBER", of a graph
+  std::string graph;  // "": a native family
+  std::string loss_output, transformer_layer_cls;
+  std::vector<std::string> graph_sizes;  // "NAME=NUMBER"
   ParameterType dtype = ParameterType::kFloat32;
 };
 struct TrainingOptions {
@@ -66,17 +61,17 @@ struct TrainingOptions {
   DeviceKind device = DeviceKind::kAuto;
   std::vector<std::string> trainable = {"*"};
   std::int64_t global_batch_size = 0;
-  std::int64_t layout_free = 0;  // layouts whose degrees divide it have the same bits; 0: off
+  std::int64_t layout_free = 0;  // layouts whose degrees divide it have equal bits
   MixedPrecision mixed_precision = MixedPrecision::kNone;
-  ActivationCheckpoint activation_checkpoint = {};  // not kClasses
+  ActivationCheckpoint activation_checkpoint = {};  // never kClasses
   FusedOperators fused = FusedOperators::kAuto;
   LossChunks loss_chunks = LossChunks::kAuto;
 };
 struct ParallelismOptions {
-  // Its own_schedule, microbatches, sequences and optimizer are not here, but in schedule_csv and
-  // in other sections: plan_of_config() brings them together.
+  // plan_of_config() sets own_schedule, the numbers of microbatches and sequences, and the
+  // optimizer from other members.
   PipelineOptions pipeline = {.num_ranks = 4};
-  std::string schedule_csv;  // a path; "": none
+  std::string schedule_csv;
   GradientScale scale_grads;
   TransportKind transport = TransportKind::kAuto;
   Balance partition = Balance::kEven;
@@ -84,7 +79,7 @@ struct ParallelismOptions {
   std::string device_memory;
 };
 struct ValidationOptions {
-  std::vector<std::string> files;  // patterns, as data.files
+  std::vector<std::string> files;
   std::int64_t interval = 0;
   std::int64_t steps = 0;
   std::vector<std::string> prompts;
@@ -118,7 +113,7 @@ struct MetricsOptions {
 struct RunConfig {
   ModelOptions model;
   LoraOptions lora;
-  DataOptions data;  // files: patterns, see expand_data_files
+  DataOptions data;  // `files` holds patterns
   TrainingOptions training;
   OptimizerOptions optimizer;
   LearningRateOptions lr_scheduler;
@@ -128,118 +123,102 @@ struct RunConfig {
   CheckpointOptions checkpoint;
   MetricsOptions metrics;
 
-  // The speed of a rank, where its times are not to be measured: no key, only `sluice plan
-  // --flops`.
+  // Set only by `sluice plan --flops`, which does not measure.
   struct Speed {
-    double flops = 0;      // operations a second that products of matrices attain
-    double bandwidth = 0;  // bytes a second between ranks; 0: messages take no time
+    double flops = 0;
+    double bandwidth = 0;  // bytes per second; 0: transfers are free
   };
   std::optional<Speed> speed;
 
-  std::string file;  // the TOML file
+  std::string file;
   std::map<std::string, std::string>
       origins;  // "section.key" -> "file.toml:12:1", "default", "--section.key", "SLUICE_..."
 };
 
-// The model of a configuration, with the costs of its precision and microbatches; without an
-// adapter. Throws as plan_of_config().
+// Has costs for the configured precision and microbatches, but no adapter. Throws like
+// plan_of_config().
 ModelSpec model_of_config(const RunConfig& config);
 
-// One override of the command line: {"training.steps", "10"}. The value is read as TOML; what is
-// not TOML (a bare word) is a string. Relative paths in it are from the working folder.
+// A value that is not TOML is a string. Relative paths start at the working folder.
 using Overrides = std::vector<std::pair<std::string, std::string>>;
 
-// Takes every `--section.key value` and `--section.key=value` out of `arguments` (up to a "--").
-// Throws Error(kUsage) for a missing value; whether the key exists is checked by load_run_config.
+// Removes every `--section.key value` and `--section.key=value` before a "--" from `arguments`.
+// Throws Error(kUsage) for a missing value. Does not check keys.
 Overrides take_overrides(std::vector<std::string>& arguments);
 
-// Reads and checks `file` (may be "" for defaults only) with `overrides` and `environment`
-// (SLUICE_SECTION_KEY -> value). Throws Error(kUsage) "file:line:column" for unknown keys (with the
-// nearest, or what another library's key is here), wrong types, values out of range, and documented
-// keys that are set away from their default but "not built yet": an ErrorList (base/error_list.h)
-// if there are several. Throws Error(kUsage) for contradictions.
+// Reads `file` ("" for none), `overrides` and `environment` (SLUICE_SECTION_KEY -> value). Throws
+// Error(kUsage) with "file:line:column" for unknown keys, wrong types, values out of range and keys
+// that contradict each other. Keys that are "not built yet" accept only their default. Several
+// errors become an ErrorList (base/error_list.h).
 RunConfig load_run_config(const std::string& file, const Overrides& overrides,
                           const std::map<std::string, std::string>& environment);
-// The variables of this process that start with SLUICE_.
 std::map<std::string, std::string> sluice_environment();
 
-// The machine of one process, as it reports it to all processes, so that all make the same plan.
+// Sent from one process to all, so that all make the same plan.
 struct MeasuredMachine {
-  std::string times;                  // layer_times_json(); "": nothing was timed
-  std::int64_t memory_per_rank = 0;   // bytes, if parallelism.device_memory does not decide it
-  std::int64_t threads_per_rank = 1;  // threads that were timed, or would be; 0: not known yet
+  std::string times;                  // layer_times_json(), or ""
+  std::int64_t memory_per_rank = 0;   // bytes
+  std::int64_t threads_per_rank = 1;  // 0: not known yet
 };
-// True if the plan of the configuration needs measured times that no file has: they are to be
-// measured where the run starts. Without that, its plan uses counted costs, and a note says so.
+// Without measured times the plan uses counted costs.
 bool needs_measurement(const RunConfig& config);
-// True if the plan depends on times or memory of the machine that the configuration does not give:
-// one of several processes has to report them to all.
+// Whether the plan depends on this machine's times, memory or cores. One process must then send its
+// own to all.
 bool depends_on_machine(const RunConfig& config);
-// The run whose times are needed. threads_per_rank: those of a run whose configuration leaves them
-// open; without it, this machine's share for each of all ranks.
+// `threads_per_rank` applies if the configuration does not set it. Its default is an equal share of
+// this machine's cores.
 TimedRun timed_run_of(const RunConfig& config, const ModelSpec& model,
                       std::optional<std::int64_t> threads_per_rank = {});
-// parallelism.device_memory in bytes; none: "".
 std::optional<std::int64_t> device_memory_bytes(const RunConfig& config);
 
-// plan_pipeline() of the model that the configuration names, of which only config.json is read. Its
-// notes, warnings and errors speak of keys and of the places where they were given. measured: the
-// report that all processes got; without it, this machine is used, as if all ranks were on it.
-// Throws Error(kUsage) for a configuration without a model or that does not fit it, Error(kInput)
-// for the files that it names, and what plan_pipeline() throws.
+// Reads only config.json of the model. Notes, warnings and errors name keys and their places.
+// Without `measured`, this machine counts as if all ranks ran on it. Throws Error(kUsage) without a
+// model or if the configuration does not fit it, Error(kInput) for bad files, and what
+// plan_pipeline() throws.
 Plan plan_of_config(const RunConfig& config, const MeasuredMachine* measured = nullptr);
 
-// What training.layout_free fixes, and the predicted memory with and without it; "" without it.
-// plan: plan_of_config() of the same arguments.
+// Compares the predicted memory with and without training.layout_free. `plan` must come from
+// plan_of_config() with the same arguments.
 std::string price_of_layout_free(const RunConfig& config, const Plan& plan,
                                  const MeasuredMachine* measured = nullptr);
 
-// Every schedule, with every number of stages a rank that it can have, beside the one that the
-// configuration names (none with "auto"), under the memory limit of ranks. Throws as
-// plan_of_config(), but not for a schedule that is impossible.
+// Plans every schedule with every number of stages per rank. Lists impossible schedules with the
+// reason instead of throwing.
 Comparison compare_schedules(const RunConfig& config);
 
-// Throws what plan_of_config() would throw whatever is measured: errors of the configuration or the
-// model, but not a lack of memory, which may depend on measured times.
+// Throws the errors of plan_of_config() that no measurement can change. A lack of memory is not one
+// of them.
 void require_plannable(const RunConfig& config);
 
-// The adapter that model.adapter or [lora] asks for, of the model (with or without it); none: all
-// of the model trains, as far as training.trainable says. Throws Error(kUsage) for keys that
-// contradict each other or the model, Error(kInput) as read_adapter().
-// A plan needs no weights of its base, and a run does: require_adapter_base().
+// None if the whole model trains. `model` may include the adapter or not. Throws Error(kUsage) for
+// keys that contradict each other or the model, and Error(kInput) like read_adapter(). Runs must
+// also call require_adapter_base().
 std::optional<Adapter> adapter_of_config(const RunConfig& config, const ModelSpec& model);
-// Throws Error(kUsage) for an adapter whose base would be drawn.
+// Throws Error(kUsage) if the adapter's base would get random weights.
 void require_adapter_base(const RunConfig& config);
 
-// The files that the patterns of data.files match, each once: patterns in their order, the files of
-// a pattern sorted; of Megatron's pairs the .bin. Throws Error(kInput) naming a pattern without
-// files or a file that cannot be read as its format, Error(kUsage) when data.files is empty.
+// The files that match data.files, each once. Patterns keep their order, and the files of a pattern
+// are sorted. A Megatron pair is listed by its .bin file. Throws Error(kInput) for a pattern
+// without files or a file of the wrong format, and Error(kUsage) if data.files is empty.
 std::vector<std::string> expand_data_files(const RunConfig& config);
-// The same pattern by pattern, as data.weights counts them.
+// One list per pattern, to which data.weights refers.
 std::vector<std::vector<std::string>> expand_data_entries(const RunConfig& config);
 
-// The same of validation.files.
 std::vector<std::string> expand_validation_files(const RunConfig& config);
 
-// The folder with the model's tokenizer: model.path, or the folder of model.config; "" for none.
+// The folder of the model's tokenizer, or "".
 std::string model_directory(const RunConfig& config);
-// Throws Error(kInput) if data.files has text, data.tokenizer is "auto", and the model's tokenizer
-// is of a form that is not read. Files that are not there yet are passed over.
+// Throws Error(kInput) if text data needs the model's tokenizer and its form is unsupported.
 void require_tokenizer(const RunConfig& config);
 
-// Every key with its value and origin, aligned, one a line; only the keys whose value is not the
-// default ("" for none); and every key as JSON:
-// {"training.steps": {"value": 100, "origin": "default"}, ...}.
+// The JSON is {"training.steps": {"value": 100, "origin": "default"}, ...}.
 std::string show_config(const RunConfig& config);
 std::string show_config_changes(const RunConfig& config);
 std::string show_config_json(const RunConfig& config);
-// The key reference (Markdown, JSON): key, type, default, range, meaning. From the table of
-// parsing.
 std::string config_reference();
 std::string config_reference_json();
-// What does the work of other libraries' keys here (Markdown).
+// The keys of other libraries and their equivalents.
 std::string peer_reference();
-// "section.key" of every key, in the order of the reference.
 std::vector<std::string> config_keys();
 
 }  // namespace sluice

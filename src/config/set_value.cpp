@@ -19,7 +19,7 @@ std::string example(const Key& key) {
   return "for example " + key.full_name() + " = " + to_toml(value);
 }
 
-// Digits that TOML did not take are too many: an override then is a word.
+// TOML rejects too many digits, so such an override is read as a string.
 bool is_huge_integer(const RawValue& raw) {
   std::string_view digits = raw.string;
   if (digits.starts_with('-') || digits.starts_with('+')) digits.remove_prefix(1);
@@ -79,7 +79,7 @@ void check_string(const Key& key, const std::string& text, const RawValue& raw,
                   const Source& source) {
   const std::vector<std::string>& words = key.words;
   if (!words.empty() && std::find(words.begin(), words.end(), text) == words.end()) {
-    std::vector<std::string> named;  // the empty word is written as ""
+    std::vector<std::string> named;
     for (const std::string& word : words) named.push_back(word.empty() ? "\"\"" : word);
     std::string remedy = suggest_name(text, named);
     const bool is_beside_list = key.kinds.front() == Kind::kString &&
@@ -102,7 +102,7 @@ void check_string(const Key& key, const std::string& text, const RawValue& raw,
   }
 }
 
-// Finds the word of the key in any case, and by the short names of data types.
+// Ignores case and accepts short names of data types, such as bf16.
 std::string meant_word(const Key& key, const std::string& text) {
   static const std::map<std::string, std::string> kShortNames = {
       {"bf16", "bfloat16"}, {"fp16", "float16"}, {"half", "float16"}, {"fp32", "float32"}};
@@ -122,8 +122,8 @@ RawValue with_meant_words(const Key& key, RawValue raw) {
   return raw;
 }
 
-// Range and words hold for the elements of a list too, but for lists beside a word ("full" or
-// names).
+// Also checks list elements. A list that a key accepts beside a word, such as "full", may hold any
+// strings.
 void check_value(const Key& key, const Value& value, const RawValue& raw, const Source& source) {
   if (raw.type == RawValue::Type::kList) {
     if (raw.list.empty() && !key.may_be_empty && key.kinds.front() == Kind::kString) {
@@ -154,7 +154,6 @@ void expand_paths(const Key& key, Value& value, const Source& source) {
   if (auto* list = std::get_if<std::vector<std::string>>(&value)) {
     for (std::string& path : *list) path = expand_path(path, source.folder, source.origin);
   } else if (auto* path = std::get_if<std::string>(&value)) {
-    // The words of these keys are not paths, nor is a step number of checkpoint.resume.
     const bool is_step =
         std::all_of(path->begin(), path->end(), [](char c) { return c >= '0' && c <= '9'; });
     if (key.full_name() == "checkpoint.resume" && (*path == "auto" || *path == "none" || is_step)) {

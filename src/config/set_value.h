@@ -1,5 +1,3 @@
-// One value into the configuration: type, range, words, paths.
-// Thread-safety: pure functions, but for the environment that paths name.
 #pragma once
 
 #include <string>
@@ -11,10 +9,9 @@
 
 namespace sluice::detail {
 
-// The place where a value was given.
 struct Source {
-  std::string file;    // "" on the command line and in the environment
-  std::string folder;  // base of relative paths
+  std::string file;  // "" for the command line and the environment
+  std::string folder;
   std::string origin;  // "run.toml:12:1", "--training.steps", "SLUICE_TRAINING_STEPS"
 
   std::string at(Position position) const {
@@ -23,8 +20,7 @@ struct Source {
   }
 };
 
-// Returns what it is as a Value. Throws Error(kUsage) at the value, or at the element of the list
-// that is wrong.
+// Returns the converted value. Throws Error(kUsage) at the wrong value or list element.
 Value set_value(RunConfig& config, const Key& key, const RawValue& raw, const Source& source);
 
 }  // namespace sluice::detail

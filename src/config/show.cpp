@@ -1,5 +1,3 @@
-// The key table as text: of one configuration, and of the keys themselves.
-
 #include <map>
 
 #include "base/json.h"
@@ -34,7 +32,7 @@ std::string allowed(const Key& key) {
   return join(parts, "; ");
 }
 
-// The types, unless words say them, and what is allowed.
+// Omits the type if the allowed words imply it.
 std::string values_of(const Key& key) {
   const std::string words = allowed(key);
   std::string types = types_of(key);
@@ -42,7 +40,7 @@ std::string values_of(const Key& key) {
   return types == "string" && !key.words.empty() ? words : types + "; " + words;
 }
 
-// A default may hang on the convention of the split.
+// The split convention may change a default.
 std::string origin_of(const Key& key, const RunConfig& config) {
   const std::string& origin = config.origins.at(key.full_name());
   if (origin != "default" || key.get(config) == key.default_value()) return origin;
@@ -60,7 +58,6 @@ std::string show_keys(const RunConfig& config, const Shown& is_shown) {
   return table.to_string();
 }
 
-// A table for each library; its keys with the same answer share a row.
 std::string peer_tables() {
   std::string text;
   const std::vector<detail::PeerKey>& peers = detail::peer_keys();

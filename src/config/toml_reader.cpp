@@ -1,6 +1,6 @@
 #include "config/toml_reader.h"
 
-// Text that is no TOML ends in an error, also where the parser would rather assert.
+// The parser would otherwise abort on some invalid text.
 #define TOML_ASSERT(condition) static_cast<void>(0)
 #include <toml++/toml.h>
 #include <algorithm>
@@ -26,8 +26,8 @@ Error error_at(const std::string& what, const std::string& file, Position positi
                 .remedy = remedy});
 }
 
-// The library destroys nested tables by recursion, so the depth that dotted keys can build must be
-// bounded before it sees them: at most kMaxKeyParts for each of its 256 levels of nested values.
+// The library destroys nested tables recursively, so bound their depth before parsing. A key of
+// kMaxKeyParts parts may occur on each of its 256 levels.
 void refuse_long_keys(std::string_view text, const std::string& file) {
   Position here{1, 1};
   int dots = 0;
@@ -98,7 +98,6 @@ std::string reason(const toml::parse_error& error) {
   return "not TOML: " + text;
 }
 
-// By the first words of a reason, which say what was being read.
 std::string remedy_of(const std::string& reason) {
   static const std::vector<std::pair<std::string_view, std::string_view>> kRemedies = {
       {"redefine", "keep one of the two"},

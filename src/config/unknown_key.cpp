@@ -23,7 +23,7 @@ std::string digits_of(std::string name) {
 }
 
 // False if a whole word or a number differs, as in "sequence_parallel_degree" and
-// "expert_parallel_degree". Such a key has another meaning, so suggesting it would do harm.
+// "expert_parallel_degree". Suggesting a key with another meaning would mislead.
 bool is_typing_error(const std::string& name, const std::string& near) {
   if (near.empty() || digits_of(near) != digits_of(name)) return false;
   const std::string bare = without_separators(name);
@@ -31,7 +31,6 @@ bool is_typing_error(const std::string& name, const std::string& near) {
   return edit_distance(bare, without_separators(near)) <= most;
 }
 
-// "did you mean 'X'?" for the nearest of the names if it may be a typing error, else "one of: ..".
 std::string suggest_key(const std::string& name, const std::vector<std::string>& names) {
   const std::string near = nearest_name(name, names);
   return is_typing_error(name, near) ? "did you mean '" + near + "'?"
@@ -40,7 +39,6 @@ std::string suggest_key(const std::string& name, const std::vector<std::string>&
 
 std::string last_part(const std::string& name) { return name.substr(name.rfind('.') + 1); }
 
-// The row of the other libraries that a variable without its prefix, in lower case, means.
 const PeerKey* find_peer_variable(const std::string& variable) {
   for (const PeerKey& peer : peer_keys()) {
     std::string name(peer.name);
@@ -76,7 +74,7 @@ Error unknown_key(const std::string& section, const std::string& name, const std
     if (key.section == section) siblings.push_back(key.name);
   }
   const PeerKey* const of_section = find_peer_key(section + ".*");
-  // One word, as "name" or "steps", means another thing in the section of another library.
+  // A single word such as "name" often has another meaning in another library's section.
   const bool is_specific = key_name.find('_') != std::string::npos;
   if (!namesakes.empty() && (is_specific || !of_section))
     return refuse("key", "did you mean " + join(namesakes, " or ") + "?");
@@ -98,7 +96,7 @@ Error unknown_variable(const std::string& variable, const std::vector<std::strin
   };
   const std::string bare = to_lower(variable.substr(kVariablePrefix.size()));
   if (const PeerKey* peer = find_peer_variable(bare)) return refuse(explain(*peer));
-  std::vector<std::string> names, variables;  // names: in lower case, without the prefix
+  std::vector<std::string> names, variables;
   std::vector<std::string> siblings;
   for (const std::string& other : others) {
     names.push_back(to_lower(other.substr(kVariablePrefix.size())));

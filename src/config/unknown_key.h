@@ -1,5 +1,3 @@
-// Messages about a key, a section or a variable that does not exist.
-// Thread-safety: pure functions.
 #pragma once
 
 #include <string>
@@ -9,11 +7,11 @@
 
 namespace sluice::detail {
 
-// The key `name` of `section`: another library's name, the right name in the wrong section, or the
-// nearest one. An empty name: the section itself, or a key above the first section.
+// Suggests our equivalent of another library's key, the right section, or the nearest name. An
+// empty `name` means the section itself or a key above the first section.
 Error unknown_key(const std::string& section, const std::string& name, const std::string& where);
 
-// A variable of the environment that starts with SLUICE_, sets no key and is none of `others`.
+// `others` are variables that exist but do not set keys.
 Error unknown_variable(const std::string& variable, const std::vector<std::string>& others);
 
 }  // namespace sluice::detail

@@ -1,7 +1,4 @@
-// The value of a configuration key, between the file and the RunConfig, and its written forms.
-//
-// Owns: Value, RawValue (as read from TOML, with its place). Does not own: keys (key_table.h).
-// Thread-safety: values.
+// The value of a key between the file and RunConfig.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +10,7 @@
 
 namespace sluice::detail {
 
-// The order is that of Value's alternatives.
+// The same order as in Value.
 enum class Kind { kBool, kInteger, kNumber, kString, kIntegers, kNumbers, kStrings, kStringLists };
 using Value = std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>,
                            std::vector<double>, std::vector<std::string>,
@@ -24,12 +21,12 @@ std::string to_text(Kind kind);  // "integer", "list of strings"
 std::string to_toml(const Value& value);
 Json to_json(const Value& value);
 
-// Line 0: no place of its own (a value of the command line).
+// Line 0: no position, as for a value from the command line.
 struct Position {
   std::uint32_t line = 0, column = 0;
 };
 
-// A value as TOML holds it. kOther: tables, dates and times.
+// kOther: tables, dates and times.
 struct RawValue {
   enum class Type { kBool, kInteger, kNumber, kString, kList, kOther };
   Type type = Type::kOther;
@@ -43,8 +40,8 @@ struct RawValue {
 };
 std::string describe(const RawValue& raw);  // "the string 'x'", "the integer 3", "a list"
 
-// `raw` as the first of `kinds` that it fits; an integer is a number too. An element that does not
-// fit is reported in `misfit` (`raw` itself, or an element of it) and false is returned.
+// Converts `raw` to the first of `kinds` that it fits. An integer also fits kNumber. Otherwise
+// returns false and sets `misfit` to `raw` or to the wrong list element.
 bool convert(const RawValue& raw, const std::vector<Kind>& kinds, Value& value,
              const RawValue*& misfit);
 
