@@ -12,7 +12,7 @@ namespace {
 
 bool is_planned(const ScheduleCandidate& candidate) { return candidate.peak_bytes > 0; }
 
-// A searched order may be placed either way; a named schedule's placement is in its name.
+// The name "searched" does not include the placement, unlike the names of schedules.
 std::string title(const ScheduleCandidate& candidate) {
   if (candidate.name != "searched") return candidate.name;
   return candidate.name + (candidate.placement == Placement::kV ? ", V" : ", loop");
@@ -22,7 +22,7 @@ std::string stages_text(const ScheduleCandidate& candidate) {
   return title(candidate) + " (" + counted(candidate.stages_per_rank, "stage") + " a rank)";
 }
 
-// remark: what stands in the last column of the candidate at an index.
+// `remark(i)` is the last column of candidate i.
 template <typename Remark>
 std::string table_text(const std::vector<ScheduleCandidate>& candidates, const TimeBasis& basis,
                        int width, const Remark& remark) {
@@ -81,13 +81,13 @@ std::string verdict(const Comparison& comparison) {
 }  // namespace
 
 TimeBasis basis_of(const Plan& plan) {
-  // Measured costs know the file, or the measurement, that they are from.
+  // Measured costs record the file or measurement they come from.
   return {.unit = plan.time_unit,
           .measured = plan.time_unit == "s" && !plan.costs.file.empty(),
           .replicated = plan.data_parallel.degree > 1};
 }
 
-// In seconds: milliseconds, which is what steps of stages take.
+// Seconds are shown as milliseconds.
 std::string time_text(const TimeBasis& basis, double time) {
   if (basis.unit == "s") return fixed(1000.0 * time, 1) + " ms";
   if (basis.unit.empty()) return shortest(time);

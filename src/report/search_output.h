@@ -1,7 +1,4 @@
-// The output of `sluice schedule --search`: its JSON object and its text.
-//
-// Does not own: the search (plan/choose/search/search_question.h).
-// Thread-safety: pure functions.
+// Prints the result of `sluice schedule --search`.
 #pragma once
 
 #include <string>
