@@ -1,7 +1,5 @@
-// The job's store as LibTorch's process groups want it.
-//
-// Owns: nothing but the adaptation; clones have a client of their own.
-// Thread-safety: as StoreClient: a waiting call of another thread needs a clone.
+// Adapts the job's store to c10d::Store, for LibTorch's process groups. Calls of one store run one
+// after another, so a thread that waits needs its own clone.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -13,7 +11,7 @@
 
 namespace sluice {
 
-// timeout: of every wait that is given none.
+// `timeout` is for waits without one of their own.
 c10::intrusive_ptr<c10d::Store> make_job_store(std::shared_ptr<StoreClient> client,
                                                std::chrono::milliseconds timeout);
 

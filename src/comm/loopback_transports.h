@@ -1,5 +1,5 @@
-// All ranks of a run in this process, each a process of its own: for transport = "gloo" without a
-// launcher, to see what the link costs and to debug it. Thread-safety: as Transport.
+// Runs transport = "gloo" without a launcher: every rank gets its own link within this process.
+// Useful to debug the link or to measure its cost.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,7 @@
 
 namespace sluice {
 
-// Endpoints in the order of the ranks. nccl: as GlooLinkOptions; the ranks have a device each then.
-// Throws Error(kPeer) as make_gloo_link().
+// Endpoints in rank order. If `nccl` is set, each rank needs its own device. Throws Error(kPeer).
 std::vector<std::unique_ptr<Transport>> make_loopback_transports(int num_ranks,
                                                                  const TransportOptions& options,
                                                                  const nccl::Table* nccl = nullptr);

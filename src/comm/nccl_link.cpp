@@ -19,10 +19,10 @@ using nccl::Result;
 constexpr std::array<const char*, NcclLink::kNumLanes> kWords = {"messages", "collectives"};
 constexpr std::chrono::microseconds kBetweenAsks{50};
 constexpr std::chrono::milliseconds kBetweenLooks{1};
-// Time for the other processes to end their communicators, too.
+// How long to wait for other processes to close their communicators.
 constexpr std::chrono::milliseconds kFarewell{1000};
 
-// Nobody waits for the end of a transfer that reads them.
+// The tensors may be freed before a transfer has read them, so tell the allocator about the stream.
 void let_go(const std::vector<at::Tensor>& sent, const c10::Stream& stream) {
   for (const at::Tensor& tensor : sent) tensor.record_stream(stream);
 }
@@ -137,7 +137,7 @@ void NcclLink::transfer(Channel& channel, const std::vector<Give>& parts,
       result = part(channel.comm, channel.stream->native_handle());
       if (result != nccl::kSuccess && result != nccl::kInProgress) break;
     }
-    const Result ended = options_.table->group_end();  // also of a group that is not whole
+    const Result ended = options_.table->group_end();  // must also close an incomplete group
     if (result == nccl::kSuccess || result == nccl::kInProgress) result = ended;
   }
   try {
@@ -204,7 +204,7 @@ void NcclLink::watch() noexcept {
           try {
             look_at(*channel);
           } catch (...) {
-            // Aborts everything, which ends this thread.
+            // wrong() aborts the link, which ends this thread.
             receiver_->wrong(channel->process, std::current_exception());
           }
         }
