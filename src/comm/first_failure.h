@@ -11,7 +11,7 @@ namespace sluice {
 
 class FirstFailure {
  public:
-  // False if there is already a failure, which then stays.
+  // False if there was a failure already, which stays.
   bool set(const Failure& failure) noexcept {
     const std::lock_guard lock(mutex_);
     if (happened()) return false;

@@ -1,4 +1,4 @@
-// Frames are the messages between the processes of a run: a head, and tensors.
+// Messages between the processes of a run.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,6 @@
 
 namespace sluice {
 
-// A pipeline message.
 struct MessageHead {
   int source = -1;
   int destination = -1;
@@ -24,10 +23,10 @@ struct MessageHead {
 // A member's contribution to an exchange of its group.
 struct CollectiveHead {
   std::string group;
-  std::uint64_t number = 0;  // number of the exchange in the group
+  std::uint64_t number = 0;
   int member = -1;
   GroupNote note;
-  // Per member: index of its tensor in the frame, -1 for none or for a member in a third process.
+  // Per member: index of its tensor, -1 for none.
   std::vector<std::int64_t> pieces;
 };
 
@@ -46,7 +45,6 @@ struct Frame {
   std::vector<at::Tensor> tensors;
 };
 
-// A frame's head, and the layouts of its tensors.
 struct FrameOutline {
   FrameHead head;
   std::vector<TensorLayout> layouts;

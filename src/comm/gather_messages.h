@@ -8,11 +8,10 @@
 
 namespace sluice {
 
-// Prints, and decides or writes on behalf of all ranks.
+// Prints, and decides for all ranks.
 inline constexpr int kRankZero = 0;
 
-// Sends `own` to every member of the group. Returns one Unpacker per member, in order. `subject`
-// names the content in errors.
+// Collective. Returns one Unpacker per member, in order. `subject` names the content in errors.
 Work<std::vector<Unpacker>> post_messages(const Group& group, const Packer& own,
                                           std::string subject);
 std::vector<Unpacker> gather_messages(const Group& group, const Packer& own,

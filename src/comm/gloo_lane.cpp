@@ -26,11 +26,11 @@ int payload_tag(std::int64_t bytes) { return kPayloadTag + static_cast<int>(roun
 struct Prefix {
   std::uint64_t magic = kMagic;
   std::uint64_t outline_bytes = 0;
-  std::uint64_t outline_inside = 0;  // 1 if the outline follows in the header
-  std::uint64_t payload_inside = 0;  // 1 if the tensor bytes follow in the header
+  std::uint64_t outline_inside = 0;
+  std::uint64_t payload_inside = 0;
 };
 
-// Charges this thread's allocations to the ranks of this process (MemoryLedger).
+// Charges this thread's allocations to the local ranks.
 class CountsAs {
  public:
   explicit CountsAs(const LinkReceiver& receiver) : before_(Info::current()) {
@@ -45,7 +45,6 @@ class CountsAs {
   const std::shared_ptr<Info> before_;
 };
 
-// Thrown when Gloo has lost the connection.
 struct ConnectionLost {
   std::string how;
 };
@@ -115,7 +114,7 @@ void PeerLane::pack_arriving() noexcept {
   constexpr std::chrono::microseconds kBetweenLooks{20};
   try {
     for (;;) {
-      Outgoing* next = nullptr;  // stays valid when frames are appended
+      Outgoing* next = nullptr;
       {
         std::unique_lock lock(mutex_);
         changed_.wait(lock, [&] { return !leaving_.empty() || stopping_; });
@@ -127,8 +126,7 @@ void PeerLane::pack_arriving() noexcept {
         const std::lock_guard lock(mutex_);
         if (stopping_) return;
       }
-      // Send the header first. With it the other process posts the receive, and the NCCL send ends
-      // only with that receive.
+      // The NCCL send ends only with its receive, which the header causes.
       if (post(*next) && !next->on_device.empty())
         lane_.nccl->send(lane_.number, process_, next->on_device, next->computed);
       {
@@ -183,7 +181,7 @@ bool PeerLane::post(Outgoing& frame) {
     }
     sending_.push_back(lane_.send(std::move(header), process_, kHeaderTag));
   } catch (const std::exception&) {
-    broken_ = true;  // the receiver thread reports it
+    broken_ = true;
   }
   changed_.notify_all();
   return !broken_;
@@ -259,7 +257,7 @@ void PeerLane::receive_frames(LinkReceiver& receiver) noexcept {
       std::optional<Receiving> receiving;
     };
     std::deque<Posted> posted;
-    // After a lost connection, read the headers that already arrived: there may be a goodbye.
+    // Read the headers that arrived before the connection was lost: there may be a goodbye.
     const auto post = [&](const at::Tensor& bytes) {
       try {
         posted.push_back({bytes, post_receive(bytes, kHeaderTag)});
@@ -268,7 +266,7 @@ void PeerLane::receive_frames(LinkReceiver& receiver) noexcept {
       }
     };
     for (int i = 0; i < kPostedHeaders; ++i) post(bytes_tensor(kHeaderBytes));
-    // Device tensors are received on this stream, so they are ready in stream order.
+    // Tensors received on this stream are ready in its order.
     std::unique_ptr<c10::StreamGuard> on_stream;
     if (lane_.nccl) {
       on_stream =
@@ -299,7 +297,7 @@ void PeerLane::receive_frames(LinkReceiver& receiver) noexcept {
     }
     changed_.notify_all();
     receiver.lost(process_, lost.how);
-  } catch (const NcclLink::Stopped&) {  // the link is closing
+  } catch (const NcclLink::Stopped&) {
   } catch (...) {
     receiver.wrong(process_, std::current_exception());
   }
@@ -351,7 +349,6 @@ std::optional<Frame> PeerLane::take_frame(const at::Tensor& header, LinkReceiver
     }
   }
 
-  // Post every receive before waiting for the first one.
   const at::Device device = receiver.device_for(outline.head);
   std::vector<at::Tensor> arrived, on_device;
   std::vector<std::int64_t> device_bytes;
@@ -416,7 +413,7 @@ void PeerLane::release_sent(const LinkReceiver& receiver) noexcept {
         work.reset();
         sending_.pop_front();
       } else {
-        broken_ = true;  // the receiver thread reports it
+        broken_ = true;
       }
     }
     changed_.notify_all();

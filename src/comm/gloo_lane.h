@@ -32,11 +32,10 @@ std::string text_of(const at::Tensor& tensor);
 // Gloo's error text without its "file:line" prefix.
 std::string reason_of(const std::exception& error);
 
-// A process group. Its calls must not overlap.
 struct Lane {
   GroupPtr group;
   std::size_t number = 0;
-  NcclLink* nccl = nullptr;  // carries device tensors; null sends them through the host
+  NcclLink* nccl = nullptr;  // null: device tensors go through the host
   std::mutex calls;
 
   WorkPtr send(at::Tensor bytes, int process, int tag) {
@@ -53,7 +52,6 @@ struct Lane {
   }
 };
 
-// A lane to one other process.
 class PeerLane {
  public:
   PeerLane(Lane& lane, int process, std::string name)
@@ -68,23 +66,22 @@ class PeerLane {
 
   // No frame may follow. Does not block.
   void send_last(const Frame& frame);
-  // Waits until every frame has been sent or given up. False after `until`.
+  // False if frames are still unsent after `until`.
   bool flush(std::chrono::steady_clock::time_point until);
-  // Ends the threads.
   void stop();
   // Gloo may still use these, so destroy them after the group.
   std::vector<WorkPtr> leftovers();
 
  private:
   using Receiving = std::list<WorkPtr>::iterator;
-  // A frame that waits for its payloads to arrive on the host, or to be sent from the device.
+  // Waits for its payloads to arrive on the host, or for the device.
   struct Outgoing {
     std::string outline;
     std::vector<at::Tensor> payloads;
     std::int64_t payload_bytes = 0;
     Ready arrived;
     std::vector<at::Tensor> on_device;
-    Ready computed;  // when the device tensors are computed
+    Ready computed;
   };
 
   // False if the other process no longer receives.
@@ -95,19 +92,17 @@ class PeerLane {
   bool goes_by_nccl(const TensorLayout& layout) const {
     return lane_.nccl && layout.on_device() && layout.num_bytes() > 0;
   }
-  // Nothing if the link ends.
   std::optional<Receiving> post_receive(const at::Tensor& bytes, int tag);
   // False if the link ends.
   bool finish(std::optional<Receiving> receiving);
 
   void receive_frames(LinkReceiver& receiver) noexcept;
 
-  // Nothing if no frame will follow.
   std::optional<Frame> take_frame(const at::Tensor& header, LinkReceiver& receiver);
 
   void end();
 
-  // Keeps sent bytes and their Work until Gloo is done with them.
+  // Gloo needs sent bytes and their Work until they have left.
   void release_sent(const LinkReceiver& receiver) noexcept;
 
   void join();
@@ -118,16 +113,16 @@ class PeerLane {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<WorkPtr> sending_;   // oldest first, until sent
-  std::list<WorkPtr> receiving_;  // posted, not finished
-  std::deque<Outgoing> leaving_;  // oldest first; the front is being sent
+  std::deque<WorkPtr> sending_;
+  std::list<WorkPtr> receiving_;
+  std::deque<Outgoing> leaving_;  // the front is being sent
   LinkReceiver* receiver_ = nullptr;
-  bool closed_ = false;    // we send nothing more
-  bool ended_ = false;     // the other process sends nothing more
-  bool broken_ = false;    // the connection is lost
-  bool stopping_ = false;  // ends all waits
+  bool closed_ = false;  // we send nothing more
+  bool ended_ = false;   // the other process sends nothing more
+  bool broken_ = false;
+  bool stopping_ = false;
   std::thread receiver_thread_, reaper_thread_;
-  std::thread packer_thread_;  // started by the first frame with device tensors
+  std::thread packer_thread_;
 };
 
 }  // namespace sluice::detail

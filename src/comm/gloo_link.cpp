@@ -29,7 +29,7 @@ using Milliseconds = std::chrono::milliseconds;
 
 constexpr std::size_t kNumLanes = NcclLink::kNumLanes;
 constexpr std::array<const char*, kNumLanes> kLaneNames = {"messages", "collectives"};
-// How long to wait until the other processes have received a failure.
+// For the other processes to receive a failure.
 constexpr Milliseconds kFarewell{1000};
 
 class GlooLink final : public Link {
@@ -42,7 +42,7 @@ class GlooLink final : public Link {
     for (std::size_t lane = 0; lane < kNumLanes; ++lane) {
       const auto group_options = ProcessGroupGloo::Options::create(options_.deadline);
       group_options->devices = {device};
-      group_options->threads = 0;  // needed only by Gloo's own collectives
+      group_options->threads = 0;
       try {
         lanes_[lane].group = c10::make_intrusive<ProcessGroupGloo>(
             c10::make_intrusive<c10d::PrefixStore>(connection(lane), store), options_.process,
@@ -84,7 +84,7 @@ class GlooLink final : public Link {
   }
 
   ~GlooLink() override {
-    if (!closer_.joinable()) return;  // start() was not called
+    if (!closer_.joinable()) return;
     request({});
     closer_.join();
   }
@@ -92,8 +92,7 @@ class GlooLink final : public Link {
   void start(LinkReceiver& receiver) override {
     if (nccl_) nccl_->start(receiver);
     for_each_peer([&](PeerLane& peer) { peer.start(receiver); });
-    closer_ = std::thread(
-        [this] { close_when_told(); });  // start it last, because it joins the other threads
+    closer_ = std::thread([this] { close_when_told(); });  // last: it joins the others
   }
 
   void send(int process, Frame frame) override {
@@ -128,7 +127,6 @@ class GlooLink final : public Link {
     }
   }
 
-  // Proves to each process that we have the job's secret, and checks its proof.
   void prove(std::size_t lane, std::chrono::steady_clock::time_point give_up) {
     struct Peer {
       int process;
@@ -209,7 +207,6 @@ class GlooLink final : public Link {
     }
   }
 
-  // Only the first request counts.
   void request(std::optional<Failure> failure) noexcept {
     {
       const std::lock_guard lock(mutex_);
@@ -230,7 +227,7 @@ class GlooLink final : public Link {
     Frame last{GoodbyeHead{}, {}};
     if (failure) last.head = AbortHead{*failure};
     for_each_peer([&](PeerLane& peer) { peer.send_last(last); });
-    // Ranks may block on a device that waits for a transfer.
+    // Ranks may wait for a device that waits for a transfer.
     if (nccl_ && failure) nccl_->close(/*failed=*/true);
     const auto until = std::chrono::steady_clock::now() + (failure ? kFarewell : options_.deadline);
     for_each_peer([&](PeerLane& peer) { peer.flush(until); });
@@ -240,8 +237,7 @@ class GlooLink final : public Link {
     }
     for_each_peer([](PeerLane& peer) { peer.stop(); });
     if (nccl_) nccl_->close(/*failed=*/false);
-    // A message whose Work is gone keeps Gloo's thread spinning, so destroy the groups before the
-    // works.
+    // A message whose Work is gone keeps Gloo's thread spinning, so destroy the groups first.
     std::vector<WorkPtr> works;
     for_each_peer([&](PeerLane& peer) {
       for (WorkPtr& work : peer.leftovers()) works.push_back(std::move(work));

@@ -1,10 +1,9 @@
-// A link over LibTorch's ProcessGroupGloo, whose ranks are the processes of the run. Messages and
-// collectives have a process group each, so that a small message does not wait behind a large one.
+// A link over LibTorch's ProcessGroupGloo. Messages and collectives have a process group each, so
+// that a small message does not wait behind a large one.
 //
-// A frame is sent as a header of at most 8 KiB: a prefix, the outline, and the tensors' bytes if
-// they fit. What does not fit is sent as separate Gloo messages. These are posted before the
-// header, because Gloo moves the bytes of a message whose receive is already posted on the sender's
-// thread.
+// A frame is a header of at most 8 KiB: a prefix, the outline, and the tensors' bytes if they fit.
+// Otherwise outline and bytes are separate messages, posted before the header, because Gloo moves
+// bytes whose receive is already posted on the sender's thread.
 //
 // A Gloo message longer than its receive kills the process. Tags therefore encode the size in units
 // of 64 bytes, and receives are as large as their tag says.
@@ -27,10 +26,10 @@ struct GlooLinkOptions {
   int process = 0;
   int num_ranks = 2;
   std::chrono::milliseconds deadline{100'000};
-  std::string name;    // unique among the connections of the job
-  std::string host;    // address or interface, "" for loopback
-  std::string secret;  // each pair of processes proves that it has this
-  // Sends tensors of `device` over NCCL. Requires one rank per process. Null sends them over Gloo.
+  std::string name;  // unique in the job
+  std::string host;  // address or interface, "" for loopback
+  std::string secret;
+  // Sends tensors of `device` over NCCL, with one rank per process. Null: over Gloo.
   const nccl::Table* nccl = nullptr;
   at::Device device = at::kCPU;
   std::function<std::chrono::milliseconds()> transfer_deadline = [] {
@@ -38,8 +37,8 @@ struct GlooLinkOptions {
   };
 };
 
-// All processes must call this together. Does not keep the store. Throws Error(kPeer) if processes
-// are missing, or if a peer does not have the secret.
+// Collective over the processes. Throws Error(kPeer) if processes are missing, or a peer has
+// another secret.
 std::unique_ptr<Link> make_gloo_link(const c10::intrusive_ptr<c10d::Store>& store,
                                      GlooLinkOptions options);
 

@@ -1,6 +1,6 @@
-// The exchanges of a group, shared by its members in one process. A member here joins by enter(), a
-// member in another process by arrive(). A tensor is sent to another process only once, even for
-// several members there. Thread-safe.
+// The exchanges of a group, shared by its members in one process. A member of another process joins
+// by arrive(). A tensor is sent to another process only once, even for several members there.
+// Thread-safe.
 #pragma once
 
 #include <condition_variable>
@@ -25,7 +25,7 @@ class ProcessRanks;
 
 class GroupState {
  public:
-  // `process` must outlive the state. `id` is the same in all processes.
+  // `process` must outlive this. `id` is equal in all processes.
   GroupState(ProcessRanks& process, std::string id, std::vector<int> members);
 
   const std::string& id() const { return id_; }
@@ -34,26 +34,22 @@ class GroupState {
 
   struct Collective;
   using CollectivePtr = std::shared_ptr<Collective>;
-  // Called once, on the thread that completes the exchange.
+  // Called on the thread that completes the exchange.
   using WhenJoined = std::function<void(Exchanged)>;
 
-  // The exchange may not have any members yet.
   CollectivePtr open(std::uint64_t number);
   // A local member joins. With `when_joined`, its result goes there instead of to wait().
   CollectivePtr enter(int member, std::uint64_t number, GroupNote note,
                       std::vector<at::Tensor> pieces, WhenJoined when_joined = nullptr);
-  // A member of another process joins. Throws Error(kPeer) if the head is invalid.
+  // Throws Error(kPeer) if the head is invalid.
   void arrive(int from_process, const CollectiveHead& head, std::vector<at::Tensor> tensors,
               Ready ready);
-  // Ends the member's wait with `error`.
   void refuse(int member, Collective& collective, std::exception_ptr error);
 
-  // Until all members have joined.
   void wait_until_joined(int member, Collective& collective);
-  // Waits, and returns what the member was given.
   Exchanged wait(int member, Collective& collective);
 
-  // After a failure: ends every wait, and drops the tensors of incomplete exchanges.
+  // After a failure: ends every wait and drops incomplete exchanges.
   void wake();
 
  private:
@@ -61,7 +57,7 @@ class GroupState {
   void join_locked(Collective& collective, std::uint64_t number, int member, GroupNote note,
                    std::vector<at::Tensor> pieces, Ready ready);
   Exchanged take_locked(int member, Collective& collective) const;
-  // Calls the callbacks of a complete exchange. The lock must not be held.
+  // The lock must not be held.
   void go_on(Collective& collective, bool complete) const;
   void wait_for_members(int member, Collective& collective);
   std::vector<int> missing_locked(const Collective& collective) const;
@@ -72,12 +68,12 @@ class GroupState {
   ProcessRanks& process_;
   const std::string id_;
   const std::vector<int> members_;
-  std::vector<bool> is_here_;                          // by member
+  std::vector<bool> is_here_;
   std::map<int, std::vector<std::size_t>> elsewhere_;  // members by other process
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<std::uint64_t, CollectivePtr> open_;  // incomplete exchanges
+  std::map<std::uint64_t, CollectivePtr> open_;  // incomplete ones
 };
 
 // `rank` is the member's rank in the transport.

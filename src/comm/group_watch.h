@@ -1,22 +1,20 @@
 // Observes a thread's calls to other members of its groups.
 //
-// Why these calls cannot deadlock: verify() proves that the instructions of a program complete, but
-// group calls within an F, B or I are not instructions. They complete because of three facts:
-//  1. Ranks of one pipeline position that differ only in tp run the same row of the program, and
-//  exchange messages only with ranks of their own tp coordinate.
-//  2. Within an instruction these ranks make the same group calls in the same order. The same code
-//  builds the same graph, and a backward traverses it in the order of its construction.
-//  Recomputation repeats the forward's calls within the same backward.
-//  3. A call hands over its data without waiting. Members are matched by group and call number, not
-//  by arrival. A gradient reduction in flight therefore blocks no other call.
+// Why these calls cannot deadlock: verify() proves that instructions complete, but group calls
+// within an F, B or I are not instructions. They complete because of three facts:
+//  1. Ranks that differ only in tp run the same row of the program, and exchange messages only with
+//  ranks of their own tp coordinate.
+//  2. Within an instruction they make the same group calls in the same order: the same code builds
+//  the same graph, and a backward traverses it in the order of its construction. Recomputation
+//  repeats the forward's calls within the same backward.
+//  3. A call hands over its data without waiting, and members are matched by group and call number.
+//  A gradient reduction in flight therefore blocks no other call.
 //
 // Consider an order in which the verified program completes without buffered messages, and its
-// first instruction that has not completed on all ranks of its position. All earlier instructions
-// have completed, so its inputs were sent, and each of these ranks enters it. By 2 they make the
-// same calls, and by 3 every call completes, so the instruction completes. Gradient sums and the
-// norm come after all layers, in the same order on all ranks.
-//
-// Code that branches on the rank or on data can break 2. Therefore calls are watched and compared.
+// first instruction that has not completed on all ranks of its position. Its inputs were sent, so
+// each of these ranks enters it. By 2 they make the same calls, by 3 every call completes, and so
+// does the instruction. Gradient sums and the norm come after all layers, in the same order on all
+// ranks. Code that branches on the rank or on data can break 2, so calls are watched and compared.
 #pragma once
 
 #include <functional>
@@ -28,15 +26,14 @@ namespace sluice {
 class GroupWatch {
  public:
   virtual ~GroupWatch() = default;
-  // Called before the thread takes part in a call. An exception ends the call.
+  // An exception ends the call.
   virtual void calls(const std::string& call) = 0;
-  // The thread waits. Until members_came() or an error ends the wait, any thread may call `missing`
-  // for the absent members.
+  // Until members_came() or an error ends the wait, any thread may call `missing` for the absent
+  // members.
   virtual void waits(const std::string& call, std::function<std::vector<int>()> missing) = 0;
   virtual void members_came() = 0;
 };
 
-// Sets this thread's watch for the lifetime of the scope.
 class GroupWatchScope {
  public:
   explicit GroupWatchScope(GroupWatch& watch);
@@ -48,7 +45,7 @@ class GroupWatchScope {
   GroupWatch* const outer_;
 };
 
-// This thread's watch, or null.
+// May be null.
 GroupWatch* group_watch();
 
 }  // namespace sluice

@@ -1,10 +1,7 @@
-// Connects a process to the other processes of a run. A "process" owns some of the ranks; in tests
-// one system process holds several of them.
-//
-// Pipeline messages between two processes arrive in order, and so do collectives, but one kind may
-// overtake the other. Memory for a frame's tensors is allocated only after the receiver has checked
-// its outline. After abort() only failures are delivered. send() and abort() are thread-safe; the
-// receiver is called on the link's threads.
+// Connects a process to the other processes of a run. Pipeline messages between two processes
+// arrive in order, and so do collectives, but one kind may overtake the other. Memory for tensors
+// is allocated only after the receiver has checked the outline. After abort() only failures are
+// delivered. send() and abort() are thread-safe; the receiver is called on the link's threads.
 #pragma once
 
 #include <c10/util/ThreadLocalDebugInfo.h>
@@ -19,36 +16,34 @@ namespace sluice {
 
 class LinkReceiver {
  public:
-  // The debug info of the threads of the local ranks. Link threads use it, so that their
-  // allocations count as the ranks' (MemoryLedger). Null before the first use by a rank.
+  // With this, allocations of link threads count as the local ranks' (MemoryLedger). Null before
+  // the first use by a rank.
   virtual std::shared_ptr<c10::ThreadLocalDebugInfo> counts_as() const = 0;
   // Throws Error(kPeer) if that process cannot have sent this.
   virtual void check(int from_process, const FrameOutline& outline) const = 0;
-  // The device for tensors that were on a device at the sender.
+  // For tensors that were on a device at the sender.
   virtual c10::Device device_for(const FrameHead& head) const = 0;
   virtual void deliver(int from_process, Frame frame) = 0;
-  // A rank of another process has failed.
   virtual void aborted(const Failure& failure) noexcept = 0;
   // A frame, or its handling here, has failed.
   virtual void wrong(int from_process, const std::exception_ptr& error) noexcept = 0;
-  // The connection is lost; may be called several times. `how` is the link's error text.
+  // May be called several times. `how`: the link's error text.
   virtual void lost(int from_process, const std::string& how) noexcept = 0;
   virtual ~LinkReceiver() = default;
 };
 
 class Link {
  public:
-  // Delivers all sent frames, except to processes that have ended. The others take this as a
-  // regular end, unless abort() came first.
+  // Delivers all sent frames, except to processes that have ended. A regular end for the others,
+  // unless abort() came first.
   virtual ~Link() = default;
 
-  // Call once, before the first send(). The receiver must outlive the link.
+  // Once, before send(). The receiver must outlive the link.
   virtual void start(LinkReceiver& receiver) = 0;
-  // Does not block. Frames to ended or lost processes are dropped. The caller must not write to the
-  // tensors afterwards.
+  // Does not block. Frames to ended processes are dropped. The tensors must not be written to
+  // afterwards.
   virtual void send(int process, Frame frame) = 0;
-  // Sends the failure to all reachable processes, drops frames in flight and closes the
-  // connections. Does not block.
+  // Sends the failure to all reachable processes and drops frames in flight. Does not block.
   virtual void abort(const Failure& failure) noexcept = 0;
 };
 

@@ -1,5 +1,4 @@
-// Runs transport = "gloo" without a launcher: every rank gets its own link within this process.
-// Useful to debug the link or to measure its cost.
+// Runs transport = "gloo" without a launcher, to debug or measure the link.
 #pragma once
 
 #include <memory>
@@ -10,7 +9,7 @@
 
 namespace sluice {
 
-// Endpoints in rank order. If `nccl` is set, each rank needs its own device. Throws Error(kPeer).
+// In rank order. With `nccl`, each rank needs its own device. Throws Error(kPeer).
 std::vector<std::unique_ptr<Transport>> make_loopback_transports(int num_ranks,
                                                                  const TransportOptions& options,
                                                                  const nccl::Table* nccl = nullptr);

@@ -1,15 +1,14 @@
-// Moves tensors between the devices of processes by NCCL. Another link carries the frame heads,
-// which announce the transfers.
+// Moves tensors between devices by NCCL. Another link carries the frame heads, which announce the
+// transfers.
 //
-// A channel is one direction of one lane between two processes, with its own communicator and
-// stream. So a transfer waits only for earlier transfers of its channel, and no send queues behind
-// a receive. Receives are posted as the heads arrive, in the order of the sends. A send ends only
+// A channel is one direction of a lane between two processes, with its own communicator and stream.
+// So a transfer waits only for earlier transfers of its channel, and no send queues behind a
+// receive. Receives are posted as the heads arrive, in the order of the sends. A send ends only
 // with its receive; the host waits for neither.
 //
-// All processes create the communicators in the same order, before the first transfer, so that
-// creation cannot deadlock. NCCL only moves bytes; Group adds, so that the order of sums is fixed.
-// The first failure aborts all communicators. Thread-safe, but each channel makes one transfer at a
-// time.
+// All processes create communicators in the same order, so that creation cannot deadlock. NCCL only
+// moves bytes; Group adds, so that sums have a fixed order. The first failure aborts all
+// communicators. Thread-safe, but each channel makes one transfer at a time.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -35,8 +34,7 @@
 
 namespace sluice {
 
-// Each rank needs four streams per other rank, and LibTorch's pool has 32 per device. With more
-// ranks, channels would share streams.
+// Each rank needs four streams per other rank, and LibTorch's pool has 32 per device.
 inline constexpr int kMostNcclRanks = 9;
 
 struct NcclLinkOptions {
@@ -44,57 +42,54 @@ struct NcclLinkOptions {
   at::Device device = at::kCPU;
   int num_processes = 2;  // one rank each
   int process = 0;
-  std::string name;                             // unique among the connections of the job
-  std::chrono::milliseconds deadline{100'000};  // for connecting
-  // Limit of a transfer, called when the transfer begins.
+  std::string name;
+  std::chrono::milliseconds deadline{100'000};
+  // Called when a transfer begins.
   std::function<std::chrono::milliseconds()> transfer_deadline;
 };
 
 class NcclLink {
  public:
-  // Lanes: pipeline messages, collectives.
+  // Pipeline messages, collectives.
   static constexpr std::size_t kNumLanes = 2;
-  // Thrown to end a transfer that no process takes any more. Not a failure.
+  // Ends a transfer without a failure.
   struct Stopped {};
 
-  // All processes must call this together. Throws Error(kPeer).
+  // Collective over the processes. Throws Error(kPeer).
   NcclLink(c10d::Store& store, NcclLinkOptions options);
   ~NcclLink();
   NcclLink(const NcclLink&) = delete;
   NcclLink& operator=(const NcclLink&) = delete;
 
-  // Call once, before the first transfer.
   void start(LinkReceiver& receiver);
 
-  // The stream of transfers from that process.
   c10::Stream stream_from(std::size_t lane, int process) const;
 
-  // Sends tensors that are complete when `ready` is; their head must have been sent. Returns when
-  // NCCL has accepted the call, which may be only when the receive is posted.
+  // After the head. Returns when NCCL has accepted the call, maybe only when the receive is posted.
   void send(std::size_t lane, int process, const std::vector<at::Tensor>& tensors,
             const Ready& ready);
   // Fills the first `num_bytes` of each tensor.
   void receive(std::size_t lane, int process, const std::vector<at::Tensor>& tensors,
                const std::vector<std::int64_t>& num_bytes);
 
-  // The process receives nothing more. Sends to it are given up without a failure.
+  // Gives up sends to this process, without a failure.
   void gone(std::size_t lane, int process);
-  // Waits until all transfers have ended. False after `until`.
+  // False if transfers are left after `until`.
   bool flush(std::chrono::steady_clock::time_point until);
-  // Prevents new transfers and ends waits. Does not block.
+  // Ends waits. Does not block.
   void stop() noexcept;
-  // Call after stop(). Communicators with transfers in flight are aborted.
+  // After stop(). Aborts communicators with transfers in flight.
   void close(bool failed) noexcept;
 
  private:
   struct Transfer {
-    std::vector<at::Tensor> sent;  // kept until the transfer has ended
+    std::vector<at::Tensor> sent;  // kept until `ended`
     c10::Event ended;
     std::chrono::steady_clock::time_point give_up;
   };
   struct Channel {
     std::string name;  // "messages from process 0 to process 1"
-    int process = 0;   // the other process
+    int process = 0;
     bool sends = false;
     std::optional<c10::Stream> stream;
     std::mutex calls;  // guards NCCL calls and the members below
@@ -108,7 +103,6 @@ class NcclLink {
   Channel& channel(std::size_t lane, int process, bool sends) const;
   void transfer(Channel& channel, const std::vector<Give>& parts,
                 const std::vector<at::Tensor>& sent);
-  // Waits until NCCL has accepted the call.
   void settle(Channel& channel, nccl::Result result, const char* call,
               std::chrono::steady_clock::time_point give_up);
   void require(const Channel& channel, nccl::Result result, const char* call) const;

@@ -9,11 +9,11 @@ namespace sluice {
 
 struct FoundNccl {
   const nccl::Table* table = nullptr;
-  std::string version;  // of the library: "2.29.7"
+  std::string version;  // "2.29.7"
   std::string missing;  // reason if `table` is null
 };
 
-// Precondition: LibTorch's CUDA library, which contains NCCL, is loaded (devices_of_ranks).
+// Precondition: LibTorch's CUDA library, which contains NCCL, is loaded.
 const FoundNccl& find_nccl();
 
 std::string nccl_version_text(int version);

@@ -1,5 +1,4 @@
-// Blocks SIGPIPE in this thread and the threads that it starts, because a Gloo write to a closed
-// socket would otherwise kill the process.
+// Blocks SIGPIPE, because a Gloo write to a closed socket would kill the process.
 #pragma once
 
 #include <csignal>
@@ -18,7 +17,7 @@ class NoSigpipe {
     pthread_sigmask(SIG_BLOCK, &sigpipe_, &before_);
   }
   ~NoSigpipe() {
-    // Consume the signal of a write that failed meanwhile.
+    // Consume a signal that arrived meanwhile.
     const timespec at_once{0, 0};
     if (!was_pending_) sigtimedwait(&sigpipe_, nullptr, &at_once);
     pthread_sigmask(SIG_SETMASK, &before_, nullptr);

@@ -1,6 +1,6 @@
-// Mutual proof that both ends of a connection have the job's secret. Each end sends a random
-// number, then an HMAC-SHA-256 of the connection, both process numbers and both random numbers. So
-// a proof is useless for the other end or for another connection.
+// Proves that both ends of a connection have the job's secret. Each end sends a random number, then
+// an HMAC-SHA-256 of the connection, both process numbers and both random numbers. So a proof is
+// useless for the other end or another connection.
 #pragma once
 
 #include <string>

@@ -33,7 +33,7 @@ namespace {
 constexpr std::chrono::milliseconds kPatience{1'500};
 // After a failure, how long to wait for the others in order to save.
 constexpr std::chrono::seconds kToKeep{20};
-// How long the process that serves the store waits for the others to end.
+// How long the process that serves the store waits for others.
 constexpr std::chrono::milliseconds kOthersToEnd{30'000};
 
 // "process 1 (ranks 2, 3), pid 4711 on node7"
@@ -43,7 +43,7 @@ std::string name_of(const ProcessLayout& layout, int num_ranks) {
                    machine_name());
 }
 
-// Endpoints that are aborted when another process fails.
+// Endpoints to abort when another process fails.
 class Endpoints {
  public:
   void add(Transport* endpoint) {
@@ -68,7 +68,6 @@ class Endpoints {
   std::set<Transport*> live_;
 };
 
-// Registers an endpoint for as long as it lives.
 class Listed final : public Transport {
  public:
   Listed(std::unique_ptr<Transport> endpoint, std::shared_ptr<Endpoints> list)
@@ -99,9 +98,8 @@ class Listed final : public Transport {
   std::shared_ptr<Endpoints> list_;
 };
 
-// Stores of earlier jobs of this process, for the jobs that follow. They are served until the
-// process ends and the others have ended. The key contains the process number because tests run
-// several processes in one.
+// Stores for the later jobs of this process. They are served until the other processes have ended.
+// The key contains the process number because tests run several processes in one.
 class MetStores {
  public:
   MetStores() = default;
@@ -157,17 +155,16 @@ struct ProcessJob::Impl {
   RankDevices devices;
   std::shared_ptr<Endpoints> endpoints = std::make_shared<Endpoints>();
   int num_connections = 0;
-  const nccl::Table* nccl = nullptr;  // NCCL's functions, null to use Gloo
+  const nccl::Table* nccl = nullptr;  // null: over Gloo
 
-  // For several processes only:
   std::shared_ptr<JobStore> served;
   std::shared_ptr<StoreClient> store;
   std::atomic<bool> in_steps{false};
-  std::string name;  // this job's name among the jobs of these processes
+  std::string name;  // unique among the jobs of these processes
   std::mutex mutex;
-  std::optional<JobFailure> first;  // first failure in any process
+  std::optional<JobFailure> first;
   bool is_known = false;
-  std::unique_ptr<ControlLine> line;  // declared last: its thread uses the members above
+  std::unique_ptr<ControlLine> line;  // its thread uses the members above
 
   bool is_alone() const { return environment.layout.num_processes == 1; }
 
@@ -222,7 +219,7 @@ struct ProcessJob::Impl {
                     .remedy = "start the same program with the same arguments everywhere"}});
   }
 
-  // Reports the error to all processes, so that all end with the same one.
+  // All processes end with the same error.
   [[noreturn]] void refuse_in_all(const Error& error) {
     line->report(
         {.process = environment.layout.process, .kind = error.kind(), .message = error.what()});
@@ -231,7 +228,7 @@ struct ProcessJob::Impl {
     throw error;
   }
 
-  // Why this process cannot use NCCL, "" if it can.
+  // "" if this process can use NCCL.
   std::string reason_against_nccl() const {
     if (devices.devices.front().is_cpu()) return "ranks compute on the CPU";
     const int each = environment.layout.ranks_per_process(options.num_ranks);
@@ -299,8 +296,8 @@ struct ProcessJob::Impl {
     return first;
   }
 
-  // The address at which other machines reach this process. The serving process connects to its own
-  // store by loopback, so it takes the local address of the route to the next machine.
+  // The serving process connects to its own store by loopback, so it takes the local address of the
+  // route to the next machine.
   std::string own_host() {
     const ProcessLayout& layout = environment.layout;
     const auto key = [&](int process) { return formatted("{}/host/{}", name, process); };
@@ -390,7 +387,7 @@ std::vector<std::unique_ptr<Transport>> ProcessJob::connect() {
     for (auto& endpoint : impl.connect_processes())
       endpoints.push_back(std::make_unique<Listed>(std::move(endpoint), impl.endpoints));
   } catch (...) {
-    throw_if_failed();  // throws the cause, if there is one
+    throw_if_failed();  // the cause, if there is one
     throw;
   }
   throw_if_failed();  // it may have come before the endpoints were registered
@@ -410,7 +407,7 @@ Error ProcessJob::agreed(const Error& own) noexcept {
     if (told) impl.keep(*told);
   }
   const std::optional<JobFailure> failure = impl.heard();
-  impl.store->outlive_failure();  // the processes still meet once to save
+  impl.store->outlive_failure();  // to save together
   if (!failure || failure->message == own.what()) return own;
   return Error(failure->kind, {.what = failure->message});
 }

@@ -1,9 +1,6 @@
-// The state that the ranks of one process share: inboxes, groups, the first failure, and the link
-// to other processes. Without other processes there is no link. Messages from the link and from
-// local ranks use the same inboxes and groups. Thread-safe except for connect().
-//
-// The first failure reaches on_failure before any wait ends, and then every rank here and, if the
-// link works, every other process.
+// The state that the ranks of one process share. Messages from the link and from local ranks use
+// the same inboxes and groups. The first failure reaches on_failure before any wait ends, and then
+// every rank here and, if the link works, every other process. Thread-safe except for connect().
 #pragma once
 
 #include <atomic>
@@ -33,7 +30,7 @@ struct ProcessRanksOptions {
   int num_ranks = 1;
   int num_processes = 1;  // with k ranks each, process n has ranks n k .. n k + k - 1
   int process = 0;
-  std::vector<at::Device> devices = {};  // of the local ranks; empty for the CPU
+  std::vector<at::Device> devices = {};  // of local ranks; empty for the CPU
   std::function<std::chrono::milliseconds()> deadline = [] { return std::chrono::seconds(100); };
   std::function<void(const Failure&)> on_failure;
   std::function<std::optional<Failure>()> cause;
@@ -44,13 +41,12 @@ std::string process_text(int process, int num_processes, int num_ranks);
 
 struct ArrivedMessage {
   Message message;
-  Ready ready;  // on the sender's streams
+  Ready ready;
 };
 
-// Messages of one channel at its receiver. Message k belongs to the k-th post.
+// Message k belongs to the k-th post.
 struct ArrivedMessages {
-  std::deque<std::optional<ArrivedMessage>>
-      messages;  // not yet taken; message number `first` is at the front
+  std::deque<std::optional<ArrivedMessage>> messages;  // the front is message `first`
   std::uint64_t first = 0;
   std::uint64_t posted = 0;
 
@@ -71,7 +67,6 @@ class ProcessRanks final : public LinkReceiver {
   ProcessRanks(const ProcessRanks&) = delete;
   ProcessRanks& operator=(const ProcessRanks&) = delete;
 
-  // Call once, before ranks use it.
   void connect(std::unique_ptr<Link> link);
 
   int num_ranks() const { return options_.num_ranks; }
@@ -82,19 +77,18 @@ class ProcessRanks final : public LinkReceiver {
   at::Device device_of(int rank) const;  // `rank` must be local
   const FirstFailure& failure() const { return failure_; }
 
-  // `rank` must be local.
   Inbox& inbox_of(int rank);
   void send(int source, int destination, ChannelKind kind, Message message);
   void send_to_process(int process, Frame frame);
 
-  // Returns the group with this id, which is the same in all processes. Creates it on first use.
+  // Creates the group on first use. The id is equal in all processes.
   GroupState& group(const std::string& id, const std::vector<int>& members);
   GroupState& world() { return *world_; }
 
-  // Ends every wait. Only the first failure counts.
+  // Only the first failure counts.
   void fail(const Failure& failure) noexcept;
 
-  // Adds text() to waits() while it lives. Any thread may call text().
+  // Adds text() to waits(). Any thread may call text().
   class Waiting {
    public:
     Waiting(ProcessRanks& process, std::function<std::string()> text);
@@ -106,8 +100,7 @@ class ProcessRanks final : public LinkReceiver {
     ProcessRanks& process_;
     std::map<std::uint64_t, std::function<std::string()>>::iterator entry_;
   };
-  // What the local ranks wait for, separated by commas: "rank 0 waits for 1RECV_B3 of step 4 from
-  // rank 2", or "".
+  // "rank 0 waits for 1RECV_B3 of step 4 from rank 2", several with commas, or "".
   std::string waits() const;
 
   // Charges the link's allocations to the calling rank's thread.
@@ -135,11 +128,11 @@ class ProcessRanks final : public LinkReceiver {
 
   mutable std::mutex groups_mutex_;
   std::map<std::string, std::unique_ptr<GroupState>> groups_;
-  // Frames for groups that no local rank has made yet.
+  // For groups that no local rank has made yet.
   struct EarlyFrame {
     int from_process = 0;
     Frame frame;
-    Ready ready;  // on the receiving thread's streams
+    Ready ready;
   };
   std::map<std::string, std::vector<EarlyFrame>> early_;
   GroupState* world_;
@@ -155,7 +148,7 @@ class ProcessRanks final : public LinkReceiver {
   std::unique_ptr<Link> link_;  // declared last: its threads use the members above
 };
 
-// Endpoints of the local ranks, in rank order.
+// In rank order.
 std::vector<std::unique_ptr<Transport>> make_endpoints(std::shared_ptr<ProcessRanks> process);
 
 }  // namespace sluice

@@ -14,11 +14,9 @@
 namespace sluice {
 namespace {
 
-// All processes are present by now. This timeout is needed because a failure of the job does not
-// end Gloo's waits.
+// All processes are present by now, but a failure of the job does not end Gloo's waits.
 constexpr std::chrono::seconds kConnect{30};
 
-// Waits until all processes have called this, or the job has failed.
 void meet(StoreClient& store, const ProcessTransportOptions& options) {
   const auto key = [&](int process) { return formatted("{}/here/{}", options.name, process); };
   store.set(key(options.process), "");

@@ -22,7 +22,7 @@ at::Tensor sum_of_subtree(std::span<const at::Tensor> terms, at::Device device) 
   const std::size_t half = terms.size() / 2;
   at::Tensor left = sum_of_subtree(terms.first(half), device);
   const std::span<const at::Tensor> rest = terms.subspan(half);
-  // A single term is not modified, so it need not be copied.
+  // A single term need not be copied.
   const at::Tensor right =
       rest.size() > 1 ? sum_of_subtree(rest, device)
                       : (rest.front().defined() ? rest.front().detach().to(device) : at::Tensor());

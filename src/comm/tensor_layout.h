@@ -1,9 +1,9 @@
 // The memory layout of a tensor. A tensor is sent as flat bytes and restored with the same sizes,
-// strides, dtype and alignment (modulo 64 bytes). Kernels choose their order of work by strides and
-// alignment, so otherwise results could depend on the link.
+// strides, dtype and alignment (modulo 64 bytes), because kernels choose their order of work by
+// strides and alignment.
 //
-// A dimension of stride 0 is sent once. A dense tensor is sent as it lies in memory, a tensor with
-// gaps is packed.
+// A dimension of stride 0 is sent once. A dense tensor is sent as it lies, a tensor with gaps is
+// packed.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,7 +19,7 @@ namespace sluice {
 
 class TensorLayout {
  public:
-  TensorLayout() = default;  // of an undefined tensor
+  TensorLayout() = default;
   // Throws Error(kInternal) unless the tensor is strided.
   explicit TensorLayout(const at::Tensor& tensor);
 
@@ -28,20 +28,19 @@ class TensorLayout {
   static TensorLayout read(Unpacker& reader, const std::string& where);
 
   bool defined() const { return defined_; }
-  std::int64_t num_bytes() const;  // to send
+  std::int64_t num_bytes() const;
 
-  // Whether the tensor was on a device at the sender.
+  // At the sender.
   bool on_device() const { return defined_ && !device_.is_cpu(); }
 
-  // The tensor's bytes on its device, on the current stream. May share the tensor's memory.
+  // The bytes on the tensor's device, on its current stream. May share the tensor's memory.
   at::Tensor flat(const at::Tensor& tensor) const;
-  // The tensor's bytes on the host; complete when `arrived` has happened. May share the tensor's
-  // memory.
+  // The bytes on the host, complete when `arrived` has happened. May share the tensor's memory.
   at::Tensor flatten(const at::Tensor& tensor, Ready& arrived) const;
-  // Memory for num_bytes(), rounded up to a multiple of 64.
+  // num_bytes(), rounded up to a multiple of 64.
   at::Tensor allocate(at::Device device = at::kCPU) const;
-  // Returns a tensor whose memory is not shared. `device`: for tensors that were on a device at the
-  // sender.
+  // May use the memory of `arrived`, and shares no other. `device`: for tensors that were on a
+  // device at the sender.
   at::Tensor restore(const at::Tensor& arrived, at::Device device) const;
 
  private:
@@ -54,8 +53,7 @@ class TensorLayout {
   std::int64_t alignment_ = 0;  // address of the first element, modulo 64
   std::vector<std::int64_t> sizes_, strides_;
 
-  // Derived from sizes and strides: elements from first to last, whether there are gaps, and
-  // distinct elements.
+  // extent_: elements from first to last. packed_: there are gaps.
   std::int64_t extent_ = 0;
   bool packed_ = false;
   std::vector<std::int64_t> distinct_sizes_;  // 1 if the stride is 0

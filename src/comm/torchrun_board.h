@@ -1,5 +1,5 @@
-// A NoticeBoard on the store of torchrun's agent. Any program that reaches its port can read and
-// write it, so torchrun needs a trusted network (docs/launching.md).
+// A NoticeBoard on the store of torchrun's agent. Any program that reaches its port can use it, so
+// torchrun needs a trusted network (docs/launching.md).
 #pragma once
 
 #include <chrono>

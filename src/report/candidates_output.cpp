@@ -12,7 +12,7 @@ namespace {
 
 bool is_planned(const ScheduleCandidate& candidate) { return candidate.peak_bytes > 0; }
 
-// The name "searched" does not include the placement, unlike the names of schedules.
+// A name such as "searched" does not include the placement.
 std::string title(const ScheduleCandidate& candidate) {
   if (candidate.name != "searched") return candidate.name;
   return candidate.name + (candidate.placement == Placement::kV ? ", V" : ", loop");
@@ -22,7 +22,6 @@ std::string stages_text(const ScheduleCandidate& candidate) {
   return title(candidate) + " (" + counted(candidate.stages_per_rank, "stage") + " a rank)";
 }
 
-// `remark(i)` is the last column of candidate i.
 template <typename Remark>
 std::string table_text(const std::vector<ScheduleCandidate>& candidates, const TimeBasis& basis,
                        int width, const Remark& remark) {
@@ -81,7 +80,6 @@ std::string verdict(const Comparison& comparison) {
 }  // namespace
 
 TimeBasis basis_of(const Plan& plan) {
-  // Measured costs record the file or measurement they come from.
   return {.unit = plan.time_unit,
           .measured = plan.time_unit == "s" && !plan.costs.file.empty(),
           .replicated = plan.data_parallel.degree > 1};

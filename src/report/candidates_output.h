@@ -1,4 +1,4 @@
-// Prints the schedules that a plan was chosen from, and comparisons of schedules.
+// Prints schedule candidates.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@ namespace sluice {
 struct TimeBasis {
   std::string unit;
   bool measured = false;    // measured seconds instead of counted costs
-  bool replicated = false;  // also reductions take no time in the prediction
+  bool replicated = false;  // reductions exist, and take no time
 };
 TimeBasis basis_of(const Plan& plan);
 // "12.3 ms", "0.412 GFLOP", "37".
@@ -30,7 +30,7 @@ std::string candidates_text(const std::vector<ScheduleCandidate>& candidates,
                             const TimeBasis& basis, int width);
 Json candidates_json(const std::vector<ScheduleCandidate>& candidates);
 
-// All schedules with every number of stages per rank: fastest first, unusable ones last.
+// Fastest first, unusable ones last.
 struct Comparison {
   std::vector<ScheduleCandidate> candidates;  // the fastest is `taken`
   std::optional<std::size_t> asked;           // index of the configured schedule

@@ -8,12 +8,12 @@
 
 namespace sluice::detail {
 
-inline constexpr std::string_view kMark = "\x1b[1;31m";  // arrows of violations
+inline constexpr std::string_view kMark = "\x1b[1;31m";
 inline constexpr std::string_view kDim = "\x1b[2m";
 inline constexpr std::string_view kReset = "\x1b[0m";
 
-// Escape sequence for an action, "" if it has no colour. `chunk` is the index of the stage on its
-// rank. Odd chunks are brighter.
+// Escape sequence, "" if there is no colour. `chunk` is the index of the stage on its rank; odd
+// chunks are brighter.
 std::string_view color_of(ActionKind kind, int chunk);
 
 std::string colored(std::string_view text, std::string_view code, bool color);

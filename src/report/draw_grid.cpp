@@ -1,6 +1,5 @@
-// Time is divided into slots as long as the shortest action. Every slot is wide enough for the
-// texts. Actions keep their order and take at least one slot each, so the grid is not always to
-// scale.
+// Time is divided into slots as long as the shortest action. Actions keep their order and take at
+// least one slot each, so the grid is not always to scale.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -28,7 +27,7 @@ struct Window {
 
 constexpr std::string_view kCut = " ... ";
 
-// If so, the grid omits the stage numbers, and is half as wide.
+// The grid then omits the stage numbers.
 bool is_stage_the_rank(const Simulation& simulation) {
   for (std::size_t rank = 0; rank < simulation.ranks.size(); ++rank) {
     for (const TimedAction& timed : simulation.ranks[rank].actions) {
@@ -62,7 +61,6 @@ double slot_length(const Simulation& simulation) {
   return length > 0 ? length : 1;
 }
 
-// Index of a stage among the stages of its rank.
 int chunk_of(const std::set<int>& stages, int stage) {
   return static_cast<int>(std::distance(stages.begin(), stages.find(stage)));
 }
@@ -89,7 +87,7 @@ std::vector<Row> lay_out(const Simulation& simulation) {
   return rows;
 }
 
-// Columns per slot, so that every text fits and is followed by a gap.
+// Every text fits and is followed by a gap.
 std::int64_t slot_columns(const std::vector<Row>& rows) {
   std::int64_t columns = 2;
   for (const Row& row : rows) {
@@ -118,7 +116,7 @@ Window make_window(const std::vector<Row>& rows, std::int64_t columns, std::int6
   return window;
 }
 
-// Draws the slots [begin, end). A cell that started earlier shows only its colour.
+// A cell that started earlier shows only its colour.
 std::string draw_slots(const Row& row, std::int64_t begin, std::int64_t end, std::int64_t columns,
                        bool color) {
   std::string line;

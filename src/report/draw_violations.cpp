@@ -41,7 +41,6 @@ class RowWindow {
     return line + (end_ < row_->size() ? "..." : "");
   }
 
-  // Column of an instruction in the line that draw() returns.
   std::size_t column(int index) const {
     std::size_t column = first_ > 0 ? kLead : 0;
     for (std::size_t i = first_; i < static_cast<std::size_t>(index); ++i) {
@@ -63,7 +62,7 @@ class Picture {
         options_(options),
         digits_(std::to_string(program.ranks.empty() ? 0 : program.ranks.size() - 1).size()) {}
 
-  // Draws the start of the row, and then the surroundings of each violation outside it.
+  // Draws the start of the row, and the surroundings of violations outside it.
   void add_rank(std::size_t rank, std::vector<const Violation*> violations) {
     const std::vector<Action>& row = program_.ranks[rank];
     std::stable_sort(violations.begin(), violations.end(),

@@ -10,14 +10,13 @@ namespace sluice {
 struct EventFile {
   std::string bytes;
   std::int64_t steps = 0;
-  bool cut_off = false;  // the last line was incomplete and is left out
+  bool cut_off = false;  // the last line was incomplete
 };
 
-// Always the same name, so that a new file replaces the old one.
 std::string event_file_path(const std::string& folder);
 
-// `wall_end`: time of the last step, in seconds since 1970. Throws Error(kInput) if the file cannot
-// be read, is empty, or has a damaged line before its last.
+// `wall_end`: seconds since 1970 of the last step. Throws Error(kInput) for an unreadable, empty or
+// damaged file; an incomplete last line is allowed.
 EventFile events_of_metrics(const std::string& path, double wall_end);
 
 namespace detail {

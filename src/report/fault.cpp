@@ -76,7 +76,6 @@ const std::vector<std::string>& action_kinds() {
   return words;
 }
 
-// Accepts one action or a kind of action.
 std::string action_selector(const std::string& text) {
   const auto& words = action_kinds();
   if (std::find(words.begin(), words.end(), text) != words.end()) return text;
@@ -103,7 +102,7 @@ void set(Fault& fault, const std::string& name, const std::string& value) {
   if (name == "always") fault.always = true;
 }
 
-// Ignores separators in parentheses, which pairs of actions contain.
+// Pairs of actions contain separators in parentheses.
 std::vector<std::string> split_outside(std::string_view text, char separator) {
   std::vector<std::string> parts(1);
   int depth = 0;

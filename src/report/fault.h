@@ -30,21 +30,21 @@ struct Fault {
   std::optional<std::int64_t> step;  // from 1
   std::optional<int> instruction;    // index in the rank's row
   std::optional<int> stage, microbatch;
-  int call = 0;            // from 1; 0 for the start of the instruction
-  std::string action;      // "1F0", or a kind such as "F"; "" for any
-  std::int64_t ms = 1000;  // duration of kDelay
-  bool busy = false;       // kDelay computes instead of sleeping
-  std::int64_t times = 1;  // how many matching instructions fail
-  bool always = false;     // also after a restart
+  int call = 0;        // from 1; 0 for the start of the instruction
+  std::string action;  // "1F0", or a kind such as "F"
+  std::int64_t ms = 1000;
+  bool busy = false;
+  std::int64_t times = 1;
+  bool always = false;  // also after a restart
 
   // Whether this action can have the fault. kNan needs an F, B or I, kCorrupt a send.
   bool can_meet(const Action& part) const;
-  // `part` is the action itself or one half of a pair.
+  // `part` is `whole` or one half of a pair.
   bool matches(int at_rank, std::int64_t at_step, int at_index, const Action& whole,
                const Action& part) const;
 };
 
-// Throws Error(kUsage) for malformed faults, and for an action that cannot have the fault.
+// Throws Error(kUsage).
 std::vector<Fault> parse_faults(std::string_view text);
 
 // "kill at rank 1, step 3, instruction 12"

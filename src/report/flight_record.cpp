@@ -29,7 +29,7 @@ const detail::Words<FlightState>& states() {
   return table;
 }
 
-// Reads the members of a JSON object. Each must exist and have the right type.
+// Each member must exist and have the right type.
 class Reader {
  public:
   Reader(const Json& object, std::string place, const std::string& file)
@@ -216,7 +216,6 @@ std::string flight_json(const FlightRecord& record) {
   object["program"]["instructions"] = record.row.instructions;
   object["program"]["peers"] = record.row.peers;
   object["program"]["counterparts"] = record.row.counterparts;
-  // A failure may quote anything.
   return object.dump() + "\n";
 }
 

@@ -1,8 +1,6 @@
-// A flight record is the file rank_N.json, which describes what a rank was doing
-// (docs/failures.md#flight-records).
-//
-// In a record that was read, instructions, peers and counterparts have the same length, and every
-// index is valid. Entries are in the order of their start. Only the last may be running or waiting.
+// The file rank_N.json, which records what a rank was doing (docs/failures.md#flight-records).
+// Indices in a parsed record are valid. Entries are in the order of their start, and only the last
+// may be running or waiting.
 #pragma once
 
 #include <array>
@@ -20,29 +18,27 @@ namespace sluice {
 enum class FlightState : std::uint8_t { kRunning, kWaiting, kDone, kFailed };
 std::string to_text(FlightState state);
 
-// A started instruction.
 struct FlightEntry {
-  std::int64_t pass = 0;  // number of this rank's program run, from 1; evaluations count
+  std::int64_t pass = 0;  // n-th program run of this rank, from 1; evaluations count
   std::int64_t step = 0;
-  int index = 0;       // in the row
-  std::string action;  // as in a schedule's CSV
+  int index = 0;  // in the row
+  std::string action;
   FlightState state = FlightState::kRunning;
   double start = 0;        // seconds since 1970
   double seconds = 0;      // until its end or the time of the record
-  double waited = 0;       // part of `seconds` spent waiting for other ranks
-  std::int64_t bytes = 0;  // bytes sent or received by messages
+  double waited = 0;       // part spent waiting for other ranks
+  std::int64_t bytes = 0;  // sent or received
   int peer = -1;           // other end of a SEND or RECV
-  // Earlier RECVs and collectives of the row that it waits for, or waited for when it failed.
+  // RECVs and collectives of the row that it waits for, or waited for when it failed.
   std::vector<std::string> waits_for;
-  // Call within the instruction that waits, or waited when it failed: "1F3 layers.7.mlp.down_proj
-  // (5) over tp: all_reduce of float32[2, 16, 64]", or "".
+  // Call within the instruction that waits: "1F3 layers.7.mlp.down_proj (5) over tp: all_reduce of
+  // float32[2, 16, 64]".
   std::string call;
   std::vector<int> missing;  // ranks that have not arrived at `call`
 };
-// "1F3 layers.7.mlp.down_proj (5) over tp: all_reduce of float32[2, 16, 64], missing rank 2".
+// The call, ", missing rank 2".
 std::string waited_call(const FlightEntry& entry);
 
-// The instruction that a rank is computing.
 struct RunningAction {
   std::int64_t pass = 0, step = 0;
   int index = 0;
@@ -50,20 +46,18 @@ struct RunningAction {
 };
 
 struct FlightFailure {
-  int rank = -1;  // first to fail
+  int rank = -1;
   int exit_code = 1;
   std::string message;
 };
 
-// Row of the last program run.
 struct FlightRow {
   std::string fingerprint;  // of the programs of all ranks
   bool forward_only = false;
   int num_microbatches = 0;
   std::vector<std::string> instructions;
-  std::vector<int> peers;  // -1 for anything but SEND and RECV
-  std::vector<std::string>
-      counterparts;  // in the peer's row: "1RECV_F0" for "0SEND_F0"; otherwise ""
+  std::vector<int> peers;                 // -1 unless SEND or RECV
+  std::vector<std::string> counterparts;  // in the peer's row: "1RECV_F0" for "0SEND_F0"
 };
 
 struct FlightRecord {
@@ -76,20 +70,19 @@ struct FlightRecord {
   std::string reason;  // "failure" or "signal"
   double written = 0;  // seconds since 1970
   std::int64_t pass = 0, step = 0;
-  bool in_pass = false;  // false between two passes
+  bool in_pass = false;
   FlightRow row;
   std::vector<FlightEntry> entries;
   std::optional<FlightFailure> failure;
 };
 
-// "rank_3.json". rank_of_flight_file() returns nothing for other names.
+// "rank_3.json"
 std::string flight_file_name(int rank);
 std::optional<int> rank_of_flight_file(std::string_view name);
 
 // One JSON object and a newline.
 std::string flight_json(const FlightRecord& record);
 
-// Larger files are rejected.
 inline constexpr std::size_t kMaxFlightFile = std::size_t{32} << 20;
 // Throws Error(kInput).
 FlightRecord parse_flight_record(std::string_view text, const std::string& file_name);

@@ -29,7 +29,7 @@ const detail::Words<MismatchKind>& words() {
   return table;
 }
 
-// Limit on a mismatch or note, in bytes.
+// In bytes.
 constexpr std::size_t kMaxLine = 4000;
 
 std::string name_of(int rank) { return "rank " + std::to_string(rank); }
@@ -43,7 +43,7 @@ std::string list_of(const std::vector<int>& ranks) {
   return (ranks.size() == 1 ? "rank " : "ranks ") + join(names, ", ");
 }
 
-// The rank's current instruction, null if it is between two.
+// Null between two instructions.
 const FlightEntry* current(const FlightRecord& record) {
   if (!record.in_pass || record.entries.empty()) return nullptr;
   const FlightEntry& last = record.entries.back();
@@ -92,7 +92,7 @@ class Alignment {
     }
     add_failure();
     add_missing();
-    // Different programs explain everything else. Root causes come before consequences.
+    // Different programs explain everything else.
     std::stable_sort(report_.mismatches.begin(), report_.mismatches.end(),
                      [](const FlightMismatch& a, const FlightMismatch& b) {
                        return std::pair(order_of(a.kind), -a.waited) <
@@ -121,7 +121,7 @@ class Alignment {
     return found == by_rank_.end() ? nullptr : found->second;
   }
 
-  // Keeps one mismatch per kind and rank, because several ranks may wait for the same thing.
+  // Keeps one per kind and rank, because several ranks may wait for the same thing.
   void add(MismatchKind kind, int rank, std::string text, double waited) {
     for (FlightMismatch& known : report_.mismatches) {
       if (known.kind != kind || known.rank != rank) continue;
@@ -131,7 +131,6 @@ class Alignment {
     report_.mismatches.push_back({kind, rank, std::move(text), waited});
   }
 
-  // Compares the programs of ranks in the same pass.
   void compare_programs() {
     std::map<std::int64_t, std::map<std::string, std::vector<int>>> of_pass;
     for (const FlightRecord& record : report_.records) {
@@ -153,7 +152,7 @@ class Alignment {
     }
   }
 
-  // Compares the k-th send of a channel with the k-th receive, for ranks in the same pass.
+  // The k-th send must match the k-th receive, for ranks in the same pass.
   void compare_channels() {
     for (const FlightRecord& receiver : report_.records) {
       std::map<std::pair<int, bool>, std::vector<std::string>>
@@ -221,7 +220,7 @@ class Alignment {
     while (true) {
       if (const auto seen = std::find(path.begin(), path.end(), at->rank); seen != path.end()) {
         // Ranks give up a failed call at different moments, so their records may disagree on who
-        // had arrived. That is no circle.
+        // had arrived.
         if (std::any_of(seen, path.end(), [&](int rank) {
               const FlightEntry& entry = *current(*find_rank(rank));
               return !entry.call.empty() && entry.state == FlightState::kFailed;
@@ -246,7 +245,7 @@ class Alignment {
     }
   }
 
-  // Returns a rank that this rank waits for and that waits itself, null if the culprit was found.
+  // Returns the next waiting rank, null if the culprit was found.
   const FlightRecord* next(const FlightRecord& record, double waited) {
     const FlightEntry& entry = *current(record);
     if (!entry.call.empty()) return look_at_call(record, entry, waited);
@@ -261,7 +260,6 @@ class Alignment {
     return chained;
   }
 
-  // Whether `record` has run the instruction at `index` of its row in the pass of `other`.
   static bool has_done(const FlightRecord& record, int index, const FlightRecord& other) {
     if (record.pass != other.pass) return record.pass > other.pass;
     if (!record.in_pass) return true;
@@ -297,8 +295,7 @@ class Alignment {
     return nullptr;
   }
 
-  // The ranks that take part in the collective: they differ only in its axes and have it in their
-  // row.
+  // The ranks that take part in the collective.
   std::vector<int> members_of(const FlightRecord& record, const std::string& text) const {
     const std::optional<Action> action = action_of(text);
     const AxisSet axes = action ? axes_of(action->kind) : AxisSet();
@@ -316,7 +313,7 @@ class Alignment {
     return members;
   }
 
-  // Handles a wait in a call within an instruction, whose missing members are recorded.
+  // A call within an instruction records its missing members.
   const FlightRecord* look_at_call(const FlightRecord& record, const FlightEntry& entry,
                                    double waited) {
     const std::string waiting = formatted("{} waits {} s in instruction {} '{}' of step {}, in {}",
@@ -381,7 +378,7 @@ class Alignment {
       const FlightFailure& failure = *record.failure;
       const std::string who = failure.rank < 0 ? "the run" : name_of(failure.rank);
       add(MismatchKind::kFailed, failure.rank, who + " failed: " + failure.message, 0);
-      return;  // all ranks received the same first failure
+      return;  // all ranks received the same failure
     }
   }
 
@@ -452,7 +449,7 @@ FlightReport align_flight_records(std::vector<FlightRecord> records) {
   }
   std::sort(report.records.begin(), report.records.end(),
             [](const FlightRecord& a, const FlightRecord& b) { return a.rank < b.rank; });
-  // A damaged record may contain any number of ranks.
+  // A record may claim any number of ranks; enough are named.
   constexpr std::size_t kMostMissing = 1024;
   for (int rank = 0; rank < report.num_ranks && report.missing.size() < kMostMissing; ++rank) {
     if (!present.contains(rank)) report.missing.push_back(rank);

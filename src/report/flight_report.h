@@ -1,7 +1,6 @@
-// Compares the flight records of all ranks, to find which rank caused a hang.
-//
-// Ranks are aligned by their pass, the n-th program that they run. Each wait is followed from rank
-// to rank, until it ends at a rank that does not wait, or in a circle.
+// Compares the flight records of all ranks, to find the rank that caused a hang. Ranks are aligned
+// by their pass, the n-th program that they run. Each wait is followed from rank to rank, to a rank
+// that does not wait, or a circle.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +13,11 @@
 namespace sluice {
 
 enum class MismatchKind : std::uint8_t {
-  kMissing,  // a rank left no record: it was killed, or its machine is gone
+  kMissing,  // the rank was killed, or its machine is gone
   kProgram,  // ranks run different programs
   kChannel,  // a channel's k-th send does not match its k-th receive
   kFailed,
-  kNotSent,     // a rank has not sent a message, and does not wait itself
+  kNotSent,     // the rank has not sent, and does not wait itself
   kLost,        // a sent message has not arrived
   kCircle,      // ranks wait for each other
   kCollective,  // a collective hangs although all members have arrived
@@ -27,27 +26,25 @@ std::string to_text(MismatchKind kind);
 
 struct FlightMismatch {
   MismatchKind kind = MismatchKind::kMissing;
-  int rank = -1;      // the suspect
-  std::string text;   // one line
+  int rank = -1;  // the suspect
+  std::string text;
   double waited = 0;  // longest wait that leads to it, in seconds
 };
 
 struct FlightReport {
   std::string run;
   int num_ranks = 0;
-  std::vector<FlightRecord> records;       // by rank
-  std::vector<int> missing;                // ranks without a record
+  std::vector<FlightRecord> records;  // by rank
+  std::vector<int> missing;
   std::vector<FlightMismatch> mismatches;  // most important first
   std::vector<std::string> notes;
 };
 
 // Needs at least one record. Records of other runs than the newest count as missing. Throws
-// Error(kInput) if two records have the same rank, or disagree on the number of ranks.
+// Error(kInput) if records contradict each other.
 FlightReport align_flight_records(std::vector<FlightRecord> records);
 
-// Table of ranks, mismatches and notes.
 std::string describe(const FlightReport& report, int width);
-// {"run", "num_ranks", "missing", "ranks": [..], "mismatch": {..} or null, "mismatches", "notes"}.
 std::string to_json(const FlightReport& report);
 
 }  // namespace sluice

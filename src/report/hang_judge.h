@@ -1,6 +1,6 @@
 // Decides that a rank hangs: it waits for no other rank, and its instruction takes much longer than
-// expected. The expected time is the longest that this kind of instruction has taken on its stage
-// in this run, or a fixed floor.
+// before. The expected time is the longest that this kind of instruction has taken on its stage, or
+// a floor.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@ namespace sluice {
 
 struct HangLimits {
   using Duration = std::chrono::steady_clock::duration;
-  // Times beyond the expected: when the rank counts as hung, and when the run ends.
+  // Beyond the expected time: the rank counts as hung, the run ends.
   Duration named{std::chrono::seconds(5)}, ended{std::chrono::seconds(100)};
   // For instructions without a known time.
   Duration floor{std::chrono::seconds(60)}, ended_unknown{std::chrono::seconds(300)};
@@ -30,10 +30,9 @@ class HangJudge {
 
   explicit HangJudge(const HangLimits& limits) : limits_(limits) {}
 
-  // Call it for every finished instruction.
   void learn(const Action& action, double seconds);
   // `running`: nothing if the rank waits or is idle. `counted`: JudgeClock time. Each verdict is
-  // returned once per stay in an instruction.
+  // returned once per stay.
   HangVerdict look(const std::optional<RunningAction>& running, Duration counted);
 
   // Results of the last look().
@@ -42,7 +41,7 @@ class HangJudge {
   std::optional<Duration> expected() const { return expected_of(at_->action); }
 
  private:
-  using Kind = std::pair<ActionKind, int>;  // kind of action, stage
+  using Kind = std::pair<ActionKind, int>;
   static Kind kind_of(const Action& action) { return {action.kind, action.stage}; }
   std::optional<Duration> expected_of(const Action& action) const;
 

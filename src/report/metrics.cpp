@@ -28,7 +28,7 @@ std::string printed(const char* format, double value) {
   return text;
 }
 
-// Fields with the largest `least_needed` are left out first if the line is too long.
+// Fields with the largest `least_needed` are left out first.
 struct Field {
   const char* name;
   std::string value, shorter;
@@ -36,7 +36,6 @@ struct Field {
   int least_needed;
 };
 
-// Uses a smaller unit below 0.01 GiB.
 std::string memory_text(const std::vector<std::int64_t>& bytes_of_ranks) {
   const std::int64_t bytes =
       bytes_of_ranks.empty() ? 0 : *std::max_element(bytes_of_ranks.begin(), bytes_of_ranks.end());

@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-// Parts of a rank's step; they sum to the step's time.
+// They sum to the step's time.
 struct RankSeconds {
   double compute = 0, wait_receive = 0, wait_send = 0, reduction = 0, optimizer = 0, other = 0;
 };
@@ -25,12 +25,12 @@ struct StepMetrics {
   double bubble_fraction = 0;
   std::vector<std::int64_t> memory_bytes;  // peak tensor bytes per rank
   std::vector<RankSeconds> rank_seconds;
-  std::optional<double> validation_loss;                           // after the step
-  std::vector<std::pair<std::string, std::string>> continuations;  // prompts and generated texts
+  std::optional<double> validation_loss;
+  std::vector<std::pair<std::string, std::string>> continuations;
   // Name and norm, in layer order.
   std::optional<std::vector<std::pair<std::string, double>>> parameter_norms;
-  // Shown only on a terminal:
-  bool tokens_are_bytes = false;  // also shows bits per byte
+  // Only on a terminal.
+  bool tokens_are_bytes = false;
   std::optional<double> seconds_left;
 
   double tokens_per_second() const { return static_cast<double>(tokens) / step_seconds; }
@@ -39,10 +39,10 @@ struct StepMetrics {
 // 1 - (seconds in F, B, I, W of all ranks) / (ranks * step_seconds), at least 0.
 double bubble_fraction(double compute_seconds_of_all_ranks, int num_ranks, double step_seconds);
 
-// One JSON object without newline. Doubles round-trip.
+// One JSON object without newline.
 std::string to_json(const StepMetrics& metrics);
 
-// Inverse of to_json(). Missing keys stay 0. Returns nothing for a malformed or incomplete line.
+// Inverse of to_json(). Missing keys stay 0. Nothing for a malformed line.
 std::optional<StepMetrics> parse_metrics(std::string_view line);
 
 // "step: 12/1000  loss: 3.2104  grad_norm: 0.9113  lr: 3.0e-04  tps: 2,449  bubble: 7.1%
@@ -54,7 +54,6 @@ std::string to_line(const StepMetrics& metrics, bool color, int width = 0);
 // "45s", "3m07s", "2h05m", "1d03h"
 std::string duration_text(double seconds);
 
-// True for the first step, every log_freq-th, and the last.
 bool is_logged(std::int64_t step, std::int64_t num_steps, std::int64_t log_freq);
 
 }  // namespace sluice

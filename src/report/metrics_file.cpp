@@ -22,7 +22,6 @@
 namespace sluice {
 namespace {
 
-// Line counts of the earlier metrics.jsonl of a resumed run.
 struct EarlierLines {
   std::int64_t kept = 0;
   std::int64_t later = 0;    // after the step of the checkpoint
@@ -31,7 +30,7 @@ struct EarlierLines {
 
 constexpr std::size_t kChunk = std::size_t{1} << 20;
 
-// Nothing if the line is not a line of metrics. A power failure may leave a block of zeros.
+// A power failure may leave a block of zeros.
 std::optional<std::int64_t> step_of_line(std::string_view line, const std::string& file) {
   try {
     const Json object = parse_strict_json(line, file);
@@ -44,8 +43,8 @@ std::optional<std::int64_t> step_of_line(std::string_view line, const std::strin
   }
 }
 
-// Copies the complete lines up to `last_step`, in ascending steps, into the new file `to` and syncs
-// it. A missing `from` counts as empty. Throws Error(kUsage), and may leave `to` behind.
+// Copies complete lines up to `last_step`, in ascending steps, and syncs them. A missing `from`
+// counts as empty. On Error(kUsage) `to` may remain.
 EarlierLines copy_earlier_lines(const std::string& from, const std::string& to,
                                 std::int64_t last_step) {
   File target = File::create(to, ErrorKind::kUsage);
@@ -99,7 +98,6 @@ Error write_error(const std::string& path, int error_number) {
                     error_number);
 }
 
-// Replaces `path` by a file with the lines up to last_step.
 void keep_earlier_lines(const std::string& path, std::int64_t last_step) {
   const std::string temporary = path + ".tmp-" + unique_suffix();
   EarlierLines lines;
@@ -147,7 +145,7 @@ MetricsFile::~MetricsFile() { close(descriptor_); }
 void MetricsFile::append(const StepMetrics& metrics) {
   const std::string line = to_json(metrics) + "\n";
   if (const int failed = write_all(descriptor_, line)) {
-    // Removes the partial line. If that fails too, the first error is the one to report.
+    // If this fails too, the first error is the one to report.
     [[maybe_unused]] const int cut = ftruncate(descriptor_, size_);
     throw write_error(path_, failed);
   }

@@ -13,21 +13,20 @@ namespace sluice {
 class MetricsFile {
  public:
   static std::string path_in(const std::string& folder);
-  // In bytes. Parameter norms of a large model take a few hundred kilobytes.
+  // Parameter norms of a large model take a few hundred kilobytes.
   static constexpr std::size_t kLongestLine = std::size_t{64} << 20;
-  // Throws Error(kUsage) if a folder has the file's name. Creates nothing.
+  // Throws Error(kUsage) if a folder has the file's name.
   static void require_free_place(const std::string& folder);
-  // Creates the folder and atomically replaces the file. Keeps the complete lines up to last_step,
-  // each step once, and logs a warning about dropped lines. On Error(kUsage) the old file stays.
+  // Atomically replaces the file. Keeps complete lines up to last_step, and logs a warning about
+  // dropped ones. On Error(kUsage) the old file stays.
   explicit MetricsFile(const std::string& folder, std::int64_t last_step = 0);
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
 
-  // The line has reached the system on return. Throws Error(kUsage), and then leaves no partial
-  // line.
+  // Throws Error(kUsage), and then leaves no partial line.
   void append(const StepMetrics& metrics);
-  // The lines and the file's name are on disk on return. Throws Error(kUsage).
+  // Lines and file name are on disk on return. Throws Error(kUsage).
   void sync();
   // Throws Error(kUsage) if the file was removed or replaced.
   void require_in_place() const;

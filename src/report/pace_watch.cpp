@@ -11,10 +11,10 @@ namespace sluice {
 namespace {
 
 // Every machine has smaller deviations.
-constexpr double kOthersCores = 0.25;  // busy with other programs
-constexpr double kStolenShare = 0.02;  // of all cores' time
-constexpr double kSlowerClock = 0.9;   // of the initial clock
-constexpr std::int64_t kPages = 256;   // one megabyte
+constexpr double kOthersCores = 0.25;
+constexpr double kStolenShare = 0.02;
+constexpr double kSlowerClock = 0.9;
+constexpr std::int64_t kPages = 256;  // one megabyte
 
 double median_of(std::vector<double>& values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);

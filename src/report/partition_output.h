@@ -1,5 +1,4 @@
-// Prints a partition, for `sluice split` and `sluice plan`. `shapes` has one entry per stage, or is
-// empty if microbatch sizes are unknown.
+// `shapes` has one entry per stage, or is empty if microbatch sizes are unknown.
 #pragma once
 
 #include <string>
@@ -15,7 +14,6 @@ namespace sluice {
 Json partition_json(const ModelSpec& model, const Partition& partition,
                     const std::vector<StageShape>& shapes);
 
-// Table of stages, then cuts, weights and ties.
 std::string partition_text(const ModelSpec& model, const Partition& partition,
                            const std::vector<StageShape>& shapes, int width,
                            std::string_view indent = {});

@@ -22,10 +22,10 @@ constexpr double kLeft = 62, kRight = 92, kTop = 58;  // margins, in pixels
 constexpr double kUsualCell = 20, kLeastWidth = 640, kMostWidth = 2400;
 constexpr std::size_t kMostCells = 6000;  // above this, lanes become textures
 constexpr double kTextureWidth = 1600;
-constexpr double kTextureColumns = 48'000;     // of all lanes together
-constexpr double kDigit = 6.2, kLetter = 6.2;  // pixels per character
-constexpr Rgb kOther = {138, 146, 155};        // other actions
-constexpr double kPalest = 0.62;               // share of white for the last stage of a rank
+constexpr double kTextureColumns = 48'000;  // of all lanes together
+constexpr double kDigit = 6.2, kLetter = 6.2;
+constexpr Rgb kOther = {138, 146, 155};  // other actions
+constexpr double kPalest = 0.62;         // of the last stage of a rank
 constexpr std::size_t kMostReasons = 12;
 constexpr int kMostShades = 64;  // per colour
 
@@ -82,7 +82,6 @@ std::string live_text(const Picture& picture, double live) {
   return picture.live_in_bytes ? human_bytes(whole) : std::to_string(whole);
 }
 
-// "rank 1: 0RECV_F1: the reason"
 std::string reason_text(const Violation& violation) {
   const std::string where =
       violation.rank < 0 ? "" : "rank " + std::to_string(violation.rank) + ": ";
@@ -97,12 +96,12 @@ Json index_pair(std::size_t rank, int index) {
 }
 
 struct Lanes {
-  double width = 0, height = 0, curve = 0, pitch = 0;  // pixels; no curve if 0
-  double makespan = 0;                                 // time at the right end
+  double width = 0, height = 0, curve = 0, pitch = 0;  // no curve if 0
+  double makespan = 0;
   bool texture = false;
   int label_every = 1;
 
-  // Converts a time to pixels. The makespan may be too small or too large to divide by.
+  // The makespan may be too small or too large to divide by.
   double at(double time) const {
     if (!(makespan > 0)) return 0;
     const double scale = width / makespan;
@@ -145,7 +144,6 @@ Lanes lanes_of(const Picture& picture) {
   return lanes;
 }
 
-// Index of every stage among the stages of its rank.
 std::map<int, int> places_of_stages(const RankTimeline& rank) {
   std::set<int> stages;
   for (const TimedAction& timed : rank.actions)
@@ -209,7 +207,7 @@ class Drawing {
     if (most_stages_ <= kMostShades) return static_cast<int>(place);
     return static_cast<int>(place * (num_shades_ - 1) / (most_stages_ - 1));
   }
-  // CSS class of the action's box: "F0".
+  // CSS class: "F0".
   std::string class_of(const std::map<int, int>& places, const Action& action) const {
     return letter_of(action.kind) + std::to_string(shade_of(places, action));
   }
@@ -297,7 +295,7 @@ class Drawing {
            "h-" + w + "z";
   }
 
-  // Draws one path per colour, and microbatch numbers where they fit.
+  // One path per colour, and microbatch numbers where they fit.
   std::string cells(const RankTimeline& of, std::size_t rank, double top) const {
     const std::map<int, int> places = places_of_stages(of);
     std::map<std::string, std::string> paths;
@@ -331,8 +329,7 @@ class Drawing {
     return text;
   }
 
-  // Actions read from a file may overlap. Each one is cut to start after the end of the previous,
-  // and dropped if nothing is left.
+  // Actions read from a file may overlap, so each one is cut to start after the previous.
   static std::vector<TimedAction> in_turn(const RankTimeline& of) {
     std::vector<TimedAction> actions;
     double free = 0;
@@ -345,8 +342,7 @@ class Drawing {
     return actions;
   }
 
-  // Draws pixel columns of one colour each. Every column takes the colour whose share so far is
-  // furthest behind. Equal neighbours become one stroke as thick as the lane.
+  // Every pixel column takes the colour whose share so far is furthest behind.
   std::string texture(const RankTimeline& of, double top) const {
     const double lanes = static_cast<double>(simulation_.ranks.size());
     const double column = std::ceil(std::max(1.0, lanes * lanes_.width / kTextureColumns));
@@ -356,7 +352,7 @@ class Drawing {
     std::map<std::string, double> owed;  // in columns; "" is idle time
     struct Path {
       std::string text;
-      int at = 0;  // end of the last stroke
+      int at = 0;
     };
     std::map<std::string, Path> paths;
     std::size_t next = 0;
@@ -378,7 +374,7 @@ class Drawing {
         const TimedAction& timed = actions[each];
         const double share =
             (std::min(end, timed.end) - std::max(begin, timed.start)) / (end - begin);
-        if (!std::isfinite(share)) continue;  // the column is too narrow for doubles
+        if (!std::isfinite(share)) continue;
         owed[class_of(places, timed.action)] += share;
         idle -= share;
       }
@@ -465,7 +461,7 @@ class Drawing {
   const Picture& picture_;
   const Simulation& simulation_;
   const Lanes lanes_;
-  int most_stages_ = 1, num_shades_ = 1;  // maximum over the ranks
+  int most_stages_ = 1, num_shades_ = 1;
   std::set<std::pair<ActionKind, int>> used_;
 };
 
@@ -482,7 +478,7 @@ std::string sizes_text(const Program& program) {
 
 namespace detail {
 
-// Colours of Okabe and Ito (2008, "Color Universal Design"), with lightness moved apart.
+// Okabe and Ito (2008, "Color Universal Design"), with lightness moved apart.
 const std::vector<std::pair<ActionKind, Rgb>>& picture_colors() {
   static const std::vector<std::pair<ActionKind, Rgb>> colors = {
       {ActionKind::kForward, {0x56, 0xb4, 0xe9}},
@@ -608,7 +604,7 @@ struct PageKind {
   bool in_legend = false;
 };
 
-// Data for the page's script. Times are integers, in ten-millionths of the step.
+// Times are integers, in ten-millionths of the step.
 Json page_data(const Picture& picture) {
   constexpr double kTicks = 1e7;
   const Simulation& simulation = picture.simulation;
@@ -620,7 +616,7 @@ Json page_data(const Picture& picture) {
   std::vector<PageKind> kinds;
   for (const Words& words : kWords)
     kinds.push_back({words.meaning, color_of_kind(words.kind), has_dark_text(words.kind)});
-  std::map<std::string, std::size_t> others;  // by their text
+  std::map<std::string, std::size_t> others;
   Json ranks = Json::array(), pairs = Json::array();
   double most = 0;
   for (std::size_t rank = 0; rank < simulation.ranks.size(); ++rank) {

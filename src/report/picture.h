@@ -1,5 +1,5 @@
-// Pictures of schedules: one lane per rank, time from left to right. The output is identical on
-// every machine, and loads nothing.
+// Pictures of schedules: one lane per rank, time from left to right. Identical on every machine;
+// they load nothing.
 #pragma once
 
 #include <array>
@@ -17,7 +17,6 @@
 
 namespace sluice {
 
-// Live activations of a rank after a change.
 struct LivePoint {
   double time = 0, live = 0;
 };
@@ -26,48 +25,43 @@ struct Picture {
   std::string title, subtitle;
   Simulation simulation;
   TimeBasis basis;
-  // By rank: activations of forwards whose backward has not finished, as bytes or as a count.
+  // By rank: activations whose backward has not finished, as bytes or as a count.
   std::vector<std::vector<LivePoint>> live = {};
   bool live_in_bytes = false;
-  // By rank: index of the first of two actions that form an OVERLAP.
+  // By rank: index of the first action of each pair.
   std::vector<std::vector<int>> pairs = {};
   bool critical_path = false;
-  // Time at the right end, if above the makespan, and width of the lanes in pixels (0: automatic).
-  // Pictures that share both can be compared.
+  // Pictures that share these can be compared. The width is in pixels, 0 for automatic.
   double axis_end = 0, lane_width = 0;
   // Set for a refused program.
   std::vector<Violation> violations = {};
 };
 
-// Scales all times to the given makespan and unit.
+// Scales all times.
 void stretch(Picture& picture, double makespan, const std::string& unit);
 
-// The expected run.
 Picture picture_of(const std::string& title, const Program& program, const Simulation& simulation,
                    const Costs& costs, const TimeBasis& basis);
-// By rank: index of the first action of each pair.
 std::vector<std::vector<int>> pairs_of(const Program& program, const Simulation& simulation);
-// Every instruction takes one slot, and violations are marked.
+// Every instruction takes one slot.
 Picture picture_of_refused(const std::string& title, const Program& program,
                            const VerifyReport& report);
 
-// One <svg>. With several thousand actions, lanes become textures: each pixel column shows one
-// action, about as often as its share of the time.
+// With several thousand actions, each pixel column shows one action, about as often as its share of
+// the time.
 std::string picture_svg(const Picture& picture);
-// A self-contained page that zooms and pans, and explains the bar under the pointer.
 std::string picture_html(const Picture& picture);
 // Chrome's trace format. Units other than seconds are shown as milliseconds.
 std::string picture_trace(const Picture& picture);
-// Chosen by the file's ending: .svg, .html or .json. Throws Error(kUsage) for others, naming
-// `option`.
+// By the file's ending. Throws Error(kUsage) naming `option`.
 std::string picture_as(const std::string& file, const Picture& picture, const std::string& option);
 void require_picture_ending(const std::string& file, const std::string& option);
 
-// Live activations of a rank over time: bytes if the costs have any, otherwise a count.
+// In bytes if the costs have any, otherwise a count.
 std::vector<LivePoint> live_curve(const RankTimeline& rank, const Costs& costs);
 bool knows_bytes(const Costs& costs);
 
-// Rows, timeline and live activations by rank (docs/simulate.md).
+// See docs/simulate.md.
 Json timeline_json(const Program& program, const Simulation& simulation, const Costs& costs);
 
 namespace detail {

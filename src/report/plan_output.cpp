@@ -15,7 +15,7 @@
 namespace sluice {
 namespace {
 
-// Whether rows have a length. Rows of a graph for images have none.
+// Rows of a graph for images have no length.
 bool has_length(const ModelSpec& model) {
   return model.inputs.empty() || std::ranges::any_of(model.inputs, [](const ValueSpec& input) {
            return std::ranges::find(input.sizes, kMicrobatchLength) != input.sizes.end();

@@ -119,7 +119,7 @@ std::string simulation_text(const Simulation& simulation) {
 }
 
 std::string comparison_text(double time, double other) {
-  constexpr double kSame = 1e-9, kShown = 5e-4;  // as shares
+  constexpr double kSame = 1e-9, kShown = 5e-4;
   const double share = other > 0 ? 1 - time / other : 0;
   if (share <= kSame) return "as much as";
   const std::string percent = share < kShown ? "under 0.1" : fixed(100.0 * share, 1);

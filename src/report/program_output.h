@@ -1,4 +1,3 @@
-// Prints programs, proofs and predictions, in the same way for every command.
 #pragma once
 
 #include <string>
@@ -14,7 +13,6 @@ namespace sluice {
 // See docs/verify.md and docs/simulate.md.
 Json verify_json(const VerifyReport& report);
 Json simulation_json(const Simulation& simulation);
-// Rows as lists of texts, with sizes and placement.
 Json rows_json(const Program& program, const std::vector<std::vector<Action>>& rows);
 
 // `place` is what an index counts: "cell" or "instruction".

@@ -1,4 +1,4 @@
-// Curves and sums of a run of any length, in bounded memory.
+// Curves of a run of any length, in bounded memory.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +13,14 @@
 
 namespace sluice {
 
-// Values over steps. Above kMost parts, neighbours are merged, which keeps the largest and smallest
-// values.
+// Above kMost parts, neighbours are merged, which keeps the largest and smallest values.
 class Curve {
  public:
   static constexpr std::size_t kMost = 1024;
   struct Part {
     std::int64_t first = 0, last = 0;  // steps
     double least = 0, most = 0;
-    double begin = 0, end = 0;  // values at the first and last step
+    double begin = 0, end = 0;
   };
   // Steps must ascend. Values that are not finite are ignored.
   void add(std::int64_t step, double value);
@@ -38,17 +37,17 @@ class RunCurves {
  public:
   void add(const StepMetrics& metrics);
 
-  std::int64_t steps = 0;   // logged steps
-  std::int64_t tokens = 0;  // counted tokens of these
-  StepMetrics last;         // without parameter norms
+  std::int64_t steps = 0;
+  std::int64_t tokens = 0;
+  StepMetrics last;
   Curve loss, validation_loss, tokens_per_second, grad_norm, lr;
-  // Sums per rank over `counted` steps. The first step counts only if it is the only one.
+  // Sums over `counted` steps. The first step counts only if it is the only one.
   std::vector<RankSeconds> seconds;
   double step_seconds = 0, bubble = 0;
   std::int64_t counted = 0;
   std::vector<std::int64_t> peaks;  // bytes per rank
   StepTimesSeen step_times;
-  // Newest generated texts, and their step.
+  // The newest, and their step.
   std::int64_t continued_at = 0;
   std::vector<std::pair<std::string, std::string>> continuations;
 };

@@ -71,7 +71,7 @@ Error damaged(const std::string& file, const std::string& what) {
 
 // ---- numbers and words ----
 
-// Three significant digits.
+// Three digits.
 std::string short_number(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.3g", value);
@@ -85,7 +85,7 @@ std::string paragraph(const std::string& text) { return "<p>" + escaped(text) + 
 
 std::string headline(const std::string& text) { return "<h2>" + escaped(text) + "</h2>\n"; }
 
-// An HTML table; cells are HTML. The first `words` columns are left-aligned.
+// Cells are HTML. The first `words` columns are left-aligned.
 class Table {
  public:
   Table(const std::vector<std::string>& titles, std::size_t words) : words_(words) {
@@ -99,7 +99,7 @@ class Table {
     for (std::size_t i = 0; i < cells.size(); ++i) text_ += tag("td", i) + cells[i] + "</td>";
     text_ += "</tr>\n";
   }
-  // Gets its own scroll bar if the window is narrower than the table.
+  // Has its own scroll bar.
   std::string html() const { return "<div class=\"wide\">" + text_ + "</table></div>\n"; }
 
  private:
@@ -113,7 +113,7 @@ class Table {
 // ---- curves ----
 
 struct Series {
-  std::string name, style;  // `style` is a CSS class
+  std::string name, style;
   const Curve* curve;
 };
 
@@ -408,7 +408,6 @@ class Page {
     return join(parts, "; ") + ".";
   }
 
-  // Seconds from the last start to the end.
   double duration() const {
     const double ended = number_in(end(), "seconds");
     return ended > 0 ? ended - number_in(list_of(run_.facts.at("starts")).back(), "seconds") : 0;
@@ -440,7 +439,6 @@ class Page {
            (other.empty() ? "" : "<span class=\"o\">" + escaped(other) + "</span>") + "<span>" +
            escaped(name) + "</span></div>\n";
   }
-  // Shows the values of both runs, if they have one.
   std::string tile(const std::string& name,
                    const std::function<std::string(const RunRecord&)>& value) const {
     const std::string own = value(run_);
@@ -530,7 +528,6 @@ class Page {
     return "<div class=\"wide\">" + picture_svg(drawn) + "</div>\n";
   }
 
-  // The last step as it ran, if the run recorded it.
   static std::optional<Picture> last_step(const RunRecord& run) {
     const Json& last = run.facts.at("end").at("last_step");
     if (!last.is_object()) return {};
@@ -614,7 +611,6 @@ class Page {
     return text + "</svg></div>\n";
   }
 
-  // The plan has one row per pipeline rank.
   std::string memory() const {
     if (seen().peaks.empty()) return {};
     Table table(

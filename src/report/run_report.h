@@ -17,22 +17,20 @@ struct RunRecord {
   std::string folder;
   Json facts;  // run.json
   RunCurves curves;
-  std::int64_t foreign_lines = 0;  // invalid lines of metrics.jsonl
+  std::int64_t foreign_lines = 0;  // invalid lines
 };
 
 // Throws Error(kInput) if the file is missing, damaged or of another format.
 Json read_run_facts(const std::string& path);
-// Adds the lines up to last_step; the file may be missing. Returns the number of invalid lines,
-// which are skipped.
+// Adds the lines up to last_step; the file may be missing. Returns the number of invalid lines.
 std::int64_t read_curves(const std::string& path, std::int64_t last_step, RunCurves& curves);
-// Ignores a metrics.jsonl that is older than a run without steps. Throws like read_run_facts().
+// Ignores metrics that are older than a run without steps.
 RunRecord read_run(const std::string& folder);
 
 Json picture_json(const Picture& picture);
-// Throws Error(kInput) naming `file`.
 Picture picture_of_json(const Json& object, const std::string& file);
 
-// `other`: a run to compare with, or null. Throws Error(kInput) if required facts are missing.
+// `other`: a run to compare with, or null. Throws Error(kInput).
 std::string report_html(const RunRecord& run, const RunRecord* other = nullptr);
 
 }  // namespace sluice

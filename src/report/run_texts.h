@@ -1,4 +1,3 @@
-// Texts about a run.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +15,11 @@ std::string place_of_rank(const Plan& plan, int rank);
 // "3.2104 nats, 4.6316 bits"
 std::string nats_and_bits(double nats);
 
-// "note: 12.0% of the first step after 26s, 3m10s to go". The estimate is left out while the share
-// is too small.
+// "note: 12.0% of the first step after 26s, 3m10s to go"; no estimate while the share is too small.
 std::string first_step_note(double share, double seconds);
 
-// Lines on: stages whose backward was not split, peak memory in bytes per rank, and step time, each
-// with the prediction. step_time_text() returns "" if times were not measured.
+// Each compares with the prediction. `peaks`: bytes per rank. step_time_text() returns "" if times
+// were not measured.
 std::string unsplit_stages_text(const Plan& plan, const std::vector<int>& stages);
 std::string peak_memory_text(const Plan& plan, const std::vector<std::int64_t>& peaks);
 std::string step_time_text(const Plan& plan, const StepTimesSeen& seen);

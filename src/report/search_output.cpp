@@ -20,13 +20,12 @@ Json answer_json(const ScheduleAnswer& answer) {
   return object;
 }
 
-// "loop", "v", or "" for another map.
 std::string placement_name(const StageMap& map) {
   if (map.is(Placement::kLoop)) return "loop";
   return map.is(Placement::kV) ? "v" : "";
 }
 
-// The torchtitan schedule that places stages like this, or "". A CSV does not change the placement.
+// The torchtitan schedule that places stages like this, or "".
 std::string torchtitan_name(const StageMap& map) {
   if (map.is(Placement::kLoop)) return map.stages_per_rank() == 1 ? "1F1B" : "Interleaved1F1B";
   return map.is(Placement::kV) && map.stages_per_rank() == 2 ? "ZBVZeroBubble" : "";

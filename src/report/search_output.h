@@ -1,4 +1,3 @@
-// Prints the result of `sluice schedule --search`.
 #pragma once
 
 #include <string>

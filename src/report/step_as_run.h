@@ -1,4 +1,3 @@
-// Draws a step as it ran, from flight records.
 #pragma once
 
 #include <string>
@@ -10,17 +9,17 @@
 
 namespace sluice {
 
-// One instruction, without the waiting before it.
+// Without the waiting before it.
 struct RanInstruction {
   std::string action;         // as in a schedule's CSV
   double start = 0, end = 0;  // seconds since 1970
 };
 
-// Compute and update instructions of the rank's last pass, as far back as the record goes.
+// The rank's last pass, as far back as the record goes.
 std::vector<RanInstruction> ran_instructions(const FlightRecord& record);
 
-// `ranks`: by rank of the run; only the first replica is drawn. The halves of a pair were recorded
-// as one, and share its time as the plan expects. Empty if a drawn rank has no record.
+// `ranks`: by rank of the run; only the first replica is drawn. A pair was recorded as one and is
+// divided as the plan expects. Empty if a drawn rank has no record.
 Picture picture_of_ran(const std::string& title, const Plan& plan,
                        const std::vector<std::vector<RanInstruction>>& ranks);
 

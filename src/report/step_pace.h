@@ -6,7 +6,7 @@
 
 namespace sluice {
 
-// Estimates the time left. The slower first step is ignored once there is another.
+// Ignores the slower first step once there is another.
 class TimeLeft {
  public:
   void add_step(double seconds);
@@ -20,14 +20,14 @@ class TimeLeft {
 class StepTimesSeen {
  public:
   void add(double seconds);
-  // Median of the last steps without the run's first, which includes one-time setup.
+  // Without the run's first step, which includes one-time setup.
   std::optional<double> median() const;
   std::int64_t num_counted() const;
 
  private:
   bool skipped_first_ = false;
   std::size_t next_ = 0;
-  std::vector<double> seconds_;  // ring buffer
+  std::vector<double> seconds_;
 };
 
 }  // namespace sluice

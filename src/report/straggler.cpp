@@ -13,8 +13,7 @@
 namespace sluice {
 namespace {
 
-// For an even count, the lower of the two middle values, so that of two ranks the slower is
-// compared with the faster.
+// The lower of two middle values, so that the slower of two ranks is compared with the faster.
 double lower_median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
   std::nth_element(values.begin(), middle, values.end());
@@ -30,8 +29,8 @@ std::vector<RankWork> rank_work(const Plan& plan) {
   for (const StageContent& content : plan.partition.stages) {
     RankWork& work = of_row.at(static_cast<std::size_t>(content.rank));
     work.stages.push_back(content.stage);
-    // If either all or none of the layers are recomputed or frozen, ranks differ only in their
-    // number of blocks.
+    // If all or none of the layers are recomputed or frozen, ranks differ only in their number of
+    // blocks.
     int num_blocks = 0;
     for (const int layer : content.layers) {
       if (plan.model.layers.at(layer).role == LayerRole::kBlock) {
@@ -66,8 +65,7 @@ std::string straggler_text(const Straggler& straggler, const RankWork& work) {
       counted(straggler.steps, "step"));
 }
 
-// Removes the effects of the rank's amount of work and of the step's length. The result is 1 for a
-// rank at its usual share.
+// The result is 1 for a rank at its usual share of work, in a step of any length.
 std::vector<double> StragglerWatch::normalized(const std::vector<double>& seconds) const {
   std::vector<double> ratios(seconds.size());
   for (std::size_t rank = 0; rank < seconds.size(); ++rank) {
@@ -79,8 +77,8 @@ std::vector<double> StragglerWatch::normalized(const std::vector<double>& second
   return ratios;
 }
 
-// Ranks of one kind should all take as long as most of them do. The observations so far are raw
-// ratios, and are divided by the learned shares.
+// Ranks of one kind should take as long as most of them do. The window holds raw ratios and is
+// divided by the learned shares.
 void StragglerWatch::learn() {
   std::map<std::string, std::vector<double>> of_kind;
   for (std::size_t rank = 0; rank < work_.size(); ++rank) {
@@ -99,8 +97,8 @@ void StragglerWatch::learn() {
   }
 }
 
-// Mean over the window without its largest fifth, which may be accidents. Nothing unless the rank
-// was slow in nearly all of the window.
+// Mean without the largest fifth, which may be accidents. Nothing unless the rank was slow in
+// nearly all of the window.
 std::optional<double> StragglerWatch::slowdown(std::size_t rank) const {
   std::vector<double> ratios;
   for (const Observation& observation : window_) ratios.push_back(observation.ratios[rank]);

@@ -1,9 +1,7 @@
-// Finds ranks that compute slower than expected: a machine that is hot, throttled or shared.
-//
-// A rank is compared with ranks that do similar work, scaled by their amount of work. A rank of a
-// kind of its own, such as the one with the embedding, is compared with its own share in the first
-// 20 steps. So a rank that is slow from the start is found only next to similar ranks, but a rank
-// that becomes slow is always found.
+// Finds ranks that compute slower than expected: a machine that is hot, throttled or shared. A rank
+// is compared with ranks that do similar work. A rank of a kind of its own, such as the one with
+// the embedding, is compared with its own first 20 steps. So a rank that is slow from the start is
+// found only next to similar ranks.
 #pragma once
 
 #include <cstdint>
@@ -16,45 +14,41 @@
 
 namespace sluice {
 
-// A rank's computation in a step.
 struct RankWork {
-  std::string kind;              // ranks of one kind differ only in `amount`
-  double amount = 1;             // above 0, in any unit
-  std::vector<int> stages = {};  // for the warning
+  std::string kind;   // ranks of one kind differ only in `amount`
+  double amount = 1;  // above 0, in any unit
+  std::vector<int> stages = {};
 };
-// Work of every rank, from the content of its stages.
 std::vector<RankWork> rank_work(const Plan& plan);
 
 struct Straggler {
   int rank = -1;
-  double factor = 1;  // times the expected time
+  double factor = 1;
   std::int64_t steps = 0;
 };
 
-// "straggler: rank 3 (stage 3) computes 1.6 times as long as the other ranks suggest, for 20 steps;
-// .."
 std::string straggler_text(const Straggler& straggler, const RankWork& work);
 
 class StragglerWatch {
  public:
   static constexpr double kFactor = 1.3;
   static constexpr std::int64_t kSteps = 20;
-  // Seconds per step. Small steps vary most, and a smaller excess delays nobody.
+  // Seconds per step. Small steps vary most.
   static constexpr double kLeastExcess = 1e-3;
   // A single observation of several steps may be an accident.
   static constexpr std::size_t kLeastObservations = 3;
 
   explicit StragglerWatch(std::vector<RankWork> work) : work_(std::move(work)) {}
 
-  // `seconds`: compute time of every rank over the `steps` steps since the last call. Returns ranks
-  // that just became stragglers: slower than kFactor over kSteps. A rank that recovers may be
-  // returned again.
+  // `seconds`: compute time per rank over the `steps` steps since the last call. Returns ranks that
+  // just became stragglers: slower than kFactor over kSteps. A rank that recovers may be returned
+  // again.
   std::vector<Straggler> add(const std::vector<double>& seconds, std::int64_t steps);
 
  private:
   struct Observation {
-    std::vector<double> seconds;  // by rank
-    std::vector<double> ratios;   // by rank, relative to the median
+    std::vector<double> seconds;
+    std::vector<double> ratios;  // by rank, relative to the median
     std::int64_t steps = 0;
   };
   std::vector<double> normalized(const std::vector<double>& seconds) const;
@@ -62,11 +56,11 @@ class StragglerWatch {
   std::optional<double> slowdown(std::size_t rank) const;
 
   std::vector<RankWork> work_;
-  std::vector<double> share_;       // usual ratio of each rank, once learned
+  std::vector<double> share_;
   std::deque<Observation> window_;  // raw ratios until learned
   std::int64_t window_steps_ = 0;
   std::vector<bool> in_episode_;
-  bool skipped_first_ = false;  // the first includes warm-up
+  bool skipped_first_ = false;
 };
 
 }  // namespace sluice

@@ -1,4 +1,5 @@
-// Pieces of SVG and HTML, identical on every machine.
+// Pieces of SVG and HTML that pictures and reports share: the same bytes on every machine.
+// Thread-safety: pure functions.
 #pragma once
 
 #include <array>
@@ -15,8 +16,8 @@ std::string escaped(std::string_view text);
 // "#d55e00"
 std::string hex(const std::array<int, 3>& color);
 std::string text_at(double x, double y, const std::string& attributes, const std::string& text);
-// Multiples of 1, 2 or 5 times a power of ten: about `wanted`, at most kMostTicks. Empty if the
-// range is empty, not finite or too narrow.
+// Multiples of 1, 2 or 5 times a power of ten. Empty if the range is empty, not finite or too
+// narrow.
 inline constexpr int kMostTicks = 24;
 std::vector<double> axis_ticks(double low, double high, double wanted);
 
