@@ -74,7 +74,8 @@ class PeerLane {
 
  private:
   using Receiving = std::list<WorkPtr>::iterator;
-  // Waits for its payloads to arrive on the host, or for the device.
+  // A frame that waits until its payloads have reached the host, or its device tensors are
+  // computed.
   struct Outgoing {
     std::string outline;
     std::vector<at::Tensor> payloads;

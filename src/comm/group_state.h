@@ -49,7 +49,7 @@ class GroupState {
   void wait_until_joined(int member, Collective& collective);
   Exchanged wait(int member, Collective& collective);
 
-  // After a failure: ends every wait and drops incomplete exchanges.
+  // After a failure: ends every wait, and drops the tensors of incomplete exchanges.
   void wake();
 
  private:
@@ -57,7 +57,7 @@ class GroupState {
   void join_locked(Collective& collective, std::uint64_t number, int member, GroupNote note,
                    std::vector<at::Tensor> pieces, Ready ready);
   Exchanged take_locked(int member, Collective& collective) const;
-  // The lock must not be held.
+  // Calls the callbacks of a complete exchange. The lock must not be held.
   void go_on(Collective& collective, bool complete) const;
   void wait_for_members(int member, Collective& collective);
   std::vector<int> missing_locked(const Collective& collective) const;

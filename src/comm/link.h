@@ -34,7 +34,7 @@ class LinkReceiver {
 
 class Link {
  public:
-  // Delivers all sent frames, except to processes that have ended. A regular end for the others,
+  // Delivers all sent frames, except to processes that have ended. The others see a regular end,
   // unless abort() came first.
   virtual ~Link() = default;
 

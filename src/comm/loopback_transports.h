@@ -9,7 +9,8 @@
 
 namespace sluice {
 
-// In rank order. With `nccl`, each rank needs its own device. Throws Error(kPeer).
+// Returns endpoints in rank order. With `nccl`, each rank needs its own device. Throws
+// Error(kPeer).
 std::vector<std::unique_ptr<Transport>> make_loopback_transports(int num_ranks,
                                                                  const TransportOptions& options,
                                                                  const nccl::Table* nccl = nullptr);

@@ -203,7 +203,7 @@ void NcclLink::watch() noexcept {
           try {
             look_at(*channel);
           } catch (...) {
-            // This ends the thread.
+            // wrong() aborts the link, which ends this thread.
             receiver_->wrong(channel->process, std::current_exception());
           }
         }

@@ -155,7 +155,7 @@ struct ProcessJob::Impl {
   RankDevices devices;
   std::shared_ptr<Endpoints> endpoints = std::make_shared<Endpoints>();
   int num_connections = 0;
-  const nccl::Table* nccl = nullptr;  // null: over Gloo
+  const nccl::Table* nccl = nullptr;  // null if tensors go over Gloo
 
   std::shared_ptr<JobStore> served;
   std::shared_ptr<StoreClient> store;
@@ -407,7 +407,7 @@ Error ProcessJob::agreed(const Error& own) noexcept {
     if (told) impl.keep(*told);
   }
   const std::optional<JobFailure> failure = impl.heard();
-  impl.store->outlive_failure();  // to save together
+  impl.store->outlive_failure();  // allows the processes to meet and save
   if (!failure || failure->message == own.what()) return own;
   return Error(failure->kind, {.what = failure->message});
 }

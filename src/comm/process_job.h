@@ -22,9 +22,9 @@ struct ProcessJobOptions {
   std::string alike;
   TransportKind transport = TransportKind::kAuto;
   DeviceKind device = DeviceKind::kCpu;  // each rank uses its own, by local rank
-  // Until steps_begin(), also for connecting.
+  // Limit of waits before steps_begin().
   std::chrono::milliseconds init_timeout{300'000};
-  // Afterwards.
+  // Limit of waits after steps_begin().
   std::chrono::milliseconds deadline{100'000};
   std::chrono::milliseconds heartbeat{5'000};
 };
@@ -57,7 +57,7 @@ class ProcessJob {
   void report_hung(int rank, const std::string& what, const std::string& remedy) noexcept;
   // From now on waits have the deadline of steps. Thread-safe.
   void steps_begin();
-  // Unique, and equal in all processes.
+  // A name of this job that is unique, and equal in all processes.
   const std::string& name() const;
 
   // Reports `own` and returns the failure on which all living processes agree. Waits briefly.

@@ -85,7 +85,7 @@ class ProcessRanks final : public LinkReceiver {
   GroupState& group(const std::string& id, const std::vector<int>& members);
   GroupState& world() { return *world_; }
 
-  // Only the first failure counts.
+  // Ends every wait. Later failures change nothing.
   void fail(const Failure& failure) noexcept;
 
   // Adds text() to waits(). Any thread may call text().

@@ -23,7 +23,7 @@ struct ProcessTransportOptions {
   // Sends device tensors over NCCL, with one rank per process. Equal in all processes; null for
   // Gloo.
   const nccl::Table* nccl = nullptr;
-  // Limit for the others to come.
+  // How long to wait for the other processes.
   std::chrono::milliseconds meet{100'000};
   // Called on any thread when a wait begins.
   std::function<std::chrono::milliseconds()> deadline = [] { return std::chrono::seconds(100); };
@@ -37,8 +37,8 @@ struct ProcessTransportOptions {
   std::function<std::optional<Failure>()> cause;
 };
 
-// Collective over the processes, which prove that they have the store's secret. In rank order.
-// Throws Error(kPeer).
+// Collective over the processes, which prove that they have the store's secret. Returns endpoints
+// in rank order. Throws Error(kPeer).
 std::vector<std::unique_ptr<Transport>> make_process_transports(
     const std::shared_ptr<StoreClient>& store, const ProcessTransportOptions& options);
 

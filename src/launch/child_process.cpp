@@ -57,7 +57,7 @@ Socket require_descriptor(int descriptor) {
   return Socket(descriptor);
 }
 
-// Above 2, so that placing stdin, stdout and stderr does not overwrite the copy.
+// The copy is above 2, so that placing stdin, stdout and stderr does not overwrite it.
 Socket copy_of(int descriptor) {
   return require_descriptor(::fcntl(descriptor, F_DUPFD_CLOEXEC, 3));
 }
@@ -83,7 +83,7 @@ pid_t start_child(const ChildOptions& options) {
            parent, null_device.descriptor(), write_end.descriptor());
   }
   if (child < 0) throw cannot_start(errno);
-  ::setpgid(child, child);  // both sides do this; either may come first
+  ::setpgid(child, child);
   write_end.close();
   int failed = 0;
   ssize_t got;

@@ -158,7 +158,6 @@ struct ControlLine::Impl {
     }
   }
 
-  // The process of this machine that reports the loss.
   int teller_here() const {
     const bool is_here = teller_without_server >= options.first_here &&
                          teller_without_server < options.first_here + options.num_here;
@@ -222,7 +221,7 @@ struct ControlLine::Impl {
 
   const StoreAddress address;
   const ControlLineOptions options;
-  StoreConnection connection;  // used only by the line's thread while it runs
+  StoreConnection connection;
   const Socket wake;
   std::string server_name;
   int server_process = -1, teller_without_server = -1;
@@ -249,7 +248,7 @@ void ControlLine::report(const JobFailure& failure) noexcept {
     report.add(word(LineWord::kReport));
     put_failure(report, failure);
     impl_->report(report);
-  } catch (const std::exception&) {  // out of memory; the server notices the closed line
+  } catch (const std::exception&) {
   }
 }
 

@@ -151,7 +151,6 @@ void read_slurm(const Variables& variables, LaunchEnvironment& environment) {
   layout.local_process =
       variables.required_number("SLURM_LOCALID", 0, layout.processes_on_machine - 1);
   const int job = variables.required_number("SLURM_JOB_ID", 0, 0x7fffffff);
-  // Steps of a batch script have very large numbers.
   const auto step = variables.text_or_empty("SLURM_STEP_ID");
   environment.job = formatted("slurm-{}-{}", job, step.empty() ? "0" : step);
   environment.restart = variables.number("SLURM_RESTART_COUNT", 0, kMaxProcesses).value_or(0);

@@ -40,8 +40,8 @@ struct LaunchEnvironment {
   int master_port = 0;
   // A name that only this run's processes share: "slurm-1234-0", or "".
   std::string job;
-  std::string secret;      // SLUICE_JOB_SECRET
-  std::string error_file;  // TORCHELASTIC_ERROR_FILE
+  std::string secret;
+  std::string error_file;
   int restart = 0;
 
   bool one_machine() const { return layout.processes_on_machine == layout.num_processes; }

@@ -28,7 +28,6 @@ using std::chrono::milliseconds;
 
 // How long the store waits for a process's exit status.
 constexpr milliseconds kGrace{500};
-// For output left in the pipes.
 constexpr milliseconds kLastOutput{1000};
 
 struct StopRequest {
@@ -113,7 +112,7 @@ class Attempt {
   void hear_signals() {
     while (const auto signal = signals_.next(std::chrono::steady_clock::now())) {
       if (*signal == SIGTSTP) signals_.stop_here();
-      if (machines_) continue;  // all processes have ended
+      if (machines_) continue;
       if (*signal == SIGINT || *signal == SIGTERM || *signal == SIGHUP) throw StopRequest{*signal};
     }
   }

@@ -25,7 +25,7 @@ struct LaunchOptions {
   std::chrono::milliseconds meeting_timeout{300'000};
   // A launcher silent for longer is lost with its machine.
   std::chrono::milliseconds heartbeat{5000};
-  // After a failure: until SIGTERM, and again until SIGKILL.
+  // After a failure the other processes have this long until SIGTERM, and again until SIGKILL.
   std::chrono::milliseconds patience{5000};
 };
 

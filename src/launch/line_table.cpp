@@ -13,7 +13,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// How long others have to send their status after a loss.
 constexpr milliseconds kStatusTime{300};
 constexpr std::size_t kMaxStatuses = 3;
 

@@ -1,6 +1,7 @@
-// Judges which processes of a job are lost: a line ended without finish(), or was silent for longer
-// than the heartbeat. An ended line is judged after `grace`. Without grace it is judged once all
-// other processes have sent their status, so that the message can name who waits for whom.
+// Judges which processes of a job are lost. A process is lost if its line ended without finish(),
+// or was silent for longer than the heartbeat. An ended line is judged after `grace`. Without grace
+// it is judged once all other processes have sent their status, so that the message can name who
+// waits for whom.
 #pragma once
 
 #include <chrono>

@@ -88,7 +88,7 @@ void MachineGroup::come(Deadline deadline) {
       } catch (const Error& error) {
         if (error.kind() == ErrorKind::kUsage) throw;
         if (!is_there) reason = error;
-        if (error.remedy() != kSecretRemedy) break;  // no server there, so no secret helps
+        if (error.remedy() != kSecretRemedy) break;
         is_there = true;
       }
     }
@@ -195,7 +195,7 @@ Verdict MachineGroup::decide(const JobOutcome& here, int failed_process, bool re
       all_came = false;
       if (verdict.exit_code == 0) verdict.exit_code = static_cast<int>(ErrorKind::kPeer);
       verdict.what = formatted("machine {} is lost", machine);
-      if (failed_process != line_of(machine))  // otherwise a process has reported it
+      if (failed_process != line_of(machine))
         log_warning(options_.server->loss_of(line_of(machine)).value_or(verdict.what));
       continue;
     }

@@ -67,7 +67,7 @@ class MachineGroup {
   void require_alike(const std::string& own, Deadline deadline);
   [[noreturn]] void fail_missing();
   std::vector<std::string> missing();
-  std::string missing_text();  // "machine 1 of 2"
+  std::string missing_text();
   // Gives the other machines a moment to set this key before machine 0 ends the store.
   void await_others(const std::string& what);
   // False at the deadline or when `no_use` returns true.

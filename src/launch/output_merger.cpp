@@ -31,9 +31,7 @@ using Clock = std::chrono::steady_clock;
 constexpr milliseconds kHoldPart{100};
 constexpr std::string_view kError = "sluice: error: ", kWarning = "sluice: warning: ";
 
-// A longer unfinished line is shown in parts.
 constexpr std::size_t kMostHeld = std::size_t{1} << 20;
-// Limit on remembered errors and warnings.
 constexpr std::size_t kMostShownOnce = 10'000;
 
 // A new log replaces a link, and never writes to its target. A restart appends.
@@ -73,7 +71,7 @@ struct OutputMerger::Impl {
     int show = -1;
     bool as_lines = false;
     std::shared_ptr<Log> log;
-    std::string held;  // start of an unfinished line
+    std::string held;
     Clock::time_point held_since;
   };
 
@@ -119,7 +117,6 @@ struct OutputMerger::Impl {
     for (Source& source : sources) show_held(source);
   }
 
-  // False at the end of the pipe.
   bool read(Source& source) {
     std::array<char, 1 << 16> block;
     const ssize_t got = ::read(source.pipe.descriptor(), block.data(), block.size());

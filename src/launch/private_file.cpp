@@ -69,7 +69,7 @@ std::optional<std::string> read_private_file(const std::string& path) {
   }
   try {
     return read_text(path, kMaxBytes, ErrorKind::kUsage, Links::kRefuse);
-  } catch (const Error&) {  // replaced or removed meanwhile
+  } catch (const Error&) {
     return std::nullopt;
   }
 }

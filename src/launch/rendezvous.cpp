@@ -83,7 +83,6 @@ bool arrive(StoreClient& client, int process) {
          "give every process a different RANK, and every job a different MASTER_PORT");
 }
 
-// "process 1 of 4"
 std::string missing_text(StoreClient& client, const ProcessLayout& layout) {
   std::vector<std::string> missing;
   for (int process = 0; process < layout.num_processes; ++process) {
@@ -213,7 +212,7 @@ JobStore serve_by_file(const LaunchEnvironment& environment, Deadline deadline,
   const std::string path = private_path(job_name(environment));
   await_earlier_job(path, deadline);
   JobStore store = serve("127.0.0.1");
-  const PrivateFile file(path, notice_of(store));  // removed once all have come
+  const PrivateFile file(path, notice_of(store));
   meet(store, environment.layout, deadline, timeout);
   return store;
 }
@@ -287,7 +286,7 @@ class FileReader {
   const milliseconds timeout_;
   std::optional<std::string> text_;
   StoreAddress last_;
-  bool came_twice_ = false;  // another process has this number
+  bool came_twice_ = false;
   Deadline twin_since_ = Clock::now();
 };
 

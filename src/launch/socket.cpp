@@ -28,7 +28,6 @@ using std::chrono::milliseconds;
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 
-// An empty host means all addresses.
 Addresses resolve(const std::string& host, int port, bool to_listen, std::string& reason) {
   addrinfo hints = {};
   hints.ai_family = AF_UNSPEC;
@@ -78,7 +77,6 @@ bool met_itself(const Socket& socket) {
   return own.size == peer.size && std::memcmp(&own.address, &peer.address, own.size) == 0;
 }
 
-// Returns 0 or errno.
 int connect_one(const Socket& socket, const addrinfo& address, Deadline deadline) {
   if (::connect(socket.descriptor(), address.ai_addr, address.ai_addrlen) == 0) return 0;
   if (errno != EINPROGRESS && errno != EINTR) return errno;

@@ -10,7 +10,7 @@ namespace sluice {
 using Deadline = std::chrono::steady_clock::time_point;
 // At most a year, so that it cannot overflow.
 Deadline deadline_in(std::chrono::milliseconds timeout);
-// For poll(): from 0 to one hour.
+// Milliseconds for poll(), from 0 to one hour.
 int poll_milliseconds(Deadline deadline);
 
 class Socket {
@@ -47,7 +47,7 @@ Socket connect_to(const std::string& host, int port, Deadline deadline, std::str
 int local_port(const Socket& socket);
 // Local address for packets to this numeric address, "" if unreachable. Sends nothing.
 std::string local_host_towards(const std::string& address);
-std::string local_host(const Socket& socket);  // "127.0.0.1"
+std::string local_host(const Socket& socket);
 std::string remote_host(const Socket& socket);
 // "node7:29500", "[::1]:29500"
 std::string host_and_port(const std::string& host, int port);

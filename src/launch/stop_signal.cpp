@@ -14,7 +14,6 @@ namespace {
 // this time the two are one request.
 constexpr std::int64_t kSameRequestNanoseconds = 2'000'000'000;
 
-// Global, because a signal handler can reach nothing else.
 std::atomic<int> first_signal{0};
 std::atomic<std::int64_t> first_at{0};
 std::atomic<bool> worth_saving{false};

@@ -11,7 +11,6 @@
 namespace sluice {
 namespace {
 
-// Extra time for a busy server.
 constexpr std::chrono::milliseconds kReplyTime{30'000};
 
 }  // namespace
@@ -64,7 +63,7 @@ struct StoreClient::Impl {
   // Sends `writer` in the first call, then waits for a frame. If none comes, all later calls fail.
   std::optional<std::string> exchange(Packer& writer, Deadline deadline, bool& ended) {
     if (!writer.bytes().empty()) ended = !connection.send(writer.bytes(), deadline);
-    broken = true;  // until a whole frame arrives
+    broken = true;
     writer = {};
     if (ended) return std::nullopt;
     std::optional<std::string> frame = connection.receive(deadline, ended);

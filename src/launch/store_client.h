@@ -43,7 +43,6 @@ class StoreClient {
   std::string get(const std::string& key, Milliseconds timeout);
   // False after `timeout`.
   bool wait(const std::vector<std::string>& keys, Milliseconds timeout);
-  // Does not wait.
   bool has(const std::vector<std::string>& keys);
   // A missing key counts as 0. Values are decimal text. Returns the sum.
   std::int64_t add(const std::string& key, std::int64_t amount);

@@ -60,7 +60,7 @@ struct Connection {
   FrameWriter writer{""};
   FrameReader reader{""};
   std::optional<Wait> wait;
-  std::optional<int> line;  // process whose control line this is
+  std::optional<int> line;
 };
 
 }  // namespace
@@ -210,7 +210,7 @@ struct StoreServer::Impl {
   }
 
   bool end_oldest_stranger() {
-    for (Connection& connection : connections) {  // oldest first
+    for (Connection& connection : connections) {
       if (connection.is_known || connection.has_ended) continue;
       connection.has_ended = true;
       connection.socket.close();
@@ -232,7 +232,7 @@ struct StoreServer::Impl {
         Unpacker reader(*frame, "question to the job's store");
         connection.line ? hear(connection, reader) : answer(connection, reader);
       }
-    } catch (const std::exception&) {  // not our protocol
+    } catch (const std::exception&) {
       end(connection);
     }
     if (!alive) end(connection);
@@ -281,7 +281,7 @@ struct StoreServer::Impl {
     const auto id = question.take<std::int64_t>();
     const auto ask = static_cast<Ask>(question.take<int>());
     if (ask == Ask::kLine) return open_line(connection, id, question);
-    connection.wait.reset();  // replaced by the new request
+    connection.wait.reset();
     if (ask == Ask::kGet || ask == Ask::kWait) {
       const milliseconds timeout(question.take<std::int64_t>());
       Wait& wait = connection.wait.emplace();
@@ -291,7 +291,7 @@ struct StoreServer::Impl {
       wait.keys = wait.is_get ? std::vector{question.take<std::string>()}
                               : question.take<std::vector<std::string>>();
       wait.deadline = deadline_in(timeout);
-      return;  // answered at the end of step()
+      return;
     }
     Packer answer;
     answer.add(id);
@@ -338,7 +338,7 @@ struct StoreServer::Impl {
                          .add(options.process)
                          .add(options.name));
     if (failure) {
-      connection.line.reset();  // it belongs to the other process
+      connection.line.reset();
       if (!first_failure) fail(*failure);
       tell_failure(connection);
     } else if (first_failure) {
@@ -432,7 +432,7 @@ struct StoreServer::Impl {
   std::set<int> finished;
   std::map<int, std::string> losses;
   std::string refused_from;
-  std::vector<KnownEnd> reported_ends, known_ends;  // before and since the last poll
+  std::vector<KnownEnd> reported_ends, known_ends;
   JudgeClock judge;
   std::optional<JobFailure> first_failure;
   std::thread server;

@@ -1,4 +1,3 @@
-// The keys and values of a store.
 #pragma once
 
 #include <map>

@@ -90,7 +90,7 @@ void Supervisor::reap() {
         info.si_pid == 0) {
       continue;
     }
-    ::kill(-child.pid, SIGKILL);  // its descendants
+    ::kill(-child.pid, SIGKILL);
     while (::waitpid(child.pid, nullptr, 0) < 0 && errno == EINTR) {
     }
     child.lives = false;

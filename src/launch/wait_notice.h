@@ -21,7 +21,6 @@ class WaitNotice {
 
   // Call several times a second. `for_whom`: "machine 1 of 2 at 10.0.0.7:29500".
   void tick(const std::function<std::string()>& for_whom);
-  // ", and a peer with another secret was refused (from 10.0.0.9)", or "".
   std::string refused_text() const;
 
  private:

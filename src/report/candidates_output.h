@@ -1,4 +1,4 @@
-// Prints schedule candidates.
+// Prints the schedules that a plan was chosen from.
 #pragma once
 
 #include <optional>
@@ -14,7 +14,7 @@ namespace sluice {
 struct TimeBasis {
   std::string unit;
   bool measured = false;    // measured seconds instead of counted costs
-  bool replicated = false;  // reductions exist, and take no time
+  bool replicated = false;  // some actions are reductions, which take no time here
 };
 TimeBasis basis_of(const Plan& plan);
 // "12.3 ms", "0.412 GFLOP", "37".

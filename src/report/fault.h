@@ -39,12 +39,12 @@ struct Fault {
 
   // Whether this action can have the fault. kNan needs an F, B or I, kCorrupt a send.
   bool can_meet(const Action& part) const;
-  // `part` is `whole` or one half of a pair.
+  // `part` is `whole`, or one half of it if it is a pair.
   bool matches(int at_rank, std::int64_t at_step, int at_index, const Action& whole,
                const Action& part) const;
 };
 
-// Throws Error(kUsage).
+// Throws Error(kUsage) for malformed or impossible faults.
 std::vector<Fault> parse_faults(std::string_view text);
 
 // "kill at rank 1, step 3, instruction 12"

@@ -31,12 +31,12 @@ struct FlightEntry {
   int peer = -1;           // other end of a SEND or RECV
   // RECVs and collectives of the row that it waits for, or waited for when it failed.
   std::vector<std::string> waits_for;
-  // Call within the instruction that waits: "1F3 layers.7.mlp.down_proj (5) over tp: all_reduce of
-  // float32[2, 16, 64]".
+  // Call in which the instruction waits: "1F3 layers.7.mlp.down_proj (5) over tp: all_reduce of
+  // float32[2, 16, 64]", or "".
   std::string call;
   std::vector<int> missing;  // ranks that have not arrived at `call`
 };
-// The call, ", missing rank 2".
+// Returns the call and the missing ranks: "..., missing rank 2".
 std::string waited_call(const FlightEntry& entry);
 
 struct RunningAction {

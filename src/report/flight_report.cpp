@@ -29,7 +29,7 @@ const detail::Words<MismatchKind>& words() {
   return table;
 }
 
-// In bytes.
+// Limit on a mismatch or note, in bytes.
 constexpr std::size_t kMaxLine = 4000;
 
 std::string name_of(int rank) { return "rank " + std::to_string(rank); }
@@ -43,7 +43,7 @@ std::string list_of(const std::vector<int>& ranks) {
   return (ranks.size() == 1 ? "rank " : "ranks ") + join(names, ", ");
 }
 
-// Null between two instructions.
+// Returns the rank's current instruction, null if it is between two.
 const FlightEntry* current(const FlightRecord& record) {
   if (!record.in_pass || record.entries.empty()) return nullptr;
   const FlightEntry& last = record.entries.back();
@@ -92,7 +92,7 @@ class Alignment {
     }
     add_failure();
     add_missing();
-    // Different programs explain everything else.
+    // Different programs explain everything else, so they come first.
     std::stable_sort(report_.mismatches.begin(), report_.mismatches.end(),
                      [](const FlightMismatch& a, const FlightMismatch& b) {
                        return std::pair(order_of(a.kind), -a.waited) <
@@ -121,7 +121,7 @@ class Alignment {
     return found == by_rank_.end() ? nullptr : found->second;
   }
 
-  // Keeps one per kind and rank, because several ranks may wait for the same thing.
+  // Keeps one mismatch per kind and rank, because several ranks may wait for the same thing.
   void add(MismatchKind kind, int rank, std::string text, double waited) {
     for (FlightMismatch& known : report_.mismatches) {
       if (known.kind != kind || known.rank != rank) continue;

@@ -16,7 +16,7 @@ namespace sluice {
 
 struct HangLimits {
   using Duration = std::chrono::steady_clock::duration;
-  // Beyond the expected time: the rank counts as hung, the run ends.
+  // Time beyond the expected until the rank counts as hung, and until the run ends.
   Duration named{std::chrono::seconds(5)}, ended{std::chrono::seconds(100)};
   // For instructions without a known time.
   Duration floor{std::chrono::seconds(60)}, ended_unknown{std::chrono::seconds(300)};
@@ -31,8 +31,8 @@ class HangJudge {
   explicit HangJudge(const HangLimits& limits) : limits_(limits) {}
 
   void learn(const Action& action, double seconds);
-  // `running`: nothing if the rank waits or is idle. `counted`: JudgeClock time. Each verdict is
-  // returned once per stay.
+  // `running` is empty if the rank waits or is idle. `counted` is JudgeClock time. Each verdict is
+  // returned once per instruction.
   HangVerdict look(const std::optional<RunningAction>& running, Duration counted);
 
   // Results of the last look().

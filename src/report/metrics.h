@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-// They sum to the step's time.
+// Parts of a rank's step, which sum to its time.
 struct RankSeconds {
   double compute = 0, wait_receive = 0, wait_send = 0, reduction = 0, optimizer = 0, other = 0;
 };

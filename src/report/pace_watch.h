@@ -1,5 +1,6 @@
-// Warns once if steps take another time than the plan expects, with reasons that the machine
-// reports. Compares the median of every 50 steps after the first 5; more than 15 % is reported.
+// Warns once if steps take another time than the plan expects, and reports what the machine shows
+// as reasons. It compares the median of every 50 steps after the first 5 with the expected time,
+// and allows 15 %.
 #pragma once
 
 #include <cstdint>

@@ -25,7 +25,7 @@ constexpr double kTextureWidth = 1600;
 constexpr double kTextureColumns = 48'000;  // of all lanes together
 constexpr double kDigit = 6.2, kLetter = 6.2;
 constexpr Rgb kOther = {138, 146, 155};  // other actions
-constexpr double kPalest = 0.62;         // of the last stage of a rank
+constexpr double kPalest = 0.62;         // share of white for the last stage of a rank
 constexpr std::size_t kMostReasons = 12;
 constexpr int kMostShades = 64;  // per colour
 

@@ -25,7 +25,8 @@ struct Picture {
   std::string title, subtitle;
   Simulation simulation;
   TimeBasis basis;
-  // By rank: activations whose backward has not finished, as bytes or as a count.
+  // By rank: live activations, as bytes or as a count. An activation is live until its backward has
+  // finished.
   std::vector<std::vector<LivePoint>> live = {};
   bool live_in_bytes = false;
   // By rank: index of the first action of each pair.
@@ -37,7 +38,7 @@ struct Picture {
   std::vector<Violation> violations = {};
 };
 
-// Scales all times.
+// Scales all times so that the picture takes `makespan`, in another unit.
 void stretch(Picture& picture, double makespan, const std::string& unit);
 
 Picture picture_of(const std::string& title, const Program& program, const Simulation& simulation,
@@ -53,11 +54,12 @@ std::string picture_svg(const Picture& picture);
 std::string picture_html(const Picture& picture);
 // Chrome's trace format. Units other than seconds are shown as milliseconds.
 std::string picture_trace(const Picture& picture);
-// By the file's ending. Throws Error(kUsage) naming `option`.
+// The file's ending selects SVG, HTML or trace. Throws Error(kUsage) naming `option` for other
+// endings.
 std::string picture_as(const std::string& file, const Picture& picture, const std::string& option);
 void require_picture_ending(const std::string& file, const std::string& option);
 
-// In bytes if the costs have any, otherwise a count.
+// Live activations over time, in bytes if the costs have any, otherwise as a count.
 std::vector<LivePoint> live_curve(const RankTimeline& rank, const Costs& costs);
 bool knows_bytes(const Costs& costs);
 

@@ -41,13 +41,13 @@ class RunCurves {
   std::int64_t tokens = 0;
   StepMetrics last;
   Curve loss, validation_loss, tokens_per_second, grad_norm, lr;
-  // Sums over `counted` steps. The first step counts only if it is the only one.
+  // Sums per rank over `counted` steps. The first step counts only if it is the only one.
   std::vector<RankSeconds> seconds;
   double step_seconds = 0, bubble = 0;
   std::int64_t counted = 0;
   std::vector<std::int64_t> peaks;  // bytes per rank
   StepTimesSeen step_times;
-  // The newest, and their step.
+  // Newest generated texts, and their step.
   std::int64_t continued_at = 0;
   std::vector<std::pair<std::string, std::string>> continuations;
 };

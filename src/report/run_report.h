@@ -24,7 +24,7 @@ struct RunRecord {
 Json read_run_facts(const std::string& path);
 // Adds the lines up to last_step; the file may be missing. Returns the number of invalid lines.
 std::int64_t read_curves(const std::string& path, std::int64_t last_step, RunCurves& curves);
-// Ignores metrics that are older than a run without steps.
+// Ignores a metrics.jsonl that is older than the run, if the run has made no step yet.
 RunRecord read_run(const std::string& folder);
 
 Json picture_json(const Picture& picture);

@@ -18,8 +18,8 @@ std::string nats_and_bits(double nats);
 // "note: 12.0% of the first step after 26s, 3m10s to go"; no estimate while the share is too small.
 std::string first_step_note(double share, double seconds);
 
-// Each compares with the prediction. `peaks`: bytes per rank. step_time_text() returns "" if times
-// were not measured.
+// Texts that compare a run with its prediction. `peaks`: bytes per rank. step_time_text() returns
+// "" if times were not measured.
 std::string unsplit_stages_text(const Plan& plan, const std::vector<int>& stages);
 std::string peak_memory_text(const Plan& plan, const std::vector<std::int64_t>& peaks);
 std::string step_time_text(const Plan& plan, const StepTimesSeen& seen);

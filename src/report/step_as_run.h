@@ -9,13 +9,13 @@
 
 namespace sluice {
 
-// Without the waiting before it.
+// A computation of a rank, without the waiting before it.
 struct RanInstruction {
   std::string action;         // as in a schedule's CSV
   double start = 0, end = 0;  // seconds since 1970
 };
 
-// The rank's last pass, as far back as the record goes.
+// Returns the instructions of the rank's last pass, as far back as the record goes.
 std::vector<RanInstruction> ran_instructions(const FlightRecord& record);
 
 // `ranks`: by rank of the run; only the first replica is drawn. A pair was recorded as one and is

@@ -20,7 +20,7 @@ class TimeLeft {
 class StepTimesSeen {
  public:
   void add(double seconds);
-  // Without the run's first step, which includes one-time setup.
+  // The median leaves out the run's first step, which includes one-time setup.
   std::optional<double> median() const;
   std::int64_t num_counted() const;
 

@@ -97,8 +97,8 @@ void StragglerWatch::learn() {
   }
 }
 
-// Mean without the largest fifth, which may be accidents. Nothing unless the rank was slow in
-// nearly all of the window.
+// Mean slowdown over the window, without the largest fifth, which may be accidents. Returns nothing
+// unless the rank was slow in nearly all of the window.
 std::optional<double> StragglerWatch::slowdown(std::size_t rank) const {
   std::vector<double> ratios;
   for (const Observation& observation : window_) ratios.push_back(observation.ratios[rank]);

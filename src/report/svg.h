@@ -1,5 +1,4 @@
-// Pieces of SVG and HTML that pictures and reports share: the same bytes on every machine.
-// Thread-safety: pure functions.
+// Pieces of SVG and HTML that print the same on every machine.
 #pragma once
 
 #include <array>
@@ -16,8 +15,8 @@ std::string escaped(std::string_view text);
 // "#d55e00"
 std::string hex(const std::array<int, 3>& color);
 std::string text_at(double x, double y, const std::string& attributes, const std::string& text);
-// Multiples of 1, 2 or 5 times a power of ten. Empty if the range is empty, not finite or too
-// narrow.
+// Marks at multiples of 1, 2 or 5 times a power of ten. Empty if the range is empty, not finite or
+// too narrow.
 inline constexpr int kMostTicks = 24;
 std::vector<double> axis_ticks(double low, double high, double wanted);
 
