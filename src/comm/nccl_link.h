@@ -34,7 +34,8 @@
 
 namespace sluice {
 
-// Each rank needs four streams per other rank, and LibTorch's pool has 32 per device.
+// Each rank needs four streams per other rank. LibTorch's pool has 32 per device, so with more
+// ranks channels would share streams.
 inline constexpr int kMostNcclRanks = 9;
 
 struct NcclLinkOptions {
@@ -50,9 +51,9 @@ struct NcclLinkOptions {
 
 class NcclLink {
  public:
-  // Pipeline messages, collectives.
+  // The lanes are pipeline messages and collectives.
   static constexpr std::size_t kNumLanes = 2;
-  // Ends a transfer without a failure.
+  // Thrown to end a transfer that the other process no longer takes. Not a failure.
   struct Stopped {};
 
   // Collective over the processes. Throws Error(kPeer).
@@ -65,7 +66,8 @@ class NcclLink {
 
   c10::Stream stream_from(std::size_t lane, int process) const;
 
-  // After the head. Returns when NCCL has accepted the call, maybe only when the receive is posted.
+  // Call it after the head was sent. Returns when NCCL has accepted the call, maybe only when the
+  // receive is posted.
   void send(std::size_t lane, int process, const std::vector<at::Tensor>& tensors,
             const Ready& ready);
   // Fills the first `num_bytes` of each tensor.
@@ -78,7 +80,7 @@ class NcclLink {
   bool flush(std::chrono::steady_clock::time_point until);
   // Ends waits. Does not block.
   void stop() noexcept;
-  // After stop(). Aborts communicators with transfers in flight.
+  // Call it after stop(). Aborts communicators with transfers in flight.
   void close(bool failed) noexcept;
 
  private:

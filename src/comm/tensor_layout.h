@@ -30,14 +30,15 @@ class TensorLayout {
   bool defined() const { return defined_; }
   std::int64_t num_bytes() const;
 
-  // At the sender.
+  // Whether the tensor was on a device at the sender.
   bool on_device() const { return defined_ && !device_.is_cpu(); }
 
-  // The bytes on the tensor's device, on its current stream. May share the tensor's memory.
+  // Returns the tensor's bytes on its device, on the current stream. They may share its memory.
   at::Tensor flat(const at::Tensor& tensor) const;
-  // The bytes on the host, complete when `arrived` has happened. May share the tensor's memory.
+  // Returns the tensor's bytes on the host, complete when `arrived` has happened. They may share
+  // its memory.
   at::Tensor flatten(const at::Tensor& tensor, Ready& arrived) const;
-  // num_bytes(), rounded up to a multiple of 64.
+  // Allocates num_bytes(), rounded up to a multiple of 64.
   at::Tensor allocate(at::Device device = at::kCPU) const;
   // May use the memory of `arrived`, and shares no other. `device`: for tensors that were on a
   // device at the sender.

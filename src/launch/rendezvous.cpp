@@ -270,7 +270,7 @@ class FileReader {
       return true;
     } catch (const Error&) {
       if (Clock::now() >= deadline_) throw;
-      // The failure may be an earlier job's.
+      // The failure may belong to an earlier job.
       const Deadline patience = std::min(deadline_, deadline_in(kAfterFailure));
       for (; Clock::now() < patience; std::this_thread::sleep_for(kPause)) {
         const auto text = read_private_file(path_);
@@ -298,7 +298,7 @@ std::string shared_secret(const LaunchEnvironment& environment) {
            "'openssl rand -hex 32'");
   }
   if (environment.layout.process == 0) warn_of_short_secret(environment.secret);
-  // Other jobs and restarts that reach this port are refused.
+  // Other jobs and restarts get another secret, so this job refuses them.
   const std::string job = formatted("job {}, restart {}", environment.job, environment.restart);
   return hex(bytes_of(hmac_sha256(environment.secret, job)));
 }
@@ -358,7 +358,7 @@ void warn_of_short_secret(const std::string& secret) {
 std::unique_ptr<StoreServer> serve_at(const StoreAddress& at, StoreServerOptions options) {
   options.host = at.host;
   options.port = at.port;
-  // The name may mean loopback here and another address elsewhere.
+  // The name may mean loopback here and another address elsewhere, so listen on all.
   if (!is_loopback(at.host)) options.host.clear();
   return std::make_unique<StoreServer>(std::move(options));
 }

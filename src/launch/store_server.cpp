@@ -31,7 +31,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMaxStrangers = 128;
 constexpr milliseconds kGreetedWithin{2000};
-// Unsent bytes above which the server stops reading from a client, or sending it beats.
+// Limits of unsent bytes: the server stops reading from the client, or sending it beats.
 constexpr std::size_t kMaxUnread = kMaxFrame, kMaxUnreadBeats = std::size_t{1} << 16;
 constexpr milliseconds kLastWords{500};
 constexpr milliseconds kPauseWhenFull{50};
@@ -165,7 +165,7 @@ struct StoreServer::Impl {
       next_beat = now + beat_period(*heartbeat);
       beat();
     }
-    // All their messages have been read: the processes ended before the poll.
+    // The processes ended before the poll, so all their messages have been read.
     for (const KnownEnd& end : known_ends) {
       if (finished.contains(end.process)) continue;
       // A process with a control line would have reported there.
@@ -329,8 +329,8 @@ struct StoreServer::Impl {
     line.heartbeat = milliseconds(std::max<std::int64_t>(1, hello.take<std::int64_t>()));
     hello.finish();
     connection.line = line.process;
-    finished.erase(line.process);  // an earlier job may have had this number
-    next_beat = Clock::now();      // the first line starts the beats
+    finished.erase(line.process);
+    next_beat = Clock::now();  // the first line starts the beats
     const auto failure = lines.open(line, judge.counted());
     tell(connection, Packer()
                          .add(id)
@@ -382,7 +382,7 @@ struct StoreServer::Impl {
     }
   }
 
-  // One process prints it.
+  // Only one process prints the warning.
   void warn(const std::string& text) {
     const int teller = lines.lowest_living(/*but=*/-1);
     for (Connection& connection : connections) {

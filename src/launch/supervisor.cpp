@@ -46,7 +46,7 @@ void Supervisor::start(const ChildOptions& child) {
 }
 
 JobOutcome Supervisor::run() {
-  // Earlier ends have left their SIGCHLD.
+  // Children that ended earlier have left their SIGCHLD.
   for (reap(); !all_ended(); reap(), escalate()) {
     if (const auto signal = signals_.next(next_deadline())) on_signal(*signal);
   }
@@ -211,7 +211,6 @@ JobOutcome Supervisor::outcome() const {
                  (child.never_joined ? kNeverJoined
                                      : "ended with exit code " + std::to_string(child.exit_code));
   if (child.killed_here || child.exit_code == 0 || child.exit_code == kStopped) {
-    // hung, or ended well before it was blamed
     outcome.exit_code = failure           ? static_cast<int>(failure->kind)
                         : lost_elsewhere_ ? static_cast<int>(ErrorKind::kPeer)
                                           : children_[*first_failed_].exit_code;
