@@ -1,7 +1,4 @@
-// The job's store as LibTorch's process groups want it.
-//
-// Owns: nothing but the adaptation; clones have a client of their own.
-// Thread-safety: as StoreClient: a waiting call of another thread needs a clone.
+// Adapts the job's store for LibTorch's process groups. A thread that waits needs its own clone.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -13,7 +10,6 @@
 
 namespace sluice {
 
-// timeout: of every wait that is given none.
 c10::intrusive_ptr<c10d::Store> make_job_store(std::shared_ptr<StoreClient> client,
                                                std::chrono::milliseconds timeout);
 

@@ -1,5 +1,4 @@
-// The failure that ends every wait of ranks that are threads: the first one stays.
-// Thread-safety: any thread may call anything.
+// Keeps the first failure of ranks that are threads; it ends all their waits. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -12,7 +11,7 @@ namespace sluice {
 
 class FirstFailure {
  public:
-  // False, and nothing changes, when there is one already.
+  // False if there was a failure already, which stays.
   bool set(const Failure& failure) noexcept {
     const std::lock_guard lock(mutex_);
     if (happened()) return false;

@@ -1,8 +1,4 @@
-// Frames, which processes of a run send each other: a head, and tensors.
-//
-// Owns: the heads and their format. Does not own: how bytes move (link.h), what becomes of a frame
-// (process_ranks.h).
-// Thread-safety: values.
+// Messages between the processes of a run.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +13,6 @@
 
 namespace sluice {
 
-// A message of the pipeline.
 struct MessageHead {
   int source = -1;
   int destination = -1;
@@ -25,23 +20,22 @@ struct MessageHead {
   MessageTag tag;
 };
 
-// The contribution of a member to an exchange of its group.
+// A member's contribution to an exchange of its group.
 struct CollectiveHead {
-  std::string group;         // its id
-  std::uint64_t number = 0;  // of the exchange in the group
+  std::string group;
+  std::uint64_t number = 0;
   int member = -1;
   GroupNote note;
-  // For every member of the group: which of the frame's tensors it is given, -1 for none (and for
-  // members that are elsewhere).
+  // Per member: index of its tensor, -1 for none.
   std::vector<std::int64_t> pieces;
 };
 
-// A rank has failed: nothing follows.
+// A rank has failed. No frame follows.
 struct AbortHead {
   Failure failure;
 };
 
-// The process ends, and that is no failure: nothing follows.
+// The process ends without a failure. No frame follows.
 struct GoodbyeHead {};
 
 using FrameHead = std::variant<MessageHead, CollectiveHead, AbortHead, GoodbyeHead>;
@@ -51,14 +45,13 @@ struct Frame {
   std::vector<at::Tensor> tensors;
 };
 
-// A frame without the tensors' bytes.
 struct FrameOutline {
   FrameHead head;
   std::vector<TensorLayout> layouts;
 };
 
 std::string write_outline(const FrameHead& head, const std::vector<TensorLayout>& layouts);
-// Throws Error(kPeer), naming `where`, for bytes that write_outline does not make.
+// Throws Error(kPeer), naming `where`, for malformed bytes.
 FrameOutline read_outline(std::string bytes, const std::string& where);
 
 }  // namespace sluice

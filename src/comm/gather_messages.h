@@ -1,4 +1,3 @@
-// Packed messages, from every member of a group to every member.
 #pragma once
 
 #include <string>
@@ -9,13 +8,12 @@
 
 namespace sluice {
 
-// The rank that decides for all, prints, and writes what one rank writes.
+// Prints, and decides for all ranks.
 inline constexpr int kRankZero = 0;
 
-// Collective. One Unpacker for each member, in order. subject: what it is about, for errors.
+// Collective. Returns one Unpacker per member, in order. `subject` names the content in errors.
 Work<std::vector<Unpacker>> post_messages(const Group& group, const Packer& own,
                                           std::string subject);
-// The same, and waits.
 std::vector<Unpacker> gather_messages(const Group& group, const Packer& own,
                                       const std::string& subject);
 

@@ -13,10 +13,11 @@ namespace sluice::detail {
 namespace {
 
 constexpr std::int64_t kHeaderBytes = 8192;
-constexpr int kPostedHeaders = 4;  // so that a header need not ask for its receive
+constexpr int kPostedHeaders = 4;  // posted in advance, so that headers find their receive
 constexpr std::uint64_t kMagic = 0x31'65'63'69'75'6c'73'00;
 constexpr std::uint64_t kMaxOutlineBytes = std::uint64_t{1} << 32;
-// A wait of Gloo's that runs out of time breaks all connections of the group: ours end by abort().
+// We never let a Gloo wait time out, because that would break every connection of the group.
+// abort() ends our waits.
 constexpr std::chrono::milliseconds kForever = std::chrono::hours(24 * 365);
 
 std::int64_t rounded(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -25,11 +26,11 @@ int payload_tag(std::int64_t bytes) { return kPayloadTag + static_cast<int>(roun
 struct Prefix {
   std::uint64_t magic = kMagic;
   std::uint64_t outline_bytes = 0;
-  std::uint64_t outline_inside = 0;  // 1: follows in the header
-  std::uint64_t payload_inside = 0;  // 1: the tensors' bytes follow in the header
+  std::uint64_t outline_inside = 0;
+  std::uint64_t payload_inside = 0;
 };
 
-// While it lives, this thread's tensors count as those of the ranks here.
+// Charges this thread's allocations to the local ranks.
 class CountsAs {
  public:
   explicit CountsAs(const LinkReceiver& receiver) : before_(Info::current()) {
@@ -44,7 +45,6 @@ class CountsAs {
   const std::shared_ptr<Info> before_;
 };
 
-// Gloo's connection to the other process is gone.
 struct ConnectionLost {
   std::string how;
 };
@@ -63,7 +63,6 @@ std::string text_of(const at::Tensor& tensor) {
   return {static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()};
 }
 
-// Gloo's message, without the place in its sources.
 std::string reason_of(const std::exception& error) {
   const auto* c10_error = dynamic_cast<const c10::Error*>(&error);
   std::string text = c10_error ? c10_error->what_without_backtrace() : error.what();
@@ -98,7 +97,7 @@ void PeerLane::send(const Frame& frame) {
   {
     const std::lock_guard lock(mutex_);
     if (closed_ || ended_ || broken_) return;
-    // The word of a failure waits for no device.
+    // A failure message carries no tensors, so it does not wait for the device.
     const bool overtakes = std::holds_alternative<AbortHead>(frame.head);
     if (!outgoing.arrived.is_now() || !outgoing.on_device.empty() ||
         (!leaving_.empty() && !overtakes)) {
@@ -115,7 +114,7 @@ void PeerLane::pack_arriving() noexcept {
   constexpr std::chrono::microseconds kBetweenLooks{20};
   try {
     for (;;) {
-      Outgoing* next = nullptr;  // stays where it is when others are added
+      Outgoing* next = nullptr;
       {
         std::unique_lock lock(mutex_);
         changed_.wait(lock, [&] { return !leaving_.empty() || stopping_; });
@@ -127,7 +126,7 @@ void PeerLane::pack_arriving() noexcept {
         const std::lock_guard lock(mutex_);
         if (stopping_) return;
       }
-      // The head first: with it the other process posts the receive without which no send ends.
+      // The NCCL send ends only with its receive, which the header causes.
       if (post(*next) && !next->on_device.empty())
         lane_.nccl->send(lane_.number, process_, next->on_device, next->computed);
       {
@@ -182,7 +181,7 @@ bool PeerLane::post(Outgoing& frame) {
     }
     sending_.push_back(lane_.send(std::move(header), process_, kHeaderTag));
   } catch (const std::exception&) {
-    broken_ = true;  // the receiver says so
+    broken_ = true;
   }
   changed_.notify_all();
   return !broken_;
@@ -258,7 +257,7 @@ void PeerLane::receive_frames(LinkReceiver& receiver) noexcept {
       std::optional<Receiving> receiving;
     };
     std::deque<Posted> posted;
-    // Data that arrived before the connection went is read first: it may say goodbye.
+    // Read the headers that arrived before the connection was lost: there may be a goodbye.
     const auto post = [&](const at::Tensor& bytes) {
       try {
         posted.push_back({bytes, post_receive(bytes, kHeaderTag)});
@@ -267,7 +266,7 @@ void PeerLane::receive_frames(LinkReceiver& receiver) noexcept {
       }
     };
     for (int i = 0; i < kPostedHeaders; ++i) post(bytes_tensor(kHeaderBytes));
-    // A tensor from a device is ready when its stream is, which is this thread's.
+    // Tensors received on this stream are ready in its order.
     std::unique_ptr<c10::StreamGuard> on_stream;
     if (lane_.nccl) {
       on_stream =
@@ -298,7 +297,7 @@ void PeerLane::receive_frames(LinkReceiver& receiver) noexcept {
     }
     changed_.notify_all();
     receiver.lost(process_, lost.how);
-  } catch (const NcclLink::Stopped&) {  // the link ends
+  } catch (const NcclLink::Stopped&) {
   } catch (...) {
     receiver.wrong(process_, std::current_exception());
   }
@@ -350,7 +349,6 @@ std::optional<Frame> PeerLane::take_frame(const at::Tensor& header, LinkReceiver
     }
   }
 
-  // All receives are posted before the first is waited for.
   const at::Device device = receiver.device_for(outline.head);
   std::vector<at::Tensor> arrived, on_device;
   std::vector<std::int64_t> device_bytes;
@@ -415,7 +413,7 @@ void PeerLane::release_sent(const LinkReceiver& receiver) noexcept {
         work.reset();
         sending_.pop_front();
       } else {
-        broken_ = true;  // the receiver says so
+        broken_ = true;
       }
     }
     changed_.notify_all();

@@ -1,9 +1,4 @@
-// One lane of a Gloo link: a process group, and the frames that travel on it to another process.
-//
-// Owns: headers, outlines and payloads as messages of Gloo, and the threads that receive them and
-// let go of what has left. Does not own: the link and its end (gloo_link.cpp), frames (frame.h),
-// the transfers between devices that take the way of their own (nccl_link.h). Thread-safety: a Lane
-// and a PeerLane may be used by several threads.
+// One lane of a Gloo link: sends and receives frames over a Gloo process group. Thread-safe.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
@@ -34,14 +29,13 @@ enum Tag : int { kHeaderTag = 0, kNonceTag = 1, kProofTag = 2, kPayloadTag = 8 }
 at::Tensor bytes_tensor(std::int64_t bytes);
 at::Tensor copied(const std::string& bytes);
 std::string text_of(const at::Tensor& tensor);
-// Gloo's message, without the place in its sources.
+// Gloo's error text without its "file:line" prefix.
 std::string reason_of(const std::exception& error);
 
-// One process group; its calls are one at a time.
 struct Lane {
   GroupPtr group;
   std::size_t number = 0;
-  NcclLink* nccl = nullptr;  // the way of tensors of a device; null: by the host
+  NcclLink* nccl = nullptr;  // null: device tensors go through the host
   std::mutex calls;
 
   WorkPtr send(at::Tensor bytes, int process, int tag) {
@@ -58,7 +52,6 @@ struct Lane {
   }
 };
 
-// One lane to one process.
 class PeerLane {
  public:
   PeerLane(Lane& lane, int process, std::string name)
@@ -67,32 +60,32 @@ class PeerLane {
 
   void start(LinkReceiver& receiver);
 
-  // Returns before the tensors of a device have left it: a thread of the lane sends them, and what
-  // comes after them, when they have.
+  // Does not block. A frame with device tensors waits on a thread until they are computed, and
+  // later frames wait behind it.
   void send(const Frame& frame);
 
-  // Nothing is sent after this frame. Returns at once.
+  // No frame may follow. Does not block.
   void send_last(const Frame& frame);
-  // All that was sent has left, or never will. False after `until`.
+  // False if frames are still unsent after `until`.
   bool flush(std::chrono::steady_clock::time_point until);
-  // Ends the threads.
   void stop();
-  // Works that Gloo may still write to or read from: to be dropped after the group.
+  // Gloo may still use these, so destroy them after the group.
   std::vector<WorkPtr> leftovers();
 
  private:
   using Receiving = std::list<WorkPtr>::iterator;
-  // A frame whose payloads are on their way to the host, or go from their device.
+  // A frame that waits until its payloads have reached the host, or its device tensors are
+  // computed.
   struct Outgoing {
     std::string outline;
     std::vector<at::Tensor> payloads;
     std::int64_t payload_bytes = 0;
     Ready arrived;
     std::vector<at::Tensor> on_device;
-    Ready computed;  // what is on the device
+    Ready computed;
   };
 
-  // False: the other process takes it no more.
+  // False if the other process no longer receives.
   bool post(Outgoing& frame);
   void post_send(at::Tensor bytes);
   void pack_arriving() noexcept;
@@ -100,19 +93,17 @@ class PeerLane {
   bool goes_by_nccl(const TensorLayout& layout) const {
     return lane_.nccl && layout.on_device() && layout.num_bytes() > 0;
   }
-  // Nothing when the link ends.
   std::optional<Receiving> post_receive(const at::Tensor& bytes, int tag);
-  // False when the link ends.
+  // False if the link ends.
   bool finish(std::optional<Receiving> receiving);
 
   void receive_frames(LinkReceiver& receiver) noexcept;
 
-  // Nothing when no other frame will come.
   std::optional<Frame> take_frame(const at::Tensor& header, LinkReceiver& receiver);
 
   void end();
 
-  // Gloo needs the bytes and their Work until they have left.
+  // Gloo needs sent bytes and their Work until they have left.
   void release_sent(const LinkReceiver& receiver) noexcept;
 
   void join();
@@ -123,16 +114,16 @@ class PeerLane {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<WorkPtr> sending_;   // in their order, until they have left
-  std::list<WorkPtr> receiving_;  // posted and not finished
-  std::deque<Outgoing> leaving_;  // their devices, in their order; the front until it is sent
+  std::deque<WorkPtr> sending_;
+  std::list<WorkPtr> receiving_;
+  std::deque<Outgoing> leaving_;  // the front is being sent
   LinkReceiver* receiver_ = nullptr;
-  bool closed_ = false;    // nothing is sent any more
-  bool ended_ = false;     // the other process sends nothing any more
-  bool broken_ = false;    // the connection is gone
-  bool stopping_ = false;  // no wait goes on
+  bool closed_ = false;  // we send nothing more
+  bool ended_ = false;   // the other process sends nothing more
+  bool broken_ = false;
+  bool stopping_ = false;
   std::thread receiver_thread_, reaper_thread_;
-  std::thread packer_thread_;  // once a frame has come from a device
+  std::thread packer_thread_;
 };
 
 }  // namespace sluice::detail

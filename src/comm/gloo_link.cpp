@@ -29,20 +29,20 @@ using Milliseconds = std::chrono::milliseconds;
 
 constexpr std::size_t kNumLanes = NcclLink::kNumLanes;
 constexpr std::array<const char*, kNumLanes> kLaneNames = {"messages", "collectives"};
-// Time for the other processes to take the news of a failure.
+// For the other processes to receive a failure.
 constexpr Milliseconds kFarewell{1000};
 
 class GlooLink final : public Link {
  public:
   GlooLink(const c10::intrusive_ptr<c10d::Store>& store, GlooLinkOptions options)
       : options_(std::move(options)) {
-    const NoSigpipe no_sigpipe;  // Gloo's thread, too
+    const NoSigpipe no_sigpipe;  // Gloo's thread inherits it
     const auto give_up = std::chrono::steady_clock::now() + options_.deadline;
     const auto device = make_device();
     for (std::size_t lane = 0; lane < kNumLanes; ++lane) {
       const auto group_options = ProcessGroupGloo::Options::create(options_.deadline);
       group_options->devices = {device};
-      group_options->threads = 0;  // only Gloo's own collectives need them
+      group_options->threads = 0;
       try {
         lanes_[lane].group = c10::make_intrusive<ProcessGroupGloo>(
             c10::make_intrusive<c10d::PrefixStore>(connection(lane), store), options_.process,
@@ -84,7 +84,7 @@ class GlooLink final : public Link {
   }
 
   ~GlooLink() override {
-    if (!closer_.joinable()) return;  // never started
+    if (!closer_.joinable()) return;
     request({});
     closer_.join();
   }
@@ -127,7 +127,6 @@ class GlooLink final : public Link {
     }
   }
 
-  // Both ends of every connection of a lane show that they know the secret.
   void prove(std::size_t lane, std::chrono::steady_clock::time_point give_up) {
     struct Peer {
       int process;
@@ -141,7 +140,7 @@ class GlooLink final : public Link {
         peers.back().own = make_pair_end(options_.process);
       }
     }
-    // Dropped after the group: Gloo may still use them.
+    // Keep these until the group is gone, because Gloo may still use them.
     std::vector<WorkPtr> works;
     const auto finish = [&](const Peer& peer, const WorkPtr& work) {
       const auto left =
@@ -208,7 +207,6 @@ class GlooLink final : public Link {
     }
   }
 
-  // The first request counts.
   void request(std::optional<Failure> failure) noexcept {
     {
       const std::lock_guard lock(mutex_);
@@ -239,7 +237,7 @@ class GlooLink final : public Link {
     }
     for_each_peer([](PeerLane& peer) { peer.stop(); });
     if (nccl_) nccl_->close(/*failed=*/false);
-    // A message for a Work that is gone keeps Gloo's thread spinning: groups go first.
+    // A message whose Work is gone keeps Gloo's thread spinning, so destroy the groups first.
     std::vector<WorkPtr> works;
     for_each_peer([&](PeerLane& peer) {
       for (WorkPtr& work : peer.leftovers()) works.push_back(std::move(work));
@@ -248,7 +246,7 @@ class GlooLink final : public Link {
   }
 
   const GlooLinkOptions options_;
-  std::unique_ptr<NcclLink> nccl_;  // the lanes' threads use it
+  std::unique_ptr<NcclLink> nccl_;  // declared first: the lanes' threads use it
   std::array<Lane, kNumLanes> lanes_;
   std::array<std::vector<std::unique_ptr<PeerLane>>, kNumLanes> peer_lanes_;  // by process
 

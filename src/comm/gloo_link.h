@@ -1,15 +1,12 @@
-// The link over ProcessGroupGloo, LibTorch's, whose ranks are the processes of the run.
+// A link over LibTorch's ProcessGroupGloo. Messages and collectives have a process group each, so
+// that a small message does not wait behind a large one.
 //
-// Owns: one process group for each lane (messages of the pipeline; collectives), so that a small
-// message is not behind a big one; for each lane and process a thread that receives and one that
-// releases what was sent; how frames lie in Gloo's messages.
+// A frame is a header of at most 8 KiB: a prefix, the outline, and the tensors' bytes if they fit.
+// Otherwise outline and bytes are separate messages, posted before the header, because Gloo moves
+// bytes whose receive is already posted on the sender's thread.
 //
-// A frame travels as a header of at most 8 KiB (a fixed prefix, then the outline, then, where it
-// fits, the tensors' bytes) and, where it does not fit, the outline and the bytes of each tensor as
-// messages of their own. These are handed to Gloo before the header: Gloo moves the bytes of a
-// message whose receive is posted already on the thread of the sender. A Gloo message that is
-// longer than its receive ends the process, so tags say the size (in units of 64 bytes) and
-// receives are as large as their tag says. Thread-safety: as link.h.
+// A Gloo message longer than its receive kills the process. Tags therefore encode the size in units
+// of 64 bytes, and receives are as large as their tag says.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -27,12 +24,12 @@ namespace sluice {
 struct GlooLinkOptions {
   int num_processes = 2;
   int process = 0;
-  int num_ranks = 2;  // for messages
+  int num_ranks = 2;
   std::chrono::milliseconds deadline{100'000};
-  std::string name;    // of the connection among those of the job
-  std::string host;    // address or interface to listen on; "" for loopback
-  std::string secret;  // with which each pair of processes proves itself before it is used
-  // Tensors of `device` go over NCCL, where a process is a rank; null: over Gloo like the rest.
+  std::string name;  // unique in the job
+  std::string host;  // address or interface, "" for loopback
+  std::string secret;
+  // Sends tensors of `device` over NCCL, with one rank per process. Null: over Gloo.
   const nccl::Table* nccl = nullptr;
   at::Device device = at::kCPU;
   std::function<std::chrono::milliseconds()> transfer_deadline = [] {
@@ -40,8 +37,8 @@ struct GlooLinkOptions {
   };
 };
 
-// Collective over the processes. The store is not used after it returns. Throws Error(kPeer): not
-// all processes came, or a connection was taken by somebody who does not know the secret.
+// Collective over the processes. Throws Error(kPeer) if processes are missing, or a peer has
+// another secret.
 std::unique_ptr<Link> make_gloo_link(const c10::intrusive_ptr<c10d::Store>& store,
                                      GlooLinkOptions options);
 

@@ -1,5 +1,5 @@
-// Collectives as one exchange each: who gives what to whom, compared and added here, so that every
-// backend has the same results and the same errors.
+// Each collective is one exchange. Calls are compared and tensors added here, so every backend has
+// the same results and errors.
 #include "sluice/parts/group.h"
 
 #include <ATen/ATen.h>
@@ -27,7 +27,7 @@ std::string describe(const std::vector<at::Tensor>& tensors) {
   return join(metas, ", ");
 }
 
-// A member's place in its group. Outlives the group, as an exchange may.
+// Kept by value, because an exchange may outlive the group.
 class Place {
  public:
   explicit Place(const GroupBackend& backend)
@@ -40,7 +40,7 @@ class Place {
   int rank_;
 };
 
-// A member that is given below is a GroupBackend or a Place.
+// Member is a GroupBackend or a Place.
 template <typename Member>
 [[noreturn]] void refuse_call(const Member& backend, const std::string& what) {
   throw Error(ErrorKind::kInternal,
@@ -51,7 +51,7 @@ template <typename Member>
 
 template <typename Member>
 void require_same_call(const Member& backend, const std::vector<GroupNote>& notes) {
-  std::vector<std::pair<std::string, std::vector<int>>> calls;  // and the ranks that made them
+  std::vector<std::pair<std::string, std::vector<int>>> calls;
   for (std::size_t i = 0; i < notes.size(); ++i) {
     auto call = std::find_if(calls.begin(), calls.end(),
                              [&](const auto& known) { return known.first == notes[i].call; });
@@ -67,13 +67,11 @@ void require_same_call(const Member& backend, const std::vector<GroupNote>& note
                .remedy = "let every member make the same calls in the same order"});
 }
 
-// The call with its place in the run, if it has one.
 std::string placed(std::string call) {
   const std::string place = detail::call_place();
   return place.empty() ? call : place + ": " + call;
 }
 
-// finish: from what all members gave to the result.
 template <typename Finish>
 auto collective(const std::shared_ptr<GroupBackend>& backend, GroupNote note,
                 std::vector<at::Tensor> pieces, Finish finish) {
@@ -112,7 +110,6 @@ std::size_t require_member(const GroupBackend& backend, int rank) {
 
 const char* order_text(SumOrder order) { return order == SumOrder::kTree ? " in a tree" : ""; }
 
-// The sum of what the members gave to this one.
 template <typename Member>
 at::Tensor sum(const Member& backend, const Exchanged& exchanged, SumOrder order) {
   const at::Tensor& own = exchanged.pieces[backend.rank()];
@@ -123,12 +120,11 @@ at::Tensor sum(const Member& backend, const Exchanged& exchanged, SumOrder order
                                   : sum_in_order(exchanged.pieces, own.device());
 }
 
-// From here on a tensor is summed in pieces where members are in several processes.
+// Larger tensors are summed in pieces across processes.
 constexpr std::size_t kInPiecesBytes = 64 << 10;
 
-// Each member adds its piece of the tensor, and gives the sum to all: as many bytes as around a
-// ring, 2 (n - 1) / n of the tensor for each member instead of n - 1 times the tensor. Additions
-// are those of a single exchange, so are the bits.
+// Each member sums one piece and sends the sum to all: 2 (n - 1) / n of the tensor per member,
+// instead of n - 1 tensors. The order of additions, and so every bit, is that of a single exchange.
 Work<at::Tensor> all_reduce_in_pieces(const std::shared_ptr<GroupBackend>& backend,
                                       const at::Tensor& tensor, SumOrder order) {
   const at::NoGradGuard no_grad;

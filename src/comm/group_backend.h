@@ -1,8 +1,4 @@
-// The ground that a Group stands on: exchanges between its members.
-//
-// Owns: the interface. Does not own: what collectives mean (group.h). Implemented for ranks of one
-// process and of several by group_state.cpp.
-// Thread-safety: as Group.
+// Exchanges between the members of a group. Group builds collectives on them.
 #pragma once
 
 #include <functional>
@@ -14,47 +10,41 @@
 
 namespace sluice {
 
-// The words of a member beside its tensors.
 struct GroupNote {
-  std::string call;  // for people, and compared: "all_reduce of float32[3]"
+  std::string call;  // compared between members: "all_reduce of float32[3]"
   std::string bytes;
 };
 
-// The gifts of all members of a group to one of them, in their order.
+// What one member was given, in member order.
 struct Exchanged {
   std::vector<GroupNote> notes;
   std::vector<at::Tensor> pieces;
 };
 
-// The gift of a member to an exchange.
 struct Gift {
   GroupNote note;
   std::vector<at::Tensor> pieces;
 };
 
-// Moves what a Group compares and adds. One for each kind of transport, one object for each member.
 class GroupBackend {
  public:
   virtual ~GroupBackend() = default;
 
-  virtual int rank() const = 0;  // as Group::rank
+  virtual int rank() const = 0;
   virtual const std::vector<int>& members() const = 0;
 
-  // Hands over without waiting: the note to every member, pieces[i] (which may be undefined) to
-  // member i; no pieces at all stand for undefined ones. The k-th exchange of each member is one
-  // exchange.
+  // Sends the note to every member and pieces[i] (maybe undefined) to member i, without blocking.
+  // `pieces` may be empty. The k-th exchanges of all members belong together.
   virtual Work<Exchanged> exchange(GroupNote note, std::vector<at::Tensor> pieces) = 0;
 
-  // Two exchanges in a row, without a wait between them: `next` makes the member's gift to the
-  // second of what it got in the first, once, on whatever thread brings the last of it. What it
-  // throws ends the wait.
+  // `next` makes the second contribution from the result of the first, without a wait. It is called
+  // once, on the thread that completes the first exchange; an exception ends the wait.
   virtual Work<Exchanged> exchange_twice(GroupNote note, std::vector<at::Tensor> pieces,
                                          std::function<Gift(Exchanged)> next) = 0;
-  // Members are in several processes: what they give each other costs time by the byte.
   virtual bool spans_processes() const = 0;
 
-  // The group of some of the members, this one among them. All of them call it, right after the
-  // same exchange, and several such groups may be made after one exchange.
+  // All `members` must call it after the same exchange; this one is among them. Several groups may
+  // be made after one exchange.
   virtual std::shared_ptr<GroupBackend> split(std::vector<int> members) = 0;
 };
 

@@ -15,7 +15,7 @@ struct GroupState::Collective : std::enable_shared_from_this<Collective> {
     bool joined = false;
     GroupNote note;
     std::vector<at::Tensor> pieces;
-    Ready ready;  // of the pieces, by the streams of the giver
+    Ready ready;
   };
   explicit Collective(std::size_t size) : of_member(size), when_joined(size) {
     refused.resize(size);
@@ -24,8 +24,8 @@ struct GroupState::Collective : std::enable_shared_from_this<Collective> {
 
   std::vector<Given> of_member;
   std::size_t num_joined = 0;
-  std::vector<WhenJoined> when_joined;      // of members that are here
-  std::vector<std::exception_ptr> refused;  // of members that are here
+  std::vector<WhenJoined> when_joined;      // local members only
+  std::vector<std::exception_ptr> refused;  // local members only
 };
 
 GroupState::GroupState(ProcessRanks& process, std::string id, std::vector<int> members)
@@ -142,8 +142,7 @@ void GroupState::arrive(int from_process, const CollectiveHead& head,
 void GroupState::go_on(Collective& collective, bool complete) const {
   if (!complete) return;
   for (std::size_t member = 0; member < collective.when_joined.size(); ++member) {
-    // Only its members touch their parts of a complete exchange, and this member has given its to
-    // when_joined.
+    // In a complete exchange only this member accesses its pieces.
     if (const WhenJoined next = std::exchange(collective.when_joined[member], nullptr))
       next(take_locked(static_cast<int>(member), collective));
   }
@@ -181,7 +180,7 @@ void GroupState::wait_until_joined(int member, Collective& collective) {
       if (!collective.complete()) call = collective.of_member[member].note.call;
     }
     if (call.empty()) {
-      watch = nullptr;  // it will not wait
+      watch = nullptr;
     } else {
       watch->waits(call, [this, awaited = collective.shared_from_this()] {
         const std::lock_guard lock(mutex_);
@@ -275,7 +274,7 @@ class RankGroup final : public GroupBackend {
     const std::uint64_t number = num_exchanges_;
     num_exchanges_ += 2;
     GroupState::CollectivePtr second = state_.open(number + 1);
-    // Lives as long as the process, which owns the state and the threads on which this is called.
+    // The process owns the state and the calling threads.
     const auto go_on = [state = &state_, rank = rank_, number, second,
                         next = std::move(next)](Exchanged exchanged) {
       try {
@@ -302,7 +301,7 @@ class RankGroup final : public GroupBackend {
  private:
   std::shared_ptr<ProcessRanks> process_;
   GroupState& state_;
-  int rank_;  // among the members
+  int rank_;
   std::uint64_t num_exchanges_ = 0;
 };
 

@@ -1,15 +1,6 @@
-// The state that the members of one group in one process share: contributions of members here and
-// elsewhere that not all have taken.
-//
-// Owns: exchanges on their way. Does not own: the failure that ends waits and the way to other
-// processes (ProcessRanks), what collectives mean (Group).
-//
-// Invariants:
-//  1. A member joins an exchange once: a rank here by enter(), one elsewhere by arrive(). Nobody
-//     here can tell the difference.
-//  2. A tensor goes to another process once, however many members there are given it; what is given
-//     to members elsewhere is not kept here.
-// Thread-safety: any thread may call anything.
+// The exchanges of a group, shared by its members in one process. A member of another process joins
+// by arrive(). A tensor is sent to another process only once, even for several members there.
+// Thread-safe.
 #pragma once
 
 #include <condition_variable>
@@ -34,7 +25,7 @@ class ProcessRanks;
 
 class GroupState {
  public:
-  // The process outlives it. id: the same on all processes.
+  // `process` must outlive this. `id` is equal in all processes.
   GroupState(ProcessRanks& process, std::string id, std::vector<int> members);
 
   const std::string& id() const { return id_; }
@@ -43,29 +34,22 @@ class GroupState {
 
   struct Collective;
   using CollectivePtr = std::shared_ptr<Collective>;
-  // Called once, when all have joined, on the thread that brings the last.
+  // Called on the thread that completes the exchange.
   using WhenJoined = std::function<void(Exchanged)>;
 
-  // Exchange `number`, which nobody need have joined yet.
   CollectivePtr open(std::uint64_t number);
-  // A member that is here joins. With when_joined the member's part is given to that, not to
-  // wait().
+  // A local member joins. With `when_joined`, its result goes there instead of to wait().
   CollectivePtr enter(int member, std::uint64_t number, GroupNote note,
                       std::vector<at::Tensor> pieces, WhenJoined when_joined = nullptr);
-  // A member that is elsewhere has joined with tensors that are ready when `ready` is. Throws
-  // Error(kPeer) where that cannot be.
+  // Throws Error(kPeer) if the head is invalid.
   void arrive(int from_process, const CollectiveHead& head, std::vector<at::Tensor> tensors,
               Ready ready);
-  // A member's wait for `collective` ends with this.
   void refuse(int member, Collective& collective, std::exception_ptr error);
 
-  // Until all have joined.
   void wait_until_joined(int member, Collective& collective);
-  // And takes what the member was given.
   Exchanged wait(int member, Collective& collective);
 
-  // After a failure: ends every wait, and drops what was given in exchanges to which not all have
-  // joined.
+  // After a failure: ends every wait, and drops the tensors of incomplete exchanges.
   void wake();
 
  private:
@@ -73,7 +57,7 @@ class GroupState {
   void join_locked(Collective& collective, std::uint64_t number, int member, GroupNote note,
                    std::vector<at::Tensor> pieces, Ready ready);
   Exchanged take_locked(int member, Collective& collective) const;
-  // After the lock is released: what waits for all to have joined.
+  // Calls the callbacks of a complete exchange. The lock must not be held.
   void go_on(Collective& collective, bool complete) const;
   void wait_for_members(int member, Collective& collective);
   std::vector<int> missing_locked(const Collective& collective) const;
@@ -84,16 +68,15 @@ class GroupState {
   ProcessRanks& process_;
   const std::string id_;
   const std::vector<int> members_;
-  std::vector<bool> is_here_;                          // for every member
-  std::map<int, std::vector<std::size_t>> elsewhere_;  // other processes, and their members
+  std::vector<bool> is_here_;
+  std::map<int, std::vector<std::size_t>> elsewhere_;  // members by other process
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<std::uint64_t, CollectivePtr> open_;  // not all have joined
+  std::map<std::uint64_t, CollectivePtr> open_;  // incomplete ones
 };
 
-// The group of those who share `state`, of `process`, for the member whose rank in the transport is
-// `rank`.
+// `rank` is the member's rank in the transport.
 Group make_group(std::shared_ptr<ProcessRanks> process, GroupState& state, int rank);
 
 }  // namespace sluice

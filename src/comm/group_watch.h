@@ -1,27 +1,20 @@
-// Whoever watches what a thread does with other members of groups: says so before each call, and
-// while it waits.
+// Observes a thread's calls to other members of its groups.
 //
-// Why ranks that share layers do not wait for each other in a circle. The messages of a pipeline
-// are instructions, which verify() proves to complete; calls of groups within an F, B or I are
-// none. That they complete, too, follows from three facts:
-//  1. Ranks at one place of the pipeline that differ in tp alone run the same row of the program,
-//     and exchange messages with ranks of their own tp coordinate only.
-//  2. Within an instruction they make the same calls of the same groups in the same order: the same
-//     code makes the same graph of the same sizes, and a backward goes through it in the order in
-//     which it was made. Recomputation makes the calls of its forward once more, within the same
-//     backward.
-//  3. A call hands over without waiting, and its members meet by the group and the number of the
-//     call in it, never by what arrives first. So a reduction of gradients that is still on its way
-//     over replicas holds none up.
-// Take an order in which the proven program completes where no message is kept ready, and the first
-// instruction in it that has not completed on all ranks of its place. All before it has: its inputs
-// have been sent to each of these ranks, by ranks of its own coordinate. So each of them enters the
-// instruction, by 2 they make the same calls, by 3 each call completes, and so does the
-// instruction. Sums of gradients and the norm come behind all layers, in one order on all ranks.
-// Code that decides by rank or by data can break 2: so calls are watched, and compared.
+// Why these calls cannot deadlock: verify() proves that instructions complete, but group calls
+// within an F, B or I are not instructions. They complete because of three facts:
+//  1. Ranks that differ only in tp run the same row of the program, and exchange messages only with
+//  ranks of their own tp coordinate.
+//  2. Within an instruction they make the same group calls in the same order: the same code builds
+//  the same graph, and a backward traverses it in the order of its construction. Recomputation
+//  repeats the forward's calls within the same backward.
+//  3. A call hands over its data without waiting, and members are matched by group and call number.
+//  A gradient reduction in flight therefore blocks no other call.
 //
-// Owns: the interface, and which one watches this thread. Does not own: groups (group.h).
-// Thread-safety: told on the thread that it watches.
+// Consider an order in which the verified program completes without buffered messages, and its
+// first instruction that has not completed on all ranks of its position. Its inputs were sent, so
+// each of these ranks enters it. By 2 they make the same calls, by 3 every call completes, and so
+// does the instruction. Gradient sums and the norm come after all layers, in the same order on all
+// ranks. Code that branches on the rank or on data can break 2, so calls are watched and compared.
 #pragma once
 
 #include <functional>
@@ -33,15 +26,14 @@ namespace sluice {
 class GroupWatch {
  public:
   virtual ~GroupWatch() = default;
-  // The thread is about to take part. What this throws ends the call.
+  // An exception ends the call.
   virtual void calls(const std::string& call) = 0;
-  // It waits for members; which ones have not come yet may be asked from any thread until
-  // members_came(), or until the wait ends by an error.
+  // Until members_came() or an error ends the wait, any thread may call `missing` for the absent
+  // members.
   virtual void waits(const std::string& call, std::function<std::vector<int>()> missing) = 0;
   virtual void members_came() = 0;
 };
 
-// While it lives, `watch` watches this thread.
 class GroupWatchScope {
  public:
   explicit GroupWatchScope(GroupWatch& watch);
@@ -53,7 +45,7 @@ class GroupWatchScope {
   GroupWatch* const outer_;
 };
 
-// The one of this thread, or null.
+// May be null.
 GroupWatch* group_watch();
 
 }  // namespace sluice

@@ -1,16 +1,7 @@
-// The way from a process to the other processes of a run. "Process" is the owner of some of the
-// ranks (process_ranks.h); in tests several are in one process of the machine.
-//
-// Owns: the interface. Does not own: what frames mean (process_ranks.h).
-//
-// Invariants:
-//  1. send() never waits. Messages of the pipeline arrive in the order in which they were sent to a
-//     process; so do frames of collectives; one kind may overtake the other.
-//  2. A frame is given to the receiver only after the receiver has checked its outline, and before
-//     that nothing is allocated for its tensors.
-//  3. When a process ends without saying so, the receivers of the others hear of it once or several
-//     times (lost). After abort() nothing is delivered but failures.
-// Thread-safety: send and abort from any thread. The receiver is called on threads of the link's.
+// Connects a process to the other processes of a run. Pipeline messages between two processes
+// arrive in order, and so do collectives, but one kind may overtake the other. Memory for tensors
+// is allocated only after the receiver has checked the outline. After abort() only failures are
+// delivered. send() and abort() are thread-safe; the receiver is called on the link's threads.
 #pragma once
 
 #include <c10/util/ThreadLocalDebugInfo.h>
@@ -25,36 +16,34 @@ namespace sluice {
 
 class LinkReceiver {
  public:
-  // LibTorch's debugging state of the threads of the ranks here: with it, what a thread of the link
-  // allocates and frees counts as theirs (MemoryLedger). Null before a rank has used the process.
+  // With this, allocations of link threads count as the local ranks' (MemoryLedger). Null before
+  // the first use by a rank.
   virtual std::shared_ptr<c10::ThreadLocalDebugInfo> counts_as() const = 0;
-  // Throws Error(kPeer) for what that process cannot send.
+  // Throws Error(kPeer) if that process cannot have sent this.
   virtual void check(int from_process, const FrameOutline& outline) const = 0;
-  // Where tensors of a frame go that were on a device at their sender.
+  // For tensors that were on a device at the sender.
   virtual c10::Device device_for(const FrameHead& head) const = 0;
   virtual void deliver(int from_process, Frame frame) = 0;
-  // Another process says that a rank has failed.
   virtual void aborted(const Failure& failure) noexcept = 0;
-  // A frame of that process, or a process here, is at fault.
+  // A frame, or its handling here, has failed.
   virtual void wrong(int from_process, const std::exception_ptr& error) noexcept = 0;
-  // The connection to that process is gone. how: what the link says.
+  // May be called several times. `how`: the link's error text.
   virtual void lost(int from_process, const std::string& how) noexcept = 0;
   virtual ~LinkReceiver() = default;
 };
 
 class Link {
  public:
-  // Frames that were sent arrive, but for those to processes that have ended; the other processes
-  // do not take the end for a failure, unless abort() came first.
+  // Delivers all sent frames, except to processes that have ended. The others see a regular end,
+  // unless abort() came first.
   virtual ~Link() = default;
 
-  // Once, before anything is sent. The receiver outlives the link.
+  // Once, before send(). The receiver must outlive the link.
   virtual void start(LinkReceiver& receiver) = 0;
-  // A frame to a process that has ended or is lost is dropped. The tensors are kept until they are
-  // sent, and must not be written to.
+  // Does not block. Frames to ended processes are dropped. The tensors must not be written to
+  // afterwards.
   virtual void send(int process, Frame frame) = 0;
-  // Tells every other process as far as the connections work, gives up what is on its way, and ends
-  // the connections; returns without waiting for that.
+  // Sends the failure to all reachable processes and drops frames in flight. Does not block.
   virtual void abort(const Failure& failure) noexcept = 0;
 };
 

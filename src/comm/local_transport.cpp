@@ -1,4 +1,4 @@
-// Ranks as threads of one process: a process that has them all, and no link.
+// Ranks as threads of a single process, without a link.
 #include "comm/process_ranks.h"
 #include "sluice/parts/transport.h"
 

@@ -1,5 +1,4 @@
-// All ranks of a run in this process, each a process of its own: for transport = "gloo" without a
-// launcher, to see what the link costs and to debug it. Thread-safety: as Transport.
+// Runs transport = "gloo" without a launcher, to debug or measure the link.
 #pragma once
 
 #include <memory>
@@ -10,8 +9,8 @@
 
 namespace sluice {
 
-// Endpoints in the order of the ranks. nccl: as GlooLinkOptions; the ranks have a device each then.
-// Throws Error(kPeer) as make_gloo_link().
+// Returns endpoints in rank order. With `nccl`, each rank needs its own device. Throws
+// Error(kPeer).
 std::vector<std::unique_ptr<Transport>> make_loopback_transports(int num_ranks,
                                                                  const TransportOptions& options,
                                                                  const nccl::Table* nccl = nullptr);

@@ -19,10 +19,9 @@ using nccl::Result;
 constexpr std::array<const char*, NcclLink::kNumLanes> kWords = {"messages", "collectives"};
 constexpr std::chrono::microseconds kBetweenAsks{50};
 constexpr std::chrono::milliseconds kBetweenLooks{1};
-// Time for the other processes to end their communicators, too.
 constexpr std::chrono::milliseconds kFarewell{1000};
 
-// Nobody waits for the end of a transfer that reads them.
+// Transfers may still read these, so tell the allocator about the stream.
 void let_go(const std::vector<at::Tensor>& sent, const c10::Stream& stream) {
   for (const at::Tensor& tensor : sent) tensor.record_stream(stream);
 }
@@ -137,7 +136,7 @@ void NcclLink::transfer(Channel& channel, const std::vector<Give>& parts,
       result = part(channel.comm, channel.stream->native_handle());
       if (result != nccl::kSuccess && result != nccl::kInProgress) break;
     }
-    const Result ended = options_.table->group_end();  // also of a group that is not whole
+    const Result ended = options_.table->group_end();  // must also close an incomplete group
     if (result == nccl::kSuccess || result == nccl::kInProgress) result = ended;
   }
   try {
@@ -204,7 +203,7 @@ void NcclLink::watch() noexcept {
           try {
             look_at(*channel);
           } catch (...) {
-            // Aborts everything, which ends this thread.
+            // wrong() aborts the link, which ends this thread.
             receiver_->wrong(channel->process, std::current_exception());
           }
         }
@@ -219,7 +218,7 @@ void NcclLink::look_at(Channel& channel) {
   std::size_t ended = 0;
   while (!channel.under_way.empty() && channel.under_way.front().ended.query()) {
     const Transfer& done = channel.under_way.front();
-    if (!done.sent.empty()) done.ended.synchronize();  // returns at once
+    if (!done.sent.empty()) done.ended.synchronize();
     channel.under_way.pop_front();
     ++ended;
   }

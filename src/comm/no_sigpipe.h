@@ -1,5 +1,4 @@
-// While it lives, what this thread and threads that it starts write to a closed socket is an error,
-// and no signal: Gloo writes without asking for that, and SIGPIPE would end the process.
+// Blocks SIGPIPE, because a Gloo write to a closed socket would kill the process.
 #pragma once
 
 #include <csignal>
@@ -18,7 +17,7 @@ class NoSigpipe {
     pthread_sigmask(SIG_BLOCK, &sigpipe_, &before_);
   }
   ~NoSigpipe() {
-    // The signal of a write that failed in between belongs to this thread.
+    // Consume a signal that arrived meanwhile.
     const timespec at_once{0, 0};
     if (!was_pending_) sigtimedwait(&sigpipe_, nullptr, &at_once);
     pthread_sigmask(SIG_SETMASK, &before_, nullptr);

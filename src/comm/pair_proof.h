@@ -1,9 +1,6 @@
-// The proof by which the two ends of a connection show each other that they know the secret of the
-// job.
-//
-// Each end says a random number, then the HMAC-SHA-256 of what the connection is, who it is, and
-// both numbers: what one end says proves nothing in the mouth of the other, on another lane or
-// another connection. Thread-safety: values.
+// Proves that both ends of a connection have the job's secret. Each end sends a random number, then
+// an HMAC-SHA-256 of the connection, both process numbers and both random numbers. So a proof is
+// useless for the other end or another connection.
 #pragma once
 
 #include <string>
@@ -19,7 +16,7 @@ struct PairEnd {
 };
 
 PairEnd make_pair_end(int process);
-// The proof that `from` sends to `to`. connection: name and lane.
+// `connection`: name and lane.
 std::string pair_proof(const std::string& secret, const std::string& connection,
                        const PairEnd& from, const PairEnd& to);
 

@@ -29,11 +29,11 @@
 namespace sluice {
 namespace {
 
-// Time that a consequence waits for its cause.
+// How long a consequence waits for its cause.
 constexpr std::chrono::milliseconds kPatience{1'500};
-// Time that a run that failed waits for all others to keep what is there.
+// After a failure, how long to wait for the others in order to save.
 constexpr std::chrono::seconds kToKeep{20};
-// Time that the process that serves the store stays for others that have the last step behind them.
+// How long the process that serves the store waits for others.
 constexpr std::chrono::milliseconds kOthersToEnd{30'000};
 
 // "process 1 (ranks 2, 3), pid 4711 on node7"
@@ -43,7 +43,7 @@ std::string name_of(const ProcessLayout& layout, int num_ranks) {
                    machine_name());
 }
 
-// The endpoints that are in use: a failure of another process reaches them.
+// Endpoints to abort when another process fails.
 class Endpoints {
  public:
   void add(Transport* endpoint) {
@@ -68,7 +68,6 @@ class Endpoints {
   std::set<Transport*> live_;
 };
 
-// An endpoint that is in the list as long as it lives.
 class Listed final : public Transport {
  public:
   Listed(std::unique_ptr<Transport> endpoint, std::shared_ptr<Endpoints> list)
@@ -99,9 +98,8 @@ class Listed final : public Transport {
   std::shared_ptr<Endpoints> list_;
 };
 
-// The stores at which this process has met the others, for the jobs that follow one that ended
-// well. They are served to the end of the process, and for others that have not ended by then. (As
-// which process: tests are several.)
+// Stores for the later jobs of this process. They are served until the other processes have ended.
+// The key contains the process number because tests run several processes in one.
 class MetStores {
  public:
   MetStores() = default;
@@ -157,17 +155,16 @@ struct ProcessJob::Impl {
   RankDevices devices;
   std::shared_ptr<Endpoints> endpoints = std::make_shared<Endpoints>();
   int num_connections = 0;
-  const nccl::Table* nccl = nullptr;  // over which tensors of devices go; null: over Gloo
+  const nccl::Table* nccl = nullptr;  // null if tensors go over Gloo
 
-  // The store, in a run of several processes.
   std::shared_ptr<JobStore> served;
   std::shared_ptr<StoreClient> store;
   std::atomic<bool> in_steps{false};
-  std::string name;  // of this job among those that these processes have been, one after another
+  std::string name;  // unique among the jobs of these processes
   std::mutex mutex;
-  std::optional<JobFailure> first;    // of all processes
-  bool is_known = false;              // that there is one, by agreed()
-  std::unique_ptr<ControlLine> line;  // last: its thread uses what is above
+  std::optional<JobFailure> first;
+  bool is_known = false;
+  std::unique_ptr<ControlLine> line;  // its thread uses the members above
 
   bool is_alone() const { return environment.layout.num_processes == 1; }
 
@@ -178,13 +175,13 @@ struct ProcessJob::Impl {
       if (environment.launcher == Launcher::kTorchrun)
         board = make_torchrun_board(environment, options.init_timeout);
       served = std::make_shared<JobStore>(join_job(environment, options.init_timeout, board.get()));
-      // The launcher's store is one for all jobs of its processes, however they end.
+      // `sluice launch` serves one store for all jobs, even after failures.
       if (environment.launcher == Launcher::kSluice) met_stores().keep(environment, served);
     }
     store = std::make_shared<StoreClient>(served->address, served->secret, options.init_timeout);
     const std::string own = "jobs/" + std::to_string(environment.layout.process);
     const std::string number = "job " + std::to_string(store->add(own, 1));
-    // The name is that of whoever comes first.
+    // The first process determines the name.
     const std::string drawn = unique_suffix();
     name = store->compare_set(number, "", drawn);
     ControlLineOptions line_options;
@@ -222,7 +219,7 @@ struct ProcessJob::Impl {
                     .remedy = "start the same program with the same arguments everywhere"}});
   }
 
-  // All processes end with the error of one of them.
+  // All processes end with the same error.
   [[noreturn]] void refuse_in_all(const Error& error) {
     line->report(
         {.process = environment.layout.process, .kind = error.kind(), .message = error.what()});
@@ -231,7 +228,7 @@ struct ProcessJob::Impl {
     throw error;
   }
 
-  // "" where tensors of this process can go over NCCL.
+  // "" if this process can use NCCL.
   std::string reason_against_nccl() const {
     if (devices.devices.front().is_cpu()) return "ranks compute on the CPU";
     const int each = environment.layout.ranks_per_process(options.num_ranks);
@@ -245,7 +242,7 @@ struct ProcessJob::Impl {
     return find_nccl().missing;
   }
 
-  // Tensors go over NCCL in all processes or in none.
+  // Either all processes use NCCL, or none does.
   void agree_on_nccl() {
     const bool is_asked = options.transport == TransportKind::kNccl;
     const bool may_be =
@@ -289,7 +286,6 @@ struct ProcessJob::Impl {
     endpoints->abort(of_rank(failure));
   }
 
-  // The first of all is the same, whoever says it here.
   void keep(const JobFailure& failure) {
     const std::lock_guard lock(mutex);
     if (!first) first = failure;
@@ -300,9 +296,8 @@ struct ProcessJob::Impl {
     return first;
   }
 
-  // The address at which processes on other machines reach this one. The one that serves the store
-  // sees none of its addresses in its own connection: what leads to the first of another machine is
-  // one.
+  // The serving process connects to its own store by loopback, so it takes the local address of the
+  // route to the next machine.
   std::string own_host() {
     const ProcessLayout& layout = environment.layout;
     const auto key = [&](int process) { return formatted("{}/host/{}", name, process); };
@@ -392,10 +387,10 @@ std::vector<std::unique_ptr<Transport>> ProcessJob::connect() {
     for (auto& endpoint : impl.connect_processes())
       endpoints.push_back(std::make_unique<Listed>(std::move(endpoint), impl.endpoints));
   } catch (...) {
-    throw_if_failed();  // the cause, where this was its consequence
+    throw_if_failed();  // the cause, if there is one
     throw;
   }
-  throw_if_failed();  // one that came while nobody was in the list
+  throw_if_failed();  // it may have come before the endpoints were registered
   ++impl.num_connections;
   return endpoints;
 }
@@ -407,12 +402,12 @@ Error ProcessJob::agreed(const Error& own) noexcept {
   if (!impl.heard()) {
     impl.line->report(
         {.process = impl.environment.layout.process, .kind = own.kind(), .message = own.what()});
-    // The line's thread may not have told of it here yet.
+    // The line's thread may not have delivered it yet.
     const std::optional<JobFailure> told = impl.line->wait_for_failure(kPatience);
     if (told) impl.keep(*told);
   }
   const std::optional<JobFailure> failure = impl.heard();
-  impl.store->outlive_failure();  // what is left to do together is to keep what is there
+  impl.store->outlive_failure();  // allows the processes to meet and save
   if (!failure || failure->message == own.what()) return own;
   return Error(failure->kind, {.what = failure->message});
 }

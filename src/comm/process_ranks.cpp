@@ -41,7 +41,7 @@ ProcessRanks::ProcessRanks(ProcessRanksOptions options)
   world_ = &group(kWorld, all);
 }
 
-// The link goes first, with its threads: they find it until they have ended.
+// link_ is destroyed first: its threads use the other members.
 ProcessRanks::~ProcessRanks() = default;
 
 void ProcessRanks::connect(std::unique_ptr<Link> link) {
@@ -60,7 +60,7 @@ at::Device ProcessRanks::device_of(int rank) const {
   return options_.devices[static_cast<std::size_t>(rank - options_.process * ranks_per_process_)];
 }
 
-// Pieces of a collective are for all members here: they go on from the first rank's device.
+// Pieces of a collective serve all local members.
 at::Device ProcessRanks::device_for(const FrameHead& head) const {
   const auto* message = std::get_if<MessageHead>(&head);
   return device_of(message ? message->destination : options_.process * ranks_per_process_);
@@ -133,12 +133,12 @@ void ProcessRanks::fail(const Failure& failure) noexcept {
     if (options_.on_failure) {
       try {
         options_.on_failure(failure);
-      } catch (...) {  // the failure itself matters more
+      } catch (...) {
       }
     }
     failure_.set(failure);
   }
-  // Taking each mutex once makes sure that no waiter is between its test and its sleep.
+  // Locking each mutex ensures that no waiter is between its test and its sleep.
   for (Inbox& inbox : inboxes_) {
     {
       const std::lock_guard lock(inbox.mutex);
@@ -241,7 +241,7 @@ void ProcessRanks::wrong(int from_process, const std::exception_ptr& error) noex
                                        .where = "receiving from " + name_of(from_process)})
               .what();
     }
-  } catch (...) {  // no memory for a message
+  } catch (...) {
     failure.kind = ErrorKind::kMemory;
   }
   fail(failure);

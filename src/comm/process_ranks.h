@@ -1,16 +1,6 @@
-// The state that the ranks of one process share: messages that have arrived for them, their groups,
-// the first failure, and the link to the other processes. A process that has all ranks needs no
-// link.
-//
-// Owns: inboxes, groups, the failure, the link. Does not own: what a rank does with a message
-// (rank_transport.cpp), how frames move (link.h).
-//
-// Invariants:
-//  1. What comes over the link lies in the same inboxes and groups as what ranks here give each
-//     other: order, deadlines and the end of waits are one code.
-//  2. The first failure wins, reaches on_failure before any wait ends, and reaches every rank
-//     here and, as far as the link works, every other process.
-// Thread-safety: any thread may call anything but connect().
+// The state that the ranks of one process share. Messages from the link and from local ranks use
+// the same inboxes and groups. The first failure reaches on_failure before any wait ends, and then
+// every rank here and, if the link works, every other process. Thread-safe except for connect().
 #pragma once
 
 #include <atomic>
@@ -38,26 +28,25 @@ namespace sluice {
 
 struct ProcessRanksOptions {
   int num_ranks = 1;
-  int num_processes = 1;  // divides the ranks; process n has ranks n k .. n k + k - 1
-  int process = 0;        // this one
-  std::vector<at::Device> devices = {};  // of the ranks here, in their order; empty: the CPU
+  int num_processes = 1;  // with k ranks each, process n has ranks n k .. n k + k - 1
+  int process = 0;
+  std::vector<at::Device> devices = {};  // of local ranks; empty for the CPU
   std::function<std::chrono::milliseconds()> deadline = [] { return std::chrono::seconds(100); };
   std::function<void(const Failure&)> on_failure;
   std::function<std::optional<Failure>()> cause;
 };
 
-// "process 1 (ranks 2, 3)", of a process among num_processes with num_ranks ranks.
+// "process 1 (ranks 2, 3)"
 std::string process_text(int process, int num_processes, int num_ranks);
 
 struct ArrivedMessage {
   Message message;
-  Ready ready;  // of its tensors, by the sender's streams
+  Ready ready;
 };
 
-// The messages of one channel, at its receiver. Message k of the channel belongs to the k-th post.
+// Message k belongs to the k-th post.
 struct ArrivedMessages {
-  std::deque<std::optional<ArrivedMessage>>
-      messages;  // arrived and not yet taken, from number `first`
+  std::deque<std::optional<ArrivedMessage>> messages;  // the front is message `first`
   std::uint64_t first = 0;
   std::uint64_t posted = 0;
 
@@ -65,7 +54,6 @@ struct ArrivedMessages {
   ArrivedMessage take(std::uint64_t number);
 };
 
-// Messages that have arrived at one rank.
 struct Inbox {
   std::mutex mutex;
   std::condition_variable arrived;
@@ -79,7 +67,6 @@ class ProcessRanks final : public LinkReceiver {
   ProcessRanks(const ProcessRanks&) = delete;
   ProcessRanks& operator=(const ProcessRanks&) = delete;
 
-  // Once, before ranks use it.
   void connect(std::unique_ptr<Link> link);
 
   int num_ranks() const { return options_.num_ranks; }
@@ -87,22 +74,21 @@ class ProcessRanks final : public LinkReceiver {
   int here() const { return options_.process; }
   int process_of(int rank) const { return rank / ranks_per_process_; }
   std::vector<int> ranks_here() const;
-  at::Device device_of(int rank) const;  // that is here
+  at::Device device_of(int rank) const;  // `rank` must be local
   const FirstFailure& failure() const { return failure_; }
 
-  // The inbox of a rank that is here.
   Inbox& inbox_of(int rank);
   void send(int source, int destination, ChannelKind kind, Message message);
   void send_to_process(int process, Frame frame);
 
-  // The group with this id, which is the same on all processes; made by the first who asks.
+  // Creates the group on first use. The id is equal in all processes.
   GroupState& group(const std::string& id, const std::vector<int>& members);
   GroupState& world() { return *world_; }
 
-  // The first failure of this process: ends every wait. Later ones change nothing.
+  // Ends every wait. Later failures change nothing.
   void fail(const Failure& failure) noexcept;
 
-  // While it lives, waits() has `text()`, which may be called on any thread.
+  // Adds text() to waits(). Any thread may call text().
   class Waiting {
    public:
     Waiting(ProcessRanks& process, std::function<std::string()> text);
@@ -114,11 +100,10 @@ class ProcessRanks final : public LinkReceiver {
     ProcessRanks& process_;
     std::map<std::uint64_t, std::function<std::string()>>::iterator entry_;
   };
-  // The current waits of ranks here: "rank 0 waits for 1RECV_B3 of step 4 from rank 2", one after
-  // another with ", "; "" for nothing.
+  // "rank 0 waits for 1RECV_B3 of step 4 from rank 2", several with commas, or "".
   std::string waits() const;
 
-  // Called by the ranks here.
+  // Charges the link's allocations to the calling rank's thread.
   void count_as_this_thread();
   std::shared_ptr<c10::ThreadLocalDebugInfo> counts_as() const override;
 
@@ -135,19 +120,19 @@ class ProcessRanks final : public LinkReceiver {
 
   const ProcessRanksOptions options_;
   const int ranks_per_process_;
-  std::deque<Inbox> inboxes_;  // of ranks_here()
+  std::deque<Inbox> inboxes_;
 
   FirstFailure failure_;
-  std::recursive_mutex failing_mutex_;  // on_failure may come back
+  std::recursive_mutex failing_mutex_;  // on_failure may call fail() again
   bool failing_ = false;
 
   mutable std::mutex groups_mutex_;
   std::map<std::string, std::unique_ptr<GroupState>> groups_;
-  // Frames that came for groups that no rank here has made yet, by group.
+  // For groups that no local rank has made yet.
   struct EarlyFrame {
     int from_process = 0;
     Frame frame;
-    Ready ready;  // its tensors, by the streams of the thread that received them
+    Ready ready;
   };
   std::map<std::string, std::vector<EarlyFrame>> early_;
   GroupState* world_;
@@ -160,10 +145,10 @@ class ProcessRanks final : public LinkReceiver {
   std::uint64_t next_waiting_ = 0;
   std::map<std::uint64_t, std::function<std::string()>> waiting_;
 
-  std::unique_ptr<Link> link_;  // its threads use all of the above
+  std::unique_ptr<Link> link_;  // declared last: its threads use the members above
 };
 
-// Endpoints of the ranks of a process, in their order.
+// In rank order.
 std::vector<std::unique_ptr<Transport>> make_endpoints(std::shared_ptr<ProcessRanks> process);
 
 }  // namespace sluice

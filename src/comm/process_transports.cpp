@@ -14,11 +14,9 @@
 namespace sluice {
 namespace {
 
-// For processes that are all there: what the job knows of one that ends meanwhile ends no wait of
-// Gloo's.
+// All processes are present by now, but a failure of the job does not end Gloo's waits.
 constexpr std::chrono::seconds kConnect{30};
 
-// Waits until all processes are here. The failure of the job ends it.
 void meet(StoreClient& store, const ProcessTransportOptions& options) {
   const auto key = [&](int process) { return formatted("{}/here/{}", options.name, process); };
   store.set(key(options.process), "");

@@ -1,7 +1,4 @@
-// Endpoints of ranks in several processes, which meet in a store.
-//
-// Does not own: the store and its server, who is told of failures (they are given).
-// Thread-safety: as Transport.
+// Endpoints for ranks in several processes.
 #pragma once
 
 #include <chrono>
@@ -16,33 +13,32 @@
 
 namespace sluice {
 
-class StoreClient;  // of the job's store; src/launch
+class StoreClient;
 
 struct ProcessTransportOptions {
-  int num_ranks = 1;      // of the run
-  int num_processes = 1;  // divides the ranks; process p has ranks p k .. p k + k - 1
-  int process = 0;        // this one
-  std::vector<at::Device> devices = {};  // of its ranks, in their order; empty: the CPU
-  // Tensors of devices go over NCCL, the same in all processes, each of which is a rank with a
-  // device of its own; null: over Gloo.
+  int num_ranks = 1;
+  int num_processes = 1;  // with k ranks each, process p has ranks p k .. p k + k - 1
+  int process = 0;
+  std::vector<at::Device> devices = {};  // of local ranks; empty for the CPU
+  // Sends device tensors over NCCL, with one rank per process. Equal in all processes; null for
+  // Gloo.
   const nccl::Table* nccl = nullptr;
-  // For the others to call this, too.
+  // How long to wait for the other processes.
   std::chrono::milliseconds meet{100'000};
-  // The limit of every wait of the ranks; asked whenever one begins, on any thread.
+  // Called on any thread when a wait begins.
   std::function<std::chrono::milliseconds()> deadline = [] { return std::chrono::seconds(100); };
-  // The name of this connection among those of the job, the same in all processes: "train/0".
+  // "train/0": unique in the job, equal in all processes.
   std::string name = "ranks";
-  // The interface to listen on; "" for loopback.
+  // Interface to listen on, "" for loopback.
   std::string host;
-  // The first failure here: told before any wait ends. May be empty.
+  // Optional. Called before any wait ends.
   std::function<void(const Failure&)> on_failure;
-  // Asked when a connection breaks: the cause, if somebody knows it, after a second or two. May be
-  // empty.
+  // Optional. Returns why a connection broke, if known. May block for seconds.
   std::function<std::optional<Failure>()> cause;
 };
 
-// Collective over all processes. Every pair of processes proves itself with the store's secret
-// before it is used. Endpoints in the order of this process's ranks. Throws Error(kPeer).
+// Collective over the processes, which prove that they have the store's secret. Returns endpoints
+// in rank order. Throws Error(kPeer).
 std::vector<std::unique_ptr<Transport>> make_process_transports(
     const std::shared_ptr<StoreClient>& store, const ProcessTransportOptions& options);
 

@@ -1,4 +1,3 @@
-// A rank's endpoint on its process.
 #include <utility>
 
 #include "base/format.h"

@@ -15,8 +15,7 @@ namespace sluice {
 namespace {
 
 constexpr std::int64_t kAlignment = 64;
-// More than any machine sends at once, and small enough that its products with sizes do not
-// overflow.
+// Products with sizes do not overflow.
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 36;
 constexpr std::size_t kMaxDimensions = 64;
 
@@ -24,7 +23,7 @@ constexpr std::size_t kMaxDimensions = 64;
   throw Error(ErrorKind::kPeer, {.what = "a header makes no sense: " + what, .where = where});
 }
 
-// a * b, or the largest number where that is more than kMaxBytes. Of numbers that are not negative.
+// The largest int64 if the product exceeds kMaxBytes. Precondition: a, b >= 0.
 std::int64_t bounded_product(std::int64_t a, std::int64_t b) {
   if (a != 0 && b > kMaxBytes / a) return std::numeric_limits<std::int64_t>::max();
   return a * b;
@@ -79,7 +78,7 @@ void TensorLayout::derive() {
     extent_ = span > kMaxBytes || extent_ > kMaxBytes ? std::numeric_limits<std::int64_t>::max()
                                                       : extent_ + span;
   }
-  // A tensor that overlaps itself cannot be written element by element: it travels as it lies.
+  // A tensor that overlaps itself cannot be written element by element.
   packed_ = !overlaps && extent_ > num_distinct_;
 }
 
@@ -136,7 +135,7 @@ TensorLayout TensorLayout::read(Unpacker& reader, const std::string& where) {
                   where);
   }
   layout.derive();
-  std::int64_t numel = 1;  // with what is repeated: an int64 must hold it
+  std::int64_t numel = 1;  // including repeated elements
   for (const std::int64_t size : layout.sizes_) numel = bounded_product(size, numel);
   if (layout.extent_ > kMaxBytes / element || layout.num_distinct_ > kMaxBytes / element ||
       numel == std::numeric_limits<std::int64_t>::max()) {
@@ -160,7 +159,7 @@ at::Tensor TensorLayout::flat(const at::Tensor& tensor) const {
   } else {
     flat = flat.as_strided({extent_}, {1});
   }
-  // Conjugation and negation that are only noted are carried out.
+  // Applies lazy conjugation and negation.
   return flat.resolve_conj().resolve_neg();
 }
 
@@ -198,7 +197,6 @@ at::Tensor TensorLayout::restore(const at::Tensor& arrived, at::Device device) c
   if (!device_.is_cpu() && !device.is_cpu() && arrived.is_cpu()) {
     const std::int64_t offset = alignment_ / element;
     const at::Tensor staged = at::empty({0}, dtype_).set_(memory.storage(), offset, {extent_}, {1});
-    // A device's own allocations are aligned.
     at::Tensor there =
         at::empty({offset + extent_}, staged.options().device(device)).narrow(0, offset, extent_);
     there.copy_(staged);

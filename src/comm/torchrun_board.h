@@ -1,6 +1,5 @@
-// The store that torchrun's agent keeps for its processes, as a place to leave a line: whoever
-// reaches its port can read and write it, so torchrun is for networks that are trusted
-// (docs/launching.md).
+// A NoticeBoard on the store of torchrun's agent. Any program that reaches its port can use it, so
+// torchrun needs a trusted network (docs/launching.md).
 #pragma once
 
 #include <chrono>
@@ -11,7 +10,7 @@
 
 namespace sluice {
 
-// Throws Error(kPeer) when the agent does not answer within `timeout`.
+// Throws Error(kPeer) if the agent does not answer within `timeout`.
 std::unique_ptr<NoticeBoard> make_torchrun_board(const LaunchEnvironment& environment,
                                                  std::chrono::milliseconds timeout);
 

@@ -25,16 +25,15 @@ std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
   return pointers;
 }
 
-// In the child: only what a signal handler may do, since other threads of the parent may have held
-// any lock.
+// Only async-signal-safe calls: another thread of the parent may have held any lock at the fork.
 [[noreturn]] void become(const ChildOptions& options, char** arguments, char** environment,
                          pid_t parent, int null_device, int report) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // The parent may have ended between fork and prctl: then somebody else is the parent now.
+  // The parent may have ended between fork and prctl.
   if (::getppid() != parent) ::_exit(128 + SIGKILL);
-  // A signal that is inherited as ignored stays ignored in a program that does not know of it;
-  // SIGHUP does so on purpose (nohup).
+  // Reset ignored signals, which the program may not expect. SIGHUP stays: nohup ignores it on
+  // purpose.
   for (const int number : {SIGPIPE, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGTSTP, SIGCHLD})
     ::signal(number, SIG_DFL);
   // Writing to the terminal from the background must not stop it (stty tostop).
@@ -53,13 +52,12 @@ Error cannot_start(int error_number) {
   return system_error("cannot start a process", error_number);
 }
 
-// Takes a new descriptor, or throws.
 Socket require_descriptor(int descriptor) {
   if (descriptor < 0) throw cannot_start(errno);
   return Socket(descriptor);
 }
 
-// A copy above 2, so that it is not overwritten while stdin, stdout and stderr are placed.
+// The copy is above 2, so that placing stdin, stdout and stderr does not overwrite it.
 Socket copy_of(int descriptor) {
   return require_descriptor(::fcntl(descriptor, F_DUPFD_CLOEXEC, 3));
 }
@@ -85,12 +83,12 @@ pid_t start_child(const ChildOptions& options) {
            parent, null_device.descriptor(), write_end.descriptor());
   }
   if (child < 0) throw cannot_start(errno);
-  ::setpgid(child, child);  // whoever comes first
+  ::setpgid(child, child);
   write_end.close();
   int failed = 0;
   ssize_t got;
   do {
-    got = ::read(read_end.descriptor(), &failed, sizeof failed);  // its end: the program runs
+    got = ::read(read_end.descriptor(), &failed, sizeof failed);  // end of file: exec succeeded
   } while (got < 0 && errno == EINTR);
   if (got != static_cast<ssize_t>(sizeof failed)) return child;
   while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {

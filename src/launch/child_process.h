@@ -1,12 +1,5 @@
-// A process that ends when its parent does.
-//
-// Owns: starting it. Does not own: waiting for it, its signals (supervisor.h).
-//
-// Invariants:
-//  1. The child is the leader of a process group of its own, has SIGKILL as its parent-death signal
-//     before it runs anything of the program, and does not run it when the parent has ended
-//     already. (The signal is tied to the thread that starts it: that thread has to live on.)
-// Thread-safety: any thread; other threads may run.
+// Starts a process that ends when its parent does. Linux ties this to the thread that forked, so
+// the thread that calls start_child() must outlive the child.
 #pragma once
 
 #include <signal.h>
@@ -18,15 +11,15 @@
 namespace sluice {
 
 struct ChildOptions {
-  std::string program;                   // the file to execute
-  std::vector<std::string> arguments;    // argv, its name included
-  std::vector<std::string> environment;  // "NAME=value"
-  int output = 1, errors = 2;            // descriptors that become its stdout and stderr
-  sigset_t blocked_signals;              // its signal mask
+  std::string program;
+  std::vector<std::string> arguments;  // including argv[0]
+  std::vector<std::string> environment;
+  int output = 1, errors = 2;  // descriptors that become its stdout and stderr
+  sigset_t blocked_signals;
 };
 
-// Its stdin is /dev/null. Throws Error(kUsage) when the program cannot be executed, and
-// system_error() (socket.h) when the system starts no more processes or opens no more files.
+// The child's stdin is /dev/null, and it leads its own process group. Throws Error(kUsage) if the
+// program cannot be executed, and system_error() if the system has no process or descriptor left.
 pid_t start_child(const ChildOptions& options);
 
 // "signal 9 (Killed)"

@@ -24,7 +24,7 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-// Time for words that are written at once, unless the server does not read.
+// A send takes longer only if the server has stopped reading.
 constexpr milliseconds kSendTime{1000};
 
 int word(LineWord value) { return static_cast<int>(value); }
@@ -48,7 +48,6 @@ struct ControlLine::Impl {
     if (thread.joinable()) thread.join();
   }
 
-  // Says who this is, and learns who serves.
   void open() {
     const Deadline deadline = deadline_in(options.connect_timeout);
     Packer hello;
@@ -82,7 +81,7 @@ struct ControlLine::Impl {
     try {
       while (!is_over()) step();
       return;
-    } catch (const Error& error) {  // what is no word of ours
+    } catch (const Error& error) {
       lose_server(std::string("is lost: ") + error.fact(), remedy_for_end());
     }
   }
@@ -159,7 +158,6 @@ struct ControlLine::Impl {
     }
   }
 
-  // The process that tells the user, of those on this machine.
   int teller_here() const {
     const bool is_here = teller_without_server >= options.first_here &&
                          teller_without_server < options.first_here + options.num_here;
@@ -171,7 +169,7 @@ struct ControlLine::Impl {
     const Error error(ErrorKind::kPeer, {.what = server_name + " " + how,
                                          .where = options.status ? options.status() : std::string(),
                                          .remedy = remedy});
-    {  // Whoever hears of the failure may ask.
+    {  // Callbacks of the failure may call has_lost_server().
       const std::lock_guard lock(mutex);
       server_lost = true;
     }
@@ -217,13 +215,13 @@ struct ControlLine::Impl {
       send_reports();
       if (well)
         connection.send(Packer().add(word(LineWord::kFinish)).bytes(), deadline_in(kSendTime));
-    } catch (const std::exception&) {  // the server finds the end of the connection
+    } catch (const std::exception&) {
     }
   }
 
   const StoreAddress address;
   const ControlLineOptions options;
-  StoreConnection connection;  // connection of the line's thread, while it runs
+  StoreConnection connection;
   const Socket wake;
   std::string server_name;
   int server_process = -1, teller_without_server = -1;
@@ -231,7 +229,7 @@ struct ControlLine::Impl {
   Clock::duration last_heard{0};
   Deadline next_beat{};
 
-  std::mutex mutex;  // guard of all below
+  std::mutex mutex;  // guards the members below
   std::condition_variable told;
   std::deque<std::string> reports;
   std::optional<JobFailure> failure;
@@ -250,7 +248,7 @@ void ControlLine::report(const JobFailure& failure) noexcept {
     report.add(word(LineWord::kReport));
     put_failure(report, failure);
     impl_->report(report);
-  } catch (const std::exception&) {  // no memory for it: the end of the line tells enough
+  } catch (const std::exception&) {
   }
 }
 
@@ -258,7 +256,7 @@ void ControlLine::report_hung(int rank, const std::string& what,
                               const std::string& remedy) noexcept {
   try {
     impl_->report(Packer().add(word(LineWord::kHung)).add(rank).add(what).add(remedy));
-  } catch (const std::exception&) {  // no memory for a warning
+  } catch (const std::exception&) {
   }
 }
 

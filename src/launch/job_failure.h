@@ -1,5 +1,3 @@
-// The end of a run of several processes: the first failure of any of them.
-// Thread-safety: values.
 #pragma once
 
 #include <string>
@@ -9,12 +7,11 @@
 namespace sluice {
 
 struct JobFailure {
-  int process = -1;  // the process that failed
-  int rank = -1;     // rank of the run, if one rank is to blame; else -1
+  int process = -1;
+  int rank = -1;  // rank that caused it, -1 if unknown
   ErrorKind kind = ErrorKind::kPeer;
-  std::string message;  // the whole line, without "sluice: error: "
-  // The living process that is to tell the user: of several lines that say the same, one is
-  // printed. Filled in by the server.
+  std::string message;  // full error text, without "sluice: error: "
+  // Living process that prints the message, so that it appears only once. Set by the server.
   int teller = 0;
 };
 

@@ -1,6 +1,5 @@
-// Time as a judge of others' silence counts it: while the judge itself did not run (it was stopped,
-// or the machine was busy) others could not be heard, so that this time is left out.
-// Thread-safety: for one thread.
+// Measures how long another process has been silent, without the time in which this process itself
+// did not run and could receive nothing.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +13,7 @@ class JudgeClock {
 
   explicit JudgeClock(Clock::time_point now) : last_(now) {}
 
-  // longest: a judge that runs comes here at least that often.
+  // `longest`: longest time between calls while this process runs.
   void tick(Clock::time_point now, Clock::duration longest) {
     counted_ += std::min<Clock::duration>(now - last_, longest);
     last_ = now;
@@ -26,8 +25,8 @@ class JudgeClock {
   Clock::duration counted_{0};
 };
 
-// The time after which each side of a control line says that it lives, and the time after which it
-// looks at the other. A judge that looks less often than longest_look() was stopped.
+// How often each side sends a beat, and how often it checks the other. A process that checks less
+// often than longest_look() was stopped.
 inline std::chrono::milliseconds beat_period(std::chrono::milliseconds heartbeat) {
   using std::chrono::milliseconds;
   return std::clamp(heartbeat / 5, milliseconds(5), milliseconds(1000));

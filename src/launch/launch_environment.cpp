@@ -30,7 +30,6 @@ constexpr int kMaxProcesses = 1 << 20;
   throw Error(ErrorKind::kUsage, {.what = what, .where = "environment", .remedy = remedy});
 }
 
-// One launcher's variables, as numbers and texts.
 class Variables {
  public:
   Variables(const Environment& variable, Launcher launcher)
@@ -81,16 +80,15 @@ bool is_set(const Environment& variable, const std::string& name) {
   return value && !value->empty();
 }
 
-// More than one may seem to have started the process: mpirun itself is started by srun in a Slurm
-// job, torchrun by anything. What is nearest to the process comes first.
+// srun may start mpirun, and anything may start torchrun: the innermost launcher counts.
 Launcher launcher_of(const Environment& variable) {
   if (is_set(variable, kLaunchRestartVariable)) return Launcher::kSluice;
   if (is_set(variable, "TORCHELASTIC_RUN_ID")) return Launcher::kTorchrun;
   if (is_set(variable, "OMPI_COMM_WORLD_SIZE")) return Launcher::kOpenMpi;
-  // In a batch script SLURM_PROCID is set too, without a step.
+  // A batch script has SLURM_PROCID too, but no step.
   const bool slurm = is_set(variable, "SLURM_STEP_NUM_TASKS") && is_set(variable, "SLURM_PROCID");
   if (is_set(variable, "PMI_SIZE")) {
-    // srun --mpi=pmi2 speaks PMI itself; the mpiexec of MPICH starts its proxies by srun.
+    // `srun --mpi=pmi2` sets the PMI variables itself. MPICH's mpiexec starts its proxies by srun.
     const bool same = variable("PMI_SIZE") == variable("SLURM_STEP_NUM_TASKS") &&
                       variable("PMI_RANK") == variable("SLURM_PROCID");
     return slurm && same ? Launcher::kSlurm : Launcher::kMpich;
@@ -102,7 +100,6 @@ Launcher launcher_of(const Environment& variable) {
   return Launcher::kNone;
 }
 
-// The names of a launcher's numbers.
 struct Names {
   std::string size, rank, local_size, local_rank;
 };
@@ -129,7 +126,7 @@ void read_master(const Variables& variables, LaunchEnvironment& environment, boo
     environment.master_port = variables.required_number("MASTER_PORT", 1, 65535);
 }
 
-// Below the ports that systems give away, the same for all processes of a step.
+// Below the usual ephemeral ports, and equal in all processes of a Slurm step.
 int port_of_job(int job, int step) { return 20000 + (job * 31 + step) % 10000; }
 
 void read_slurm(const Variables& variables, LaunchEnvironment& environment) {
@@ -154,7 +151,6 @@ void read_slurm(const Variables& variables, LaunchEnvironment& environment) {
   layout.local_process =
       variables.required_number("SLURM_LOCALID", 0, layout.processes_on_machine - 1);
   const int job = variables.required_number("SLURM_JOB_ID", 0, 0x7fffffff);
-  // Steps of a batch script have large numbers of their own.
   const auto step = variables.text_or_empty("SLURM_STEP_ID");
   environment.job = formatted("slurm-{}-{}", job, step.empty() ? "0" : step);
   environment.restart = variables.number("SLURM_RESTART_COUNT", 0, kMaxProcesses).value_or(0);
@@ -207,7 +203,7 @@ void read_by_hand(const Variables& variables, LaunchEnvironment& environment) {
   layout.local_process = local.value_or(environment.one_machine() ? layout.process : 0);
 }
 
-// Variables that somebody has set by hand beside a launcher must agree with the launcher.
+// Variables set by hand must agree with the launcher's.
 void require_same(const Variables& variables, const LaunchEnvironment& environment) {
   const auto check = [&](const std::string& name, int said) {
     const auto by_hand = variables.number(name, 0, kMaxProcesses);

@@ -26,12 +26,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// For the exit status of a process whose line has ended.
+// How long the store waits for a process's exit status.
 constexpr milliseconds kGrace{500};
-// For output that is still in pipes when all processes have ended.
 constexpr milliseconds kLastOutput{1000};
 
-// A request to stop while the launchers meet: nothing runs yet.
 struct StopRequest {
   int signal;
 };
@@ -69,7 +67,6 @@ class Attempt {
 
   bool restarts_left() const { return restart_ < options_.max_restarts; }
 
-  // A store, and on several machines the other launchers.
   void meet() {
     StoreServerOptions server;
     server.name = formatted("sluice launch, pid {} on {}", ::getpid(), machine_name());
@@ -80,7 +77,7 @@ class Attempt {
       address_ = server_->address();
       return;
     }
-    // Leftovers of an attempt that failed do not get into the next one.
+    // Leftovers of a failed attempt cannot join the next.
     const auto secret_of = [this](int restart) {
       return hex(bytes_of(
           hmac_sha256(options_.secret, "sluice launch, restart " + std::to_string(restart))));
@@ -115,7 +112,7 @@ class Attempt {
   void hear_signals() {
     while (const auto signal = signals_.next(std::chrono::steady_clock::now())) {
       if (*signal == SIGTSTP) signals_.stop_here();
-      if (machines_) continue;  // all has ended
+      if (machines_) continue;
       if (*signal == SIGINT || *signal == SIGTERM || *signal == SIGHUP) throw StopRequest{*signal};
     }
   }
@@ -140,8 +137,8 @@ class Attempt {
     return all;
   }
 
-  // Without logs, process 0 has the launcher's stdout itself. Of all others what they print is no
-  // result, and goes to stderr.
+  // Without logs, process 0 writes directly to the launcher's stdout. Output of the others is no
+  // result and goes to stderr.
   void start(Supervisor& supervisor, OutputMerger& output, int local) {
     const int process = first_process() + local;
     std::shared_ptr<OutputMerger::Log> log;
@@ -163,7 +160,6 @@ class Attempt {
     supervisor.start(child);
   }
 
-  // Says what nobody else has said.
   static void say(const JobOutcome& outcome) {
     const Error line(
         ErrorKind::kPeer,
@@ -186,7 +182,7 @@ class Attempt {
       return machines_->decide(outcome, failure ? failure->process : -1, restarts_left());
     }
     if (const auto verdict = machines_->hear(outcome)) return *verdict;
-    // Machine 0 comes to the same by itself, and both meet again once they reach each other.
+    // Machine 0 comes to the same verdict alone.
     const int lost = static_cast<int>(ErrorKind::kPeer);
     const int exit_code = outcome.exit_code != 0 ? outcome.exit_code : lost;
     const bool again = restarts_left() && !outcome.stopped && is_worth_repeating(exit_code);
@@ -201,7 +197,7 @@ class Attempt {
   StoreAddress address_;
   std::unique_ptr<StoreServer> server_;
   std::optional<Supervisor> supervisor_;
-  std::optional<MachineGroup> machines_;  // its line tells the supervisor
+  std::optional<MachineGroup> machines_;  // calls supervisor_, so it is destroyed first
 };
 
 }  // namespace

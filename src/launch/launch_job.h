@@ -1,8 +1,5 @@
-// `sluice launch`: a job of processes of one program, started again after a failure if asked.
-//
-// Owns: the job's store, where this is machine 0, its secret, what the processes find in their
-// environment, and the attempts. Does not own: the processes of an attempt (supervisor.h).
-// Thread-safety: for the main thread, before it has started others.
+// Runs `sluice launch`: starts the processes of a job, and restarts them after a failure. For the
+// main thread, before other threads start.
 #pragma once
 
 #include <chrono>
@@ -14,27 +11,27 @@
 namespace sluice {
 
 struct LaunchOptions {
-  std::string program;               // the file to execute
-  std::vector<std::string> command;  // argv of every process
-  int processes = 1;                 // on this machine, and on every other
-  bool must_join = false;  // with several processes: one that ends well without joining has failed
+  std::string program;
+  std::vector<std::string> command;
+  int processes = 1;       // per machine, the same on all
+  bool must_join = false;  // exit code 0 without joining is a failure
   int max_restarts = 0;
-  std::string log_folder;  // for rank_N.log of every process; "": no logs
-  // Several machines: where machine 0 serves the store, and what all know.
+  std::string log_folder;  // for rank_N.log files, "" for none
+  // Machine 0 serves the store at `meeting`; all share `secret`.
   int num_nodes = 1;
   int node = 0;
   StoreAddress meeting;
   std::string secret;
   std::chrono::milliseconds meeting_timeout{300'000};
-  // A launcher that is silent for longer counts as lost, with its machine.
+  // A launcher silent for longer is lost with its machine.
   std::chrono::milliseconds heartbeat{5000};
-  // Time for the others, after a failure: to end by themselves, and after SIGTERM.
+  // After a failure the other processes have this long until SIGTERM, and again until SIGKILL.
   std::chrono::milliseconds patience{5000};
 };
 
-// Returns the exit code of the job: that of the process that failed first, 128 + n when signal n
-// ended it, 75 when the processes were stopped and have saved. Throws Error(kUsage) for what cannot
-// be started, Error(kPeer) when other machines do not come.
+// Returns the exit code of the first failed process, 128 + n for signal n, or 75 if the processes
+// were stopped and have saved. Throws Error(kUsage) if the job cannot be started, and Error(kPeer)
+// if other machines do not join.
 int launch_job(const LaunchOptions& options);
 
 }  // namespace sluice

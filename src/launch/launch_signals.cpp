@@ -14,12 +14,12 @@ namespace sluice {
 
 LaunchSignals::LaunchSignals() {
   std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGCHLD, SIG_DFL);  // ignored, there would be no exit codes
+  std::signal(SIGCHLD, SIG_DFL);  // if ignored, there would be no exit codes
   sigemptyset(&watched_);
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT, SIGCHLD}) {
     struct sigaction action;
     ::sigaction(number, nullptr, &action);
-    // Blocked, it would come although it is ignored.
+    // Blocking an ignored signal would deliver it.
     const bool is_ignored = action.sa_handler == SIG_IGN;
     if (!is_ignored || number != SIGHUP) sigaddset(&watched_, number);
   }
@@ -44,7 +44,7 @@ void LaunchSignals::stop_here() {
   sigaddset(&stop, SIGTSTP);
   std::signal(SIGTSTP, SIG_DFL);
   ::pthread_sigmask(SIG_UNBLOCK, &stop, nullptr);
-  std::raise(SIGTSTP);  // the system leaves it out where nobody could continue the process
+  std::raise(SIGTSTP);  // no effect if nobody could continue the process
   ::pthread_sigmask(SIG_BLOCK, &stop, nullptr);
 }
 

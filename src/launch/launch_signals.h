@@ -1,7 +1,5 @@
-// The signals that a launcher acts on, as events.
-//
-// Owns: the signal mask of the thread that makes it, and of those that thread starts, while it is
-// there. Does not own: acting on them (supervisor.h). Thread-safety: for one thread.
+// Receives a launcher's signals as events. They stay blocked in this thread, and in threads that it
+// starts.
 #pragma once
 
 #include <signal.h>
@@ -15,18 +13,17 @@ namespace sluice {
 
 class LaunchSignals {
  public:
-  // SIGINT, SIGTERM, SIGHUP (unless it is ignored, as by nohup), SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT
-  // and SIGCHLD. SIGPIPE is ignored.
+  // Ignores SIGPIPE, and leaves an ignored SIGHUP (nohup) alone.
   LaunchSignals();
   ~LaunchSignals();
   LaunchSignals(const LaunchSignals&) = delete;
   LaunchSignals& operator=(const LaunchSignals&) = delete;
 
-  // The next that has come, at the latest at the deadline.
+  // Nothing at the deadline.
   std::optional<int> next(Deadline deadline);
   // Stops this process as SIGTSTP does. Returns when it is continued.
   void stop_here();
-  // The mask that processes inherit: that of before.
+  // The earlier mask, for child processes.
   const sigset_t& inherited() const { return before_; }
 
  private:

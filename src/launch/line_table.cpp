@@ -13,11 +13,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Statuses of the others after a loss come within this time, or not at all.
 constexpr milliseconds kStatusTime{300};
 constexpr std::size_t kMaxStatuses = 3;
 
-// "rank 0 waits for 1RECV_B3 from rank 2" names 2 as the one that is waited for.
+// "rank 0 waits for 1RECV_B3 from rank 2" waits for rank 2.
 bool waits_for(const std::string& status, int rank) {
   for (const char* way : {" from rank ", " to rank ", " for rank "}) {
     const std::string wanted = way + std::to_string(rank);

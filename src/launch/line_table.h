@@ -1,14 +1,7 @@
-// The living processes of a job, as the server of its store sees them, and the reports on those
-// that have ended.
-//
-// Owns: the judgement. Does not own: connections, clocks (every call is given the time).
-//
-// Invariants:
-//  1. A process is lost when its line ends without finish, or is silent for longer than its
-//     heartbeat, of counted time (judge_clock.h).
-//  2. An end is judged after `grace`, or sooner when all others have reported what they wait for,
-//     if there is no grace: the message names which process waits for which.
-// Thread-safety: for one thread.
+// Judges which processes of a job are lost. A process is lost if its line ended without finish(),
+// or was silent for longer than the heartbeat. An ended line is judged after `grace`. Without grace
+// it is judged once all other processes have sent their status, so that the message can name who
+// waits for whom.
 #pragma once
 
 #include <chrono>
@@ -30,40 +23,38 @@ class LineTable {
     std::vector<int> ranks;
     std::chrono::milliseconds heartbeat{5000};
     std::string status;
-    Clock::duration last_heard{0};              // counted
-    std::optional<Clock::time_point> judge_at;  // its end is known, not yet judged
-    bool has_answered = false;                  // since it was last asked
+    Clock::duration last_heard{0};              // in JudgeClock time
+    std::optional<Clock::time_point> judge_at;  // set when the line has ended
+    bool has_answered = false;
   };
 
   explicit LineTable(std::chrono::milliseconds grace) : grace_(grace) {}
 
-  // A failure where the process has a line already.
+  // Returns a failure if the process already has a line.
   std::optional<JobFailure> open(Line line, Clock::duration counted);
   void heard(int process, const std::string& status, Clock::duration counted);
-  // It ended well.
   void finish(int process) { lines_.erase(process); }
-  // Without finish().
+  // The line ended without finish().
   void end(int process, Clock::time_point now);
-  // True if the end of a process waits to be judged. Then others should be asked for their status.
+  // An ended line is not judged yet: the server should request the others' status.
   bool has_suspect() const;
-  // The first that is lost, if any; it is forgotten then.
+  // Returns and removes the first lost process.
   std::optional<JobFailure> judge(Clock::time_point now, Clock::duration counted);
-  // Somebody else knows how this process ended: "was ended by signal 9 (Killed)".
+  // For a process whose end is known: "was ended by signal 9 (Killed)".
   JobFailure lost(int process, const std::string& how);
 
-  // The waits of living processes for this rank: "rank 0 waits for 1RECV_B3 of step 4 from rank 2".
+  // "rank 0 waits for 1RECV_B3 of step 4 from rank 2"
   std::string who_waits_for(int rank) const { return what_is_waited_for({rank}, /*but=*/-1); }
 
   bool empty() const { return lines_.empty(); }
   bool lives(int process) const;
   bool knows(int process) const { return lines_.contains(process); }
-  // The living process with the lowest number that is none of these; -1 without.
+  // -1 if there is none.
   int lowest_living(int but, int and_but = -1) const;
-  // The shortest heartbeat of all that live; nothing without lines.
   std::optional<std::chrono::milliseconds> shortest_heartbeat() const;
 
  private:
-  // The statuses that name one of these ranks as the one that is waited for; without any, of all.
+  // Statuses that wait for one of these ranks, or all if none does.
   std::string what_is_waited_for(const std::vector<int>& ranks, int but) const;
   JobFailure failure_of(const Line& line, const std::string& how, const std::string& remedy) const;
 
@@ -71,10 +62,9 @@ class LineTable {
   std::map<int, Line> lines_;
 };
 
-// The words for lost processes, also where the server itself is one. "is lost: it has been silent
-// for more than 5 s"
+// "is lost: it has been silent for more than 5 s"
 std::string silence_text(std::chrono::milliseconds heartbeat);
-// And of a rank that hangs while its process lives. waits: who waits for it, "" for nobody known.
+// `waits`: the statuses of waiting ranks, or "".
 std::string hung_text(const std::string& what, const std::string& waits, const std::string& remedy);
 std::string remedy_for_end();
 std::string remedy_for_silence();

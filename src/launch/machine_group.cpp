@@ -22,12 +22,12 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kMachineLook{20};
-// For the others to hear the verdict, or see the difference, before the store ends.
+// Time for the other machines to read the result before the store ends.
 constexpr milliseconds kHeard{2000};
 constexpr milliseconds kSayWhoDidNotCome{5000};
 constexpr const char* kVerdict = "launch/verdict";
 constexpr milliseconds kMachineTry{500}, kNextTry{200};
-// The store of the attempt before, which has another secret, may still be there.
+// How long the store of the previous attempt may still be up.
 constexpr milliseconds kEarlierAttempt{15'000};
 
 bool never() { return false; }
@@ -61,8 +61,7 @@ MachineGroup::MachineGroup(const StoreAddress& address, MachineGroupOptions opti
   client_->set(key("compared", options_.machine), "");
 }
 
-// A launcher that was restarted does not know at which attempt the others are; one that starts its
-// next attempt may find the store of the one before, which is about to end.
+// A restarted launcher does not know the current attempt, so it tries each attempt's secret.
 void MachineGroup::come(Deadline deadline) {
   const bool may_repeat = options_.max_restarts > 0;
   const Deadline begin = Clock::now();
@@ -88,7 +87,7 @@ void MachineGroup::come(Deadline deadline) {
       } catch (const Error& error) {
         if (error.kind() == ErrorKind::kUsage) throw;
         if (!is_there) reason = error;
-        if (error.remedy() != kSecretRemedy) break;  // nobody is there, whatever the secret
+        if (error.remedy() != kSecretRemedy) break;
         is_there = true;
       }
     }
@@ -159,7 +158,7 @@ void MachineGroup::await_others(const std::string& what) {
     await(key(what, machine), deadline, never);
 }
 
-// A store whose job has failed ends every wait: asked again and again, it answers.
+// Polls, because a failed job ends every wait on the store.
 bool MachineGroup::await(const std::string& wanted, Deadline deadline,
                          const std::function<bool()>& no_use) {
   while (!client_->has({wanted})) {
@@ -195,7 +194,7 @@ Verdict MachineGroup::decide(const JobOutcome& here, int failed_process, bool re
       all_came = false;
       if (verdict.exit_code == 0) verdict.exit_code = static_cast<int>(ErrorKind::kPeer);
       verdict.what = formatted("machine {} is lost", machine);
-      if (failed_process != line_of(machine))  // else a process has told it
+      if (failed_process != line_of(machine))
         log_warning(options_.server->loss_of(line_of(machine)).value_or(verdict.what));
       continue;
     }

@@ -31,13 +31,10 @@ using Clock = std::chrono::steady_clock;
 constexpr milliseconds kHoldPart{100};
 constexpr std::string_view kError = "sluice: error: ", kWarning = "sluice: warning: ";
 
-// After this time without a newline, part of a line is shown.
 constexpr std::size_t kMostHeld = std::size_t{1} << 20;
-// Different errors and warnings that are shown once each.
 constexpr std::size_t kMostShownOnce = 10'000;
 
-// A new log replaces a file or link of its name, never the file that a link leads to. A restart
-// appends to the log of this job.
+// A new log replaces a link, and never writes to its target. A restart appends.
 int open_log_file(const std::string& path, bool anew) {
   struct stat status;
   if (anew && ::lstat(path.c_str(), &status) == 0 && !S_ISDIR(status.st_mode) &&
@@ -74,7 +71,7 @@ struct OutputMerger::Impl {
     int show = -1;
     bool as_lines = false;
     std::shared_ptr<Log> log;
-    std::string held;  // the start of a line
+    std::string held;
     Clock::time_point held_since;
   };
 
@@ -120,7 +117,6 @@ struct OutputMerger::Impl {
     for (Source& source : sources) show_held(source);
   }
 
-  // False at the end.
   bool read(Source& source) {
     std::array<char, 1 << 16> block;
     const ssize_t got = ::read(source.pipe.descriptor(), block.data(), block.size());

@@ -56,7 +56,7 @@ std::string private_path(const std::string& name) {
         std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.' || c == '@';
     safe += plain ? c : '_';
   }
-  // Names that were cut or had characters replaced are still told apart.
+  // Keeps shortened or altered names apart.
   const std::string digits = hex(bytes_of(sha256(name + "@" + machine_name()), 8));
   return private_folder() + "/job-" + safe.substr(0, kMaxName) + "-" + digits;
 }
@@ -69,7 +69,7 @@ std::optional<std::string> read_private_file(const std::string& path) {
   }
   try {
     return read_text(path, kMaxBytes, ErrorKind::kUsage, Links::kRefuse);
-  } catch (const Error&) {  // replaced or removed meanwhile
+  } catch (const Error&) {
     return std::nullopt;
   }
 }

@@ -17,11 +17,11 @@
 namespace sluice {
 namespace {
 
-// A handler can reach nothing else. -1: nobody listens.
+// Global, because a signal handler can reach nothing else. -1 if there is no RecordSignal.
 std::atomic<int> signal_event{-1};
 static_assert(std::atomic<int>::is_always_lock_free);
 
-// More than any number of signals.
+// Larger than any count of signals.
 constexpr std::uint64_t kEndOfCalls = std::uint64_t{1} << 48;
 
 void add_to_event(int event, std::uint64_t value) {
@@ -72,7 +72,7 @@ RecordSignal::RecordSignal(std::function<void()> call)
   sigset_t request;
   sigemptyset(&request);
   sigaddset(&request, SIGUSR2);
-  pthread_sigmask(SIG_UNBLOCK, &request, nullptr);  // the program has held it back until now
+  pthread_sigmask(SIG_UNBLOCK, &request, nullptr);  // begin_process() blocked it
 }
 
 RecordSignal::~RecordSignal() { signal_event = -1; }

@@ -1,5 +1,5 @@
-// SIGUSR2, the request for flight records of a run, as a call on its own thread. Thread-safety: for
-// the main thread; at most one at a time in a process.
+// Calls a function on its own thread when SIGUSR2 requests flight records. At most one may exist in
+// a process.
 #pragma once
 
 #include <functional>
@@ -9,8 +9,7 @@ namespace sluice {
 
 class RecordSignal {
  public:
-  // While it lives, `call` follows every signal, several in a row maybe once; later the signal
-  // changes nothing. Before the first one it is held back, by the program (begin_process). Throws
+  // Several signals in a row may cause a single call. Afterwards the signal has no effect. Throws
   // Error(kMemory).
   explicit RecordSignal(std::function<void()> call);
   ~RecordSignal();

@@ -25,13 +25,12 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kPause{20};
-// Time for one look at a store that may be gone, and between looks at the file that names it.
 constexpr milliseconds kTry{300}, kSlice{500};
 // On a busy machine processes take seconds to load.
 constexpr milliseconds kSayWhoIsMissing{20'000};
-// For an earlier job of the same name to end.
+// How long to wait for an earlier job of the same name to end.
 constexpr milliseconds kEarlierJob{10'000};
-// In which the file of a job that has failed is replaced, if that job was an earlier one.
+// How long to wait for our file to replace that of a failed earlier job.
 constexpr milliseconds kAfterFailure{2000};
 
 milliseconds left(Deadline deadline) {
@@ -44,7 +43,7 @@ milliseconds left(Deadline deadline) {
   throw Error(ErrorKind::kUsage, {.what = what, .where = where, .remedy = remedy});
 }
 
-// ---- what a file or a board says: "sluice-store 1", host, port, secret ----
+// ---- text of a file or board: "sluice-store 1", host, port, secret ----
 constexpr const char* kFormat = "sluice-store 1";
 
 std::string notice_of(const JobStore& store) {
@@ -72,7 +71,7 @@ std::vector<std::string> keys_of_all(const ProcessLayout& layout) {
   return keys;
 }
 
-// False when another process has come as this one.
+// False if another process already has this number.
 bool arrive(StoreClient& client, int process) {
   const std::string own = random_secret();
   return client.compare_set(arrival_key(process), "", own) == own;
@@ -84,7 +83,6 @@ bool arrive(StoreClient& client, int process) {
          "give every process a different RANK, and every job a different MASTER_PORT");
 }
 
-// "process 1 of 4"
 std::string missing_text(StoreClient& client, const ProcessLayout& layout) {
   std::vector<std::string> missing;
   for (int process = 0; process < layout.num_processes; ++process) {
@@ -128,7 +126,7 @@ void meet(const JobStore& store, const ProcessLayout& layout, Deadline deadline,
 }
 
 // ---- one machine: a file ----
-// The process that starts those of MPICH's mpiexec on this machine: 0 without.
+// The ancestor that MPICH's mpiexec runs on this machine, 0 if none.
 pid_t mpich_proxy() {
   for (pid_t pid = ::getppid(); pid > 1;) {
     std::ifstream status(formatted("/proc/{}/status", pid));
@@ -176,7 +174,7 @@ bool is_served(const JobStore& store) {
   }
 }
 
-// A job whose processes have all met has removed its file.
+// The file exists only until a job's processes have met.
 void await_earlier_job(const std::string& path, Deadline deadline) {
   const Deadline patience = std::min(deadline, deadline_in(kEarlierJob));
   for (;;) {
@@ -214,13 +212,13 @@ JobStore serve_by_file(const LaunchEnvironment& environment, Deadline deadline,
   const std::string path = private_path(job_name(environment));
   await_earlier_job(path, deadline);
   JobStore store = serve("127.0.0.1");
-  const PrivateFile file(path, notice_of(store));  // until all have come
+  const PrivateFile file(path, notice_of(store));
   meet(store, environment.layout, deadline, timeout);
   return store;
 }
 
-// The file may be one that an earlier job of the same name has left behind, and its store may even
-// live while that job ends: only a store at which all meet counts.
+// The file may be left over from an earlier job, whose store may even still run. A store counts
+// only once all processes have met there.
 class FileReader {
  public:
   FileReader(const LaunchEnvironment& environment, Deadline deadline, milliseconds timeout)
@@ -259,12 +257,12 @@ class FileReader {
       if (came_twice_) return false;
     } catch (const Error&) {
       came_twice_ = false;
-      return false;  // nobody is there any more
+      return false;
     }
     try {
       WaitNotice notice(nullptr, kSayWhoIsMissing);
       while (!client->wait(keys_of_all(layout_), std::min(kSlice, left(deadline_)))) {
-        // The file of an earlier job is replaced by that of ours.
+        // Our job replaces an earlier job's file.
         if (text_ && has_changed() && !client->wait(keys_of_all(layout_), kSlice)) return false;
         if (Clock::now() >= deadline_) fail_missing(*client, layout_, timeout_, notice);
         say_who_is_missing(notice, *client, layout_);
@@ -272,7 +270,7 @@ class FileReader {
       return true;
     } catch (const Error&) {
       if (Clock::now() >= deadline_) throw;
-      // The failure of an earlier job does not concern this one.
+      // The failure may belong to an earlier job.
       const Deadline patience = std::min(deadline_, deadline_in(kAfterFailure));
       for (; Clock::now() < patience; std::this_thread::sleep_for(kPause)) {
         const auto text = read_private_file(path_);
@@ -288,7 +286,7 @@ class FileReader {
   const milliseconds timeout_;
   std::optional<std::string> text_;
   StoreAddress last_;
-  bool came_twice_ = false;  // at the store where somebody else has come as this process
+  bool came_twice_ = false;
   Deadline twin_since_ = Clock::now();
 };
 
@@ -300,8 +298,7 @@ std::string shared_secret(const LaunchEnvironment& environment) {
            "'openssl rand -hex 32'");
   }
   if (environment.layout.process == 0) warn_of_short_secret(environment.secret);
-  // One of another job, or of an earlier start of this one, that comes to the same port is none of
-  // ours.
+  // Other jobs and restarts get another secret, so this job refuses them.
   const std::string job = formatted("job {}, restart {}", environment.job, environment.restart);
   return hex(bytes_of(hmac_sha256(environment.secret, job)));
 }
@@ -361,7 +358,7 @@ void warn_of_short_secret(const std::string& secret) {
 std::unique_ptr<StoreServer> serve_at(const StoreAddress& at, StoreServerOptions options) {
   options.host = at.host;
   options.port = at.port;
-  // A name may be of one address for this machine, as of loopback, and of another for the others.
+  // The name may mean loopback here and another address elsewhere, so listen on all.
   if (!is_loopback(at.host)) options.host.clear();
   return std::make_unique<StoreServer>(std::move(options));
 }

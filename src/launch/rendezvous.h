@@ -1,22 +1,14 @@
-// The meeting of a run's processes at one store.
+// Lets the processes of a run meet at one store.
 //
-// Where                           who serves it        how the others learn address and secret
-// sluice launch                   the launcher         environment
-// torchrun                        process 0            torchrun's own store (trusted network)
-// one machine: srun, mpirun, by   process 0            a file that only this user can read, named
-//   hand                                               by job or by MASTER_ADDR and MASTER_PORT;
-//                                                      there until all have come
-// several machines                process 0, at        MASTER_ADDR and MASTER_PORT, or the first
-//                                 MASTER_ADDR          host of srun's list; the secret follows
-//                                                      from SLUICE_JOB_SECRET
+//  launcher            store served by   address and secret from
+//  sluice launch       the launcher      environment
+//  torchrun            process 0         torchrun's store (trusted network)
+//  one machine         process 0         a private file, named by the job or by
+//                                        MASTER_ADDR and MASTER_PORT
+//  several machines    process 0         MASTER_ADDR and MASTER_PORT, or srun's first
+//                                        host; SLUICE_JOB_SECRET
 //
-// Owns: the server, in the process that serves.
-//
-// Invariants:
-//  1. Two jobs at once on one machine do not meet, unless they are given the same name; then the
-//     second waits until the first has met.
-//  2. What a job that was killed has left behind confuses nobody.
-// Thread-safety: one thread a process.
+// A second job with the same name waits until the first has met.
 #pragma once
 
 #include <chrono>
@@ -29,7 +21,7 @@
 
 namespace sluice {
 
-// The place where torchrun's processes leave each other a line: implemented on its store.
+// Passes a text between torchrun's processes by torchrun's store.
 class NoticeBoard {
  public:
   virtual ~NoticeBoard() = default;
@@ -40,23 +32,20 @@ class NoticeBoard {
 struct JobStore {
   StoreAddress address;
   std::string secret;
-  std::unique_ptr<StoreServer> server;  // in the process that serves it
+  std::unique_ptr<StoreServer> server;  // in the process that serves the store
 };
 
-// Collective over the processes: returns when all have come. board: for torchrun, else null. Throws
-// Error(kUsage) for what is missing (a secret for several machines) and for two processes of one
-// number, Error(kPeer) naming those who do not come within `timeout`.
+// `board` is for torchrun. Throws Error(kUsage) if a secret is missing or two processes have the
+// same number, and Error(kPeer) naming those that do not join within `timeout`.
 JobStore join_job(const LaunchEnvironment& environment, std::chrono::milliseconds timeout,
                   NoticeBoard* board = nullptr);
 
-// The key that is in the job's store once this process has come.
+// Set in the store once the process has joined.
 std::string arrival_key(int process);
 
-// A secret that can be guessed is warned of.
 void warn_of_short_secret(const std::string& secret);
 
-// The server of several machines: at `at`, or, where that name means none of this machine's
-// addresses, at all of them. Throws Error(kUsage) when the port is taken.
+// Listens on all addresses unless `at` is loopback. Throws Error(kUsage) if the port is taken.
 std::unique_ptr<StoreServer> serve_at(const StoreAddress& at, StoreServerOptions options);
 
 }  // namespace sluice

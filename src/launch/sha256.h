@@ -1,6 +1,5 @@
-// SHA-256 (FIPS 180-4) and HMAC-SHA-256 (RFC 2104), with which the processes of a job prove to each
-// other that they know its secret; and secrets. For some hundred bytes at a time.
-// Thread-safety: pure functions, but for those that ask the system for random numbers.
+// SHA-256 (FIPS 180-4) and HMAC-SHA-256 (RFC 2104), by which processes of a job prove that they
+// have its secret.
 #pragma once
 
 #include <array>
@@ -15,15 +14,13 @@ using Digest = std::array<unsigned char, 32>;
 Digest sha256(std::string_view message);
 Digest hmac_sha256(std::string_view key, std::string_view message);
 
-// Bytes of the digest, from the first.
 std::string bytes_of(const Digest& digest, std::size_t count = 32);
-// In a time that does not depend on where they differ.
+// Takes the same time wherever the bytes differ.
 bool same_bytes(std::string_view a, std::string_view b);
 
 std::string hex(std::string_view bytes);
-// From the system's source, fit for secrets. Throws Error(kInternal) where there is none.
+// Cryptographically secure. Throws Error(kInternal).
 std::string random_bytes(std::size_t count);
-// 64 hexadecimal digits that nobody guesses.
 std::string random_secret();
 
 }  // namespace sluice

@@ -25,7 +25,7 @@ std::string first_slurm_host(std::string_view hosts) {
       host += hosts[at];
       continue;
     }
-    // The start of a range, with its zeros.
+    // Leading zeros belong to the host name.
     const std::size_t close = hosts.find(']', at);
     if (close == std::string_view::npos) return {};
     const std::string_view inside = hosts.substr(at + 1, close - at - 1);

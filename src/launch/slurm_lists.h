@@ -1,5 +1,4 @@
-// The lists in which Slurm abbreviates hosts and counts in the environment of a step.
-// Thread-safety: pure functions.
+// Parses Slurm's abbreviated lists of hosts and counts.
 #pragma once
 
 #include <optional>
@@ -9,9 +8,9 @@
 
 namespace sluice {
 
-// "gpu-[03-17,20],login1" -> "gpu-03"; "" when it is not such a list.
+// "gpu-[03-17,20],login1" -> "gpu-03"; "" if malformed.
 std::string first_slurm_host(std::string_view hosts);
-// SLURM_STEP_TASKS_PER_NODE, "2(x3),1" -> {2, 2, 2, 1}; none when it is not such a list.
+// "2(x3),1" -> {2, 2, 2, 1}
 std::optional<std::vector<int>> slurm_counts(std::string_view counts);
 
 }  // namespace sluice

@@ -28,7 +28,6 @@ using std::chrono::milliseconds;
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 
-// host "": all addresses. An empty list with the reason where the name means nothing (yet).
 Addresses resolve(const std::string& host, int port, bool to_listen, std::string& reason) {
   addrinfo hints = {};
   hints.ai_family = AF_UNSPEC;
@@ -48,7 +47,7 @@ void set_option(int descriptor, int level, int option, int value) {
   ::setsockopt(descriptor, level, option, &value, sizeof value);
 }
 
-// Settings by which a machine that is gone without a word is noticed in half a minute.
+// Detects a vanished machine within 30 seconds.
 void prepare_connection(int descriptor) {
   set_option(descriptor, IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(descriptor, SOL_SOCKET, SO_KEEPALIVE, 1);
@@ -70,7 +69,7 @@ int port_of(const Name& name) {
   return ntohs(reinterpret_cast<const sockaddr_in&>(name.address).sin_port);
 }
 
-// A connection to a free port of this machine may meet itself.
+// A connection to a free local port may connect to itself.
 bool met_itself(const Socket& socket) {
   Name own, peer;
   if (::getsockname(socket.descriptor(), own.get(), &own.size) != 0) return false;
@@ -78,7 +77,6 @@ bool met_itself(const Socket& socket) {
   return own.size == peer.size && std::memcmp(&own.address, &peer.address, own.size) == 0;
 }
 
-// 0, or the errno.
 int connect_one(const Socket& socket, const addrinfo& address, Deadline deadline) {
   if (::connect(socket.descriptor(), address.ai_addr, address.ai_addrlen) == 0) return 0;
   if (errno != EINPROGRESS && errno != EINTR) return errno;
@@ -177,7 +175,7 @@ Socket listen_at(const std::string& host, int port) {
                                     .remedy = "name the machine of process 0"});
   }
   int failed = 0;
-  // The IPv6 form of "all addresses" takes IPv4 too, where the machine has both.
+  // An IPv6 socket accepts IPv4 too, if the machine has both.
   for (const int family : {AF_INET6, AF_INET}) {
     for (const addrinfo* at = addresses.get(); at; at = at->ai_next) {
       if (at->ai_family != family) continue;
@@ -205,7 +203,7 @@ Socket accept_from(const Socket& listener, bool& full) {
       prepare_connection(socket.descriptor());
       return socket;
     }
-    // The connection ended before it was taken: the next may be there.
+    // That connection ended before it was accepted; try the next.
     if (errno == EINTR || errno == ECONNABORTED) continue;
     full = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
     return {};
@@ -239,7 +237,7 @@ std::string host_of(Name& name) {
   if (::getnameinfo(name.get(), name.size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST))
     return {};
   const std::string host = text.data();
-  const std::string mapped = "::ffff:";  // IPv4 on a socket of both
+  const std::string mapped = "::ffff:";  // IPv4 address on an IPv6 socket
   return host.starts_with(mapped) ? host.substr(mapped.size()) : host;
 }
 

@@ -10,11 +10,10 @@
 namespace sluice {
 namespace {
 
-// A launcher passes on what a terminal has sent to the ranks already, as another signal: this soon
-// after the first it is the same request.
+// The terminal sends Ctrl-C to every rank, and the launcher then forwards it as SIGTERM. Within
+// this time the two are one request.
 constexpr std::int64_t kSameRequestNanoseconds = 2'000'000'000;
 
-// A handler can reach nothing else.
 std::atomic<int> first_signal{0};
 std::atomic<std::int64_t> first_at{0};
 std::atomic<bool> worth_saving{false};
@@ -61,7 +60,7 @@ StopSignal::StopSignal() {
   sigset_t save;
   sigemptyset(&save);
   sigaddset(&save, SIGUSR1);
-  pthread_sigmask(SIG_UNBLOCK, &save, nullptr);  // the program has held it back until now
+  pthread_sigmask(SIG_UNBLOCK, &save, nullptr);  // begin_process() blocked it
   is_over = false;
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGXFSZ}) {
     const bool asks_to_stop = signal != SIGPIPE && signal != SIGXFSZ;

@@ -11,7 +11,6 @@
 namespace sluice {
 namespace {
 
-// For a server that is busy, beyond what it was asked to wait.
 constexpr std::chrono::milliseconds kReplyTime{30'000};
 
 }  // namespace
@@ -28,7 +27,7 @@ struct StoreClient::Impl {
         {.what = what, .where = host_and_port(address.host, address.port), .remedy = remedy});
   }
 
-  // fill(writer) adds what is asked with; use(reader) takes the answer. False: it timed out.
+  // `fill` adds the arguments, `use` reads the answer. Returns false on timeout.
   template <class Fill, class Use>
   bool ask(Ask what, Milliseconds waits, const Fill& fill, const Use& use) {
     const std::lock_guard lock(mutex);
@@ -61,11 +60,10 @@ struct StoreClient::Impl {
     fail("the store of the job does not answer", "check that process 0 still runs");
   }
 
-  // Sends what is in `writer`, the first time, and waits for a frame. Nothing, and no more calls,
-  // when none comes.
+  // Sends `writer` in the first call, then waits for a frame. If none comes, all later calls fail.
   std::optional<std::string> exchange(Packer& writer, Deadline deadline, bool& ended) {
     if (!writer.bytes().empty()) ended = !connection.send(writer.bytes(), deadline);
-    broken = true;  // unless a whole frame comes
+    broken = true;
     writer = {};
     if (ended) return std::nullopt;
     std::optional<std::string> frame = connection.receive(deadline, ended);

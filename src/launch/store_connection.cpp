@@ -13,9 +13,8 @@ using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kFirstRetry{10}, kLongestRetry{200};
-// Time for the other side's part of the proofs.
 constexpr milliseconds kGreetingTime{5000};
-// A server that is crowded may end a connection before it was heard.
+// A busy server may drop a connection before it reads the proof.
 constexpr int kMaxRefusals = 3;
 
 enum class Greeted { kYes, kSilence, kRefused, kLiar };
@@ -103,7 +102,7 @@ StoreConnection::StoreConnection(const StoreAddress& address, const std::string&
 
 bool StoreConnection::send(const std::string& bytes, Deadline deadline) {
   const bool sent = write_all(socket_, writer_.frame(bytes), deadline);
-  if (!sent) socket_.shut_down();  // after a part of a frame nothing can be said
+  if (!sent) socket_.shut_down();  // a partial frame cannot be continued
   return sent;
 }
 

@@ -1,6 +1,4 @@
-// An authenticated connection to the server of a store: proofs, then whole frames.
-//
-// Owns: the socket and what was read of the next frame. Thread-safety: for one thread at a time.
+// An authenticated connection to a store's server. Not thread-safe.
 #pragma once
 
 #include <optional>
@@ -12,23 +10,22 @@
 
 namespace sluice {
 
-// The remedy of an Error for a side that does not know the secret of the other.
 inline constexpr const char* kSecretRemedy =
     "start all processes of the job in the same way, with the same secret";
 
 class StoreConnection {
  public:
-  // Tries again until `deadline` while nobody listens there or the connection is lost. Throws
-  // Error(kPeer): nobody answers, or the other side does not know the secret.
+  // Retries until `deadline`. Throws Error(kPeer) if the server does not answer or has another
+  // secret.
   StoreConnection(const StoreAddress& address, const std::string& secret, Deadline deadline);
 
   const Socket& socket() const { return socket_; }
-  // Waits until the system has taken it. False: the connection has ended, or the deadline passed.
+  // False if the connection has ended or the deadline passed.
   bool send(const std::string& bytes, Deadline deadline);
-  // For those who wait for the socket themselves: what is there, false at its end.
+  // For callers that poll the socket. False if the connection has ended.
   bool receive_what_is_there();
   std::optional<std::string> take_frame() { return reader_.take(received_); }
-  // Nothing at the deadline, or when the connection has ended: then `ended` is set.
+  // Nothing at the deadline, or at the end of the connection, which sets `ended`.
   std::optional<std::string> receive(Deadline deadline, bool& ended);
 
  private:

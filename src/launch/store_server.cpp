@@ -31,12 +31,12 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMaxStrangers = 128;
 constexpr milliseconds kGreetedWithin{2000};
-// A client that does not read what it is sent is not asked, nor sent, more than that.
+// Limits of unsent bytes: the server stops reading from the client, or sending it beats.
 constexpr std::size_t kMaxUnread = kMaxFrame, kMaxUnreadBeats = std::size_t{1} << 16;
 constexpr milliseconds kLastWords{500};
 constexpr milliseconds kPauseWhenFull{50};
 
-// A question that is answered when the keys are there.
+// A request that waits for keys.
 struct Wait {
   std::int64_t id = 0;
   bool is_get = false;
@@ -60,7 +60,7 @@ struct Connection {
   FrameWriter writer{""};
   FrameReader reader{""};
   std::optional<Wait> wait;
-  std::optional<int> line;  // the process whose control line it is
+  std::optional<int> line;
 };
 
 }  // namespace
@@ -156,7 +156,7 @@ struct StoreServer::Impl {
       std::uint64_t count = 0;
       [[maybe_unused]] const ssize_t got = ::read(wake.descriptor(), &count, sizeof count);
     }
-    // First all that was heard, then the judgement.
+    // Read everything before judging losses.
     for (std::size_t i = 0; i < whose.size(); ++i) {
       if (polled[i + 2].revents & (POLLIN | POLLHUP | POLLERR)) read(*whose[i]);
     }
@@ -165,10 +165,10 @@ struct StoreServer::Impl {
       next_beat = now + beat_period(*heartbeat);
       beat();
     }
-    // All that such a process said has been read: it was there before the poll.
+    // The processes ended before the poll, so all their messages have been read.
     for (const KnownEnd& end : known_ends) {
       if (finished.contains(end.process)) continue;
-      // With a line it would have told the others first.
+      // A process with a control line would have reported there.
       const bool has_told = end.has_told && !lines.knows(end.process);
       JobFailure failure = lines.lost(end.process, end.how);
       if (has_told) failure.teller = end.process;
@@ -193,7 +193,7 @@ struct StoreServer::Impl {
     for (int taken = 0; taken < 256; ++taken) {
       bool full = false;
       Socket socket = accept_from(listener, full);
-      // Strangers must not use up the descriptors that others need.
+      // Unauthenticated connections must not use up the descriptors.
       if (full && !end_oldest_stranger()) accept_again = Clock::now() + kPauseWhenFull;
       if (!socket) return;
       const auto strangers =
@@ -210,7 +210,7 @@ struct StoreServer::Impl {
   }
 
   bool end_oldest_stranger() {
-    for (Connection& connection : connections) {  // in the order in which they came
+    for (Connection& connection : connections) {
       if (connection.is_known || connection.has_ended) continue;
       connection.has_ended = true;
       connection.socket.close();
@@ -232,7 +232,7 @@ struct StoreServer::Impl {
         Unpacker reader(*frame, "question to the job's store");
         connection.line ? hear(connection, reader) : answer(connection, reader);
       }
-    } catch (const std::exception&) {  // not what we speak, or too much of it: as good as gone
+    } catch (const std::exception&) {
       end(connection);
     }
     if (!alive) end(connection);
@@ -281,7 +281,7 @@ struct StoreServer::Impl {
     const auto id = question.take<std::int64_t>();
     const auto ask = static_cast<Ask>(question.take<int>());
     if (ask == Ask::kLine) return open_line(connection, id, question);
-    connection.wait.reset();  // who asks again waits no more
+    connection.wait.reset();
     if (ask == Ask::kGet || ask == Ask::kWait) {
       const milliseconds timeout(question.take<std::int64_t>());
       Wait& wait = connection.wait.emplace();
@@ -291,7 +291,7 @@ struct StoreServer::Impl {
       wait.keys = wait.is_get ? std::vector{question.take<std::string>()}
                               : question.take<std::vector<std::string>>();
       wait.deadline = deadline_in(timeout);
-      return;  // answered at the end of the step
+      return;
     }
     Packer answer;
     answer.add(id);
@@ -329,8 +329,8 @@ struct StoreServer::Impl {
     line.heartbeat = milliseconds(std::max<std::int64_t>(1, hello.take<std::int64_t>()));
     hello.finish();
     connection.line = line.process;
-    finished.erase(line.process);  // of a job before this one
-    next_beat = Clock::now();      // the table may have been empty
+    finished.erase(line.process);
+    next_beat = Clock::now();  // the first line starts the beats
     const auto failure = lines.open(line, judge.counted());
     tell(connection, Packer()
                          .add(id)
@@ -338,7 +338,7 @@ struct StoreServer::Impl {
                          .add(options.process)
                          .add(options.name));
     if (failure) {
-      connection.line.reset();  // the other one's
+      connection.line.reset();
       if (!first_failure) fail(*failure);
       tell_failure(connection);
     } else if (first_failure) {
@@ -382,7 +382,7 @@ struct StoreServer::Impl {
     }
   }
 
-  // By one process for all.
+  // Only one process prints the warning.
   void warn(const std::string& text) {
     const int teller = lines.lowest_living(/*but=*/-1);
     for (Connection& connection : connections) {
@@ -421,7 +421,7 @@ struct StoreServer::Impl {
   const Socket wake;
   const int port;
 
-  mutable std::mutex mutex;  // guard of all below; not held while the server waits
+  mutable std::mutex mutex;  // guards the members below
   std::condition_variable no_lines;
   bool stopping = false;
   std::optional<Deadline> stop_by;
@@ -432,7 +432,7 @@ struct StoreServer::Impl {
   std::set<int> finished;
   std::map<int, std::string> losses;
   std::string refused_from;
-  std::vector<KnownEnd> reported_ends, known_ends;  // before and since the poll
+  std::vector<KnownEnd> reported_ends, known_ends;
   JudgeClock judge;
   std::optional<JobFailure> first_failure;
   std::thread server;

@@ -1,16 +1,10 @@
-// The server of a job's store: keys and values, and the list of living processes.
+// The server of a job's store: it holds keys and values, and judges which processes are lost.
+// Thread-safe.
 //
-// Owns: the listening socket, the values, the judgement of lost processes, and one thread that
-// serves all connections.
-//
-// Invariants:
-//  1. A client that does not know the secret gets a random number and the end of the connection,
-//     after 2 seconds at the latest; it costs some hundred bytes, and cannot keep others out: of
-//     more than 128 such connections the oldest is ended.
-//  2. The first failure wins, and is sent to every control line, also to those that come later, and
-//     to every client that waits for a key. While the end of a line is known and not yet judged,
-//     others' reports of kPeer are its consequence, and left out.
-// Thread-safety: any thread may call anything.
+// Unauthenticated connections end after 2 seconds, and above 128 the oldest is closed, so strangers
+// cannot lock out others. The first failure is sent to every control line, present or future, and
+// ends clients' waits. While an ended line is not judged yet, kPeer reports are ignored as its
+// consequences.
 #pragma once
 
 #include <chrono>
@@ -24,42 +18,37 @@
 namespace sluice {
 
 struct StoreServerOptions {
-  std::string host = "127.0.0.1";  // the address to listen on; "" for all
-  int port = 0;                    // 0: a free one
+  std::string host = "127.0.0.1";  // "" for all addresses
+  int port = 0;                    // 0 for a free port
   std::string secret;
-  // The time that the end of a line waits for a process that knows more (a launcher, of the exit
-  // status) before it is judged.
+  // How long an ended line waits for report_end().
   std::chrono::milliseconds grace{0};
-  // The process of the job that serves, -1 for none of them, and how it is named when it is lost.
+  // -1 if the server is not a process of the job. The name is shown if the server is lost.
   int process = -1;
   std::string name = "the launcher";
 };
 
 class StoreServer {
  public:
-  // Throws Error(kUsage) when the port is taken, Error(kPeer) otherwise.
+  // Throws Error(kUsage) if the port is taken, otherwise Error(kPeer).
   explicit StoreServer(StoreServerOptions options);
-  // Reports to the lines that it ends, which is not a failure.
   ~StoreServer();
   StoreServer(const StoreServer&) = delete;
   StoreServer& operator=(const StoreServer&) = delete;
 
-  StoreAddress address() const;  // to connect to
-  // The same as a control line's report.
+  StoreAddress address() const;
+  // Like ControlLine::report().
   void report(const JobFailure& failure) noexcept;
-  // A process of the job has ended, says somebody who knows: `how` follows its name, as in "was
-  // ended by signal 9 (Killed)". Nothing when it had finished its line. Unless another failure came
-  // first. has_told: where it never had a line, it has told the user itself, so that nobody else
-  // needs to.
+  // `how` follows the process's name: "was ended by signal 9 (Killed)". No effect after finish().
+  // `has_told`: a process without a line has printed the error itself.
   void report_end(int process, const std::string& how, bool has_told = false) noexcept;
   std::optional<JobFailure> failure() const;
   bool has(const std::string& key) const;
-  // The report on this process, where its line was judged lost, be it the first failure or not.
+  // The message if this process was judged lost.
   std::optional<std::string> loss_of(int process) const;
-  // From where somebody came last who does not know the secret; "" where nobody has, or where who
-  // came from there has shown since that it does.
+  // The last address refused for a wrong secret, "" if none or if it has succeeded since.
   std::string refused() const;
-  // Until every control line has finished or was lost. False after `timeout`.
+  // False if lines are left after `timeout`.
   bool wait_for_lines(std::chrono::milliseconds timeout);
 
  private:

@@ -1,5 +1,3 @@
-// The keys and values of a store, and the answers to questions about them.
-// Thread-safety: for one thread.
 #pragma once
 
 #include <map>
@@ -13,10 +11,8 @@ namespace sluice {
 class StoreValues {
  public:
   bool has(const std::vector<std::string>& keys) const;
-  // Precondition: the key is there.
   const std::string& get(const std::string& key) const { return values_.at(key); }
-  // All questions but kGet, kWait and kLine: reads the rest of the question, adds Answer and values
-  // to `answer`. Throws Error(kPeer) for what is malformed.
+  // Handles every Ask except kGet, kWait and kLine. Throws Error(kPeer) if malformed.
   void answer(Ask ask, Unpacker& question, Packer& answer);
 
  private:

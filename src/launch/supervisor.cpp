@@ -18,9 +18,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kStopped = 75;
 constexpr const char* kNeverJoined = "ended with exit code 0 and has not joined the job";
-// The signals that one key or one kill of a whole group makes come within this time.
+// One key press, or a kill of a whole group, may send several signals.
 constexpr milliseconds kOneRequest{1000};
-// The time between checks for processes that were judged lost.
 constexpr milliseconds kChildLook{200}, kIdleLook{1000};
 
 }  // namespace
@@ -47,7 +46,7 @@ void Supervisor::start(const ChildOptions& child) {
 }
 
 JobOutcome Supervisor::run() {
-  // One that ended before now has left its SIGCHLD.
+  // Children that ended earlier have left their SIGCHLD.
   for (reap(); !all_ended(); reap(), escalate()) {
     if (const auto signal = signals_.next(next_deadline())) on_signal(*signal);
   }
@@ -91,7 +90,7 @@ void Supervisor::reap() {
         info.si_pid == 0) {
       continue;
     }
-    ::kill(-child.pid, SIGKILL);  // what it has started and left
+    ::kill(-child.pid, SIGKILL);
     while (::waitpid(child.pid, nullptr, 0) < 0 && errno == EINTR) {
     }
     child.lives = false;
@@ -131,7 +130,7 @@ void Supervisor::give_patience(Deadline now) {
 
 void Supervisor::escalate() {
   const Deadline now = Clock::now();
-  // A process that hears of a lost one has nothing to keep, and ends at once.
+  // Processes that learn of a loss have nothing to save and end at once.
   const auto failure = server_ ? server_->failure() : std::nullopt;
   if (lost_elsewhere_ || (failure && failure->kind == ErrorKind::kPeer)) give_patience(now);
   const auto others_ended = [this](std::size_t index) {
@@ -153,7 +152,7 @@ void Supervisor::escalate() {
   if (terminate_at_ && now >= *terminate_at_) terminate_at_.reset();
 }
 
-// Requests are for the processes themselves, the rest for all that they have started.
+// Requests go to the processes, other signals to their groups.
 void Supervisor::send_all(int signal) {
   const bool is_request = signal != SIGKILL && signal != SIGSTOP && signal != SIGCONT;
   for (const Child& child : children_) {
@@ -199,7 +198,7 @@ JobOutcome Supervisor::outcome() const {
     outcome.exit_code = stopped ? kStopped : 0;
     return outcome;
   }
-  // The first that failed may end later than those who heard of it.
+  // The culprit may end later than processes that reacted to its failure.
   std::size_t culprit = *first_failed_;
   const auto failure = server_ ? server_->failure() : std::nullopt;
   const int said = failure ? failure->process - first_process_ : -1;
@@ -212,7 +211,6 @@ JobOutcome Supervisor::outcome() const {
                  (child.never_joined ? kNeverJoined
                                      : "ended with exit code " + std::to_string(child.exit_code));
   if (child.killed_here || child.exit_code == 0 || child.exit_code == kStopped) {
-    // It was stopped or silent, or ended well before it was blamed.
     outcome.exit_code = failure           ? static_cast<int>(failure->kind)
                         : lost_elsewhere_ ? static_cast<int>(ErrorKind::kPeer)
                                           : children_[*first_failed_].exit_code;
@@ -221,7 +219,7 @@ JobOutcome Supervisor::outcome() const {
   } else if (child.exit_code > 128) {
     outcome.what = name_of(culprit) + " was ended by " + signal_text(child.exit_code - 128);
   }
-  // A process that had nothing to save yet ends by the SIGTERM that stands for the request.
+  // The process had nothing to save, so our SIGTERM ended it.
   if (outcome.stopped && outcome.exit_code == 128 + SIGTERM) outcome.exit_code = 128 + stop_signal_;
   return outcome;
 }

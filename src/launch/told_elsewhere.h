@@ -1,5 +1,4 @@
-// The failure of a run of several processes, in the processes that do not report it to the user:
-// another one does. Thread-safety: values.
+// A failure of the run that another process reports to the user.
 #pragma once
 
 #include "sluice/error.h"

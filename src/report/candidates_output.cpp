@@ -12,7 +12,7 @@ namespace {
 
 bool is_planned(const ScheduleCandidate& candidate) { return candidate.peak_bytes > 0; }
 
-// A searched order may be placed either way; a named schedule's placement is in its name.
+// A name such as "searched" does not include the placement.
 std::string title(const ScheduleCandidate& candidate) {
   if (candidate.name != "searched") return candidate.name;
   return candidate.name + (candidate.placement == Placement::kV ? ", V" : ", loop");
@@ -22,7 +22,6 @@ std::string stages_text(const ScheduleCandidate& candidate) {
   return title(candidate) + " (" + counted(candidate.stages_per_rank, "stage") + " a rank)";
 }
 
-// remark: what stands in the last column of the candidate at an index.
 template <typename Remark>
 std::string table_text(const std::vector<ScheduleCandidate>& candidates, const TimeBasis& basis,
                        int width, const Remark& remark) {
@@ -81,13 +80,12 @@ std::string verdict(const Comparison& comparison) {
 }  // namespace
 
 TimeBasis basis_of(const Plan& plan) {
-  // Measured costs know the file, or the measurement, that they are from.
   return {.unit = plan.time_unit,
           .measured = plan.time_unit == "s" && !plan.costs.file.empty(),
           .replicated = plan.data_parallel.degree > 1};
 }
 
-// In seconds: milliseconds, which is what steps of stages take.
+// Seconds are shown as milliseconds.
 std::string time_text(const TimeBasis& basis, double time) {
   if (basis.unit == "s") return fixed(1000.0 * time, 1) + " ms";
   if (basis.unit.empty()) return shortest(time);

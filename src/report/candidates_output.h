@@ -1,7 +1,4 @@
-// The output for the schedules that a plan was chosen from, and for a comparison of them all.
-//
-// Does not own: the candidates (plan/choose).
-// Thread-safety: pure functions.
+// Prints the schedules that a plan was chosen from.
 #pragma once
 
 #include <optional>
@@ -13,31 +10,30 @@
 
 namespace sluice {
 
-// The basis of expected times.
+// Where expected times come from.
 struct TimeBasis {
-  std::string unit;         // Plan::time_unit
-  bool measured = false;    // times are measured seconds, not counted costs
-  bool replicated = false;  // reductions are among the actions that take no time
+  std::string unit;
+  bool measured = false;    // measured seconds instead of counted costs
+  bool replicated = false;  // some actions are reductions, which take no time here
 };
 TimeBasis basis_of(const Plan& plan);
 // "12.3 ms", "0.412 GFLOP", "37".
 std::string time_text(const TimeBasis& basis, double time);
-// " (measured)": the source of the times, as far as the reader has to know it.
+// The source of the times: " (measured)".
 std::string basis_text(const TimeBasis& basis);
 
-// "2 x 16 tokens", or "2 rows" of a model whose rows have no length.
+// "2 x 16 tokens", or "2 rows" if rows have no length.
 std::string microbatch_text(const ModelSpec& model, const MicrobatchShape& shape);
 
-// A table, and rows of JSON: docs/schedules.md.
+// See docs/schedules.md.
 std::string candidates_text(const std::vector<ScheduleCandidate>& candidates,
                             const TimeBasis& basis, int width);
 Json candidates_json(const std::vector<ScheduleCandidate>& candidates);
 
-// All schedules at every number of stages a rank, the fastest first, those that cannot be taken
-// behind, in the order of their table.
+// Fastest first, unusable ones last.
 struct Comparison {
-  std::vector<ScheduleCandidate> candidates;  // taken: the fastest
-  std::optional<std::size_t> asked;           // the one that the configuration names
+  std::vector<ScheduleCandidate> candidates;  // the fastest is `taken`
+  std::optional<std::size_t> asked;           // index of the configured schedule
   TimeBasis basis;
   std::optional<std::int64_t> memory_per_rank;
   std::string subject;  // "llama on 4 ranks, 8 microbatches of 1 x 512 tokens"

@@ -1,6 +1,5 @@
-// Layout: time is divided into slots of the shortest action; every slot gets as many columns as the
-// texts need. Actions keep their order and at least one slot each, so a grid whose durations do not
-// divide evenly is still readable, if not to scale.
+// Time is divided into slots as long as the shortest action. Actions keep their order and take at
+// least one slot each, so the grid is not always to scale.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -14,13 +13,13 @@ namespace sluice {
 namespace {
 
 struct Cell {
-  std::int64_t begin = 0, end = 0;  // slots
+  std::int64_t begin = 0, end = 0;  // in slots
   std::string text;
   std::string_view color;
 };
 using Row = std::vector<Cell>;
 
-// A grid wider than the terminal shows slots [0, head) and [tail, total).
+// A grid wider than the terminal shows the slots [0, head) and [tail, total).
 struct Window {
   std::int64_t head = 0, tail = 0, total = 0;
   bool is_cut() const { return head < tail; }
@@ -28,7 +27,7 @@ struct Window {
 
 constexpr std::string_view kCut = " ... ";
 
-// Then the number of the rank says it, and the grid is half as wide.
+// The grid then omits the stage numbers.
 bool is_stage_the_rank(const Simulation& simulation) {
   for (std::size_t rank = 0; rank < simulation.ranks.size(); ++rank) {
     for (const TimedAction& timed : simulation.ranks[rank].actions) {
@@ -44,7 +43,7 @@ std::string cell_text(const Action& action, bool without_stage) {
   return text;
 }
 
-// The shortest action, unless that would make the grid much longer than it has actions.
+// The shortest action, but long enough to limit the number of slots.
 double slot_length(const Simulation& simulation) {
   constexpr double kMaxSlotsPerAction = 8;
   double shortest = 0;
@@ -62,7 +61,6 @@ double slot_length(const Simulation& simulation) {
   return length > 0 ? length : 1;
 }
 
-// Position of each stage among the stages of its rank, in the order of the model.
 int chunk_of(const std::set<int>& stages, int stage) {
   return static_cast<int>(std::distance(stages.begin(), stages.find(stage)));
 }
@@ -89,7 +87,7 @@ std::vector<Row> lay_out(const Simulation& simulation) {
   return rows;
 }
 
-// Columns of one slot: every text fits into its slots with a gap after it.
+// Every text fits and is followed by a gap.
 std::int64_t slot_columns(const std::vector<Row>& rows) {
   std::int64_t columns = 2;
   for (const Row& row : rows) {
@@ -118,7 +116,7 @@ Window make_window(const std::vector<Row>& rows, std::int64_t columns, std::int6
   return window;
 }
 
-// The slots [begin, end) of one row. A cell that started earlier shows only its colour.
+// A cell that started earlier shows only its colour.
 std::string draw_slots(const Row& row, std::int64_t begin, std::int64_t end, std::int64_t columns,
                        bool color) {
   std::string line;

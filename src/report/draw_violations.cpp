@@ -9,12 +9,11 @@
 namespace sluice {
 namespace {
 
-constexpr std::size_t kMaxDrawn = 16;  // violations; the rest is counted
+constexpr std::size_t kMaxDrawn = 16;  // more are only counted
 
-// A part of one rank's instructions that fits on a line.
+// A part of a rank's instructions that fits on one line.
 class RowWindow {
  public:
-  // From `first` on, as far as `columns` allow.
   RowWindow(const std::vector<Action>& row, std::size_t first, std::size_t columns)
       : row_(&row), first_(first), end_(first) {
     std::size_t used = kLead;
@@ -42,7 +41,6 @@ class RowWindow {
     return line + (end_ < row_->size() ? "..." : "");
   }
 
-  // Column of an instruction within the line that draw() gives.
   std::size_t column(int index) const {
     std::size_t column = first_ > 0 ? kLead : 0;
     for (std::size_t i = first_; i < static_cast<std::size_t>(index); ++i) {
@@ -64,7 +62,7 @@ class Picture {
         options_(options),
         digits_(std::to_string(program.ranks.empty() ? 0 : program.ranks.size() - 1).size()) {}
 
-  // The row from its start, then from shortly before each violation that did not fit.
+  // Draws the start of the row, and the surroundings of violations outside it.
   void add_rank(std::size_t rank, std::vector<const Violation*> violations) {
     const std::vector<Action>& row = program_.ranks[rank];
     std::stable_sort(violations.begin(), violations.end(),

@@ -29,7 +29,7 @@ std::string little_endian(Number number) {
   return bytes;
 }
 
-// ---- protocol buffers: the fields of tensorflow.Event that scalars need ----
+// ---- protocol buffers: the fields of tensorflow.Event for scalars ----
 
 std::string varint(std::uint64_t number) {
   std::string bytes;
@@ -53,7 +53,7 @@ std::string scalar(const std::string& tag, double value) {
 
 // ---- lines ----
 
-// A number under its name, those of lists under the number of the rank, those of objects below it.
+// List elements get the suffix "/rank_N", object members "/NAME".
 void add_scalars(const std::string& tag, const Json& value, std::string& summary) {
   if (value.is_number()) {
     summary += scalar(tag, value.number());

@@ -48,7 +48,7 @@ Integer number(const std::string& name, std::string_view text, std::int64_t leas
   return static_cast<Integer>(value);
 }
 
-// "1SEND_F3" -> "SEND_F"; a pair is OVERLAP_F_B.
+// "1SEND_F3" -> "SEND_F". A pair returns "OVERLAP_F_B".
 std::string kind_word(const std::string& action) {
   if (action.starts_with('(')) return action.substr(action.rfind(')') + 1);
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
@@ -76,7 +76,6 @@ const std::vector<std::string>& action_kinds() {
   return words;
 }
 
-// The text of one action, or a kind of action.
 std::string action_selector(const std::string& text) {
   const auto& words = action_kinds();
   if (std::find(words.begin(), words.end(), text) != words.end()) return text;
@@ -103,7 +102,7 @@ void set(Fault& fault, const std::string& name, const std::string& value) {
   if (name == "always") fault.always = true;
 }
 
-// At `separator`, but not inside parentheses: a pair of actions has them.
+// Pairs of actions contain separators in parentheses.
 std::vector<std::string> split_outside(std::string_view text, char separator) {
   std::vector<std::string> parts(1);
   int depth = 0;
@@ -139,7 +138,7 @@ void add_selector(Fault& fault, const std::string& text, std::set<std::string>& 
   set(fault, name, is_flag ? "" : std::string(trim(text.substr(equals + 1))));
 }
 
-// True if some action that the selector means can suffer the fault.
+// Whether any action that the selector matches can have this fault.
 bool can_meet_selected(const Fault& fault) {
   if (fault.action.empty()) return true;
   for (int k = static_cast<int>(ActionKind::kForward);

@@ -18,7 +18,7 @@ namespace {
 constexpr const char* kFormat = "sluice flight record";
 constexpr int kVersion = 2;
 constexpr std::array kAxes = {"pp", "dp_replicate", "dp_shard", "cp", "tp"};
-// The highest rank; a plan has at most 2^20 of anything.
+// Plans have at most 2^20 ranks.
 constexpr std::int64_t kMaxRank = std::numeric_limits<std::int32_t>::max() - 1;
 
 const detail::Words<FlightState>& states() {
@@ -29,7 +29,7 @@ const detail::Words<FlightState>& states() {
   return table;
 }
 
-// Values of one object of a file, each of which must be there and of its type.
+// Each member must exist and have the right type.
 class Reader {
  public:
   Reader(const Json& object, std::string place, const std::string& file)
@@ -216,7 +216,6 @@ std::string flight_json(const FlightRecord& record) {
   object["program"]["instructions"] = record.row.instructions;
   object["program"]["peers"] = record.row.peers;
   object["program"]["counterparts"] = record.row.counterparts;
-  // A failure may quote anything.
   return object.dump() + "\n";
 }
 

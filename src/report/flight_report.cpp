@@ -29,7 +29,7 @@ const detail::Words<MismatchKind>& words() {
   return table;
 }
 
-// The longest mismatch or note, in bytes.
+// Limit on a mismatch or note, in bytes.
 constexpr std::size_t kMaxLine = 4000;
 
 std::string name_of(int rank) { return "rank " + std::to_string(rank); }
@@ -43,7 +43,7 @@ std::string list_of(const std::vector<int>& ranks) {
   return (ranks.size() == 1 ? "rank " : "ranks ") + join(names, ", ");
 }
 
-// The instruction that a rank is at, in the pass that it is in; null between two.
+// Returns the rank's current instruction, null if it is between two.
 const FlightEntry* current(const FlightRecord& record) {
   if (!record.in_pass || record.entries.empty()) return nullptr;
   const FlightEntry& last = record.entries.back();
@@ -92,7 +92,7 @@ class Alignment {
     }
     add_failure();
     add_missing();
-    // Programs that differ explain all else; then what is nobody's consequence.
+    // Different programs explain everything else, so they come first.
     std::stable_sort(report_.mismatches.begin(), report_.mismatches.end(),
                      [](const FlightMismatch& a, const FlightMismatch& b) {
                        return std::pair(order_of(a.kind), -a.waited) <
@@ -121,7 +121,7 @@ class Alignment {
     return found == by_rank_.end() ? nullptr : found->second;
   }
 
-  // One a kind and rank: several ranks may wait for the same.
+  // Keeps one mismatch per kind and rank, because several ranks may wait for the same thing.
   void add(MismatchKind kind, int rank, std::string text, double waited) {
     for (FlightMismatch& known : report_.mismatches) {
       if (known.kind != kind || known.rank != rank) continue;
@@ -131,7 +131,6 @@ class Alignment {
     report_.mismatches.push_back({kind, rank, std::move(text), waited});
   }
 
-  // Compares the programs of ranks in the same pass.
   void compare_programs() {
     std::map<std::int64_t, std::map<std::string, std::vector<int>>> of_pass;
     for (const FlightRecord& record : report_.records) {
@@ -153,10 +152,11 @@ class Alignment {
     }
   }
 
-  // The k-th send of a channel and the k-th receive, of pipelines in the same pass.
+  // The k-th send must match the k-th receive, for ranks in the same pass.
   void compare_channels() {
     for (const FlightRecord& receiver : report_.records) {
-      std::map<std::pair<int, bool>, std::vector<std::string>> expected;  // by peer, is activation
+      std::map<std::pair<int, bool>, std::vector<std::string>>
+          expected;  // by peer, and whether it carries activations
       each_transfer(receiver, detail::is_recv, [&](int i, const Action& action) {
         expected[{receiver.row.peers[i], is_activation(action)}].push_back(
             receiver.row.instructions[i]);
@@ -205,21 +205,22 @@ class Alignment {
     try {
       return parse_action(text);
     } catch (const Error&) {
-      return std::nullopt;  // as a record of a later sluice may have
+      return std::nullopt;  // a later version may write other actions
     }
   }
   static bool is_activation(const Action& action) {
     return detail::channel_kind_of(action.kind) == ChannelKind::kActivation;
   }
 
-  // From a rank that waits to the one that is to blame.
+  // Follows the waits from this rank to the culprit.
   void follow(const FlightRecord& first) {
     std::vector<int> path;
     const FlightRecord* at = &first;
     const double waited = current(first)->waited;
     while (true) {
       if (const auto seen = std::find(path.begin(), path.end(), at->rank); seen != path.end()) {
-        // Ranks give up a call at different moments: their records may differ in who had arrived.
+        // Ranks give up a failed call at different moments, so their records may disagree on who
+        // had arrived.
         if (std::any_of(seen, path.end(), [&](int rank) {
               const FlightEntry& entry = *current(*find_rank(rank));
               return !entry.call.empty() && entry.state == FlightState::kFailed;
@@ -244,7 +245,7 @@ class Alignment {
     }
   }
 
-  // Whom this rank waits for and who waits as well; null when the culprit was found.
+  // Returns the next waiting rank, null if the culprit was found.
   const FlightRecord* next(const FlightRecord& record, double waited) {
     const FlightEntry& entry = *current(record);
     if (!entry.call.empty()) return look_at_call(record, entry, waited);
@@ -259,7 +260,6 @@ class Alignment {
     return chained;
   }
 
-  // True if the rank has done the instruction of its row in the pass of `other`.
   static bool has_done(const FlightRecord& record, int index, const FlightRecord& other) {
     if (record.pass != other.pass) return record.pass > other.pass;
     if (!record.in_pass) return true;
@@ -295,7 +295,7 @@ class Alignment {
     return nullptr;
   }
 
-  // The ranks that differ in the axes of the collective alone, and have it in their row.
+  // The ranks that take part in the collective.
   std::vector<int> members_of(const FlightRecord& record, const std::string& text) const {
     const std::optional<Action> action = action_of(text);
     const AxisSet axes = action ? axes_of(action->kind) : AxisSet();
@@ -306,14 +306,14 @@ class Alignment {
         if (!axes.has(kGridAxes[i]) && other.coordinates[i] != record.coordinates[i])
           is_member = false;
       }
-      // A rank in another pass may have another row; it has to come here, too.
+      // A rank in another pass may have another row, but must arrive here too.
       const bool has_it = other.pass != record.pass || index_of(other.row.instructions, text) >= 0;
       if (is_member && has_it) members.push_back(other.rank);
     }
     return members;
   }
 
-  // A call within an instruction, whose missing members are known.
+  // A call within an instruction records its missing members.
   const FlightRecord* look_at_call(const FlightRecord& record, const FlightEntry& entry,
                                    double waited) {
     const std::string waiting = formatted("{} waits {} s in instruction {} '{}' of step {}, in {}",
@@ -378,7 +378,7 @@ class Alignment {
       const FlightFailure& failure = *record.failure;
       const std::string who = failure.rank < 0 ? "the run" : name_of(failure.rank);
       add(MismatchKind::kFailed, failure.rank, who + " failed: " + failure.message, 0);
-      return;  // all heard of the first
+      return;  // all ranks received the same failure
     }
   }
 

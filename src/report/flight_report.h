@@ -1,11 +1,6 @@
-// The flight records of a run's ranks, read together: who waits for whom, and what came first.
-//
-// Ranks are aligned by their pass, that is the n-th time that they run a program: all make the same
-// calls in the same order. A wait is followed to the rank that owes the message or has not come to
-// the collective, and from there on, until a rank is found that does not wait, or a circle.
-//
-// Owns: the comparison, its text and JSON. Does not own: the records (flight_record.h), files.
-// Thread-safety: pure functions.
+// Compares the flight records of all ranks, to find the rank that caused a hang. Ranks are aligned
+// by their pass, the n-th program that they run. Each wait is followed from rank to rank, to a rank
+// that does not wait, or a circle.
 #pragma once
 
 #include <cstdint>
@@ -18,41 +13,38 @@
 namespace sluice {
 
 enum class MismatchKind : std::uint8_t {
-  kMissing,     // a rank left no record of this run: killed, or on a machine that is gone
-  kProgram,     // ranks run different programs
-  kChannel,     // the k-th message that one rank sends is not the k-th that the other receives
-  kFailed,      // a rank failed
-  kNotSent,     // a rank has not sent what another waits for, and does not wait itself
-  kLost,        // a message was sent and has not arrived
+  kMissing,  // the rank was killed, or its machine is gone
+  kProgram,  // ranks run different programs
+  kChannel,  // a channel's k-th send does not match its k-th receive
+  kFailed,
+  kNotSent,     // the rank has not sent, and does not wait itself
+  kLost,        // a sent message has not arrived
   kCircle,      // ranks wait for each other
-  kCollective,  // all members have come to a collective that does not end
+  kCollective,  // a collective hangs although all members have arrived
 };
-std::string to_text(MismatchKind kind);  // "missing", "program", ..
+std::string to_text(MismatchKind kind);
 
 struct FlightMismatch {
   MismatchKind kind = MismatchKind::kMissing;
-  int rank = -1;      // to look at
-  std::string text;   // one line, for people
-  double waited = 0;  // the longest wait that leads there, in seconds
+  int rank = -1;  // the suspect
+  std::string text;
+  double waited = 0;  // longest wait that leads to it, in seconds
 };
 
 struct FlightReport {
   std::string run;
   int num_ranks = 0;
-  std::vector<FlightRecord> records;       // records of the run, by rank
-  std::vector<int> missing;                // ranks without a record of this run, ascending
-  std::vector<FlightMismatch> mismatches;  // the first one first
+  std::vector<FlightRecord> records;  // by rank
+  std::vector<int> missing;
+  std::vector<FlightMismatch> mismatches;  // most important first
   std::vector<std::string> notes;
 };
 
-// records: as read, of at least one rank. Records of another run than the one that was written last
-// count as missing. Throws Error(kInput) where two are of one rank, or they disagree on the number
-// of ranks of one run.
+// Needs at least one record. Records of other runs than the newest count as missing. Throws
+// Error(kInput) if records contradict each other.
 FlightReport align_flight_records(std::vector<FlightRecord> records);
 
-// A table of the ranks, the mismatches, notes; lines ending in '\n'.
 std::string describe(const FlightReport& report, int width);
-// {"run", "num_ranks", "missing", "ranks": [..], "mismatch": {..} or null, "mismatches", "notes"}.
 std::string to_json(const FlightReport& report);
 
 }  // namespace sluice

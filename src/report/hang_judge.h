@@ -1,11 +1,6 @@
-// The judgement that a rank hangs: it is in an instruction, waits for nobody, and has been there
-// for longer than the instruction is expected to take.
-//
-// An instruction is expected to take the longest that its kind took on its stage so far, in this
-// run; one that was not seen yet, a floor.
-//
-// Owns: the judgement of one rank. Does not own: looking and telling (command/hang_watch.h), clocks
-// (every call is given the time). Thread-safety: for one thread.
+// Decides that a rank hangs: it waits for no other rank, and its instruction takes much longer than
+// before. The expected time is the longest that this kind of instruction has taken on its stage, or
+// a floor.
 #pragma once
 
 #include <chrono>
@@ -21,9 +16,9 @@ namespace sluice {
 
 struct HangLimits {
   using Duration = std::chrono::steady_clock::duration;
-  // Times beyond what is expected: after the first the rank hangs, after the second the run ends.
+  // Time beyond the expected until the rank counts as hung, and until the run ends.
   Duration named{std::chrono::seconds(5)}, ended{std::chrono::seconds(100)};
-  // The time that an instruction gets of which nothing is known.
+  // For instructions without a known time.
   Duration floor{std::chrono::seconds(60)}, ended_unknown{std::chrono::seconds(300)};
 };
 
@@ -35,19 +30,18 @@ class HangJudge {
 
   explicit HangJudge(const HangLimits& limits) : limits_(limits) {}
 
-  // Takes every instruction that has ended.
   void learn(const Action& action, double seconds);
-  // running: where the rank computes now, nothing where it waits or nothing runs. counted: the time
-  // of the judge (judge_clock.h). Each verdict is given once for every stay in an instruction.
+  // `running` is empty if the rank waits or is idle. `counted` is JudgeClock time. Each verdict is
+  // returned once per instruction.
   HangVerdict look(const std::optional<RunningAction>& running, Duration counted);
 
-  // The last look: where the rank has been, for how long, and what was expected, if anything.
+  // Results of the last look().
   const RunningAction& instruction() const { return *at_; }
   Duration stay() const { return stay_; }
   std::optional<Duration> expected() const { return expected_of(at_->action); }
 
  private:
-  using Kind = std::pair<ActionKind, int>;  // a kind of action on a stage
+  using Kind = std::pair<ActionKind, int>;
   static Kind kind_of(const Action& action) { return {action.kind, action.stage}; }
   std::optional<Duration> expected_of(const Action& action) const;
 

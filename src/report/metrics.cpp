@@ -20,7 +20,7 @@ constexpr const char* kYellow = "\033[33m";
 constexpr const char* kBlue = "\033[34m";
 constexpr const char* kMagenta = "\033[35m";
 constexpr const char* kCyan = "\033[36m";
-constexpr int kWideGap = 2;  // between the fields of the line
+constexpr int kWideGap = 2;
 
 std::string printed(const char* format, double value) {
   char text[64];
@@ -28,8 +28,7 @@ std::string printed(const char* format, double value) {
   return text;
 }
 
-// A number of the line. Where there is no room, the fields with the largest `least_needed` go
-// first.
+// Fields with the largest `least_needed` are left out first.
 struct Field {
   const char* name;
   std::string value, shorter;
@@ -37,7 +36,6 @@ struct Field {
   int least_needed;
 };
 
-// Below 0.01 GiB in a smaller unit.
 std::string memory_text(const std::vector<std::int64_t>& bytes_of_ranks) {
   const std::int64_t bytes =
       bytes_of_ranks.empty() ? 0 : *std::max_element(bytes_of_ranks.begin(), bytes_of_ranks.end());
@@ -57,7 +55,7 @@ std::vector<Field> fields_of(const StepMetrics& metrics, bool on_terminal) {
       {"tps", tps, "", kBlue, 4},
       {"bubble", fixed(100.0 * metrics.bubble_fraction, 1) + "%", "", kMagenta, 6},
       {"mem", memory_text(metrics.memory_bytes), "", kPlain, 7},
-      {"ms", ms, "", kPlain, 8}};  // as tps
+      {"ms", ms, "", kPlain, 8}};  // follows from tps
   if (metrics.validation_loss)
     fields.push_back({"val_loss", fixed(*metrics.validation_loss, 4), "", kGreen, 1});
   if (on_terminal && metrics.seconds_left)

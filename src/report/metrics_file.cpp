@@ -22,17 +22,15 @@
 namespace sluice {
 namespace {
 
-// Lines of an earlier metrics.jsonl, for a run that goes on.
 struct EarlierLines {
   std::int64_t kept = 0;
-  std::int64_t later = 0;    // steps after the one that the run goes on from
-  std::int64_t foreign = 0;  // torn, twice, or not of a run
+  std::int64_t later = 0;    // after the step of the checkpoint
+  std::int64_t foreign = 0;  // torn, repeated or malformed
 };
 
 constexpr std::size_t kChunk = std::size_t{1} << 20;
 
-// The step of a line of metrics; nothing for any other text. A disk that lost power may have left a
-// block of zeros.
+// A power failure may leave a block of zeros.
 std::optional<std::int64_t> step_of_line(std::string_view line, const std::string& file) {
   try {
     const Json object = parse_strict_json(line, file);
@@ -45,9 +43,8 @@ std::optional<std::int64_t> step_of_line(std::string_view line, const std::strin
   }
 }
 
-// Writes the whole lines of the file `from` whose step is at most last_step into the new file `to`,
-// on disk when this returns; steps ascend. Memory is bounded by a line. Nothing is kept where there
-// is no such file. Throws Error(kUsage); `to` may then be there.
+// Copies complete lines up to `last_step`, in ascending steps, and syncs them. A missing `from`
+// counts as empty. On Error(kUsage) `to` may remain.
 EarlierLines copy_earlier_lines(const std::string& from, const std::string& to,
                                 std::int64_t last_step) {
   File target = File::create(to, ErrorKind::kUsage);
@@ -85,7 +82,7 @@ EarlierLines copy_earlier_lines(const std::string& from, const std::string& to,
   return lines;
 }
 
-// "3 lines after step 5, 1 line that no run wrote as it is"; "" when nothing was dropped.
+// "3 lines after step 5 and 1 line that no run wrote as it is", or "".
 std::string dropped_text(const EarlierLines& lines, std::int64_t last_step) {
   std::vector<std::string> parts;
   if (lines.later > 0)
@@ -101,7 +98,6 @@ Error write_error(const std::string& path, int error_number) {
                     error_number);
 }
 
-// Puts a file with the lines up to last_step in the place of `path`.
 void keep_earlier_lines(const std::string& path, std::int64_t last_step) {
   const std::string temporary = path + ".tmp-" + unique_suffix();
   EarlierLines lines;
@@ -149,7 +145,7 @@ MetricsFile::~MetricsFile() { close(descriptor_); }
 void MetricsFile::append(const StepMetrics& metrics) {
   const std::string line = to_json(metrics) + "\n";
   if (const int failed = write_all(descriptor_, line)) {
-    // No half of a line stays; should that fail too, the first reason is the one to know.
+    // If this fails too, the first error is the one to report.
     [[maybe_unused]] const int cut = ftruncate(descriptor_, size_);
     throw write_error(path_, failed);
   }

@@ -1,8 +1,4 @@
-// metrics.jsonl of a run: a line for each step that is logged.
-//
-// Owns: the file, and the lines of an earlier one that a resumed run keeps. Does not own: the
-// content of a line (metrics.h), the check that the folder can be written (a run does it before it
-// starts). Thread-safety: a MetricsFile belongs to one thread; pure functions, but for the files.
+// The metrics.jsonl of a run, with one line per logged step.
 #pragma once
 
 #include <cstddef>
@@ -13,30 +9,26 @@
 
 namespace sluice {
 
-// FOLDER/metrics.jsonl. A run that starts replaces that of the run before; a run that resumes from
-// a checkpoint keeps the lines up to there.
+// A new run replaces the file. A resumed run keeps the lines up to its checkpoint. Not thread-safe.
 class MetricsFile {
  public:
   static std::string path_in(const std::string& folder);
-  // Bytes: a longer line is none of a run. Parameter norms of a large model take a few hundred
-  // kilobytes.
+  // Limit in bytes. Parameter norms of a large model take a few hundred kilobytes.
   static constexpr std::size_t kLongestLine = std::size_t{64} << 20;
-  // Throws Error(kUsage) when a folder is in the place of the file. Creates nothing.
+  // Throws Error(kUsage) if a folder has the file's name.
   static void require_free_place(const std::string& folder);
-  // Creates the folder and a new file, which takes the name in one step: with the whole lines of
-  // the steps up to last_step of the file that is there, in their order, each step once (0: empty).
-  // Warns of lines that it drops. Throws Error(kUsage), and leaves the old file.
+  // Atomically replaces the file. Keeps complete lines up to last_step, and logs a warning about
+  // dropped ones. On Error(kUsage) the old file stays.
   explicit MetricsFile(const std::string& folder, std::int64_t last_step = 0);
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
 
-  // One line, handed to the system before it returns. Throws Error(kUsage); the file then ends with
-  // the line before.
+  // Throws Error(kUsage), and then leaves no partial line.
   void append(const StepMetrics& metrics);
-  // All lines are on disk when this returns, under the file's name. Throws Error(kUsage).
+  // Lines and file name are on disk on return. Throws Error(kUsage).
   void sync();
-  // Throws Error(kUsage) unless the file still has its name.
+  // Throws Error(kUsage) if the file was removed or replaced.
   void require_in_place() const;
   const std::string& path() const { return path_; }
 

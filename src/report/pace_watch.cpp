@@ -10,11 +10,11 @@
 namespace sluice {
 namespace {
 
-// Less than these are there on every machine.
-constexpr double kOthersCores = 0.25;  // busy with other programs
-constexpr double kStolenShare = 0.02;  // of the time of all cores
-constexpr double kSlowerClock = 0.9;   // of the clock at the beginning
-constexpr std::int64_t kPages = 256;   // a megabyte
+// Every machine has smaller deviations.
+constexpr double kOthersCores = 0.25;
+constexpr double kStolenShare = 0.02;
+constexpr double kSlowerClock = 0.9;
+constexpr std::int64_t kPages = 256;  // one megabyte
 
 double median_of(std::vector<double>& values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::int64_t kBytes = 4;  // float32
 
-// A model of which only the number of layers is known has no parameters.
+// A model given only by its number of layers has no parameters.
 bool has_parameters(const ModelSpec& model) { return !model.family.empty(); }
 
 // {"layers.3", "layers.4", "norm"} -> "layers.3-4, norm".

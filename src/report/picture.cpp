@@ -18,16 +18,16 @@ namespace {
 using detail::Rgb;
 using namespace svg;
 
-constexpr double kLeft = 62, kRight = 92, kTop = 58;  // pixels around the lanes
+constexpr double kLeft = 62, kRight = 92, kTop = 58;  // margins, in pixels
 constexpr double kUsualCell = 20, kLeastWidth = 640, kMostWidth = 2400;
-constexpr std::size_t kMostCells = 6000;  // of a picture of single actions
+constexpr std::size_t kMostCells = 6000;  // above this, lanes become textures
 constexpr double kTextureWidth = 1600;
-constexpr double kTextureColumns = 48'000;     // of all lanes together
-constexpr double kDigit = 6.2, kLetter = 6.2;  // pixels of a character
-constexpr Rgb kOther = {138, 146, 155};        // what is no F, I, W, B
-constexpr double kPalest = 0.62;               // share of white in the last stage of a rank
+constexpr double kTextureColumns = 48'000;  // of all lanes together
+constexpr double kDigit = 6.2, kLetter = 6.2;
+constexpr Rgb kOther = {138, 146, 155};  // other actions
+constexpr double kPalest = 0.62;         // share of white for the last stage of a rank
 constexpr std::size_t kMostReasons = 12;
-constexpr int kMostShades = 64;  // of a colour, for the stages of a rank
+constexpr int kMostShades = 64;  // per colour
 
 Rgb paler(const Rgb& color, double white) {
   Rgb result = color;
@@ -67,12 +67,11 @@ std::string meaning_of_action(const Action& action) {
   return to_text(action);
 }
 
-// True if text on the colour of this kind is dark.
 bool has_dark_text(ActionKind kind) {
   return kind == ActionKind::kForward || kind == ActionKind::kBackwardInput;
 }
 
-// Times of a file may be any numbers.
+// Times read from a file may be any number.
 double idle_share(const RankTimeline& rank, const Simulation& simulation) {
   const double busy = simulation.makespan > 0 ? rank.busy / simulation.makespan : 1;
   return std::isnan(busy) ? 0 : 1 - std::clamp(busy, 0.0, 2.0);
@@ -83,7 +82,6 @@ std::string live_text(const Picture& picture, double live) {
   return picture.live_in_bytes ? human_bytes(whole) : std::to_string(whole);
 }
 
-// "rank 1: 0RECV_F1: the reason"
 std::string reason_text(const Violation& violation) {
   const std::string where =
       violation.rank < 0 ? "" : "rank " + std::to_string(violation.rank) + ": ";
@@ -98,12 +96,12 @@ Json index_pair(std::size_t rank, int index) {
 }
 
 struct Lanes {
-  double width = 0, height = 0, curve = 0, pitch = 0;  // pixels; curve 0: there is none
-  double makespan = 0;                                 // time at the right end
+  double width = 0, height = 0, curve = 0, pitch = 0;  // no curve if 0
+  double makespan = 0;
   bool texture = false;
   int label_every = 1;
 
-  // Pixels of a time from 0 to the makespan, which may be as small or as large as numbers get.
+  // The makespan may be too small or too large to divide by.
   double at(double time) const {
     if (!(makespan > 0)) return 0;
     const double scale = width / makespan;
@@ -146,7 +144,6 @@ Lanes lanes_of(const Picture& picture) {
   return lanes;
 }
 
-// Position of every stage among those of its rank.
 std::map<int, int> places_of_stages(const RankTimeline& rank) {
   std::set<int> stages;
   for (const TimedAction& timed : rank.actions)
@@ -205,13 +202,12 @@ class Drawing {
   double white(int shade) const {
     return num_shades_ < 2 ? 0 : kPalest * shade / (num_shades_ - 1);
   }
-  // The shade of the action's stage among the stages of its rank.
   int shade_of(const std::map<int, int>& places, const Action& action) const {
     const std::int64_t place = place_of(places, action);
     if (most_stages_ <= kMostShades) return static_cast<int>(place);
     return static_cast<int>(place * (num_shades_ - 1) / (most_stages_ - 1));
   }
-  // The class of its boxes: "F0".
+  // CSS class: "F0".
   std::string class_of(const std::map<int, int>& places, const Action& action) const {
     return letter_of(action.kind) + std::to_string(shade_of(places, action));
   }
@@ -299,7 +295,7 @@ class Drawing {
            "h-" + w + "z";
   }
 
-  // One path a colour, the numbers of the microbatches where they fit.
+  // One path per colour, and microbatch numbers where they fit.
   std::string cells(const RankTimeline& of, std::size_t rank, double top) const {
     const std::map<int, int> places = places_of_stages(of);
     std::map<std::string, std::string> paths;
@@ -333,8 +329,7 @@ class Drawing {
     return text;
   }
 
-  // The actions of a rank one after the other: each begins when the one before it has ended.
-  // Actions of a file may overlap. Those that have no time left are dropped.
+  // Actions read from a file may overlap, so each one is cut to start after the previous.
   static std::vector<TimedAction> in_turn(const RankTimeline& of) {
     std::vector<TimedAction> actions;
     double free = 0;
@@ -347,18 +342,17 @@ class Drawing {
     return actions;
   }
 
-  // Columns of pixels, each of one colour: the one whose share in it and before it is furthest
-  // behind. Runs of a colour are strokes as thick as the lane.
+  // Every pixel column takes the colour whose share so far is furthest behind.
   std::string texture(const RankTimeline& of, double top) const {
     const double lanes = static_cast<double>(simulation_.ranks.size());
     const double column = std::ceil(std::max(1.0, lanes * lanes_.width / kTextureColumns));
     const auto columns = static_cast<int>(lanes_.width / column);
     const std::map<int, int> places = places_of_stages(of);
     const std::vector<TimedAction> actions = in_turn(of);
-    std::map<std::string, double> owed;  // columns; "": idle
+    std::map<std::string, double> owed;  // in columns; "" is idle time
     struct Path {
       std::string text;
-      int at = 0;  // where the last stroke ended
+      int at = 0;
     };
     std::map<std::string, Path> paths;
     std::size_t next = 0;
@@ -380,7 +374,7 @@ class Drawing {
         const TimedAction& timed = actions[each];
         const double share =
             (std::min(end, timed.end) - std::max(begin, timed.start)) / (end - begin);
-        if (!std::isfinite(share)) continue;  // a column too narrow for numbers
+        if (!std::isfinite(share)) continue;
         owed[class_of(places, timed.action)] += share;
         idle -= share;
       }
@@ -467,7 +461,7 @@ class Drawing {
   const Picture& picture_;
   const Simulation& simulation_;
   const Lanes lanes_;
-  int most_stages_ = 1, num_shades_ = 1;  // of a rank
+  int most_stages_ = 1, num_shades_ = 1;
   std::set<std::pair<ActionKind, int>> used_;
 };
 
@@ -484,7 +478,7 @@ std::string sizes_text(const Program& program) {
 
 namespace detail {
 
-// Those of Okabe and Ito (2008, "Color Universal Design"), moved apart in lightness.
+// Okabe and Ito (2008, "Color Universal Design"), with lightness moved apart.
 const std::vector<std::pair<ActionKind, Rgb>>& picture_colors() {
   static const std::vector<std::pair<ActionKind, Rgb>> colors = {
       {ActionKind::kForward, {0x56, 0xb4, 0xe9}},
@@ -603,7 +597,6 @@ std::string picture_svg(const Picture& picture) { return Drawing(picture).svg();
 
 namespace {
 
-// How the page names and colours the actions of a kind.
 struct PageKind {
   std::string name;
   Rgb color;
@@ -611,19 +604,19 @@ struct PageKind {
   bool in_legend = false;
 };
 
-// What the page's script draws. Times are whole ticks, a ten-millionth of the step each.
+// Times are integers, in ten-millionths of the step.
 Json page_data(const Picture& picture) {
   constexpr double kTicks = 1e7;
   const Simulation& simulation = picture.simulation;
   const double tick = simulation.makespan > 0 ? simulation.makespan / kTicks : 1;
-  // A makespan may be as small as numbers get, so that its ten-millionth is 0.
+  // The makespan may be so small that its ten-millionth is 0.
   const double end = simulation.makespan > 0 ? simulation.makespan : 1;
   const auto ticks = [&](double time) { return std::llround(time / end * kTicks); };
   const bool in_seconds = picture.basis.unit == "s";
   std::vector<PageKind> kinds;
   for (const Words& words : kWords)
     kinds.push_back({words.meaning, color_of_kind(words.kind), has_dark_text(words.kind)});
-  std::map<std::string, std::size_t> others;  // other instructions, by their text
+  std::map<std::string, std::size_t> others;
   Json ranks = Json::array(), pairs = Json::array();
   double most = 0;
   for (std::size_t rank = 0; rank < simulation.ranks.size(); ++rank) {

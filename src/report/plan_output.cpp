@@ -1,4 +1,3 @@
-// The output for a plan: for people, and as JSON.
 #include <algorithm>
 #include <ostream>
 
@@ -16,7 +15,7 @@
 namespace sluice {
 namespace {
 
-// Whether rows have a length: those of a graph for images have none.
+// Rows of a graph for images have no length.
 bool has_length(const ModelSpec& model) {
   return model.inputs.empty() || std::ranges::any_of(model.inputs, [](const ValueSpec& input) {
            return std::ranges::find(input.sizes, kMicrobatchLength) != input.sizes.end();
@@ -33,7 +32,7 @@ std::string microbatch_text(const ModelSpec& model, const MicrobatchShape& shape
 namespace {
 
 std::vector<StageShape> shapes_of(const Plan& plan) {
-  if (plan.model.inputs.empty()) return {};  // sizes are not known
+  if (plan.model.inputs.empty()) return {};  // the sizes are unknown
   return stage_shapes(plan.model, plan.partition, plan.microbatch.rows, plan.microbatch.length);
 }
 

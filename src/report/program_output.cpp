@@ -20,7 +20,7 @@ Json violations_json(const std::vector<Violation>& violations) {
   return array;
 }
 
-// The transport of an ok: "", " for torch over Gloo and NCCL", " for rendezvous".
+// "", " for torch over Gloo and NCCL" or " for rendezvous".
 std::string subject_text(ProofTransport transport) {
   switch (transport) {
     case ProofTransport::kSluice:
@@ -40,7 +40,7 @@ Json verify_json(const VerifyReport& report) {
                  {"violations", violations_json(report.violations)},
                  {"required_capacity", report.required_capacity},
                  {"max_in_flight", report.max_in_flight}};
-  if (report.verdicts.size() < 2) return object;  // the only verdict is that of the whole
+  if (report.verdicts.size() < 2) return object;  // the only verdict equals the whole report
   Json verdicts = Json::object();
   for (const Verdict& verdict : report.verdicts) {
     verdicts[verdict.name] = {{"ok", verdict.ok()},
@@ -119,7 +119,7 @@ std::string simulation_text(const Simulation& simulation) {
 }
 
 std::string comparison_text(double time, double other) {
-  constexpr double kSame = 1e-9, kShown = 5e-4;  // shares
+  constexpr double kSame = 1e-9, kShown = 5e-4;
   const double share = other > 0 ? 1 - time / other : 0;
   if (share <= kSame) return "as much as";
   const std::string percent = share < kShown ? "under 0.1" : fixed(100.0 * share, 1);

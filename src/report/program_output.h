@@ -1,8 +1,3 @@
-// The output for a program: the JSON objects and the text of rows, proofs and predictions, the same
-// for every command.
-//
-// Does not own: making them, pictures (draw).
-// Thread-safety: pure functions.
 #pragma once
 
 #include <string>
@@ -15,17 +10,15 @@
 
 namespace sluice {
 
-// Keys: docs/verify.md, docs/simulate.md.
+// See docs/verify.md and docs/simulate.md.
 Json verify_json(const VerifyReport& report);
 Json simulation_json(const Simulation& simulation);
-// The rows as lists of texts, with the sizes and the placement.
 Json rows_json(const Program& program, const std::vector<std::vector<Action>>& rows);
 
-// Several lines. `place` is what an index counts: "cell" or "instruction".
+// `place` is what an index counts: "cell" or "instruction".
 std::string verify_text(const VerifyReport& report, const std::string& place);
 std::string simulation_text(const Simulation& simulation);
-// "12.3% less than", "under 0.1% less than", "as much as": of a time that is no longer than
-// another.
+// "12.3% less than", "under 0.1% less than" or "as much as". Precondition: time <= other.
 std::string comparison_text(double time, double other);
 
 }  // namespace sluice

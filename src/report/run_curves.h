@@ -1,7 +1,4 @@
-// The logged curves of a run, in bounded memory: for the report of a run of any length.
-//
-// Owns: thinning of curves, sums over the steps. Does not own: the lines (metrics.h), pictures
-// (run_report.h). Thread-safety: values.
+// Curves of a run of any length, in bounded memory.
 #pragma once
 
 #include <cstddef>
@@ -16,17 +13,16 @@
 
 namespace sluice {
 
-// Values over steps. Neighbours become one part where there are more than kMost: none of the
-// largest and smallest values is lost.
+// Above kMost parts, neighbours are merged, which keeps the largest and smallest values.
 class Curve {
  public:
   static constexpr std::size_t kMost = 1024;
   struct Part {
     std::int64_t first = 0, last = 0;  // steps
     double least = 0, most = 0;
-    double begin = 0, end = 0;  // the values at the first and the last step
+    double begin = 0, end = 0;
   };
-  // Steps ascend. A value that is no number is left out.
+  // Steps must ascend. Values that are not finite are ignored.
   void add(std::int64_t step, double value);
   const std::vector<Part>& parts() const { return parts_; }
   bool empty() const { return parts_.empty(); }
@@ -41,17 +37,17 @@ class RunCurves {
  public:
   void add(const StepMetrics& metrics);
 
-  std::int64_t steps = 0;   // number of logged steps
-  std::int64_t tokens = 0;  // counted tokens of the logged steps
-  StepMetrics last;         // without its norms
+  std::int64_t steps = 0;
+  std::int64_t tokens = 0;
+  StepMetrics last;
   Curve loss, validation_loss, tokens_per_second, grad_norm, lr;
-  // Per rank: of the logged steps after the first, and how many these are; or of the first alone.
+  // Sums per rank over `counted` steps. The first step counts only if it is the only one.
   std::vector<RankSeconds> seconds;
   double step_seconds = 0, bubble = 0;
   std::int64_t counted = 0;
-  std::vector<std::int64_t> peaks;  // per rank, bytes
+  std::vector<std::int64_t> peaks;  // bytes per rank
   StepTimesSeen step_times;
-  // The newest continuations, and the step after which they were made.
+  // Newest generated texts, and their step.
   std::int64_t continued_at = 0;
   std::vector<std::pair<std::string, std::string>> continuations;
 };

@@ -29,10 +29,10 @@ using svg::escaped;
 using svg::px;
 
 constexpr std::size_t kMostFacts = std::size_t{256} << 20;
-constexpr std::size_t kMostRanks = std::size_t{1} << 16;  // as of a schedule
+constexpr std::size_t kMostRanks = std::size_t{1} << 16;  // the limit for schedules
 constexpr int kFormat = 1;
 
-// ---- looking into run.json, whose keys may be missing ----
+// ---- reading run.json, whose keys may be missing ----
 
 double number_in(const Json& object, std::string_view key) {
   const Json& value = object.at(key);
@@ -59,7 +59,6 @@ const Json::Members& members_of(const Json& value) {
   return value.is_object() ? value.members() : none;
 }
 
-// A value of a setting as its text.
 std::string setting_text(const Json& value) {
   return value.is_string() ? value.text() : value.is_null() ? "" : value.dump();
 }
@@ -72,7 +71,7 @@ Error damaged(const std::string& file, const std::string& what) {
 
 // ---- numbers and words ----
 
-// Three digits: for axes and small numbers.
+// Three digits.
 std::string short_number(double value) {
   char text[32];
   std::snprintf(text, sizeof text, "%.3g", value);
@@ -86,7 +85,7 @@ std::string paragraph(const std::string& text) { return "<p>" + escaped(text) + 
 
 std::string headline(const std::string& text) { return "<h2>" + escaped(text) + "</h2>\n"; }
 
-// A table; cells are HTML. The first `words` columns are words, the rest numbers.
+// Cells are HTML. The first `words` columns are left-aligned.
 class Table {
  public:
   Table(const std::vector<std::string>& titles, std::size_t words) : words_(words) {
@@ -100,7 +99,7 @@ class Table {
     for (std::size_t i = 0; i < cells.size(); ++i) text_ += tag("td", i) + cells[i] + "</td>";
     text_ += "</tr>\n";
   }
-  // Gets its own scroll bar if the window is narrower than the table.
+  // Has its own scroll bar.
   std::string html() const { return "<div class=\"wide\">" + text_ + "</table></div>\n"; }
 
  private:
@@ -114,7 +113,7 @@ class Table {
 // ---- curves ----
 
 struct Series {
-  std::string name, style;  // style: the class of its line
+  std::string name, style;
   const Curve* curve;
 };
 
@@ -127,7 +126,7 @@ class Chart {
   enum Axis {
     kAroundValues,
     kFromZero
-  };  // kFromZero: of rates, whose noise would look like trouble
+  };  // kFromZero is for rates, whose noise would look like trouble on a narrow axis
 
   Chart(std::string title, std::vector<Series> series, const Marks& marks, Axis axis)
       : title_(std::move(title)), series_(std::move(series)), marks_(marks) {
@@ -148,7 +147,7 @@ class Chart {
       low_ = least_ >= 0 && from_zero ? 0 : least_;
       high_ = most_;
     }
-    // Values that differ by rounding alone are drawn as equal ones.
+    // Values that differ only by rounding are drawn as equal.
     const double largest = std::max(std::abs(low_), std::abs(high_));
     const bool is_flat = !(high_ - low_ > kFlat * largest);
     const double room = is_flat ? std::max(1e-12, largest) : 0.06 * (high_ - low_);
@@ -219,7 +218,7 @@ class Chart {
     text += svg::text_at(kLeft - 6, kHeight - 9, "class=\"e\"", "step");
     for (const std::int64_t step : steps) {
       const char* const anchor = step == last_ && steps.size() > 1 ? "class=\"e\"" : "class=\"m\"";
-      const double shift = step == first_ && steps.size() > 1 ? 8 : 0;  // beside the word "step"
+      const double shift = step == first_ && steps.size() > 1 ? 8 : 0;  // beside "step"
       text += svg::text_at(x_of(static_cast<double>(step)) + shift, kHeight - 9, anchor,
                            with_commas(step));
     }
@@ -278,10 +277,10 @@ class Chart {
 
 // ---- pictures of steps ----
 
-// Gives all pictures one time axis and one width of lanes. Times that are not seconds cannot be
-// compared with times that are, so each step then becomes 100 percent.
+// Gives all pictures the same time axis and lane width. If some times are not in seconds, every
+// step becomes 100 percent.
 void share_scale(const std::vector<Picture*>& pictures) {
-  constexpr double kLaneWidth = 766;  // pixels: the page is 920 wide
+  constexpr double kLaneWidth = 766;  // the page is 920 pixels wide
   const bool in_seconds = std::all_of(pictures.begin(), pictures.end(), [](const Picture* picture) {
     return picture->basis.unit == "s";
   });
@@ -409,7 +408,6 @@ class Page {
     return join(parts, "; ") + ".";
   }
 
-  // Seconds from the last start of the run to its end.
   double duration() const {
     const double ended = number_in(end(), "seconds");
     return ended > 0 ? ended - number_in(list_of(run_.facts.at("starts")).back(), "seconds") : 0;
@@ -441,7 +439,6 @@ class Page {
            (other.empty() ? "" : "<span class=\"o\">" + escaped(other) + "</span>") + "<span>" +
            escaped(name) + "</span></div>\n";
   }
-  // The same number of both runs, where they have it.
   std::string tile(const std::string& name,
                    const std::function<std::string(const RunRecord&)>& value) const {
     const std::string own = value(run_);
@@ -531,7 +528,6 @@ class Page {
     return "<div class=\"wide\">" + picture_svg(drawn) + "</div>\n";
   }
 
-  // The last step of a run as it ran, if it left one.
   static std::optional<Picture> last_step(const RunRecord& run) {
     const Json& last = run.facts.at("end").at("last_step");
     if (!last.is_object()) return {};
@@ -615,7 +611,6 @@ class Page {
     return text + "</svg></div>\n";
   }
 
-  // Predicted bytes of a rank of the run: its place in the pipeline is among the rows of the plan.
   std::string memory() const {
     if (seen().peaks.empty()) return {};
     Table table(
@@ -666,7 +661,6 @@ class Page {
     return text;
   }
 
-  // The text of every setting by its key.
   static std::map<std::string, std::string> setting_texts(const Json& settings) {
     std::map<std::string, std::string> texts;
     for (const auto& [key, setting] : members_of(settings))

@@ -1,8 +1,4 @@
-// The report of a run: one page of HTML that needs no script and loads nothing.
-//
-// Owns: the page; reading a run's folder (run.json, metrics.jsonl: docs/report.md); the pictures in
-// run.json as JSON and its exact inverse. Does not own: what goes into the folder
-// (command/run_story.h). Thread-safety: pure functions, but for reading files.
+// The report of a run: one HTML page without scripts (docs/report.md).
 #pragma once
 
 #include <cstdint>
@@ -14,7 +10,6 @@
 
 namespace sluice {
 
-// FOLDER/run.json, FOLDER/report.html.
 std::string run_file_path(const std::string& folder);
 std::string report_path(const std::string& folder);
 
@@ -22,25 +17,20 @@ struct RunRecord {
   std::string folder;
   Json facts;  // run.json
   RunCurves curves;
-  std::int64_t foreign_lines = 0;  // lines of metrics.jsonl that are no steps of the run
+  std::int64_t foreign_lines = 0;  // invalid lines
 };
 
-// run.json as an object. Throws Error(kInput) for a file that is missing, damaged or of another
-// format.
+// Throws Error(kInput) if the file is missing, damaged or of another format.
 Json read_run_facts(const std::string& path);
-// Adds the lines of a metrics.jsonl up to a step; there need be no file. Lines that no run wrote as
-// they are, are passed over. Returns their number.
+// Adds the lines up to last_step; the file may be missing. Returns the number of invalid lines.
 std::int64_t read_curves(const std::string& path, std::int64_t last_step, RunCurves& curves);
-// Both of a folder; lines that are older than the run, which has not come to its first step, are
-// not its own. Throws as read_run_facts().
+// Ignores a metrics.jsonl that is older than the run, if the run has made no step yet.
 RunRecord read_run(const std::string& folder);
 
 Json picture_json(const Picture& picture);
-// Throws Error(kInput) at `file`.
 Picture picture_of_json(const Json& object, const std::string& file);
 
-// other: a run beside which this one is shown, or null. Throws Error(kInput) for facts that lack
-// what every run.json has.
+// `other`: a run to compare with, or null. Throws Error(kInput).
 std::string report_html(const RunRecord& run, const RunRecord* other = nullptr);
 
 }  // namespace sluice

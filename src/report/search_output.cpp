@@ -20,14 +20,12 @@ Json answer_json(const ScheduleAnswer& answer) {
   return object;
 }
 
-// "loop", "v"; "" of another map.
 std::string placement_name(const StageMap& map) {
   if (map.is(Placement::kLoop)) return "loop";
   return map.is(Placement::kV) ? "v" : "";
 }
 
-// The schedule whose name makes torchtitan place stages so, whatever a CSV beside it says; "" where
-// none does.
+// The torchtitan schedule that places stages like this, or "".
 std::string torchtitan_name(const StageMap& map) {
   if (map.is(Placement::kLoop)) return map.stages_per_rank() == 1 ? "1F1B" : "Interleaved1F1B";
   return map.is(Placement::kV) && map.stages_per_rank() == 2 ? "ZBVZeroBubble" : "";

@@ -1,7 +1,3 @@
-// The output of `sluice schedule --search`: its JSON object and its text.
-//
-// Does not own: the search (plan/choose/search/search_question.h).
-// Thread-safety: pure functions.
 #pragma once
 
 #include <string>

@@ -1,5 +1,3 @@
-// The time that a step takes once a run is under way, and the time left.
-// Thread-safety: values.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +6,7 @@
 
 namespace sluice {
 
-// Time left from the steps so far. The first step is slower than the others and is left out as soon
-// as there is another.
+// Ignores the slower first step once there is another.
 class TimeLeft {
  public:
   void add_step(double seconds);
@@ -23,15 +20,14 @@ class TimeLeft {
 class StepTimesSeen {
  public:
   void add(double seconds);
-  // The median of the last steps. The first of the run makes what later ones find made, and does
-  // not count; nothing where there was no other.
+  // The median leaves out the run's first step, which includes one-time setup.
   std::optional<double> median() const;
   std::int64_t num_counted() const;
 
  private:
   bool skipped_first_ = false;
   std::size_t next_ = 0;
-  std::vector<double> seconds_;  // the last ones, in a ring
+  std::vector<double> seconds_;
 };
 
 }  // namespace sluice

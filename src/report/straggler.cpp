@@ -13,8 +13,7 @@
 namespace sluice {
 namespace {
 
-// The lower of the two in the middle of an even number: of two ranks the slow one is compared with
-// the other.
+// The lower of two middle values, so that the slower of two ranks is compared with the faster.
 double lower_median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
   std::nth_element(values.begin(), middle, values.end());
@@ -30,8 +29,8 @@ std::vector<RankWork> rank_work(const Plan& plan) {
   for (const StageContent& content : plan.partition.stages) {
     RankWork& work = of_row.at(static_cast<std::size_t>(content.rank));
     work.stages.push_back(content.stage);
-    // Ranks are alike but for the number of blocks where all of them, or none, run again or are
-    // frozen.
+    // If all or none of the layers are recomputed or frozen, ranks differ only in their number of
+    // blocks.
     int num_blocks = 0;
     for (const int layer : content.layers) {
       if (plan.model.layers.at(layer).role == LayerRole::kBlock) {
@@ -66,7 +65,7 @@ std::string straggler_text(const Straggler& straggler, const RankWork& work) {
       counted(straggler.steps, "step"));
 }
 
-// Free of how much a rank has to do and of how long the step was: 1 where a rank keeps its share.
+// The result is 1 for a rank at its usual share of work, in a step of any length.
 std::vector<double> StragglerWatch::normalized(const std::vector<double>& seconds) const {
   std::vector<double> ratios(seconds.size());
   for (std::size_t rank = 0; rank < seconds.size(); ++rank) {
@@ -78,8 +77,8 @@ std::vector<double> StragglerWatch::normalized(const std::vector<double>& second
   return ratios;
 }
 
-// Ranks of one kind take as long as most of them do; the window holds raw ratios, and is judged
-// by what was learned of it.
+// Ranks of one kind should take as long as most of them do. The window holds raw ratios and is
+// divided by the learned shares.
 void StragglerWatch::learn() {
   std::map<std::string, std::vector<double>> of_kind;
   for (std::size_t rank = 0; rank < work_.size(); ++rank) {
@@ -87,7 +86,7 @@ void StragglerWatch::learn() {
     for (const Observation& observation : window_) ratios.push_back(observation.ratios[rank]);
     of_kind[work_[rank].kind].push_back(lower_median(ratios));
   }
-  constexpr double kLeast = 1e-9;  // a rank that computes nothing
+  constexpr double kLeast = 1e-9;  // for ranks that compute nothing
   for (const RankWork& work : work_)
     share_.push_back(std::max(kLeast, lower_median(of_kind.at(work.kind))));
   for (Observation& observation : window_) {
@@ -98,8 +97,8 @@ void StragglerWatch::learn() {
   }
 }
 
-// The mean over the window, without its largest fifth: a few accidents are none of the rank's. None
-// unless the rank was above half of what counts for nearly all of it.
+// Mean slowdown over the window, without the largest fifth, which may be accidents. Returns nothing
+// unless the rank was slow in nearly all of the window.
 std::optional<double> StragglerWatch::slowdown(std::size_t rank) const {
   std::vector<double> ratios;
   for (const Observation& observation : window_) ratios.push_back(observation.ratios[rank]);

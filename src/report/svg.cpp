@@ -10,7 +10,7 @@
 namespace sluice::svg {
 namespace {
 
-// The smallest of 1, 2 and 5 times a power of ten that is at least `rough`.
+// Smallest 1, 2 or 5 times a power of ten that is at least `rough`.
 double round_step(double rough) {
   const double power = std::pow(10.0, std::floor(std::log10(rough)));
   for (const double factor : {1.0, 2.0, 5.0})
@@ -20,7 +20,7 @@ double round_step(double rough) {
 
 }  // namespace
 
-// By whole numbers, which all machines write alike.
+// Uses integers, because they print the same on every machine.
 std::string px(double value) {
   constexpr double kFarthest = 1e9;
   const double shown = std::isnan(value) ? 0 : std::clamp(value, -kFarthest, kFarthest);
@@ -71,11 +71,11 @@ std::vector<double> axis_ticks(double low, double high, double wanted) {
   if (!(step > 0) || !std::isfinite(step) || !std::isfinite(low)) return {};
   std::vector<double> ticks;
   const double first = std::ceil(low / step);
-  const double end = high + 1e-9 * (high - low);  // a mark at the very end may be rounded up
+  const double end = high + 1e-9 * (high - low);  // the last mark may be rounded up
   for (int i = 0; i < kMostTicks; ++i) {
     const double tick = (first + i) * step;
     if (!(tick <= end)) break;
-    // In a range of a few units in the last place several marks round to one number.
+    // In a very narrow range several marks may round to the same double.
     if (ticks.empty() || tick > ticks.back()) ticks.push_back(tick);
   }
   return ticks;

@@ -1,5 +1,4 @@
-// Pieces of SVG and HTML that pictures and reports share: the same bytes on every machine.
-// Thread-safety: pure functions.
+// Pieces of SVG and HTML that print the same on every machine.
 #pragma once
 
 #include <array>
@@ -9,18 +8,15 @@
 
 namespace sluice::svg {
 
-// Pixels to a tenth. A value that no picture has room for, or that is no number, becomes the
-// nearest of -1e9, 0 and 1e9.
+// Pixels to a tenth, limited to -1e9 .. 1e9. NaN becomes 0.
 std::string px(double value);
-// Text between tags and in attributes. Bytes that are not UTF-8 become U+FFFD.
+// For text and attributes. Invalid UTF-8 becomes U+FFFD.
 std::string escaped(std::string_view text);
-// "#d55e00", of red, green and blue.
+// "#d55e00"
 std::string hex(const std::array<int, 3>& color);
-// A <text> and the end of its line.
 std::string text_at(double x, double y, const std::string& attributes, const std::string& text);
-// The marks of an axis from `low` to `high`: multiples of 1, 2 or 5 times a power of ten, in
-// ascending order, about `wanted` of them and at most kMostTicks. None where the range is empty,
-// not finite, or so narrow that doubles cannot divide it.
+// Marks at multiples of 1, 2 or 5 times a power of ten. Empty if the range is empty, not finite or
+// too narrow.
 inline constexpr int kMostTicks = 24;
 std::vector<double> axis_ticks(double low, double high, double wanted);
 
