@@ -1,5 +1,4 @@
-// Facts on which all ranks have to agree before a step, and what replicas learn of each other
-// there.
+// Checks before a step that all ranks make the same call, and exchanges the counts of the replicas.
 #pragma once
 
 #include "engine/run_groups.h"
@@ -10,17 +9,17 @@
 
 namespace sluice {
 
-// Collective. Throws Error(kUsage) on every rank that disagrees with another: in the call, in what
-// the microbatches hold (as far as the elements tell that are compared) and count, in the autocast
-// state, or in the options; of batches, only those of one replica have to agree. Sets where the
-// batch stands among those of several replicas, and what all of them count. call: "train_step".
+// Collective. Throws Error(kUsage) on every rank that differs from another rank in the call, the
+// autocast state or the options. Within one replica, the counts and the compared elements of the
+// batch must match too. With several replicas, sets batch.first_microbatch and batch.total_count
+// from the batches of all replicas. call: for example "train_step".
 void agree(const RunGroups& groups, StepBatch& batch, const StepOptions& options, const char* call,
            Compared compared);
 
 // Collective. Throws Error(kUsage) unless all ranks make this call now.
 void require_call(const Group& world, const char* call);
 
-// In place of a call: this rank's body has returned.
+// The `call` of a rank whose body has returned.
 inline constexpr const char* kEndOfBody = "nothing more: its body has returned";
 
 }  // namespace sluice

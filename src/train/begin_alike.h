@@ -1,4 +1,5 @@
-// Drawn weights, where no rank can know alone that they are those of every layout.
+// Copies freshly drawn weights between ranks where drawing alone does not make them equal: for
+// ties, tensor-parallel ranks and replicas.
 #pragma once
 
 #include <vector>
@@ -8,10 +9,10 @@
 
 namespace sluice {
 
-// Whatever the layers of a tie have drawn, on all ranks all have the value of its first use, frozen
-// or not; and all replicas have the parameters and buffers of replica 0. Collective over all ranks.
-// by_module: they were drawn by Initialization::module. Throws Error(kUsage) then for a module with
-// parameters of its own on several stages, which draw them from the same random numbers.
+// Gives all uses of a tied parameter, frozen or not, the value of the first use. Gives all replicas
+// the parameters and buffers of replica 0. Collective over all ranks. by_module:
+// Initialization::module drew the weights. Then a module whose own parameters are on several stages
+// throws Error(kUsage), because every stage would draw them from the same random numbers.
 void begin_alike(const std::vector<Stage*>& stages, const RunGroups& groups, bool by_module);
 
 }  // namespace sluice

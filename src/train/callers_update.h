@@ -1,5 +1,5 @@
-// The update of steps whose optimizer is the caller's: it steps once, and replicas then get the
-// blocks that others have updated. Does not own: the optimizer. Thread-safety: one rank's thread.
+// The update of steps whose optimizer belongs to the caller. The optimizer steps once, and then
+// each replica sends the blocks that it has updated to the others.
 #pragma once
 
 #include <functional>
@@ -13,13 +13,13 @@
 
 namespace sluice {
 
-// The first instruction of the row lets the optimizer step, with all stages; each UPDATE then
-// shares its stage.
+// The first instruction of the row calls the optimizer for all stages. Each UPDATE then shares the
+// blocks of its stage.
 class CallersUpdate final : public StepUpdate {
  public:
-  // The rank must outlive it.
+  // `rank` must outlive this object.
   explicit CallersUpdate(const RankModel& rank) : rank_(rank) {}
-  // step: of the optimizer, in the row that follows.
+  // Sets the optimizer's step for the next row of instructions.
   void begin(const std::function<void()>& step) { step_ = &step; }
 
   Work<void> update(int stage, TiedSums& ties, const StepResult& result) override {
@@ -32,7 +32,7 @@ class CallersUpdate final : public StepUpdate {
 
  private:
   const RankModel& rank_;
-  const std::function<void()>* step_ = nullptr;  // null: it has stepped
+  const std::function<void()>* step_ = nullptr;  // null once called
 };
 
 }  // namespace sluice

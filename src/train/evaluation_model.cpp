@@ -66,8 +66,9 @@ EvaluationModel::EvaluationModel(const Model& model, const Plan& plan, RankModel
   require_buffers();
 }
 
-// A buffer that no layer of the training reads is what the factories made of it; one that another
-// rank has would be old here.
+// Throws if an evaluation layer reads a buffer that only another rank updates in training, because
+// its value here would be outdated. A buffer that no training layer reads keeps the value from its
+// factory, so it is allowed.
 void EvaluationModel::require_buffers() {
   const Tensors own = buffers_of(training_);
   std::set<std::string> trained;

@@ -1,8 +1,6 @@
-// The share of a rank in a model whose evaluation is other layers than those that train.
-//
-// Owns: modules of those layers, cut where the training's are. Does not own: their parameters and
-// buffers, which are those that train.
-// Thread-safety: one rank's thread.
+// A rank's share of the layers that evaluate, for models that evaluate with other layers than they
+// train. The modules are cut where the training's modules are cut, and they use the training's
+// parameters and buffers.
 #pragma once
 
 #include "sluice/model.h"
@@ -14,16 +12,16 @@ namespace sluice {
 
 class EvaluationModel {
  public:
-  // Collective over all ranks. model: Model::evaluation; plan: of the training. Throws
-  // Error(kUsage) on every rank where the plan does not know the evaluation, cannot be cut as the
-  // training is, or shards weights.
+  // Collective over all ranks. model: Model::evaluation. plan: the plan of the training. Throws
+  // Error(kUsage) on every rank if the plan does not describe the evaluation, if the evaluation
+  // cannot be cut like the training, or if weights are sharded.
   EvaluationModel(const Model& model, const Plan& plan, RankModel& training,
                   const Transport& transport, const RunOptions& options);
 
   const Plan& plan() const { return plan_; }
   RankModel& share() { return share_; }
   const ModelEnd& end() const { return end_; }
-  // Takes the weights as the training has them now.
+  // Makes the modules use the current tensors of the training.
   void take_weights();
 
  private:

@@ -1,5 +1,4 @@
-// Tensors of which each rank along tensor parallelism has its slices, as a checkpoint holds them.
-// Thread-safety: one rank's thread.
+// Assembles whole tensors for a checkpoint from the slices of the tensor-parallel ranks.
 #pragma once
 
 #include <map>
@@ -13,17 +12,19 @@
 
 namespace sluice {
 
-// By full name, the parameters of a rank. The stages must outlive it.
+// Returns the parameters of a rank by full name. The stages must outlive the result.
 std::map<std::string, const ParameterInfo*> parameters_by_name(const std::vector<Stage*>& stages);
 
-// Collective over the ranks that share the slices, which give the same names: of what is divided
-// each tensor is then whole on one of them, spread by size, in new memory; the rest, which all have
-// alike, is the first's. tensors: parameters by their name, or their state as "KIND/NAME".
+// Collective over the tensor-parallel ranks, which must pass the same names. Each divided tensor is
+// returned whole, in new memory, on one of the ranks. The tensors are spread over the ranks by
+// size. Undivided tensors are equal on all ranks, so only the first rank returns them. tensors:
+// parameters by name, or their optimizer state as "KIND/NAME".
 NamedTensors gather_slices(NamedTensors tensors,
                            const std::map<std::string, const ParameterInfo*>& parameters,
                            const RunGroups& groups);
 
-// The part of a whole parameter that this rank holds, in new memory unless that is all of it.
+// Returns the part of a whole parameter that this rank holds. An undivided parameter is returned as
+// it is, a part in new memory.
 at::Tensor held_of(const ParameterInfo& parameter, const at::Tensor& whole);
 
 }  // namespace sluice

@@ -23,7 +23,8 @@ Work<void> OutputWatch::gather(const Group& ranks) {
   for (int m = 0; m < program_.num_microbatches; ++m) {
     const auto own = of_microbatch_.find(m);
     for (const std::string& name : names_) {
-      // A given tensor is shared by all who get it: nobody keeps it.
+      // All receivers share the storage of a gathered tensor. We therefore send copies and copy the
+      // results.
       at::Tensor given;
       if (own != of_microbatch_.end() && own->second.get(name).defined())
         given = own->second.get(name).clone();

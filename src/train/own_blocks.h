@@ -1,6 +1,6 @@
-// The parameters that a rank updates: each whole, or, where the optimizer's state is sharded
-// (zero1, zero3), the blocks that its replica owns; and how all replicas get those of the others.
-// Thread-safety: one rank's thread.
+// The parameters that a rank updates. Each is whole or, with sharded optimizer state (zero1,
+// zero3), consists of the blocks that this replica owns. share_blocks() sends updated blocks to the
+// other replicas.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,14 +16,14 @@ namespace sluice {
 
 struct OwnBlocks {
   const SharedParameter* parameter;
-  const ParameterUse* use;  // the first on this rank
-  // The parameter, or the blocks: flat, sharing its memory unless that is sharded, too (zero3); one
-  // that is not contiguous is one block.
+  const ParameterUse* use;  // first use on this rank
+  // The whole parameter, or the owned blocks as one flat tensor. It shares the parameter's memory,
+  // except with zero3. A parameter that is not contiguous is a single block.
   at::Tensor value;
-  std::optional<ElementRange> range;  // range in the parameter; none: another replica has all
+  std::optional<ElementRange> range;  // owned elements; none: another replica owns all
   bool is_part = false;               // `value` is flat
 
-  // The same elements of a gradient of the whole, sharing its memory.
+  // Returns the same elements of a gradient of the whole parameter, sharing its memory.
   at::Tensor part_of(const at::Tensor& gradient) const {
     return is_part && gradient.defined() ? elements_of(gradient, *range) : gradient;
   }
@@ -31,12 +31,12 @@ struct OwnBlocks {
 
 OwnBlocks whole_of(const SharedParameter& parameter, const ParameterUse& use);
 
-// The blocks of every parameter that this rank uses and trains, in layer order.
+// Returns the blocks of every parameter that this rank uses and trains, in layer order.
 std::vector<OwnBlocks> own_blocks(const RankModel& rank);
 
-// Starts, where the state is sharded, to give the blocks of a stage to the other replicas, which
-// have them whole when the work is done; else, and of what zero3 shards, nothing. Collective over
-// the replicas.
+// With sharded state, starts sending the blocks of a stage to the other replicas. Every replica has
+// whole parameters when the work is done. Does nothing for parameters that zero3 shards. Collective
+// over the replicas.
 Work<void> share_blocks(const RankModel& rank, int stage);
 
 }  // namespace sluice

@@ -12,14 +12,13 @@
 namespace sluice {
 namespace {
 
-// The last rank has the largest coordinate along every axis.
+// The last rank has the largest coordinate along every axis. It is not first along the replicated
+// axes if one of them has several ranks.
 bool has_replicas(const ParameterInfo& info, const Mesh& mesh) {
   return !mesh.is_first(mesh.num_ranks() - 1, info.replicated);
 }
 
-// The facts of every use: layer, position, whether this rank stands for it, whether it trains and
-// has replicas, whether it is divided, whether its gradient is a partial sum, its slices, name of
-// the first use, name.
+// Writes the facts that list_parameters() reads, for each use.
 Packer write_uses(const std::vector<Stage*>& stages, const Mesh& mesh, int rank) {
   Packer message;
   std::size_t num_uses = 0;
@@ -71,8 +70,8 @@ void require_one_owner(const SharedParameter& parameter) {
   }
 }
 
-// The uses of a parameter have the same slices; of one that all slices share, a slice each, in
-// order.
+// All uses of a parameter must have the same slices. A weight that all slices share must have one
+// use for each slice instead, in slice order.
 void set_slices(SharedParameter& parameter) {
   const ParameterUse& first = parameter.uses.front();
   parameter.is_divided = first.is_divided;
@@ -99,7 +98,7 @@ void set_slices(SharedParameter& parameter) {
                          "share have a use for each slice of the rank, in one layer"});
 }
 
-// A group of replicas would be another on each of them.
+// Each replica would need a group of its own to sum such a tie.
 void require_one_replica_of_tie(const SharedParameter& parameter) {
   if (parameter.ranks.size() < 2) return;
   for (const ParameterUse& use : parameter.uses) {
@@ -110,7 +109,7 @@ void require_one_replica_of_tie(const SharedParameter& parameter) {
   }
 }
 
-// One for each set of several ranks, made in the order of the parameters.
+// Makes one group for each set of several ranks. All ranks make the groups in the same order.
 void make_groups(std::vector<SharedParameter>& parameters, const Group& world) {
   std::map<std::vector<int>, Group> groups;
   for (SharedParameter& parameter : parameters) {
@@ -124,7 +123,7 @@ void make_groups(std::vector<SharedParameter>& parameters, const Group& world) {
   }
 }
 
-// A frozen use on another rank would keep its first value while the others move.
+// A frozen use on another rank would keep its first value while the others change.
 void require_ties_of_one_kind(const std::map<std::string, SharedParameter>& trained,
                               const std::map<std::string, std::string>& frozen) {
   for (const auto& [first_use, name] : frozen) {
@@ -148,7 +147,7 @@ const ParameterUse* SharedParameter::local_use() const {
 std::vector<SharedParameter> list_parameters(const std::vector<Stage*>& stages, const Group& world,
                                              const Mesh& mesh) {
   std::map<std::string, SharedParameter> by_name;
-  std::map<std::string, std::string> frozen;  // first use -> a use that does not train
+  std::map<std::string, std::string> frozen;  // first use -> frozen use
   int rank = 0;
   for (Unpacker& message :
        gather_messages(world, write_uses(stages, mesh, world.rank()), "list of parameters")) {

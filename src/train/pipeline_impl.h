@@ -1,4 +1,4 @@
-// The parts of Pipeline, for Trainer and run() to build on. Thread-safety: one rank's thread.
+// The implementation of Pipeline. Trainer and run() build on it, too.
 #pragma once
 
 #include <optional>
@@ -20,20 +20,20 @@
 namespace sluice {
 
 struct Pipeline::Impl {
-  const std::thread::id thread = std::this_thread::get_id();  // the rank's
+  const std::thread::id thread = std::this_thread::get_id();  // the rank's thread
   const Model& model;
   Transport& transport;
   const Group world;
   PipelineRank rank;
-  RankModel& share;  // of it
+  RankModel& share;  // rank.share()
   CallersParameters callers;
   Grads grads;
   std::int64_t step = 0;
-  bool gave_parameters = false;  // an optimizer may hold them
+  bool gave_parameters = false;  // true: an optimizer may hold the parameters
   std::set<std::string> compared_calls;
   bool warned_of_loss = false;
 
-  // plan, draft: as of PipelineRank.
+  // plan, draft: see PipelineRank.
   Impl(const Model& the_model, const Plan* plan, std::optional<Plan> draft,
        Transport& the_transport, RunOptions options)
       : model(the_model),
@@ -44,29 +44,31 @@ struct Pipeline::Impl {
         callers(share, rank.plan().step_end == StepEnd::kGradients),
         grads(callers, transport.size() > 1) {}
 
-  // The batch cut into the plan's microbatches, as all ranks pass it.
-  // said: what all ranks have to call alike, where it is more than "train_step".
+  // Cuts the batch into the plan's microbatches and checks that all ranks pass the same. said:
+  // describes the call and everything that must match on all ranks, if more than "train_step".
   StepBatch training_batch(const Inputs& inputs, const StepOptions& options, const char* call,
                            const std::string& said = "train_step");
   void agree_on(StepBatch& batch, const StepOptions& options, const char* call,
                 const std::string& said);
   void require_own(const torch::optim::Optimizer& optimizer);
-  // The same of all, which have no parameter twice. call: for the message.
+  // Checks all optimizers, and that no parameter is in two of them. call: for the message.
   void require_own(const char* call, const std::vector<const torch::optim::Optimizer*>& optimizers);
-  // Refuses sharded parameters: those of the modules have no memory between steps.
+  // Throws if parameters are sharded: between steps the modules' parameters have no memory.
   void require_whole(const char* call) const;
-  // Notes a request for whole parameters, which an optimizer holds unless it has blocks.
+  // Call this when whole parameters are requested. Unless the optimizer has blocks, it may hold
+  // them, so withheld gradients are released.
   void give_out_whole();
-  // Norms of all gradients, each counted once.
+  // Starts computing the gradient norms. Each parameter counts once.
   Work<GradientNorms> post_norms();
-  // One rank for all, and once: what follows a loss that is not finite is none either.
+  // Warns on rank 0 only, and once: later losses are usually not finite either.
   void warn_of_loss(double loss);
   PipelineState state();
   bool has_stage(int stage) const {
     return rank.plan().program.stage_map.rank_of(stage) == share.groups.place();
   }
 
-  // An error that is thrown before the executor runs would leave the other ranks waiting.
+  // Calls `body` and aborts the transport if it throws. Without this, an error before the executor
+  // runs would leave the other ranks waiting.
   template <typename Body>
   auto waking_others(const char* call, Body body) {
     require_thread(thread, call);

@@ -1,4 +1,4 @@
-// A pipeline whose ranks are threads of this process, or of several.
+// Runs a pipeline whose ranks are threads of one or several processes.
 #include <ATen/Parallel.h>
 
 #include <string>
@@ -19,7 +19,7 @@
 namespace sluice {
 namespace {
 
-// Ranks set the number of threads for all of the process; afterwards it is the caller's again.
+// Restores the caller's number of threads, which the ranks change for the whole process.
 class ThreadsOfCaller {
  public:
   ThreadsOfCaller() : threads_(at::get_num_threads()) {}
@@ -31,7 +31,7 @@ class ThreadsOfCaller {
   int threads_;
 };
 
-// The settings that all processes have to pass alike, in lines.
+// Returns the settings that all processes must pass alike, one per line.
 std::string alike(const Plan& plan, const Model& model, const RunOptions& run_options) {
   const DataParallel& replicas = plan.data_parallel;
   std::string text = formatted(
@@ -58,7 +58,7 @@ void detail::run_bodies(const Model& model, const PipelineOptions& options,
   }
   const ThreadsOfCaller threads;
   PipelineOptions planned = options;
-  // Beside replicas the pipeline refuses a hook.
+  // A pipeline with several replicas rejects the hook with its own error.
   if (options.data_parallel.degree == 1)
     planned.hooked_reduction = hooked_reduction(run_options.reduction);
   const Plan draft =

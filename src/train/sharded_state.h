@@ -1,5 +1,5 @@
-// Tensors of which every replica has its own blocks, as a checkpoint holds them, and back.
-// Thread-safety: one rank's thread.
+// Gathers tensors of which every replica has its own blocks, as a checkpoint stores them, and lists
+// these blocks for loading.
 #pragma once
 
 #include <optional>
@@ -19,18 +19,18 @@ namespace sluice {
 
 struct ShardedTensor {
   std::string name;
-  std::vector<std::int64_t> shape;  // shape of all that the replicas have of it together
-  std::int64_t elements = 0;        // elements of the whole parameter, by which tensors are spread
+  std::vector<std::int64_t> shape;  // shape once all replicas' blocks are gathered
+  std::int64_t elements = 0;        // elements of the whole parameter, to spread tensors by size
   at::TensorOptions options;
-  std::vector<std::optional<ElementRange>> of_replica;  // what each has
-  at::Tensor own;                                       // this one's; undefined: nothing
+  std::vector<std::optional<ElementRange>> of_replica;  // elements that each replica has
+  at::Tensor own;                                       // elements of this replica; undefined: none
 };
 
-// Collective over the replicas, which list the same tensors. Each whole on one replica, spread by
-// size; in new memory.
+// Collective over the replicas, which must list the same tensors. Returns each tensor whole, in new
+// memory, on one replica. The tensors are spread over the replicas by size.
 NamedTensors gather_whole(const std::vector<ShardedTensor>& tensors, const RunGroups& groups);
 
-// The optimizer's state where each replica has that of the blocks that it owns.
+// Optimizer state of which each replica has its own blocks.
 struct ShardedState {
   OptimizerKind kind;
   const Optimizer& optimizer;
@@ -38,16 +38,16 @@ struct ShardedState {
   const BlockOwners& owners;
 };
 
-// State of the parameters of which this rank has the first use.
+// Lists the state of the parameters whose first use is on this rank.
 std::vector<ShardedTensor> list_state(const ShardedState& state, const RunGroups& groups);
-// All parts that this rank has, for load_optimizer. replica: of which it has the blocks; none: it
-// has all of its parameters.
+// Lists all state of this rank, for load_optimizer(). replica: this rank has the blocks of that
+// replica. None: it has whole parameters.
 std::vector<StatePart> parts_of(const ShardedState& state, std::optional<int> replica);
 
-// State of a caller's optimizer, {"KIND/NAME", tensor}, where each replica has that of its own
-// blocks; one number, where it is no tensor of elements, all alike. As gather_whole() gives it, of
-// the parameters of which this rank has the first use. Collective over the replicas. Throws
-// Error(kUsage) where a replica has none of what others have of their blocks.
+// Gathers the state of a caller's optimizers, {"KIND/NAME", tensor}, from the replicas' blocks. A
+// state that is a single number must be the same on all replicas. Returns whole tensors as
+// gather_whole() does, for the parameters whose first use is on this rank. Collective over the
+// replicas. Throws Error(kUsage) if a replica lacks state that others have for their blocks.
 NamedTensors gather_callers_state(const NamedTensors& own, const RankModel& rank);
 
 }  // namespace sluice

@@ -1,7 +1,4 @@
-// REDUCE_GRAD by a hook of the user's: of a whole step, or a microbatch at a time.
-//
-// Owns: the reduced gradients of a step so far. Does not own: the gradients (Stage), when it
-// happens (the program). Thread-safety: one rank's thread.
+// Carries out REDUCE_GRAD with the user's hook, for a whole step or for single microbatches.
 #pragma once
 
 #include <map>
@@ -16,12 +13,12 @@ namespace sluice {
 
 class StageReductions {
  public:
-  // The program must outlive it.
+  // `program` must outlive this object.
   StageReductions(const Program& program, const std::vector<Stage*>& stages,
                   GradientReduction reduction);
 
-  // Calls the hook. After the last microbatch of a stage its sums are those of the reduced
-  // gradients, added up in the order of the calls.
+  // Calls the hook. After the last microbatch of a stage, its gradients are the sums of the reduced
+  // gradients, added in the order of the calls.
   void reduce(int stage, std::optional<int> microbatch);
 
  private:

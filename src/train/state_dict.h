@@ -1,4 +1,4 @@
-// The whole model's parameters and buffers on one rank. Thread-safety: one rank's thread.
+// Gathers the whole model's parameters and buffers on one rank.
 #pragma once
 
 #include "sluice/parts/saver.h"
@@ -6,8 +6,8 @@
 
 namespace sluice {
 
-// Collective over all ranks. On rank 0 copies on the CPU, a tied parameter under all its names;
-// nothing on others.
+// Collective over all ranks. Returns copies on the CPU on rank 0 and nothing on other ranks. A tied
+// parameter appears under each of its names.
 NamedTensors gather_state_dict(const PipelineRank& own_rank);
 
 }  // namespace sluice

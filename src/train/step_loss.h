@@ -1,8 +1,5 @@
-// The report of a step that every rank gets: its loss, its counted tokens, and what somebody asked
-// of the run.
-//
-// Does not own: the losses of microbatches (Executor).
-// Thread-safety: one rank's thread.
+// Gives every rank the result of a step: its loss, its counted tokens, and requests made of the
+// run.
 #pragma once
 
 #include <cstdint>
@@ -18,22 +15,21 @@
 
 namespace sluice {
 
-// The losses of all ranks.
 struct GatheredLosses {
-  std::vector<MicrobatchLoss> of_microbatches;    // in their order
-  std::vector<MicrobatchAuxiliary> of_auxiliary;  // by stage, in layer order, by microbatch
-  StepRequest request = StepRequest::kNone;       // the strongest of all ranks
+  std::vector<MicrobatchLoss> of_microbatches;    // in microbatch order
+  std::vector<MicrobatchAuxiliary> of_auxiliary;  // by stage, microbatch and layer
+  StepRequest request = StepRequest::kNone;       // strongest request of all ranks
 
   double sum() const;
   std::int64_t count() const;
-  // Means, microbatches weighing by what they count; each name once, in layer order.
+  // Means weighted by the counts of the microbatches. Each name appears once, in layer order.
   std::vector<std::pair<std::string, double>> auxiliary() const;
 };
 
-// Collective over `world`, all ranks. executor: the losses of its step; null: this rank has none.
+// Collective over `world`, which has all ranks. executor: has this rank's losses; null: none.
 Work<GatheredLosses> post_losses(const Group& world, const Executor* executor, StepRequest request);
 
-// The result of the losses of a step: loss, count, means. auxiliary: of these their scales.
+// Computes loss, count and means of a step. auxiliary: scales of the auxiliary losses.
 StepResult result_of(const GatheredLosses& losses, const std::vector<AuxiliaryLoss>& auxiliary);
 
 }  // namespace sluice

@@ -1,8 +1,5 @@
-// A program of a pipeline with all that runs it: for training, for evaluations of one number of
-// microbatches, or for a caller's update. Several share the stages of a rank and take turns.
-//
-// Owns: the program, its executor, the end of its steps. Does not own: stages, `.grad`, the update.
-// Thread-safety: one rank's thread.
+// Runs a program for training, for evaluations of a fixed number of microbatches, or for a caller's
+// update. Several runners share the stages of a rank and take turns.
 #pragma once
 
 #include <string>
@@ -17,11 +14,10 @@
 
 namespace sluice {
 
-// The end of a model: what becomes of the values behind its last layer, and of its auxiliary
-// losses.
+// What follows the last layer of a model: its outputs, its loss and its auxiliary losses.
 struct ModelEnd {
   explicit ModelEnd(const Model& model);
-  // The same outputs, and a loss that is nothing.
+  // Returns the same outputs with a loss that is always 0.
   ModelEnd without_loss() const;
 
   std::vector<std::string> outputs;
@@ -31,7 +27,7 @@ struct ModelEnd {
 
 class StepRunner {
  public:
-  // program: proven. References must outlive it.
+  // program: must be proven. References must outlive this object.
   StepRunner(Program program, RankModel& rank, Transport& transport, const ModelEnd& end,
              const RunOptions& options, const std::vector<ExecutorObserver*>& observers,
              StepUpdate& update);
@@ -42,9 +38,9 @@ class StepRunner {
   Executor& executor() { return executor_; }
   const Executor& executor() const { return executor_; }
   StepResult run(const StepBatch& batch, const StepOptions& options);
-  // Losses of the last run, of all microbatches in order; the same on every rank.
+  // Losses of all microbatches of the last run, in order. They are the same on every rank.
   const std::vector<MicrobatchLoss>& losses() const { return ops_.losses(); }
-  // After a run: gradients of ties within this rank are sums, too.
+  // Sums the gradients of ties within this rank, after a run.
   void finish_ties() { ops_.finish_ties(); }
 
  private:

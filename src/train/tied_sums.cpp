@@ -13,8 +13,8 @@
 namespace sluice {
 namespace {
 
-// The gradients of all uses, in layer order: one round of gathering for the first use of every
-// rank, one for the second, and so on.
+// Gathers the gradients of all uses in layer order. The first round gathers the first use of every
+// rank, the second round the second use, and so on.
 class TiedGathering {
  public:
   TiedGathering(const SharedParameter& parameter, int rank)
@@ -103,7 +103,7 @@ void TiedSums::sum_others() {
 
 void TiedSums::sum_slices() {
   std::vector<const SharedParameter*> shared;
-  std::vector<at::Tensor> sums;  // sums of the slices of this rank, which are a subtree
+  std::vector<at::Tensor> sums;  // sums over this rank's slices, which form a subtree
   for (const SharedParameter& parameter : parameters_) {
     if (!parameter.has_partial_sums() || !parameter.local_use() || summed_.count(parameter.name))
       continue;

@@ -1,14 +1,9 @@
-// The update of this rank's parameters, stage by stage: clipping, the optimizer, its state.
+// Updates this rank's parameters stage by stage, with gradient clipping.
 //
-// Does not own: gradients (Stage), the decision to update (trainers_update.h), what this rank
-// updates and how the others get it (own_blocks.h).
-//
-// Invariants:
-//  1. Where the state is sharded, a replica updates the blocks that it owns and gives them to the
-//     others. The numbers are those of whole parameters: an update goes element by element.
-//  2. A parameter with several uses on this rank belongs to the stage of the first, so that all
-//     stages together update each parameter once.
-// Thread-safety: one rank's thread.
+// With sharded state, a replica updates the blocks that it owns and sends them to the others.
+// Optimizers work element by element, so the numbers equal an update of whole parameters. A
+// parameter with several uses on this rank belongs to the stage of the first use, so all stages
+// together update each parameter once.
 #pragma once
 
 #include <memory>
@@ -21,11 +16,11 @@ namespace sluice {
 
 class Update {
  public:
-  // The rank must outlive it.
+  // `rank` must outlive this object.
   Update(const OptimizerOptions& options, const RankModel& rank);
 
-  // grad_norm: of all gradients, for clipping. Where the state is sharded, collective over the
-  // replicas: when the work is done, this one has the blocks of the others.
+  // grad_norm: norm of all gradients, for clipping. With sharded state this is collective over the
+  // replicas, and the work is done when the other replicas' blocks have arrived.
   Work<void> run(int stage, double lr, double grad_norm);
   const Optimizer& optimizer() const { return *optimizer_; }
 
