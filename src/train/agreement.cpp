@@ -19,7 +19,7 @@ struct Said {
   std::vector<std::int64_t> counts;
   std::string autocast;
   std::int64_t outputs = 0;
-  std::vector<double> scale;  // kind and divisor; empty if the caller gave no scale
+  std::vector<double> scale;  // kind and divisor, if any
   std::int64_t replica = 0;
   std::vector<std::int64_t> fingerprint;
 
@@ -30,7 +30,6 @@ struct Said {
   }
 };
 
-// Describes the first difference between the calls of ranks `rank` and `own_rank`.
 std::string difference(const Said& own, const Said& theirs, int rank, int own_rank) {
   const std::string ranks = formatted("{} and {}", rank, own_rank);
   if (own.call != theirs.call) return formatted("rank {} called {}", rank, theirs.call);
@@ -57,8 +56,8 @@ std::string remedy_of(const Said& own, const Said& theirs) {
          "sluice::KeyedRandomScope(pipeline.seed(), epoch, \"loader\", 0)";
 }
 
-// Collective. Returns the calls of all ranks. Throws Error(kUsage) if another rank's call differs
-// from this rank's. Batches are compared only within a replica.
+// Collective. Returns the calls of all ranks. Throws if a call differs; batches are compared only
+// within a replica.
 std::vector<Said> exchange(const Group& world, const Said& own) {
   Packer message;
   message.add(own.call)

@@ -1,4 +1,3 @@
-// Checks before a step that all ranks make the same call, and exchanges the counts of the replicas.
 #pragma once
 
 #include "engine/run_groups.h"
@@ -9,17 +8,16 @@
 
 namespace sluice {
 
-// Collective. Throws Error(kUsage) on every rank that differs from another rank in the call, the
-// autocast state or the options. Within one replica, the counts and the compared elements of the
-// batch must match too. With several replicas, sets batch.first_microbatch and batch.total_count
-// from the batches of all replicas. call: for example "train_step".
+// Collective. Throws Error(kUsage) if ranks differ in the call, the autocast state, the options or,
+// within one replica, the batch. With several replicas, sets batch.first_microbatch and
+// batch.total_count. call: for example "train_step".
 void agree(const RunGroups& groups, StepBatch& batch, const StepOptions& options, const char* call,
            Compared compared);
 
 // Collective. Throws Error(kUsage) unless all ranks make this call now.
 void require_call(const Group& world, const char* call);
 
-// The `call` of a rank whose body has returned.
+// Stands for the call when a body has returned.
 inline constexpr const char* kEndOfBody = "nothing more: its body has returned";
 
 }  // namespace sluice

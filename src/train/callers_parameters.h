@@ -1,8 +1,6 @@
-// The tensors from which a caller makes its optimizer. They are this rank's parameters or, with
-// zero1 and zero3, the blocks that this replica owns, as leaf tensors.
-//
-// A write to a block outside of Pipeline::step() would not reach the other replicas. This class
-// detects such writes.
+// The tensors from which a caller makes its optimizer: this rank's parameters or, with zero1 and
+// zero3, its replica's own blocks as leaves. A write to a block outside of Pipeline::step() does
+// not reach the other replicas, so it is detected.
 #pragma once
 
 #include <cstdint>
@@ -19,33 +17,32 @@ namespace sluice {
 
 class CallersParameters {
  public:
-  // rank: must have its parameters and outlive this object. are_callers: false if the optimizer is
-  // sluice's own. Then all tensors are whole parameters.
+  // rank: must outlive this object. are_callers: false if the optimizer is sluice's; all tensors
+  // are then whole.
   CallersParameters(const RankModel& rank, bool are_callers);
 
   const std::vector<OwnBlocks>& all() const { return blocks_; }
   bool are_blocks() const { return are_blocks_; }
-  // Returns the tensor of a use on this rank; undefined if the use is frozen.
+  // Returns an undefined tensor if the use is frozen.
   at::Tensor of(const std::string& use) const;
 
-  // Returns the full parameter name of one of these tensors.
   const std::string& name_of(const at::Tensor& own) const;
 
-  // Call this after the parameters have moved to another device.
+  // Call this after the parameters have moved.
   void make_anew();
-  // Records that all replicas have the current values of the blocks.
+  // Records that all replicas have the current values.
   void settle();
-  // Throws Error(kUsage), naming `call`, if a block was written to since settle(). Compares version
-  // counters and a hash of some elements, because SGD's writes do not advance the counters.
+  // Throws Error(kUsage) if a block was written to since settle(). Compares version counters and
+  // some elements, because SGD's writes do not advance the counters.
   void require_settled(const char* call) const;
-  // Throws Error(kUsage) if the optimizer holds other tensors. With blocks it also throws for an
-  // optimizer that is not known to work element by element.
+  // Throws Error(kUsage) if the optimizer holds other tensors or, with blocks, may not work element
+  // by element.
   void require_fits(const torch::optim::Optimizer& optimizer, const std::string& where) const;
 
  private:
   struct Mark {
-    std::int64_t of_block = 0, of_parameter = 0;  // version counters
-    std::string hash;                             // hash of some elements
+    std::int64_t of_block = 0, of_parameter = 0;
+    std::string hash;
   };
   static Mark mark_of(const OwnBlocks& own);
 
@@ -55,7 +52,7 @@ class CallersParameters {
   std::vector<Mark> marks_;  // one per block
 };
 
-// Throws Error(kUsage) for an optimizer whose step() needs a closure.
+// Throws Error(kUsage) if step() needs a closure.
 void require_no_closure(const torch::optim::Optimizer& optimizer, const std::string& where);
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
-// The update of steps whose optimizer belongs to the caller. The optimizer steps once, and then
-// each replica sends the blocks that it has updated to the others.
+// The update by a caller's optimizer. The row's first instruction calls the optimizer for all
+// stages. Each UPDATE then sends the blocks of its stage to the other replicas.
 #pragma once
 
 #include <functional>
@@ -13,13 +13,10 @@
 
 namespace sluice {
 
-// The first instruction of the row calls the optimizer for all stages. Each UPDATE then shares the
-// blocks of its stage.
 class CallersUpdate final : public StepUpdate {
  public:
-  // `rank` must outlive this object.
   explicit CallersUpdate(const RankModel& rank) : rank_(rank) {}
-  // Sets the optimizer's step for the next row of instructions.
+  // Sets the step of the optimizer for the next row.
   void begin(const std::function<void()>& step) { step_ = &step; }
 
   Work<void> update(int stage, TiedSums& ties, const StepResult& result) override {

@@ -1,6 +1,5 @@
-// A rank's share of the layers that evaluate, for models that evaluate with other layers than they
-// train. The modules are cut where the training's modules are cut, and they use the training's
-// parameters and buffers.
+// A rank's share of the layers that evaluate, if these are not the layers that train. The modules
+// are cut like the training's and use its parameters and buffers.
 #pragma once
 
 #include "sluice/model.h"
@@ -12,16 +11,16 @@ namespace sluice {
 
 class EvaluationModel {
  public:
-  // Collective over all ranks. model: Model::evaluation. plan: the plan of the training. Throws
-  // Error(kUsage) on every rank if the plan does not describe the evaluation, if the evaluation
-  // cannot be cut like the training, or if weights are sharded.
+  // Collective over all ranks. model: Model::evaluation. plan: of the training. Throws
+  // Error(kUsage) on every rank if the plan has no evaluation, cannot be cut like the training, or
+  // shards weights.
   EvaluationModel(const Model& model, const Plan& plan, RankModel& training,
                   const Transport& transport, const RunOptions& options);
 
   const Plan& plan() const { return plan_; }
   RankModel& share() { return share_; }
   const ModelEnd& end() const { return end_; }
-  // Makes the modules use the current tensors of the training.
+  // Call this before each run: the training may have replaced its tensors.
   void take_weights();
 
  private:

@@ -9,7 +9,7 @@
 namespace sluice {
 namespace {
 
-// Puts modules into evaluation mode and restores the mode of each module afterwards.
+// Sets evaluation mode and restores each module's own mode afterwards.
 class EvaluationMode {
  public:
   explicit EvaluationMode(const RankStages& stages) {
@@ -21,7 +21,7 @@ class EvaluationMode {
     for (auto& [module, is_training] : modes_) module->eval();
   }
   ~EvaluationMode() {
-    // the loop visits submodules later, so their own mode wins
+    // submodules come later
     for (auto& [module, is_training] : modes_) module->train(is_training);
   }
   EvaluationMode(const EvaluationMode&) = delete;
@@ -31,8 +31,7 @@ class EvaluationMode {
   std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> modes_;
 };
 
-// Gathers all sharded stages before an evaluation. The programs cannot do this, because replicas
-// with different numbers of microbatches run different programs.
+// Replicas may run different programs, so sharded stages are gathered before them.
 class WholeStages {
  public:
   explicit WholeStages(const RankModel& rank) : rank_(rank) {
@@ -84,7 +83,7 @@ StepRunner& Evaluator::runner_for(const detail::StepProgram& program) {
 StepResult Evaluator::run(const StepBatch& batch, const StepOptions& options) {
   const WholeStages whole(rank_);
   if (batch.microbatches.size() == 0) {
-    // Other replicas may have losses, so this rank takes part in the exchange.
+    // Other replicas may have losses.
     losses_ = post_losses(rank_.groups.world, nullptr, StepRequest::kNone).wait().of_microbatches;
     return {};
   }

@@ -1,5 +1,4 @@
-// Runs forwards only through a rank's stages, for batches of any number of microbatches. Caches the
-// most recently used programs with their executors.
+// Runs only forwards, for any number of microbatches. Caches the latest programs.
 #pragma once
 
 #include <list>
@@ -18,20 +17,19 @@ namespace sluice {
 
 class Evaluator {
  public:
-  // References must outlive this object. other: the layers that evaluate; null: those of `rank`.
+  // other: the layers that evaluate; null: those of `rank`.
   Evaluator(std::unique_ptr<EvaluationModel> other, const Plan& plan, RankModel& rank,
             Transport& transport, const ModelEnd& end, const RunOptions& options,
             const std::vector<ExecutorObserver*>& observers);
 
-  // Collective over all ranks. Each replica passes its own batch, of any number of microbatches. If
-  // there are several replicas, a batch may be empty. Modules are in evaluation mode during the
-  // call.
+  // Collective over all ranks. Each replica has its own batch, which may be empty if there are
+  // several replicas. Modules are in evaluation mode during the call.
   StepResult run(const StepBatch& batch, const StepOptions& options = {});
-  // Returns the outputs of a batch whose counts are all 0, without computing a loss.
+  // Returns the outputs without a loss. The batch has counts of 0.
   std::vector<Values> predict(const StepBatch& batch, OutputRanks ranks);
-  // Losses of all microbatches of the last run, in order. They are the same on every rank.
+  // Losses of the last run in microbatch order, equal on all ranks.
   const std::vector<MicrobatchLoss>& losses() const { return losses_; }
-  // The latest instructions of this rank in the last run, even if that run failed.
+  // Also works after a run that failed.
   std::string flight_record() const;
   std::size_t num_programs() const { return runners_.size(); }
 

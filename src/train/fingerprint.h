@@ -1,4 +1,4 @@
-// Hashes of a batch. Ranks compare them to notice that they were given different batches.
+// Hashes by which ranks notice that they were given different batches.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,15 @@
 
 namespace sluice {
 
-// The elements to compare: all elements, which costs a pass over them, or some elements of the
-// first and the last microbatch.
+// Compares all elements, which costs a pass over them, or some elements of the first and last
+// microbatch.
 enum class Compared : std::uint8_t { kAll, kSome };
 
-// Returns a hash of shape and elements for every input of each compared microbatch. The hash is 0
-// for a tensor that is not read: one without data, or one on a device, where reading would block.
+// Returns a hash for every input of each compared microbatch. The hash is 0 for a tensor without
+// data or on a device, where reading would block.
 std::vector<std::int64_t> fingerprint(const StepBatch& batch, Compared compared);
 
-// Whether two ranks may have been given the same batch. A hash of 0 matches every hash.
+// A hash of 0 matches every hash.
 bool may_be_same(const std::vector<std::int64_t>& a, const std::vector<std::int64_t>& b);
 
 }  // namespace sluice

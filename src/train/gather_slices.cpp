@@ -12,8 +12,7 @@
 namespace sluice {
 namespace {
 
-// Returns the parameter to which a tensor or its optimizer state belongs, if it is divided among
-// the ranks and the tensor has its shape. Returns null otherwise.
+// Returns the divided parameter to which a tensor or state belongs, element by element; else null.
 const ParameterInfo* divided_of(const std::string& name, const at::Tensor& tensor,
                                 const std::map<std::string, const ParameterInfo*>& parameters) {
   auto found = parameters.find(name);
@@ -24,7 +23,6 @@ const ParameterInfo* divided_of(const std::string& name, const at::Tensor& tenso
              : nullptr;
 }
 
-// Describes the parameter as the tensor-parallel rank `share` holds it.
 ParameterInfo as_held_by(const ParameterInfo& parameter, int share) {
   ParameterInfo other = parameter;
   const int each = parameter.slices.size();
@@ -48,7 +46,7 @@ at::Tensor box_of(at::Tensor whole, const Slice& box) {
   return whole;
 }
 
-// Copies the slices that a rank has sent into the whole tensor.
+// Copies a rank's slices into the whole tensor.
 void put(const ParameterInfo& held, const at::Tensor& flat, const at::Tensor& whole) {
   std::vector<std::int64_t> shape = held.global_shape;
   std::int64_t size = 0;
@@ -79,7 +77,7 @@ NamedTensors gather_slices(NamedTensors tensors,
   NamedTensors gathered;
   std::vector<std::int64_t> load(num_shares, 0);
   std::vector<std::vector<at::Tensor>> parts(num_shares);
-  // divided parameters sent to this rank, and their index in `gathered`
+  // with index in `gathered`
   std::vector<std::pair<const ParameterInfo*, std::size_t>> mine;
   for (auto& [name, tensor] : tensors) {
     const ParameterInfo* info = divided_of(name, tensor, parameters);

@@ -15,7 +15,6 @@
 namespace sluice {
 namespace {
 
-// A place, and the first microbatch of the replica that found it.
 struct Found {
   NonFinite place;
   std::int64_t first_microbatch = 0;
@@ -49,7 +48,7 @@ std::optional<Found> read_place(Unpacker& message) {
   return found;
 }
 
-// For each microbatch: the position of its first backward among all that start on the same rank.
+// For each microbatch, the position of its first backward on the rank that computes its loss.
 std::vector<int> backward_order(const Program& program) {
   std::vector<int> order(static_cast<std::size_t>(program.num_microbatches), 0);
   for (const std::vector<Action>& row : program.ranks) {
@@ -72,7 +71,7 @@ void throw_not_finite(Executor& executor, const Group& world, const Program& pro
                       const std::vector<std::pair<std::string, double>>& norms) {
   const Packer own = write_place(executor.find_non_finite(batch), batch.first_microbatch);
   const std::vector<int> order = backward_order(program);
-  // Orders places by time; a smaller tuple is earlier.
+  // Smaller is earlier.
   auto moment = [&](const Found& found) {
     const NonFinite& place = found.place;
     const std::int64_t replica = found.first_microbatch;

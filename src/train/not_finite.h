@@ -1,4 +1,3 @@
-// Finds where a step first produced a value that is not finite.
 #pragma once
 
 #include <string>
@@ -11,12 +10,11 @@
 
 namespace sluice {
 
-// Collective over all ranks. Runs the step again while checking every value, and throws the same
-// Error(kNotFinite) on every rank. The error names the step, the stage, the value or parameter, and
-// the microbatch of the first place. Forward comes before backward, then lower replicas come first.
-// In forward the lowest microbatch is first, then the lowest stage. In backward the microbatch
-// whose backward starts first is first, then the highest stage. norms: gradient norms of the
-// parameters, where known.
+// Collective over all ranks, after a loss or norm that is not finite. Runs the step again with
+// checks and throws the same Error(kNotFinite) on every rank, naming the first place. Forward comes
+// before backward, then the lower replica is first. In forward the lowest microbatch is first, then
+// the lowest stage; in backward the first microbatch in backward order, then the highest stage.
+// norms: of the parameters, where known.
 [[noreturn]] void throw_not_finite(Executor& executor, const Group& world, const Program& program,
                                    const StepBatch& batch,
                                    const std::vector<std::pair<std::string, double>>& norms);

@@ -1,5 +1,5 @@
-// Collects the outputs of the model in a step, for callers that requested them. It holds the
-// outputs of microbatches that end on this rank and, after gather(), of all microbatches.
+// Collects the model's outputs: those of microbatches that end on this rank and, after gather(),
+// all.
 #pragma once
 
 #include <map>
@@ -15,17 +15,17 @@ namespace sluice {
 
 class OutputWatch final : public ExecutorObserver {
  public:
-  // names: Model::outputs. References must outlive this object.
+  // names: Model::outputs.
   OutputWatch(const Program& program, const std::vector<std::string>& names)
       : program_(program), names_(names) {}
 
   void keep(bool on) { is_on_ = on; }
-  // Carries out GATHER_OUTPUTS. Collective over the ranks of the program.
+  // Carries out GATHER_OUTPUTS. Collective over the program's ranks.
   Work<void> gather(const Group& ranks);
   std::vector<Values> take();  // in microbatch order
 
   void begin_step(std::int64_t /*step*/) override { of_microbatch_.clear(); }
-  // Keeps the outputs without their autograd graphs.
+  // Detaches the outputs.
   void produced(const Action& action, const Values& outputs,
                 std::vector<at::Tensor>& handed_on) override;
 

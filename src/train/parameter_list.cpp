@@ -12,13 +12,11 @@
 namespace sluice {
 namespace {
 
-// The last rank has the largest coordinate along every axis. It is not first along the replicated
-// axes if one of them has several ranks.
+// The last rank is not first along an axis that has several ranks.
 bool has_replicas(const ParameterInfo& info, const Mesh& mesh) {
   return !mesh.is_first(mesh.num_ranks() - 1, info.replicated);
 }
 
-// Writes the facts that list_parameters() reads, for each use.
 Packer write_uses(const std::vector<Stage*>& stages, const Mesh& mesh, int rank) {
   Packer message;
   std::size_t num_uses = 0;
@@ -70,8 +68,8 @@ void require_one_owner(const SharedParameter& parameter) {
   }
 }
 
-// All uses of a parameter must have the same slices. A weight that all slices share must have one
-// use for each slice instead, in slice order.
+// Uses must have the same slices, but a weight that all slices share has one use per slice, in
+// order.
 void set_slices(SharedParameter& parameter) {
   const ParameterUse& first = parameter.uses.front();
   parameter.is_divided = first.is_divided;
@@ -98,7 +96,7 @@ void set_slices(SharedParameter& parameter) {
                          "share have a use for each slice of the rank, in one layer"});
 }
 
-// Each replica would need a group of its own to sum such a tie.
+// Each replica would need its own group to sum the tie.
 void require_one_replica_of_tie(const SharedParameter& parameter) {
   if (parameter.ranks.size() < 2) return;
   for (const ParameterUse& use : parameter.uses) {
@@ -109,7 +107,7 @@ void require_one_replica_of_tie(const SharedParameter& parameter) {
   }
 }
 
-// Makes one group for each set of several ranks. All ranks make the groups in the same order.
+// All ranks make one group for each set of ranks, in parameter order.
 void make_groups(std::vector<SharedParameter>& parameters, const Group& world) {
   std::map<std::vector<int>, Group> groups;
   for (SharedParameter& parameter : parameters) {
@@ -123,7 +121,7 @@ void make_groups(std::vector<SharedParameter>& parameters, const Group& world) {
   }
 }
 
-// A frozen use on another rank would keep its first value while the others change.
+// A frozen use on another rank would keep its first value.
 void require_ties_of_one_kind(const std::map<std::string, SharedParameter>& trained,
                               const std::map<std::string, std::string>& frozen) {
   for (const auto& [first_use, name] : frozen) {

@@ -45,7 +45,7 @@ NamedTensors optimizer_state(const PipelineState& state, const RankState& saved,
   return optimizer_state_of(saved, own);
 }
 
-// Returns the distinct kinds of optimizers in order, such as "AdamW, SGD"; "" if there are none.
+// Returns the distinct kinds in order, such as "AdamW, SGD", or "".
 template <typename Optimizers>
 std::string kinds_of(const Optimizers& optimizers) {
   std::vector<std::string> kinds;
@@ -60,14 +60,14 @@ Error usage(const std::string& what, const std::string& remedy) {
   return Error(ErrorKind::kUsage, {.what = what, .where = "Pipeline::save", .remedy = remedy});
 }
 
-// Returns the texts as JSON. Throws if a text is not UTF-8.
+// Returns JSON. Throws if a text is not UTF-8.
 std::string text_of(const std::map<std::string, std::string>& extra) {
   if (std::optional<std::string> text = Json(extra).dump_valid()) return std::move(*text);
   throw usage("a text of the extra state is not UTF-8", "save bytes as a tensor of kByte");
 }
 
-// The prefix of a rank's own tensors in Manifest::extra_tensors ("ranks/3/NAME"), and the key of
-// Manifest::settings that holds the number of ranks.
+// Prefix of a rank's own tensors in Manifest::extra_tensors ("ranks/3/NAME"), and the key of
+// Manifest::settings for the number of ranks.
 constexpr const char* kOfRanks = "ranks/";
 constexpr const char* kRanksSetting = "ranks";
 
@@ -85,7 +85,7 @@ void require_names(const NamedTensors& tensors) {
   }
 }
 
-// Returns a fingerprint of everything that must be the same on all ranks.
+// Covers everything that all ranks must save alike.
 std::string fingerprint_of(const std::string& path, const SaveOptions& options) {
   require_names(options.extra_tensors);
   require_names(options.rank_tensors);
@@ -96,7 +96,7 @@ std::string fingerprint_of(const std::string& path, const SaveOptions& options) 
   return content_hash(text);
 }
 
-// Collective. Throws if ranks save different things. Returns whether some rank has its own tensors.
+// Collective. Returns whether some rank has its own tensors.
 bool agree_on_options(const Group& world, const std::string& path, const SaveOptions& options) {
   std::optional<std::string> first;
   bool has_rank_tensors = false;
@@ -114,7 +114,7 @@ bool agree_on_options(const Group& world, const std::string& path, const SaveOpt
   return has_rank_tensors;
 }
 
-// Runs before any state is changed.
+// Checks before anything is loaded.
 void require_optimizers_of(const Checkpoint& checkpoint, const PipelineState& state,
                            const std::vector<torch::optim::Optimizer*>& optimizers) {
   if (optimizers.empty()) return;
@@ -134,7 +134,7 @@ void require_optimizers_of(const Checkpoint& checkpoint, const PipelineState& st
     require_own_state(*optimizer, names_of(state.parameters), checkpoint);
 }
 
-// Returns the names of all ranks' own tensors as "'a', 'b'".
+// Returns the names from all ranks, as "'a', 'b'".
 std::string names_of_rank_tensors(const Manifest& manifest) {
   std::set<std::string> names;
   for (const SavedTensor& tensor : manifest.extra_tensors) {

@@ -1,4 +1,4 @@
-// Implements Pipeline::save() and load(). Both are collective over all ranks.
+// Pipeline::save() and load(), collective over all ranks.
 #pragma once
 
 #include <cstdint>

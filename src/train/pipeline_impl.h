@@ -1,4 +1,3 @@
-// The implementation of Pipeline. Trainer and run() build on it, too.
 #pragma once
 
 #include <optional>
@@ -20,16 +19,16 @@
 namespace sluice {
 
 struct Pipeline::Impl {
-  const std::thread::id thread = std::this_thread::get_id();  // the rank's thread
+  const std::thread::id thread = std::this_thread::get_id();
   const Model& model;
   Transport& transport;
   const Group world;
   PipelineRank rank;
-  RankModel& share;  // rank.share()
+  RankModel& share;
   CallersParameters callers;
   Grads grads;
   std::int64_t step = 0;
-  bool gave_parameters = false;  // true: an optimizer may hold the parameters
+  bool gave_parameters = false;  // an optimizer may hold them
   std::set<std::string> compared_calls;
   bool warned_of_loss = false;
 
@@ -44,31 +43,29 @@ struct Pipeline::Impl {
         callers(share, rank.plan().step_end == StepEnd::kGradients),
         grads(callers, transport.size() > 1) {}
 
-  // Cuts the batch into the plan's microbatches and checks that all ranks pass the same. said:
-  // describes the call and everything that must match on all ranks, if more than "train_step".
+  // Cuts the batch and checks that all ranks pass the same. said: what must match on all ranks, if
+  // more than "train_step".
   StepBatch training_batch(const Inputs& inputs, const StepOptions& options, const char* call,
                            const std::string& said = "train_step");
   void agree_on(StepBatch& batch, const StepOptions& options, const char* call,
                 const std::string& said);
   void require_own(const torch::optim::Optimizer& optimizer);
-  // Checks all optimizers, and that no parameter is in two of them. call: for the message.
+  // Also checks that no parameter is in two optimizers. call: for the message.
   void require_own(const char* call, const std::vector<const torch::optim::Optimizer*>& optimizers);
-  // Throws if parameters are sharded: between steps the modules' parameters have no memory.
+  // Throws if parameters are sharded: between steps they have no memory.
   void require_whole(const char* call) const;
-  // Call this when whole parameters are requested. Unless the optimizer has blocks, it may hold
-  // them, so withheld gradients are released.
+  // Call this when whole parameters are requested: an optimizer may hold them, unless it has
+  // blocks.
   void give_out_whole();
-  // Starts computing the gradient norms. Each parameter counts once.
   Work<GradientNorms> post_norms();
-  // Warns on rank 0 only, and once: later losses are usually not finite either.
+  // Warns once, on rank 0 only.
   void warn_of_loss(double loss);
   PipelineState state();
   bool has_stage(int stage) const {
     return rank.plan().program.stage_map.rank_of(stage) == share.groups.place();
   }
 
-  // Calls `body` and aborts the transport if it throws. Without this, an error before the executor
-  // runs would leave the other ranks waiting.
+  // Without the abort, an error before the executor runs would leave other ranks waiting.
   template <typename Body>
   auto waking_others(const char* call, Body body) {
     require_thread(thread, call);

@@ -27,7 +27,7 @@
 namespace sluice {
 namespace {
 
-// Returns the names of the values at which backwards start.
+// Returns the values at which backwards start.
 std::vector<std::string> roots_of(const Model& model) {
   std::vector<std::string> roots = model.outputs;
   for (const LayerSpec& layer : model.layers) {
@@ -85,7 +85,7 @@ void log_stage(const Model& model, const StageContent& content, Stage& stage, in
                       with_commas(parameters), human_bytes(bytes)));
 }
 
-// parameters: trainable parameters without state in the checkpoint.
+// parameters: trainable, without state in the checkpoint.
 void warn_of_fresh_state(const std::set<std::string>& parameters) {
   constexpr std::size_t kMostNames = 8;
   if (parameters.empty()) return;
@@ -251,7 +251,7 @@ bool PipelineRank::saves(const std::string& parameter) const {
   return !options_.saves || options_.saves(parameter);
 }
 
-// Lists the parameters of which each replica has its own blocks. all: also parameters that
+// Lists the parameters of which each replica has its own blocks. all: also those that
 // RunOptions::saves leaves out.
 std::vector<ShardedTensor> PipelineRank::sharded_parameters(bool all) const {
   std::vector<ShardedTensor> tensors;
@@ -277,8 +277,7 @@ std::vector<ShardedTensor> PipelineRank::sharded_parameters(bool all) const {
   return tensors;
 }
 
-// State that is not sharded comes from replica 0. Buffers may differ on other replicas, because
-// each forward may change them.
+// Unsharded state comes from replica 0, because forwards may change buffers differently elsewhere.
 RankState PipelineRank::held_weights(const RunGroups& connected, bool all) const {
   const bool is_first = share_->groups.replica == 0;
   const std::vector<ShardedTensor> sharded = sharded_parameters(all);
@@ -299,7 +298,7 @@ RankState PipelineRank::held_weights(const RunGroups& connected, bool all) const
   return state;
 }
 
-// State that all tensor-parallel ranks hold alike stays on the first of them only.
+// Undivided state stays with the first tensor-parallel rank only.
 RankState PipelineRank::gathered(RankState state, const RunGroups& connected) const {
   if (!connected.shares) return state;
   const auto parameters = parameters_by_name(share_->stages.pointers());
@@ -344,7 +343,7 @@ std::vector<std::string> PipelineRank::load(const Checkpoint& checkpoint, const 
         if (rest) rest(stage);
       },
       [&](Stage& stage) {
-        // Without `rest` the checkpoint has every parameter. A NaN in it is a saved value.
+        // Without `rest` the checkpoint has every parameter, and a NaN was saved.
         std::vector<std::string>& unfilled = share_->unfilled[stage.index()];
         unfilled = rest ? unfilled_parameters(stage.chunk()) : std::vector<std::string>();
         if (sharded) sharded->end_filling(stage.index());

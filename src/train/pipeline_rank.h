@@ -1,8 +1,8 @@
-// One rank of a running pipeline: its stages and groups, the programs that train and evaluate, and
-// its state. Pipeline is the public interface, and Trainer adds an update.
+// One rank of a running pipeline: its stages, its programs and its state. Pipeline is the public
+// interface.
 //
-// The training program is the plan's program, or the same program with outputs gathered. It is
-// known and proven before weights are drawn.
+// The training program is the plan's, or the same with outputs gathered. It is proven before
+// weights are drawn.
 #pragma once
 
 #include <cstdint>
@@ -34,10 +34,9 @@ class Checkpoint;
 
 class PipelineRank {
  public:
-  // Collective over the ranks of the plan's mesh. References must outlive this object. plan: a
-  // complete plan. Throws Error(kUsage) on every rank, naming a layer, if the modules train other
-  // parameters than planned. Null: `draft` is the plan, and this rank completes it from the
-  // parameters that train (detail::draft_plan).
+  // Collective over the ranks of the plan's mesh. plan: complete. Throws Error(kUsage) on every
+  // rank, naming a layer, if other parameters train than planned. Null: `draft` is completed from
+  // the parameters that train.
   PipelineRank(const Model& model, const Plan* plan, std::optional<Plan> draft,
                Transport& transport, RunOptions options);
   PipelineRank(const PipelineRank&) = delete;
@@ -51,42 +50,40 @@ class PipelineRank {
   bool has_trained() const { return !training_.empty(); }
   bool has_run() const { return has_trained() || evaluation_; }
 
-  // Trainer calls this once, before the first step. Null removes the update.
+  // Trainer sets this before the first step. Null removes it.
   void set_update(TrainersUpdate* update) { update_ = update; }
   const TrainersUpdate* update() const { return update_; }
 
-  // Collective. Runs one step. With an update or RunOptions::requires_finite, throws
-  // Error(kNotFinite) on every rank if the step is not finite.
+  // Collective. With an update or RunOptions::requires_finite, throws Error(kNotFinite) on every
+  // rank if the step is not finite.
   StepResult train(const StepBatch& batch, const StepOptions& options);
-  // Sums the gradients of ties within this rank. Needed after a step without an update.
+  // Sums ties within this rank, if the step has no update.
   void finish_ties();
-  // Collective. Runs the plan's update with a caller's optimizer and calls `step` once. All
-  // replicas then have all weights. number: number of the last training step.
+  // Collective. Calls `step` once, then sends the updated blocks to all replicas. number: the last
+  // training step.
   void update(const std::function<void()>& step, std::int64_t number);
-  // Collective. Each replica passes its own batch, of any number of microbatches.
+  // Collective. Each replica has its own batch, of any size.
   StepResult evaluate(const StepBatch& batch, const StepOptions& options);
-  // Collective. Returns the outputs of a batch whose counts are all 0, without a loss.
+  // Collective. The batch has counts of 0.
   std::vector<Values> predict(const StepBatch& batch, OutputRanks ranks);
-  // Losses of all microbatches of the last evaluation, in order. They are the same on every rank.
+  // Losses in microbatch order, equal on all ranks.
   const std::vector<MicrobatchLoss>& evaluated_losses() const { return evaluation_->losses(); }
 
-  // Returns the part of a checkpoint that this rank holds. If replicas or tensor-parallel ranks
-  // hold parts of tensors, this is collective over the ranks of `groups`. These groups may differ
-  // from the groups of the steps.
+  // Returns this rank's part of a checkpoint. Collective over `groups` if replicas or
+  // tensor-parallel ranks hold parts. The groups may differ from the groups of the steps.
   RankState state(const RunGroups& groups) const;
-  // Also returns the state of a caller's optimizers. optimizer_of: returns it for the parameters in
-  // `held`.
+  // Takes the optimizer state from optimizer_of.
   RankState state(const RunGroups& groups,
                   const std::function<NamedTensors(const RankState& held)>& optimizer_of) const;
-  // Returns parameters and buffers only. all: also those that RunOptions::saves leaves out.
+  // Returns parameters and buffers. all: also those that RunOptions::saves leaves out.
   RankState weights(const RunGroups& groups, bool all) const;
-  // Collective. Loads everything that state() returns. rest: called for each stage before loading.
-  // Returns the trainable parameters of all ranks without optimizer state in the checkpoint.
+  // Collective. rest: called for each stage before loading. Returns the parameters of all ranks
+  // that train and have no saved optimizer state.
   std::vector<std::string> load(const Checkpoint& checkpoint, const FillStage& rest);
 
   const StepTimes& times() const;
   std::string flight_record() const;
-  // Index of the running instruction in the plan's program; -1 if none runs.
+  // Index of the running instruction, or -1.
   int current_instruction() const { return current_.index; }
 
  private:
@@ -96,13 +93,13 @@ class PipelineRank {
     int index = -1;
   };
 
-  void finish_or_check_plan(const Model& model);  // compares with the parameters that train
-  // Throws Error(kUsage) unless all weights have been set.
+  void finish_or_check_plan(const Model& model);
+  // Throws Error(kUsage) unless all weights are set.
   void require_weights(const char* call) const;
   StepRunner& training_runner(bool gathers_outputs);
   Evaluator& evaluator();
   std::vector<ShardedTensor> sharded_parameters(bool all) const;
-  // Returns this rank's own slices of divided parameters.
+  // Has only this rank's slices of divided parameters.
   RankState held_weights(const RunGroups& groups, bool all) const;
   RankState gathered(RankState held, const RunGroups& groups) const;
   bool saves(const std::string& parameter) const;
@@ -120,11 +117,11 @@ class PipelineRank {
   std::vector<ExecutorObserver*> observers_, training_observers_;
   TrainersUpdate* update_ = nullptr;
   StepUpdate nobodys_update_;
-  std::map<bool, StepRunner> training_;  // by whether outputs are gathered
+  std::map<bool, StepRunner> training_;  // key: gathers outputs
   std::optional<Evaluator> evaluation_;
   StepRunner* last_trained_ = nullptr;
   std::optional<CallersUpdate> callers_update_;
-  std::optional<StepRunner> callers_runner_;  // runs the update of a caller's optimizer
+  std::optional<StepRunner> callers_runner_;
   enum class Ran { kTraining, kEvaluation, kUpdate } ran_last_ = Ran::kTraining;
 };
 

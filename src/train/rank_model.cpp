@@ -45,7 +45,6 @@ bool is_one_pipeline(const RunGroups& groups) {
   return groups.num_replicas == 1 && groups.num_shares == 1;
 }
 
-// Throws Error(kUsage) if a module has other slices than the plan gives to this rank.
 void require_own_slices(const ParameterInfo& info, const TensorParallel& how, int share) {
   const bool is_of_slices = info.split || !info.summed.empty();
   if (!is_of_slices) return;
@@ -63,8 +62,7 @@ void require_own_slices(const ParameterInfo& info, const TensorParallel& how, in
                          "slices, and hold those at the rank's place along tp"});
 }
 
-// Checks the slices of all parameters. Marks undivided parameters as the same on all
-// tensor-parallel ranks.
+// Undivided parameters are equal on all tensor-parallel ranks.
 void set_shares(const RankStages& stages, const TensorParallel& how, const RunGroups& groups) {
   for (Stage* stage : stages.pointers()) {
     for (ParameterInfo& info : stage->chunk().parameters()) {
@@ -74,13 +72,13 @@ void set_shares(const RankStages& stages, const TensorParallel& how, const RunGr
   }
 }
 
-// A random number that distinguishes the modules of this process from other processes' modules.
+// Distinguishes processes.
 std::int64_t process_token() {
   static const auto token = static_cast<std::int64_t>(std::random_device()());
   return token;
 }
 
-// Replicas that are threads must not share modules: both would write to the same gradients.
+// Replicas in threads would add to the same gradients.
 void require_own_modules(const RankModel& rank) {
   if (is_one_pipeline(rank.groups)) return;
   std::vector<std::int64_t> own;
@@ -114,7 +112,7 @@ void require_own_modules(const RankModel& rank) {
 
 using Copies = std::vector<at::Tensor>;
 
-// Copies the stage's parameters for which `is_kept` is true. The other tensors are undefined.
+// Parameters that are not kept become undefined tensors.
 template <typename IsKept>
 Copies copies_of(Stage& stage, const IsKept& is_kept) {
   Copies copies;

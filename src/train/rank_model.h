@@ -1,5 +1,4 @@
-// A rank's share of a model: its stages and groups, the list of all parameters in its pipeline, and
-// the replica that owns each block of them. Steps, updates and checkpoints use it.
+// A rank's share of a model. Steps, updates and checkpoints use it.
 #pragma once
 
 #include <functional>
@@ -21,36 +20,35 @@
 namespace sluice {
 
 struct RankModel {
-  // Collective over `world`. plan: must be placed and cut, with its mesh set. The weights are
-  // uninitialized, or as the factories made them. device: device of the stages.
+  // Collective over `world`. plan: placed and cut. Weights are uninitialized or from the factories.
   RankModel(const Model& model, const Plan& plan, const Group& world, at::Device device,
             const RunOptions& options);
 
-  // Calls `fill` for every stage, with its parameters whole. Their values then become the weights.
+  // Calls `fill` for every stage, with its parameters whole.
   void fill(const FillStage& fill);
-  // Collective. Initializes the weights as RunOptions::weights requires.
+  // Collective.
   void initialize(const Model& model, const RunOptions& options);
 
   Stage& stage(int index) const;
-  // Whether the gradient is a sum over several uses or slices. That sum needs all elements.
+  // Such gradients are summed whole, over uses or slices.
   bool is_tied(int stage, std::size_t parameter) const;
 
   const Mesh mesh;
   const DataParallel data_parallel;
   const RunGroups groups;
   RankStages stages;
-  const std::vector<SharedParameter> parameters;  // trainable parameters only
+  const std::vector<SharedParameter> parameters;  // those that train
   const BlockOwners owners;
-  const bool shards_state;                     // zero1 or zero3 with several replicas
-  std::unique_ptr<ShardedParameters> sharded;  // zero3 only; null: parameters are whole
-  bool has_weights = false;                    // false: weights are uninitialized
-  // Parameters of this rank's stages that no source of weights has filled, by stage.
+  const bool shards_state;                     // zero1 or zero3
+  std::unique_ptr<ShardedParameters> sharded;  // zero3; null: whole
+  bool has_weights = false;
+  // Parameters of its stages that nothing has filled, by stage.
   std::map<int, std::vector<std::string>> unfilled;
   std::string unfilled_remedy;  // how the user can fill them
 };
 
-// Returns for each layer of the model whether some parameter trains. Collective over all ranks.
-// Throws Error(kUsage) on all of them, naming the layer, if replicas differ.
+// Whether some parameter of each layer trains. Collective over the ranks. Throws Error(kUsage) on
+// all of them if replicas differ.
 std::vector<bool> layers_that_train(const RankModel& rank, const Model& model);
 
 }  // namespace sluice

@@ -26,14 +26,14 @@ at::Tensor part_of(const at::Tensor& whole, const ElementRange& range) {
   return whole.defined() ? whole.view(-1).narrow(0, range.begin, range.size()) : whole;
 }
 
-// The sum of a subtree of shards. own: this replica owns the memory and may write to it.
+// own: this replica may write to it.
 struct Term {
   ShardRange shards;
   at::Tensor sum;
   bool own = false;
 };
 
-// Sums all terms in the order of the tree. The result is undefined if all terms are.
+// Adds in the order of the tree. Undefined if all terms are.
 at::Tensor add_up(std::vector<Term> terms, int num_shards) {
   const ShardRange all{0, num_shards};
   std::vector<Term> stack;
@@ -61,13 +61,13 @@ at::Tensor add_up(std::vector<Term> terms, int num_shards) {
   return stack.back().sum;
 }
 
-// The blocks of one stage: the replicas that own them, and the rounds in which they are sent.
+// The blocks of one stage by owner, and their rounds of transfer.
 struct StageParts {
   Stage& stage;
-  std::vector<std::size_t> trainable;        // indices of the trainable parameters
+  std::vector<std::size_t> trainable;
   std::vector<std::vector<Ranges>> rounds_;  // [owner][round]
   std::size_t num_rounds = 0;
-  // Reduced gradients of the microbatches so far, by parameter.
+  // Sums over the reduced microbatches.
   Tensors sums;
   int num_microbatches = 0;
 
@@ -117,8 +117,8 @@ struct StageParts {
 
 using Works = std::vector<Work<Tensors>>;
 
-// Returns this replica's sums as [parameter][subtree]. The gradient of a single microbatch is moved
-// out of the stage, so that the stage's next microbatch starts a new sum.
+// Returns sums as [parameter][subtree]. A microbatch's gradient is moved out of the stage, whose
+// next microbatch starts a new sum.
 std::vector<Tensors> take_partial(StageParts& of, bool of_microbatch) {
   std::vector<Tensors> partial(of.stage.parameters().size());
   for (const std::size_t i : of.trainable) {
@@ -192,8 +192,7 @@ struct ReplicaSums::Impl {
     });
   }
 
-  // Keeps one received piece, whose memory can be reused, and frees the others. Memory use then
-  // does not exceed the exchanged pieces.
+  // Keeps one received piece as memory and frees the rest, so that memory does not grow.
   at::Tensor take_one(Tensors& pieces) const {
     at::Tensor taken;
     for (int giver = 0; giver < groups.num_replicas && !taken.defined(); ++giver) {
@@ -203,8 +202,8 @@ struct ReplicaSums::Impl {
     return taken;
   }
 
-  // Returns the range of the final gradient. The gradient reuses the memory of one of this
-  // replica's partial sums if there is one.
+  // Returns the range of the final gradient, which reuses the memory of an own partial sum if there
+  // is one.
   static at::Tensor place(const StageParts& of, const ElementRange& range,
                           const std::vector<Tensors>& partial, Tensors& gradients) {
     at::Tensor& gradient = gradients[range.parameter];
@@ -217,7 +216,7 @@ struct ReplicaSums::Impl {
     return part_of(gradient, range);
   }
 
-  // Sums the blocks of a round that this replica owns. Returns the sums that all replicas receive.
+  // Sums this replica's blocks of a round. Returns the sums that all replicas get.
   Tensors add_own(const StageParts& of, std::size_t round, const std::vector<Tensors>& partial,
                   const Tensors& pieces, Tensors& gradients) const {
     const Ranges& own = of.ranges(groups.replica, round);
@@ -271,8 +270,7 @@ struct ReplicaSums::Impl {
     }
   }
 
-  // All-reduces buckets of one dtype. Each bucket starts with the number of replicas that have a
-  // gradient, for each of its parameters.
+  // All-reduces buckets of one dtype. Each starts with how many replicas have each gradient.
   Work<void> reduce_fast(StageParts& of, std::optional<int> microbatch) {
     auto partial = std::make_shared<std::vector<Tensors>>(take_partial(of, microbatch.has_value()));
     struct Bucket {
@@ -328,8 +326,7 @@ struct ReplicaSums::Impl {
     });
   }
 
-  // Stores the sums as the stage's gradients. Sums of single microbatches are first accumulated, in
-  // the order of their works.
+  // Single microbatches are added up in the order of their works.
   void keep(StageParts& of, std::optional<int> microbatch, Tensors gradients) {
     if (!microbatch) {
       for (const std::size_t i : of.trainable) of.stage.set_gradient(i, std::move(gradients[i]));

@@ -1,4 +1,3 @@
-// Runs a pipeline whose ranks are threads of one or several processes.
 #include <ATen/Parallel.h>
 
 #include <string>
@@ -19,7 +18,7 @@
 namespace sluice {
 namespace {
 
-// Restores the caller's number of threads, which the ranks change for the whole process.
+// Ranks set the number of threads for the whole process.
 class ThreadsOfCaller {
  public:
   ThreadsOfCaller() : threads_(at::get_num_threads()) {}
@@ -31,7 +30,7 @@ class ThreadsOfCaller {
   int threads_;
 };
 
-// Returns the settings that all processes must pass alike, one per line.
+// What all processes must pass alike.
 std::string alike(const Plan& plan, const Model& model, const RunOptions& run_options) {
   const DataParallel& replicas = plan.data_parallel;
   std::string text = formatted(
@@ -58,7 +57,7 @@ void detail::run_bodies(const Model& model, const PipelineOptions& options,
   }
   const ThreadsOfCaller threads;
   PipelineOptions planned = options;
-  // A pipeline with several replicas rejects the hook with its own error.
+  // With several replicas, the pipeline rejects a hook.
   if (options.data_parallel.degree == 1)
     planned.hooked_reduction = hooked_reduction(run_options.reduction);
   const Plan draft =

@@ -1,4 +1,3 @@
-// Rejects calls that must not happen within a step.
 #pragma once
 
 #include <thread>
@@ -8,17 +7,17 @@ namespace sluice {
 // Marks this thread as running a step.
 class RunningStep {
  public:
-  // call: for example "Pipeline::train_step". Throws as require_no_step() does.
+  // call: for example "Pipeline::train_step". Throws as require_no_step().
   explicit RunningStep(const char* call);
   ~RunningStep();
   RunningStep(const RunningStep&) = delete;
   RunningStep& operator=(const RunningStep&) = delete;
 };
 
-// Throws Error(kUsage), naming `call`, on any thread other than `owner`.
+// Throws Error(kUsage) on any other thread.
 void require_thread(std::thread::id owner, const char* call);
 
-// Throws Error(kUsage), naming `call`, while a step of any pipeline runs on this thread.
+// Throws Error(kUsage) while a step of any pipeline runs on this thread.
 void require_no_step(const char* call);
 
 }  // namespace sluice

@@ -19,7 +19,7 @@
 namespace sluice {
 namespace {
 
-// Assigns each tensor to the replica that has the fewest bytes so far.
+// Gives each tensor to the replica with the fewest bytes so far.
 std::vector<int> spread(const std::vector<ShardedTensor>& tensors, int num_replicas) {
   std::vector<std::int64_t> load(static_cast<std::size_t>(num_replicas), 0);
   std::vector<int> receivers;
@@ -41,7 +41,6 @@ std::map<std::string, at::Tensor> by_name(const Optimizer& optimizer) {
   return tensors;
 }
 
-// The optimizer state of all replicas: tensor names and dtypes, by name of the parameter.
 struct StatesOfReplicas {
   std::map<std::string, std::map<std::string, at::ScalarType>> types;
   std::vector<std::set<std::string>> of_replica;  // names of tensors
@@ -69,8 +68,7 @@ StatesOfReplicas exchange_names(const NamedTensors& own, const Group& replicas) 
   return states;
 }
 
-// Adds the range of elements that each replica has. A single number is the same on all owners, so
-// the owner of the first block provides it.
+// A single number is equal on all owners, so the first block's owner gives it.
 void add_shares(ShardedTensor& tensor, const BlockOwners& owners, const ParameterUse& use,
                 bool per_element, int num_replicas) {
   for (int replica = 0; replica < num_replicas; ++replica) {
@@ -110,7 +108,7 @@ NamedTensors gather_whole(const std::vector<ShardedTensor>& tensors, const RunGr
   const std::vector<at::Tensor> given = groups.replicas.all_to_all(std::move(pieces)).wait();
 
   NamedTensors gathered;
-  std::map<std::size_t, std::size_t> place;  // index of a tensor in `gathered`
+  std::map<std::size_t, std::size_t> place;  // in `gathered`
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (receivers[i] != groups.replica) continue;
     place[i] = gathered.size();

@@ -1,4 +1,4 @@
-// Carries out REDUCE_GRAD with the user's hook, for a whole step or for single microbatches.
+// Carries out REDUCE_GRAD with the user's hook.
 #pragma once
 
 #include <map>
@@ -13,24 +13,23 @@ namespace sluice {
 
 class StageReductions {
  public:
-  // `program` must outlive this object.
   StageReductions(const Program& program, const std::vector<Stage*>& stages,
                   GradientReduction reduction);
 
-  // Calls the hook. After the last microbatch of a stage, its gradients are the sums of the reduced
-  // gradients, added in the order of the calls.
+  // Calls the hook. Gradients of single microbatches are added in call order, and become the
+  // stage's gradients after the last one.
   void reduce(int stage, std::optional<int> microbatch);
 
  private:
   struct Reduced {
     int num_microbatches = 0;
-    std::vector<at::Tensor> sums;  // by parameter of the stage
+    std::vector<at::Tensor> sums;  // by parameter
   };
 
   const Program& program_;
   std::map<int, Stage*> stages_;
   GradientReduction reduction_;
-  std::map<int, Reduced> reduced_;  // by stage, within a step
+  std::map<int, Reduced> reduced_;  // by stage
 };
 
 }  // namespace sluice

@@ -1,4 +1,3 @@
-// Gathers the whole model's parameters and buffers on one rank.
 #pragma once
 
 #include "sluice/parts/saver.h"
@@ -6,8 +5,8 @@
 
 namespace sluice {
 
-// Collective over all ranks. Returns copies on the CPU on rank 0 and nothing on other ranks. A tied
-// parameter appears under each of its names.
+// Collective over all ranks. Returns parameters and buffers on rank 0 only, as copies on the CPU. A
+// tied parameter appears under all its names.
 NamedTensors gather_state_dict(const PipelineRank& own_rank);
 
 }  // namespace sluice

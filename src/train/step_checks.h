@@ -1,5 +1,4 @@
-// Checks that reject a step of a pipeline before it starts. They throw Error(kUsage), except
-// require_counted(), which throws Error(kInput).
+// All throw Error(kUsage), except require_counted(): Error(kInput).
 #pragma once
 
 #include <optional>
@@ -16,34 +15,31 @@ namespace sluice {
 
 class Transport;
 
-// Checks that the plan has the replicas of the mesh. where: for the message.
+// Compares the replicas of plan and mesh. where: for the message.
 void require_planned_replicas(const Mesh& mesh, const DataParallel& data_parallel,
                               const char* where);
-// Returns when the hook reduces gradients, in the plan's terms.
 HookedReduction hooked_reduction(const GradientReduction& reduction);
-// Checks that the options of a run fit its plan and its model.
 void require_runnable(const Plan& plan, const Model& model, const RunOptions& options);
-// Returns the transport if it has as many ranks as the plan.
+// The transport must have as many ranks as the plan.
 Transport& require_fits(const Plan& plan, Transport& transport);
-// Checks that some microbatch counts something, in any replica if the total count is known. what,
-// remedy: for the message.
+// Some microbatch must count something, in any replica if the total is known.
 void require_counted(const StepBatch& batch, const std::string& what, const std::string& remedy);
-// Checks that the modules' parameters are still the tensors from which the stages were made.
+// The stages' parameters must still be those of the modules.
 void require_same_parameters(const RankStages& stages);
-// Checks that a divisor is in the allowed range, which is above 0. call: for the message.
+// A divisor must be in its range above 0.
 void require_divisor(const char* call, const std::optional<GradientScale>& scale);
 void require_no_scale(const char* call, const std::optional<GradientScale>& scale);
-// Wraps the loss. While graphs are recorded, it throws Error(kUsage) if the loss counts something
-// but depends on no trained parameter.
+// While graphs are recorded, the returned loss throws if it counts something but depends on no
+// trained parameter.
 LossFunction with_graph(LossFunction loss);
-// Checks that the plan leaves the update to the caller. call: for the message.
+// The plan must leave the update to the caller.
 void require_callers_update(const Plan& plan, const char* call);
 void require_something_trains(const RankModel& rank);
-// Checks that this thread records graphs.
+// This thread must record graphs.
 void require_gradients(const char* call);
-// Checks that the hook matches the plan and its schedule's REDUCE_GRAD.
+// Hook, plan and schedule must agree.
 void require_reduction(const GradientReduction& reduction, const Plan& plan);
-// Checks that the modules train the parameters that the plan trains, as far as it lists them.
+// The same parameters must train as planned, where the plan lists them.
 void require_planned_training(const Plan& plan, const RankStages& stages);
 
 }  // namespace sluice

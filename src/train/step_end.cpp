@@ -45,7 +45,7 @@ void StepEndOps::finish_ties() {
   ties_.clear();
 }
 
-// An evaluation gathers all stages before it starts, because replicas may run other programs in it.
+// An evaluation gathers all stages first: replicas may run different programs.
 Work<void> StepEndOps::unshard(int stage) {
   return trains_ && rank_.sharded ? rank_.sharded->unshard(stage) : Work<void>::done();
 }
@@ -65,11 +65,11 @@ Work<void> StepEndOps::reduce_tied(int group) { return ties_.reduce(group); }
 Work<void> StepEndOps::reduce_loss() {
   end_layers();
   const bool asks = trains_ && requested_;
-  // All tensor-parallel ranks have the same losses, so only the first one reports them.
+  // All tensor-parallel ranks have the same losses.
   const Executor* const counted = rank_.groups.is_first_share() ? executor_ : nullptr;
   return post_losses(rank_.groups.world, counted, asks ? requested_() : StepRequest::kNone)
       .then([this](GatheredLosses losses) {
-        // Keep the norm: it may have been computed before the losses arrived.
+        // The norm may have come first.
         StepResult result = result_of(losses, auxiliary_);
         result.grad_norm = result_.grad_norm;
         result.parameter_norms = std::move(result_.parameter_norms);
@@ -79,9 +79,8 @@ Work<void> StepEndOps::reduce_loss() {
       });
 }
 
-// Reports a mismatch if another tensor-parallel rank still waits inside a layer: it finds this
-// barrier in place of the layer's collective. We do not wait for the barrier itself, because later
-// instructions wait for both ranks.
+// A rank that still waits inside a layer for this rank meets the barrier instead and fails. We need
+// not wait for the barrier, because later instructions wait for both ranks.
 void StepEndOps::end_layers() {
   if (!rank_.groups.shares) return;
   const detail::InstructionPlace place("the end of the step's layers");

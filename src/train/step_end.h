@@ -1,10 +1,8 @@
-// Carries out the instructions that end a step: it reduces gradients over replicas or by a hook,
-// sums tied gradients, and gathers losses and outputs. Its StepUpdate does the norm and the update.
+// Carries out the instructions that end a step.
 //
-// Gradients are summed over the microbatches of a replica, then over replicas (DataParallel), then
-// over the uses of a tie in layer order. Every use gets the sum. It has the same bits on every
-// replica, wherever the uses are. Every rank holds whole parameters, unless zero3 shards them
-// (UNSHARD, RESHARD).
+// Gradients are summed over microbatches, then over replicas, then over the uses of a tie in layer
+// order. Every use gets the sum, with the same bits on every replica and wherever the uses are.
+// Parameters are whole, unless zero3 shards them.
 #pragma once
 
 #include <vector>
@@ -22,21 +20,20 @@ namespace sluice {
 
 class StepEndOps final : public StepOps {
  public:
-  // References must outlive this object. Throws Error(kInternal) if the program has no group for a
-  // tie across ranks.
+  // Throws Error(kInternal) if the program has no group for a tie across ranks.
   StepEndOps(const Program& program, RankModel& rank, OutputWatch& outputs,
              const RunOptions& options, const std::vector<AuxiliaryLoss>& auxiliary,
              StepUpdate& update);
 
-  // Sets the executor that has the losses. It is made after its StepOps.
+  // The executor with the losses is made after its StepOps.
   void watch(const Executor& executor) { executor_ = &executor; }
   void begin_step();
   void end_step(std::int64_t step);
-  // Sums the ties within this rank and ends the step's sums. Needed after a step without an update.
+  // Sums ties within this rank. Call it after a step without an update.
   void finish_ties();
-  // The result of the last step, without its outputs.
+  // Result of the last step, without outputs.
   const StepResult& result() const { return result_; }
-  // Losses of all microbatches of the last step, in order.
+  // Losses of the last step, in microbatch order.
   const std::vector<MicrobatchLoss>& losses() const { return losses_; }
 
   Work<void> unshard(int stage) override;

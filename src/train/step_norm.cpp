@@ -11,14 +11,14 @@
 namespace sluice {
 namespace {
 
-// Whether this rank adds the parameter's norm to the total. Only the owner does; if all
-// tensor-parallel ranks hold the same copy, only the first of them.
+// Only the owner counts a norm. If tensor-parallel ranks hold the same copy, only the first of them
+// does.
 bool is_counted(const SharedParameter& parameter, const RunGroups& groups) {
   return parameter.owner() == groups.place() && (parameter.is_divided || groups.is_first_share());
 }
 
-// One norm per slice of the parameter, in slice order. An undivided parameter has a single norm.
-// squares_of(share, slice): returns the norm of a slice over all its blocks.
+// One norm per slice of the parameter, in slice order, or a single norm. squares_of(share, slice):
+// norm of a slice over all its blocks.
 template <typename SquaresOf>
 std::vector<double> norms_of_slices(const SharedParameter& parameter, const RunGroups& groups,
                                     const SquaresOf& squares_of) {
@@ -37,7 +37,7 @@ void add_norms(GradientNorms& norms, std::vector<double>& values, const SharedPa
   norms.of_parameters.emplace_back(parameter.name, combine_norms(of_slices));
 }
 
-// own: one norm per slice, for each parameter that counts on this rank, in layer order.
+// own: norms by slice, for parameters that this rank counts.
 Work<GradientNorms> post_norms(const std::vector<SharedParameter>& parameters,
                                const RunGroups& groups, const Mesh& mesh,
                                const std::vector<SliceSquares>& own) {
@@ -67,7 +67,7 @@ Work<GradientNorms> post_norms(const std::vector<SharedParameter>& parameters,
       });
 }
 
-// own: sums of squares of the blocks that this rank owns, by parameter and slice.
+// own: sums of squares of owned blocks, by slice.
 Work<GradientNorms> post_squares(const std::vector<SharedParameter>& parameters,
                                  const RunGroups& groups, const Mesh& mesh,
                                  const std::vector<SliceSquares>& own) {
@@ -98,8 +98,7 @@ Work<GradientNorms> post_squares(const std::vector<SharedParameter>& parameters,
       });
 }
 
-// Elements in one piece of idle work. An arriving message then waits for one piece, not for the
-// norm of a large layer.
+// A message that arrives meanwhile waits for one piece, not for a whole output layer.
 constexpr std::int64_t kPieceElements = 64 * kGradientBlock;
 
 bool is_summed_by_blocks(const at::Tensor& gradient) {
@@ -114,7 +113,6 @@ SliceSquares no_squares(const SharedParameter& parameter) {
   return SliceSquares(static_cast<std::size_t>(parameter.is_divided ? parameter.slices.size() : 1));
 }
 
-// Computes the norms of a whole gradient, as post_norms() expects them.
 SliceSquares norms_here(const SharedParameter& parameter, const at::Tensor& gradient,
                         const SquaresOf& squares_of) {
   SliceSquares norms = no_squares(parameter);
@@ -132,7 +130,7 @@ SliceSquares norms_here(const SharedParameter& parameter, const at::Tensor& grad
   return norms;
 }
 
-// Computes the sums of squares of elements from `begin` on, as post_squares() expects them.
+// Sums the squares of elements from `begin` on, as post_squares() takes them.
 SliceSquares squares_here(const SharedParameter& parameter, const at::Tensor& flat,
                           std::int64_t begin, const SquaresOf& squares_of) {
   if (!flat.defined()) return no_squares(parameter);
@@ -197,9 +195,9 @@ SliceSquares StepNorms::take(const SharedParameter& parameter, const SquaresOf& 
 }
 
 IdleWork StepNorms::of_stage(int stage, std::function<bool(const SharedParameter&)> is_known) {
-  std::vector<const SharedParameter*> left;  // taken from the back
+  std::vector<const SharedParameter*> left;
   for (auto parameter = parameters_.rbegin(); parameter != parameters_.rend(); ++parameter) {
-    // Parameters on a device wait for post(), where the host reads all their norms together.
+    // On a device, post() reads all norms together.
     const ParameterUse& use = parameter->uses.front();
     if (is_owned(*parameter) && use.stage->index() == stage && info_of(use).tensor.is_cpu() &&
         is_known(*parameter))
@@ -216,8 +214,7 @@ IdleWork StepNorms::of_stage(int stage, std::function<bool(const SharedParameter
       squares.insert(squares.end(), more.begin(), more.end());
       begin = end;
     };
-    // A divided parameter is not cut into pieces, because each slice has its own blocks
-    // (slice_blocks.h).
+    // Slices have blocks of their own (slice_blocks.h).
     const bool in_pieces = own.defined() && !parameter.is_divided && is_summed_by_blocks(own);
     if (in_pieces && begin + kPieceElements < own.numel()) {
       add(begin + kPieceElements);

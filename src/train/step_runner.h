@@ -1,5 +1,4 @@
-// Runs a program for training, for evaluations of a fixed number of microbatches, or for a caller's
-// update. Several runners share the stages of a rank and take turns.
+// Runs one program. Several runners share the stages of a rank and take turns.
 #pragma once
 
 #include <string>
@@ -14,10 +13,10 @@
 
 namespace sluice {
 
-// What follows the last layer of a model: its outputs, its loss and its auxiliary losses.
+// What follows the last layer.
 struct ModelEnd {
   explicit ModelEnd(const Model& model);
-  // Returns the same outputs with a loss that is always 0.
+  // The loss is always 0.
   ModelEnd without_loss() const;
 
   std::vector<std::string> outputs;
@@ -27,7 +26,7 @@ struct ModelEnd {
 
 class StepRunner {
  public:
-  // program: must be proven. References must outlive this object.
+  // program: must be proven.
   StepRunner(Program program, RankModel& rank, Transport& transport, const ModelEnd& end,
              const RunOptions& options, const std::vector<ExecutorObserver*>& observers,
              StepUpdate& update);
@@ -38,9 +37,9 @@ class StepRunner {
   Executor& executor() { return executor_; }
   const Executor& executor() const { return executor_; }
   StepResult run(const StepBatch& batch, const StepOptions& options);
-  // Losses of all microbatches of the last run, in order. They are the same on every rank.
+  // Losses of the last run in microbatch order, equal on all ranks.
   const std::vector<MicrobatchLoss>& losses() const { return ops_.losses(); }
-  // Sums the gradients of ties within this rank, after a run.
+  // Sums ties within this rank, after a run.
   void finish_ties() { ops_.finish_ties(); }
 
  private:

@@ -1,6 +1,5 @@
-// The update at the end of a step, by Trainer's optimizer (trainers_update.h) or by the caller's
-// (callers_update.h). This base class is for programs without an update, such as evaluations. It
-// rejects norm and update.
+// The update at the end of a step. This base class rejects norm and update, for programs without
+// them.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +36,7 @@ class StepUpdate {
   virtual void optimizer_step(TiedSums& /*ties*/, const StepResult& /*result*/) {
     refuse("OPTIMIZER_STEP");
   }
-  // Called when this rank's row of instructions has ended.
+  // Called when this rank's row has ended.
   virtual void end_step(std::int64_t /*step*/, const StepResult& /*result*/) {}
 
  private:

@@ -30,7 +30,6 @@ void require_free(const PipelineRank& rank) {
     refuse_trainer("the pipeline has made a training step already", "make the trainer before");
 }
 
-// Returns each option and its value, in the order of the struct.
 std::vector<std::pair<std::string, std::string>> texts_of(const OptimizerOptions& options) {
   return {{"kind", detail::word_of(detail::words_of(options.kind), options.kind)},
           {"lr", shortest(options.lr)},
@@ -41,7 +40,7 @@ std::vector<std::pair<std::string, std::string>> texts_of(const OptimizerOptions
           {"max_norm", shortest(options.max_norm)}};
 }
 
-// Collective. Throws the same error on every rank if options differ.
+// Collective.
 void require_alike(const Group& world, const OptimizerOptions& options) {
   const auto own = texts_of(options);
   std::vector<std::string> values, first;

@@ -15,7 +15,7 @@
 namespace sluice {
 namespace {
 
-// Whether this kind of optimizer keeps the state `name` ("exp_avg/NAME").
+// name: "exp_avg/NAME".
 bool keeps(OptimizerKind kind, const std::string& name) {
   for (const StateKind& state : state_kinds(kind, at::empty({0})))
     if (name.starts_with(state.name + "/")) return true;
@@ -68,7 +68,7 @@ void TrainersUpdate::require_known(const char* instruction) const {
                        (loss_known_ ? "REDUCE_NORM" : "REDUCE_LOSS") + " before it"});
 }
 
-// By the first UPDATE all ties of the step are summed, so we can clear them.
+// All ties are summed before the first UPDATE.
 Work<void> TrainersUpdate::update_stage(int index, TiedSums& ties, const StepResult& result) {
   is_updating_ = result.finite;
   Work<void> work = result.finite ? update_.run(index, lr_, result.grad_norm) : Work<void>::done();

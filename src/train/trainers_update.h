@@ -1,11 +1,8 @@
-// Norm, check and update at the end of a step, for plans with StepEnd::kUpdate. Trainer adds this
-// to a pipeline.
+// Trainer's norm, check and update at the end of a step.
 //
-// Every rank makes the same decision from the same numbers. If the loss or the norm is not finite,
-// nothing is updated and the gradients are cleared. A tied parameter counts once in the norm, on
-// the rank of its first use. Uses on one rank share storage and are updated once. Uses on several
-// ranks get the same update on each. The norm is a fixed tree over the parameters in layer order
-// (gradient_norm.h).
+// Every rank makes the same decision. If loss or norm is not finite, nothing is updated and
+// gradients are cleared. A tied parameter counts once in the norm. Its uses on one rank share
+// storage and are updated once; uses on several ranks get equal updates.
 #pragma once
 
 #include <cstdint>
@@ -31,10 +28,9 @@ class Checkpoint;
 
 class TrainersUpdate final : public StepUpdate {
  public:
-  // References must outlive this object.
   TrainersUpdate(const OptimizerOptions& options, RankModel& rank);
 
-  // Sets the learning rate of the next step.
+  // Sets the rate of the next step.
   void set_learning_rate(double lr) { lr_ = lr; }
 
   void begin_step() override;
@@ -47,16 +43,15 @@ class TrainersUpdate final : public StepUpdate {
   void end_step(std::int64_t step, const StepResult& result) override;
 
   const Optimizer& optimizer() const { return update_.optimizer(); }
-  // Returns the optimizer state as whole tensors, each on one replica, gathered from the replicas'
-  // blocks. Collective over the ranks of `groups`, which may differ from the groups of the steps.
+  // Returns whole tensors, each on one replica. Collective over the ranks of `groups`, which may
+  // differ from the groups of the steps.
   NamedTensors gather_state(const RunGroups& groups) const;
-  // Throws Error(kCheckpoint) if the checkpoint has the state of another kind of optimizer.
+  // Throws Error(kCheckpoint) for another kind of optimizer.
   void require_own_kind(const Checkpoint& checkpoint) const;
-  // Loads the state as load_optimizer() does, and sets weights_step() to the checkpoint's step.
-  // Returns the parameters without state.
+  // Returns the parameters without state. Sets weights_step().
   std::vector<std::string> load_state(const Checkpoint& checkpoint);
-  // The last step whose update is in this rank's weights: the checkpoint's step, or 0, before the
-  // first update. Empty if an update began and failed.
+  // The last step whose update the weights contain: the checkpoint's or 0 before the first. Empty
+  // if an update failed halfway.
   std::optional<std::int64_t> weights_step() const;
 
  private:
@@ -70,9 +65,9 @@ class TrainersUpdate final : public StepUpdate {
   const OptimizerKind kind_;
   Update update_;
   double lr_ = 0;
-  bool loss_known_ = false, norm_known_ = false;  // in this step
-  std::set<int> updated_;                         // stages, in this step
-  bool is_updating_ = false;                      // an update began and has not ended
+  bool loss_known_ = false, norm_known_ = false;
+  std::set<int> updated_;  // stages of this step
+  bool is_updating_ = false;
   std::int64_t weights_step_ = 0;
 };
 

@@ -8,7 +8,7 @@
 namespace sluice {
 namespace {
 
-// Sets `.grad` of each given tensor and resets it on destruction.
+// Resets `.grad` on destruction.
 class GradGuard {
  public:
   void lend(at::Tensor& value, const at::Tensor& gradient) {

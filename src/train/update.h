@@ -1,9 +1,7 @@
-// Updates this rank's parameters stage by stage, with gradient clipping.
-//
-// With sharded state, a replica updates the blocks that it owns and sends them to the others.
-// Optimizers work element by element, so the numbers equal an update of whole parameters. A
-// parameter with several uses on this rank belongs to the stage of the first use, so all stages
-// together update each parameter once.
+// Updates this rank's parameters stage by stage, with clipping. With zero1 and zero3, a replica
+// updates its own blocks and sends them to the others. The numbers are those of whole parameters,
+// because optimizers work element by element. A parameter belongs to the stage of its first use on
+// this rank.
 #pragma once
 
 #include <memory>
@@ -16,18 +14,17 @@ namespace sluice {
 
 class Update {
  public:
-  // `rank` must outlive this object.
   Update(const OptimizerOptions& options, const RankModel& rank);
 
-  // grad_norm: norm of all gradients, for clipping. With sharded state this is collective over the
-  // replicas, and the work is done when the other replicas' blocks have arrived.
+  // grad_norm: of all gradients. Collective over replicas with zero1 or zero3. The work ends when
+  // their blocks are here.
   Work<void> run(int stage, double lr, double grad_norm);
   const Optimizer& optimizer() const { return *optimizer_; }
 
  private:
   const RankModel& rank_;
   const double max_norm_;
-  std::vector<OwnBlocks> targets_;  // in the order of the optimizer's parameters
+  std::vector<OwnBlocks> targets_;  // as in the optimizer
   std::unique_ptr<Optimizer> optimizer_;
 };
 
