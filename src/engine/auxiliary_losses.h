@@ -1,5 +1,5 @@
-// The auxiliary losses of one step on this rank. Their values stay tensors until values() is
-// called, so that nothing waits for a GPU before.
+// The auxiliary losses of one step on this rank. They stay tensors until values() is called, to
+// avoid waiting for a GPU.
 #pragma once
 
 #include <ATen/core/Tensor.h>

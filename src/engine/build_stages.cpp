@@ -39,7 +39,6 @@ std::vector<int> first_layers(const Partition& partition) {
   return first;
 }
 
-// Returns the values that every stage has.
 Names values_everywhere(const Model& model) {
   Names names = model.inputs;
   for (const LayerSpec& layer : model.free_layers)
@@ -47,7 +46,6 @@ Names values_everywhere(const Model& model) {
   return names;
 }
 
-// Returns the free layers that these layers and outputs need, in order.
 std::vector<LayerSpec> free_layers_of(const Model& model, const std::vector<LayerSpec>& layers,
                                       const Names& outputs) {
   std::set<std::string> read(outputs.begin(), outputs.end());
@@ -66,7 +64,7 @@ std::vector<LayerSpec> free_layers_of(const Model& model, const std::vector<Laye
 // Returns the values that enter each stage; the last entry has the values that leave the model.
 std::vector<Names> values_at_cuts(const Model& model, const std::vector<int>& first_layers) {
   const std::vector<int> cuts(first_layers.begin() + 1, first_layers.end());
-  std::vector<Names> values(1);  // only the batch's inputs enter the first stage
+  std::vector<Names> values(1);
   for (Names& crossing :
        crossing_values(model.layers, cuts, values_everywhere(model), model.outputs))
     values.push_back(std::move(crossing));
@@ -225,7 +223,7 @@ class StageInputs {
 
  private:
   struct Known {
-    std::vector<TensorMeta> batch;  // batch inputs for which `metas` was computed
+    std::vector<TensorMeta> batch;
     std::optional<std::vector<TensorMeta>> metas;
   };
   // For each stage the layers before it, without modules.

@@ -285,7 +285,6 @@ struct Executor::Impl final : GroupWatch {
     throw error;
   }
 
-  // Names the user's code that failed: "Model::loss" or a layer.
   std::string of_user() {
     if (computes_loss) return "Model::loss";
     return is_compute(running.kind) ? stage_at(running.stage).chunk().take_failed_layer() : "";
@@ -339,7 +338,6 @@ struct Executor::Impl final : GroupWatch {
     }
   }
 
-  // Keeps the roots of the microbatch's backward if it has one.
   void keep(const Action& forward, const Tensors& roots) {
     Stage& stage = stage_at(forward.stage);
     program.backward_of(forward.stage) == StageBackward::kNone

@@ -1,5 +1,5 @@
-// Runs one rank's row of a proven program. The row is chosen by the rank's place along the mesh's
-// axis pp. An Executor is used by its rank's thread only.
+// Runs one rank's row of a proven program, chosen by the rank's place along the mesh's axis pp. Use
+// it on that rank's thread only.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +24,11 @@ namespace sluice {
 // Does one piece of work and returns whether more is left. An empty function means no work.
 using IdleWork = std::function<bool()>;
 
-// The work on parameters and gradients between the actions, implemented in src/train. The executor
-// calls a function for every such instruction of the program.
+// The work on parameters and gradients between the actions, implemented in src/train.
 //
-// A call that returns a Work is a post (program.h): it starts the work without blocking. The
-// executor waits once for each Work, before the first instruction that uses the result and at the
-// latest at the end of the row. The waits may come in any order. After a failure it drops the Work.
+// A call that returns a Work starts the work without blocking; such an instruction is a post
+// (program.h). The executor waits once for each Work, before the first instruction that uses the
+// result or at the end of the row, in any order. After a failure it drops the Work.
 // Work<void>::done() needs no wait.
 //
 // An IdleWork is done in pieces while the rank would otherwise wait for a message. The instruction
@@ -83,32 +82,28 @@ struct ExecutorOptions {
 
 class Executor {
  public:
-  // rank: in the mesh. stages: of this rank's row, in any order. transport: this rank's, for all
-  // ranks of the mesh. The program must have passed verify(). References must outlive the executor.
-  // Throws Error(kUsage) if stages or transport belong to another rank, or shards do not fit
-  // replicas and microbatches.
+  // rank: in the mesh. stages: this rank's, in any order. The program must have passed verify().
+  // References must outlive the executor. Throws Error(kUsage) if stages, transport or shards do
+  // not fit.
   Executor(const Program& program, int rank, const std::vector<Stage*>& stages,
            Transport& transport, StepOps& ops, LossFunction loss, ExecutorOptions options);
   ~Executor();
 
-  // Runs this rank's row once. If it fails, it aborts the transport, resets the stages and throws
-  // an Error that names rank, instruction, stage and microbatch. A sluice::Error keeps its kind. A
-  // failed allocation is kMemory, a batch or loss count that does not fit is kUsage, a missing
-  // message is kPeer, and any other error is kInternal. The transport stays aborted; a new attempt
-  // needs new objects.
+  // Runs this rank's row once. On failure it aborts the transport for good, resets the stages and
+  // throws an Error that names rank, instruction, stage and microbatch. A sluice::Error keeps its
+  // kind. A failed allocation is kMemory, a batch or loss count that does not fit is kUsage, a
+  // missing message is kPeer, and any other error is kInternal.
   void run_step(const StepBatch& batch);
 
-  // Losses of the step in microbatch order, on the rank of the last stage only. During the step it
-  // has the losses so far. It is complete after the last forward, so StepOps::reduce_loss may read
-  // it. On a GPU the call blocks.
+  // Losses so far in microbatch order, on the rank of the last stage only. Complete after the last
+  // forward, so StepOps::reduce_loss may read them. On a GPU the call blocks.
   const std::vector<MicrobatchLoss>& losses() const;
-  // Auxiliary losses of this rank's stages, by stage, microbatch and layer. During the step it has
-  // the losses so far.
+  // Auxiliary losses so far of this rank's stages, by stage, microbatch and layer.
   std::vector<MicrobatchAuxiliary> auxiliary_losses() const;
   const StepTimes& times() const;
 
-  // Repeats the compute and the transfers of a step, without reductions or update, and checks every
-  // output and gradient. Returns the first place on this rank, if any. Collective over all ranks.
+  // Repeats the compute and transfers of a step and checks every output and gradient. Returns the
+  // first place on this rank, if any. Collective over all ranks.
   std::optional<NonFinite> find_non_finite(const StepBatch& batch);
 
   // The latest actions of this rank, one per line, newest last.

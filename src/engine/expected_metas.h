@@ -1,4 +1,3 @@
-// Predicts the shapes of messages before they arrive.
 #pragma once
 
 #include <functional>
@@ -27,7 +26,7 @@ class InputMetas {
   static Key key(int stage, const Values& batch);
 
   ShapeFunction shapes_;
-  std::map<Key, std::vector<TensorMeta>> memo_;  // only for stages without shape functions
+  std::map<Key, std::vector<TensorMeta>> memo_;
 };
 
 // Shapes of the gradients that will return for sent activations.

@@ -1,9 +1,8 @@
-// Injects faults into the instructions of one rank, for tests. It is an ordinary observer of the
-// executor. report/fault.h defines the syntax of SLUICE_FAULT.
+// Injects faults into the instructions of one rank, for tests. report/fault.h defines their syntax.
 //
 // A fault acts at the first instruction that it matches and that can suffer it, `times` times in
-// all. A nan acts again if the same instruction of the same step runs again, as in the search for a
-// value that is not finite. Each fault is logged before it acts.
+// all. A nan acts again if the same instruction of the same step is repeated, as in the search for
+// a value that is not finite. Each fault is logged before it acts.
 #pragma once
 
 #include <cstdint>
@@ -58,9 +57,9 @@ class FaultInjector final : public ExecutorObserver {
   bool failed_ = false;
 };
 
-// Returns the faults of SLUICE_FAULT for this rank, or null if there are none. Rank 0 logs all
-// faults. After a restart (TORCHELASTIC_RESTART_COUNT above 0), only faults with `always` remain.
-// Throws Error(kUsage) for a malformed variable or a rank that does not exist.
+// Returns the faults of SLUICE_FAULT for this rank, or null. Rank 0 logs all faults. After a
+// restart (TORCHELASTIC_RESTART_COUNT above 0), only faults with `always` remain. Throws
+// Error(kUsage) for a malformed variable or a rank that does not exist.
 std::unique_ptr<FaultInjector> injected_faults(int rank, int num_ranks);
 
 }  // namespace sluice

@@ -12,7 +12,6 @@ bool is_finite(const at::Tensor& tensor) {
          at::isfinite(tensor).all().item<bool>();
 }
 
-// Returns the name of the first parameter that is not finite, or "".
 std::string non_finite_parameter(Stage& stage) {
   for (const ParameterInfo& parameter : stage.parameters()) {
     if (!is_finite(parameter.tensor)) return parameter.name;

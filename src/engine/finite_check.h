@@ -12,14 +12,13 @@ namespace sluice {
 // Must be the last observer, to see values that other observers replace.
 class FiniteCheck final : public ExecutorObserver {
  public:
-  // stages: of this rank, by index. References must outlive the check.
   FiniteCheck(const std::map<int, Stage*>& stages, const Flow& flow)
       : stages_(stages), flow_(flow) {}
 
   void produced(const Action& action, const Values& outputs,
                 std::vector<at::Tensor>& handed_on) override;
-  // Checks the gradient sums of a stage after each of its backwards. The sums were finite before,
-  // so a new value that is not finite comes from this backward.
+  // Checks a stage's gradient sums after each of its backwards. The sums were finite before, so
+  // this backward made a value that is not.
   void end(int index, const Action& action) override;
 
   // The first place in a forward or, without one, in a backward.

@@ -29,7 +29,6 @@ double in_seconds(std::chrono::steady_clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
-// Hashes the rows of all ranks and the ranks of the stages.
 std::string fingerprint_of(const Program& program) {
   static_assert(std::has_unique_object_representations_v<Action>);
   ContentHash hash;
@@ -61,7 +60,7 @@ std::shared_ptr<const FlightRecorder::Row> FlightRecorder::make_row(const Progra
   const bool has_mesh = program.mesh.size(Axis::kPp) == program.num_ranks();
   const int own = has_mesh ? program.mesh.coordinate(rank, Axis::kPp) : rank;
   row->num_ranks = has_mesh ? program.mesh.num_ranks() : program.num_ranks();
-  std::vector<int> pipeline;  // ranks of the run, by coordinate
+  std::vector<int> pipeline;
   if (has_mesh) {
     pipeline = program.mesh.group(rank, Axis::kPp);
     for (std::size_t axis = 0; axis < kGridAxes.size(); ++axis)

@@ -1,8 +1,8 @@
-// Records the latest actions of one rank in a ring: their times, bytes and states.
+// Records the latest actions of one rank in a ring.
 //
-// While a rank waits, the record shows the reason: the RECV of a message, the instructions that
+// While a rank waits, the record has the reason: the RECV of a message, the instructions that
 // posted awaited work, or a group's call with its missing members. Observer functions run on the
-// rank's thread; the const functions below may run on any thread, unless noted.
+// rank's thread. The const functions may run on any thread, unless noted.
 #pragma once
 
 #include <array>
@@ -51,8 +51,8 @@ class FlightRecorder final : public ExecutorObserver {
   // when nothing runs.
   std::string now() const;
 
-  // Seconds of the last instruction, including waits, and of the last wait. Only for the rank's
-  // thread: later observers read these instead of measuring time again.
+  // Seconds of the last instruction, including waits, and of the last wait. For later observers on
+  // the rank's thread, which then need no clock.
   double last_seconds() const { return last_seconds_; }
   double last_wait() const { return last_wait_; }
 
@@ -70,7 +70,6 @@ class FlightRecorder final : public ExecutorObserver {
     std::function<std::vector<int>()> missing;  // its missing members
     std::vector<int> were_missing;              // members still missing when it failed
   };
-  // Facts about the running program, made once per program.
   struct Row {
     const Program* program = nullptr;  // only for the rank's thread
     const Action* actions = nullptr;   // first row, to tell programs apart

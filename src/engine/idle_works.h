@@ -12,7 +12,7 @@ namespace sluice {
 
 class IdleWorks {
  public:
-  // References must outlive this object. `observers` are notified of work during waits.
+  // `observers` are notified of work during waits.
   IdleWorks(const Program& program, const ObserverList& observers)
       : program_(program), observers_(observers) {}
 

@@ -1,6 +1,6 @@
-// Tensors between neighbouring stages that wait on one rank, by stage and microbatch. An arriving
-// value waits for the compute action of its stage, a leaving one for its SEND. Neighbours on the
-// same rank put values directly into arriving. Each value is taken exactly once.
+// Tensors between neighbouring stages that wait on one rank. An arriving value waits for the
+// compute action of its stage, a leaving one for its SEND. Neighbours on the same rank put values
+// directly into arriving. Each value is taken exactly once.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,3 @@
-// The observers of a rank, in order.
 #pragma once
 
 #include <type_traits>
@@ -27,7 +26,6 @@ class ObserverList {
     ObserverList& list_;
   };
 
-  // Calls the member function on each observer.
   template <typename... Parameters>
   void tell(void (ExecutorObserver::*call)(Parameters...),
             std::type_identity_t<Parameters>... arguments) const {

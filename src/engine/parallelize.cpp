@@ -79,7 +79,6 @@ void require_declared(const LocalChunk& chunk, NameSet before, const NameSet& af
       refuse("the hook has added parameter '" + name + "'", "say so in LocalChunk::added");
 }
 
-// Copies the hook's declarations of slices to the layers.
 void take_slices(std::vector<LayerSpec>& layers, const LocalChunk& chunk) {
   NameSet known;
   for (std::size_t i = 0; i < layers.size(); ++i) {

@@ -32,13 +32,11 @@ std::string joined(const std::string& before, const std::string& name) {
                                   .remedy = remedy});
 }
 
-// Divides the modules of one layer.
 class Divider {
  public:
   Divider(LocalChunk& chunk, std::size_t layer, const SliceGroup& tp)
       : chunk_(chunk), layer_(layer), tp_(tp) {}
 
-  // name: within the layer's module.
   void divide(const std::string& name, torch::nn::Module& module, ParallelStyle style) {
     const std::string shown = joined(chunk_.prefixes[layer_], name);
     if (style == ParallelStyle::kSequence) {
@@ -146,7 +144,7 @@ SliceGroup::SliceGroup(const LocalChunk& chunk, std::int64_t sequence_dim)
 void parallelize_module(LocalChunk& chunk, const ParallelTable& table, std::int64_t sequence_dim) {
   const SliceGroup tp(chunk, sequence_dim);
   let_operators_ask();
-  std::set<std::string> fitting;  // matched patterns
+  std::set<std::string> fitting;
   chunk.divided.resize(chunk.modules.size());
   for (std::size_t layer = 0; layer < chunk.modules.size(); ++layer) {
     if (tp.slices().count > 1 && !chunk.divided[layer])  // a layer without weights may drop rows

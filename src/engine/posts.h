@@ -12,8 +12,7 @@ namespace sluice {
 
 class Posts {
  public:
-  // References must outlive this object. `observers` are notified once per wait, even for several
-  // posts.
+  // `observers` are notified once per wait, even for several posts.
   Posts(const Program& program, const ObserverList& observers)
       : program_(program), observers_(observers) {}
 
@@ -23,7 +22,6 @@ class Posts {
   void wait_for_used(const Action& user) {
     if (!posts_.empty()) wait(user, /*all=*/false);
   }
-  // Waits for all posts at the end of the row.
   void wait_for_rest(const Action& last) {
     if (!posts_.empty()) wait(last, /*all=*/true);
   }

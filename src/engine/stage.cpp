@@ -103,7 +103,6 @@ struct Stage::Impl {
     for_each_sum([&](ShardedSum& sum) { sum.select(shard); });
   }
 
-  // Call this when all weight gradients of the microbatch are added.
   void end_weights(std::int64_t microbatch) {
     if (!has_several_shards()) return;
     const int shard = shard_of(microbatch);

@@ -1,5 +1,5 @@
 // The losses of one step on the rank of the last stage. They stay tensors until values() is called,
-// so that nothing waits for a GPU before.
+// to avoid waiting for a GPU.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,8 +1,8 @@
-// Measures how a rank's step spends its time. Instructions and waits are timed by the flight
-// recorder, which must come first in the list of observers.
+// Measures how a rank's step spends its time. The flight recorder, which must be an earlier
+// observer, times instructions and waits.
 //
 // total = compute + wait_receive + wait_send + reduction + optimizer + other(). Every moment of a
-// step belongs to exactly one of them.
+// step is in exactly one of them.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,6 @@ class StepTimer final : public ExecutorObserver {
  public:
   explicit StepTimer(const FlightRecorder& recorder) : recorder_(recorder) {}
 
-  // Times of the last step.
   const StepTimes& times() const { return times_; }
 
   void begin_step(std::int64_t step) override;

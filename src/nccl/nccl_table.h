@@ -3,7 +3,7 @@
 // use a recording table (tests/device/recording_nccl.h).
 //
 // Every communicator is non-blocking: a function may return kInProgress, and get_async_error() then
-// tells the outcome. Calls for one communicator must not overlap.
+// returns its outcome. Calls for one communicator must not overlap.
 #pragma once
 
 #include <array>
@@ -30,7 +30,7 @@ struct UniqueId {
 
 struct Table {
   int compiled_version = 0;                       // version of the headers: 22907 is 2.29.7
-  Result (*get_version)(int* version) = nullptr;  // of the library
+  Result (*get_version)(int* version) = nullptr;  // version of the library
   Result (*get_unique_id)(UniqueId* id) = nullptr;
   // *comm must not move until this completes, because NCCL's thread may write to it.
   Result (*comm_init_rank)(Comm* comm, int num_ranks, const UniqueId& id, int rank) = nullptr;

@@ -32,7 +32,7 @@ class AdamW : public Optimizer {
   void step(std::span<const std::size_t> members, double lr, double grad_scale) override {
     const at::NoGradGuard no_grad;
     std::vector<ops::AdamWCall> calls;
-    std::vector<at::Tensor> read;  // gradients in their parameters' layout, alive until run()
+    std::vector<at::Tensor> read;  // gradients in their parameters' layout; must live until run()
     for (const ParameterGroup& group : group_parameters(parameters_, members, decays_)) {
       std::vector<at::Tensor> values, gradients, means, squares, steps;
       for (std::size_t i : group.members) {
@@ -79,7 +79,6 @@ class AdamW : public Optimizer {
     at::Tensor step;          // float32 scalar, as the fused kernel requires
   };
 
-  // Whether our own kernel handles a value that can_fuse().
   static bool has_kernel(const at::Tensor& value) {
     return value.is_cpu() && value.scalar_type() == at::kFloat;
   }
@@ -105,7 +104,7 @@ class AdamW : public Optimizer {
   }
 
   // Threads share the blocks of all parameters. The kernel works element by element, so block ends
-  // do not affect any bit.
+  // affect no bit.
   static void run(const std::vector<ops::AdamWCall>& calls) {
     const auto adamw = ops::kernels().adamw;
     if (at::get_num_threads() == 1) {

@@ -1,5 +1,5 @@
 // The replica that owns each block of the parameters of a rank's stages. It sums the block's
-// gradients and, if the optimizer state is sharded, updates the block.
+// gradients and, with sharded optimizer state, updates the block.
 #pragma once
 
 #include <map>
@@ -21,7 +21,6 @@ class BlockOwners {
   const std::vector<std::vector<ElementRange>>& of_stage(int stage) const {
     return stages_.at(stage);
   }
-  // Returns the range of a parameter that a replica owns.
   std::optional<ElementRange> range(int stage, std::size_t parameter, int replica) const;
 
  private:

@@ -16,10 +16,9 @@ struct TensorBlock {
   at::Tensor own = {};  // the owner's elements, flat; undefined: they are in `whole`
 };
 
-// Sends blocks from their owners to all replicas, over which it is collective. blocks: [replica],
-// with the same ranges on all. This replica's blocks are read at once. When the work is done, every
-// replica has the owners' values. before_writing: if set, called before other replicas' blocks are
-// written.
+// Sends blocks from their owners to all replicas. Collective over the replicas. blocks: [replica],
+// with the same ranges on all. This replica's blocks are read at once; others' are written when the
+// work is done. before_writing: called before that, if set.
 Work<void> gather_blocks(const RunGroups& groups, std::vector<std::vector<TensorBlock>> blocks,
                          std::function<void()> before_writing = {});
 

@@ -48,7 +48,6 @@ double tree_sum(std::span<const double> terms) {
   return tree_sum(terms.first(half)) + tree_sum(terms.subspan(half));
 }
 
-// scale: divides elements before powers other than 1 and 2.
 template <typename T>
 double block_result(const T* x, std::int64_t count, double p, double scale) {
   if (p == 2.0) return sum_block(x, count, [](double v) { return v * v; });
@@ -92,7 +91,6 @@ double flat_norm(const T* x, std::int64_t count, double p) {
   return std::isinf(p) ? largest_of(partial) : scale * root(tree_sum(partial), p);
 }
 
-// Computes block_squares() on the tensor's device.
 at::Tensor squares_there(const at::Tensor& flat) {
   const std::int64_t whole = flat.numel() / kBlock * kBlock;
   const auto squares = [](const at::Tensor& rows) {

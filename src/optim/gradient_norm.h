@@ -1,9 +1,9 @@
 // The global norm of the gradients, with the same bits for every layout.
 //
-// The norm is summed in two fixed steps: over the elements of each gradient, then over the
-// parameters' norms in layer order. Sums are in double. Orders other than 1, 2 and infinity divide
-// by the largest element first. A float32 gradient therefore cannot overflow them: only an element
-// that is not finite makes the norm not finite.
+// It sums the elements of each gradient, then the parameters' norms in layer order, both in a fixed
+// order and in double. Orders other than 1, 2 and infinity divide by the largest element first. A
+// float32 gradient therefore cannot overflow: only an element that is not finite makes the norm not
+// finite.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,8 +15,8 @@
 
 namespace sluice {
 
-// Elements of a partial sum, in memory order. Gradients that several ranks own are divided into
-// such blocks. The number keeps a block in the cache and leaves enough blocks for threads.
+// Elements of a partial sum, and of a block that one rank owns. The number keeps a block in the
+// cache and leaves enough blocks for threads.
 inline constexpr std::int64_t kGradientBlock = 16384;
 
 // (sum |x|^p)^(1/p), or max |x| for p = infinity; p > 0. Float32 and float64 tensors on the CPU are
@@ -30,13 +30,12 @@ std::vector<double> block_squares(const at::Tensor& flat);
 using SquaresOf = std::function<std::vector<double>(const at::Tensor& flat)>;
 
 // Calls `take` with block_squares(), so that the host waits for a device only once. If a tensor is
-// on a device, `take` is called twice and must pass the same tensors; its first call gets zeros.
+// on a device, `take` is called twice and must pass the same tensors. The first call gets zeros.
 void take_squares(const std::function<void(const SquaresOf&)>& take);
 
 double norm_of_blocks(std::span<const double> squares);
 
-// Returns the norm of a vector from the norms of its pieces, by pairwise summation in the given
-// order.
+// Combines the norms of pieces, by pairwise summation in the given order.
 double combine_norms(std::span<const double> norms, double p = 2.0);
 
 // The factor that limits a norm to max_norm, as in torch.nn.utils.clip_grad_norm_: max_norm / (norm

@@ -1,14 +1,14 @@
 // Updates one rank's parameters from their gradients.
 //
-// The update of an element depends only on that element, its gradient and its state. Other
-// parameters on the rank, alignment and the number of threads do not matter. A parameter without a
-// gradient stays unchanged, and so does its state.
+// The update of an element depends only on that element, its gradient and its state, not on other
+// parameters, alignment or the number of threads. Without a gradient, a parameter and its state
+// stay unchanged.
 //
 // Our own kernel (ops/kernels) does AdamW of float32 parameters on the CPU. It is compiled for
-// several instruction sets, so its last bits depend on the processor only. LibTorch's fused kernels
-// do SGD, float64 and CUDA. Elementary operators in float32 do the rest: other devices,
-// half-precision parameters, and their float32 gradients. State is float32, or float64 for float64.
-// On the CPU, all state of one type is in one buffer, on 2 MiB pages where the system has them.
+// several instruction sets, so its last bits depend on the processor. LibTorch's fused kernels do
+// SGD, float64 and CUDA. Elementary operators in float32 do the rest: other devices, half-precision
+// parameters, and their float32 gradients. State is float32, or float64 for float64. On the CPU,
+// all state of one type is in one buffer, on 2 MiB pages if the system has them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -38,7 +38,6 @@ class Optimizer {
   // Updates the parameters with these indices once, with gradients divided by `grad_scale` (1 /
   // clip coefficient). May overwrite the gradients.
   virtual void step(std::span<const std::size_t> members, double lr, double grad_scale) = 0;
-  // Updates all parameters once.
   void step(double lr, double grad_scale = 1.0);
 
   // The state for a checkpoint: {"exp_avg/model.norm.weight", tensor}, ...

@@ -1,4 +1,3 @@
-// Helpers of the optimizers, such as grouping parameters for fused kernel calls.
 #pragma once
 
 #include <functional>
@@ -14,10 +13,9 @@ namespace sluice {
 
 struct ParameterGroup {
   double weight_decay = 0.0;
-  std::vector<std::size_t> members;  // indices into the optimizer's parameters
+  std::vector<std::size_t> members;
 };
 
-// One per parameter.
 std::vector<double> weight_decays(const std::vector<OptimizedParameter>& parameters,
                                   const OptimizerOptions& options);
 // Groups parameters by device, dtype and weight decay. members: indices of parameters.
@@ -36,7 +34,7 @@ bool can_fuse(const at::Tensor& parameter, const at::Tensor& gradient);
 // Returns float64 for float64, otherwise float32.
 at::ScalarType state_type(const at::Tensor& parameter);
 
-// Returns the scale as fused kernels expect it, or nothing for 1.
+// Returns the scale for fused kernels, or nothing for 1.
 std::optional<at::Tensor> grad_scale_tensor(double grad_scale, const at::Tensor& like);
 
 // A state tensor of every parameter, "NAME/PARAMETER" in Optimizer::state().
@@ -52,10 +50,10 @@ std::unique_ptr<Optimizer> make_adamw(const OptimizerOptions& options,
 std::unique_ptr<Optimizer> make_sgd(const OptimizerOptions& options,
                                     std::vector<OptimizedParameter> parameters);
 
-// Calls update(parts) with the same elements of all tensors, which must have equal strides. On the
-// CPU it goes by blocks if tensors are dense, since the bits of operators may depend on an
-// element's position. The result then depends neither on the block's owner nor on threads.
-// Otherwise it makes one call with whole tensors.
+// Calls update(parts) with the same elements of all tensors, which must have equal strides. Dense
+// CPU tensors are passed in blocks, because operators' bits may depend on an element's position.
+// The result then depends neither on a block's owner nor on threads. Other tensors are passed
+// whole.
 void update_by_blocks(const std::vector<at::Tensor>& tensors,
                       const std::function<void(std::vector<at::Tensor>& parts)>& update);
 

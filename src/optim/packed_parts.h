@@ -1,4 +1,3 @@
-// Packs several tensors into one message.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,8 +16,9 @@ struct PartMeta {
   at::ScalarType dtype = at::kFloat;
 };
 
-// parts: flat tensors on `device`, or undefined. Returns bytes, undefined without parts. If
-// `memory`, an unused earlier message, is large enough, it is overwritten; parts must not be in it.
+// parts: flat tensors on `device`, or undefined. Returns the message as bytes, or an undefined
+// tensor without parts. memory: an unused earlier message to overwrite if it is large enough; parts
+// must not be in it.
 at::Tensor pack_parts(const std::vector<at::Tensor>& parts, at::Device device,
                       const at::Tensor& memory = {});
 // Returns flat views of `packed`, undefined where parts were undefined. Throws Error(kInternal) if

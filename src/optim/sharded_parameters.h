@@ -2,9 +2,8 @@
 // their stage (zero3). A parameter stays whole if it shares memory (a tie within the rank, a view)
 // or is not contiguous.
 //
-// The modules keep their tensor objects, which have no memory while sharded. Version counters do
-// not change, so tensors saved by autograd graphs are valid whenever the parameters are whole.
-// Training, saving and loading use the own blocks.
+// Modules keep their tensor objects, which have no memory while sharded. Version counters do not
+// change, so tensors saved in graphs are valid again when parameters are whole.
 #pragma once
 
 #include <map>
@@ -28,15 +27,14 @@ class ShardedParameters {
   // Frees them.
   void reshard(int stage);
 
-  // begin_filling() gives the stage's parameters memory that is marked as unfilled
-  // (layer/unfilled.h). end_filling() copies it to the own blocks and frees it. Not allowed within
-  // a step.
+  // begin_filling() gives the stage's parameters memory marked as unfilled (layer/unfilled.h).
+  // end_filling() copies it to the own blocks and frees it. Not allowed within a step.
   void begin_filling(int stage);
   void end_filling(int stage);
 
   bool is_sharded(int stage, std::size_t parameter) const;
-  // Returns the own blocks as a flat tensor, empty if another replica owns all. For this and
-  // range(), is_sharded() must be true.
+  // Returns the own blocks as a flat tensor, empty if another replica owns all. Requires
+  // is_sharded(), as range() does.
   const at::Tensor& own(int stage, std::size_t parameter) const;
   std::optional<ElementRange> range(int stage, std::size_t parameter, int replica) const;
 
@@ -52,7 +50,7 @@ class ShardedParameters {
   }
 
   const RunGroups groups_;
-  std::map<int, Parameters> stages_;  // stage -> index in the stage -> parameter
+  std::map<int, Parameters> stages_;  // by stage, then index in the stage
 };
 
 }  // namespace sluice

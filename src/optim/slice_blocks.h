@@ -1,8 +1,6 @@
 // The blocks of a parameter that is divided into slices. Owners' ranges end at block ends, and
-// norms are made of sums of squares per block.
-//
-// Each slice has its own norm, like a parameter of its own, so norms do not depend on which ranks
-// have which slices. No block spans two slices:
+// norms are made of the blocks' sums of squares. Each slice has its own norm, so norms do not
+// depend on which ranks have which slices. No block spans two slices:
 //
 //   divided along dimension 0         every slice of every section is contiguous, and a block is
 //                                     kGradientBlock of its elements

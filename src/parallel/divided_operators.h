@@ -21,15 +21,14 @@ std::vector<at::Tensor> weight_slices(const at::Tensor& own, std::int64_t dim,
                                       const std::vector<std::int64_t>& sections,
                                       const SliceGroup& tp);
 
-// Returns a product for each own slice. biases: empty, or one per slice.
 std::vector<at::Tensor> products(const std::vector<at::Tensor>& inputs,
                                  const std::vector<at::Tensor>& weights,
                                  const std::vector<at::Tensor>& biases);
-// Concatenates slices along dim. LibTorch's numbers may depend on strides, so each gradient gets
-// the layout that it would have alone. One part is returned as it is.
+// Concatenates slices along dim. Each gradient gets the layout that it would have alone, because
+// LibTorch's numbers may depend on strides.
 at::Tensor concatenated(const std::vector<at::Tensor>& parts, std::int64_t dim);
-// products() for weights that may be non-contiguous. LibTorch selects kernels by strides, so each
-// weight gets the same layout on any number of ranks. is_transposed: weights are [in, out].
+// products() for weights that may be non-contiguous. LibTorch selects kernels by strides, so
+// weights get the same layout on any number of ranks. is_transposed: weights are [in, out].
 std::vector<at::Tensor> products_alike(const std::vector<at::Tensor>& inputs,
                                        const std::vector<at::Tensor>& weights,
                                        bool is_transposed = false);
@@ -41,12 +40,12 @@ struct InputDivided {
 // Sums the products over all slices. A defined bias is added once.
 at::Tensor sum_of_products(const std::vector<at::Tensor>& inputs, const InputDivided& divided,
                            const at::Tensor& bias, const SliceGroup& tp);
-// Concatenates the results of slices by section: the columns of this rank.
+// Concatenates the slices' results by section.
 at::Tensor side_by_side(const std::vector<at::Tensor>& parts,
                         const std::vector<std::int64_t>& sections, const SliceGroup& tp);
 
-// Looks up rows in this rank's slices of a table of num_rows. Throws Error(kInput) on the CPU if an
-// id is out of range. padding_idx: -1 for none.
+// Looks up rows in this rank's slices of a table. Throws Error(kInput) on the CPU for an id outside
+// of the table. padding_idx: -1 for none.
 at::Tensor divided_embedding(const at::Tensor& own, const at::Tensor& ids, std::int64_t num_rows,
                              std::int64_t padding_idx, const SliceGroup& tp);
 

@@ -41,7 +41,6 @@ bool is_one(const c10::IValue& value) { return value.toScalar().equal(1); }
               {.what = what, .where = "parallelize_module, dropout", .remedy = remedy});
 }
 
-// Whether a dropout operator draws random numbers.
 bool draws(const Arguments& in) {
   const double probability = in[1].toDouble();
   return in[2].toBool() && probability != 0 && probability != 1;
@@ -355,8 +354,8 @@ std::optional<std::int64_t> DividedWeights::dimension_of_heads(
   return heads_then_rows ? dim - 3 : dim - 2;
 }
 
-// Returns the dimension of slices in x after a column product: the columns, or heads before or
-// after the rows.
+// Finds the dimension of slices in x after a column product: columns, or heads before or after the
+// rows.
 std::int64_t DividedWeights::dimension_of_slices(const at::Tensor& x) const {
   if (x.sizes() == sizes_) return x.dim() - 1;
   if (sizes_.empty() && x.dim() > 0 && x.size(-1) == tp_.range(columns_).size) return x.dim() - 1;

@@ -1,17 +1,17 @@
 // Divided weights of plain modules, and the operators that read them in a forward.
 //
 // LibTorch's modules have no hooks and code holds them by class, so parallelism is added below
-// their forward. Within run(), these operators compute by slices if they read a listed weight:
-// at::linear, at::matmul and at::addmm with += bias (as torch::nn::Linear calls them),
-// at::embedding, at::layer_norm, at::rms_norm, x * weight and x + bias. Between a column product
-// and the next row product, pointwise operators and at::scaled_dot_product_attention run once per
-// slice, because LibTorch's numbers may depend on how many columns and heads a call has. Dropout
-// draws separately for each slice: of columns or heads there, of rows elsewhere.
+// their forward. Within run(), operators that read a listed weight compute by slices: at::linear,
+// at::matmul and at::addmm with += bias (as torch::nn::Linear calls them), at::embedding,
+// at::layer_norm, at::rms_norm, x * weight and x + bias. Between a column product and the next row
+// product, pointwise operators and at::scaled_dot_product_attention run once per slice, because
+// LibTorch's numbers may depend on how many columns and heads a call has. Each slice draws its own
+// dropout: of columns or heads there, of rows elsewhere.
 //
-// An input that several products read in a row, such as of q, k and v, is exchanged once. Its
-// gradients add up within a slice first. An x with all rows of the microbatch is computed whole on
-// every rank. A weight read with fewer rows must be listed. A listed weight that no operator of its
-// style has read is rejected after the forward, because its numbers would be wrong.
+// An input of several consecutive products, as of q, k and v, is exchanged once, and its gradients
+// add up within a slice first. An x with all rows of the microbatch is computed whole on every
+// rank. A weight read with fewer rows must be listed. A forward that did not read a listed weight
+// by an operator of its style is rejected, because its numbers would be wrong.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -46,16 +46,15 @@ class DividedWeights : public OperatorReader {
   // Adds a product, in module order. length: of the divided dimension.
   void add_product(ParallelStyle style, std::int64_t length);
   bool has_products() const { return has_products_; }
-  // Columns of an earlier layer's product that this layer closes without having opened them; 0 for
-  // none.
+  // Columns of an earlier layer's product that this layer closes; 0 for none.
   std::int64_t closes() const { return opened_ == 0 ? closed_ : 0; }
-  // columns: open columns before this layer, none if unknown. opener: the layer that opened them.
-  // Returns the open columns after this layer.
+  // columns: open before this layer, none if unknown. opener: the layer that opened them. Returns
+  // the columns open after this layer.
   std::optional<std::int64_t> begin_with(std::optional<std::int64_t> columns,
                                          std::shared_ptr<const DividedWeights> opener);
 
-  // Calls a layer's forward. Throws Error(kUsage) for a weight not read by an operator of its
-  // style, dropout of unclear slices, and dropout other than torch::nn::Dropout.
+  // Calls a layer's forward. Throws Error(kUsage) for a weight that no operator of its style reads,
+  // for dropout whose slices are unclear, and for dropout other than torch::nn::Dropout.
   std::vector<at::Tensor> run(const std::function<std::vector<at::Tensor>()>& forward);
 
   bool run(const c10::OperatorHandle& op, torch::jit::Stack& stack) override;
@@ -68,12 +67,11 @@ class DividedWeights : public OperatorReader {
   Entry* find(const c10::IValue& value);
   Entry* find_transpose(const c10::IValue& value);
   std::int64_t rows_of_all(const at::Tensor& x) const;
-  // Without sequence parallelism if x has all rows.
+  // Returns a group without sequence parallelism if x has all rows.
   SliceGroup for_rows_of(const at::Tensor& x) const;
   // Throws Error(kUsage) if a weight in no table is read with this rank's rows only.
   void require_whole_rows(const at::Tensor& x, const at::Tensor& weight) const;
   const std::vector<at::Tensor>& entered(const at::Tensor& x);
-  // bias: may be undefined.
   at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                     const DividedWeight& divided);
   // These return an undefined tensor if the operator reads no listed weight.
@@ -101,7 +99,7 @@ class DividedWeights : public OperatorReader {
   std::vector<std::int64_t> sizes_;  // sizes of its result here; empty if in another layer
   SliceGroup region_;                // whether its input had divided rows
   std::unordered_map<const c10::TensorImpl*, Entry> weights_;
-  std::unordered_map<const c10::TensorImpl*, std::string> whole_;  // names
+  std::unordered_map<const c10::TensorImpl*, std::string> whole_;  // name of each weight
   // The latest input of a column product, and each slice's share of it.
   at::Tensor input_;
   std::uint32_t input_version_ = 0;

@@ -36,7 +36,6 @@ std::vector<at::Tensor> for_each_slice(const at::Tensor& x, const SliceGroup& tp
 bool is_alone(const SliceGroup& tp) { return tp.slices().count == 1; }
 
 struct Fan : torch::autograd::Function<Fan> {
-  // rows: gather rows.
   static variable_list forward(AutogradContext* context, const at::Tensor& x, const SliceGroup& tp,
                                bool rows) {
     detail::hold(context, tp);
@@ -55,7 +54,6 @@ struct Fan : torch::autograd::Function<Fan> {
 };
 
 struct Join : torch::autograd::Function<Join> {
-  // rows: scatter rows.
   static at::Tensor forward(AutogradContext* context, at::TensorList parts, const SliceGroup& tp,
                             bool rows) {
     detail::hold(context, tp);

@@ -17,7 +17,7 @@ using Arguments = std::vector<c10::IValue>;
 
 bool is_tensor(const c10::IValue& value) { return value.isTensor() && value.toTensor().defined(); }
 
-// Index of the argument that the operator writes, or -1.
+// Returns the index of the argument that the operator writes, or -1.
 std::int64_t written_argument(const c10::OperatorHandle& op) {
   const auto& arguments = op.schema().arguments();
   const auto written = std::find_if(arguments.begin(), arguments.end(), [](const auto& argument) {
@@ -35,8 +35,7 @@ std::vector<std::int64_t> memory_order(const at::Tensor& x) {
   return order;
 }
 
-// Concatenates in the parts' memory layout, so that a caller can view the result like the plain
-// operator's.
+// Keeps the parts' memory layout, so that a caller can view the result like the plain operator's.
 at::Tensor joined(const std::vector<at::Tensor>& parts, std::int64_t dim) {
   if (parts.size() == 1) return parts.front();
   const std::vector<std::int64_t> order = memory_order(parts.front());

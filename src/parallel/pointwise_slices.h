@@ -1,8 +1,6 @@
-// Runs a pointwise operator once for each slice of this rank.
-//
-// LibTorch uses other instructions for the last elements of a row, so bits may depend on how many
-// elements a call has and on their layout. Each slice and its gradient therefore get the memory
-// layout that they have on a rank with one slice.
+// Runs a pointwise operator once for each slice of this rank. LibTorch uses other instructions for
+// the last elements of a row, so bits may depend on the number of elements in a call and on their
+// layout. Each slice and its gradient get the layout that they have on a rank with one slice.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,9 +16,9 @@ namespace sluice::detail {
 std::vector<std::int64_t> pointwise_sizes(const c10::OperatorHandle& op,
                                           const std::vector<c10::IValue>& in);
 
-// Runs `op` by slices of these sizes along dimension `dim` of the result. Arguments of size 1 there
-// go to every slice. An argument that the operator writes becomes the result; returns an undefined
-// tensor if its sizes are not the result's.
+// Runs `op` for slices of these sizes along `dim` of the result. Arguments of size 1 there go to
+// every slice. An argument that the operator writes becomes the result, or an undefined tensor if
+// their sizes differ.
 at::Tensor run_by_slices(const c10::OperatorHandle& op, const std::vector<c10::IValue>& in,
                          std::int64_t dim, const std::vector<std::int64_t>& slice_sizes);
 

@@ -29,7 +29,7 @@ SliceRange slices_of_rows(const SliceGroup& tp) {
   return tp.sequence_parallel() && tp.degree() > 1 ? tp.slices() : SliceRange{0, count, count};
 }
 
-// Their numbers of rows in x.
+// Returns how many rows of x each of these slices has.
 std::vector<std::int64_t> sizes_of_rows(const at::Tensor& x, const SliceGroup& tp) {
   const std::int64_t rows = x.size(tp.sequence_dim());
   const SliceRange slices = slices_of_rows(tp);
@@ -50,7 +50,6 @@ class Blocks {
       blocks.push_back(block.contiguous());
     return blocks;
   }
-  // Returns the gradient over all ranks from the gradients of blocks.
   at::Tensor sum(const std::vector<at::Tensor>& of_blocks) const {
     const at::Tensor own = tree_sum(of_blocks);
     return tp_.sequence_parallel() ? tree_all_reduce(own, tp_) : own;

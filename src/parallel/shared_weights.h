@@ -1,10 +1,10 @@
-// Operators with a weight that all rows share: norms, biases after a sum, learned positions, and
-// dropout of rows. The weights are whole on each rank.
+// Operators with a weight that all rows share: norms, biases after a sum, learned positions. The
+// weights are whole on each rank.
 //
 // The forward is the plain operator on this rank's rows. In the backward, the weight's gradient is
-// summed over the rows of each slice, then in the tree over slices, which include other ranks'
-// slices with sequence parallelism. The bits are therefore the same with and without it. One slice
-// gives the plain operator's bits. Each slice draws its own dropout.
+// summed over the rows of each slice, then in the tree over all slices, some of which are on other
+// ranks with sequence parallelism. The bits are the same with and without it; with one slice they
+// are the plain operator's. Each slice also draws its own dropout.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -33,9 +33,9 @@ at::Tensor embedding_shared(const at::Tensor& table, const at::Tensor& ids, cons
 // slices here along dim, from first_slice on.
 at::Tensor dropout_mask(const at::Tensor& x, double probability, std::int64_t dim,
                         const std::vector<std::int64_t>& sizes, std::int64_t first_slice);
-// For slices of rows.
+// The same for slices of rows.
 at::Tensor dropout_mask_of_rows(const at::Tensor& x, double probability, const SliceGroup& tp);
-// Training dropout with these factors.
+// Does dropout with these factors.
 at::Tensor dropout_rows(const at::Tensor& x, double probability, const SliceGroup& tp);
 // weight and bias may be undefined.
 at::Tensor layer_norm_shared(const at::Tensor& x, at::IntArrayRef shape, const at::Tensor& weight,

@@ -1,6 +1,5 @@
 // Sums over the slices of all ranks in the tree of plan/shard_tree.h: first a rank's own slices,
-// then the ranks. n tensors take n - 1 additions, and a single tensor is returned as it is. Inputs
-// are not written to.
+// then the ranks. Inputs are not written to.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,14 +11,14 @@
 
 namespace sluice::detail {
 
-// Adds each half of the terms separately. Terms have one shape and dtype.
+// Adds each half of the terms separately, with n - 1 additions. A single term is returned as it is.
+// Terms have one shape and dtype.
 at::Tensor tree_sum(const std::vector<at::Tensor>& terms);
 
-// Sums over all members.
 at::Tensor tree_all_reduce(const at::Tensor& own, const SliceGroup& tp);
 // Returns this member's rows of the sum, along a dimension that all slices share.
 at::Tensor tree_reduce_scatter(const at::Tensor& own, std::int64_t dim, const SliceGroup& tp);
-// These return without waiting.
+// These return without blocking.
 Work<at::Tensor> start_tree_all_reduce(const at::Tensor& own, const SliceGroup& tp);
 Work<at::Tensor> start_tree_reduce_scatter(const at::Tensor& own, std::int64_t dim,
                                            const SliceGroup& tp);
@@ -27,12 +26,10 @@ Work<at::Tensor> start_tree_reduce_scatter(const at::Tensor& own, std::int64_t d
 // members if a part does not fit its slices.
 std::vector<at::Tensor> gather_parts(const at::Tensor& part, std::int64_t dim,
                                      const SliceGroup& tp);
-// Concatenates these parts.
+// Concatenates the gathered parts.
 at::Tensor all_gather(const at::Tensor& part, std::int64_t dim, const SliceGroup& tp);
-// Returns the elementwise maximum over all members.
 at::Tensor all_reduce_max(const at::Tensor& own, const SliceGroup& tp);
 
-// Divides `length` among slices.
 std::vector<std::int64_t> slice_sizes(std::int64_t length, const SliceRange& slices);
 // Counts a dimension from the front. Throws Error(kUsage) if x does not have it.
 std::int64_t dimension_of(std::int64_t dim, const at::Tensor& x);

@@ -19,7 +19,7 @@ struct Said {
   std::vector<std::int64_t> counts;
   std::string autocast;
   std::int64_t outputs = 0;
-  std::vector<double> scale;  // kind and divisor, if any
+  std::vector<double> scale;
   std::int64_t replica = 0;
   std::vector<std::int64_t> fingerprint;
 

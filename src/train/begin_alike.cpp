@@ -50,7 +50,7 @@ std::vector<Use> gather_uses(const std::vector<Stage*>& stages, const Group& wor
 }
 
 void require_one_stage_per_module(const std::vector<Use>& uses) {
-  std::map<std::string, const Use*> first;  // keyed by module
+  std::map<std::string, const Use*> first;
   for (const Use& use : uses) {
     const std::size_t dot = use.name.rfind('.');
     const std::string module = dot == std::string::npos ? "" : use.name.substr(0, dot);

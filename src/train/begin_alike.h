@@ -7,11 +7,10 @@
 
 namespace sluice {
 
-// Makes drawn weights equal where ranks draw them alone. All uses of a tie get the value of the
-// first use, frozen or not. All replicas get the parameters and buffers of replica 0. Collective
-// over all ranks. by_module: Initialization::module drew the weights. Then a module's own
-// parameters must be on one stage: several stages would draw them from the same random numbers.
-// Throws Error(kUsage) otherwise.
+// Makes drawn weights equal across ranks. All uses of a tie, frozen or not, get the value of the
+// first use. All replicas get the parameters and buffers of replica 0. Collective over all ranks.
+// by_module: Initialization::module drew the weights. Throws Error(kUsage) if a module's own
+// parameters are then on several stages, which would draw them from the same random numbers.
 void begin_alike(const std::vector<Stage*>& stages, const RunGroups& groups, bool by_module);
 
 }  // namespace sluice

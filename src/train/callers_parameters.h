@@ -17,8 +17,7 @@ namespace sluice {
 
 class CallersParameters {
  public:
-  // rank: must outlive this object. are_callers: false if the optimizer is sluice's; all tensors
-  // are then whole.
+  // are_callers: false if the optimizer is sluice's; all tensors are then whole.
   CallersParameters(const RankModel& rank, bool are_callers);
 
   const std::vector<OwnBlocks>& all() const { return blocks_; }
@@ -49,7 +48,7 @@ class CallersParameters {
   const RankModel& rank_;
   const bool are_blocks_;
   std::vector<OwnBlocks> blocks_;
-  std::vector<Mark> marks_;  // one per block
+  std::vector<Mark> marks_;
 };
 
 // Throws Error(kUsage) if step() needs a closure.

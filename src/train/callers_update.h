@@ -16,7 +16,6 @@ namespace sluice {
 class CallersUpdate final : public StepUpdate {
  public:
   explicit CallersUpdate(const RankModel& rank) : rank_(rank) {}
-  // Sets the step of the optimizer for the next row.
   void begin(const std::function<void()>& step) { step_ = &step; }
 
   Work<void> update(int stage, TiedSums& ties, const StepResult& result) override {

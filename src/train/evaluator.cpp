@@ -9,7 +9,6 @@
 namespace sluice {
 namespace {
 
-// Sets evaluation mode and restores each module's own mode afterwards.
 class EvaluationMode {
  public:
   explicit EvaluationMode(const RankStages& stages) {
@@ -21,7 +20,7 @@ class EvaluationMode {
     for (auto& [module, is_training] : modes_) module->eval();
   }
   ~EvaluationMode() {
-    // submodules come later
+    // also sets submodules, which come later in the list
     for (auto& [module, is_training] : modes_) module->train(is_training);
   }
   EvaluationMode(const EvaluationMode&) = delete;

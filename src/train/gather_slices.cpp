@@ -46,7 +46,6 @@ at::Tensor box_of(at::Tensor whole, const Slice& box) {
   return whole;
 }
 
-// Copies a rank's slices into the whole tensor.
 void put(const ParameterInfo& held, const at::Tensor& flat, const at::Tensor& whole) {
   std::vector<std::int64_t> shape = held.global_shape;
   std::int64_t size = 0;
@@ -77,7 +76,7 @@ NamedTensors gather_slices(NamedTensors tensors,
   NamedTensors gathered;
   std::vector<std::int64_t> load(num_shares, 0);
   std::vector<std::vector<at::Tensor>> parts(num_shares);
-  // with index in `gathered`
+  // parameters sent to this rank, and their index in `gathered`
   std::vector<std::pair<const ParameterInfo*, std::size_t>> mine;
   for (auto& [name, tensor] : tensors) {
     const ParameterInfo* info = divided_of(name, tensor, parameters);

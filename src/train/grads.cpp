@@ -85,7 +85,7 @@ void Grads::require_asked_for(int rank) {
 at::Tensor& Grads::grad_of(const at::Tensor& parameter) {
   at::Tensor& grad = parameter.mutable_grad();
   if (!are_held_) return grad;
-  // Includes gradients from before the pipeline.
+  // Keeps a gradient that existed before the pipeline.
   return held_.try_emplace(parameter.unsafeGetTensorImpl(), std::move(grad)).first->second;
 }
 

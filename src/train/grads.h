@@ -35,7 +35,7 @@ class Grads {
   struct Sum {
     at::Tensor value;           // float32
     at::Tensor grad;            // the `.grad` that shows `value`
-    std::uint32_t version = 0;  // version of `grad` when last written
+    std::uint32_t version = 0;  // version of `grad` when we last wrote it
   };
   at::Tensor& grad_of(const at::Tensor& parameter);
   void add(const at::Tensor& parameter, const at::Tensor& gradient);
@@ -44,7 +44,7 @@ class Grads {
 
   const CallersParameters& parameters_;
   std::map<const void*, Sum> sums_;         // half precision only
-  std::map<const void*, at::Tensor> held_;  // until give_out()
+  std::map<const void*, at::Tensor> held_;  // withheld until give_out()
   bool are_held_;
   bool are_asked_for_ = false, has_warned_ = false;
   bool has_step_ = false;

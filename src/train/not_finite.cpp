@@ -71,7 +71,7 @@ void throw_not_finite(Executor& executor, const Group& world, const Program& pro
                       const std::vector<std::pair<std::string, double>>& norms) {
   const Packer own = write_place(executor.find_non_finite(batch), batch.first_microbatch);
   const std::vector<int> order = backward_order(program);
-  // Smaller is earlier.
+  // Earlier places compare smaller.
   auto moment = [&](const Found& found) {
     const NonFinite& place = found.place;
     const std::int64_t replica = found.first_microbatch;

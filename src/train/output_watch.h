@@ -15,7 +15,6 @@ namespace sluice {
 
 class OutputWatch final : public ExecutorObserver {
  public:
-  // names: Model::outputs.
   OutputWatch(const Program& program, const std::vector<std::string>& names)
       : program_(program), names_(names) {}
 
@@ -25,7 +24,6 @@ class OutputWatch final : public ExecutorObserver {
   std::vector<Values> take();  // in microbatch order
 
   void begin_step(std::int64_t /*step*/) override { of_microbatch_.clear(); }
-  // Detaches the outputs.
   void produced(const Action& action, const Values& outputs,
                 std::vector<at::Tensor>& handed_on) override;
 

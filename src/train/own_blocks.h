@@ -16,8 +16,8 @@ namespace sluice {
 struct OwnBlocks {
   const SharedParameter* parameter;
   const ParameterUse* use;  // first on this rank
-  // The parameter, or its blocks as a flat tensor. Shares the parameter's memory, except with
-  // zero3. A parameter that is not contiguous is one block.
+  // The parameter, or its blocks as a flat tensor. It shares the parameter's memory unless zero3
+  // shards that, too. A parameter that is not contiguous is one block.
   at::Tensor value;
   std::optional<ElementRange> range;  // none: another replica owns all
   bool is_part = false;               // `value` is flat
@@ -33,8 +33,8 @@ OwnBlocks whole_of(const SharedParameter& parameter, const ParameterUse& use);
 // Returns an entry for every parameter that this rank trains, in layer order.
 std::vector<OwnBlocks> own_blocks(const RankModel& rank);
 
-// With zero1, starts sending the blocks of a stage to all replicas. Does nothing for parameters
-// that zero3 shards. Collective over the replicas.
+// With sharded optimizer state, starts sending the blocks of a stage to all replicas, except for
+// parameters that zero3 shards. Collective over the replicas.
 Work<void> share_blocks(const RankModel& rank, int stage);
 
 }  // namespace sluice

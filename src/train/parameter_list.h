@@ -32,7 +32,7 @@ struct SharedParameter {
   std::string name;  // name of the first use
   std::vector<ParameterUse> uses;
   std::vector<int> ranks;  // ascending
-  Group group;             // only on members, if several
+  Group group;             // set only on members, if there are several
 
   // This pipeline's slices. A weight that all slices share has the slices of its uses.
   bool is_divided = false;

@@ -85,7 +85,7 @@ void require_names(const NamedTensors& tensors) {
   }
 }
 
-// Covers everything that all ranks must save alike.
+// Hashes everything that all ranks must save alike.
 std::string fingerprint_of(const std::string& path, const SaveOptions& options) {
   require_names(options.extra_tensors);
   require_names(options.rank_tensors);
@@ -114,7 +114,6 @@ bool agree_on_options(const Group& world, const std::string& path, const SaveOpt
   return has_rank_tensors;
 }
 
-// Checks before anything is loaded.
 void require_optimizers_of(const Checkpoint& checkpoint, const PipelineState& state,
                            const std::vector<torch::optim::Optimizer*>& optimizers) {
   if (optimizers.empty()) return;

@@ -28,11 +28,10 @@ struct Pipeline::Impl {
   CallersParameters callers;
   Grads grads;
   std::int64_t step = 0;
-  bool gave_parameters = false;  // an optimizer may hold them
+  bool gave_parameters = false;  // an optimizer may hold the parameters
   std::set<std::string> compared_calls;
   bool warned_of_loss = false;
 
-  // plan, draft: see PipelineRank.
   Impl(const Model& the_model, const Plan* plan, std::optional<Plan> draft,
        Transport& the_transport, RunOptions options)
       : model(the_model),
@@ -58,7 +57,6 @@ struct Pipeline::Impl {
   // blocks.
   void give_out_whole();
   Work<GradientNorms> post_norms();
-  // Warns once, on rank 0 only.
   void warn_of_loss(double loss);
   PipelineState state();
   bool has_stage(int stage) const {

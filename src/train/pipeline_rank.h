@@ -64,15 +64,14 @@ class PipelineRank {
   void update(const std::function<void()>& step, std::int64_t number);
   // Collective. Each replica has its own batch, of any size.
   StepResult evaluate(const StepBatch& batch, const StepOptions& options);
-  // Collective. The batch has counts of 0.
+  // Collective. The batch has counts of 0, and there is no loss.
   std::vector<Values> predict(const StepBatch& batch, OutputRanks ranks);
-  // Losses in microbatch order, equal on all ranks.
   const std::vector<MicrobatchLoss>& evaluated_losses() const { return evaluation_->losses(); }
 
   // Returns this rank's part of a checkpoint. Collective over `groups` if replicas or
   // tensor-parallel ranks hold parts. The groups may differ from the groups of the steps.
   RankState state(const RunGroups& groups) const;
-  // Takes the optimizer state from optimizer_of.
+  // Also includes the optimizer state that optimizer_of returns.
   RankState state(const RunGroups& groups,
                   const std::function<NamedTensors(const RankState& held)>& optimizer_of) const;
   // Returns parameters and buffers. all: also those that RunOptions::saves leaves out.
@@ -117,7 +116,7 @@ class PipelineRank {
   std::vector<ExecutorObserver*> observers_, training_observers_;
   TrainersUpdate* update_ = nullptr;
   StepUpdate nobodys_update_;
-  std::map<bool, StepRunner> training_;  // key: gathers outputs
+  std::map<bool, StepRunner> training_;  // keyed by whether outputs are gathered
   std::optional<Evaluator> evaluation_;
   StepRunner* last_trained_ = nullptr;
   std::optional<CallersUpdate> callers_update_;

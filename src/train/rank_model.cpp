@@ -62,7 +62,7 @@ void require_own_slices(const ParameterInfo& info, const TensorParallel& how, in
                          "slices, and hold those at the rank's place along tp"});
 }
 
-// Undivided parameters are equal on all tensor-parallel ranks.
+// Marks undivided parameters as equal on all tensor-parallel ranks.
 void set_shares(const RankStages& stages, const TensorParallel& how, const RunGroups& groups) {
   for (Stage* stage : stages.pointers()) {
     for (ParameterInfo& info : stage->chunk().parameters()) {
@@ -72,13 +72,13 @@ void set_shares(const RankStages& stages, const TensorParallel& how, const RunGr
   }
 }
 
-// Distinguishes processes.
+// Distinguishes this process from others.
 std::int64_t process_token() {
   static const auto token = static_cast<std::int64_t>(std::random_device()());
   return token;
 }
 
-// Replicas in threads would add to the same gradients.
+// Replicas that are threads would add to the same gradients.
 void require_own_modules(const RankModel& rank) {
   if (is_one_pipeline(rank.groups)) return;
   std::vector<std::int64_t> own;

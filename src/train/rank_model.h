@@ -26,23 +26,23 @@ struct RankModel {
 
   // Calls `fill` for every stage, with its parameters whole.
   void fill(const FillStage& fill);
-  // Collective.
+  // Collective. Initializes weights as RunOptions::weights requires.
   void initialize(const Model& model, const RunOptions& options);
 
   Stage& stage(int index) const;
-  // Such gradients are summed whole, over uses or slices.
+  // Whether the gradient is a sum over uses or slices, which needs all of its elements.
   bool is_tied(int stage, std::size_t parameter) const;
 
   const Mesh mesh;
   const DataParallel data_parallel;
   const RunGroups groups;
   RankStages stages;
-  const std::vector<SharedParameter> parameters;  // those that train
+  const std::vector<SharedParameter> parameters;
   const BlockOwners owners;
   const bool shards_state;                     // zero1 or zero3
   std::unique_ptr<ShardedParameters> sharded;  // zero3; null: whole
   bool has_weights = false;
-  // Parameters of its stages that nothing has filled, by stage.
+  // Parameters of this rank that nothing has filled, by stage.
   std::map<int, std::vector<std::string>> unfilled;
   std::string unfilled_remedy;  // how the user can fill them
 };

@@ -33,7 +33,7 @@ struct Term {
   bool own = false;
 };
 
-// Adds in the order of the tree. Undefined if all terms are.
+// Adds the terms in tree order. The sum is undefined if all terms are.
 at::Tensor add_up(std::vector<Term> terms, int num_shards) {
   const ShardRange all{0, num_shards};
   std::vector<Term> stack;
@@ -61,13 +61,12 @@ at::Tensor add_up(std::vector<Term> terms, int num_shards) {
   return stack.back().sum;
 }
 
-// The blocks of one stage by owner, and their rounds of transfer.
 struct StageParts {
   Stage& stage;
   std::vector<std::size_t> trainable;
   std::vector<std::vector<Ranges>> rounds_;  // [owner][round]
   std::size_t num_rounds = 0;
-  // Sums over the reduced microbatches.
+  // Sums of reduced microbatches.
   Tensors sums;
   int num_microbatches = 0;
 
@@ -270,7 +269,8 @@ struct ReplicaSums::Impl {
     }
   }
 
-  // All-reduces buckets of one dtype. Each starts with how many replicas have each gradient.
+  // All-reduces buckets of one dtype. Each bucket starts with the number of replicas that have each
+  // gradient.
   Work<void> reduce_fast(StageParts& of, std::optional<int> microbatch) {
     auto partial = std::make_shared<std::vector<Tensors>>(take_partial(of, microbatch.has_value()));
     struct Bucket {

@@ -18,7 +18,7 @@
 namespace sluice {
 namespace {
 
-// Ranks set the number of threads for the whole process.
+// Ranks set the number of threads for the whole process, so restore it.
 class ThreadsOfCaller {
  public:
   ThreadsOfCaller() : threads_(at::get_num_threads()) {}
@@ -30,7 +30,7 @@ class ThreadsOfCaller {
   int threads_;
 };
 
-// What all processes must pass alike.
+// Returns the settings that all processes must pass alike.
 std::string alike(const Plan& plan, const Model& model, const RunOptions& run_options) {
   const DataParallel& replicas = plan.data_parallel;
   std::string text = formatted(

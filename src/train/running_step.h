@@ -4,7 +4,6 @@
 
 namespace sluice {
 
-// Marks this thread as running a step.
 class RunningStep {
  public:
   // call: for example "Pipeline::train_step". Throws as require_no_step().
@@ -14,7 +13,7 @@ class RunningStep {
   RunningStep& operator=(const RunningStep&) = delete;
 };
 
-// Throws Error(kUsage) on any other thread.
+// Throws Error(kUsage) on any thread other than `owner`.
 void require_thread(std::thread::id owner, const char* call);
 
 // Throws Error(kUsage) while a step of any pipeline runs on this thread.

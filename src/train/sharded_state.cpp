@@ -19,7 +19,6 @@
 namespace sluice {
 namespace {
 
-// Gives each tensor to the replica with the fewest bytes so far.
 std::vector<int> spread(const std::vector<ShardedTensor>& tensors, int num_replicas) {
   std::vector<std::int64_t> load(static_cast<std::size_t>(num_replicas), 0);
   std::vector<int> receivers;
@@ -108,7 +107,7 @@ NamedTensors gather_whole(const std::vector<ShardedTensor>& tensors, const RunGr
   const std::vector<at::Tensor> given = groups.replicas.all_to_all(std::move(pieces)).wait();
 
   NamedTensors gathered;
-  std::map<std::size_t, std::size_t> place;  // in `gathered`
+  std::map<std::size_t, std::size_t> place;  // index in `gathered`
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (receivers[i] != groups.replica) continue;
     place[i] = gathered.size();

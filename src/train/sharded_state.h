@@ -1,4 +1,3 @@
-// Gathers tensors of which every replica has its own blocks, for a checkpoint.
 #pragma once
 
 #include <optional>

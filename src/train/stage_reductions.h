@@ -23,13 +23,13 @@ class StageReductions {
  private:
   struct Reduced {
     int num_microbatches = 0;
-    std::vector<at::Tensor> sums;  // by parameter
+    std::vector<at::Tensor> sums;
   };
 
   const Program& program_;
   std::map<int, Stage*> stages_;
   GradientReduction reduction_;
-  std::map<int, Reduced> reduced_;  // by stage
+  std::map<int, Reduced> reduced_;
 };
 
 }  // namespace sluice

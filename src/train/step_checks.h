@@ -1,4 +1,4 @@
-// All throw Error(kUsage), except require_counted(): Error(kInput).
+// These functions throw Error(kUsage), except require_counted(), which throws Error(kInput).
 #pragma once
 
 #include <optional>
@@ -26,7 +26,7 @@ Transport& require_fits(const Plan& plan, Transport& transport);
 void require_counted(const StepBatch& batch, const std::string& what, const std::string& remedy);
 // The stages' parameters must still be those of the modules.
 void require_same_parameters(const RankStages& stages);
-// A divisor must be in its range above 0.
+// A divisor must be within its allowed range.
 void require_divisor(const char* call, const std::optional<GradientScale>& scale);
 void require_no_scale(const char* call, const std::optional<GradientScale>& scale);
 // While graphs are recorded, the returned loss throws if it counts something but depends on no
@@ -37,7 +37,7 @@ void require_callers_update(const Plan& plan, const char* call);
 void require_something_trains(const RankModel& rank);
 // This thread must record graphs.
 void require_gradients(const char* call);
-// Hook, plan and schedule must agree.
+// The hook must match the plan and its schedule.
 void require_reduction(const GradientReduction& reduction, const Plan& plan);
 // The same parameters must train as planned, where the plan lists them.
 void require_planned_training(const Plan& plan, const RankStages& stages);

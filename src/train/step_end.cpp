@@ -17,7 +17,7 @@ std::function<bool(int, std::size_t)> needs_whole(const RankModel& rank) {
 
 }  // namespace
 
-// Evaluations and separate updates sum nothing.
+// Evaluations and separate updates sum no gradients.
 StepEndOps::StepEndOps(const Program& program, RankModel& rank, OutputWatch& outputs,
                        const RunOptions& options, const std::vector<AuxiliaryLoss>& auxiliary,
                        StepUpdate& update)
@@ -65,11 +65,11 @@ Work<void> StepEndOps::reduce_tied(int group) { return ties_.reduce(group); }
 Work<void> StepEndOps::reduce_loss() {
   end_layers();
   const bool asks = trains_ && requested_;
-  // All tensor-parallel ranks have the same losses.
+  // All tensor-parallel ranks have the same losses, so only the first one reports them.
   const Executor* const counted = rank_.groups.is_first_share() ? executor_ : nullptr;
   return post_losses(rank_.groups.world, counted, asks ? requested_() : StepRequest::kNone)
       .then([this](GatheredLosses losses) {
-        // The norm may have come first.
+        // Keep the norm, which may have been computed first.
         StepResult result = result_of(losses, auxiliary_);
         result.grad_norm = result_.grad_norm;
         result.parameter_norms = std::move(result_.parameter_norms);

@@ -25,7 +25,7 @@ class StepEndOps final : public StepOps {
              const RunOptions& options, const std::vector<AuxiliaryLoss>& auxiliary,
              StepUpdate& update);
 
-  // The executor with the losses is made after its StepOps.
+  // Sets the executor with the losses. It is made after its StepOps.
   void watch(const Executor& executor) { executor_ = &executor; }
   void begin_step();
   void end_step(std::int64_t step);

@@ -28,7 +28,6 @@ struct GatheredLosses {
 // Collective over all ranks. executor: null if this rank has no losses.
 Work<GatheredLosses> post_losses(const Group& world, const Executor* executor, StepRequest request);
 
-// auxiliary: has the scales of the auxiliary losses.
 StepResult result_of(const GatheredLosses& losses, const std::vector<AuxiliaryLoss>& auxiliary);
 
 }  // namespace sluice

@@ -17,8 +17,8 @@ bool is_counted(const SharedParameter& parameter, const RunGroups& groups) {
   return parameter.owner() == groups.place() && (parameter.is_divided || groups.is_first_share());
 }
 
-// One norm per slice of the parameter, in slice order, or a single norm. squares_of(share, slice):
-// norm of a slice over all its blocks.
+// One norm per slice of the parameter, in slice order. An undivided parameter has a single norm.
+// squares_of(share, slice): returns the norm of a slice.
 template <typename SquaresOf>
 std::vector<double> norms_of_slices(const SharedParameter& parameter, const RunGroups& groups,
                                     const SquaresOf& squares_of) {
@@ -214,7 +214,8 @@ IdleWork StepNorms::of_stage(int stage, std::function<bool(const SharedParameter
       squares.insert(squares.end(), more.begin(), more.end());
       begin = end;
     };
-    // Slices have blocks of their own (slice_blocks.h).
+    // A divided parameter stays in one piece, because its slices have blocks of their own
+    // (slice_blocks.h).
     const bool in_pieces = own.defined() && !parameter.is_divided && is_summed_by_blocks(own);
     if (in_pieces && begin + kPieceElements < own.numel()) {
       add(begin + kPieceElements);

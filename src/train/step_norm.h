@@ -19,7 +19,8 @@ namespace sluice {
 
 struct GradientNorms {
   double total = 0;
-  std::vector<std::pair<std::string, double>> of_parameters;  // in layer order; without gradient 0
+  // in layer order; 0 without a gradient
+  std::vector<std::pair<std::string, double>> of_parameters;
 };
 
 // Collective over the ranks of a replica. gradient_of: undefined if there is none. Parameters and
@@ -39,7 +40,7 @@ Work<GradientNorms> post_block_norms(
 // on when a norm is computed.
 class StepNorms {
  public:
-  // owners: replicas sum only their own blocks. Null: each has all gradients.
+  // owners: replicas sum only their own blocks. Null: each replica has all gradients.
   StepNorms(const std::vector<SharedParameter>& parameters, const BlockOwners* owners,
             const RunGroups& groups, const Mesh& mesh)
       : parameters_(parameters), owners_(owners), groups_(groups), mesh_(mesh) {}
@@ -47,7 +48,8 @@ class StepNorms {
   // Computes norms of a stage's owned parameters, in pieces of a few milliseconds at most.
   // is_known: whether a gradient is final.
   IdleWork of_stage(int stage, std::function<bool(const SharedParameter&)> is_known);
-  // Collective over the ranks of the replica or, with owners, over the mesh. Clears all norms.
+  // Computes the remaining norms and clears all. Collective over the ranks of the replica or, with
+  // owners, over the mesh.
   Work<GradientNorms> post();
 
  private:

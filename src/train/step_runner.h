@@ -13,7 +13,7 @@
 
 namespace sluice {
 
-// What follows the last layer.
+// What follows the last layer: outputs, loss and auxiliary losses.
 struct ModelEnd {
   explicit ModelEnd(const Model& model);
   // The loss is always 0.
@@ -37,9 +37,7 @@ class StepRunner {
   Executor& executor() { return executor_; }
   const Executor& executor() const { return executor_; }
   StepResult run(const StepBatch& batch, const StepOptions& options);
-  // Losses of the last run in microbatch order, equal on all ranks.
   const std::vector<MicrobatchLoss>& losses() const { return ops_.losses(); }
-  // Sums ties within this rank, after a run.
   void finish_ties() { ops_.finish_ties(); }
 
  private:

@@ -15,7 +15,7 @@
 namespace sluice {
 namespace {
 
-// name: "exp_avg/NAME".
+// name: for example "exp_avg/NAME".
 bool keeps(OptimizerKind kind, const std::string& name) {
   for (const StateKind& state : state_kinds(kind, at::empty({0})))
     if (name.starts_with(state.name + "/")) return true;

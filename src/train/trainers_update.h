@@ -30,7 +30,6 @@ class TrainersUpdate final : public StepUpdate {
  public:
   TrainersUpdate(const OptimizerOptions& options, RankModel& rank);
 
-  // Sets the rate of the next step.
   void set_learning_rate(double lr) { lr_ = lr; }
 
   void begin_step() override;
@@ -48,7 +47,7 @@ class TrainersUpdate final : public StepUpdate {
   NamedTensors gather_state(const RunGroups& groups) const;
   // Throws Error(kCheckpoint) for another kind of optimizer.
   void require_own_kind(const Checkpoint& checkpoint) const;
-  // Returns the parameters without state. Sets weights_step().
+  // Loads the state and sets weights_step(). Returns the parameters without state.
   std::vector<std::string> load_state(const Checkpoint& checkpoint);
   // The last step whose update the weights contain: the checkpoint's or 0 before the first. Empty
   // if an update failed halfway.
@@ -66,7 +65,7 @@ class TrainersUpdate final : public StepUpdate {
   Update update_;
   double lr_ = 0;
   bool loss_known_ = false, norm_known_ = false;
-  std::set<int> updated_;  // stages of this step
+  std::set<int> updated_;
   bool is_updating_ = false;
   std::int64_t weights_step_ = 0;
 };

@@ -1,7 +1,7 @@
 // Updates this rank's parameters stage by stage, with clipping. With zero1 and zero3, a replica
-// updates its own blocks and sends them to the others. The numbers are those of whole parameters,
-// because optimizers work element by element. A parameter belongs to the stage of its first use on
-// this rank.
+// updates its own blocks and sends them to the others. The result equals an update of whole
+// parameters, because optimizers work element by element. A parameter belongs to the stage of its
+// first use on this rank.
 #pragma once
 
 #include <memory>
@@ -24,7 +24,7 @@ class Update {
  private:
   const RankModel& rank_;
   const double max_norm_;
-  std::vector<OwnBlocks> targets_;  // as in the optimizer
+  std::vector<OwnBlocks> targets_;  // in the order of the optimizer's parameters
   std::unique_ptr<Optimizer> optimizer_;
 };
 
