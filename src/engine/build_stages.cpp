@@ -61,7 +61,7 @@ std::vector<LayerSpec> free_layers_of(const Model& model, const std::vector<Laye
   return needed;
 }
 
-// Returns the values that enter each stage; the last entry has the values that leave the model.
+// The last entry has the values that leave the model.
 std::vector<Names> values_at_cuts(const Model& model, const std::vector<int>& first_layers) {
   const std::vector<int> cuts(first_layers.begin() + 1, first_layers.end());
   std::vector<Names> values(1);
@@ -196,7 +196,6 @@ void require_memory(const std::vector<std::unique_ptr<Stage>>& stages, const std
 // Computes the shapes of a stage's inputs with the shape functions of the layers before it.
 class StageInputs {
  public:
-  // first_layers, inputs: the first layer and the input values of each stage.
   StageInputs(const Model& model, const std::vector<int>& first_layers, std::vector<Names> inputs) {
     for (std::size_t s = 0; s < first_layers.size(); ++s) {
       std::vector<LayerSpec> layers(model.layers.begin(), model.layers.begin() + first_layers[s]);

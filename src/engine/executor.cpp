@@ -272,7 +272,6 @@ struct Executor::Impl final : GroupWatch {
     }
   }
 
-  // Adds the place to the error, aborts the transport to wake the other ranks, and throws.
   [[noreturn]] void fail(int index, const Action& action) {
     if (auto failure = transport.failure()) {
       drop_everything();

@@ -49,14 +49,12 @@ class StepOps {
   virtual void optimizer_step() = 0;
 };
 
-// An auxiliary loss of one microbatch on its stage.
 struct MicrobatchAuxiliary {
   std::string name;
   std::int64_t stage = 0, microbatch = 0;  // numbered over all replicas
   double value = 0;
 };
 
-// The place where a value first was not finite.
 struct NonFinite {
   std::int64_t microbatch = -1;  // numbered within this replica
   int stage = -1;
@@ -106,7 +104,6 @@ class Executor {
   // first place on this rank, if any. Collective over all ranks.
   std::optional<NonFinite> find_non_finite(const StepBatch& batch);
 
-  // The latest actions of this rank, one per line, newest last.
   std::string flight_record() const;
 
  private:

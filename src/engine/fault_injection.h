@@ -18,7 +18,6 @@ namespace sluice {
 
 class FaultInjector final : public ExecutorObserver {
  public:
-  // rank: in the run.
   FaultInjector(const std::vector<Fault>& faults, int rank);
   // Warns of faults that met no instruction, unless the run failed.
   ~FaultInjector() override;
@@ -41,7 +40,7 @@ class FaultInjector final : public ExecutorObserver {
     // Step, instruction and half of it where nan acted.
     std::vector<std::tuple<std::int64_t, int, ActionKind>> at;
   };
-  // Acts at the beginning of the instruction or at a later call within it. part: the running half.
+  // call: number of the call within the instruction, 0 at its beginning. part: the running half.
   void act_here(const Action& part, int call);
   bool acts(const Armed& armed, const Action& part) const;
   void acted(Armed& armed, ActionKind part);

@@ -19,7 +19,6 @@ class IdleWorks {
   void add(const Action& action, IdleWork work) {
     if (work) works_.push_back({action, std::move(work)});
   }
-  // Works piece by piece until nothing is left or is_over() returns true.
   template <typename IsOver>
   void run_until(const IsOver& is_over) {
     while (!works_.empty() && !is_over()) {

@@ -15,7 +15,7 @@ namespace sluice {
 // the run's groups.
 std::map<Axis, Group> make_axis_groups(const RunGroups& groups, const Mesh& mesh);
 
-// The mesh from the view of one rank. Throws Error(kUsage) if two axes have the same name.
+// Throws Error(kUsage) if two axes have the same name.
 NamedMesh world_mesh(const Mesh& mesh, int rank, const AxisNames& names,
                      const std::map<Axis, Group>& groups);
 NamedMesh expert_mesh(const Mesh& mesh, int rank, const AxisNames& names,

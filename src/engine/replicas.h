@@ -4,7 +4,6 @@
 
 namespace sluice {
 
-// Number of pipelines, each with its own data.
 inline int num_replicas(const Mesh& mesh) {
   return mesh.size(Axis::kDpReplicate) * mesh.size(Axis::kDpShard);
 }

@@ -96,7 +96,6 @@ struct Stage::Impl {
          .where = "stage " + std::to_string(index)});
   }
 
-  // Selects the shard to which the backward adds its gradients.
   void select_shard(std::int64_t microbatch) {
     if (!has_several_shards()) return;
     const int shard = shard_of(microbatch);

@@ -14,7 +14,6 @@ namespace sluice {
 
 class StepLosses {
  public:
-  // num_replicas: replicas that share the step.
   StepLosses(LossFunction function, GradientScale scale, int num_replicas)
       : function_(std::move(function)),
         usual_scale_(scale),

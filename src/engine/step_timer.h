@@ -36,7 +36,6 @@ class StepTimer final : public ExecutorObserver {
     return std::chrono::duration<double>(Clock::now() - start).count();
   }
 
-  // Starts or stops counting the thread's CPU time.
   void count_cpu(bool counts);
 
   const FlightRecorder& recorder_;

@@ -139,7 +139,7 @@ std::vector<double> block_squares(const at::Tensor& flat) {
 }
 
 void take_squares(const std::function<void(const SquaresOf&)>& take) {
-  std::vector<at::Tensor> there;  // squares of tensors on devices, in call order
+  std::vector<at::Tensor> there;
   take([&](const at::Tensor& flat) {
     if (flat.is_cpu()) return block_squares(flat);
     there.push_back(squares_there(flat.detach()));

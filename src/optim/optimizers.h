@@ -18,13 +18,12 @@ struct ParameterGroup {
 
 std::vector<double> weight_decays(const std::vector<OptimizedParameter>& parameters,
                                   const OptimizerOptions& options);
-// Groups parameters by device, dtype and weight decay. members: indices of parameters.
 std::vector<ParameterGroup> group_parameters(const std::vector<OptimizedParameter>& parameters,
                                              std::span<const std::size_t> members,
                                              const std::vector<double>& weight_decays);
 
 // Returns the gradient in the parameter's memory layout, so that both can be read as flat arrays;
-// undefined if there is none.
+// may be undefined.
 at::Tensor gradient_like(const at::Tensor& parameter);
 
 // Fused kernels take dense CPU or CUDA parameters in float32 or float64, with a gradient of the

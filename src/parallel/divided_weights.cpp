@@ -70,7 +70,6 @@ DividedWeights::Entry* DividedWeights::find(const c10::IValue& value) {
   return found == weights_.end() ? nullptr : &found->second;
 }
 
-// Finds the weight of which `value` is the transpose.
 DividedWeights::Entry* DividedWeights::find_transpose(const c10::IValue& value) {
   const at::Tensor view = tensor_of(value);
   if (!view.defined() || !view.is_view() || view.dim() != 2) return nullptr;
@@ -373,7 +372,6 @@ std::int64_t DividedWeights::dimension_of_slices(const at::Tensor& x) const {
   return *heads;
 }
 
-// Each slice of columns, heads or rows draws its own numbers.
 at::Tensor DividedWeights::dropout(const Arguments& in, bool in_place) {
   at::Tensor x = in[0].toTensor();
   if (!draws(in)) return {};

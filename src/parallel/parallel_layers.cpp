@@ -49,7 +49,6 @@ at::Tensor own_part(const at::Tensor& whole, std::int64_t dim, const Sections& s
   return at::cat(parts, dim);
 }
 
-// Weight and bias as torch::nn::Linear draws them.
 struct DrawnLinear {
   DrawnLinear(std::int64_t in, std::int64_t out, bool has_bias, const at::TensorOptions& tensors,
               const char* layer) {

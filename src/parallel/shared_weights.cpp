@@ -23,7 +23,6 @@ using torch::autograd::variable_list;
 
 bool is_alone(const SliceGroup& tp) { return tp.slices().count == 1; }
 
-// The slices whose rows are on this rank.
 SliceRange slices_of_rows(const SliceGroup& tp) {
   const int count = tp.slices().count;
   return tp.sequence_parallel() && tp.degree() > 1 ? tp.slices() : SliceRange{0, count, count};

@@ -56,8 +56,6 @@ std::string remedy_of(const Said& own, const Said& theirs) {
          "sluice::KeyedRandomScope(pipeline.seed(), epoch, \"loader\", 0)";
 }
 
-// Collective. Returns the calls of all ranks. Throws if a call differs; batches are compared only
-// within a replica.
 std::vector<Said> exchange(const Group& world, const Said& own) {
   Packer message;
   message.add(own.call)

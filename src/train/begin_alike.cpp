@@ -82,7 +82,6 @@ void hand_out(const std::string& name, const std::vector<Use>& uses,
   for (at::Tensor& tensor : own) tensor.copy_(value);
 }
 
-// Copies the buffers and the wanted parameters of the group's first rank to the others.
 template <typename Wanted>
 void copy_first(const std::vector<Stage*>& stages, const Group& group, const Wanted& is_wanted) {
   std::vector<at::Tensor> tensors;

@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-constexpr std::size_t kDigits = 15;     // hexadecimal digits of a positive std::int64_t
+constexpr std::size_t kDigits = 15;
 constexpr std::int64_t kElements = 64;  // compared in the first, middle and last row
 
 void add_row(ContentHash& hash, at::Tensor tensor, std::int64_t row) {

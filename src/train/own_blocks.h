@@ -22,7 +22,7 @@ struct OwnBlocks {
   std::optional<ElementRange> range;  // none: another replica owns all
   bool is_part = false;               // `value` is flat
 
-  // Returns the same elements of a whole gradient, sharing its memory.
+  // Shares the memory of the gradient.
   at::Tensor part_of(const at::Tensor& gradient) const {
     return is_part && gradient.defined() ? elements_of(gradient, *range) : gradient;
   }
@@ -30,7 +30,6 @@ struct OwnBlocks {
 
 OwnBlocks whole_of(const SharedParameter& parameter, const ParameterUse& use);
 
-// Returns an entry for every parameter that this rank trains, in layer order.
 std::vector<OwnBlocks> own_blocks(const RankModel& rank);
 
 // With sharded optimizer state, starts sending the blocks of a stage to all replicas, except for

@@ -40,7 +40,7 @@ struct SharedParameter {
   SliceRange slices = {};
 
   int owner() const { return uses.front().rank; }
-  // Whether the gradient is a sum over all slices, on one or several ranks.
+  // Whether the gradient is a sum over several slices.
   bool has_partial_sums() const { return is_shared_by_slices && slices.count > 1; }
   // Returns the first use on this rank, or null.
   const ParameterUse* local_use() const;

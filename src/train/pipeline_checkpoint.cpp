@@ -85,7 +85,6 @@ void require_names(const NamedTensors& tensors) {
   }
 }
 
-// Hashes everything that all ranks must save alike.
 std::string fingerprint_of(const std::string& path, const SaveOptions& options) {
   require_names(options.extra_tensors);
   require_names(options.rank_tensors);
@@ -133,7 +132,6 @@ void require_optimizers_of(const Checkpoint& checkpoint, const PipelineState& st
     require_own_state(*optimizer, names_of(state.parameters), checkpoint);
 }
 
-// Returns the names from all ranks, as "'a', 'b'".
 std::string names_of_rank_tensors(const Manifest& manifest) {
   std::set<std::string> names;
   for (const SavedTensor& tensor : manifest.extra_tensors) {

@@ -42,14 +42,13 @@ struct Pipeline::Impl {
         callers(share, rank.plan().step_end == StepEnd::kGradients),
         grads(callers, transport.size() > 1) {}
 
-  // Cuts the batch and checks that all ranks pass the same. said: what must match on all ranks, if
-  // more than "train_step".
+  // said: what must match on all ranks, if more than "train_step".
   StepBatch training_batch(const Inputs& inputs, const StepOptions& options, const char* call,
                            const std::string& said = "train_step");
   void agree_on(StepBatch& batch, const StepOptions& options, const char* call,
                 const std::string& said);
   void require_own(const torch::optim::Optimizer& optimizer);
-  // Also checks that no parameter is in two optimizers. call: for the message.
+  // No parameter may be in two optimizers. call: for the message.
   void require_own(const char* call, const std::vector<const torch::optim::Optimizer*>& optimizers);
   // Throws if parameters are sharded: between steps they have no memory.
   void require_whole(const char* call) const;

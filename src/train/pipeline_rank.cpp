@@ -27,7 +27,6 @@
 namespace sluice {
 namespace {
 
-// Returns the values at which backwards start.
 std::vector<std::string> roots_of(const Model& model) {
   std::vector<std::string> roots = model.outputs;
   for (const LayerSpec& layer : model.layers) {
@@ -85,7 +84,6 @@ void log_stage(const Model& model, const StageContent& content, Stage& stage, in
                       with_commas(parameters), human_bytes(bytes)));
 }
 
-// parameters: trainable, without state in the checkpoint.
 void warn_of_fresh_state(const std::set<std::string>& parameters) {
   constexpr std::size_t kMostNames = 8;
   if (parameters.empty()) return;
@@ -251,8 +249,7 @@ bool PipelineRank::saves(const std::string& parameter) const {
   return !options_.saves || options_.saves(parameter);
 }
 
-// Lists the parameters of which each replica has its own blocks. all: also those that
-// RunOptions::saves leaves out.
+// all: also parameters that RunOptions::saves leaves out.
 std::vector<ShardedTensor> PipelineRank::sharded_parameters(bool all) const {
   std::vector<ShardedTensor> tensors;
   const ShardedParameters* sharded = share_->sharded.get();

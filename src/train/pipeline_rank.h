@@ -98,7 +98,6 @@ class PipelineRank {
   StepRunner& training_runner(bool gathers_outputs);
   Evaluator& evaluator();
   std::vector<ShardedTensor> sharded_parameters(bool all) const;
-  // Has only this rank's slices of divided parameters.
   RankState held_weights(const RunGroups& groups, bool all) const;
   RankState gathered(RankState held, const RunGroups& groups) const;
   bool saves(const std::string& parameter) const;

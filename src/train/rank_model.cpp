@@ -72,7 +72,6 @@ void set_shares(const RankStages& stages, const TensorParallel& how, const RunGr
   }
 }
 
-// Distinguishes this process from others.
 std::int64_t process_token() {
   static const auto token = static_cast<std::int64_t>(std::random_device()());
   return token;
@@ -112,7 +111,6 @@ void require_own_modules(const RankModel& rank) {
 
 using Copies = std::vector<at::Tensor>;
 
-// Parameters that are not kept become undefined tensors.
 template <typename IsKept>
 Copies copies_of(Stage& stage, const IsKept& is_kept) {
   Copies copies;

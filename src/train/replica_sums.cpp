@@ -215,7 +215,7 @@ struct ReplicaSums::Impl {
     return part_of(gradient, range);
   }
 
-  // Sums this replica's blocks of a round. Returns the sums that all replicas get.
+  // Returns the sums that all replicas get.
   Tensors add_own(const StageParts& of, std::size_t round, const std::vector<Tensors>& partial,
                   const Tensors& pieces, Tensors& gradients) const {
     const Ranges& own = of.ranges(groups.replica, round);

@@ -6,7 +6,6 @@ namespace sluice {
 
 class RunningStep {
  public:
-  // call: for example "Pipeline::train_step". Throws as require_no_step().
   explicit RunningStep(const char* call);
   ~RunningStep();
   RunningStep(const RunningStep&) = delete;

@@ -15,27 +15,22 @@ namespace sluice {
 
 class Transport;
 
-// Compares the replicas of plan and mesh. where: for the message.
 void require_planned_replicas(const Mesh& mesh, const DataParallel& data_parallel,
                               const char* where);
 HookedReduction hooked_reduction(const GradientReduction& reduction);
 void require_runnable(const Plan& plan, const Model& model, const RunOptions& options);
-// The transport must have as many ranks as the plan.
 Transport& require_fits(const Plan& plan, Transport& transport);
 // Some microbatch must count something, in any replica if the total is known.
 void require_counted(const StepBatch& batch, const std::string& what, const std::string& remedy);
 // The stages' parameters must still be those of the modules.
 void require_same_parameters(const RankStages& stages);
-// A divisor must be within its allowed range.
 void require_divisor(const char* call, const std::optional<GradientScale>& scale);
 void require_no_scale(const char* call, const std::optional<GradientScale>& scale);
 // While graphs are recorded, the returned loss throws if it counts something but depends on no
 // trained parameter.
 LossFunction with_graph(LossFunction loss);
-// The plan must leave the update to the caller.
 void require_callers_update(const Plan& plan, const char* call);
 void require_something_trains(const RankModel& rank);
-// This thread must record graphs.
 void require_gradients(const char* call);
 // The hook must match the plan and its schedule.
 void require_reduction(const GradientReduction& reduction, const Plan& plan);

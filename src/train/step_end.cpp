@@ -45,7 +45,6 @@ void StepEndOps::finish_ties() {
   ties_.clear();
 }
 
-// An evaluation gathers all stages first: replicas may run different programs.
 Work<void> StepEndOps::unshard(int stage) {
   return trains_ && rank_.sharded ? rank_.sharded->unshard(stage) : Work<void>::done();
 }

@@ -31,9 +31,7 @@ class StepEndOps final : public StepOps {
   void end_step(std::int64_t step);
   // Sums ties within this rank. Call it after a step without an update.
   void finish_ties();
-  // Result of the last step, without outputs.
   const StepResult& result() const { return result_; }
-  // Losses of the last step, in microbatch order.
   const std::vector<MicrobatchLoss>& losses() const { return losses_; }
 
   Work<void> unshard(int stage) override;

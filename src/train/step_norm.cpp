@@ -130,7 +130,6 @@ SliceSquares norms_here(const SharedParameter& parameter, const at::Tensor& grad
   return norms;
 }
 
-// Sums the squares of elements from `begin` on, as post_squares() takes them.
 SliceSquares squares_here(const SharedParameter& parameter, const at::Tensor& flat,
                           std::int64_t begin, const SquaresOf& squares_of) {
   if (!flat.defined()) return no_squares(parameter);

@@ -40,7 +40,6 @@ std::vector<std::pair<std::string, std::string>> texts_of(const OptimizerOptions
           {"max_norm", shortest(options.max_norm)}};
 }
 
-// Collective. Throws the same error on every rank.
 void require_alike(const Group& world, const OptimizerOptions& options) {
   const auto own = texts_of(options);
   std::vector<std::string> values, first;
