@@ -61,7 +61,7 @@ std::vector<LayerSpec> free_layers_of(const Model& model, const std::vector<Laye
   return needed;
 }
 
-// The last entry has the values that leave the model.
+// Returns the values that enter each stage. The last entry has the values that leave the model.
 std::vector<Names> values_at_cuts(const Model& model, const std::vector<int>& first_layers) {
   const std::vector<int> cuts(first_layers.begin() + 1, first_layers.end());
   std::vector<Names> values(1);

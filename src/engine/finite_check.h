@@ -17,8 +17,8 @@ class FiniteCheck final : public ExecutorObserver {
 
   void produced(const Action& action, const Values& outputs,
                 std::vector<at::Tensor>& handed_on) override;
-  // Checks a stage's gradient sums after each of its backwards. The sums were finite before, so
-  // this backward made a value that is not.
+  // Checks the gradient sums of a stage after each backward. They were finite before, so a value
+  // that is not finite comes from this backward.
   void end(int index, const Action& action) override;
 
   // The first place in a forward or, without one, in a backward.

@@ -41,7 +41,7 @@ class FlightRecorder final : public ExecutorObserver {
 
   // One line per action, oldest first: "step 3  #17  1RECV_B3  done  0.12 ms  16.0 KiB".
   std::string text() const;
-  // Has no run, host, reason or failure, which are not known here.
+  // Returns a record without run, host, reason and failure, which are not known here.
   FlightRecord record() const;
   // The instruction that is computing now; empty during a wait and between steps.
   std::optional<RunningAction> running() const;

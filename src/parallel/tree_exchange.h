@@ -31,10 +31,10 @@ at::Tensor all_gather(const at::Tensor& part, std::int64_t dim, const SliceGroup
 at::Tensor all_reduce_max(const at::Tensor& own, const SliceGroup& tp);
 
 std::vector<std::int64_t> slice_sizes(std::int64_t length, const SliceRange& slices);
-// Counts a dimension from the front. Throws Error(kUsage) if x does not have it.
+// Returns a dimension as a non-negative index. Throws Error(kUsage) if x does not have it.
 std::int64_t dimension_of(std::int64_t dim, const at::Tensor& x);
-// Returns tp.sequence_dim() from the front. Throws Error(kUsage) if x does not have it, or has it
-// last.
+// Returns tp.sequence_dim() as a non-negative index. Throws Error(kUsage) if x does not have it, or
+// has it last.
 std::int64_t dimension_of_rows(const at::Tensor& x, const SliceGroup& tp);
 at::Tensor part_of(const at::Tensor& x, std::int64_t dim, const IndexRange& range);
 

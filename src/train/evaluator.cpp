@@ -82,7 +82,7 @@ StepRunner& Evaluator::runner_for(const detail::StepProgram& program) {
 StepResult Evaluator::run(const StepBatch& batch, const StepOptions& options) {
   const WholeStages whole(rank_);
   if (batch.microbatches.size() == 0) {
-    // Other replicas may have losses.
+    // Other replicas may have losses, so take part in the exchange.
     losses_ = post_losses(rank_.groups.world, nullptr, StepRequest::kNone).wait().of_microbatches;
     return {};
   }

@@ -1,8 +1,8 @@
 // `.grad` of this rank's parameters or own blocks, summed since it was last cleared.
 //
-// With several ranks, gradients are withheld until the caller requests the parameters. Without that
-// request its optimizer holds another module's tensors, or those of all ranks at once, on which the
-// ranks' optimizers would race.
+// With several ranks, gradients are withheld until the caller requests the parameters. An optimizer
+// made without that request holds another module's tensors, or those of all ranks at once, on which
+// the ranks' optimizers would race.
 #pragma once
 
 #include <map>

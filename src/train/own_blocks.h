@@ -22,7 +22,7 @@ struct OwnBlocks {
   std::optional<ElementRange> range;  // none: another replica owns all
   bool is_part = false;               // `value` is flat
 
-  // Shares the memory of the gradient.
+  // Returns the same elements of a whole gradient, sharing its memory.
   at::Tensor part_of(const at::Tensor& gradient) const {
     return is_part && gradient.defined() ? elements_of(gradient, *range) : gradient;
   }

@@ -68,8 +68,8 @@ void require_one_owner(const SharedParameter& parameter) {
   }
 }
 
-// Uses must have the same slices, but a weight that all slices share has one use per slice, in
-// order.
+// Uses of a parameter must have the same slices. A weight that all slices share must have one use
+// per slice instead, in order.
 void set_slices(SharedParameter& parameter) {
   const ParameterUse& first = parameter.uses.front();
   parameter.is_divided = first.is_divided;
@@ -96,7 +96,8 @@ void set_slices(SharedParameter& parameter) {
                          "share have a use for each slice of the rank, in one layer"});
 }
 
-// Each replica would need its own group to sum the tie.
+// Throws for a tie across ranks that is replicated: each replica would need its own group to sum
+// it.
 void require_one_replica_of_tie(const SharedParameter& parameter) {
   if (parameter.ranks.size() < 2) return;
   for (const ParameterUse& use : parameter.uses) {

@@ -340,7 +340,7 @@ std::vector<std::string> PipelineRank::load(const Checkpoint& checkpoint, const 
         if (rest) rest(stage);
       },
       [&](Stage& stage) {
-        // Without `rest` the checkpoint has every parameter, and a NaN was saved.
+        // Without `rest` the checkpoint has every parameter, so a NaN is a saved value.
         std::vector<std::string>& unfilled = share_->unfilled[stage.index()];
         unfilled = rest ? unfilled_parameters(stage.chunk()) : std::vector<std::string>();
         if (sharded) sharded->end_filling(stage.index());

@@ -26,7 +26,7 @@ at::Tensor part_of(const at::Tensor& whole, const ElementRange& range) {
   return whole.defined() ? whole.view(-1).narrow(0, range.begin, range.size()) : whole;
 }
 
-// own: this replica may write to it.
+// A sum of some shards. own: this replica may write to its memory.
 struct Term {
   ShardRange shards;
   at::Tensor sum;
@@ -66,7 +66,7 @@ struct StageParts {
   std::vector<std::size_t> trainable;
   std::vector<std::vector<Ranges>> rounds_;  // [owner][round]
   std::size_t num_rounds = 0;
-  // Sums of reduced microbatches.
+  // Sums over the microbatches reduced so far.
   Tensors sums;
   int num_microbatches = 0;
 
@@ -116,8 +116,8 @@ struct StageParts {
 
 using Works = std::vector<Work<Tensors>>;
 
-// Returns sums as [parameter][subtree]. A microbatch's gradient is moved out of the stage, whose
-// next microbatch starts a new sum.
+// Returns this replica's sums as [parameter][subtree]. A microbatch's gradient is moved out of the
+// stage, whose next microbatch starts a new sum.
 std::vector<Tensors> take_partial(StageParts& of, bool of_microbatch) {
   std::vector<Tensors> partial(of.stage.parameters().size());
   for (const std::size_t i : of.trainable) {
@@ -191,7 +191,8 @@ struct ReplicaSums::Impl {
     });
   }
 
-  // Keeps one received piece as memory and frees the rest, so that memory does not grow.
+  // Keeps the memory of one received piece for reuse and frees the rest, so that memory use does
+  // not grow.
   at::Tensor take_one(Tensors& pieces) const {
     at::Tensor taken;
     for (int giver = 0; giver < groups.num_replicas && !taken.defined(); ++giver) {
@@ -215,7 +216,7 @@ struct ReplicaSums::Impl {
     return part_of(gradient, range);
   }
 
-  // Returns the sums that all replicas get.
+  // Sums the blocks that this replica owns, and returns the sums that all replicas get.
   Tensors add_own(const StageParts& of, std::size_t round, const std::vector<Tensors>& partial,
                   const Tensors& pieces, Tensors& gradients) const {
     const Ranges& own = of.ranges(groups.replica, round);
@@ -326,7 +327,7 @@ struct ReplicaSums::Impl {
     });
   }
 
-  // Single microbatches are added up in the order of their works.
+  // Gradients of single microbatches are added up in the order of their works.
   void keep(StageParts& of, std::optional<int> microbatch, Tensors gradients) {
     if (!microbatch) {
       for (const std::size_t i : of.trainable) of.stage.set_gradient(i, std::move(gradients[i]));

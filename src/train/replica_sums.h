@@ -33,7 +33,8 @@ class ReplicaSums {
               std::function<bool(int stage, std::size_t parameter)> needs_whole = {});
   ~ReplicaSums();
 
-  // Does not block. The gradients are final when the work is done, or the last microbatch's work.
+  // Does not block. The gradients are final when the work is done or, for single microbatches, when
+  // the last work is done.
   Work<void> reduce(int stage, std::optional<int> microbatch);
 
  private:

@@ -1,4 +1,4 @@
-// Gives every rank the losses of a step and the requests to the run.
+// Gives every rank the losses of a step and the requests of all ranks.
 #pragma once
 
 #include <cstdint>

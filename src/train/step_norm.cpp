@@ -98,7 +98,8 @@ Work<GradientNorms> post_squares(const std::vector<SharedParameter>& parameters,
       });
 }
 
-// A message that arrives meanwhile waits for one piece, not for a whole output layer.
+// Pieces are small, so that an arriving message waits for one of them and not for a whole output
+// layer.
 constexpr std::int64_t kPieceElements = 64 * kGradientBlock;
 
 bool is_summed_by_blocks(const at::Tensor& gradient) {

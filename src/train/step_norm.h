@@ -23,14 +23,14 @@ struct GradientNorms {
   std::vector<std::pair<std::string, double>> of_parameters;
 };
 
-// Collective over the ranks of a replica. gradient_of: undefined if there is none. Parameters and
-// mesh must outlive the work.
+// Collective over the ranks of a replica. gradient_of: returns an undefined tensor if there is no
+// gradient. Parameters and mesh must outlive the work.
 Work<GradientNorms> post_gradient_norms(
     const std::vector<SharedParameter>& parameters, const RunGroups& groups, const Mesh& mesh,
     const std::function<at::Tensor(const ParameterUse&)>& gradient_of);
 
-// Does the same for replicas that have only their own blocks' gradients, as flat tensors.
-// Collective over all ranks.
+// Computes the norms for replicas that have only the gradients of their own blocks, as flat
+// tensors. Collective over all ranks.
 Work<GradientNorms> post_block_norms(
     const std::vector<SharedParameter>& parameters, const BlockOwners& owners,
     const RunGroups& groups, const Mesh& mesh,

@@ -42,8 +42,8 @@ class TrainersUpdate final : public StepUpdate {
   void end_step(std::int64_t step, const StepResult& result) override;
 
   const Optimizer& optimizer() const { return update_.optimizer(); }
-  // Returns whole tensors, each on one replica. Collective over the ranks of `groups`, which may
-  // differ from the groups of the steps.
+  // Returns the optimizer state as whole tensors, each on one replica. Collective over the ranks of
+  // `groups`, which may differ from the groups of the steps.
   NamedTensors gather_state(const RunGroups& groups) const;
   // Throws Error(kCheckpoint) for another kind of optimizer.
   void require_own_kind(const Checkpoint& checkpoint) const;
