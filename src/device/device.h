@@ -22,7 +22,7 @@ struct LocalPlaces {
 
 struct RankDevices {
   std::vector<at::Device> devices;  // of this process's ranks, in order
-  std::string why;  // for the log: "cuda, 4 devices for 4 ranks"; "" without devices
+  std::string why;  // for the log: "cuda: 4 devices for 4 ranks"; "" without devices
 };
 
 // Throws Error(kUsage) for `cuda` without enough devices for the ranks of this machine.
