@@ -15,11 +15,11 @@ namespace {
 
 struct Found {
   int devices = 0;
-  std::string missing;  // where there are none: what there is not
+  std::string missing;  // without devices: what is missing
 };
 
-// LibTorch's CUDA, loaded. Its kernels and hooks register themselves, if they come before the first
-// who asks LibTorch for CUDA: it keeps the answer.
+// Loads LibTorch's CUDA library. It must be loaded before anything queries LibTorch for CUDA,
+// because LibTorch caches the answer.
 Found find_devices() {
   static const Found found = []() -> Found {
     if (!c10::impl::hasDeviceGuardImpl(at::kCUDA)) {

@@ -1,12 +1,6 @@
-// The device on which a rank computes: its local rank's, or the CPU.
-//
-// Owns: the choice, its refusals, and the loading of LibTorch's CUDA library, which nothing else
-// asks for. Does not own: streams and events (ready.h), memory.
-//
-// Invariants:
-//  1. Where no device is asked for, or `auto` finds too few, nothing is loaded and all is CPU.
-//  2. Devices are LibTorch's own by its generic classes: no header of CUDA is seen.
-// Thread-safety: pure functions, but for the loading, which is once a process.
+// Chooses the device of each rank: by local rank, or the CPU. Only this file loads LibTorch's CUDA
+// library, once per process. It is not loaded for `cpu`. Devices are used through LibTorch's
+// generic classes, without CUDA headers.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,23 +13,22 @@
 
 namespace sluice {
 
-// The ranks of one process among those of its machine.
+// The ranks of one process among the ranks of its machine.
 struct LocalPlaces {
-  int first = 0;       // local rank of the first here
-  int count = 1;       // here
-  int on_machine = 1;  // of all processes
+  int first = 0;       // local rank of the first one
+  int count = 1;       // in this process
+  int on_machine = 1;  // in all processes
 };
 
 struct RankDevices {
-  std::vector<at::Device> devices;  // of the ranks here, in their order
-  std::string why;  // for the log: "cuda, 4 devices for 4 ranks"; "": no device was there to take
+  std::vector<at::Device> devices;  // of this process's ranks, in order
+  std::string why;  // for the log: "cuda: 4 devices for 4 ranks"; "" without devices
 };
 
-// Throws Error(kUsage) for `cuda` where LibTorch has none, or fewer devices than ranks are on the
-// machine.
+// Throws Error(kUsage) for `cuda` without enough devices for the ranks of this machine.
 RankDevices devices_of_ranks(DeviceKind kind, const LocalPlaces& places);
 
-// While it lives, `device` is the current one of this thread.
+// Makes `device` this thread's current device for its lifetime.
 using DeviceScope = c10::OptionalDeviceGuard;
 
 }  // namespace sluice

@@ -17,14 +17,14 @@ c10::Stream current_stream(at::Device device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
 }
 
-// Tensors that copies on side streams of this thread read, kept until these are done: whoever has
-// the only reference to a tensor writes to it, as LibTorch's engine does that adds up gradients.
+// Keeps tensors alive while copies on side streams read them. Otherwise the holder of the only
+// reference, such as LibTorch's engine adding gradients, would write to a tensor.
 class BeingRead {
  public:
   ~BeingRead() {
     for (const Read& read : reads_) read.tensor.record_stream(read.stream);
   }
-  // The end of a copy that the stream has been given.
+  // Returns an event for the end of a copy that the stream already has.
   std::shared_ptr<c10::Event> add(at::Tensor tensor, const c10::Stream& stream) {
     while (!reads_.empty() && reads_.front().done->query()) {
       reads_.front().done->synchronize();  // returns at once
@@ -46,8 +46,8 @@ class BeingRead {
 };
 thread_local BeingRead being_read;
 
-// A copy between two devices runs on the current stream of the source's, and the current stream of
-// the destination's waits for it.
+// LibTorch runs a copy between devices on the source's current stream, and the destination's
+// current stream waits for it.
 at::Tensor moved(const at::Tensor& tensor, at::Device device) {
   const at::NoGradGuard no_grad;
   const c10::StreamGuard beside(side_stream(tensor.device()));

@@ -1,20 +1,10 @@
-// The order between the streams of devices: what one rank hands over is used by another, on its own
-// device, only when it is ready.
+// Orders work between device streams when one rank passes tensors to another rank's device.
 //
-// A hand-over is: the giver, whose tensors are computed on its current streams, says ready_now();
-// whoever takes them over says take_over(): copies between devices run on a stream of their own, so
-// that they wait for what they need and for nothing that the giver computes afterwards, and the
-// memory lives until they are done.
+// The giver calls ready_now() after computing the tensors on its current streams. The receiver
+// calls take_over(). Copies between devices run on side streams, so they wait only for the work
+// they need. While a copy reads a tensor, an extra reference keeps others from writing to it.
 //
-// Owns: events. Does not own: tensors, the way of a message.
-//
-// Invariants:
-//  1. Only wait_here() waits on the host.
-//  2. For tensors of the CPU there are no events: nothing happens.
-//  3. A tensor that a copy reads has a reference more until the copy is done, as on the CPU one
-//  that
-//     is being sent: nobody else holds the only one, and writes to it.
-// Thread-safety: a Ready may go from one thread to another.
+// Only wait_here() blocks the host. CPU tensors need no events. A Ready may move between threads.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,17 +15,17 @@
 
 namespace sluice {
 
-// The work that the current streams of some devices have been given until now.
+// The work given to the current streams of some devices so far.
 class Ready {
  public:
   Ready() = default;  // nothing to wait for
 
   bool is_now() const { return events_.empty(); }
-  // The stream goes on only when that is done.
+  // Makes the stream wait.
   void wait_on(const c10::Stream& stream) const;
-  // This thread does.
+  // Blocks this thread.
   void wait_here() const;
-  // True if that work is done; does not wait.
+  // Whether the work is done, without blocking.
   bool has_happened() const;
 
  private:
@@ -46,15 +36,15 @@ class Ready {
 
 Ready ready_now(const std::vector<at::Tensor>& tensors);
 
-// The tensors on `device`, for the current stream of this thread. Those of the CPU stay there, and
-// where `device` is the CPU nothing moves. A copy requires a gradient where its tensor does.
+// Moves tensors to `device`, for this thread's current stream. CPU tensors stay, and nothing moves
+// to the CPU. A copy keeps requires_grad.
 void take_over(std::vector<at::Tensor>& tensors, const Ready& ready, at::Device device);
 
-// A copy of the tensor of a device in page-locked memory, on its way beside what the current stream
-// is given from now on: it is there when `arrived`, which is added to, has happened.
+// Starts a copy to page-locked memory, beside later work of the current stream. The copy is
+// complete once `arrived`, to which it is added, has happened.
 at::Tensor to_host(const at::Tensor& tensor, Ready& arrived);
 
-// A stream of this device beside the one that computes: always the same of a thread.
+// A stream beside the computing one, always the same for a thread and device.
 c10::Stream side_stream(at::Device device);
 
 }  // namespace sluice

@@ -1,12 +1,4 @@
-// Values between the host and a device, with as few waits of the host as there can be.
-//
-// Owns: nothing. Does not own: hand-over between ranks and pinned copies that others wait for
-// (ready.h).
-//
-// Invariants:
-//  1. read_numbers() waits once where all are on one device, to_device() never.
-//  2. For tensors of the CPU nothing is copied but the numbers.
-// Thread-safety: pure functions; a device's current stream of this thread orders them.
+// Copies between host and device with few waits.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,10 +7,11 @@
 
 namespace sluice {
 
-// The elements of the tensors one after another, in double.
+// Returns all elements in double, in order. Blocks once if all tensors are on one device.
 std::vector<double> read_numbers(const std::vector<at::Tensor>& tensors);
 
-// The tensor on `device`, through page-locked memory of its own: it may be written to afterwards.
+// Copies through page-locked memory without blocking. The caller may write to the tensor
+// afterwards. A CPU tensor for the CPU is not copied.
 at::Tensor to_device(const at::Tensor& tensor, at::Device device);
 
 }  // namespace sluice

@@ -39,7 +39,6 @@ std::vector<int> first_layers(const Partition& partition) {
   return first;
 }
 
-// Values that every stage has: the batch's, and what free layers write.
 Names values_everywhere(const Model& model) {
   Names names = model.inputs;
   for (const LayerSpec& layer : model.free_layers)
@@ -47,7 +46,6 @@ Names values_everywhere(const Model& model) {
   return names;
 }
 
-// The free layers that these layers need, and the outputs beside them, in order.
 std::vector<LayerSpec> free_layers_of(const Model& model, const std::vector<LayerSpec>& layers,
                                       const Names& outputs) {
   std::set<std::string> read(outputs.begin(), outputs.end());
@@ -63,10 +61,10 @@ std::vector<LayerSpec> free_layers_of(const Model& model, const std::vector<Laye
   return needed;
 }
 
-// The values that enter every stage, and after the last entry those that leave the model.
+// Returns the values that enter each stage. The last entry has the values that leave the model.
 std::vector<Names> values_at_cuts(const Model& model, const std::vector<int>& first_layers) {
   const std::vector<int> cuts(first_layers.begin() + 1, first_layers.end());
-  std::vector<Names> values(1);  // only the batch's inputs enter the first stage
+  std::vector<Names> values(1);
   for (Names& crossing :
        crossing_values(model.layers, cuts, values_everywhere(model), model.outputs))
     values.push_back(std::move(crossing));
@@ -74,7 +72,7 @@ std::vector<Names> values_at_cuts(const Model& model, const std::vector<int>& fi
   return values;
 }
 
-// In the order of the model's layers, whatever order a fused module registers them in.
+// A fused module may register parameters in another order than the model's layers.
 void sort_by_layer(Chunk& chunk, const std::vector<LayerSpec>& layers) {
   std::vector<ParameterInfo>& parameters = chunk.parameters();
   for (ParameterInfo& parameter : parameters) {
@@ -85,7 +83,7 @@ void sort_by_layer(Chunk& chunk, const std::vector<LayerSpec>& layers) {
                    [](const auto& a, const auto& b) { return a.layer < b.layer; });
 }
 
-// Layers that run as one: each that runs twice by itself, those between them together.
+// Splits layers into groups that run as one. Each recomputed layer is a group of its own.
 std::vector<std::vector<LayerSpec>> pieces(const std::vector<LayerSpec>& layers) {
   std::vector<std::vector<LayerSpec>> pieces;
   for (const LayerSpec& layer : layers) {
@@ -95,7 +93,7 @@ std::vector<std::vector<LayerSpec>> pieces(const std::vector<LayerSpec>& layers)
   return pieces;
 }
 
-// first: of the layers, in the model.
+// first: index of the first layer in the model.
 std::vector<LayerSpec> fused(const Model& model, const std::vector<LayerSpec>& layers, int first,
                              const Names& outputs) {
   std::vector<LayerSpec> run;
@@ -138,7 +136,7 @@ LocalChunk local_chunk(const Partition& partition, const StageContent& stage,
 
 Chunk make_chunk(const Model& model, const Partition& partition, const StageContent& stage,
                  Names inputs, Names outputs, const StageOptions& options) {
-  // Behind what leaves a stage come its auxiliary losses.
+  // Auxiliary losses follow the other outputs of a stage.
   for (std::string& name : auxiliary_values(model, stage.layers))
     outputs.push_back(std::move(name));
   std::vector<LayerSpec> layers;
@@ -172,8 +170,8 @@ Chunk make_chunk(const Model& model, const Partition& partition, const StageCont
   return chunk;
 }
 
-// With sequence parallelism a rank has some of the rows between layers: what a layer's shape
-// function says is of all, so sizes travel with the messages.
+// With sequence parallelism a rank has only some of the rows between layers. Shape functions
+// describe all rows, so they are dropped and sizes travel with the messages.
 Model with_sizes_of_rows(const Model& model, const TensorParallel& how) {
   Model of_rank = model;
   if (how.degree > 1 && how.sequence)
@@ -195,10 +193,9 @@ void require_memory(const std::vector<std::unique_ptr<Stage>>& stages, const std
 
 }  // namespace
 
-// Shapes of the values that enter a stage, from the shape functions of the layers before it.
+// Computes the shapes of a stage's inputs with the shape functions of the layers before it.
 class StageInputs {
  public:
-  // first_layers[s], inputs[s]: of stage s, its first layer and the values that enter it.
   StageInputs(const Model& model, const std::vector<int>& first_layers, std::vector<Names> inputs) {
     for (std::size_t s = 0; s < first_layers.size(); ++s) {
       std::vector<LayerSpec> layers(model.layers.begin(), model.layers.begin() + first_layers[s]);
@@ -212,7 +209,7 @@ class StageInputs {
     }
   }
 
-  // nullopt when a layer before the stage has no shape function.
+  // Returns nullopt if a layer before the stage has no shape function.
   std::optional<std::vector<TensorMeta>> metas(int stage, const Values& batch) {
     std::vector<TensorMeta> batch_metas;
     for (const auto& [name, tensor] : batch) batch_metas.push_back(meta_of(tensor));
@@ -225,10 +222,10 @@ class StageInputs {
 
  private:
   struct Known {
-    std::vector<TensorMeta> batch;  // of the batch inputs that it was computed for
+    std::vector<TensorMeta> batch;
     std::optional<std::vector<TensorMeta>> metas;
   };
-  // Layers without modules; stage s has those that come before it.
+  // For each stage the layers before it, without modules.
   std::vector<Chunk> before_;
   std::map<int, Known> last_;
 };

@@ -1,5 +1,4 @@
-// The step without its end: what compute needs of a rank's StepOps is passed on, sums and update
-// are not.
+// Runs a step without its sums and its update: only calls that the compute needs are passed on.
 #pragma once
 
 #include "engine/executor.h"

@@ -34,7 +34,7 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-// The same storage without a graph; still marked as wanting a gradient, which tells the receiver.
+// Shares the storage but not the graph. requires_grad stays set, because the receiver reads it.
 at::Tensor without_graph(const at::Tensor& tensor) {
   if (!tensor.defined()) return tensor;
   at::Tensor result = same_storage(tensor);
@@ -46,15 +46,16 @@ at::Tensor without_graph(const at::Tensor& tensor) {
 
 struct Executor::Impl final : GroupWatch {
   const Program& program;
-  const int rank;                // of all
-  const int place;               // in the pipeline: of its row
-  const std::vector<int> peers;  // the ranks of its pipeline, by their places
+  const int rank;                // in the mesh
+  const int place;               // index of this rank's row in the program
+  const std::vector<int> peers;  // ranks of this pipeline by place
   Transport& transport;
   StepOps& step_ops;
   const std::uint64_t seed;
   std::map<int, Stage*> stages;
-  std::map<int, bool> holds_early_weights;  // by stage; another executor may have the stages, too
-  std::map<int, StageShards> shards;        // the same
+  // by stage; set in every step, because another executor may use the stages
+  std::map<int, bool> holds_early_weights;
+  std::map<int, StageShards> shards;  // set in every step, too
   bool weights_are_checked = false;
 
   Mailbox mailbox;
@@ -69,13 +70,12 @@ struct Executor::Impl final : GroupWatch {
   Posts posts;
   IdleWorks idle_works;
 
-  // The batch of the step that runs.
   const StepBatch* batch = nullptr;
-  std::int64_t first_microbatch = 0;  // of this replica; also after it
-  // Lengths of each of its microbatches, from its first forward on.
+  std::int64_t first_microbatch = 0;  // in this replica; kept after the step
+  // Input lengths of each microbatch, known from its first forward.
   std::vector<detail::MicrobatchLengths> lengths;
   StepOps* ops = nullptr;
-  Action running;  // the instruction, or the half of a pair that runs
+  Action running;  // the instruction, or the half of an overlapped pair
   bool computes_loss = false;
 
   Impl(const Program& the_program, int the_rank, const std::vector<Stage*>& the_stages,
@@ -107,7 +107,7 @@ struct Executor::Impl final : GroupWatch {
   const std::vector<Action>& row() const { return program.ranks[place]; }
   int rank_of(int stage) const { return program.stage_map.rank_of(stage); }
   Stage& stage_at(int stage) { return *stages.at(stage); }
-  // Among those of all replicas: what stages and random numbers know it by.
+  // Numbers microbatches over all replicas, as stages and random numbers do.
   std::int64_t number_of(int microbatch) const { return first_microbatch + microbatch; }
   Values inputs_of(int microbatch) const { return batch->microbatches.at(microbatch); }
   Values on_device(Values inputs) const {
@@ -120,8 +120,6 @@ struct Executor::Impl final : GroupWatch {
     return there;
   }
   MessageTag tag(int stage, int microbatch) const { return {stage, microbatch, batch->step}; }
-
-  // ---- the loop ----
 
   void run(const StepBatch& step_batch, StepOps& end_of_step) {
     check(step_batch);
@@ -154,7 +152,7 @@ struct Executor::Impl final : GroupWatch {
     }
   }
 
-  // Parameters that ZeRO-3 shards have no memory here: their owner checks them.
+  // Parameters that ZeRO-3 shards have no memory here. Their owner checks them.
   void require_weights() const {
     for (const auto& [index, stage] : stages)
       require_none_unfilled(unfilled_parameters(stage->chunk()),
@@ -171,7 +169,7 @@ struct Executor::Impl final : GroupWatch {
           throw Error(failure->kind, {.what = failure->message});
       }
       idle_works.end_used(action);
-      // Nobody can say whether this will be a wait; what is left would follow it at once.
+      // We cannot tell in advance whether the wait below blocks, so finish the idle work first.
       if (action.kind == ActionKind::kPartialNorm && posts.has_used(action))
         idle_works.run_until([] { return false; });
       posts.wait_for_used(action);
@@ -184,13 +182,11 @@ struct Executor::Impl final : GroupWatch {
     }
   }
 
-  // A rank that has started to update its stages ends it, whoever fails meanwhile: its weights are
-  // those of one step.
+  // Once a rank has started its weight update it finishes it, even if another rank fails meanwhile.
+  // Stopping halfway would leave weights from two different steps.
   bool is_amid_updates(int index) const {
     return index > 0 && row()[static_cast<std::size_t>(index) - 1].kind == ActionKind::kUpdate;
   }
-
-  // ---- what the instruction does with members of groups ----
 
   void calls(const std::string& call) override {
     observers.tell(&ExecutorObserver::calling, running, call);
@@ -276,7 +272,6 @@ struct Executor::Impl final : GroupWatch {
     }
   }
 
-  // Says where, wakes the other ranks and throws on.
   [[noreturn]] void fail(int index, const Action& action) {
     if (auto failure = transport.failure()) {
       drop_everything();
@@ -289,7 +284,6 @@ struct Executor::Impl final : GroupWatch {
     throw error;
   }
 
-  // The user's code that failed: "Model::loss" or a layer.
   std::string of_user() {
     if (computes_loss) return "Model::loss";
     return is_compute(running.kind) ? stage_at(running.stage).chunk().take_failed_layer() : "";
@@ -306,14 +300,12 @@ struct Executor::Impl final : GroupWatch {
     gradient_metas.clear();
   }
 
-  // ---- compute ----
-
   void forward(const Action& action) {
     const int s = action.stage, m = action.microbatch;
     const bool is_first = program.flow.is_first(s, m), is_last = program.flow.is_last(s, m);
     Tensors inputs = is_first ? Tensors() : take_inputs(ChannelKind::kActivation, action);
     Tensors produced;
-    {  // ends before the hand-over: only `produced` may then hold the outputs' storage
+    {  // this scope ends before hand_over(), so that only `produced` holds the outputs' storage
       std::optional<at::NoGradGuard> no_grad;
       if (program.backward_of(s) == StageBackward::kNone) no_grad.emplace();
       const Values batch_inputs = on_device(inputs_of(m));
@@ -345,7 +337,6 @@ struct Executor::Impl final : GroupWatch {
     }
   }
 
-  // Keeps the roots from which the backward of the microbatch will start, if it has one.
   void keep(const Action& forward, const Tensors& roots) {
     Stage& stage = stage_at(forward.stage);
     program.backward_of(forward.stage) == StageBackward::kNone
@@ -367,8 +358,6 @@ struct Executor::Impl final : GroupWatch {
       hand_over(ChannelKind::kGradient, action, std::move(produced));
   }
 
-  // ---- transfers ----
-
   Tensors take_inputs(ChannelKind kind, const Action& action) {
     auto arriving = mailbox.take_arriving(kind, action.stage, action.microbatch);
     if (!arriving.second) return std::move(arriving.first);
@@ -380,7 +369,7 @@ struct Executor::Impl final : GroupWatch {
     return std::move(message.tensors);
   }
 
-  // To the neighbour's action on this rank, else to the SEND.
+  // Hands tensors to an action of this rank, or to the SEND.
   void hand_over(ChannelKind kind, const Action& from, Tensors tensors) {
     const int neighbour = program.flow.destination(kind, from.stage, from.microbatch);
     if (rank_of(neighbour) == place) {

@@ -1,9 +1,5 @@
-// Runs one rank's row of a proven program: that of its place along the mesh's axis pp.
-//
-// Owns: the loop over instructions, mailboxes, the flight recorder of this rank.
-// Does not own: the backward of a chunk (Stage), messages on their way (Transport), sharded
-// parameters, reductions and the optimizer (StepOps), what else is watched (ExecutorObserver).
-// Thread-safety: one Executor per rank, used by that rank's thread only.
+// Runs one rank's row of a proven program, chosen by the rank's place along the mesh's axis pp. Use
+// it on that rank's thread only.
 #pragma once
 
 #include <cstdint>
@@ -25,98 +21,89 @@
 
 namespace sluice {
 
-// Does a piece of some work, and returns whether more is left; empty: there is nothing to do.
+// Does one piece of work and returns whether more is left. An empty function means no work.
 using IdleWork = std::function<bool()>;
 
-// The work on parameters and gradients between the actions: declared here, implemented in
-// src/train. Every such instruction of the program is called, none is skipped.
+// The work on parameters and gradients between the actions, implemented in src/train.
 //
-// A call that returns a Work is a post (program.h): it begins and returns. The executor waits for
-// the Work before the first instruction that uses the result, once, at the latest at the end of the
-// row, and in any order; after a failure it drops the Work. Work<void>::done(): nothing is to be
-// waited for.
+// A call that returns a Work starts the work without blocking; such an instruction is a post
+// (program.h). The executor waits once for each Work, before the first instruction that uses the
+// result or at the end of the row, in any order. After a failure it drops the Work.
+// Work<void>::done() needs no wait.
 //
-// An IdleWork is done in pieces whenever the rank would otherwise wait for a message,
-// and to its end when its user comes (program.h).
+// An IdleWork is done in pieces while the rank would otherwise wait for a message. The instruction
+// that uses its result completes it.
 class StepOps {
  public:
   virtual ~StepOps() = default;
-  virtual Work<void> unshard(int stage) = 0;  // UNSHARD
-  virtual void reshard(int stage) = 0;        // RESHARD
-  // REDUCE_GRAD; of one microbatch, or of all.
+  virtual Work<void> unshard(int stage) = 0;
+  virtual void reshard(int stage) = 0;
+  // microbatch: none for the sum over all.
   virtual Work<void> reduce_gradients(int stage, std::optional<int> microbatch) = 0;
-  virtual Work<void> reduce_tied(int group) = 0;  // REDUCE_TIED
-  virtual Work<void> reduce_loss() = 0;           // REDUCE_LOSS
-  virtual Work<void> gather_outputs() = 0;        // GATHER_OUTPUTS
-  virtual Work<void> reduce_norm() = 0;           // REDUCE_NORM
-  virtual IdleWork partial_norm(int stage) = 0;   // PARTIAL_NORM
-  virtual Work<void> update(int stage) = 0;       // UPDATE
-  virtual void optimizer_step() = 0;              // OPTIMIZER_STEP
+  virtual Work<void> reduce_tied(int group) = 0;
+  virtual Work<void> reduce_loss() = 0;
+  virtual Work<void> gather_outputs() = 0;
+  virtual Work<void> reduce_norm() = 0;
+  virtual IdleWork partial_norm(int stage) = 0;
+  virtual Work<void> update(int stage) = 0;
+  virtual void optimizer_step() = 0;
 };
 
-// An auxiliary loss of one microbatch, as its stage computed it.
 struct MicrobatchAuxiliary {
   std::string name;
-  std::int64_t stage = 0, microbatch = 0;  // among those of all replicas
+  std::int64_t stage = 0, microbatch = 0;  // numbered over all replicas
   double value = 0;
 };
 
-// Where a value stopped being finite, found by Executor::find_non_finite.
 struct NonFinite {
-  std::int64_t microbatch = -1;  // of this rank's replica
+  std::int64_t microbatch = -1;  // numbered within this replica
   int stage = -1;
-  bool in_forward = false;  // an output or the loss; else a gradient
-  std::string name;         // value or full parameter name
-  // in_forward: the first parameter of the stage that is itself not finite, "" if none.
+  bool in_forward = false;  // true: an output or the loss; false: a gradient
+  std::string name;         // value, or full name of a parameter
+  // With in_forward: the first parameter of the stage that is not finite, or "".
   std::string parameter;
-  at::ScalarType dtype = at::kFloat;  // of the value; of the parameter, where it is a gradient
+  at::ScalarType dtype = at::kFloat;  // dtype of the value; for a gradient, of its parameter
 };
 
 struct ExecutorOptions {
   std::uint64_t seed = 0;
   GradientScale scale;
-  std::vector<AuxiliaryLoss> auxiliary;  // Model::auxiliary
+  std::vector<AuxiliaryLoss> auxiliary;  // from Model::auxiliary
   std::size_t flight_recorder_size = 32;
-  // Metas of what enters `stage` for a microbatch with these batch inputs; nullopt: unknown (then
-  // from the memo of earlier steps, else from the message itself).
+  // Returns metas of the inputs of `stage` for these batch inputs. If unknown (nullopt), they come
+  // from earlier steps or from the message itself.
   std::function<std::optional<std::vector<TensorMeta>>(int stage, const Values& batch)> input_metas;
-  // Shards of gradients, of all replicas of the mesh (DataParallel); 0: one a replica.
+  // Shards of gradients over all replicas (DataParallel); 0: one per replica.
   int num_shards = 0;
   std::vector<ExecutorObserver*> observers;  // must outlive the executor
 };
 
 class Executor {
  public:
-  // rank: of the mesh. stages: those of its row, any order. transport: this rank's, of as many as
-  // the mesh has. The program must have passed verify(); one that is forward_only builds no graph.
-  // References must outlive the executor. Throws Error(kUsage) for stages or a transport of another
-  // rank, and for shards that do not fit replicas and microbatches.
+  // rank: in the mesh. stages: this rank's, in any order. The program must have passed verify().
+  // References must outlive the executor. Throws Error(kUsage) if stages, transport or shards do
+  // not fit.
   Executor(const Program& program, int rank, const std::vector<Stage*>& stages,
            Transport& transport, StepOps& ops, LossFunction loss, ExecutorOptions options);
   ~Executor();
 
-  // Runs this rank's row once. Throws Error naming rank, instruction, stage and microbatch, after
-  // aborting the transport; the stages are reset then. The kind is that of the sluice::Error that
-  // was thrown inside, kMemory for a failed allocation, kUsage for a batch that does not fit the
-  // program or a loss that counts otherwise than the batch, kPeer for a message that did not come,
-  // else kInternal. An aborted transport stays so: to try again, make all anew.
+  // Runs this rank's row once. On failure it aborts the transport for good, resets the stages and
+  // throws an Error that names rank, instruction, stage and microbatch. A sluice::Error keeps its
+  // kind. A failed allocation is kMemory, a batch or loss count that does not fit is kUsage, a
+  // missing message is kPeer, and any other error is kInternal.
   void run_step(const StepBatch& batch);
 
-  // Losses of the step on the rank of the last stage (in order of microbatches), else empty; during
-  // the step, those that are known. Complete from the last forward on, so StepOps::reduce_loss may
-  // read them. On a GPU the call waits for them.
+  // Losses so far in microbatch order, on the rank of the last stage only. Complete after the last
+  // forward, so StepOps::reduce_loss may read them. On a GPU the call blocks.
   const std::vector<MicrobatchLoss>& losses() const;
-  // Auxiliary losses of the stages of this rank: by stage, in the order of its layers, by
-  // microbatch; during the step, those that are known.
+  // Auxiliary losses so far of this rank's stages, by stage, microbatch and layer.
   std::vector<MicrobatchAuxiliary> auxiliary_losses() const;
   const StepTimes& times() const;
 
-  // Runs the compute and transfers of the step again with every output and gradient checked, under
-  // the same observers, without reductions or update; returns the first place on this rank, if any.
-  // Collective: every rank calls it.
+  // Repeats the compute and transfers of a step and checks every output and gradient. Returns the
+  // first place on this rank, if any. Collective over all ranks.
   std::optional<NonFinite> find_non_finite(const StepBatch& batch);
 
-  // The last actions of this rank, newest last, one a line.
   std::string flight_record() const;
 
  private:

@@ -1,5 +1,3 @@
-// Mistakes that a user can make when making an Executor or giving it a batch.
-// Thread-safety: pure functions.
 #pragma once
 
 #include <map>
@@ -11,12 +9,11 @@
 
 namespace sluice {
 
-// Throws Error(kUsage) unless `stages` are those of `rank`, and the transport is this rank's, of as
-// many as the program has.
+// Throws Error(kUsage) unless stages and transport belong to `rank` of the program.
 void check_layout(const Program& program, int rank, const std::map<int, Stage*>& stages,
                   const Transport& transport);
 
-// Throws Error(kUsage) for another number of microbatches or counts than the program's.
+// Throws Error(kUsage) if the batch does not fit the program.
 void check_batch(const Program& program, int rank, const StepBatch& batch);
 
 }  // namespace sluice

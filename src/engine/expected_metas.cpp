@@ -2,7 +2,7 @@
 
 namespace sluice {
 namespace {
-// Lengths that differ with every microbatch must not fill the memory.
+// Bounds the memory if every microbatch has other lengths.
 constexpr std::size_t kMaxMemoSize = 1024;
 }  // namespace
 

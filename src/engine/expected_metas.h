@@ -1,4 +1,3 @@
-// Shapes of messages before they arrive. Thread-safety: one rank's thread.
 #pragma once
 
 #include <functional>
@@ -11,8 +10,8 @@
 
 namespace sluice {
 
-// Shapes of the values that will enter a stage: from shape functions (certain), else from what
-// entered it earlier for batch inputs of the same sizes (a guess), else unknown.
+// Shapes of a stage's inputs. Shape functions give certain results. Without them, inputs of an
+// earlier batch with the same sizes are a guess.
 class InputMetas {
  public:
   using ShapeFunction =
@@ -27,10 +26,10 @@ class InputMetas {
   static Key key(int stage, const Values& batch);
 
   ShapeFunction shapes_;
-  std::map<Key, std::vector<TensorMeta>> memo_;  // only of stages without shape functions
+  std::map<Key, std::vector<TensorMeta>> memo_;
 };
 
-// Shapes of the gradients that the consumer of a sent activation will send back.
+// Shapes of the gradients that will return for sent activations.
 class GradientMetas {
  public:
   void remember(int stage, int microbatch, const std::vector<at::Tensor>& sent) {
@@ -38,7 +37,7 @@ class GradientMetas {
     metas.clear();
     for (const at::Tensor& tensor : sent) metas.push_back(meta_of(tensor));
   }
-  // nullopt when nothing was sent since the last call.
+  // Returns nullopt if nothing was sent since the last call.
   std::optional<ExpectedTensors> expect(int stage, int microbatch) {
     auto found = sent_.extract({stage, microbatch});
     if (found.empty()) return std::nullopt;

@@ -23,7 +23,7 @@
 namespace sluice {
 namespace {
 
-// The number of restarts by the launcher; torchrun says so to a single process, too.
+// The launcher counts restarts. torchrun does so even for a single process.
 int restart_number() {
   const char* of_torchrun = std::getenv("TORCHELASTIC_RESTART_COUNT");
   return std::max(read_launch_environment().restart, of_torchrun ? std::atoi(of_torchrun) : 0);
@@ -37,12 +37,11 @@ void wait(const Fault& fault) {
   }
 }
 
-// True if a value of the tensor can be written over.
 bool can_hold_nan(const at::Tensor& tensor) {
   return tensor.defined() && tensor.numel() > 0 && tensor.is_floating_point();
 }
 
-// In the storage, past autograd: what it keeps of the value is spoilt as well, as by a real fault.
+// Writes to the storage behind autograd, so saved values are damaged too, as in a real fault.
 void spoil(const at::Tensor& tensor) {
   const at::NoGradGuard no_grad;
   at::Tensor element = tensor.variable_data();
@@ -50,7 +49,7 @@ void spoil(const at::Tensor& tensor) {
   element.fill_(std::numeric_limits<double>::quiet_NaN());
 }
 
-// One more dimension than the receiver expects.
+// Adds a dimension that the receiver does not expect.
 void reshape(const at::Tensor& tensor) {
   const at::NoGradGuard no_grad;
   const bool requires_grad = tensor.requires_grad();
@@ -109,7 +108,7 @@ void FaultInjector::act(const Fault& fault) const {
       break;
     case FaultKind::kNan:
     case FaultKind::kCorrupt:
-      break;  // once there is something to spoil
+      break;  // these act on tensors later
   }
 }
 

@@ -1,14 +1,8 @@
-// Injects faults into the instructions of one rank, for tests of what happens then.
+// Injects faults into the instructions of one rank, for tests. report/fault.h defines their syntax.
 //
-// Owns: what each kind of fault does, and when it has acted. Does not own: what the variable means
-// (report/fault.h). An observer, like any other: the executor knows nothing of it.
-//
-// Invariants:
-//  1. A fault acts at the first instruction that it matches and that can suffer it, `times` times
-//     in all; nan again whenever that very instruction of that step runs again, as it does for the
-//     search of what is not finite.
-//  2. Before it acts it is named in the log.
-// Thread-safety: one rank's thread.
+// A fault acts at the first instruction that it matches and that can suffer it, `times` times in
+// all. A nan acts again if the same instruction of the same step is repeated, as in the search for
+// a value that is not finite. Each fault is logged before it acts.
 #pragma once
 
 #include <cstdint>
@@ -24,14 +18,13 @@ namespace sluice {
 
 class FaultInjector final : public ExecutorObserver {
  public:
-  // rank: of the run.
   FaultInjector(const std::vector<Fault>& faults, int rank);
-  // Warns of a fault of this rank for which no instruction came in a run that did not fail.
+  // Warns of faults that met no instruction, unless the run failed.
   ~FaultInjector() override;
   FaultInjector(const FaultInjector&) = delete;
   FaultInjector& operator=(const FaultInjector&) = delete;
 
-  // Batches without a number, as those of an evaluation, are steps 1, 2, .. here.
+  // Batches without a number, as in an evaluation, count as steps 1, 2, ...
   void begin_step(std::int64_t step) override;
   void begin(int index, const Action& action) override;
   void calling(const Action& action, const std::string& call) override;
@@ -43,11 +36,11 @@ class FaultInjector final : public ExecutorObserver {
  private:
   struct Armed {
     Fault fault;
-    std::int64_t left = 0;  // how often it will act yet
-    // Step, instruction and the half of it where nan acted.
+    std::int64_t left = 0;  // remaining times
+    // Step, instruction and half of it where nan acted.
     std::vector<std::tuple<std::int64_t, int, ActionKind>> at;
   };
-  // At the beginning of the instruction, or at its call of that number; part: that runs.
+  // call: number of the call within the instruction, 0 at its beginning. part: the running half.
   void act_here(const Action& part, int call);
   bool acts(const Armed& armed, const Action& part) const;
   void acted(Armed& armed, ActionKind part);
@@ -58,15 +51,14 @@ class FaultInjector final : public ExecutorObserver {
   std::vector<Armed> armed_;
   std::int64_t step_ = 0, unnumbered_ = 0;
   int index_ = -1;
-  int calls_ = 0;  // of the instruction
+  int calls_ = 0;  // within the instruction
   Action action_;
   bool failed_ = false;
 };
 
-// The faults of SLUICE_FAULT for this rank of `num_ranks`; null without one. Rank 0 says in the log
-// what will be injected. A fault without `always` is none after a restart
-// (TORCHELASTIC_RESTART_COUNT above 0). Throws Error(kUsage) for a malformed variable, and for a
-// rank that the run does not have.
+// Returns the faults of SLUICE_FAULT for this rank, or null. Rank 0 logs all faults. After a
+// restart (TORCHELASTIC_RESTART_COUNT above 0), only faults with `always` remain. Throws
+// Error(kUsage) for a malformed variable or a rank that does not exist.
 std::unique_ptr<FaultInjector> injected_faults(int rank, int num_ranks);
 
 }  // namespace sluice

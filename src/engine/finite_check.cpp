@@ -12,7 +12,6 @@ bool is_finite(const at::Tensor& tensor) {
          at::isfinite(tensor).all().item<bool>();
 }
 
-// Full name of the first parameter of the stage that is not finite, "" if all are.
 std::string non_finite_parameter(Stage& stage) {
   for (const ParameterInfo& parameter : stage.parameters()) {
     if (!is_finite(parameter.tensor)) return parameter.name;
@@ -46,7 +45,7 @@ void FiniteCheck::note(const Action& action, bool in_forward, const std::string&
   if (is_finite(tensor)) return;
   found_ =
       NonFinite{action.microbatch, action.stage, in_forward, name, "", computed_in.scalar_type()};
-  // While the stage's parameters are there: they may be sharded.
+  // Check now, because sharded parameters are only here during their stage's compute.
   if (in_forward) found_->parameter = non_finite_parameter(*stages_.at(action.stage));
 }
 

@@ -1,5 +1,4 @@
-// Finds the first value of a rank that is not finite (Executor::find_non_finite).
-// Thread-safety: one rank's thread.
+// Finds the first value of a rank that is not finite, for Executor::find_non_finite.
 #pragma once
 
 #include <map>
@@ -10,24 +9,23 @@
 
 namespace sluice {
 
-// The last in the list of observers, so that it sees what others put in place.
+// Must be the last observer, to see values that other observers replace.
 class FiniteCheck final : public ExecutorObserver {
  public:
-  // stages: those of this rank by index. Both outlive the check.
   FiniteCheck(const std::map<int, Stage*>& stages, const Flow& flow)
       : stages_(stages), flow_(flow) {}
 
   void produced(const Action& action, const Values& outputs,
                 std::vector<at::Tensor>& handed_on) override;
-  // Looks at the sums of a stage after each of its backwards: they were finite before it, so what
-  // is not came from it.
+  // Checks the gradient sums of a stage after each backward. They were finite before, so a value
+  // that is not finite comes from this backward.
   void end(int index, const Action& action) override;
 
-  // The first in a forward, else the first in a backward.
+  // The first place in a forward or, without one, in a backward.
   const std::optional<NonFinite>& found() const { return found_; }
 
  private:
-  // computed_in: of the type in which the value came to be, as a float32 sum of float16 gradients.
+  // computed_in: has the dtype of the computation. A float32 sum may hold float16 gradients.
   void note(const Action& action, bool in_forward, const std::string& name,
             const at::Tensor& tensor, const at::Tensor& computed_in);
 

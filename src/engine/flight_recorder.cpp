@@ -12,7 +12,7 @@
 namespace sluice {
 namespace {
 
-constexpr std::size_t kShown = 256;  // last instructions of a rank, as text
+constexpr std::size_t kShown = 256;  // instructions in text()
 
 constexpr std::array kGridAxes = {Axis::kPp, Axis::kDpReplicate, Axis::kDpShard, Axis::kCp,
                                   Axis::kTp};
@@ -29,7 +29,6 @@ double in_seconds(std::chrono::steady_clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
-// Hash of the rows of all ranks and of where the stages live.
 std::string fingerprint_of(const Program& program) {
   static_assert(std::has_unique_object_representations_v<Action>);
   ContentHash hash;
@@ -61,7 +60,7 @@ std::shared_ptr<const FlightRecorder::Row> FlightRecorder::make_row(const Progra
   const bool has_mesh = program.mesh.size(Axis::kPp) == program.num_ranks();
   const int own = has_mesh ? program.mesh.coordinate(rank, Axis::kPp) : rank;
   row->num_ranks = has_mesh ? program.mesh.num_ranks() : program.num_ranks();
-  std::vector<int> pipeline;  // ranks of the run, by coordinate
+  std::vector<int> pipeline;
   if (has_mesh) {
     pipeline = program.mesh.group(rank, Axis::kPp);
     for (std::size_t axis = 0; axis < kGridAxes.size(); ++axis)
@@ -86,8 +85,7 @@ std::shared_ptr<const FlightRecorder::Row> FlightRecorder::make_row(const Progra
   return row;
 }
 
-// True by what is looked at in no time: a program of another length or kind, or elsewhere, is
-// another.
+// Compares only what is cheap to compare.
 bool FlightRecorder::is_row_of(const Program& program, int rank) const {
   return row_ && row_->program == &program && row_->actions == program.ranks.front().data() &&
          row_->rank == rank && row_->num_microbatches == program.num_microbatches &&
@@ -124,8 +122,8 @@ void FlightRecorder::begin(int index, const Action& action) {
   entry.start = Clock::now();
 }
 
-// The awaited actions, as Posts decides it; a compute action that waits for none of them waits for
-// its message.
+// Finds the posts that `user` waits for, as Posts does. A compute action without such posts waits
+// for its message.
 std::vector<Action> FlightRecorder::awaited(const Action& user) {
   std::vector<Action> used, rest;
   for (const Action& post : posted_)
@@ -164,7 +162,7 @@ void FlightRecorder::arrived(const Action& /*action*/, const std::vector<at::Ten
   current().bytes += bytes_of(tensors);
 }
 
-// A wait for what was posted is told of by waiting(), and is one whatever it does.
+// A wait for posts is already recorded by waiting().
 void FlightRecorder::waiting_for_members(const Action& /*action*/, const std::string& call,
                                          const std::function<std::vector<int>()>& missing) {
   const std::lock_guard lock(mutex_);

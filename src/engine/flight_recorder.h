@@ -1,14 +1,8 @@
-// The last actions of one rank: what, when, how many bytes, in which state, and what it waits for.
+// Records the latest actions of one rank in a ring.
 //
-// Owns: a ring of them, and the row that runs. Does not own: the file (report/flight_record.h), who
-// writes it and when (command/forensics.h).
-//
-// Invariants:
-//  1. What a rank waits for is known while it waits: of a message its RECV, of what was posted
-//     above (program.h) the instructions that posted it, of a call to a group within the
-//     instruction the call and the members that have not come.
-// Thread-safety: told on one rank's thread; text() and record() may be called from any thread
-// meanwhile.
+// While a rank waits, the record has the reason: the RECV of a message, the instructions that
+// posted awaited work, or a group's call with its missing members. Observer functions run on the
+// rank's thread. The const functions may run on any thread, unless noted.
 #pragma once
 
 #include <array>
@@ -45,22 +39,20 @@ class FlightRecorder final : public ExecutorObserver {
   void end(int index, const Action& action) override;
   void failed(int index, const Action& action) noexcept override;
 
-  // One line an action, oldest first: "step 3  #17  1RECV_B3  done  0.12 ms  16.0 KiB".
+  // One line per action, oldest first: "step 3  #17  1RECV_B3  done  0.12 ms  16.0 KiB".
   std::string text() const;
-  // The record as far as it is known here: ranks of the run, row, entries; not run, host, reason
-  // and failure.
+  // Returns a record without run, host, reason and failure, which are not known here.
   FlightRecord record() const;
-  // The instruction in which the rank computes; nothing while it waits, and between steps.
+  // The instruction that is computing now; empty during a wait and between steps.
   std::optional<RunningAction> running() const;
-  // The seconds that each of the last instructions computed, of those that have ended.
+  // Compute seconds of the latest completed instructions.
   std::vector<std::pair<Action, double>> computed() const;
-  // "rank 0, step 4, instruction 7 '0B1', waits 3.2 s for 0RECV_B1 from rank 1": what the rank does
-  // now; "" when nothing runs.
+  // For example "rank 0, step 4, instruction 7 '0B1', waits 3.2 s for 0RECV_B1 from rank 1"; ""
+  // when nothing runs.
   std::string now() const;
 
-  // Seconds that the rank's own thread has just measured: of the last instruction, waiting
-  // included, and of the last wait. Read by observers behind this one, which then need no clock of
-  // their own.
+  // Seconds of the last instruction, including waits, and of the last wait. For later observers on
+  // the rank's thread, which then need no clock.
   double last_seconds() const { return last_seconds_; }
   double last_wait() const { return last_wait_; }
 
@@ -74,16 +66,15 @@ class FlightRecorder final : public ExecutorObserver {
     Clock::time_point start, stop, wait_start;
     Clock::duration waited{};
     std::vector<Action> waits_for;
-    std::string call;                           // to a group, which it waits in
-    std::function<std::vector<int>()> missing;  // while it waits there
-    std::vector<int> were_missing;              // when the wait failed
+    std::string call;                           // the call to a group that waits
+    std::function<std::vector<int>()> missing;  // its missing members
+    std::vector<int> were_missing;              // members still missing when it failed
   };
-  // Facts of the program that runs; made once for each program.
   struct Row {
-    const Program* program = nullptr;  // whose it is: only to be asked on the rank's thread
-    const Action* actions = nullptr;   // of all ranks' rows, the first: tells programs apart
+    const Program* program = nullptr;  // only for the rank's thread
+    const Action* actions = nullptr;   // first row, to tell programs apart
     std::vector<Action> instructions, counterparts;
-    std::vector<int> peers;  // ranks of the run
+    std::vector<int> peers;  // ranks in the run
     std::string fingerprint;
     bool forward_only = false;
     int num_microbatches = 0, num_ranks = 1, rank = 0;
@@ -100,14 +91,14 @@ class FlightRecorder final : public ExecutorObserver {
   Entry& current() { return entries_[(count_ - 1) % entries_.size()]; }
   FlightEntry entry_of(const Entry& entry, Clock::time_point now, double wall) const;
 
-  double last_seconds_ = 0, last_wait_ = 0;  // of the rank's thread alone
-  mutable std::mutex mutex_;                 // of all below
+  double last_seconds_ = 0, last_wait_ = 0;  // rank's thread only
+  mutable std::mutex mutex_;                 // protects all members below
   std::vector<Entry> entries_;
   std::size_t count_ = 0;
   std::int64_t pass_ = 0, step_ = 0;
   bool in_pass_ = false;
   std::shared_ptr<const Row> row_;
-  std::vector<Action> posted_;  // above, and not waited for yet
+  std::vector<Action> posted_;  // posted and not yet awaited
 };
 
 }  // namespace sluice

@@ -1,7 +1,4 @@
-// The PARTIAL_NORMs of a rank's step that are not done yet (program.h).
-//
-// Owns: what is left of them, in the order of the row. Does not own: what they do (StepOps), who
-// uses what (plan/neighbours.h). Thread-safety: one rank's thread.
+// The unfinished PARTIAL_NORMs of a rank's step (program.h), in row order.
 #pragma once
 
 #include <deque>
@@ -15,14 +12,13 @@ namespace sluice {
 
 class IdleWorks {
  public:
-  // References must outlive it. `observers` hear of what is done while the rank would wait.
+  // `observers` are notified of work during waits.
   IdleWorks(const Program& program, const ObserverList& observers)
       : program_(program), observers_(observers) {}
 
   void add(const Action& action, IdleWork work) {
     if (work) works_.push_back({action, std::move(work)});
   }
-  // Piece by piece, until there is nothing left or is_over() says that the wait is.
   template <typename IsOver>
   void run_until(const IsOver& is_over) {
     while (!works_.empty() && !is_over()) {
@@ -32,7 +28,7 @@ class IdleWorks {
       observers_.tell(&ExecutorObserver::end_idle_work, action);
     }
   }
-  // Ends those that `user` uses, as a part of it.
+  // Completes the work whose results `user` needs.
   void end_used(const Action& user) {
     if (works_.empty()) return;
     std::erase_if(works_, [&](Entry& entry) {

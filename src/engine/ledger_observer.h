@@ -1,5 +1,3 @@
-// An observer that tells a MemoryLedger (parts/observers.h) of messages.
-// Thread-safety: one rank's thread.
 #pragma once
 
 #include <vector>
@@ -8,7 +6,7 @@
 
 namespace sluice {
 
-// Tells the ledger what arrives on `rank` from other ranks.
+// Reports to a MemoryLedger which tensors arrive on `rank` from other ranks.
 class LedgerObserver final : public ExecutorObserver {
  public:
   LedgerObserver(MemoryLedger& ledger, int rank) : ledger_(ledger), rank_(rank) {}

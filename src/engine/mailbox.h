@@ -1,8 +1,6 @@
-// Values between neighbouring stages that wait on one rank to be used, by stage and microbatch.
-//
-// An *arriving* value waits for the compute action of its stage; a *leaving* one for its SEND.
-// Same-rank neighbours put straight into arriving. Everything is taken exactly once, so nothing
-// outlives its use. Thread-safety: one rank's thread.
+// Tensors between neighbouring stages that wait on one rank. An arriving value waits for the
+// compute action of its stage, a leaving one for its SEND. Neighbours on the same rank put values
+// directly into arriving. Each value is taken exactly once.
 #pragma once
 
 #include <optional>
@@ -29,7 +27,7 @@ class Mailbox {
   void put_posted(ChannelKind kind, int stage, int microbatch, Transport::Ticket ticket) {
     arriving_[kind][{stage, microbatch}] = {{}, ticket};
   }
-  // The tensors, or the ticket of a receive that was posted for them.
+  // Returns the tensors, or the ticket of the receive posted for them.
   std::pair<Tensors, std::optional<Transport::Ticket>> take_arriving(ChannelKind kind, int stage,
                                                                      int microbatch) {
     return take(arriving_, kind, {stage, microbatch}, "arrived");

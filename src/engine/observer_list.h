@@ -1,5 +1,3 @@
-// The observers of a rank. Owns: their order. Does not own: the observers.
-// Thread-safety: one rank's thread.
 #pragma once
 
 #include <type_traits>
@@ -16,7 +14,7 @@ class ObserverList {
       : observers_(std::move(observers)) {}
   void add(ExecutorObserver& last) { observers_.push_back(&last); }
 
-  // The last of the list while it lives.
+  // Appends an observer to the list for its own lifetime.
   class Guest {
    public:
     Guest(ObserverList& list, ExecutorObserver& last) : list_(list) { list_.add(last); }
@@ -28,7 +26,6 @@ class ObserverList {
     ObserverList& list_;
   };
 
-  // Makes the call of each.
   template <typename... Parameters>
   void tell(void (ExecutorObserver::*call)(Parameters...),
             std::type_identity_t<Parameters>... arguments) const {

@@ -79,7 +79,6 @@ void require_declared(const LocalChunk& chunk, NameSet before, const NameSet& af
       refuse("the hook has added parameter '" + name + "'", "say so in LocalChunk::added");
 }
 
-// Gives each layer what the hook says of its parameters.
 void take_slices(std::vector<LayerSpec>& layers, const LocalChunk& chunk) {
   NameSet known;
   for (std::size_t i = 0; i < layers.size(); ++i) {
@@ -154,7 +153,7 @@ std::map<Axis, Group> make_axis_groups(const RunGroups& groups, const Mesh& mesh
                           Axis::kEpShard, Axis::kEp}) {
     if (mesh.size(axis) == 1) continue;
     const std::vector<int> ranks = mesh.group(world.rank(), axis);
-    // Not of pp, whose members run other rows.
+    // pp groups are not shared, because their members run different rows.
     const auto is = [&](const Group& group) {
       return axis != Axis::kPp && group && group.members() == ranks;
     };

@@ -1,5 +1,3 @@
-// The layers of a chunk with the modules that the user's hook leaves of them.
-// Thread-safety: one rank's thread.
 #pragma once
 
 #include <map>
@@ -13,19 +11,19 @@
 
 namespace sluice {
 
-// Collective over the world, all ranks of the mesh: a group for every axis of more than one, those
-// of the run where it has them.
+// Collective over all ranks of the mesh. Makes a group for every axis with several ranks, or reuses
+// the run's groups.
 std::map<Axis, Group> make_axis_groups(const RunGroups& groups, const Mesh& mesh);
 
-// The mesh as a rank sees it. Throws Error(kUsage) for two axes of one name.
+// Throws Error(kUsage) if two axes have the same name.
 NamedMesh world_mesh(const Mesh& mesh, int rank, const AxisNames& names,
                      const std::map<Axis, Group>& groups);
 NamedMesh expert_mesh(const Mesh& mesh, int rank, const AxisNames& names,
                       const std::map<Axis, Group>& groups);
 
-// Makes the modules of the layers, calls the hook, and lets LayerSpec::make return what it leaves.
-// chunk: all but layers and modules. Throws Error(kUsage) for a module that is gone and for
-// parameters that came or went undeclared.
+// Makes the modules of the layers and calls the hook. LayerSpec::make then returns the hook's
+// modules. chunk: without layers and modules. Throws Error(kUsage) if a module is missing or
+// parameters were added or removed undeclared.
 void parallelize(std::vector<LayerSpec>& layers, LocalChunk chunk, const Parallelize& hook);
 
 }  // namespace sluice

@@ -32,13 +32,11 @@ std::string joined(const std::string& before, const std::string& name) {
                                   .remedy = remedy});
 }
 
-// Divides modules of one layer.
 class Divider {
  public:
   Divider(LocalChunk& chunk, std::size_t layer, const SliceGroup& tp)
       : chunk_(chunk), layer_(layer), tp_(tp) {}
 
-  // name: inside the layer's module.
   void divide(const std::string& name, torch::nn::Module& module, ParallelStyle style) {
     const std::string shown = joined(chunk_.prefixes[layer_], name);
     if (style == ParallelStyle::kSequence) {
@@ -73,7 +71,7 @@ class Divider {
     cut(joined(name, "weight"), embedding->weight, 0, style);
   }
 
-  // Weights that no table has, and whose modules do not see to their slices themselves.
+  // Lists weights that no table has and whose modules do not handle slices themselves.
   void list_whole(const std::string& name, const torch::nn::Module& module) {
     const auto& weights = chunk_.divided[layer_];
     if (!weights || dynamic_cast<const SlicedModule*>(&module)) return;
@@ -86,7 +84,7 @@ class Divider {
  private:
   void list(const std::string& inside, const at::Tensor& parameter, ParallelStyle style,
             std::int64_t length) {
-    if (tp_.slices().count == 1) return;  // plain modules are what they were
+    if (tp_.slices().count == 1) return;  // leave plain modules as they are
     const auto& weights = chunk_.divided[layer_];
     const std::string name = joined(chunk_.prefixes[layer_], inside);
     if (weights->has(parameter))
@@ -118,7 +116,8 @@ class Divider {
   const SliceGroup& tp_;
 };
 
-// Tells each layer which product by columns, of a layer before it, the next one by rows takes.
+// Passes to each layer the open column product of an earlier layer, which the next row product
+// closes.
 void carry_open_products(LocalChunk& chunk) {
   const auto first = std::find_if(chunk.divided.begin(), chunk.divided.end(),
                                   [](const auto& layer) { return layer && layer->has_products(); });
@@ -145,7 +144,7 @@ SliceGroup::SliceGroup(const LocalChunk& chunk, std::int64_t sequence_dim)
 void parallelize_module(LocalChunk& chunk, const ParallelTable& table, std::int64_t sequence_dim) {
   const SliceGroup tp(chunk, sequence_dim);
   let_operators_ask();
-  std::set<std::string> fitting;  // patterns
+  std::set<std::string> fitting;
   chunk.divided.resize(chunk.modules.size());
   for (std::size_t layer = 0; layer < chunk.modules.size(); ++layer) {
     if (tp.slices().count > 1 && !chunk.divided[layer])  // a layer without weights may drop rows
@@ -165,7 +164,7 @@ void parallelize_module(LocalChunk& chunk, const ParallelTable& table, std::int6
     }
   }
   carry_open_products(chunk);
-  if (chunk.num_stages > 1) return;  // those of other stages are not here
+  if (chunk.num_stages > 1) return;  // other stages may have the modules
   for (const auto& [pattern, style] : table) {
     if (fitting.contains(pattern)) continue;
     throw Error(ErrorKind::kUsage, {.what = "no module is called '" + pattern + "'",

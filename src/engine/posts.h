@@ -1,7 +1,4 @@
-// The posts of a rank's step that no instruction has waited for yet (program.h).
-//
-// Owns: their works, in the order in which they were posted. Does not own: what a work does
-// (StepOps), who uses what (plan/neighbours.h). Thread-safety: one rank's thread.
+// The posts of a rank's step that no instruction has waited for yet (program.h), in order.
 #pragma once
 
 #include <utility>
@@ -15,19 +12,16 @@ namespace sluice {
 
 class Posts {
  public:
-  // References must outlive it. Whoever waits says so to `observers`, once for all that it waits
-  // for.
+  // `observers` are notified once per wait, even for several posts.
   Posts(const Program& program, const ObserverList& observers)
       : program_(program), observers_(observers) {}
 
   void add(const Action& post, Work<void> work) { posts_.push_back({post, std::move(work)}); }
   bool has_used(const Action& user) const;
-  // Waits for those that `user` uses. What a work throws is thrown on as an Error that names its
-  // post.
+  // Waits for the posts that `user` uses. An exception becomes an Error that names the post.
   void wait_for_used(const Action& user) {
     if (!posts_.empty()) wait(user, /*all=*/false);
   }
-  // Waits for all: `last` ends the row.
   void wait_for_rest(const Action& last) {
     if (!posts_.empty()) wait(last, /*all=*/true);
   }

@@ -1,5 +1,5 @@
-// Every instruction as a range of torch's profilers (RECORD_FUNCTION), under its name as in the
-// CSV. Costs next to nothing while no profiler is on. Thread-safety: one rank's thread.
+// Shows every instruction as a range in torch's profilers (RECORD_FUNCTION), named as in the CSV.
+// Costs almost nothing while no profiler runs.
 #pragma once
 
 #include <ATen/record_function.h>

@@ -17,7 +17,8 @@
 namespace sluice {
 namespace {
 
-// LibTorch says "you tried to allocate 4096 bytes." on CPU, "Tried to allocate 2.00 GiB." on CUDA.
+// LibTorch's message has "you tried to allocate 4096 bytes." on CPU and "Tried to allocate 2.00
+// GiB." on CUDA.
 std::string fact_from(std::string_view message) {
   static constexpr std::string_view kBefore = "ried to allocate ";
   const std::size_t found = message.find(kBefore);
@@ -43,7 +44,7 @@ std::optional<std::string> out_of_memory_fact() {
     throw;
   } catch (const c10::OutOfMemoryError& error) {
     return fact_from(error.what_without_backtrace());
-  } catch (const c10::Error& error) {  // LibTorch's CPU allocator throws no type of its own
+  } catch (const c10::Error& error) {  // LibTorch's CPU allocator has no exception type of its own
     const std::string_view what = error.what_without_backtrace();
     const bool failed = what.find("allocate memory") != std::string_view::npos ||
                         what.find("out of memory") != std::string_view::npos;

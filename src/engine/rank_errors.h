@@ -1,5 +1,4 @@
-// Exceptions of running ranks, as one Error; allocators that fail, in one short line.
-// Thread-safety: pure functions. All are to be called while an exception is handled.
+// Converts exceptions of ranks to Error. Call these functions only while an exception is handled.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +10,21 @@
 
 namespace sluice {
 
-// "out of memory: 1.50GiB could not be allocated" when an allocator threw it, else nothing.
+// Returns "out of memory: 1.50GiB could not be allocated" for an exception of an allocator.
 std::optional<std::string> out_of_memory_fact();
 
-// The same as as_error(), which knows no torch: a failed allocation is kMemory, with
-// kOutOfMemoryRemedy, and other errors of LibTorch are their first line, without the backtrace.
+// Like as_error(), but also for torch's exceptions. A failed allocation becomes kMemory with
+// kOutOfMemoryRemedy. Other LibTorch errors keep their first line, without the backtrace.
 Error caught_error(const std::string& place = {});
 
-// caught_error() of an instruction, with its place before: "rank 2, instruction 17 '1B3' (stage 1,
-// microbatch 3), step 5, layer 'head'". part: the action itself, or the half of an overlapped pair
-// that ran. of_user: what of the model ran, "" where nothing did.
+// Returns caught_error() with a place: "rank 2, instruction 17 '1B3' (stage 1, microbatch 3), step
+// 5, layer 'head'". part: the action, or the half of an overlapped pair that ran. of_user: the
+// model's code that ran, or "".
 Error describe_instruction_failure(int rank, int index, const Action& action, const Action& part,
                                    std::int64_t step, const std::string& of_user);
 
-// Throws the exception on; what out_of_memory_fact() knows becomes Error(kMemory) at `place`: "rank
-// 1 (stages 1, 2), loading the weights".
+// Rethrows. An allocation failure becomes Error(kMemory) at `place`, such as "rank 1 (stages 1, 2),
+// loading the weights".
 [[noreturn]] void rethrow_with_place(const std::string& place, const std::string& remedy);
 
 inline constexpr const char* kOutOfMemoryRemedy =

@@ -16,7 +16,7 @@
 namespace sluice {
 namespace {
 
-// Called within a catch block.
+// Call this within a catch block.
 Failure describe_current_exception(int rank) {
   const Error error = caught_error("rank " + std::to_string(rank));
   return {rank, error.kind(), error.what()};
@@ -40,8 +40,8 @@ void run_ranks(const std::vector<std::unique_ptr<Transport>>& endpoints, int thr
   }
   auto body = [&](Transport& transport) {
     try {
-      // A thread's first get_num_threads() takes the number that was last set anywhere in the
-      // process: done here at once, no later call can change this thread's number.
+      // A thread's first get_num_threads() takes the process-wide number. Calling it here fixes the
+      // number for this thread.
       at::set_num_threads(threads_per_rank);
       at::get_num_threads();
       const at::Device device = transport.device();

@@ -1,8 +1,3 @@
-// Ranks as threads of this process.
-//
-// Owns: the threads, their number of intra-op threads, and what becomes of a failure.
-// Does not own: the endpoints, what a rank does.
-// Thread-safety: run_ranks is called from one thread; it returns when every rank has ended.
 #pragma once
 
 #include <functional>
@@ -14,18 +9,17 @@
 
 namespace sluice {
 
-// threads_per_rank if above 0, else the cores of this machine divided among all the ranks on it, in
-// whatever processes they are; at least 1.
+// Returns threads_per_rank if it is above 0. Otherwise divides the cores among all ranks on this
+// machine, over all processes. At least 1.
 int resolve_threads_per_rank(int threads_per_rank, int ranks_on_machine);
 
-// Runs fn(*endpoint) on a thread of its own for every endpoint: the ranks of this process, which
-// need not be all. threads_per_rank: of each rank's operators. ledger (may be null): the thread's
-// tensor allocations count for its rank. Throws Error(kUsage) for less than one thread a rank.
+// Runs fn(*endpoint) on its own thread for every endpoint, and returns when all have ended. There
+// may be other ranks elsewhere. ledger: may be null; counts a thread's tensor allocations for its
+// rank. Throws Error(kUsage) if threads_per_rank is below 1.
 //
-// An exception of fn aborts the transport with its message, so that the other ranks are woken and
-// end. When all have ended, throws one Error with the first failure's kind and message. What is no
-// sluice::Error becomes one: kMemory when memory or threads ran out, else kInternal naming the
-// rank.
+// An exception of fn aborts the transport, which wakes the other ranks. When all have ended, an
+// Error with the first failure's kind and message is thrown. Other exceptions become kMemory if
+// memory or threads ran out, or kInternal with the rank.
 void run_ranks(const std::vector<std::unique_ptr<Transport>>& endpoints, int threads_per_rank,
                MemoryLedger* ledger, const std::function<void(Transport&)>& fn);
 

@@ -1,5 +1,3 @@
-// Facts that the row of a rank tells of one of its stages: the shards into which its gradients
-// fall, and in which order its weight gradients are finished. Thread-safety: pure functions.
 #pragma once
 
 #include <vector>
@@ -10,13 +8,13 @@
 
 namespace sluice {
 
-// rank: of the mesh. num_shards: of all replicas; 0: one a replica. Throws Error(kUsage) where the
-// replicas do not divide the shards, or the shards the microbatches of all replicas.
+// rank: in the mesh. num_shards: over all replicas; 0: one per replica. Throws Error(kUsage) unless
+// replicas divide the shards and shards divide the microbatches of all replicas.
 StageShards shards_of_stage(const Program& program, int rank, int stage, int num_shards);
 
-// True if weight gradients that an I of `stage` has computed have to wait for its W: the row of the
-// rank finishes the weight gradients (B, W) in another order of microbatches than the input
-// gradients (B, I), or reduces those of one microbatch by themselves.
+// Whether weight gradients that an I of `stage` computes early must wait for their W. This is so if
+// the row finishes weight gradients (B, W) in another microbatch order than input gradients (B, I),
+// or if it reduces single microbatches.
 bool must_hold_early_weights(const std::vector<Action>& row, int stage);
 
 }  // namespace sluice

@@ -17,7 +17,7 @@
 namespace sluice {
 namespace {
 
-// A microbatch between its forward and the end of its backward.
+// State of one microbatch in flight: from its forward until its backward is complete.
 struct InFlight {
   std::unique_ptr<ChunkBackward> backward;
   bool kept = false;
@@ -30,14 +30,14 @@ struct Stage::Impl {
   int index;
   Chunk chunk;
   GradientSums sums;
-  std::optional<at::Device> device;  // of the parameters
+  std::optional<at::Device> device;  // device of the parameters
   ChunkBackwardMaker make_backward;
   std::map<std::int64_t, InFlight> in_flight;
   bool splits = true;
   bool hold_early_weights = false;
   StageShards shards;
   std::vector<int> backwards_left;  // of each own shard, in this step
-  const bool uses_graph;            // for its backward
+  const bool uses_graph;            // true: backward by autograd
   at::Tensor none;                  // gradient of a frozen parameter
 
   Impl(int stage_index, Chunk stage_chunk, ChunkBackwardMaker backward)
@@ -49,7 +49,7 @@ struct Stage::Impl {
   }
 
   void take_parameters() {
-    if (uses_graph) make_backward = nullptr;  // it refers to the sums
+    if (uses_graph) make_backward = nullptr;  // its old backward refers to the sums
     sums = make_sums(chunk.parameters());
     begin_sums();
     chunk.clear_casted_weights();
@@ -66,7 +66,7 @@ struct Stage::Impl {
   template <typename Visit>
   void for_each_sum(Visit visit) {
     for (auto& sum : sums) {
-      if (sum) visit(static_cast<ShardedSum&>(*sum));  // of make_sums()
+      if (sum) visit(static_cast<ShardedSum&>(*sum));  // made by make_sums()
     }
   }
 
@@ -75,7 +75,7 @@ struct Stage::Impl {
     clear_sums();
   }
 
-  // Shards that no microbatch of this stage is of are finished from the start.
+  // Shards without a microbatch on this stage are finished from the start.
   void clear_sums() {
     for_each_sum([](ShardedSum& sum) { sum.clear(); });
     if (!has_several_shards()) return;
@@ -96,14 +96,12 @@ struct Stage::Impl {
          .where = "stage " + std::to_string(index)});
   }
 
-  // Directs what the backward of the microbatch adds to its shard.
   void select_shard(std::int64_t microbatch) {
     if (!has_several_shards()) return;
     const int shard = shard_of(microbatch);
     for_each_sum([&](ShardedSum& sum) { sum.select(shard); });
   }
 
-  // All weight gradients of the microbatch are added.
   void end_weights(std::int64_t microbatch) {
     if (!has_several_shards()) return;
     const int shard = shard_of(microbatch);
@@ -118,12 +116,12 @@ struct Stage::Impl {
                   {.what = std::string(what) + " without its forward",
                    .where = formatted("stage {}, microbatch {}", index, microbatch)});
     }
-    chunk.casted_weights().fill();  // what graphs have saved
+    chunk.casted_weights().fill();  // graphs have saved these weights
     return found->second;
   }
 
-  // The value that another stage handed over, on this stage's device: a leaf that tells whether it
-  // wants a gradient.
+  // Returns a received value as a leaf on this stage's device. The sender's requires_grad decides
+  // whether it needs a gradient.
   at::Tensor at_home(const at::Tensor& input) const {
     if (!input.defined()) return input;
     at::Tensor result = same_storage(input);
@@ -177,7 +175,7 @@ void Stage::end_step() { impl_->chunk.clear_casted_weights(); }
 void Stage::drop_derived() { impl_->chunk.casted_weights().empty(); }
 void Stage::reset() {
   impl_->in_flight.clear();
-  impl_->chunk.take_first_layer_outputs();  // a forward that threw
+  impl_->chunk.take_first_layer_outputs();  // left by a forward that threw
   clear_gradients();
 }
 

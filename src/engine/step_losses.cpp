@@ -39,7 +39,7 @@ at::Tensor StepLosses::compute(int microbatch, const Values& outputs, const Valu
          .remedy = "gradients are divided by the sum of the counts: both must give the same"});
   }
   count = value.count;
-  // A loss that the count of the step will divide is not rounded before.
+  // Do not round the loss before it is divided by the step's count.
   if (at::isReducedFloatingType(value.loss.scalar_type())) return value.loss.to(at::kFloat);
   return std::move(value.loss);
 }

@@ -1,7 +1,5 @@
-// The losses of one step on the rank of the last stage, and what their backwards start with.
-//
-// Owns: the loss function and its scale; the loss of every microbatch, as a tensor until somebody
-// asks, so that a GPU need not be waited for. Thread-safety: one rank's thread.
+// The losses of one step on the rank of the last stage. They stay tensors until values() is called,
+// to avoid waiting for a GPU.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,25 +14,23 @@ namespace sluice {
 
 class StepLosses {
  public:
-  // num_replicas: that share the step.
   StepLosses(LossFunction function, GradientScale scale, int num_replicas)
       : function_(std::move(function)),
         usual_scale_(scale),
         scale_(scale),
         num_replicas_(num_replicas) {}
 
-  // Counts and scale of the step.
   void begin_step(const StepBatch& batch);
-  // The sum of the losses of a microbatch's tokens, with its graph. Throws Error(kUsage) when the
-  // function returns no single number, or counts otherwise than `counts` where that is the scale.
+  // Returns the summed loss of a microbatch with its graph. Throws Error(kUsage) unless it is one
+  // number and, with GradientScale::kTokens, its count matches the batch.
   at::Tensor compute(int microbatch, const Values& outputs, const Values& batch);
-  // sum: what compute() returned, without a graph.
+  // sum: the detached result of compute().
   void put(int microbatch, at::Tensor sum);
-  // The gradient of the step's loss with respect to the sum of a microbatch. Precondition: put().
+  // Gradient of the step's loss with respect to the microbatch's sum. Call put() first.
   at::Tensor gradient(int microbatch) const;
-  // The weight of a microbatch's mean loss in the step's, by the counts of the batch.
+  // Weight of a microbatch's mean loss in the step's loss, by the batch's counts.
   double weight(int microbatch) const;
-  // Losses of the microbatches that were put, in their order, numbered among those of all replicas.
+  // Losses put so far, in microbatch order, numbered over all replicas.
   const std::vector<MicrobatchLoss>& values();
   void clear();
 
@@ -45,12 +41,12 @@ class StepLosses {
   };
 
   LossFunction function_;
-  GradientScale usual_scale_, scale_;  // of every step, of this one
+  GradientScale usual_scale_, scale_;  // default, and this step's
   const int num_replicas_;
-  std::vector<std::int64_t> counts_;  // of the batch
+  std::vector<std::int64_t> counts_;  // from the batch
   std::int64_t first_microbatch_ = 0;
-  std::int64_t counted_tokens_ = 0;  // of the whole step, of all replicas
-  std::vector<Sum> sums_;            // count: of the batch, then as the function counted
+  std::int64_t counted_tokens_ = 0;  // in this step, over all replicas
+  std::vector<Sum> sums_;            // count: from the batch, then from the loss function
   std::vector<MicrobatchLoss> values_;
 };
 

@@ -1,13 +1,8 @@
-// Where the time of a rank's step goes.
+// Measures how a rank's step spends its time. The flight recorder, which must be an earlier
+// observer, times instructions and waits.
 //
-// Owns: the observer that adds up StepTimes; an executor has one of its own. Does not own:
-// measuring instructions and waits (the flight recorder, which is told of every event before it),
-// what a command adds around the row of instructions (docs/metrics.md).
-//
-// Invariants:
-//  1. total = compute + wait_receive + wait_send + reduction + optimizer + other(): every moment
-//     between begin_step() and end_step() is in one of them, and in one only.
-// Thread-safety: one rank's thread.
+// total = compute + wait_receive + wait_send + reduction + optimizer + other(). Every moment of a
+// step is in exactly one of them.
 #pragma once
 
 #include <chrono>
@@ -24,7 +19,6 @@ class StepTimer final : public ExecutorObserver {
  public:
   explicit StepTimer(const FlightRecorder& recorder) : recorder_(recorder) {}
 
-  // The times of the last step.
   const StepTimes& times() const { return times_; }
 
   void begin_step(std::int64_t step) override;
@@ -42,15 +36,14 @@ class StepTimer final : public ExecutorObserver {
     return std::chrono::duration<double>(Clock::now() - start).count();
   }
 
-  // Counts the thread's CPU time from here on, or no longer.
   void count_cpu(bool counts);
 
   const FlightRecorder& recorder_;
   StepTimes times_;
   Clock::time_point step_start_, work_start_;
-  double waited_ = 0;  // in this action, or at idle work
-  // The thread's CPU clock when the run of compute and transfers began, plus idle work since. The
-  // clock is a call into the kernel: it is read twice a run of instructions, not twice each.
+  double waited_ = 0;  // in this action, or doing idle work
+  // CPU clock at the start of the current run of compute and transfers, plus idle work since.
+  // Reading it is a system call, so it is read twice per run, not per instruction.
   std::optional<double> cpu_start_;
   double work_cpu_start_ = 0;
 };

@@ -1,13 +1,9 @@
-// The functions of NCCL that sluice calls, as a table of pointers with declarations of our own: so
-// the link compiles and is tested without NCCL. The plug-in (nccl_plugin.cpp), the one source that
-// sees nccl.h, fills the table and asserts that both declarations agree; tests have a table of
-// their own, which records (tests/device/recording_nccl.h).
+// The NCCL functions that sluice calls, as a table of pointers with our own declarations, so that
+// code compiles and is tested without NCCL. nccl_plugin.cpp asserts that they match nccl.h. Tests
+// use a recording table (tests/device/recording_nccl.h).
 //
-// Owns: nothing. Does not own: when a function is called (comm/nccl_link.h).
-//
-// Invariant: every communicator is non-blocking: a function that begins something may return
-// kInProgress, and get_async_error() says when that is over.
-// Thread-safety: as NCCL: calls for one communicator are one at a time.
+// Every communicator is non-blocking: a function may return kInProgress, and get_async_error() then
+// returns its outcome. Calls for one communicator must not overlap.
 #pragma once
 
 #include <array>
@@ -33,10 +29,10 @@ struct UniqueId {
 };
 
 struct Table {
-  int compiled_version = 0;                       // NCCL's number of the headers: 22907 is 2.29.7
-  Result (*get_version)(int* version) = nullptr;  // of the library
+  int compiled_version = 0;                       // version of the headers: 22907 is 2.29.7
+  Result (*get_version)(int* version) = nullptr;  // version of the library
   Result (*get_unique_id)(UniqueId* id) = nullptr;
-  // *comm stays where it is until this is over: NCCL's thread may write to it.
+  // *comm must not move until this completes, because NCCL's thread may write to it.
   Result (*comm_init_rank)(Comm* comm, int num_ranks, const UniqueId& id, int rank) = nullptr;
   Result (*comm_finalize)(Comm comm) = nullptr;
   Result (*comm_destroy)(Comm comm) = nullptr;
@@ -51,7 +47,7 @@ struct Table {
   const char* (*error_text)(Result result) = nullptr;
 };
 
-// The plug-in's only symbol, and its type. The number changes with the table.
+// The plug-in's only symbol. Its number changes with the table.
 inline constexpr const char* kTableSymbol = "sluice_nccl_table_1";
 using GetTable = const Table* (*)();
 

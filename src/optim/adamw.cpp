@@ -32,7 +32,7 @@ class AdamW : public Optimizer {
   void step(std::span<const std::size_t> members, double lr, double grad_scale) override {
     const at::NoGradGuard no_grad;
     std::vector<ops::AdamWCall> calls;
-    std::vector<at::Tensor> read;  // gradients in the layout of their parameters, until run()
+    std::vector<at::Tensor> read;  // gradients in their parameters' layout; must live until run()
     for (const ParameterGroup& group : group_parameters(parameters_, members, decays_)) {
       std::vector<at::Tensor> values, gradients, means, squares, steps;
       for (std::size_t i : group.members) {
@@ -75,11 +75,10 @@ class AdamW : public Optimizer {
 
  private:
   struct Moments {
-    at::Tensor mean, square;  // state type, layout of the parameter
-    at::Tensor step;          // float32 scalar, as the fused kernel reads it
+    at::Tensor mean, square;  // in state_type(), with the parameter's layout
+    at::Tensor step;          // float32 scalar, as the fused kernel requires
   };
 
-  // True where our own kernel takes a value that can_fuse().
   static bool has_kernel(const at::Tensor& value) {
     return value.is_cpu() && value.scalar_type() == at::kFloat;
   }
@@ -104,8 +103,8 @@ class AdamW : public Optimizer {
             .gradient_divisor = grad_scale};
   }
 
-  // Threads share the blocks of all parameters. The kernel goes element by element: no bit depends
-  // on where a block ends.
+  // Threads share the blocks of all parameters. The kernel works element by element, so block ends
+  // affect no bit.
   static void run(const std::vector<ops::AdamWCall>& calls) {
     const auto adamw = ops::kernels().adamw;
     if (at::get_num_threads() == 1) {
@@ -129,7 +128,6 @@ class AdamW : public Optimizer {
                      });
   }
 
-  // On the CPU all of a type in one buffer.
   void make_moments() {
     moments_.resize(parameters_.size());
     std::map<at::ScalarType, std::vector<std::size_t>> in_one_buffer;
@@ -182,8 +180,8 @@ class AdamW : public Optimizer {
 
   OptimizerOptions options_;
   std::vector<OptimizedParameter> parameters_;
-  std::vector<double> decays_;    // decays of parameters_[i]
-  std::vector<Moments> moments_;  // moments of parameters_[i]
+  std::vector<double> decays_;
+  std::vector<Moments> moments_;
 };
 
 }  // namespace

@@ -1,10 +1,6 @@
-// The division of a stage's parameters among its replicas: in blocks of kGradientBlock elements of
-// each parameter, in layer order, to every replica a range of blocks that follow each other, of
-// about as many elements.
-//
-// A parameter whose memory is not contiguous is one block; one that is divided into slices has
-// blocks of its own (slice_blocks.h).
-// Thread-safety: pure functions.
+// Divides a stage's parameters among its replicas. Parameters have blocks of kGradientBlock
+// elements, and each replica gets consecutive blocks with about the same number of elements. A
+// parameter that is not contiguous is one block. For slices see slice_blocks.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,26 +11,26 @@
 
 namespace sluice {
 
-// Elements [begin, end) of a parameter, in the order of memory.
+// Elements [begin, end) of a parameter in memory order.
 struct ElementRange {
-  std::size_t parameter = 0;  // index within its stage
+  std::size_t parameter = 0;
   std::int64_t begin = 0, end = 0;
 
   std::int64_t size() const { return end - begin; }
   friend bool operator==(const ElementRange&, const ElementRange&) = default;
 };
 
-// The ends of a tensor's blocks in memory, ascending; the last is numel().
+// The ends of a tensor's blocks in memory, ascending. The last is numel().
 std::vector<std::int64_t> block_ends(const at::Tensor& parameter);
 
-// [owner][range]: of the parameters with these indices, ascending. ends: of the blocks of each
-// parameter.
+// Returns [owner][range] for parameters with these ascending indices. ends: block ends of all
+// parameters.
 std::vector<std::vector<ElementRange>> divide_blocks(
     const std::vector<std::vector<std::int64_t>>& ends, const std::vector<std::size_t>& indices,
     int num_owners);
 
-// Elements of a contiguous tensor, or all elements of any: flat, sharing its memory where it is
-// contiguous.
+// Returns a flat tensor, which shares the memory of a contiguous one. Any other tensor must be
+// taken whole.
 at::Tensor elements_of(const at::Tensor& whole, const ElementRange& range);
 void set_elements(const at::Tensor& whole, const ElementRange& range, const at::Tensor& flat);
 

@@ -14,7 +14,7 @@ namespace {
 using Blocks = std::vector<TensorBlock>;
 using Gathering = Work<std::vector<at::Tensor>>;
 
-// [round] of one owner: at most kBucketBytes, or one block.
+// Divides an owner's blocks into rounds of at most kBucketBytes, or one larger block.
 std::vector<Blocks> into_rounds(const Blocks& blocks) {
   std::vector<Blocks> rounds;
   std::int64_t bytes = kBucketBytes;

@@ -1,5 +1,3 @@
-// Blocks that replicas own go from their owners to all.
-// Thread-safety: one rank's thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,16 +10,15 @@
 
 namespace sluice {
 
-// Some elements of a tensor, which may be all.
 struct TensorBlock {
   at::Tensor whole;
   ElementRange range;
-  at::Tensor own = {};  // where the owner has them, flat; undefined: in `whole`
+  at::Tensor own = {};  // the owner's elements, flat; undefined: they are in `whole`
 };
 
-// Collective over the replicas. blocks: [replica], the same on all but for what the tensors hold.
-// Starts with what this replica's own hold now; when the work is done, all of them hold what their
-// owners' did. before_writing (may be empty) is called then, before others' blocks are written.
+// Sends blocks from their owners to all replicas. Collective over the replicas. blocks: [replica],
+// with the same ranges on all. This replica's blocks are read at once; others' are written when the
+// work is done. before_writing: called before that, if set.
 Work<void> gather_blocks(const RunGroups& groups, std::vector<std::vector<TensorBlock>> blocks,
                          std::function<void()> before_writing = {});
 

@@ -17,8 +17,7 @@ namespace {
 constexpr std::int64_t kBlock = kGradientBlock;
 constexpr int kLanes = 8;
 
-// Adds up term(x[0]) .. term(x[count - 1]) in kLanes interleaved sums: the same order with any
-// width of vector registers.
+// Sums term(x[i]) in kLanes interleaved sums, which gives the same order for any vector width.
 template <typename T, typename Term>
 double sum_block(const T* x, std::int64_t count, const Term& term) {
   double lanes[kLanes] = {};
@@ -49,7 +48,6 @@ double tree_sum(std::span<const double> terms) {
   return tree_sum(terms.first(half)) + tree_sum(terms.subspan(half));
 }
 
-// scale: what elements are divided by before they are raised to a power other than 1 and 2.
 template <typename T>
 double block_result(const T* x, std::int64_t count, double p, double scale) {
   if (p == 2.0) return sum_block(x, count, [](double v) { return v * v; });
@@ -67,7 +65,7 @@ double largest_of(std::span<const double> values) {
   return largest_of_block(values.data(), static_cast<std::int64_t>(values.size()));
 }
 
-// Powers that even a double cannot hold: elements are divided by the largest first.
+// Such powers may overflow a double, so elements are divided by the largest first.
 bool needs_scale(double p) { return p != 1.0 && p != 2.0 && !std::isinf(p); }
 bool is_scale(double largest) { return largest > 0.0 && std::isfinite(largest); }
 
@@ -93,7 +91,6 @@ double flat_norm(const T* x, std::int64_t count, double p) {
   return std::isinf(p) ? largest_of(partial) : scale * root(tree_sum(partial), p);
 }
 
-// block_squares() on the device of the tensor.
 at::Tensor squares_there(const at::Tensor& flat) {
   const std::int64_t whole = flat.numel() / kBlock * kBlock;
   const auto squares = [](const at::Tensor& rows) {
@@ -142,7 +139,7 @@ std::vector<double> block_squares(const at::Tensor& flat) {
 }
 
 void take_squares(const std::function<void(const SquaresOf&)>& take) {
-  std::vector<at::Tensor> there;  // of the tensors on devices, in the order in which they come
+  std::vector<at::Tensor> there;
   take([&](const at::Tensor& flat) {
     if (flat.is_cpu()) return block_squares(flat);
     there.push_back(squares_there(flat.detach()));

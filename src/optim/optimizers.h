@@ -1,4 +1,3 @@
-// The shared part of the optimizers: parameters in groups that one fused kernel call can take.
 #pragma once
 
 #include <functional>
@@ -12,38 +11,35 @@
 
 namespace sluice {
 
-// Parameters of one device and dtype with the same weight decay.
 struct ParameterGroup {
   double weight_decay = 0.0;
-  std::vector<std::size_t> members;  // indices into the optimizer's parameters
+  std::vector<std::size_t> members;
 };
 
-// By parameter.
 std::vector<double> weight_decays(const std::vector<OptimizedParameter>& parameters,
                                   const OptimizerOptions& options);
-// members: of the parameters.
 std::vector<ParameterGroup> group_parameters(const std::vector<OptimizedParameter>& parameters,
                                              std::span<const std::size_t> members,
                                              const std::vector<double>& weight_decays);
 
-// The gradient with the memory layout of the parameter, so that both can be walked as flat arrays;
-// undefined where there is none.
+// Returns the gradient in the parameter's memory layout, so that both can be read as flat arrays;
+// may be undefined.
 at::Tensor gradient_like(const at::Tensor& parameter);
 
-// The fused kernels take the pair: a CPU or CUDA parameter in float32 or float64, dense, and a
-// gradient of the same type.
+// Fused kernels take dense CPU or CUDA parameters in float32 or float64, with a gradient of the
+// same type.
 bool can_fuse(const at::Tensor& parameter, const at::Tensor& gradient);
 
-// float64 for float64, else float32.
+// Returns float64 for float64, otherwise float32.
 at::ScalarType state_type(const at::Tensor& parameter);
 
-// The scale as the fused kernels want it; nothing for 1.
+// Returns the scale for fused kernels, or nothing for 1.
 std::optional<at::Tensor> grad_scale_tensor(double grad_scale, const at::Tensor& like);
 
-// A tensor that Optimizer::state() has for every parameter, as "NAME/PARAMETER".
+// A state tensor of every parameter, "NAME/PARAMETER" in Optimizer::state().
 struct StateKind {
   std::string name;
-  bool per_element = true;  // one number per element of the parameter; else one number
+  bool per_element = true;  // otherwise one number
   at::ScalarType dtype = at::kFloat;
 };
 std::vector<StateKind> state_kinds(OptimizerKind kind, const at::Tensor& parameter);
@@ -53,10 +49,10 @@ std::unique_ptr<Optimizer> make_adamw(const OptimizerOptions& options,
 std::unique_ptr<Optimizer> make_sgd(const OptimizerOptions& options,
                                     std::vector<OptimizedParameter> parameters);
 
-// Calls update(parts) with the same elements of all tensors, which have the strides of the first:
-// block by block where that is dense, on the CPU, so that operators, whose bits may depend on where
-// in a tensor an element stands, do to it the same whoever owns the block and with any number of
-// threads; else once with all.
+// Calls update(parts) with the same elements of all tensors, which must have equal strides. Dense
+// CPU tensors are passed in blocks, because operators' bits may depend on an element's position.
+// The result then depends neither on a block's owner nor on threads. Other tensors are passed
+// whole.
 void update_by_blocks(const std::vector<at::Tensor>& tensors,
                       const std::function<void(std::vector<at::Tensor>& parts)>& update);
 

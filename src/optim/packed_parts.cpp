@@ -12,14 +12,14 @@
 namespace sluice {
 namespace {
 
-// Every part starts at a multiple of this: more than any element's size, and a cache line.
+// Alignment of each part: a cache line, and more than any element size.
 constexpr std::int64_t kAlignment = 64;
 
 std::int64_t padded(std::int64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// In front: the bytes of every part, filled up to the alignment.
+// The message begins with the bytes of each part, padded to the alignment.
 constexpr std::int64_t kNotThere = -1, kNoPart = -2;
 std::int64_t header_bytes(std::size_t num_parts) {
   return padded(static_cast<std::int64_t>(num_parts * sizeof(std::int64_t)));

@@ -1,5 +1,3 @@
-// Several tensors as one message: which of them are there, and their bytes.
-// Thread-safety: pure functions.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,8 +7,8 @@
 
 namespace sluice {
 
-// Size of one message: large enough to be worth its way, small enough not to be a second copy of
-// all.
+// Size of one message: large enough to use bandwidth, small enough not to hold a second copy of
+// everything.
 inline constexpr std::int64_t kBucketBytes = std::int64_t{25} << 20;
 
 struct PartMeta {
@@ -18,13 +16,13 @@ struct PartMeta {
   at::ScalarType dtype = at::kFloat;
 };
 
-// parts: flat, or undefined. Bytes on their device, which is `device`; undefined where there are no
-// parts. In `memory`, an earlier message that nobody needs any more, where that is large enough:
-// its parts must be none of them. Else in new memory.
+// parts: flat tensors on `device`, or undefined. Returns the message as bytes, or an undefined
+// tensor without parts. memory: an unused earlier message to overwrite if it is large enough; parts
+// must not be in it.
 at::Tensor pack_parts(const std::vector<at::Tensor>& parts, at::Device device,
                       const at::Tensor& memory = {});
-// Views of `packed`, flat; undefined where they were. Throws Error(kInternal) for a message of
-// other parts.
+// Returns flat views of `packed`, undefined where parts were undefined. Throws Error(kInternal) if
+// the message has other parts.
 std::vector<at::Tensor> unpack_parts(const at::Tensor& packed, const std::vector<PartMeta>& parts);
 
 }  // namespace sluice

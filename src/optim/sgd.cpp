@@ -54,7 +54,7 @@ class Sgd : public Optimizer {
   }
 
   std::vector<OptimizedParameter> parameters_;
-  std::vector<double> decays_;  // decays of parameters_[i]
+  std::vector<double> decays_;
 };
 
 }  // namespace

@@ -1,14 +1,9 @@
-// Parameters of which every replica keeps its own blocks: whole from UNSHARD to RESHARD of their
-// stage (zero3).
+// Parameters of which every replica keeps only its own blocks, except from UNSHARD to RESHARD of
+// their stage (zero3). A parameter stays whole if it shares memory (a tie within the rank, a view)
+// or is not contiguous.
 //
-// Owns: the own blocks, of all parameters of a rank's stages but those whose memory is not their
-// own alone (a tie within the rank, a view) or not contiguous, which stay whole.
-//
-// Invariants:
-//  1. The tensors of the modules stay the same ones, without memory while they are not whole. What
-//     graphs have saved of them is valid whenever they are whole: version counters do not move.
-//  2. The own blocks are what is trained, saved and loaded.
-// Thread-safety: one rank's thread.
+// Modules keep their tensor objects, which have no memory while sharded. Version counters do not
+// change, so tensors saved in graphs are valid again when parameters are whole.
 #pragma once
 
 #include <map>
@@ -23,30 +18,29 @@ namespace sluice {
 
 class ShardedParameters {
  public:
-  // All that is sharded loses its memory: it holds nothing yet. owners: of what is trained.
+  // Frees the memory of all sharded parameters and leaves the own blocks uninitialized.
   ShardedParameters(const std::vector<Stage*>& stages, const BlockOwners& owners,
                     const RunGroups& groups);
 
-  // Collective over the replicas. Starts to gather those of a stage.
+  // Starts gathering the parameters of a stage. Collective over the replicas.
   Work<void> unshard(int stage);
-  // Drops them.
+  // Frees them.
   void reshard(int stage);
 
-  // begin_filling() gives the parameters of a stage memory that is marked as unfilled
-  // (layer/unfilled.h). end_filling() copies its numbers to the own blocks and drops it. Not within
-  // a step.
+  // begin_filling() gives the stage's parameters memory marked as unfilled (layer/unfilled.h).
+  // end_filling() copies it to the own blocks and frees it. Not allowed within a step.
   void begin_filling(int stage);
   void end_filling(int stage);
 
   bool is_sharded(int stage, std::size_t parameter) const;
-  // The own blocks, flat; of no elements where another replica has all. Precondition of these:
-  // is_sharded().
+  // Returns the own blocks as a flat tensor, empty if another replica owns all. Requires
+  // is_sharded(), as range() does.
   const at::Tensor& own(int stage, std::size_t parameter) const;
   std::optional<ElementRange> range(int stage, std::size_t parameter, int replica) const;
 
  private:
   struct Parameter {
-    at::Tensor whole;  // the same memory, with a version counter of its own
+    at::Tensor whole;  // same memory, own version counter
     at::Tensor own;
     std::vector<std::optional<ElementRange>> of_replica;
   };
@@ -56,7 +50,7 @@ class ShardedParameters {
   }
 
   const RunGroups groups_;
-  std::map<int, Parameters> stages_;  // by index within the stage
+  std::map<int, Parameters> stages_;  // by stage, then index in the stage
 };
 
 }  // namespace sluice

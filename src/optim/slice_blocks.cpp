@@ -12,12 +12,12 @@ namespace {
 
 using detail::Cut;
 
-// A divided parameter as this rank holds it: `outer` rows of `row` elements, in which every slice
-// has a piece of each section.
+// A divided parameter on this rank: `outer` rows of `row` elements. Each slice has a piece of each
+// section in every row.
 struct Rows {
   std::int64_t outer = 1, row = 0;
-  std::int64_t rows_of_block = 1;        // where there are several
-  std::vector<std::vector<Cut>> pieces;  // [section][own slice]: of a row
+  std::int64_t rows_of_block = 1;        // if `outer` is above 1
+  std::vector<std::vector<Cut>> pieces;  // [section][own slice]: elements within a row
 
   explicit Rows(const ParameterInfo& parameter) {
     const std::vector<std::int64_t>& shape = parameter.global_shape;

@@ -1,15 +1,11 @@
-// The blocks of a parameter that is divided into slices: where the ranges of its owners may end,
-// and the sums of squares of which the norms of its slices are made.
+// The blocks of a parameter that is divided into slices. Owners' ranges end at block ends, and
+// norms are made of the blocks' sums of squares. Each slice has its own norm, so norms do not
+// depend on which ranks have which slices. No block spans two slices:
 //
-// The norm of each slice is by itself, as that of a parameter of its own: so it does not depend on
-// which ranks have which slices. Its blocks are of the slice alone, too:
-//
-//   divided along dimension 0         every slice of every section is a run of memory, and a block
-//                                     kGradientBlock elements of it
-//   divided along another dimension   a block is some rows (all dimensions in front of it), as many
-//                                     whatever the rank has, of each slice
-//
-// Does not own: tensors. Thread-safety: values.
+//   divided along dimension 0         every slice of every section is contiguous, and a block is
+//                                     kGradientBlock of its elements
+//   divided along another dimension   a block is some rows (all dimensions before it) of each
+//                                     slice, the same number on every rank
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -22,16 +18,15 @@
 
 namespace sluice {
 
-// [slice of the rank][block]. Blocks of one slice follow each other in the order of memory.
+// [slice of the rank][block], blocks in memory order.
 using SliceSquares = std::vector<std::vector<double>>;
 
-// The ends of its blocks in memory, ascending, the last is numel(); of one that has no elements 0.
-// Precondition: the parameter is divided, its tensor contiguous.
+// Returns ascending block ends in memory, the last is numel(). The parameter must be divided and
+// its tensor contiguous.
 std::vector<std::int64_t> block_ends(const ParameterInfo& parameter);
 
-// The sums of squares of elements [begin, begin + flat.numel()) of a gradient of the parameter,
-// both at ends of blocks, as `squares_of` has them of a part. Precondition: as block_ends(), but
-// for how the tensor lies in memory.
+// Sums squares of elements [begin, begin + flat.numel()) of the parameter's gradient, which must
+// start and end at block ends.
 SliceSquares slice_squares(const ParameterInfo& parameter, const at::Tensor& flat,
                            std::int64_t begin, const SquaresOf& squares_of = block_squares);
 

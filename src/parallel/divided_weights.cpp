@@ -41,7 +41,6 @@ bool is_one(const c10::IValue& value) { return value.toScalar().equal(1); }
               {.what = what, .where = "parallelize_module, dropout", .remedy = remedy});
 }
 
-// True if the operator, one of those that drop numbers, draws any.
 bool draws(const Arguments& in) {
   const double probability = in[1].toDouble();
   return in[2].toBool() && probability != 0 && probability != 1;
@@ -71,7 +70,6 @@ DividedWeights::Entry* DividedWeights::find(const c10::IValue& value) {
   return found == weights_.end() ? nullptr : &found->second;
 }
 
-// The weight of which this is the transpose.
 DividedWeights::Entry* DividedWeights::find_transpose(const c10::IValue& value) {
   const at::Tensor view = tensor_of(value);
   if (!view.defined() || !view.is_view() || view.dim() != 2) return nullptr;
@@ -131,7 +129,7 @@ std::vector<at::Tensor> DividedWeights::run(
   return outputs;
 }
 
-// The number of rows of the whole microbatch; 0: unknown, or x has none.
+// Number of rows of the whole microbatch; 0 if unknown or x has no rows.
 std::int64_t DividedWeights::rows_of_all(const at::Tensor& x) const {
   const MicrobatchLengths* const lengths = MicrobatchScope::current();
   const std::int64_t dim = tp_.sequence_dim();
@@ -246,7 +244,7 @@ at::Tensor DividedWeights::norm(const std::string& op, const Arguments& in) {
                          in[3].isNone() ? std::nullopt : std::optional(in[3].toDouble()), tp);
 }
 
-// As torch::nn::Linear adds its bias.
+// torch::nn::Linear adds its bias in this way.
 at::Tensor DividedWeights::add_in_place(const Arguments& in) {
   Entry* const bias = find(in[1]);
   if (!bias || !is_one(in[2])) return {};
@@ -259,14 +257,14 @@ at::Tensor DividedWeights::add_in_place(const Arguments& in) {
                       tp_);
 }
 
-// x * weight, x + bias, in either order.
+// x * weight or x + bias, in either order.
 at::Tensor DividedWeights::by_element(const std::string& op, const Arguments& in) {
   Entry* const left = find(in[0]);
   Entry* const right = find(in[1]);
   if (!left == !right) return {};
   Entry& weight = left ? *left : *right;
   const at::Tensor rows = tensor_of(in[left ? 1 : 0]), shared = tensor_of(in[left ? 0 : 1]);
-  // A later reader of the result of weight + 1 is not seen.
+  // A later reader of, for example, weight + 1 would not be seen.
   if (weight.divided.style != ParallelStyle::kSequence || rows.dim() < 2) return {};
   const bool adds = op == "aten::add";
   if (adds && !is_one(in[2])) return {};
@@ -275,7 +273,7 @@ at::Tensor DividedWeights::by_element(const std::string& op, const Arguments& in
   return adds ? add_shared(rows, shared, tp) : multiply_shared(rows, shared, tp);
 }
 
-// Between a column-wise and the next row-wise product, makes one call for each slice.
+// Makes one call per slice between a column product and the next row product.
 at::Tensor DividedWeights::pointwise(const c10::OperatorHandle& op, const Arguments& in) {
   if (tp_.slices().count == 1) return {};
   for (const c10::IValue& x : in) {
@@ -295,7 +293,7 @@ at::Tensor DividedWeights::pointwise(const c10::OperatorHandle& op, const Argume
   return run_by_slices(op, in, std::ssize(sizes) - 1, slice_sizes(*columns, tp_.slices()));
 }
 
-// Heads by slice, each in the layout that they would have alone, and each with its own dropout.
+// Each slice's heads have the layout that they would have alone, and their own dropout.
 at::Tensor DividedWeights::attention(const c10::OperatorHandle& op, const Arguments& in) {
   const std::int64_t num_slices = tp_.slices().size();
   const at::Tensor q = in[0].toTensor(), k = in[1].toTensor(), mask = tensor_of(in[3]);
@@ -330,8 +328,8 @@ at::Tensor DividedWeights::attention(const c10::OperatorHandle& op, const Argume
   return concatenated(parts, 1);
 }
 
-// The dimension of heads, next to the dimension of rows. None if no dimension fits the heads of an
-// open product, or if two do.
+// Returns the dimension of heads, next to the rows. None if no dimension fits an open product, or
+// if two do.
 std::optional<std::int64_t> DividedWeights::dimension_of_heads(
     const std::vector<std::int64_t>& sizes) const {
   const std::int64_t dim = std::ssize(sizes), num_sizes = std::ssize(sizes_);
@@ -355,8 +353,8 @@ std::optional<std::int64_t> DividedWeights::dimension_of_heads(
   return heads_then_rows ? dim - 3 : dim - 2;
 }
 
-// The dimension of x, between a product by columns and the next one by rows, along which its slices
-// lie: that of the columns themselves, or of heads before or behind the rows.
+// Finds the dimension of slices in x after a column product: columns, or heads before or after the
+// rows.
 std::int64_t DividedWeights::dimension_of_slices(const at::Tensor& x) const {
   if (x.sizes() == sizes_) return x.dim() - 1;
   if (sizes_.empty() && x.dim() > 0 && x.size(-1) == tp_.range(columns_).size) return x.dim() - 1;
@@ -374,7 +372,6 @@ std::int64_t DividedWeights::dimension_of_slices(const at::Tensor& x) const {
   return *heads;
 }
 
-// Each slice of columns, of heads or, elsewhere, of rows draws by itself.
 at::Tensor DividedWeights::dropout(const Arguments& in, bool in_place) {
   at::Tensor x = in[0].toTensor();
   if (!draws(in)) return {};

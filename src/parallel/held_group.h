@@ -1,6 +1,5 @@
-// The SliceGroup of a node of autograd's graph, from its forward to its backward, which makes its
-// calls as those of that forward.
-// Thread-safety: one rank's thread; on CUDA the engine's thread while that thread waits for it.
+// Keeps the SliceGroup of an autograd node from forward to backward. On CUDA, autograd's thread
+// uses it while the rank's thread waits.
 #pragma once
 
 #include <ATen/core/grad_mode.h>

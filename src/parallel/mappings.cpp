@@ -1,5 +1,5 @@
-// The mappings as functions of autograd: what is an exchange in one direction is a copy in the
-// other (arXiv:1909.08053, f and g; arXiv:2205.05198, g and its conjugate along the sequence).
+// The mappings as autograd functions. An exchange in one direction is a copy in the other
+// (arXiv:1909.08053, f and g; arXiv:2205.05198, g and its conjugate along the sequence).
 //
 //                          forward                  backward
 //   copy_to                x for each slice         tree, all-reduce
@@ -36,7 +36,6 @@ std::vector<at::Tensor> for_each_slice(const at::Tensor& x, const SliceGroup& tp
 bool is_alone(const SliceGroup& tp) { return tp.slices().count == 1; }
 
 struct Fan : torch::autograd::Function<Fan> {
-  // rows: they are gathered.
   static variable_list forward(AutogradContext* context, const at::Tensor& x, const SliceGroup& tp,
                                bool rows) {
     detail::hold(context, tp);
@@ -55,7 +54,6 @@ struct Fan : torch::autograd::Function<Fan> {
 };
 
 struct Join : torch::autograd::Function<Join> {
-  // rows: they are scattered.
   static at::Tensor forward(AutogradContext* context, at::TensorList parts, const SliceGroup& tp,
                             bool rows) {
     detail::hold(context, tp);

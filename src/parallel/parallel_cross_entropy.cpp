@@ -1,6 +1,6 @@
-// -log softmax(logits)[label] of columns that are divided: the largest of all (exact in any order),
-// then for each slice the sum of exponentials, and the logit of the label, which one slice has.
-// Both sums add up in the tree. After Megatron's vocab_parallel_cross_entropy.
+// -log softmax(logits)[label] with divided columns. First the maximum over all columns, exact in
+// any order; then each slice sums exponentials and takes the label's logit, which one slice has.
+// Both are summed in the tree. After Megatron's vocab_parallel_cross_entropy.
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -32,14 +32,14 @@ void require_classes(const at::Tensor& labels, std::int64_t num_classes, std::in
                .remedy = "give labels of the classes, or ignore_index"});
 }
 
-// The labels as columns of a slice, 0 for those of others, and which are its own. [N]
+// Returns labels as columns of a slice, 0 if another slice has them, and which are own. [N]
 std::pair<at::Tensor, at::Tensor> columns_of(const at::Tensor& labels, std::int64_t begin,
                                              std::int64_t size) {
   const at::Tensor own = (labels >= begin).logical_and_(labels < begin + size);
   return {(labels - begin).masked_fill_(own.logical_not(), 0), own};
 }
 
-// logits: [N, V_s] of each own slice, begins: its first class. labels [N]; losses [N].
+// logits: [N, V_s] for each own slice. labels and losses: [N].
 struct CrossEntropy : torch::autograd::Function<CrossEntropy> {
   static at::Tensor forward(AutogradContext* context, at::TensorList logits,
                             const at::Tensor& labels, const std::int64_t num_classes,

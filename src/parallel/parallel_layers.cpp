@@ -34,8 +34,8 @@ ParameterSlices slices_of(const Sections& shape, int dim, const Sections& sectio
   return slices;
 }
 
-// A rank's part of a tensor that is drawn whole, as LibTorch's module draws it, so that the numbers
-// are the same at every degree.
+// Takes a rank's part of a tensor drawn whole. LibTorch's module draws the same numbers, so they do
+// not depend on the degree.
 at::Tensor own_part(const at::Tensor& whole, std::int64_t dim, const Sections& sections,
                     const SliceGroup& tp) {
   if (tp.degree() == 1) return whole;
@@ -49,7 +49,6 @@ at::Tensor own_part(const at::Tensor& whole, std::int64_t dim, const Sections& s
   return at::cat(parts, dim);
 }
 
-// The weight and, where there is one, the bias of torch::nn::Linear, as that draws them.
 struct DrawnLinear {
   DrawnLinear(std::int64_t in, std::int64_t out, bool has_bias, const at::TensorOptions& tensors,
               const char* layer) {

@@ -23,13 +23,12 @@ using torch::autograd::variable_list;
 
 bool is_alone(const SliceGroup& tp) { return tp.slices().count == 1; }
 
-// The slices whose rows are here.
 SliceRange slices_of_rows(const SliceGroup& tp) {
   const int count = tp.slices().count;
   return tp.sequence_parallel() && tp.degree() > 1 ? tp.slices() : SliceRange{0, count, count};
 }
 
-// The numbers of rows of x that each of them has.
+// Returns how many rows of x each of these slices has.
 std::vector<std::int64_t> sizes_of_rows(const at::Tensor& x, const SliceGroup& tp) {
   const std::int64_t rows = x.size(tp.sequence_dim());
   const SliceRange slices = slices_of_rows(tp);
@@ -37,7 +36,7 @@ std::vector<std::int64_t> sizes_of_rows(const at::Tensor& x, const SliceGroup& t
   return std::vector<std::int64_t>(static_cast<std::size_t>(slices.size()), rows / slices.size());
 }
 
-// The rows of every slice whose rows are here, in memory of the same layout wherever they are.
+// The rows of each slice on this rank, in a layout that does not depend on the rank.
 class Blocks {
  public:
   Blocks(const at::Tensor& x, const SliceGroup& tp)
@@ -50,7 +49,6 @@ class Blocks {
       blocks.push_back(block.contiguous());
     return blocks;
   }
-  // The gradient that all ranks have, of that of each block.
   at::Tensor sum(const std::vector<at::Tensor>& of_blocks) const {
     const at::Tensor own = tree_sum(of_blocks);
     return tp_.sequence_parallel() ? tree_all_reduce(own, tp_) : own;
@@ -62,14 +60,13 @@ class Blocks {
   std::vector<std::int64_t> sizes_;
 };
 
-// The sum over all rows of x.
 at::Tensor sum_of_rows(const at::Tensor& x, std::int64_t width) {
   return x.reshape({-1, width}).sum(0);
 }
 
 struct AddBias : torch::autograd::Function<AddBias> {
-  // columns: 0 for a bias that all rows share; else all columns, of which this rank has its own of
-  // bias, and of x unless it is gathered.
+  // columns: 0 for a bias that all rows share. Otherwise all columns, of which this rank has its
+  // part in bias, and in x unless gathered.
   static at::Tensor forward(AutogradContext* context, at::Tensor x, const at::Tensor& bias,
                             const SliceGroup& tp, bool in_place, std::int64_t columns,
                             bool gathered) {
@@ -115,7 +112,7 @@ struct MultiplyShared : torch::autograd::Function<MultiplyShared> {
     hold(context, tp);
     context->saved_data["type_of_x"] = x.scalar_type();
     context->saved_data["type_of_weight"] = weight.scalar_type();
-    // Each is kept for the gradient of the other.
+    // Each is needed for the gradient of the other.
     context->save_for_backward(
         {weight.requires_grad() ? x : at::Tensor(), x.requires_grad() ? weight : at::Tensor()});
     return at::mul(x, weight);
@@ -139,7 +136,7 @@ struct MultiplyShared : torch::autograd::Function<MultiplyShared> {
 };
 
 struct EmbeddingShared : torch::autograd::Function<EmbeddingShared> {
-  // num_read: of the table's first rows, beyond which no rank reads any.
+  // num_read: no rank reads rows from there on.
   static at::Tensor forward(AutogradContext* context, const at::Tensor& table,
                             const at::Tensor& ids, std::int64_t num_read, const SliceGroup& tp) {
     hold(context, tp);
@@ -167,7 +164,7 @@ struct EmbeddingShared : torch::autograd::Function<EmbeddingShared> {
 };
 
 struct LayerNormShared : torch::autograd::Function<LayerNormShared> {
-  // num_dims: the last ones of x, over which it is normalized.
+  // num_dims: the normalized last dimensions of x.
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, std::int64_t num_dims,
                             const at::Tensor& weight, const at::Tensor& bias, double eps,
                             const SliceGroup& tp) {
@@ -264,7 +261,7 @@ at::Tensor embedding_shared(const at::Tensor& table, const at::Tensor& ids, cons
   const at::Tensor own = tp.sequence_parallel() ? part_of(ids, tp.sequence_dim(),
                                                           tp.range(ids.size(tp.sequence_dim())))
                                                 : ids;
-  const bool knows_ids = ids.is_cpu() && ids.numel() > 0;  // elsewhere that would be a wait
+  const bool knows_ids = ids.is_cpu() && ids.numel() > 0;  // on a device, reading would block
   const std::int64_t num_read = knows_ids ? ids.max().item<std::int64_t>() + 1 : table.size(0);
   at::Tensor found = EmbeddingShared::apply(table, own, num_read, tp);
   require_rows(found, tp);

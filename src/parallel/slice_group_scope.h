@@ -1,12 +1,11 @@
-// The slices of the stage whose modules are being made.
-// Thread-safety: a scope is left on the thread that entered it.
 #pragma once
 
 #include "sluice/parts/tensor_parallel.h"
 
 namespace sluice::detail {
 
-// While it lives, SliceGroup::current() on this thread is `tp`.
+// Sets SliceGroup::current() on this thread to `tp` while modules of a stage are made. Leave the
+// scope on the same thread.
 class SliceGroupScope {
  public:
   explicit SliceGroupScope(const SliceGroup& tp);

@@ -19,7 +19,7 @@ struct Said {
   std::vector<std::int64_t> counts;
   std::string autocast;
   std::int64_t outputs = 0;
-  std::vector<double> scale;  // kind and divisor, where it is given
+  std::vector<double> scale;
   std::int64_t replica = 0;
   std::vector<std::int64_t> fingerprint;
 
@@ -30,7 +30,6 @@ struct Said {
   }
 };
 
-// The first difference of the two calls, as rank `rank` made its own.
 std::string difference(const Said& own, const Said& theirs, int rank, int own_rank) {
   const std::string ranks = formatted("{} and {}", rank, own_rank);
   if (own.call != theirs.call) return formatted("rank {} called {}", rank, theirs.call);
@@ -57,8 +56,6 @@ std::string remedy_of(const Said& own, const Said& theirs) {
          "sluice::KeyedRandomScope(pipeline.seed(), epoch, \"loader\", 0)";
 }
 
-// Collective. What every rank said, where it agrees with this one: in all where they have the same
-// batch, else in the call.
 std::vector<Said> exchange(const Group& world, const Said& own) {
   Packer message;
   message.add(own.call)

@@ -1,5 +1,3 @@
-// Facts on which all ranks have to agree before a step, and what replicas learn of each other
-// there.
 #pragma once
 
 #include "engine/run_groups.h"
@@ -10,17 +8,16 @@
 
 namespace sluice {
 
-// Collective. Throws Error(kUsage) on every rank that disagrees with another: in the call, in what
-// the microbatches hold (as far as the elements tell that are compared) and count, in the autocast
-// state, or in the options; of batches, only those of one replica have to agree. Sets where the
-// batch stands among those of several replicas, and what all of them count. call: "train_step".
+// Collective. Throws Error(kUsage) if ranks differ in the call, the autocast state, the options or,
+// within one replica, the batch. With several replicas, sets batch.first_microbatch and
+// batch.total_count. call: for example "train_step".
 void agree(const RunGroups& groups, StepBatch& batch, const StepOptions& options, const char* call,
            Compared compared);
 
 // Collective. Throws Error(kUsage) unless all ranks make this call now.
 void require_call(const Group& world, const char* call);
 
-// In place of a call: this rank's body has returned.
+// Takes the place of a call if the body has returned.
 inline constexpr const char* kEndOfBody = "nothing more: its body has returned";
 
 }  // namespace sluice

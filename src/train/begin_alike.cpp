@@ -23,7 +23,6 @@ const std::string& first_use_of(const ParameterInfo& info) {
   return info.tied_to.empty() ? info.name : info.tied_to;
 }
 
-// Uses of every parameter, of all ranks.
 std::vector<Use> gather_uses(const std::vector<Stage*>& stages, const Group& world) {
   Packer own;
   std::size_t num_uses = 0;
@@ -51,7 +50,7 @@ std::vector<Use> gather_uses(const std::vector<Stage*>& stages, const Group& wor
 }
 
 void require_one_stage_per_module(const std::vector<Use>& uses) {
-  std::map<std::string, const Use*> first;  // by module
+  std::map<std::string, const Use*> first;
   for (const Use& use : uses) {
     const std::size_t dot = use.name.rfind('.');
     const std::string module = dot == std::string::npos ? "" : use.name.substr(0, dot);
@@ -83,8 +82,6 @@ void hand_out(const std::string& name, const std::vector<Use>& uses,
   for (at::Tensor& tensor : own) tensor.copy_(value);
 }
 
-// Gives everybody in the group what its first member has of the parameters that are wanted, and of
-// the buffers.
 template <typename Wanted>
 void copy_first(const std::vector<Stage*>& stages, const Group& group, const Wanted& is_wanted) {
   std::vector<at::Tensor> tensors;
@@ -94,7 +91,7 @@ void copy_first(const std::vector<Stage*>& stages, const Group& group, const Wan
     for (const auto& [name, buffer] : stage->chunk().buffers()) tensors.push_back(buffer.detach());
   }
   for (at::Tensor& tensor : tensors) {
-    // A given tensor is shared by all who get it.
+    // Receivers may share the storage, so we send a copy.
     const at::Tensor given = group.rank() == 0 ? tensor.clone() : at::Tensor();
     const at::Tensor first = group.broadcast(given, 0).wait();
     if (group.rank() != 0) tensor.copy_(first);

@@ -1,4 +1,3 @@
-// Drawn weights, where no rank can know alone that they are those of every layout.
 #pragma once
 
 #include <vector>
@@ -8,10 +7,10 @@
 
 namespace sluice {
 
-// Whatever the layers of a tie have drawn, on all ranks all have the value of its first use, frozen
-// or not; and all replicas have the parameters and buffers of replica 0. Collective over all ranks.
-// by_module: they were drawn by Initialization::module. Throws Error(kUsage) then for a module with
-// parameters of its own on several stages, which draw them from the same random numbers.
+// Makes drawn weights equal across ranks. All uses of a tie, frozen or not, get the value of the
+// first use. All replicas get the parameters and buffers of replica 0. Collective over all ranks.
+// by_module: Initialization::module drew the weights. Throws Error(kUsage) if a module's own
+// parameters are then on several stages, which would draw them from the same random numbers.
 void begin_alike(const std::vector<Stage*>& stages, const RunGroups& groups, bool by_module);
 
 }  // namespace sluice

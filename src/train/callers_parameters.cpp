@@ -33,7 +33,7 @@ void CallersParameters::make_anew() {
   blocks_ = own_blocks(rank_);
   for (OwnBlocks& own : blocks_) {
     if (are_blocks_) {
-      // With a version counter of its own: nobody but the caller writes to the block by it.
+      // The new tensor has its own version counter, which only the caller advances.
       own.value = own.value.variable_data().set_requires_grad(true);
     } else {
       own = whole_of(*own.parameter, *own.use);
@@ -73,7 +73,7 @@ void CallersParameters::require_settled(const char* call) const {
   if (!are_blocks_) return;
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     const Mark now = mark_of(blocks_[i]), &then = marks_[i];
-    // A caller that writes to the whole parameter means it, on all replicas.
+    // We assume that a caller that writes to the whole parameter does so on all replicas.
     const bool is_written = now.of_parameter == then.of_parameter && now.hash != then.hash;
     if (now.of_block == then.of_block && !is_written) continue;
     throw Error(ErrorKind::kUsage,

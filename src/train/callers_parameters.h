@@ -1,9 +1,6 @@
-// The tensors that a caller's optimizer is made of: this rank's parameters, or, with zero1 and
-// zero3, its replica's own blocks of them as leaves of their own.
-//
-// Owns: what tells that somebody has written to a block beside Pipeline::step(): the other replicas
-// do not have it then. Does not own: `.grad` (grads.h), the update (callers_update.h).
-// Thread-safety: one rank's thread.
+// The tensors from which a caller makes its optimizer: this rank's parameters or, with zero1 and
+// zero3, its replica's own blocks as leaves. A write to a block outside of Pipeline::step() does
+// not reach the other replicas, so it is detected.
 #pragma once
 
 #include <cstdint>
@@ -20,43 +17,41 @@ namespace sluice {
 
 class CallersParameters {
  public:
-  // rank: with its weights; it must outlive this. are_callers: else the optimizer is ours, and what
-  // is shown are whole parameters.
+  // are_callers: false if the optimizer is sluice's; all tensors are then whole.
   CallersParameters(const RankModel& rank, bool are_callers);
 
   const std::vector<OwnBlocks>& all() const { return blocks_; }
   bool are_blocks() const { return are_blocks_; }
-  // The tensor of a use on this rank; undefined: it is frozen.
+  // Returns an undefined tensor if the use is frozen.
   at::Tensor of(const std::string& use) const;
 
-  // Full, of one of these tensors.
   const std::string& name_of(const at::Tensor& own) const;
 
-  // After the parameters have moved.
+  // Call this after the parameters have moved.
   void make_anew();
-  // Declares that all replicas have what the blocks hold now.
+  // Records that all replicas have the current values.
   void settle();
-  // Throws Error(kUsage), naming `call`, where a block was written to since. By the version
-  // counters; SGD writes past them: some elements of each block tell.
+  // Throws Error(kUsage) if a block was written to since settle(). Compares version counters and
+  // some elements, because SGD's writes do not advance the counters.
   void require_settled(const char* call) const;
-  // Throws Error(kUsage) for an optimizer that holds other tensors; with blocks also for one that
-  // is not known to go element by element.
+  // Throws Error(kUsage) if the optimizer holds other tensors or, with blocks, may not work element
+  // by element.
   void require_fits(const torch::optim::Optimizer& optimizer, const std::string& where) const;
 
  private:
   struct Mark {
-    std::int64_t of_block = 0, of_parameter = 0;  // version counters
-    std::string hash;                             // hash of some elements
+    std::int64_t of_block = 0, of_parameter = 0;
+    std::string hash;
   };
   static Mark mark_of(const OwnBlocks& own);
 
   const RankModel& rank_;
   const bool are_blocks_;
   std::vector<OwnBlocks> blocks_;
-  std::vector<Mark> marks_;  // marks of the blocks
+  std::vector<Mark> marks_;
 };
 
-// Throws Error(kUsage) for an optimizer whose step() needs a closure.
+// Throws Error(kUsage) if step() needs a closure.
 void require_no_closure(const torch::optim::Optimizer& optimizer, const std::string& where);
 
 }  // namespace sluice

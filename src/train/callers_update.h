@@ -1,5 +1,5 @@
-// The update of steps whose optimizer is the caller's: it steps once, and replicas then get the
-// blocks that others have updated. Does not own: the optimizer. Thread-safety: one rank's thread.
+// The update by a caller's optimizer. The row's first instruction calls the optimizer for all
+// stages. Each UPDATE then sends the blocks of its stage to the other replicas.
 #pragma once
 
 #include <functional>
@@ -13,13 +13,9 @@
 
 namespace sluice {
 
-// The first instruction of the row lets the optimizer step, with all stages; each UPDATE then
-// shares its stage.
 class CallersUpdate final : public StepUpdate {
  public:
-  // The rank must outlive it.
   explicit CallersUpdate(const RankModel& rank) : rank_(rank) {}
-  // step: of the optimizer, in the row that follows.
   void begin(const std::function<void()>& step) { step_ = &step; }
 
   Work<void> update(int stage, TiedSums& ties, const StepResult& result) override {
@@ -32,7 +28,7 @@ class CallersUpdate final : public StepUpdate {
 
  private:
   const RankModel& rank_;
-  const std::function<void()>* step_ = nullptr;  // null: it has stepped
+  const std::function<void()>* step_ = nullptr;  // null once called
 };
 
 }  // namespace sluice

@@ -1,8 +1,5 @@
-// The share of a rank in a model whose evaluation is other layers than those that train.
-//
-// Owns: modules of those layers, cut where the training's are. Does not own: their parameters and
-// buffers, which are those that train.
-// Thread-safety: one rank's thread.
+// A rank's share of the layers that evaluate, if these are not the layers that train. The modules
+// are cut like the training's and use its parameters and buffers.
 #pragma once
 
 #include "sluice/model.h"
@@ -14,16 +11,16 @@ namespace sluice {
 
 class EvaluationModel {
  public:
-  // Collective over all ranks. model: Model::evaluation; plan: of the training. Throws
-  // Error(kUsage) on every rank where the plan does not know the evaluation, cannot be cut as the
-  // training is, or shards weights.
+  // Collective over all ranks. model: Model::evaluation. plan: of the training. Throws
+  // Error(kUsage) on every rank if the plan has no evaluation, cannot be cut like the training, or
+  // shards weights.
   EvaluationModel(const Model& model, const Plan& plan, RankModel& training,
                   const Transport& transport, const RunOptions& options);
 
   const Plan& plan() const { return plan_; }
   RankModel& share() { return share_; }
   const ModelEnd& end() const { return end_; }
-  // Takes the weights as the training has them now.
+  // Call this before each run: the training may have replaced its tensors.
   void take_weights();
 
  private:

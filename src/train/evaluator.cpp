@@ -9,7 +9,6 @@
 namespace sluice {
 namespace {
 
-// Modules in evaluation mode; afterwards each is in the mode that it was in.
 class EvaluationMode {
  public:
   explicit EvaluationMode(const RankStages& stages) {
@@ -21,7 +20,8 @@ class EvaluationMode {
     for (auto& [module, is_training] : modes_) module->eval();
   }
   ~EvaluationMode() {
-    for (auto& [module, is_training] : modes_) module->train(is_training);  // submodules follow
+    // also sets submodules, which come later in the list
+    for (auto& [module, is_training] : modes_) module->train(is_training);
   }
   EvaluationMode(const EvaluationMode&) = delete;
   EvaluationMode& operator=(const EvaluationMode&) = delete;
@@ -30,8 +30,7 @@ class EvaluationMode {
   std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> modes_;
 };
 
-// Replicas may have other numbers of microbatches, and so other programs: what is sharded is
-// gathered once before them.
+// Replicas may run different programs, so sharded stages are gathered before them.
 class WholeStages {
  public:
   explicit WholeStages(const RankModel& rank) : rank_(rank) {
@@ -83,7 +82,7 @@ StepRunner& Evaluator::runner_for(const detail::StepProgram& program) {
 StepResult Evaluator::run(const StepBatch& batch, const StepOptions& options) {
   const WholeStages whole(rank_);
   if (batch.microbatches.size() == 0) {
-    // Other replicas may have something to tell.
+    // Other replicas may have losses, so take part in the exchange.
     losses_ = post_losses(rank_.groups.world, nullptr, StepRequest::kNone).wait().of_microbatches;
     return {};
   }

@@ -1,9 +1,4 @@
-// Forwards alone through a rank's stages, for batches of any number of microbatches.
-//
-// Owns: proven programs with their executors, for the few numbers of microbatches that came last;
-// of a model whose evaluation is other layers, their modules (evaluation_model.h).
-// Does not own: the stages, which a training may have between two evaluations.
-// Thread-safety: one rank's thread.
+// Runs only forwards, for any number of microbatches. Caches the latest programs.
 #pragma once
 
 #include <list>
@@ -22,20 +17,19 @@ namespace sluice {
 
 class Evaluator {
  public:
-  // References must outlive it. other: the layers that evaluate; null: those of `rank`.
+  // other: the layers that evaluate; null: those of `rank`.
   Evaluator(std::unique_ptr<EvaluationModel> other, const Plan& plan, RankModel& rank,
             Transport& transport, const ModelEnd& end, const RunOptions& options,
             const std::vector<ExecutorObserver*>& observers);
 
-  // Collective over all ranks. Each replica has its own batch, of any number of microbatches, also
-  // none where there are several replicas. Modules are in evaluation mode meanwhile, and then each
-  // in the mode that it was in.
+  // Collective over all ranks. Each replica has its own batch, which may be empty if there are
+  // several replicas. Modules are in evaluation mode during the call.
   StepResult run(const StepBatch& batch, const StepOptions& options = {});
-  // The same without a loss: the outputs. Of a batch that counts nothing.
+  // Returns the outputs without a loss. The batch has counts of 0.
   std::vector<Values> predict(const StepBatch& batch, OutputRanks ranks);
-  // Losses of the last run, of all microbatches in order; the same on every rank.
+  // Losses of the last run in microbatch order, equal on all ranks.
   const std::vector<MicrobatchLoss>& losses() const { return losses_; }
-  // The last instructions of this rank in the last run, which may have failed.
+  // Also works after a run that failed.
   std::string flight_record() const;
   std::size_t num_programs() const { return runners_.size(); }
 
@@ -60,7 +54,7 @@ class Evaluator {
   const RunOptions& options_;
   const std::vector<ExecutorObserver*> observers_;
   StepUpdate nobodys_;
-  std::list<Runner> runners_;  // the last used first
+  std::list<Runner> runners_;  // most recently used first
   std::vector<MicrobatchLoss> losses_;
 };
 

@@ -10,8 +10,8 @@
 namespace sluice {
 namespace {
 
-constexpr std::size_t kDigits = 15;     // hexadecimal, of a positive number
-constexpr std::int64_t kElements = 64;  // of the first, the middle and the last row
+constexpr std::size_t kDigits = 15;
+constexpr std::int64_t kElements = 64;  // compared in the first, middle and last row
 
 void add_row(ContentHash& hash, at::Tensor tensor, std::int64_t row) {
   tensor = tensor.select(0, row);
@@ -37,14 +37,15 @@ std::int64_t fingerprint_of(const at::Tensor& tensor, Compared compared) {
         add_row(hash, detached, row);
     }
   }
-  return std::stoll(hash.digits().substr(0, kDigits), nullptr, 16) | 1;  // never 0
+  return std::stoll(hash.digits().substr(0, kDigits), nullptr, 16) | 1;  // 0 means "not hashed"
 }
 
 }  // namespace
 
 std::vector<std::int64_t> fingerprint(const StepBatch& batch, Compared compared) {
   std::vector<std::int64_t> numbers;
-  std::vector<std::pair<at::Tensor, std::int64_t>> before;  // what is replicated is read once
+  // hashes a tensor that microbatches share only once
+  std::vector<std::pair<at::Tensor, std::int64_t>> before;
   for (std::size_t m = 0; m < batch.microbatches.size(); ++m) {
     if (compared == Compared::kSome && m > 0 && m + 1 < batch.microbatches.size()) continue;
     std::vector<std::pair<at::Tensor, std::int64_t>> own;

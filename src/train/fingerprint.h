@@ -1,4 +1,4 @@
-// A few numbers made of a batch, by which ranks notice that they were given different ones.
+// Hashes by which ranks notice that they were given different batches.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,15 @@
 
 namespace sluice {
 
-// Compared elements of a batch: all, which costs a pass over them, or some of the first and the
-// last microbatch.
+// Compares all elements, which costs a pass over them, or some elements of the first and last
+// microbatch.
 enum class Compared : std::uint8_t { kAll, kSome };
 
-// A number for every input of every microbatch, or of these two, made of its sizes and elements; 0
-// where the rank has none (a tensor that has sizes alone, or is on a device that would have to be
-// waited for).
+// Returns a hash for every input of each compared microbatch. The hash is 0 for a tensor without
+// data or on a device, where reading would block.
 std::vector<std::int64_t> fingerprint(const StepBatch& batch, Compared compared);
 
-// True if two ranks may have been given the same batch.
+// A hash of 0 matches every hash.
 bool may_be_same(const std::vector<std::int64_t>& a, const std::vector<std::int64_t>& b);
 
 }  // namespace sluice

@@ -12,8 +12,8 @@
 namespace sluice {
 namespace {
 
-// The parameter that a tensor is of, or is the state of, element by element, where that is divided
-// among the ranks; else null.
+// Returns the divided parameter to which a tensor belongs. Returns null if there is none, or if the
+// tensor is state that is not per element.
 const ParameterInfo* divided_of(const std::string& name, const at::Tensor& tensor,
                                 const std::map<std::string, const ParameterInfo*>& parameters) {
   auto found = parameters.find(name);
@@ -24,7 +24,6 @@ const ParameterInfo* divided_of(const std::string& name, const at::Tensor& tenso
              : nullptr;
 }
 
-// The same parameter as another rank holds it.
 ParameterInfo as_held_by(const ParameterInfo& parameter, int share) {
   ParameterInfo other = parameter;
   const int each = parameter.slices.size();
@@ -48,7 +47,6 @@ at::Tensor box_of(at::Tensor whole, const Slice& box) {
   return whole;
 }
 
-// Puts what a rank has given into the whole.
 void put(const ParameterInfo& held, const at::Tensor& flat, const at::Tensor& whole) {
   std::vector<std::int64_t> shape = held.global_shape;
   std::int64_t size = 0;
@@ -79,7 +77,8 @@ NamedTensors gather_slices(NamedTensors tensors,
   NamedTensors gathered;
   std::vector<std::int64_t> load(num_shares, 0);
   std::vector<std::vector<at::Tensor>> parts(num_shares);
-  std::vector<std::pair<const ParameterInfo*, std::size_t>> mine;  // and its place in `gathered`
+  // parameters sent to this rank, and their index in `gathered`
+  std::vector<std::pair<const ParameterInfo*, std::size_t>> mine;
   for (auto& [name, tensor] : tensors) {
     const ParameterInfo* info = divided_of(name, tensor, parameters);
     if (!info) {

@@ -1,5 +1,3 @@
-// Tensors of which each rank along tensor parallelism has its slices, as a checkpoint holds them.
-// Thread-safety: one rank's thread.
 #pragma once
 
 #include <map>
@@ -13,17 +11,18 @@
 
 namespace sluice {
 
-// By full name, the parameters of a rank. The stages must outlive it.
+// Keyed by full name. The stages must outlive the result.
 std::map<std::string, const ParameterInfo*> parameters_by_name(const std::vector<Stage*>& stages);
 
-// Collective over the ranks that share the slices, which give the same names: of what is divided
-// each tensor is then whole on one of them, spread by size, in new memory; the rest, which all have
-// alike, is the first's. tensors: parameters by their name, or their state as "KIND/NAME".
+// Assembles the slices of the tensor-parallel ranks into whole tensors for a checkpoint. Collective
+// over these ranks, which must pass the same names. Each divided tensor is returned on one rank, in
+// new memory, spread by size. Only the first rank returns undivided tensors. tensors: parameters by
+// name, or state as "KIND/NAME".
 NamedTensors gather_slices(NamedTensors tensors,
                            const std::map<std::string, const ParameterInfo*>& parameters,
                            const RunGroups& groups);
 
-// The part of a whole parameter that this rank holds, in new memory unless that is all of it.
+// Returns this rank's part, in new memory unless it is the whole.
 at::Tensor held_of(const ParameterInfo& parameter, const at::Tensor& whole);
 
 }  // namespace sluice

@@ -21,7 +21,7 @@ void Grads::add_step() {
       continue;
     }
     const at::Tensor part = own.part_of(whole);
-    // No view: optimizers detach `.grad` in place.
+    // `.grad` must not be a view: optimizers detach it in place.
     add(own.value, part.numel() < whole.numel() ? part.clone() : part.variable_data());
     whole.reset();
   }
@@ -85,7 +85,7 @@ void Grads::require_asked_for(int rank) {
 at::Tensor& Grads::grad_of(const at::Tensor& parameter) {
   at::Tensor& grad = parameter.mutable_grad();
   if (!are_held_) return grad;
-  // With what was there before the pipeline.
+  // Keeps a gradient that existed before the pipeline.
   return held_.try_emplace(parameter.unsafeGetTensorImpl(), std::move(grad)).first->second;
 }
 

@@ -1,13 +1,8 @@
-// `.grad` of the parameters of this rank, or of its own blocks: all steps since it was last
-// cleared.
+// `.grad` of this rank's parameters or own blocks, summed since it was last cleared.
 //
-// Until somebody has asked for the parameters, those of several ranks are held back: who updates
-// parameters by then holds tensors of another module, or those of all ranks at once, on which the
-// ranks' optimizers would race.
-//
-// Owns: the sums in float32 behind the `.grad` of half-precision parameters, and what is held back.
-// Does not own: the gradients of a step (Stage), ties (tied_sums.h).
-// Thread-safety: one rank's thread.
+// With several ranks, gradients are withheld until the caller requests the parameters. An optimizer
+// made without that request holds another module's tensors, or those of all ranks at once, on which
+// the ranks' optimizers would race.
 #pragma once
 
 #include <map>
@@ -19,30 +14,28 @@ namespace sluice {
 
 class Grads {
  public:
-  // parameters must outlive it.
   Grads(const CallersParameters& parameters, bool has_several_ranks)
       : parameters_(parameters), are_held_(has_several_ranks) {}
 
-  // Adds the gradients of a step; of blocks it takes them out of the stages, whose memory is free
-  // then. A sum continues unless another writer has changed its `.grad`; then it continues from
-  // that.
+  // Adds the gradients of a step. Blocks are moved out of the stages, which frees memory. If the
+  // caller has changed `.grad`, the sum continues from there.
   void add_step();
   void scale(double factor);
   void clear();
-  // Gradient of the first use of a parameter on this rank; undefined: none.
+  // Returns the gradient of a parameter's first use on this rank, or an undefined tensor.
   at::Tensor of(const ParameterUse& use);
 
-  // Somebody asks for the parameters.
+  // Call this when the parameters are requested.
   void give_out();
-  // If there was a step and nobody has asked, throws Error(kUsage) of several ranks, else warns
-  // once. rank: for the message.
+  // If there was a step without such a request, throws Error(kUsage) with several ranks, else warns
+  // once.
   void require_asked_for(int rank);
 
  private:
   struct Sum {
     at::Tensor value;           // float32
-    at::Tensor grad;            // the `.grad` that shows it
-    std::uint32_t version = 0;  // version of `grad` when it did
+    at::Tensor grad;            // the `.grad` that shows `value`
+    std::uint32_t version = 0;  // version of `grad` when we last wrote it
   };
   at::Tensor& grad_of(const at::Tensor& parameter);
   void add(const at::Tensor& parameter, const at::Tensor& gradient);
@@ -50,8 +43,8 @@ class Grads {
   void show(Sum& sum, const at::Tensor& parameter);
 
   const CallersParameters& parameters_;
-  std::map<const void*, Sum> sums_;         // by parameter; half precision only
-  std::map<const void*, at::Tensor> held_;  // by parameter; until they are given out
+  std::map<const void*, Sum> sums_;         // half precision only
+  std::map<const void*, at::Tensor> held_;  // withheld until give_out()
   bool are_held_;
   bool are_asked_for_ = false, has_warned_ = false;
   bool has_step_ = false;

@@ -15,7 +15,6 @@
 namespace sluice {
 namespace {
 
-// A place, and the first microbatch of the replica that found it.
 struct Found {
   NonFinite place;
   std::int64_t first_microbatch = 0;
@@ -49,8 +48,7 @@ std::optional<Found> read_place(Unpacker& message) {
   return found;
 }
 
-// When the stage that computes the loss of each microbatch starts its backward: 0, 1, ... among
-// those of its rank.
+// For each microbatch, the position of its first backward on the rank that computes its loss.
 std::vector<int> backward_order(const Program& program) {
   std::vector<int> order(static_cast<std::size_t>(program.num_microbatches), 0);
   for (const std::vector<Action>& row : program.ranks) {
@@ -73,7 +71,7 @@ void throw_not_finite(Executor& executor, const Group& world, const Program& pro
                       const std::vector<std::pair<std::string, double>>& norms) {
   const Packer own = write_place(executor.find_non_finite(batch), batch.first_microbatch);
   const std::vector<int> order = backward_order(program);
-  // Smaller is earlier.
+  // Earlier places compare smaller.
   auto moment = [&](const Found& found) {
     const NonFinite& place = found.place;
     const std::int64_t replica = found.first_microbatch;
@@ -107,7 +105,7 @@ void throw_not_finite(Executor& executor, const Group& world, const Program& pro
     where += formatted(", stage {} (rank {}), microbatch {}", first->stage, rank_of(*earliest),
                        earliest->first_microbatch + first->microbatch);
   } else {
-    // Every microbatch alone is finite, so it is their sum that overflowed.
+    // Every microbatch alone is finite, so their sum overflowed.
     const auto bad = std::find_if(norms.begin(), norms.end(),
                                   [](const auto& norm) { return !std::isfinite(norm.second); });
     what = bad == norms.end() ? "the loss is not finite"

@@ -1,4 +1,3 @@
-// The place where a step that is not finite stopped being so.
 #pragma once
 
 #include <string>
@@ -11,11 +10,11 @@
 
 namespace sluice {
 
-// Collective over all ranks, after a loss or norm that is not finite: runs the step again under
-// watch and throws, on every rank, one Error(kNotFinite) naming step, stage, value or parameter,
-// and microbatch of the first place: forward before backward; the first replica; the smallest
-// microbatch, then the smallest stage; in backward the first microbatch in backward order, then the
-// largest stage. norms: of the parameters, where they are known.
+// Collective over all ranks, after a loss or norm that is not finite. Runs the step again with
+// checks and throws the same Error(kNotFinite) on every rank, naming the first place. Forward comes
+// before backward, then the lower replica is first. In forward the lowest microbatch is first, then
+// the lowest stage; in backward the first microbatch in backward order, then the highest stage.
+// norms: of the parameters, where known.
 [[noreturn]] void throw_not_finite(Executor& executor, const Group& world, const Program& program,
                                    const StepBatch& batch,
                                    const std::vector<std::pair<std::string, double>>& norms);

@@ -23,7 +23,7 @@ Work<void> OutputWatch::gather(const Group& ranks) {
   for (int m = 0; m < program_.num_microbatches; ++m) {
     const auto own = of_microbatch_.find(m);
     for (const std::string& name : names_) {
-      // A given tensor is shared by all who get it: nobody keeps it.
+      // Receivers share the storage, so we send and keep copies.
       at::Tensor given;
       if (own != of_microbatch_.end() && own->second.get(name).defined())
         given = own->second.get(name).clone();

@@ -1,7 +1,5 @@
-// Outputs that leave the model in a step, for callers who ask for them.
-//
-// Owns: the outputs of the microbatches whose last stage this rank has, and after a gathering all.
-// Does not own: the time of gathering (the program). Thread-safety: one rank's thread.
+// Collects the model's outputs: those of microbatches that end on this rank and, after gather(),
+// all.
 #pragma once
 
 #include <map>
@@ -17,17 +15,15 @@ namespace sluice {
 
 class OutputWatch final : public ExecutorObserver {
  public:
-  // names: Model::outputs. References must outlive it.
   OutputWatch(const Program& program, const std::vector<std::string>& names)
       : program_(program), names_(names) {}
 
   void keep(bool on) { is_on_ = on; }
-  // GATHER_OUTPUTS, collective over the ranks of the program.
+  // Carries out GATHER_OUTPUTS. Collective over the program's ranks.
   Work<void> gather(const Group& ranks);
-  std::vector<Values> take();  // in the order of the microbatches
+  std::vector<Values> take();  // in microbatch order
 
   void begin_step(std::int64_t /*step*/) override { of_microbatch_.clear(); }
-  // Without their graphs.
   void produced(const Action& action, const Values& outputs,
                 std::vector<at::Tensor>& handed_on) override;
 

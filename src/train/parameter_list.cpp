@@ -12,14 +12,11 @@
 namespace sluice {
 namespace {
 
-// The last rank has the largest coordinate along every axis.
+// The last rank is not first along an axis that has several ranks.
 bool has_replicas(const ParameterInfo& info, const Mesh& mesh) {
   return !mesh.is_first(mesh.num_ranks() - 1, info.replicated);
 }
 
-// The facts of every use: layer, position, whether this rank stands for it, whether it trains and
-// has replicas, whether it is divided, whether its gradient is a partial sum, its slices, name of
-// the first use, name.
 Packer write_uses(const std::vector<Stage*>& stages, const Mesh& mesh, int rank) {
   Packer message;
   std::size_t num_uses = 0;
@@ -71,8 +68,8 @@ void require_one_owner(const SharedParameter& parameter) {
   }
 }
 
-// The uses of a parameter have the same slices; of one that all slices share, a slice each, in
-// order.
+// Uses of a parameter must have the same slices. A weight that all slices share must have one use
+// per slice instead, in order.
 void set_slices(SharedParameter& parameter) {
   const ParameterUse& first = parameter.uses.front();
   parameter.is_divided = first.is_divided;
@@ -99,7 +96,8 @@ void set_slices(SharedParameter& parameter) {
                          "share have a use for each slice of the rank, in one layer"});
 }
 
-// A group of replicas would be another on each of them.
+// Throws for a tie across ranks that is replicated: each replica would need its own group to sum
+// it.
 void require_one_replica_of_tie(const SharedParameter& parameter) {
   if (parameter.ranks.size() < 2) return;
   for (const ParameterUse& use : parameter.uses) {
@@ -110,7 +108,7 @@ void require_one_replica_of_tie(const SharedParameter& parameter) {
   }
 }
 
-// One for each set of several ranks, made in the order of the parameters.
+// All ranks make one group for each set of ranks, in parameter order.
 void make_groups(std::vector<SharedParameter>& parameters, const Group& world) {
   std::map<std::vector<int>, Group> groups;
   for (SharedParameter& parameter : parameters) {
@@ -124,7 +122,7 @@ void make_groups(std::vector<SharedParameter>& parameters, const Group& world) {
   }
 }
 
-// A frozen use on another rank would keep its first value while the others move.
+// A frozen use on another rank would keep its first value.
 void require_ties_of_one_kind(const std::map<std::string, SharedParameter>& trained,
                               const std::map<std::string, std::string>& frozen) {
   for (const auto& [first_use, name] : frozen) {
@@ -148,7 +146,7 @@ const ParameterUse* SharedParameter::local_use() const {
 std::vector<SharedParameter> list_parameters(const std::vector<Stage*>& stages, const Group& world,
                                              const Mesh& mesh) {
   std::map<std::string, SharedParameter> by_name;
-  std::map<std::string, std::string> frozen;  // first use -> a use that does not train
+  std::map<std::string, std::string> frozen;  // first use -> frozen use
   int rank = 0;
   for (Unpacker& message :
        gather_messages(world, write_uses(stages, mesh, world.rank()), "list of parameters")) {

@@ -35,7 +35,7 @@ StepBatch make_batch(const BatchSplit& split, const Model& model, int num_microb
   return batch;
 }
 
-// The loss gets the inputs that no layer reads.
+// Makes the inputs that no layer reads optional, because only the loss needs them.
 Model without_labels(Model model) {
   std::set<std::string> read;
   for (const auto* layers : {&model.layers, &model.free_layers})
@@ -76,7 +76,7 @@ StepBatch Pipeline::Impl::training_batch(const Inputs& inputs, const StepOptions
   return batch;
 }
 
-// Among replicas one may have nothing that counts.
+// With several replicas, only their total count must be above 0.
 void Pipeline::Impl::agree_on(StepBatch& batch, const StepOptions& options, const char* call,
                               const std::string& said) {
   const RunGroups& groups = share.groups;
@@ -115,7 +115,7 @@ StepResult Pipeline::train_step(const Inputs& inputs, const StepOptions& options
     const StepBatch batch = impl_->training_batch(inputs, options, "Pipeline::train_step");
     impl_->grads.require_asked_for(impl_->transport.rank());
     StepResult result = rank.train(batch, options);
-    // The sums of this step join what earlier steps have left in `.grad`.
+    // `.grad` may hold gradients of earlier steps, so add to it.
     rank.finish_ties();
     impl_->grads.add_step();
     for (const auto& stage : impl_->share.stages.stages()) stage->clear_gradients();

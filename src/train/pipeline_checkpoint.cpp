@@ -45,7 +45,7 @@ NamedTensors optimizer_state(const PipelineState& state, const RankState& saved,
   return optimizer_state_of(saved, own);
 }
 
-// Their kinds in order, one that comes again once: "AdamW", "AdamW, SGD". None: "".
+// Returns the distinct kinds in order, such as "AdamW, SGD", or "".
 template <typename Optimizers>
 std::string kinds_of(const Optimizers& optimizers) {
   std::vector<std::string> kinds;
@@ -60,14 +60,14 @@ Error usage(const std::string& what, const std::string& remedy) {
   return Error(ErrorKind::kUsage, {.what = what, .where = "Pipeline::save", .remedy = remedy});
 }
 
-// The text as JSON; refuses what is not UTF-8.
+// Returns JSON. Throws if a text is not UTF-8.
 std::string text_of(const std::map<std::string, std::string>& extra) {
   if (std::optional<std::string> text = Json(extra).dump_valid()) return std::move(*text);
   throw usage("a text of the extra state is not UTF-8", "save bytes as a tensor of kByte");
 }
 
-// The prefix of a rank's own tensors in Manifest::extra_tensors ("ranks/3/NAME"), and the key
-// of Manifest::settings that says how many ranks there were.
+// Prefix of a rank's own tensors in Manifest::extra_tensors ("ranks/3/NAME"), and the key of
+// Manifest::settings for the number of ranks.
 constexpr const char* kOfRanks = "ranks/";
 constexpr const char* kRanksSetting = "ranks";
 
@@ -85,7 +85,6 @@ void require_names(const NamedTensors& tensors) {
   }
 }
 
-// The fingerprint of what ranks have to say alike.
 std::string fingerprint_of(const std::string& path, const SaveOptions& options) {
   require_names(options.extra_tensors);
   require_names(options.rank_tensors);
@@ -96,7 +95,7 @@ std::string fingerprint_of(const std::string& path, const SaveOptions& options) 
   return content_hash(text);
 }
 
-// Collective. Whether some rank has tensors of its own.
+// Collective. Returns whether some rank has its own tensors.
 bool agree_on_options(const Group& world, const std::string& path, const SaveOptions& options) {
   std::optional<std::string> first;
   bool has_rank_tensors = false;
@@ -114,7 +113,6 @@ bool agree_on_options(const Group& world, const std::string& path, const SaveOpt
   return has_rank_tensors;
 }
 
-// Before anything is written.
 void require_optimizers_of(const Checkpoint& checkpoint, const PipelineState& state,
                            const std::vector<torch::optim::Optimizer*>& optimizers) {
   if (optimizers.empty()) return;
@@ -134,7 +132,6 @@ void require_optimizers_of(const Checkpoint& checkpoint, const PipelineState& st
     require_own_state(*optimizer, names_of(state.parameters), checkpoint);
 }
 
-// "'a', 'b'": of all ranks.
 std::string names_of_rank_tensors(const Manifest& manifest) {
   std::set<std::string> names;
   for (const SavedTensor& tensor : manifest.extra_tensors) {

@@ -1,5 +1,4 @@
-// Pipeline::save() and load(): the parts of a pipeline that a checkpoint holds.
-// Thread-safety: one rank's thread; collective over all ranks.
+// Pipeline::save() and load(), collective over all ranks.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +20,7 @@ struct PipelineState {
   std::int64_t step = 0;
 };
 
-// Throws Error(kUsage) where ranks differ in what they want to save.
+// Throws Error(kUsage) if ranks save different things.
 SaveOutcome save_pipeline(const PipelineState& state, const std::string& path,
                           const SaveOptions& options);
 LoadedState load_pipeline(const PipelineState& state, const std::string& path,

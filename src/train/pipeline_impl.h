@@ -1,4 +1,3 @@
-// The parts of Pipeline, for Trainer and run() to build on. Thread-safety: one rank's thread.
 #pragma once
 
 #include <optional>
@@ -20,20 +19,19 @@
 namespace sluice {
 
 struct Pipeline::Impl {
-  const std::thread::id thread = std::this_thread::get_id();  // the rank's
+  const std::thread::id thread = std::this_thread::get_id();
   const Model& model;
   Transport& transport;
   const Group world;
   PipelineRank rank;
-  RankModel& share;  // of it
+  RankModel& share;
   CallersParameters callers;
   Grads grads;
   std::int64_t step = 0;
-  bool gave_parameters = false;  // an optimizer may hold them
+  bool gave_parameters = false;  // an optimizer may hold the parameters
   std::set<std::string> compared_calls;
   bool warned_of_loss = false;
 
-  // plan, draft: as of PipelineRank.
   Impl(const Model& the_model, const Plan* plan, std::optional<Plan> draft,
        Transport& the_transport, RunOptions options)
       : model(the_model),
@@ -44,29 +42,27 @@ struct Pipeline::Impl {
         callers(share, rank.plan().step_end == StepEnd::kGradients),
         grads(callers, transport.size() > 1) {}
 
-  // The batch cut into the plan's microbatches, as all ranks pass it.
-  // said: what all ranks have to call alike, where it is more than "train_step".
+  // said: what must match on all ranks, if more than "train_step".
   StepBatch training_batch(const Inputs& inputs, const StepOptions& options, const char* call,
                            const std::string& said = "train_step");
   void agree_on(StepBatch& batch, const StepOptions& options, const char* call,
                 const std::string& said);
   void require_own(const torch::optim::Optimizer& optimizer);
-  // The same of all, which have no parameter twice. call: for the message.
+  // No parameter may be in two optimizers. call: for the message.
   void require_own(const char* call, const std::vector<const torch::optim::Optimizer*>& optimizers);
-  // Refuses sharded parameters: those of the modules have no memory between steps.
+  // Throws if parameters are sharded: between steps they have no memory.
   void require_whole(const char* call) const;
-  // Notes a request for whole parameters, which an optimizer holds unless it has blocks.
+  // Call this when whole parameters are requested: an optimizer may hold them, unless it has
+  // blocks.
   void give_out_whole();
-  // Norms of all gradients, each counted once.
   Work<GradientNorms> post_norms();
-  // One rank for all, and once: what follows a loss that is not finite is none either.
   void warn_of_loss(double loss);
   PipelineState state();
   bool has_stage(int stage) const {
     return rank.plan().program.stage_map.rank_of(stage) == share.groups.place();
   }
 
-  // An error that is thrown before the executor runs would leave the other ranks waiting.
+  // Without the abort, an error before the executor runs would leave other ranks waiting.
   template <typename Body>
   auto waking_others(const char* call, Body body) {
     require_thread(thread, call);

@@ -27,7 +27,6 @@
 namespace sluice {
 namespace {
 
-// The values where backwards start.
 std::vector<std::string> roots_of(const Model& model) {
   std::vector<std::string> roots = model.outputs;
   for (const LayerSpec& layer : model.layers) {
@@ -85,7 +84,6 @@ void log_stage(const Model& model, const StageContent& content, Stage& stage, in
                       with_commas(parameters), human_bytes(bytes)));
 }
 
-// parameters: that train and have no state in the checkpoint.
 void warn_of_fresh_state(const std::set<std::string>& parameters) {
   constexpr std::size_t kMostNames = 8;
   if (parameters.empty()) return;
@@ -251,7 +249,7 @@ bool PipelineRank::saves(const std::string& parameter) const {
   return !options_.saves || options_.saves(parameter);
 }
 
-// Those that a checkpoint has of this rank, and of which each replica has its own blocks.
+// all: also parameters that RunOptions::saves leaves out.
 std::vector<ShardedTensor> PipelineRank::sharded_parameters(bool all) const {
   std::vector<ShardedTensor> tensors;
   const ShardedParameters* sharded = share_->sharded.get();
@@ -276,7 +274,7 @@ std::vector<ShardedTensor> PipelineRank::sharded_parameters(bool all) const {
   return tensors;
 }
 
-// State that is not sharded is replica 0's: a forward may have changed buffers otherwise on others.
+// Unsharded state comes from replica 0, because forwards may change buffers differently elsewhere.
 RankState PipelineRank::held_weights(const RunGroups& connected, bool all) const {
   const bool is_first = share_->groups.replica == 0;
   const std::vector<ShardedTensor> sharded = sharded_parameters(all);
@@ -297,7 +295,7 @@ RankState PipelineRank::held_weights(const RunGroups& connected, bool all) const
   return state;
 }
 
-// The state that all shares of the slices hold alike stays with the first share alone.
+// Undivided state stays with the first tensor-parallel rank only.
 RankState PipelineRank::gathered(RankState state, const RunGroups& connected) const {
   if (!connected.shares) return state;
   const auto parameters = parameters_by_name(share_->stages.pointers());
@@ -342,7 +340,7 @@ std::vector<std::string> PipelineRank::load(const Checkpoint& checkpoint, const 
         if (rest) rest(stage);
       },
       [&](Stage& stage) {
-        // A checkpoint without `rest` has every parameter. A NaN in it is what was saved.
+        // Without `rest` the checkpoint has every parameter, so a NaN is a saved value.
         std::vector<std::string>& unfilled = share_->unfilled[stage.index()];
         unfilled = rest ? unfilled_parameters(stage.chunk()) : std::vector<std::string>();
         if (sharded) sharded->end_filling(stage.index());

@@ -1,4 +1,3 @@
-// The parameters of a pipeline, their gradients and what is saved of it.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/equal.h>
 #include <torch/optim/optimizer.h>
@@ -133,7 +132,7 @@ std::vector<std::pair<std::string, at::Tensor>> Pipeline::local_state_dict() con
       if (seen.insert(name).second) state.emplace_back(name, info.tensor.detach());
     }
   }
-  // Stages of a whole module may have each their own of one name.
+  // Stages cut from one module may each have a buffer of one name.
   for (const auto& stage : impl_->share.stages.stages()) {
     for (const auto& [name, tensor] : stage->chunk().buffers()) state.emplace_back(name, tensor);
   }
@@ -163,14 +162,14 @@ void Pipeline::load_state_dict(const std::vector<std::pair<std::string, at::Tens
   const auto own = local_state_dict();
   std::map<std::string, std::size_t> num_own, num_seen;
   for (const auto& [name, tensor] : own) ++num_own[name];
-  // A divided parameter may come whole, as state_dict() gives it.
+  // Divided parameters may be whole, as from state_dict().
   for (const auto& [name, info] : parameters_by_name(impl_->share.stages.pointers())) {
     const auto found = given.find(name);
     if (found == given.end()) continue;
     for (at::Tensor& value : found->second)
       if (value.sizes() == at::IntArrayRef(info->global_shape)) value = held_of(*info, value);
   }
-  // All is checked before anything is written.
+  // Check everything before writing.
   std::vector<at::Tensor> values;
   for (const auto& [name, tensor] : own) {
     const auto found = given.find(name);
@@ -181,7 +180,7 @@ void Pipeline::load_state_dict(const std::vector<std::pair<std::string, at::Tens
       refuse("'" + name + "' is " + to_text(meta_of(value)) + ", not " + to_text(meta_of(tensor)),
              "give the state of the same model");
     }
-    // One for each stage that has its own, or one for all.
+    // Either each tensor of this name has a value, or all values are equal.
     const std::size_t at = num_seen[name]++;
     const bool for_each = of_name.size() == num_own[name];
     for (const at::Tensor& value : of_name) {
@@ -205,7 +204,7 @@ void Pipeline::save(const std::string& path, const SaveOptions& options) {
     require_call(impl_->world, "save");
     return save_pipeline(impl_->state(), path, options);
   });
-  // All ranks know: they can go on.
+  // All ranks have the error and can continue.
   if (outcome.error) throw Error(*outcome.error);
 }
 

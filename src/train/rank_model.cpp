@@ -45,7 +45,6 @@ bool is_one_pipeline(const RunGroups& groups) {
   return groups.num_replicas == 1 && groups.num_shares == 1;
 }
 
-// Throws Error(kUsage) for slices other than those that this rank has of the plan's.
 void require_own_slices(const ParameterInfo& info, const TensorParallel& how, int share) {
   const bool is_of_slices = info.split || !info.summed.empty();
   if (!is_of_slices) return;
@@ -63,7 +62,7 @@ void require_own_slices(const ParameterInfo& info, const TensorParallel& how, in
                          "slices, and hold those at the rank's place along tp"});
 }
 
-// The slices of the plan, and that all shares have the same of what is not divided.
+// Marks undivided parameters as equal on all tensor-parallel ranks.
 void set_shares(const RankStages& stages, const TensorParallel& how, const RunGroups& groups) {
   for (Stage* stage : stages.pointers()) {
     for (ParameterInfo& info : stage->chunk().parameters()) {
@@ -73,13 +72,12 @@ void set_shares(const RankStages& stages, const TensorParallel& how, const RunGr
   }
 }
 
-// A number that tells the modules of this process from those of others.
 std::int64_t process_token() {
   static const auto token = static_cast<std::int64_t>(std::random_device()());
   return token;
 }
 
-// Ranks that are threads would write to the same gradients, each for its own rows.
+// Replicas that are threads must not share modules: they would add to the same gradients.
 void require_own_modules(const RankModel& rank) {
   if (is_one_pipeline(rank.groups)) return;
   std::vector<std::int64_t> own;
@@ -113,7 +111,6 @@ void require_own_modules(const RankModel& rank) {
 
 using Copies = std::vector<at::Tensor>;
 
-// Copies of the parameters of a stage for which `is_kept`; undefined tensors for the others.
 template <typename IsKept>
 Copies copies_of(Stage& stage, const IsKept& is_kept) {
   Copies copies;

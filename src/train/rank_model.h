@@ -1,8 +1,4 @@
-// The share of a model that a rank holds, and with whom: its stages, its groups, the list of all
-// parameters of the pipeline, and which replica has which blocks of them. Steps, updates and
-// checkpoints go by it.
-//
-// Does not own: programs and their executors (pipeline_rank.h). Thread-safety: one rank's thread.
+// A rank's share of a model. Steps, updates and checkpoints use it.
 #pragma once
 
 #include <functional>
@@ -24,38 +20,35 @@
 namespace sluice {
 
 struct RankModel {
-  // Collective over `world`. plan: placed and cut; its mesh is set. The weights hold nothing yet,
-  // or what the factories have made.
-  // device: of the stages.
+  // Collective over `world`. plan: placed and cut. Weights are uninitialized or from the factories.
   RankModel(const Model& model, const Plan& plan, const Group& world, at::Device device,
             const RunOptions& options);
 
-  // Calls `fill` for every stage, whose parameters are whole meanwhile; what is there then is the
-  // stage's weights.
+  // Calls `fill` for every stage, with its parameters whole.
   void fill(const FillStage& fill);
-  // Initializes as RunOptions::weights says. Collective.
+  // Collective. Initializes weights as RunOptions::weights requires.
   void initialize(const Model& model, const RunOptions& options);
 
   Stage& stage(int index) const;
-  // Its sum over the uses takes all elements.
+  // Whether the gradient is a sum over uses or slices, which needs all of its elements.
   bool is_tied(int stage, std::size_t parameter) const;
 
   const Mesh mesh;
   const DataParallel data_parallel;
   const RunGroups groups;
   RankStages stages;
-  const std::vector<SharedParameter> parameters;  // the parameters that train
+  const std::vector<SharedParameter> parameters;
   const BlockOwners owners;
-  const bool shards_state;                     // optimizer state is sharded: zero1, zero3
+  const bool shards_state;                     // zero1 or zero3
   std::unique_ptr<ShardedParameters> sharded;  // zero3; null: whole
-  bool has_weights = false;                    // else they hold nothing yet
-  // Parameters of the own stages that no source of weights has filled, by stage.
+  bool has_weights = false;
+  // Parameters of this rank that nothing has filled, by stage.
   std::map<int, std::vector<std::string>> unfilled;
-  std::string unfilled_remedy;  // what the user can do about them
+  std::string unfilled_remedy;  // how the user can fill them
 };
 
-// By layer of the model: whether something of it trains. Collective over the ranks: throws
-// Error(kUsage) on all of them where replicas differ, with the layer.
+// Whether some parameter of each layer trains. Collective over the ranks. Throws Error(kUsage) on
+// all of them if replicas differ.
 std::vector<bool> layers_that_train(const RankModel& rank, const Model& model);
 
 }  // namespace sluice

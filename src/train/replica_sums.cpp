@@ -26,14 +26,14 @@ at::Tensor part_of(const at::Tensor& whole, const ElementRange& range) {
   return whole.defined() ? whole.view(-1).narrow(0, range.begin, range.size()) : whole;
 }
 
-// A sum of a subtree of shards; `own`: this replica's, which may be written to.
+// A sum of some shards. own: this replica may write to its memory.
 struct Term {
   ShardRange shards;
   at::Tensor sum;
   bool own = false;
 };
 
-// The sum of all, in the order of the tree; undefined when all are.
+// Adds the terms in tree order. The sum is undefined if all terms are.
 at::Tensor add_up(std::vector<Term> terms, int num_shards) {
   const ShardRange all{0, num_shards};
   std::vector<Term> stack;
@@ -61,13 +61,12 @@ at::Tensor add_up(std::vector<Term> terms, int num_shards) {
   return stack.back().sum;
 }
 
-// One stage: who of the replicas owns what, in which rounds it travels.
 struct StageParts {
   Stage& stage;
-  std::vector<std::size_t> trainable;        // indices of its parameters
+  std::vector<std::size_t> trainable;
   std::vector<std::vector<Ranges>> rounds_;  // [owner][round]
   std::size_t num_rounds = 0;
-  // Sums of single microbatches, by parameter.
+  // Sums over the microbatches reduced so far.
   Tensors sums;
   int num_microbatches = 0;
 
@@ -117,8 +116,8 @@ struct StageParts {
 
 using Works = std::vector<Work<Tensors>>;
 
-// [parameter][subtree]: what this replica has. Of a microbatch it is taken out of the stage, whose
-// next microbatch starts with a sum of its own.
+// Returns this replica's sums as [parameter][subtree]. A microbatch's gradient is moved out of the
+// stage, whose next microbatch starts a new sum.
 std::vector<Tensors> take_partial(StageParts& of, bool of_microbatch) {
   std::vector<Tensors> partial(of.stage.parameters().size());
   for (const std::size_t i : of.trainable) {
@@ -192,8 +191,8 @@ struct ReplicaSums::Impl {
     });
   }
 
-  // Takes a piece that a replica has given, to be added: its memory is this replica's. The rest is
-  // free, so that no more is there at once than was exchanged.
+  // Keeps the memory of one received piece for reuse and frees the rest, so that memory use does
+  // not grow.
   at::Tensor take_one(Tensors& pieces) const {
     at::Tensor taken;
     for (int giver = 0; giver < groups.num_replicas && !taken.defined(); ++giver) {
@@ -203,8 +202,8 @@ struct ReplicaSums::Impl {
     return taken;
   }
 
-  // The place of a range in the gradient that comes of it all: in the memory of a partial sum,
-  // where this replica has one.
+  // Returns the range of the final gradient, which reuses the memory of an own partial sum if there
+  // is one.
   static at::Tensor place(const StageParts& of, const ElementRange& range,
                           const std::vector<Tensors>& partial, Tensors& gradients) {
     at::Tensor& gradient = gradients[range.parameter];
@@ -217,7 +216,7 @@ struct ReplicaSums::Impl {
     return part_of(gradient, range);
   }
 
-  // Adds up the blocks of a round that this replica owns. Returns those that all replicas get.
+  // Sums the blocks that this replica owns, and returns the sums that all replicas get.
   Tensors add_own(const StageParts& of, std::size_t round, const std::vector<Tensors>& partial,
                   const Tensors& pieces, Tensors& gradients) const {
     const Ranges& own = of.ranges(groups.replica, round);
@@ -271,7 +270,8 @@ struct ReplicaSums::Impl {
     }
   }
 
-  // Sums of floats of one type at a time, with how many replicas have each in front.
+  // All-reduces buckets of one dtype. Each bucket starts with the number of replicas that have each
+  // gradient.
   Work<void> reduce_fast(StageParts& of, std::optional<int> microbatch) {
     auto partial = std::make_shared<std::vector<Tensors>>(take_partial(of, microbatch.has_value()));
     struct Bucket {
@@ -327,8 +327,7 @@ struct ReplicaSums::Impl {
     });
   }
 
-  // Keeps the sums as the stage's gradients; those of single microbatches add up in the order of
-  // their works.
+  // Gradients of single microbatches are added up in the order of their works.
   void keep(StageParts& of, std::optional<int> microbatch, Tensors gradients) {
     if (!microbatch) {
       for (const std::size_t i : of.trainable) of.stage.set_gradient(i, std::move(gradients[i]));

@@ -1,4 +1,3 @@
-// A pipeline whose ranks are threads of this process, or of several.
 #include <ATen/Parallel.h>
 
 #include <string>
@@ -19,7 +18,7 @@
 namespace sluice {
 namespace {
 
-// Ranks set the number of threads for all of the process; afterwards it is the caller's again.
+// Ranks set the number of threads for the whole process, so restore it.
 class ThreadsOfCaller {
  public:
   ThreadsOfCaller() : threads_(at::get_num_threads()) {}
@@ -31,7 +30,7 @@ class ThreadsOfCaller {
   int threads_;
 };
 
-// The settings that all processes have to pass alike, in lines.
+// Returns the settings that all processes must pass alike.
 std::string alike(const Plan& plan, const Model& model, const RunOptions& run_options) {
   const DataParallel& replicas = plan.data_parallel;
   std::string text = formatted(
@@ -58,7 +57,7 @@ void detail::run_bodies(const Model& model, const PipelineOptions& options,
   }
   const ThreadsOfCaller threads;
   PipelineOptions planned = options;
-  // Beside replicas the pipeline refuses a hook.
+  // With several replicas, the pipeline rejects a hook.
   if (options.data_parallel.degree == 1)
     planned.hooked_reduction = hooked_reduction(run_options.reduction);
   const Plan draft =

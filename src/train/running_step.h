@@ -1,24 +1,21 @@
-// The refusal of calls that may not happen within a step of this thread's pipeline.
 #pragma once
 
 #include <thread>
 
 namespace sluice {
 
-// While it lives, a step runs on this thread.
 class RunningStep {
  public:
-  // call: "Pipeline::train_step". Throws as require_no_step().
   explicit RunningStep(const char* call);
   ~RunningStep();
   RunningStep(const RunningStep&) = delete;
   RunningStep& operator=(const RunningStep&) = delete;
 };
 
-// Throws Error(kUsage) naming `call` on another thread than `owner`.
+// Throws Error(kUsage) on any thread other than `owner`.
 void require_thread(std::thread::id owner, const char* call);
 
-// Throws Error(kUsage) naming `call` while a step runs on this thread, of whatever pipeline.
+// Throws Error(kUsage) while a step of any pipeline runs on this thread.
 void require_no_step(const char* call);
 
 }  // namespace sluice

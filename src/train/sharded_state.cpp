@@ -19,7 +19,6 @@
 namespace sluice {
 namespace {
 
-// The replica that gets each tensor: the one with the least so far.
 std::vector<int> spread(const std::vector<ShardedTensor>& tensors, int num_replicas) {
   std::vector<std::int64_t> load(static_cast<std::size_t>(num_replicas), 0);
   std::vector<int> receivers;
@@ -41,7 +40,6 @@ std::map<std::string, at::Tensor> by_name(const Optimizer& optimizer) {
   return tensors;
 }
 
-// State of all replicas together: by name of the parameter, its tensors with their types.
 struct StatesOfReplicas {
   std::map<std::string, std::map<std::string, at::ScalarType>> types;
   std::vector<std::set<std::string>> of_replica;  // names of tensors
@@ -69,8 +67,7 @@ StatesOfReplicas exchange_names(const NamedTensors& own, const Group& replicas) 
   return states;
 }
 
-// The blocks of a use that each replica has of a tensor of its state; of one number, which all
-// owners have alike, the first one's.
+// A single number is equal on all owners, so the first block's owner gives it.
 void add_shares(ShardedTensor& tensor, const BlockOwners& owners, const ParameterUse& use,
                 bool per_element, int num_replicas) {
   for (int replica = 0; replica < num_replicas; ++replica) {
@@ -110,7 +107,7 @@ NamedTensors gather_whole(const std::vector<ShardedTensor>& tensors, const RunGr
   const std::vector<at::Tensor> given = groups.replicas.all_to_all(std::move(pieces)).wait();
 
   NamedTensors gathered;
-  std::map<std::size_t, std::size_t> place;  // place of a tensor in `gathered`
+  std::map<std::size_t, std::size_t> place;  // index in `gathered`
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (receivers[i] != groups.replica) continue;
     place[i] = gathered.size();

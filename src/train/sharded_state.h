@@ -1,5 +1,3 @@
-// Tensors of which every replica has its own blocks, as a checkpoint holds them, and back.
-// Thread-safety: one rank's thread.
 #pragma once
 
 #include <optional>
@@ -19,18 +17,17 @@ namespace sluice {
 
 struct ShardedTensor {
   std::string name;
-  std::vector<std::int64_t> shape;  // shape of all that the replicas have of it together
-  std::int64_t elements = 0;        // elements of the whole parameter, by which tensors are spread
+  std::vector<std::int64_t> shape;  // shape of all replicas' blocks together
+  std::int64_t elements = 0;        // elements of the whole parameter, for balancing
   at::TensorOptions options;
-  std::vector<std::optional<ElementRange>> of_replica;  // what each has
-  at::Tensor own;                                       // this one's; undefined: nothing
+  std::vector<std::optional<ElementRange>> of_replica;  // elements that each replica has
+  at::Tensor own;                                       // undefined: none
 };
 
-// Collective over the replicas, which list the same tensors. Each whole on one replica, spread by
-// size; in new memory.
+// Collective over the replicas, which list the same tensors. Each is returned whole on one replica,
+// spread by size, in new memory.
 NamedTensors gather_whole(const std::vector<ShardedTensor>& tensors, const RunGroups& groups);
 
-// The optimizer's state where each replica has that of the blocks that it owns.
 struct ShardedState {
   OptimizerKind kind;
   const Optimizer& optimizer;
@@ -38,16 +35,14 @@ struct ShardedState {
   const BlockOwners& owners;
 };
 
-// State of the parameters of which this rank has the first use.
+// Lists the state of parameters whose first use is on this rank.
 std::vector<ShardedTensor> list_state(const ShardedState& state, const RunGroups& groups);
-// All parts that this rank has, for load_optimizer. replica: of which it has the blocks; none: it
-// has all of its parameters.
+// Lists the state for load_optimizer(). replica: this rank has only that replica's blocks.
 std::vector<StatePart> parts_of(const ShardedState& state, std::optional<int> replica);
 
-// State of a caller's optimizer, {"KIND/NAME", tensor}, where each replica has that of its own
-// blocks; one number, where it is no tensor of elements, all alike. As gather_whole() gives it, of
-// the parameters of which this rank has the first use. Collective over the replicas. Throws
-// Error(kUsage) where a replica has none of what others have of their blocks.
+// Gathers the state of a caller's optimizers, {"KIND/NAME", tensor}, as gather_whole() does, for
+// parameters whose first use is on this rank. A single number is equal on all replicas. Collective
+// over the replicas. Throws Error(kUsage) if a replica lacks state that others have.
 NamedTensors gather_callers_state(const NamedTensors& own, const RankModel& rank);
 
 }  // namespace sluice

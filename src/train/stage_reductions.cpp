@@ -13,7 +13,7 @@ StageReductions::StageReductions(const Program& program, const std::vector<Stage
 }
 
 void StageReductions::reduce(int index, std::optional<int> microbatch) {
-  if (!reduction_.reduce) return;  // an order of the user's says when, nobody how
+  if (!reduction_.reduce) return;  // the schedule has REDUCE_GRAD, but no hook is set
   const at::NoGradGuard no_grad;
   Stage& stage = *stages_.at(index);
   const std::size_t num_parameters = stage.parameters().size();

@@ -1,4 +1,3 @@
-// The whole model's parameters and buffers on one rank. Thread-safety: one rank's thread.
 #pragma once
 
 #include "sluice/parts/saver.h"
@@ -6,8 +5,8 @@
 
 namespace sluice {
 
-// Collective over all ranks. On rank 0 copies on the CPU, a tied parameter under all its names;
-// nothing on others.
+// Collective over all ranks. Returns parameters and buffers on rank 0 only, as copies on the CPU. A
+// tied parameter appears under all its names.
 NamedTensors gather_state_dict(const PipelineRank& own_rank);
 
 }  // namespace sluice

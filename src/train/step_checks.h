@@ -1,4 +1,4 @@
-// Checks that refuse a step of a pipeline before it starts.
+// These functions throw Error(kUsage), except require_counted(), which throws Error(kInput).
 #pragma once
 
 #include <optional>
@@ -15,35 +15,26 @@ namespace sluice {
 
 class Transport;
 
-// All throw Error(kUsage), but for require_counted: Error(kInput).
-// The replicas are those of the mesh. where: for the message.
 void require_planned_replicas(const Mesh& mesh, const DataParallel& data_parallel,
                               const char* where);
-// The plan's view of a hook.
 HookedReduction hooked_reduction(const GradientReduction& reduction);
-// Checks that the options of a run fit its plan and its model.
 void require_runnable(const Plan& plan, const Model& model, const RunOptions& options);
-// The transport, if it has as many ranks as the plan.
 Transport& require_fits(const Plan& plan, Transport& transport);
-// Some microbatch counts something, of whichever replica where that is known. what, remedy: for the
-// message.
+// Some microbatch must count something, in any replica if the total is known.
 void require_counted(const StepBatch& batch, const std::string& what, const std::string& remedy);
-// The modules' parameters are still those that the stages were made of.
+// The stages' parameters must still be those of the modules.
 void require_same_parameters(const RankStages& stages);
-// A divisor is above 0. call: for the message.
 void require_divisor(const char* call, const std::optional<GradientScale>& scale);
 void require_no_scale(const char* call, const std::optional<GradientScale>& scale);
-// The loss; where graphs are recorded it throws Error(kUsage) when it counts something and depends
-// on nothing that is trained.
+// While graphs are recorded, the returned loss throws if it counts something but depends on no
+// trained parameter.
 LossFunction with_graph(LossFunction loss);
-// The plan leaves the update to the caller. call: for the message.
 void require_callers_update(const Plan& plan, const char* call);
 void require_something_trains(const RankModel& rank);
-// This thread records graphs.
 void require_gradients(const char* call);
-// A hook for what is said of it, at the times that plan and schedule say.
+// The hook must match the plan and its schedule.
 void require_reduction(const GradientReduction& reduction, const Plan& plan);
-// Checks that the parameters that train are those of the plan, as far as it knows them.
+// The same parameters must train as planned, where the plan lists them.
 void require_planned_training(const Plan& plan, const RankStages& stages);
 
 }  // namespace sluice

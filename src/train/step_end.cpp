@@ -17,7 +17,7 @@ std::function<bool(int, std::size_t)> needs_whole(const RankModel& rank) {
 
 }  // namespace
 
-// Nothing is summed in an evaluation, nor in an update by itself.
+// Evaluations and separate updates sum no gradients.
 StepEndOps::StepEndOps(const Program& program, RankModel& rank, OutputWatch& outputs,
                        const RunOptions& options, const std::vector<AuxiliaryLoss>& auxiliary,
                        StepUpdate& update)
@@ -45,7 +45,6 @@ void StepEndOps::finish_ties() {
   ties_.clear();
 }
 
-// An evaluation has gathered all stages before it: replicas may run other programs in it.
 Work<void> StepEndOps::unshard(int stage) {
   return trains_ && rank_.sharded ? rank_.sharded->unshard(stage) : Work<void>::done();
 }
@@ -65,11 +64,11 @@ Work<void> StepEndOps::reduce_tied(int group) { return ties_.reduce(group); }
 Work<void> StepEndOps::reduce_loss() {
   end_layers();
   const bool asks = trains_ && requested_;
-  // All shares have the same losses.
+  // All tensor-parallel ranks have the same losses, so only the first one reports them.
   const Executor* const counted = rank_.groups.is_first_share() ? executor_ : nullptr;
   return post_losses(rank_.groups.world, counted, asks ? requested_() : StepRequest::kNone)
       .then([this](GatheredLosses losses) {
-        // The norm may have come before.
+        // Keep the norm, which may have been computed first.
         StepResult result = result_of(losses, auxiliary_);
         result.grad_norm = result_.grad_norm;
         result.parameter_norms = std::move(result_.parameter_norms);
@@ -79,8 +78,8 @@ Work<void> StepEndOps::reduce_loss() {
       });
 }
 
-// A rank that waits in a layer for one that has come to the end finds that out here: what follows
-// waits for both. Nobody waits for this call itself.
+// A rank that still waits inside a layer for this rank meets the barrier instead and fails. We need
+// not wait for the barrier, because later instructions wait for both ranks.
 void StepEndOps::end_layers() {
   if (!rank_.groups.shares) return;
   const detail::InstructionPlace place("the end of the step's layers");

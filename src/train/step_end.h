@@ -1,16 +1,8 @@
-// The end of a step, whoever owns the optimizer: gradients of all replicas, or of a hook, tied
-// ones, loss, outputs; norm and update as its StepUpdate has them. Carries out what the executor
-// leaves to StepOps.
+// Carries out the instructions that end a step.
 //
-// Does not own: gradients of single uses (Stage), order (Program), where gradients go then
-// (grads.h).
-//
-// Invariants:
-//  1. Gradients add up over the microbatches of a replica, then over replicas (DataParallel),
-//     then over the uses of a tie, in layer order, wherever the uses are; each use gets the sum:
-//     the same bits on every replica.
-//  2. Every rank holds its parameters whole, unless zero3 shards them (UNSHARD, RESHARD).
-// Thread-safety: one rank's thread.
+// Gradients are summed over microbatches, then over replicas, then over the uses of a tie in layer
+// order. Every use gets the sum, with the same bits on every replica and wherever the uses are.
+// Parameters are whole, unless zero3 shards them.
 #pragma once
 
 #include <vector>
@@ -28,21 +20,18 @@ namespace sluice {
 
 class StepEndOps final : public StepOps {
  public:
-  // References must outlive it. Throws Error(kInternal) for a tie across ranks that the program has
-  // no group for.
+  // Throws Error(kInternal) if the program has no group for a tie across ranks.
   StepEndOps(const Program& program, RankModel& rank, OutputWatch& outputs,
              const RunOptions& options, const std::vector<AuxiliaryLoss>& auxiliary,
              StepUpdate& update);
 
-  // Losses are taken from here; the executor is made after its StepOps.
+  // Sets the executor with the losses. It is made after its StepOps.
   void watch(const Executor& executor) { executor_ = &executor; }
   void begin_step();
   void end_step(std::int64_t step);
-  // Ties within this rank, and an end to the step's sums: after a step without an update.
+  // Sums ties within this rank. Call it after a step without an update.
   void finish_ties();
-  // The result of the last step, but for its outputs.
   const StepResult& result() const { return result_; }
-  // Losses of the last step, of all microbatches in order.
   const std::vector<MicrobatchLoss>& losses() const { return losses_; }
 
   Work<void> unshard(int stage) override;
@@ -63,8 +52,8 @@ class StepEndOps final : public StepOps {
   const bool trains_;
   const std::vector<SharedParameter> none_;
   TiedSums ties_;
-  StageReductions reductions_;  // one replica
-  ReplicaSums replicas_;        // several
+  StageReductions reductions_;  // for one replica
+  ReplicaSums replicas_;        // for several replicas
   OutputWatch& outputs_;
   const std::function<StepRequest()>& requested_;
   const std::vector<AuxiliaryLoss>& auxiliary_;

@@ -11,14 +11,14 @@
 namespace sluice {
 namespace {
 
-// True if this rank counts the parameter's norm: its owner, and if all shares hold the same, the
-// first share.
+// Only the owner counts a norm. If tensor-parallel ranks hold the same copy, only the first of them
+// does.
 bool is_counted(const SharedParameter& parameter, const RunGroups& groups) {
   return parameter.owner() == groups.place() && (parameter.is_divided || groups.is_first_share());
 }
 
-// The norms of the slices of a parameter, in their order; of one that is not divided its norm.
-// squares_of: of a share and slice of it, those of all blocks.
+// One norm per slice of the parameter, in slice order. An undivided parameter has a single norm.
+// squares_of(share, slice): returns the norm of a slice.
 template <typename SquaresOf>
 std::vector<double> norms_of_slices(const SharedParameter& parameter, const RunGroups& groups,
                                     const SquaresOf& squares_of) {
@@ -37,7 +37,7 @@ void add_norms(GradientNorms& norms, std::vector<double>& values, const SharedPa
   norms.of_parameters.emplace_back(parameter.name, combine_norms(of_slices));
 }
 
-// own: of the parameters that count on this rank, in layer order, the norm of each slice.
+// own: norms by slice, for parameters that this rank counts.
 Work<GradientNorms> post_norms(const std::vector<SharedParameter>& parameters,
                                const RunGroups& groups, const Mesh& mesh,
                                const std::vector<SliceSquares>& own) {
@@ -67,7 +67,7 @@ Work<GradientNorms> post_norms(const std::vector<SharedParameter>& parameters,
       });
 }
 
-// own: the sums of squares of the blocks that this rank owns of each slice of these parameters.
+// own: sums of squares of owned blocks, by slice.
 Work<GradientNorms> post_squares(const std::vector<SharedParameter>& parameters,
                                  const RunGroups& groups, const Mesh& mesh,
                                  const std::vector<SliceSquares>& own) {
@@ -98,7 +98,8 @@ Work<GradientNorms> post_squares(const std::vector<SharedParameter>& parameters,
       });
 }
 
-// A piece of a norm: a message that comes meanwhile waits for one, not for a whole head.
+// Pieces are small, so that an arriving message waits for one of them and not for a whole output
+// layer.
 constexpr std::int64_t kPieceElements = 64 * kGradientBlock;
 
 bool is_summed_by_blocks(const at::Tensor& gradient) {
@@ -113,7 +114,6 @@ SliceSquares no_squares(const SharedParameter& parameter) {
   return SliceSquares(static_cast<std::size_t>(parameter.is_divided ? parameter.slices.size() : 1));
 }
 
-// The norm of a whole gradient, as post_norms() takes them.
 SliceSquares norms_here(const SharedParameter& parameter, const at::Tensor& gradient,
                         const SquaresOf& squares_of) {
   SliceSquares norms = no_squares(parameter);
@@ -131,7 +131,6 @@ SliceSquares norms_here(const SharedParameter& parameter, const at::Tensor& grad
   return norms;
 }
 
-// The squares of elements from `begin` on, as post_squares() takes them.
 SliceSquares squares_here(const SharedParameter& parameter, const at::Tensor& flat,
                           std::int64_t begin, const SquaresOf& squares_of) {
   if (!flat.defined()) return no_squares(parameter);
@@ -196,9 +195,9 @@ SliceSquares StepNorms::take(const SharedParameter& parameter, const SquaresOf& 
 }
 
 IdleWork StepNorms::of_stage(int stage, std::function<bool(const SharedParameter&)> is_known) {
-  std::vector<const SharedParameter*> left;  // from the back
+  std::vector<const SharedParameter*> left;
   for (auto parameter = parameters_.rbegin(); parameter != parameters_.rend(); ++parameter) {
-    // Those on a device wait for post(), where the host reads them together.
+    // On a device, post() reads all norms together.
     const ParameterUse& use = parameter->uses.front();
     if (is_owned(*parameter) && use.stage->index() == stage && info_of(use).tensor.is_cpu() &&
         is_known(*parameter))
@@ -215,7 +214,8 @@ IdleWork StepNorms::of_stage(int stage, std::function<bool(const SharedParameter
       squares.insert(squares.end(), more.begin(), more.end());
       begin = end;
     };
-    // A divided one is taken whole: it is a part of what another layout has in one piece.
+    // A divided parameter stays in one piece, because its slices have blocks of their own
+    // (slice_blocks.h).
     const bool in_pieces = own.defined() && !parameter.is_divided && is_summed_by_blocks(own);
     if (in_pieces && begin + kPieceElements < own.numel()) {
       add(begin + kPieceElements);

@@ -1,9 +1,5 @@
-// The norm of the gradients of all parameters, each counted once: by its owner, of what shares hold
-// alike the first. A divided parameter has a norm for each slice, which counts as one of a
-// parameter of its own; a report has them together.
-//
-// Does not own: sums of ties, which come before (tied_sums.h); the sum of norms (gradient_norm.h).
-// Thread-safety: one rank's thread.
+// The norm of all gradients, each counted once. A slice of a divided parameter counts like a
+// parameter of its own; reports combine the slices. Ties must be summed first (tied_sums.h).
 #pragma once
 
 #include <functional>
@@ -23,45 +19,44 @@ namespace sluice {
 
 struct GradientNorms {
   double total = 0;
-  std::vector<std::pair<std::string, double>> of_parameters;  // in layer order; without one: 0
+  // in layer order; 0 without a gradient
+  std::vector<std::pair<std::string, double>> of_parameters;
 };
 
-// Collective over the ranks of a replica. gradient_of: of a use on this rank; undefined: none. The
-// parameters and the mesh must outlive the work.
+// Collective over the ranks of a replica. gradient_of: returns an undefined tensor if there is no
+// gradient. Parameters and mesh must outlive the work.
 Work<GradientNorms> post_gradient_norms(
     const std::vector<SharedParameter>& parameters, const RunGroups& groups, const Mesh& mesh,
     const std::function<at::Tensor(const ParameterUse&)>& gradient_of);
 
-// The same where each replica has the gradients of its own blocks, which gradient_of gives, flat.
-// Collective over all ranks.
+// Computes the norms for replicas that have only the gradients of their own blocks, as flat
+// tensors. Collective over all ranks.
 Work<GradientNorms> post_block_norms(
     const std::vector<SharedParameter>& parameters, const BlockOwners& owners,
     const RunGroups& groups, const Mesh& mesh,
     const std::function<at::Tensor(const ParameterUse&)>& gradient_of);
 
-// The norms of a training step, taken stage by stage as gradients become known, and the rest at the
-// end. What a rank sends, and so every bit, is the same whenever it was taken.
+// Computes norms by stage as gradients become final, and the rest in post(). The bits do not depend
+// on when a norm is computed.
 class StepNorms {
  public:
-  // owners: of blocks, where each replica sums those that it owns; null: each has all. References
-  // must outlive it and its works.
+  // owners: replicas sum only their own blocks. Null: each replica has all gradients.
   StepNorms(const std::vector<SharedParameter>& parameters, const BlockOwners* owners,
             const RunGroups& groups, const Mesh& mesh)
       : parameters_(parameters), owners_(owners), groups_(groups), mesh_(mesh) {}
 
-  // Piece by piece, of at most some milliseconds, those of a stage that this rank owns; is_known:
-  // this one is what it will be at the end of the step.
+  // Computes norms of a stage's owned parameters, in pieces of a few milliseconds at most.
+  // is_known: whether a gradient is final.
   IdleWork of_stage(int stage, std::function<bool(const SharedParameter&)> is_known);
-  // Takes what is left. Collective over the ranks of the replica, with owners of the mesh. What
-  // was taken is forgotten.
+  // Computes the remaining norms and clears all. Collective over the ranks of the replica or, with
+  // owners, over the mesh.
   Work<GradientNorms> post();
 
  private:
   bool is_owned(const SharedParameter& parameter) const;
-  // The elements of its gradient that this rank sums: with owners of blocks theirs; undefined:
-  // nothing. begin: the first of them, in the order of memory.
+  // Returns the elements to sum here, or an undefined tensor. begin: set to the index of the first.
   at::Tensor own_elements(const SharedParameter& parameter, std::int64_t& begin) const;
-  // The norm of each slice here alone, or with owners the sums of squares of the blocks owned here.
+  // Returns norms by slice or, with owners, sums of squares of the owned blocks.
   SliceSquares take(const SharedParameter& parameter, const SquaresOf& squares_of) const;
 
   const std::vector<SharedParameter>& parameters_;

@@ -1,8 +1,4 @@
-// A program of a pipeline with all that runs it: for training, for evaluations of one number of
-// microbatches, or for a caller's update. Several share the stages of a rank and take turns.
-//
-// Owns: the program, its executor, the end of its steps. Does not own: stages, `.grad`, the update.
-// Thread-safety: one rank's thread.
+// Runs one program. Several runners share the stages of a rank and take turns.
 #pragma once
 
 #include <string>
@@ -17,11 +13,10 @@
 
 namespace sluice {
 
-// The end of a model: what becomes of the values behind its last layer, and of its auxiliary
-// losses.
+// What follows the last layer: outputs, loss and auxiliary losses.
 struct ModelEnd {
   explicit ModelEnd(const Model& model);
-  // The same outputs, and a loss that is nothing.
+  // The loss is always 0.
   ModelEnd without_loss() const;
 
   std::vector<std::string> outputs;
@@ -31,7 +26,7 @@ struct ModelEnd {
 
 class StepRunner {
  public:
-  // program: proven. References must outlive it.
+  // program: must be proven.
   StepRunner(Program program, RankModel& rank, Transport& transport, const ModelEnd& end,
              const RunOptions& options, const std::vector<ExecutorObserver*>& observers,
              StepUpdate& update);
@@ -42,9 +37,7 @@ class StepRunner {
   Executor& executor() { return executor_; }
   const Executor& executor() const { return executor_; }
   StepResult run(const StepBatch& batch, const StepOptions& options);
-  // Losses of the last run, of all microbatches in order; the same on every rank.
   const std::vector<MicrobatchLoss>& losses() const { return ops_.losses(); }
-  // After a run: gradients of ties within this rank are sums, too.
   void finish_ties() { ops_.finish_ties(); }
 
  private:

@@ -1,6 +1,5 @@
-// The update at the end of a step: by Trainer's optimizer (trainers_update.h), by the caller's
-// (callers_update.h), or by none, as in an evaluation: this class itself refuses norm and
-// update. Thread-safety: one rank's thread.
+// The update at the end of a step. This base class rejects norm and update, for programs without
+// them.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +25,6 @@ class StepUpdate {
   StepUpdate& operator=(const StepUpdate&) = delete;
 
   virtual void begin_step() {}
-  // The parts of a step: its loss is known; pieces of its norm, and the rest; its update, stage by
-  // stage.
   virtual void loss_known(StepResult& /*result*/) {}
   virtual IdleWork partial_norm(int /*stage*/, const TiedSums& /*ties*/) { refuse("PARTIAL_NORM"); }
   virtual Work<void> reduce_norm(TiedSums& /*ties*/, StepResult& /*result*/) {
@@ -39,7 +36,7 @@ class StepUpdate {
   virtual void optimizer_step(TiedSums& /*ties*/, const StepResult& /*result*/) {
     refuse("OPTIMIZER_STEP");
   }
-  // The row has ended, on this rank.
+  // Called when this rank's row has ended.
   virtual void end_step(std::int64_t /*step*/, const StepResult& /*result*/) {}
 
  private:

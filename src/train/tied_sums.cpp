@@ -13,8 +13,7 @@
 namespace sluice {
 namespace {
 
-// The gradients of all uses, in layer order: one round of gathering for the first use of every
-// rank, one for the second, and so on.
+// Gathers the gradients of all uses in layer order. Round n gathers each rank's n-th use.
 class TiedGathering {
  public:
   TiedGathering(const SharedParameter& parameter, int rank)
@@ -61,7 +60,7 @@ at::Tensor sum_of(const SharedParameter& parameter, const std::vector<at::Tensor
 TiedSums::TiedSums(const Program& program, const std::vector<SharedParameter>& parameters,
                    const RunGroups& groups)
     : program_(program), parameters_(parameters), rank_(groups.place()), shares_(groups.shares) {
-  if (program.forward_only) return;  // no gradients
+  if (program.forward_only) return;
   for (const SharedParameter& parameter : parameters) {
     const bool has_group =
         std::any_of(program.tie_groups.begin(), program.tie_groups.end(),
@@ -103,7 +102,7 @@ void TiedSums::sum_others() {
 
 void TiedSums::sum_slices() {
   std::vector<const SharedParameter*> shared;
-  std::vector<at::Tensor> sums;  // sums of the slices of this rank, which are a subtree
+  std::vector<at::Tensor> sums;  // sums over this rank's slices, which form a subtree
   for (const SharedParameter& parameter : parameters_) {
     if (!parameter.has_partial_sums() || !parameter.local_use() || summed_.count(parameter.name))
       continue;

@@ -1,9 +1,6 @@
-// The gradients of tied parameters: those of all uses added up in layer order, wherever the uses
-// are; each use gets the sum. And those of a weight that all slices share: a use for each slice,
-// added up in the tree over all slices, those of other ranks among them.
-//
-// Does not own: gradients of single uses (Stage), the list of parameters (parameter_list.h).
-// Thread-safety: one rank's thread.
+// Sums the gradients of ties. Uses are added in layer order, wherever they are, and each gets the
+// sum. A weight that all slices share has one use per slice; these are added in the tree over all
+// slices.
 #pragma once
 
 #include <set>
@@ -18,24 +15,22 @@ namespace sluice {
 
 class TiedSums {
  public:
-  // References must outlive it and its works. Throws Error(kInternal) for a tie across ranks that
-  // the program has no group for.
+  // Throws Error(kInternal) if the program has no group for a tie across ranks. References must
+  // outlive the works.
   TiedSums(const Program& program, const std::vector<SharedParameter>& parameters,
            const RunGroups& groups);
 
-  // REDUCE_TIED; nothing for a frozen group.
+  // Carries out REDUCE_TIED. Does nothing for a frozen group.
   Work<void> reduce(int group);
-  // True if the gradients of its uses are what they will be at the end of the step: a parameter of
-  // one use, or summed already.
+  // Whether the parameter needs no sum, or has it already.
   bool is_summed(const SharedParameter& parameter) const {
     const bool is_sum = parameter.uses.size() > 1 || parameter.has_partial_sums();
     return !is_sum || summed_.contains(parameter.name);
   }
-  // The ties within this rank that no REDUCE_TIED of the step was about: those within one stage are
-  // no business of the program's. Then what slices share: collective over the ranks that share
-  // them, and waits.
+  // Sums what REDUCE_TIED has not: ties within this rank, then weights that slices share. Blocks,
+  // and is collective over the tensor-parallel ranks.
   void sum_others();
-  // Gradients of another step follow.
+  // Call this before another step's gradients.
   void clear() { summed_.clear(); }
 
  private:
@@ -47,7 +42,7 @@ class TiedSums {
   const std::vector<SharedParameter>& parameters_;
   const int rank_;
   const Group shares_;
-  std::set<std::string> summed_;  // names, since clear()
+  std::set<std::string> summed_;  // names
 };
 
 }  // namespace sluice

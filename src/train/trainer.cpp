@@ -30,7 +30,6 @@ void require_free(const PipelineRank& rank) {
     refuse_trainer("the pipeline has made a training step already", "make the trainer before");
 }
 
-// In the order of the struct: the option, its value.
 std::vector<std::pair<std::string, std::string>> texts_of(const OptimizerOptions& options) {
   return {{"kind", detail::word_of(detail::words_of(options.kind), options.kind)},
           {"lr", shortest(options.lr)},
@@ -41,7 +40,6 @@ std::vector<std::pair<std::string, std::string>> texts_of(const OptimizerOptions
           {"max_norm", shortest(options.max_norm)}};
 }
 
-// Collective: the same error on every rank.
 void require_alike(const Group& world, const OptimizerOptions& options) {
   const auto own = texts_of(options);
   std::vector<std::string> values, first;

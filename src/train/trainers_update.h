@@ -1,16 +1,8 @@
-// Norm, check and update at the end of a step whose plan says StepEnd::kUpdate: what Trainer adds
-// to a pipeline.
+// Trainer's norm, check and update at the end of a step.
 //
-// Owns: the norms of the step, the optimizer, what is known of the step so far. Does not own: sums
-// of gradients, ties, the loss (step_end.h).
-//
-// Invariants:
-//  1. Every rank takes the same decision from the same numbers: after a loss or a norm that is not
-//     finite nothing is updated, and gradients are cleared.
-//  2. A tied parameter counts once in the norm, for the rank of its first use; uses on one rank
-//     share storage and are updated once, uses on several ranks get the same update on each.
-//  3. The norm is a fixed tree over the parameters in layer order (gradient_norm.h).
-// Thread-safety: one rank's thread.
+// Every rank makes the same decision. If loss or norm is not finite, nothing is updated and
+// gradients are cleared. A tied parameter counts once in the norm. Its uses on one rank share
+// storage and are updated once; uses on several ranks get equal updates.
 #pragma once
 
 #include <cstdint>
@@ -36,10 +28,8 @@ class Checkpoint;
 
 class TrainersUpdate final : public StepUpdate {
  public:
-  // References must outlive it.
   TrainersUpdate(const OptimizerOptions& options, RankModel& rank);
 
-  // The rate of the step that follows.
   void set_learning_rate(double lr) { lr_ = lr; }
 
   void begin_step() override;
@@ -52,17 +42,15 @@ class TrainersUpdate final : public StepUpdate {
   void end_step(std::int64_t step, const StepResult& result) override;
 
   const Optimizer& optimizer() const { return update_.optimizer(); }
-  // The state of the optimizer, gathered from the blocks of the replicas into whole tensors as in a
-  // checkpoint, each on one replica. Collective over the ranks of `groups`, which may differ from
-  // those of the steps.
+  // Returns the optimizer state as whole tensors, each on one replica. Collective over the ranks of
+  // `groups`, which may differ from the groups of the steps.
   NamedTensors gather_state(const RunGroups& groups) const;
-  // Throws Error(kCheckpoint) for the state of another kind of optimizer.
+  // Throws Error(kCheckpoint) for another kind of optimizer.
   void require_own_kind(const Checkpoint& checkpoint) const;
-  // Fills the state, as load_optimizer() does. Returns the parameters without any. The weights are
-  // those of the checkpoint's step now.
+  // Loads the state and sets weights_step(). Returns the parameters without state.
   std::vector<std::string> load_state(const Checkpoint& checkpoint);
-  // The last step whose update the weights of this rank hold, that of the checkpoint or 0 before
-  // the first; nothing when an update was begun and failed.
+  // The last step whose update the weights contain: the checkpoint's or 0 before the first. Empty
+  // if an update failed halfway.
   std::optional<std::int64_t> weights_step() const;
 
  private:
@@ -76,9 +64,9 @@ class TrainersUpdate final : public StepUpdate {
   const OptimizerKind kind_;
   Update update_;
   double lr_ = 0;
-  bool loss_known_ = false, norm_known_ = false;  // facts about this step
-  std::set<int> updated_;                         // stages, since then
-  bool is_updating_ = false;                      // an update began and has not ended
+  bool loss_known_ = false, norm_known_ = false;
+  std::set<int> updated_;
+  bool is_updating_ = false;
   std::int64_t weights_step_ = 0;
 };
 

@@ -8,7 +8,7 @@
 namespace sluice {
 namespace {
 
-// Lends gradients to `.grad`, once for each storage.
+// Resets `.grad` on destruction.
 class GradGuard {
  public:
   void lend(at::Tensor& value, const at::Tensor& gradient) {

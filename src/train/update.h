@@ -1,14 +1,7 @@
-// The update of this rank's parameters, stage by stage: clipping, the optimizer, its state.
-//
-// Does not own: gradients (Stage), the decision to update (trainers_update.h), what this rank
-// updates and how the others get it (own_blocks.h).
-//
-// Invariants:
-//  1. Where the state is sharded, a replica updates the blocks that it owns and gives them to the
-//     others. The numbers are those of whole parameters: an update goes element by element.
-//  2. A parameter with several uses on this rank belongs to the stage of the first, so that all
-//     stages together update each parameter once.
-// Thread-safety: one rank's thread.
+// Updates this rank's parameters stage by stage, with clipping. With zero1 and zero3, a replica
+// updates its own blocks and sends them to the others. The result equals an update of whole
+// parameters, because optimizers work element by element. A parameter belongs to the stage of its
+// first use on this rank.
 #pragma once
 
 #include <memory>
@@ -21,11 +14,10 @@ namespace sluice {
 
 class Update {
  public:
-  // The rank must outlive it.
   Update(const OptimizerOptions& options, const RankModel& rank);
 
-  // grad_norm: of all gradients, for clipping. Where the state is sharded, collective over the
-  // replicas: when the work is done, this one has the blocks of the others.
+  // grad_norm: of all gradients. Collective over replicas with zero1 or zero3. The work ends when
+  // their blocks are here.
   Work<void> run(int stage, double lr, double grad_norm);
   const Optimizer& optimizer() const { return *optimizer_; }
 
