@@ -19,7 +19,7 @@
 namespace sluice {
 
 enum class ActionKind : std::uint8_t {
-  kIdle,            // an empty slot of a schedule grid; never in a Program
+  kIdle,            // an empty slot of a schedule grid
   kForward,         // F
   kBackward,        // B: gradients of the input and the weights
   kBackwardInput,   // I: gradient of the input only
@@ -31,26 +31,26 @@ enum class ActionKind : std::uint8_t {
   kRecvBackward,
   kUnshard,  // gathers the stage's sharded parameters
   kReshard,
-  kReduceGrad,  // sums gradients of the stage, or of one microbatch
-  kReduceTied,  // sums a tie group over the ranks that hold a member
+  kReduceGrad,
+  kReduceTied,  // sums a tie group over ranks
   kReduceLoss,
   kGatherOutputs,
   kReduceNorm,
-  kUpdate,         // updates the parameters of the stage
+  kUpdate,
   kPartialNorm,    // norms of the stage's gradients, in idle time
-  kOptimizerStep,  // updates the rank's stages that have no kUpdate
+  kOptimizerStep,  // for stages without kUpdate
 };
 
 // A small value (20 bytes), because plans contain millions. Fields that a kind does not use keep
 // their defaults, so == is exact.
 struct Action {
   ActionKind kind = ActionKind::kIdle;
-  ActionKind backward_kind = ActionKind::kIdle;  // kBackward or kBackwardInput
-  std::int16_t group = -1;                       // index of the tie group
-  std::int32_t stage = -1;                       // of the forward, in a pair
-  std::int32_t microbatch = -1;                  // of the forward, in a pair
-  std::int32_t backward_stage = -1;              // kOverlap only
-  std::int32_t backward_microbatch = -1;         // kOverlap only
+  ActionKind backward_kind = ActionKind::kIdle;
+  std::int16_t group = -1;  // index of the tie group
+  std::int32_t stage = -1;  // of the forward in a pair
+  std::int32_t microbatch = -1;
+  std::int32_t backward_stage = -1;
+  std::int32_t backward_microbatch = -1;
 
   static constexpr int kMaxGroup = 32767;
 
@@ -75,7 +75,7 @@ struct Action {
     action.group = static_cast<std::int16_t>(group);
     return action;
   }
-  // Makes an action of any kind except kOverlap and kReduceTied.
+  // For all kinds except kOverlap and kReduceTied.
   static Action make(ActionKind kind, int stage = -1, int microbatch = -1) {
     Action action;
     action.kind = kind;
@@ -83,7 +83,6 @@ struct Action {
     action.microbatch = microbatch;
     return action;
   }
-  // Preconditions: `forward` is a kForward, `backward` a kBackward or kBackwardInput.
   static Action overlap(const Action& forward, const Action& backward);
 
   Action overlap_forward() const { return make(ActionKind::kForward, stage, microbatch); }
@@ -92,11 +91,9 @@ struct Action {
   }
 };
 
-// True for F, B, I, W and OVERLAP.
 constexpr bool is_compute(ActionKind kind) {
   return kind >= ActionKind::kForward && kind <= ActionKind::kOverlap;
 }
-// True for SEND_* and RECV_*.
 constexpr bool is_transfer(ActionKind kind) {
   return kind >= ActionKind::kSendForward && kind <= ActionKind::kRecvBackward;
 }
@@ -107,15 +104,14 @@ constexpr bool is_post(ActionKind kind) {
          (kind >= ActionKind::kReduceGrad && kind <= ActionKind::kUpdate);
 }
 
-// The mesh axes over which ranks work together: REDUCE_LOSS and REDUCE_NORM span all ranks of the
-// run, compute and OPTIMIZER_STEP none.
+// The mesh axes over which ranks work together; empty for compute and OPTIMIZER_STEP.
 AxisSet axes_of(ActionKind kind);
 
-// Returns the text form; "" for kIdle.
+// "" for kIdle.
 std::string to_text(const Action& action);
 void append_text(const Action& action, std::string& out);
 
-// Inverse of to_text(). Allows spaces around the text and around the halves of a pair. Throws
+// Inverse of to_text(). Spaces around the text and the halves of a pair are allowed. Throws
 // Error(kInput) that quotes the text and names the mistake.
 Action parse_action(std::string_view text);
 

@@ -24,13 +24,13 @@ class KeyedStream;
 // with its own gradient; uses on one rank share storage. A Chunk belongs to its rank's thread.
 class Chunk {
  public:
-  // Runs layer i. It may replace tensors in `read`; later layers that read the same values then see
-  // the replacements.
+  // Runs layer i. It may replace tensors in `read`, also for later layers that read the same
+  // values.
   using LayerCall =
       std::function<std::vector<at::Tensor>(std::size_t i, std::vector<at::Tensor>& read)>;
 
-  // Makes the modules. Random numbers drawn meanwhile are keyed by the layer's name. inputs,
-  // outputs: the values that enter and leave, in message order. Throws Error(kUsage) for an
+  // Random numbers drawn by the modules' constructors are keyed by the layer's name. inputs,
+  // outputs: values that enter and leave, in message order. Throws Error(kUsage) for an
   // inconsistent layer.
   Chunk(std::vector<LayerSpec> layers, int first_layer, std::vector<std::string> inputs,
         std::vector<std::string> outputs);
@@ -38,22 +38,21 @@ class Chunk {
   Chunk(Chunk&&) noexcept;
   Chunk& operator=(Chunk&&) noexcept;
 
-  // Returns the values of outputs(), in order. received: the values of inputs(). batch: the
-  // microbatch's inputs. call: runs each layer, by default run_layer(). Random numbers are keyed by
-  // (seed, step, layer name, microbatch). Drops each value before its last reader runs. Throws
-  // Error(kUsage) if a value is missing, a layer returns the wrong number of values, or it writes
-  // to a batch input in place.
+  // Returns the values of outputs(). received: the values of inputs(). call: by default
+  // run_layer(). Random numbers are keyed by (seed, step, layer name, microbatch). Values are
+  // dropped before their last reader runs. Throws Error(kUsage) if a value is missing, a layer
+  // returns the wrong number of values, or it writes to a batch input in place.
   Values forward(Values received, const Values& batch, std::uint64_t seed, std::int64_t step,
                  std::int64_t microbatch, const LayerCall& call = {});
-  // begin: the random stream to start from, if it differs from that in forward().
+  // begin: the random stream, if it differs from that in forward().
   std::vector<at::Tensor> run_layer(std::size_t i, const std::vector<at::Tensor>& read,
                                     std::uint64_t seed, std::int64_t step, std::int64_t microbatch,
                                     const KeyedStream* begin = nullptr);
-  // The random stream with which layer i starts after all earlier layers. Null: from its own key.
+  // The random stream with which layer i starts; null: from its own key.
   std::shared_ptr<const KeyedStream> random_numbers(std::size_t i) const;
 
-  // Metas of outputs(); nullopt if a layer has no shape function. Throws Error(kUsage) if a shape
-  // function returns the wrong number of metas.
+  // Metas of outputs(); nullopt if a layer has no shape function. Throws Error(kUsage) for a wrong
+  // number of metas.
   std::optional<std::vector<TensorMeta>> output_metas(const std::vector<TensorMeta>& inputs,
                                                       const Values& batch) const;
 
@@ -61,24 +60,22 @@ class Chunk {
   const std::vector<std::string>& outputs() const { return outputs_; }
   const std::vector<LayerSpec>& layers() const { return layers_; }
   int first_layer() const { return first_layer_; }
-  // The index in layers() of the layer that holds the parameter.
   std::size_t index_of(const ParameterInfo& parameter) const;
   torch::nn::Module& module(std::size_t i) { return *modules_[i]; }
   std::vector<ParameterInfo>& parameters() { return parameters_; }
   const std::vector<ParameterInfo>& parameters() const { return parameters_; }
-  // Buffers, such as running statistics, by full name, not copied. Layers share a buffer of one
-  // name.
+  // Buffers, such as running statistics, by full name, not copied. A name is listed once.
   std::vector<std::pair<std::string, at::Tensor>> buffers() const;
   void train(bool on);
   // Drops the weight copies that autocast reuses across forwards. Call it if weights changed other
-  // than by operators on the parameters. (Executor and Stage call it after a step.)
+  // than by operators on the parameters. Executor calls it after each step.
   void clear_casted_weights();
   CastedWeights& casted_weights() { return *casted_weights_; }
   // All modules, each before its submodules. A layer without module has an empty one.
   std::vector<std::shared_ptr<torch::nn::Module>> modules() const;
 
-  // The outputs of the first layer with trained weights in the last forward, if no received value
-  // requires a gradient. The first stage splits its backward there. The call clears them.
+  // The outputs of the first layer with trained weights in the last forward, where the first stage
+  // splits its backward. Empty if a received value requires a gradient. The call clears them.
   std::vector<at::Tensor> take_first_layer_outputs();
   // The layer whose forward threw last ("layer 'head'"), or "". The call clears it.
   std::string take_failed_layer();
@@ -93,12 +90,10 @@ class Chunk {
   std::vector<std::shared_ptr<torch::nn::Module>> modules_;
   std::vector<ParameterInfo> parameters_;
   std::unique_ptr<CastedWeights> casted_weights_;
-  std::unique_ptr<KeyedStream> random_numbers_;  // of the layer that ran last
-  std::vector<std::string> unused_inputs_;       // neither passed on nor read
-  std::vector<std::vector<std::string>>
-      release_before_;  // by layer: values that no later layer reads
-  std::vector<std::vector<std::string>>
-      release_after_;  // by layer: values that it writes and no layer reads
+  std::unique_ptr<KeyedStream> random_numbers_;
+  std::vector<std::string> unused_inputs_;                // neither passed on nor read
+  std::vector<std::vector<std::string>> release_before_;  // by layer: values read last
+  std::vector<std::vector<std::string>> release_after_;   // by layer: values never read
   std::vector<at::Tensor> first_layer_outputs_;
   std::string failed_layer_;
 };
@@ -110,22 +105,20 @@ struct OwnShards {
   friend bool operator==(const OwnShards&, const OwnShards&) = default;
 };
 
-// Sums the gradients of one use of a parameter over the microbatches of a step, in call order.
-// Half-precision gradients are summed in float32. On CUDA, autograd's device thread adds while the
-// rank's thread waits for it.
+// Sums the gradients of one use of a parameter over the microbatches of a step, in call order and
+// float32 for half precision. On CUDA, autograd's device thread adds while the rank's thread waits.
 class GradientSum {
  public:
   virtual ~GradientSum() = default;
   virtual const at::Tensor& parameter() const = 0;
-  // Adds nothing if undefined. Throws Error(kUsage) for a sparse gradient.
+  // Ignores undefined gradients. Throws Error(kUsage) for a sparse one.
   virtual void add(const at::Tensor& gradient) = 0;
-  // Lets the caller add one gradient into the returned sum, at once. If the flag is true, the sum
-  // is empty and the caller must overwrite it. Undefined if the sum is not dense or has another
-  // dtype than the parameter.
+  // Lets the caller add one gradient into the returned sum, or overwrite it if the flag is true.
+  // Undefined if the sum is not dense or has another dtype than the parameter.
   virtual std::pair<at::Tensor, bool> add_in_place() = 0;
 };
 
-// Identifies the random numbers and the data of one forward.
+// The key of random numbers and data.
 struct MicrobatchKey {
   std::uint64_t seed = 0;
   std::int64_t step = 0;
@@ -137,30 +130,27 @@ using GradientSums = std::vector<std::unique_ptr<GradientSum>>;
 
 // The backward of one microbatch through a chunk, whole (B) or in two halves (I, W).
 //
-// By default a Stage walks autograd's graph (docs/numbers.md). Implement this interface to use a
-// better backward, such as a fused kernel. An implementation must guarantee:
-// 1. full() has the bits of input() followed by weight().
-// 2. A sum is added to at most once per use of its parameter, and is complete when full() or
-//    weight() returns. `.grad` stays untouched.
-// 3. keep() keeps no output or root alive that the backward does not read.
+// By default a Stage walks autograd's graph (docs/numbers.md). Implement this interface for a
+// better backward, such as a fused kernel. full() must have the bits of input() followed by
+// weight(). Add to a sum at most once per use of its parameter, before full() or weight() returns.
+// Do not touch `.grad`, and keep no output or root alive that the backward does not read.
 class ChunkBackward {
  public:
   virtual ~ChunkBackward() = default;
 
-  // Returns the outputs. An output that will get a gradient must require grad, as the received
-  // values do. Called first and once. Without grad mode no backward follows.
+  // Called first and once. An output that will get a gradient must require grad, as received values
+  // do. Without grad mode no backward follows.
   virtual Values forward(const MicrobatchKey& key, Values received, const Values& batch) = 0;
-  // Called once after forward(). roots: where the backward starts, which are the outputs or, on the
-  // last stage, the loss.
+  // Called once after forward(). roots: the outputs or, on the last stage, the loss.
   virtual void keep(const std::vector<at::Tensor>& roots) = 0;
 
-  // Returns one gradient per input, undefined if it has none. root_gradients: one per root,
-  // undefined if none arrived. The last call for this microbatch.
+  // The last call. Returns one gradient per input, undefined if it has none. root_gradients: one
+  // per root, undefined if none arrived.
   virtual std::vector<at::Tensor> full(std::vector<at::Tensor> root_gradients) = 0;
-  // hold_weights: add weight gradients that had to be computed early only in weight().
+  // hold_weights: leave weight gradients that had to be computed early to weight().
   virtual std::vector<at::Tensor> input(std::vector<at::Tensor> root_gradients,
                                         bool hold_weights) = 0;
-  // Computes the weight gradients. Called after input().
+  // Called after input().
   virtual void weight() = 0;
   // False if input() had to compute all weight gradients itself.
   virtual bool splits() const { return true; }

@@ -1,12 +1,12 @@
 // The path of each microbatch through the stages.
 //
-// A route lists stages in the order of their forwards. The last one computes the loss. By default
+// A route lists stages in the order of their forwards; the last one computes the loss. By default
 // all microbatches take the chain 0, 1, .. num_stages - 1. Every stage is on a route, and at most
 // once on each. Stages relay values that later stages read.
 //
-// A stage that several ranks hold counts as one stage per rank. DualPipe over P ranks has the
-// routes 0 .. P-1 and P .. 2P-1. Its stages s and P + s are copies on ranks s and P-1-s, and their
-// weights are tie groups (program.h).
+// A stage on several ranks counts as one stage per rank. DualPipe over P ranks has the routes 0 ..
+// P-1 and P .. 2P-1. Its stages s and P + s are copies on ranks s and P-1-s, and their weights are
+// tie groups (program.h).
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,14 @@
 
 namespace sluice {
 
-// One FIFO per source rank, destination rank and kind.
 enum class ChannelKind : std::uint8_t { kActivation, kGradient };
 
-// The gradients that a stage's backward computes, which depend on the trained parameters.
+// The gradients that a stage's backward computes.
 enum class StageBackward : std::uint8_t {
   kFull,
-  kInput,    // the stage has no trained weight
+  kInput,    // no trained weight
   kWeights,  // no earlier stage is trained
-  kNone,     // no backward, and no gradient arrives
+  kNone,     // no backward
 };
 
 constexpr bool passes_gradients_on(StageBackward backward) {
@@ -39,16 +38,14 @@ class Flow {
   Flow() = default;
   static Flow chain(int num_stages);
   // routes[i]: the stages of route i. route_of[m]: the route of microbatch m. Throws Error(kUsage)
-  // for an empty route, a stage that is on a route twice or on none, and unknown stages or routes.
+  // for unknown stages or routes, an empty route, and a stage on no route or twice on one.
   static Flow along(const std::vector<std::vector<int>>& routes, std::vector<int> route_of);
 
   int num_stages() const { return num_stages_; }
-  // True if each of this many microbatches has a route.
   bool covers(int num_microbatches) const;
 
-  // The number of cuts between stages. Cut s follows stage s.
+  // The number of cuts. Cut s follows stage s.
   int num_cuts() const;
-  // The number of the first num_microbatches that pass the stage.
   int num_passing(int stage, int num_microbatches) const;
 
   // Preconditions: stage and microbatch in range. A stage that the microbatch does not pass has
@@ -65,7 +62,6 @@ class Flow {
     if (is_chain()) return stage + 1 < num_stages_ ? stage + 1 : kNone;
     return step_of(stage, microbatch).consumer;
   }
-  // The stages that this one receives from and sends to, on a channel of either kind.
   int source(ChannelKind kind, int stage, int microbatch) const {
     return kind == ChannelKind::kActivation ? producer(stage, microbatch)
                                             : consumer(stage, microbatch);

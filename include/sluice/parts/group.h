@@ -1,17 +1,13 @@
 // Collectives over a set of ranks: gather, sum, exchange, broadcast and barrier.
 //
-// 1. All members make their calls in the same order. A call returns at once. Works may be waited
-//    for in any order, or dropped.
-// 2. Results are in the order of members(). Sums add in the dtype of the tensors and in the order
-//    of SumOrder. So all members, runs and backends get the same bits.
-// 3. A wait ends with the result, at the deadline with Error(kPeer) that names the missing ranks,
-//    or after an abort with the first failure.
-// 4. If the members' calls differ, each member gets Error(kInternal) that names ranks and calls.
-//    Within a run, instruction and layer are compared too.
-// 5. Do not write to a tensor after passing it in. Results other than sums may share its storage
-//    and must not be written to.
+// All members make their calls in the same order, and Works may be waited for in any order, or
+// dropped. Results are in the order of members(). Sums add in the tensors' dtype and in SumOrder,
+// so all members, runs and backends get the same bits. A wait ends with the result, at the deadline
+// with Error(kPeer) that names the missing ranks, or after an abort with the first failure. If the
+// members' calls differ, each gets Error(kInternal) that names ranks and calls.
 //
-// A Group belongs to its rank's thread. Copies refer to the same group.
+// Do not write to a tensor after passing it in. Results other than sums may share its storage and
+// must not be written to. A Group belongs to its rank's thread; copies are the same group.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -30,19 +26,17 @@ namespace sluice {
 
 class GroupBackend;
 
-// A collective in flight.
 template <typename Result>
 class [[nodiscard]] Work {
  public:
   explicit Work(std::function<Result()> finish) : finish_(std::move(finish)) {}
-  // A completed Work.
   static Work done() requires std::is_void_v<Result> {
     return Work([] {});
   }
   Work(Work&&) noexcept = default;
   Work& operator=(Work&&) noexcept = default;
 
-  // Returns a Work whose result is next(result), computed in wait().
+  // Returns a Work whose result is next(result).
   template <typename Next>
   auto then(Next next) && {
     std::function<Result()> finish = std::exchange(finish_, nullptr);
@@ -78,11 +72,11 @@ enum class SumOrder : std::uint8_t {
 
 class Group {
  public:
-  Group() = default;  // no members; split() returns it to a rank that joins no group
+  Group() = default;  // no members
   explicit Group(std::shared_ptr<GroupBackend> backend) : backend_(std::move(backend)) {}
 
   explicit operator bool() const { return backend_ != nullptr; }
-  int rank() const;  // position of this member: 0 .. size() - 1
+  int rank() const;  // 0 .. size() - 1
   int size() const;
   const std::vector<int>& members() const;  // ranks in the transport, ascending
 
@@ -92,7 +86,7 @@ class Group {
   // Returns the tensor or bytes of member `root`.
   Work<at::Tensor> broadcast(const at::Tensor& tensor, int root) const;
   Work<std::string> broadcast(std::string bytes, int root) const;
-  // Sends piece i to member i. Pieces may be undefined, and differ in shape and dtype.
+  // Sends piece i to member i. Pieces may be undefined or differ in shape and dtype.
   Work<std::vector<at::Tensor>> all_to_all(std::vector<at::Tensor> pieces) const;
 
   // The sum over all members, of one shape and any dtype except bool.
@@ -103,8 +97,8 @@ class Group {
 
   Work<void> barrier() const;
 
-  // Divides the group by color, and waits. A member with a negative color joins no group. Call it
-  // before the first step on all members, and in one global order for all groups of a run.
+  // Divides the group by color, and waits. A negative color joins no group. All members must call
+  // it before the first step, in one global order for all groups of a run.
   Group split(int color) const;
 
  private:

@@ -18,12 +18,11 @@ class HfShards;
 
 class HfDirectory {
  public:
-  // Throws Error(kInput) if the directory, an index, a shard or a tensor is missing, wrong or
-  // ambiguous.
+  // Throws Error(kInput) if the directory, an index, a shard or a tensor is missing or wrong.
   explicit HfDirectory(std::string path);
 
   const std::string& path() const;
-  std::vector<std::string> names() const;  // names as stored, sorted
+  std::vector<std::string> names() const;  // sorted
   // File and position of each tensor (src/io/hf_shards.h).
   const HfShards& shards() const { return *shards_; }
 
@@ -42,9 +41,9 @@ void load_parameters(const HfDirectory& directory, std::vector<ParameterInfo>& p
 // a dtype that differs unless both are floating.
 void load_buffers(const HfDirectory& directory, std::vector<ParameterInfo>& buffers);
 
-// For Model::initialization: returns a function that sets each parameter to its stored value.
-// Parameters that match a pattern in `own` ("*.adapter_*") may be missing, and then keep the drawn
-// values. Ranks may share the function. Throws like HfDirectory(); the function throws like
+// For Model::initialization: a function that sets each parameter to its stored value. Parameters
+// that match a pattern in `own` ("*.adapter_*") may be missing, and then keep the drawn values.
+// Ranks may share the function. Throws like HfDirectory(); the function throws like
 // load_parameters().
 std::function<void(const std::string& name, at::Tensor& value)> stored_values(
     const std::string& path, const std::vector<std::string>& own = {});

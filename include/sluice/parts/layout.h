@@ -23,22 +23,19 @@ class StageMap {
   static constexpr int kNowhere = -1;
 
   StageMap() = default;
-  // ranks[s]: the rank of stage s, or kNowhere. verify() rejects ranks out of range.
+  // ranks[s]: the rank of stage s, or kNowhere.
   StageMap(int num_ranks, std::vector<int> ranks)
       : num_ranks_(num_ranks), ranks_(std::move(ranks)) {}
 
   int num_ranks() const { return num_ranks_; }
   int num_stages() const { return static_cast<int>(ranks_.size()); }
-  // kNowhere also for a stage that does not exist.
   int rank_of(int stage) const {
     return stage < 0 || stage >= num_stages() ? kNowhere : ranks_[stage];
   }
   std::vector<int> stages_of(int rank) const;  // ascending
-  // The largest number of stages on any rank.
   int stages_per_rank() const;
-  // Files and configurations call this stage_to_rank.
+  // Called stage_to_rank in files and configurations.
   const std::vector<int>& ranks() const { return ranks_; }
-  // True if the map equals make_stage_map() for this placement.
   bool is(Placement placement) const;
 
   friend bool operator==(const StageMap&, const StageMap&) = default;
@@ -52,13 +49,13 @@ class StageMap {
 StageMap make_stage_map(Placement placement, int num_ranks, int num_stages);
 
 enum class Axis : std::uint8_t {
-  kPp,           // stages
+  kPp,
   kDpReplicate,  // replicas with different data
   kDpShard,      // shards of the parameters
-  kCp,           // parts of a sequence
-  kTp,           // parts of a layer
-  kEp,           // different experts
-  kEpShard,      // shards of the same experts
+  kCp,
+  kTp,
+  kEp,       // different experts
+  kEpShard,  // shards of the same experts
 };
 
 // "pp", "dp_replicate", "dp_shard", "cp", "tp", "ep", "ep_shard".
@@ -105,7 +102,7 @@ class Mesh {
   int size(Axis axis) const;
   // Precondition of coordinate() and is_first(): 0 <= rank < num_ranks().
   int coordinate(int rank, Axis axis) const;
-  // Precondition: each coordinate is at least 0 and below the size of its axis.
+  // Precondition: 0 <= coordinate < size of its axis.
   int rank_of(const MeshCoordinates& at) const;
   // True if the rank's coordinates along all these axes are 0. Exactly one of the ranks that differ
   // only along these axes is first.
@@ -120,8 +117,8 @@ class Mesh {
   int size_at(Axis grid_axis) const { return sizes_[static_cast<std::size_t>(grid_axis)]; }
   int expert_position(int rank) const;
 
-  std::array<int, 5> sizes_ = {1, 1, 1, 1, 1};    // by Axis
-  std::array<int, 5> strides_ = {1, 1, 1, 1, 1};  // by Axis: from a rank to the next along it
+  std::array<int, 5> sizes_ = {1, 1, 1, 1, 1};
+  std::array<int, 5> strides_ = {1, 1, 1, 1, 1};
   int ep_ = 1;
 };
 

@@ -1,14 +1,9 @@
 // Observes a rank at work: callbacks per instruction, step times, traces and memory.
 //
-// An ExecutorObserver can rely on this:
-// 1. An instruction is a begin() and an end(). If it throws, or an observer does, failed() is the
-//    last call. Later observers miss the call that threw.
-// 2. All other calls come between begin() and end(). Those about messages come once for each half
-//    of an overlapped pair. waiting() and arrived() come once for all posts (program.h) that the
-//    instruction waits for.
-// 3. Idle work comes before the waiting() that it fills.
-// 4. Observers are called in list order, on the rank's thread. An exception of an observer fails
-//    the instruction.
+// An instruction is a begin() and an end(), with all other calls in between. If it throws, or an
+// observer does, failed() is the last call. Calls about messages come once for each half of an
+// overlapped pair. waiting() and arrived() come once for all posts (program.h) of an instruction.
+// Observers are called in list order, on the rank's thread. Their exceptions fail the instruction.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -46,7 +41,7 @@ class ExecutorObserver {
   // The rank waits for a message, or for posts earlier in its row. Posts bring no tensors.
   virtual void waiting(const Action& /*action*/) {}
   virtual void arrived(const Action& /*action*/, const std::vector<at::Tensor>& /*tensors*/) {}
-  // A piece of an earlier PARTIAL_NORM of the row.
+  // A piece of an earlier PARTIAL_NORM, before the waiting() that it fills.
   virtual void begin_idle_work(const Action& /*action*/) {}
   virtual void end_idle_work(const Action& /*action*/) {}
   // The instruction calls a collective, as tensor parallelism does. call: for example "1F3
@@ -57,13 +52,11 @@ class ExecutorObserver {
   virtual void waiting_for_members(const Action& /*action*/, const std::string& /*call*/,
                                    const std::function<std::vector<int>()>& /*missing*/) {}
   virtual void members_came(const Action& /*action*/) {}
-  // A SEND is about to send these tensors.
   virtual void sending(const Action& /*action*/, const std::vector<at::Tensor>& /*tensors*/) {}
 
   // Called after F, B or I. outputs: what the chunk returned from F, with its graph; do not keep
-  // them. handed_on: the detached outputs or the loss after F, and the input gradients (some
-  // undefined) after B and I. You may replace these, but must not write to a tensor that the
-  // backward reads.
+  // them. handed_on: the detached outputs or the loss after F, or the input gradients (some
+  // undefined). You may replace them, but must not write to a tensor that the backward reads.
   virtual void produced(const Action& /*action*/, const Values& /*outputs*/,
                         std::vector<at::Tensor>& /*handed_on*/) {}
 };
@@ -71,11 +64,12 @@ class ExecutorObserver {
 // Times of one step on one rank, in seconds of its thread, which does not wait for a GPU. Every
 // moment belongs to exactly one share of `total`.
 struct StepTimes {
-  double total = 0;         // the whole row
+  double total = 0;
   double compute = 0;       // F, B, I, W and pairs, without waiting
   double wait_receive = 0;  // RECV, and waiting for messages in compute
   double wait_send = 0;     // SEND, including waits in the transport
-  // REDUCE_*, UNSHARD, RESHARD, PARTIAL_NORM and waits for them, and collectives in compute.
+  // REDUCE_*, UNSHARD, RESHARD, PARTIAL_NORM and waits for their results, and collectives in
+  // compute.
   double reduction = 0;
   double optimizer = 0;  // UPDATE and OPTIMIZER_STEP, without waiting
   // CPU time of the thread in compute and transfers. It does not grow while the thread has no core.
@@ -89,21 +83,20 @@ struct StepTimes {
 // Rows of a trace, a file for chrome://tracing and ui.perfetto.dev. Format: Trace Event Format
 // (Google, 2016), JSON object form with complete events. `pid` is the rank, `tid` the row.
 enum class TraceRow : std::uint8_t {
-  kCompute,    // F, B, I, W without waiting; pairs with it
-  kTransfers,  // SEND, RECV
-  kWaits,      // waits for messages and earlier posts
+  kCompute,  // F, B, I, W without the wait before them; pairs with it
+  kTransfers,
+  kWaits,  // waits for messages and earlier posts
   kStepEnd,
 };
 
 struct TraceEvent {
-  std::string name;  // the action as in the CSV, or "wait of " and the action
+  std::string name;  // for a wait, "wait of " and the action
   TraceRow row = TraceRow::kCompute;
   int rank = 0;
   std::int64_t step = 0;
-  double start = 0, duration = 0;  // microseconds of the machine's steady clock
+  double start = 0, duration = 0;  // microseconds, steady clock
 };
 
-// Records the steps first_step to last_step, both included.
 class TraceRecorder final : public ExecutorObserver {
  public:
   TraceRecorder(int rank, std::int64_t first_step, std::int64_t last_step)
@@ -131,14 +124,12 @@ class TraceRecorder final : public ExecutorObserver {
   std::vector<TraceEvent> events_;
 };
 
-// Returns the trace file for the events of all ranks. Time starts at the first event.
+// The trace file for the events of all ranks. Time starts at the first event.
 std::string to_chrome_trace(std::span<const TraceEvent> events);
 
-// Counts the bytes of tensors that each rank holds, if ranks are threads of one process. It listens
-// to LibTorch's CPU and CUDA allocators, so memory without a tensor does not count.
-//
-// A storage belongs to the rank that allocated it until transfer(), no matter which thread frees
-// it. All members may be called from any thread.
+// Counts the bytes of tensors of each rank, if ranks are threads of one process. It listens to
+// LibTorch's CPU and CUDA allocators. A storage belongs to the rank that allocated it until
+// transfer(), no matter which thread frees it. All members may be called from any thread.
 class MemoryLedger {
  public:
   explicit MemoryLedger(int num_ranks);
@@ -146,8 +137,7 @@ class MemoryLedger {
   MemoryLedger(const MemoryLedger&) = delete;
   MemoryLedger& operator=(const MemoryLedger&) = delete;
 
-  // Counts allocations on this thread for `rank`, and frees on this thread. The ledger must outlive
-  // it.
+  // Counts this thread's allocations for `rank`, and its frees. The ledger must outlive it.
   class Scope {
    public:
     Scope(MemoryLedger& ledger, int rank);

@@ -17,7 +17,7 @@
 namespace sluice {
 
 struct FusedAttentionOptions {
-  std::optional<double> scale = {};  // scale of the scores; default 1 / sqrt(E)
+  std::optional<double> scale = {};  // default 1 / sqrt(E)
   double cap = 0;                    // scores become cap * tanh(score / cap); 0: no cap
   std::int64_t window = 0;           // keys that a query sees, including its own; 0: no limit
   // First token of the document of each token: int64 or int32 [B, L], ascending along L, 0 <=

@@ -3,9 +3,9 @@
 //   sluice::stage_ids_this_rank(/*pp_rank=*/1, /*pp_size=*/4, /*num_stages=*/8, "v");  // {1, 6}
 //   sluice::generate_split_points("1F1B", 2, 8, std::nullopt);  // {"layers.4"}
 //
-// Counts of layers, stages and ranks are at most 1,048,576. Input that the original rejects throws
-// Error(kUsage), and so does input for which the original loses or repeats layers. To split a model
-// by the same rules, use make_partition() (partition.h). docs/partition.md lists answers.
+// Counts are at most 1,048,576. Throws Error(kUsage) if the original rejects the input, or loses or
+// repeats layers. make_partition() (partition.h) splits models by these rules. See
+// docs/partition.md.
 #pragma once
 
 #include <cstdint>
@@ -39,16 +39,16 @@ struct HfStageOptions {
   std::string fqn_prefix = "model.";
   std::string lm_head_fqn = "lm_head";
 };
-// Module names per stage: embedding, encoders, extras, layers, norm, head, rotary embedding. The
-// first stages take the remainder of the layers.
+// In the order embedding, encoders, extras, layers, norm, head, rotary embedding. The first stages
+// take the remainder of the layers.
 ModuleNames generate_hf_model_fqn_per_model_part(int num_stages, int num_layers,
                                                  const HfStageOptions& options = {});
 
 // ---- torchtitan ----
 
-// The first layer of every stage except the first. The embedding counts as input_weight layers,
-// norm and head as output_weight. The layers must fit layers_per_stage exactly; without it the
-// first stages take the remainder.
+// The first layer of every stage but the first. The embedding counts as input_weight layers, norm
+// and head as output_weight. The first stages take a remainder; with layers_per_stage there must be
+// none.
 std::vector<std::string> generate_split_points(std::string_view schedule, int pp_degree,
                                                int num_layers, std::optional<int> layers_per_stage,
                                                int input_weight = 1, int output_weight = 1);
@@ -58,7 +58,7 @@ std::vector<int> stage_ids_this_rank(int pp_rank, int pp_size, int num_stages,
 
 // ---- NeuronX Distributed ----
 
-// The last layer of every partition except the last. The last partitions take the remainder.
+// The last layer of every partition but the last. The last partitions take the remainder.
 std::vector<std::string> create_partitions(int num_partitions,
                                            const std::vector<std::string>& layer_names);
 

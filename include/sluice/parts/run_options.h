@@ -26,7 +26,6 @@ namespace detail {
 class DividedWeights;
 }
 
-// Your names for the axes of the mesh.
 struct AxisNames {
   std::string pp = "pp", dp_replicate = "dp_replicate", dp_shard = "dp_shard", cp = "cp", tp = "tp";
   std::string ep = "ep", ep_shard = "ep_shard";
@@ -41,8 +40,8 @@ struct MeshAxis {
   int size = 1;
   int coordinate = 0;
   std::vector<int> ranks;  // this rank and those that differ only along this axis
-  // For collectives in forwards and backwards, which all these ranks must run in the same order.
-  // Empty if size is 1.
+  // For collectives in forwards and backwards, which all these ranks run in the same order. Empty
+  // if size is 1.
   Group group = {};
 };
 
@@ -56,19 +55,19 @@ struct NamedMesh {
 struct LocalChunk {
   int rank = 0, stage = 0, num_stages = 1;
   bool is_first = false, is_last = false;
-  // Each layer and its module. The hook may change a module, or replace it with one that the
-  // layer's forward accepts. A whole module is one layer. Null: a layer without module.
+  // Each layer and its module, which the hook may change or replace with one that the layer's
+  // forward accepts. A whole module is one layer. Null: no module.
   std::vector<std::string> layers;
   std::vector<std::shared_ptr<torch::nn::Module>> modules;
-  std::vector<std::string> prefixes;  // prefixes of the layers' parameter names
-  NamedMesh world_mesh;               // pp, dp_replicate, dp_shard, cp, tp
-  NamedMesh expert_mesh;              // ep_shard, ep: covers dp_replicate, dp_shard and cp
+  std::vector<std::string> prefixes;
+  NamedMesh world_mesh;   // pp, dp_replicate, dp_shard, cp, tp
+  NamedMesh expert_mesh;  // ep_shard, ep: covers dp_replicate, dp_shard and cp
   AxisNames axis_names;
   TensorParallel tensor_parallel;
   // Parameters, by full name, that the hook added or removed. All others must stay.
   std::vector<std::string> added, removed;
-  // Parameters, by full name, of which this rank has a part or a partial gradient. List only those
-  // that no SlicedModule declares.
+  // Parameters, by full name, of which this rank has a part or a partial gradient. Omit those that
+  // a SlicedModule declares.
   std::vector<std::pair<std::string, ParameterSlices>> slices;
   // By layer: the weights that parallelize_module() divided; null: none.
   std::vector<std::shared_ptr<detail::DividedWeights>> divided;
@@ -81,10 +80,9 @@ class MemoryLedger;
 
 // Your own gradient reduction for data parallelism. It runs as the program's REDUCE_GRAD.
 struct GradientReduction {
-  // Called on the stage's rank when the gradients of one microbatch, or of the step (nullopt), are
-  // complete. gradients: by full name, to be changed in place; float32 for half-precision
-  // parameters. Each gradient is passed once. If empty, nothing is reduced and the program has no
-  // REDUCE_GRAD.
+  // Called on the stage's rank when the gradients of a microbatch, or of the step (nullopt), are
+  // complete. gradients: by full name, to be changed in place; float32 for half precision. If
+  // empty, nothing is reduced and the program has no REDUCE_GRAD.
   std::function<void(int stage, std::optional<int> microbatch,
                      const std::vector<std::pair<std::string, at::Tensor>>& gradients)>
       reduce = {};
@@ -92,57 +90,54 @@ struct GradientReduction {
   bool per_microbatch = false;
 };
 
-// Requests to a run between two steps. kStop includes kSave.
+// Requests between two steps. kStop includes kSave.
 enum class StepRequest : std::uint8_t { kNone, kSave, kStop };
 
-// The source of the initial weights.
 enum class InitialWeights : std::uint8_t {
   kDrawn,    // LayerSpec::initialize or Initialization::module; the same for all layouts
   kFactory,  // from the factories; replicas and ties copy the first
   kNone,     // load before the first step; a step without weights throws
 };
 
-// Options of a pipeline besides its plan.
 struct RunOptions {
   // Seeds the initial weights and, with the step number, dropout.
   std::uint64_t seed = 0;
   InitialWeights weights = InitialWeights::kDrawn;
-  // Threads per operator on each rank; 0 divides the machine's cores among its ranks. Results are
-  // bitwise reproducible only with the same number of threads.
+  // Threads per operator on each rank; 0 divides the machine's cores among its ranks. Bits are
+  // equal only between runs with the same number.
   int threads_per_rank = 1;
-  // With run(): the device of the ranks' modules, and of a body's CUDA without a number. Other
-  // pipelines use Transport::device(). Batches may be on any device.
+  // With run(): the device of the modules, and of a body's CUDA without a number. Other pipelines
+  // use Transport::device(). Batches may be on any device.
   DeviceKind device = DeviceKind::kCpu;
   GradientScale scale = {};
   GradientReduction reduction = {};
-  // Returns the observers of a rank. Called once on the rank's thread. They must outlive the
-  // pipeline.
+  // The observers of a rank. Called once on its thread. They must outlive the pipeline.
   std::function<std::vector<ExecutorObserver*>(int rank)> observers = {};
   // The same, for training steps only.
   std::function<std::vector<ExecutorObserver*>(int rank)> training_observers = {};
-  // Runs forwards and losses under autocast to this type (kBFloat16). If empty, they use the
-  // autocast state of the calling thread, which must be the same on all ranks. Backwards and hooks
-  // run without autocast, and torch's cache of casted weights is not used (docs/training.md).
+  // Runs forwards and losses under autocast to this type (kBFloat16), by default under the calling
+  // thread's state, which all ranks must share. Backwards and hooks run without autocast. torch's
+  // cache of casted weights is not used (docs/training.md).
   std::optional<at::ScalarType> autocast = {};
-  // Your own backward for a stage (parts/chunk.h).
+  // In place of autograd (parts/chunk.h).
   std::function<ChunkBackwardMaker(int stage)> backward_of = {};
-  // Called for each local chunk before its weights are drawn. It may replace modules.
+  // May replace modules before weights are drawn.
   Parallelize parallelize = {};
-  AxisNames axis_names = {};  // names in the hook's meshes
-  // If a loss is not finite, throw Error(kNotFinite) on every rank before `.grad` changes.
-  // Otherwise only log a warning. Trainer always throws.
+  AxisNames axis_names = {};
+  // True: a loss that is not finite throws Error(kNotFinite) with the place, on every rank and
+  // before `.grad` changes. False: it logs a warning. Trainer always throws.
   bool requires_finite = false;
-  // Selects, by full name, the parameters that state() and save() hold. The others and all buffers
-  // are then left out. If empty, everything is held.
+  // Selects, by full name, the parameters that state() and save() hold. Buffers are then left out
+  // too. If empty, everything is held.
   std::function<bool(const std::string& parameter)> saves = {};
-  // Called once per step on every rank. StepResult::request is the strongest result of any rank.
+  // Called once per step on every rank; see StepResult::request.
   std::function<StepRequest()> requested = {};
   // Counts the bytes of the ranks, and must outlive the pipeline. If null, memory is reported as 0.
   MemoryLedger* ledger = nullptr;
-  // With run(): the limit of each wait for another rank after the start. Must exceed any rank's
-  // work between two steps, such as reading data or saving.
+  // With run(): the limit of waits for another rank after the start. Must exceed any rank's work
+  // between two steps, such as reading data or saving.
   std::chrono::milliseconds deadline = std::chrono::hours(1);
-  // With run() in several processes: a process that stays silent for longer counts as lost.
+  // With run() in several processes: a process that is silent for longer is lost.
   std::chrono::milliseconds heartbeat = std::chrono::seconds(5);
 };
 
@@ -155,27 +150,26 @@ enum class OutputRanks : std::uint8_t {
 struct StepOptions {
   // Which ranks get the detached outputs of every microbatch.
   OutputRanks outputs = OutputRanks::kNone;
-  // Overrides RunOptions::scale for this step.
+  // Overrides RunOptions::scale.
   std::optional<GradientScale> scale = {};
 };
 
-// The result of a step. Everything except `outputs` is the same on every rank.
+// Everything except `outputs` is the same on every rank.
 struct StepResult {
-  // The mean over everything that the loss counted in the step, plus the scaled means of the
-  // auxiliary losses. This is the value that GradientScale::kTokens differentiates.
+  // The mean over everything that the loss counted, plus the scaled means of the auxiliary losses.
+  // GradientScale::kTokens differentiates this value.
   double loss = 0;
-  std::int64_t count = 0;  // counted tokens or rows
-  // Mean loss of each microbatch of all replicas, without auxiliary losses; 0 if nothing counted.
+  std::int64_t count = 0;  // tokens or rows
+  // By microbatch of all replicas, without auxiliary losses; 0 if nothing counted.
   std::vector<double> microbatch_losses;
-  // Mean of each auxiliary loss in layer order. Microbatches weigh by their count.
+  // In layer order. Microbatches weigh by their count.
   std::vector<std::pair<std::string, double>> auxiliary;
-  // The outputs of this rank's replica, by microbatch, if StepOptions::outputs includes this rank.
+  // Of this rank's replica, by microbatch; see StepOptions::outputs.
   std::vector<Values> outputs;
   StepRequest request = StepRequest::kNone;
 
-  // After an update (StepEnd::kUpdate): the norm of all gradients before clipping, and of each
-  // parameter in layer order; 0 without gradient. A tied parameter appears once, under its first
-  // use.
+  // After StepEnd::kUpdate: the norm of all gradients before clipping, and of each parameter in
+  // layer order; 0 without gradient. A tied parameter appears once, under its first use.
   double grad_norm = 0;
   std::vector<std::pair<std::string, double>> parameter_norms;
   bool finite = true;  // false: loss or norm is not finite, and nothing was updated

@@ -1,14 +1,13 @@
 // Runs one chunk of the model on one rank: forward, whole or split backward, gradients.
 //
-// 1. Until its backward, a microbatch keeps only the tensors that the backward reads, never an
-//    output.
-// 2. Weight gradients add up in the order of the backward calls, separately for each shard
-//    (DataParallel) and each use of a tied parameter. Sums are float32 for half-precision
-//    parameters, and allocated at the first keep().
+// Until its backward, a microbatch keeps only the tensors that the backward reads, never an output.
+// Weight gradients add up in the order of the backward calls, separately for each shard
+// (DataParallel) and each use of a tied parameter. Sums are float32 for half-precision parameters,
+// and allocated at the first keep().
 //
-// The device and dtype are those of the parameters at construction. Inputs and gradients are copied
-// to that device, but batch inputs are not. A Stage belongs to its rank's thread. On CUDA,
-// autograd's device thread writes the sums while that thread waits.
+// Inputs and gradients are copied to the device that the parameters had at construction, but batch
+// inputs are not. A Stage belongs to its rank's thread. On CUDA, autograd's device thread writes
+// the sums while that thread waits.
 #pragma once
 
 #include <cstdint>
@@ -43,33 +42,33 @@ class Stage {
 
   int index() const;
   Chunk& chunk();
-  // The parameters, and the gradient sum of each (undefined: no gradient in this step).
+  // gradient(): undefined if there is none in this step.
   std::vector<ParameterInfo>& parameters();
   at::Tensor& gradient(std::size_t parameter);
   void clear_gradients();
 
-  // Sets the shards and clears the gradients. Calls afterwards number microbatches over all
-  // replicas. Before, all microbatches belong to one shard.
+  // Clears the gradients. From then on calls number microbatches over all replicas. Without it all
+  // microbatches belong to one shard.
   void set_shards(const StageShards& shards);
-  // After the last backward: one sum per maximal subtree of the own shards, ascending; undefined if
+  // After the last backward: one sum per largest subtree of the own shards, ascending; undefined if
   // it has no gradients.
   std::vector<at::Tensor> partial_gradients(std::size_t parameter) const;
   // Replaces the partial sums by the total.
   void set_gradient(std::size_t parameter, at::Tensor sum);
 
-  // Moves the modules and lists their parameters again. Precondition: nothing is in flight.
+  // Lists the parameters again. Precondition: nothing is in flight.
   void to(at::Device device);
   // The same, but meta parameters get memory, filled with NaN until weights are set.
   void to_empty(at::Device device);
 
   // inputs: by chunk().inputs(); those that require grad get a gradient. Returns the outputs with
   // their graph; send detached copies and release the outputs. Throws Error(kUsage) if a parameter
-  // was moved, converted or unfrozen since construction, and what Chunk::forward() throws.
+  // was moved, converted or unfrozen since construction, and like Chunk::forward().
   Values forward(const MicrobatchKey& key, std::vector<at::Tensor> inputs, const Values& batch);
   // Sets the roots of this microbatch's backward.
   void keep(std::int64_t microbatch, const std::vector<at::Tensor>& roots);
 
-  // Used instead of keep() if no backward follows, as in evaluation.
+  // Instead of keep(), if no backward follows.
   void forget(std::int64_t microbatch);
 
   // Returns one gradient per input, undefined if it has none. root_gradients: one per root of
@@ -79,17 +78,17 @@ class Stage {
                                          std::vector<at::Tensor> root_gradients);
   void backward_weight(std::int64_t microbatch);
 
-  // The number of microbatches whose B or W has not run.
+  // Microbatches without B or W so far.
   std::size_t num_live() const;
-  // Holds back weight gradients that backward_input() had to compute until the microbatch's W.
-  // Needed if the W of a stage run in a different order than its I.
+  // Holds back weight gradients that backward_input() had to compute until W. Needed if W run in a
+  // different order than I.
   void hold_early_weights(bool on);
   // False once a backward_input() had to compute all weight gradients (docs/numbers.md).
   bool splits_backward() const;
-  // Frees what was derived from the weights, such as casted copies, at the end of a step.
-  // clear_gradients() does so too. Precondition: nothing is in flight.
+  // Frees what was derived from the weights, such as casted copies. clear_gradients() does so too.
+  // Precondition: nothing is in flight.
   void end_step();
-  // Frees the same while microbatches are in flight, before the weights lose their memory. The next
+  // Frees it while microbatches are in flight, because the weights lose their memory. The next
   // forward or backward derives it again.
   void drop_derived();
   // Drops everything in flight, after a failure.
@@ -100,29 +99,27 @@ class Stage {
   std::unique_ptr<Impl> impl_;
 };
 
-// Fills the parameters and buffers of a stage.
 using FillStage = std::function<void(Stage&)>;
 
 struct StageOptions {
   // Empty, or if it returns an empty maker: autograd.
   std::function<ChunkBackwardMaker(int stage)> backward_of = {};
-  // Called for each chunk after its modules are made and before its parameters are listed.
+  // Called before the parameters are listed.
   Parallelize parallelize = {};
   AxisNames axis_names = {};
-  Mesh mesh = {};                       // of the run, for the hook
-  TensorParallel tensor_parallel = {};  // along axis tp
-  std::map<Axis, Group> groups = {};    // by axis with several ranks, for the hook
+  Mesh mesh = {};
+  TensorParallel tensor_parallel = {};
+  std::map<Axis, Group> groups = {};
   int replica = 0;
   int share = 0;  // position along axis tp
-  // Makes parameters of two or more dimensions on the meta device, without memory, until
-  // RankStages::to_empty(). Other tensors get the values that LayerSpec::make sets
-  // (docs/library.md). Not needed if make() uses the meta device itself (LayerOptions::device).
+  // Makes parameters of two or more dimensions on the meta device until RankStages::to_empty().
+  // Other tensors get the values that LayerSpec::make sets (docs/library.md). Not needed if make()
+  // uses the meta device itself (LayerOptions::device).
   bool deferred = false;
 };
 
 class StageInputs;
 
-// The stages of one rank.
 class RankStages {
  public:
   RankStages(std::vector<std::unique_ptr<Stage>> stages, std::unique_ptr<StageInputs> inputs,
@@ -135,23 +132,21 @@ class RankStages {
   // For an Executor. Valid as long as this object, also after it is moved.
   std::vector<Stage*> pointers() const;
 
-  // Metas of the values that enter a stage, from the shape functions of all earlier layers; nullopt
-  // if one is missing. For ExecutorOptions::input_metas.
+  // From the shape functions of all earlier layers; nullopt if one is missing.
   std::optional<std::vector<TensorMeta>> input_metas(int stage, const Values& batch);
 
-  // Draws every parameter by Model::initialization or LayerSpec::initialize. Throws Error(kUsage)
-  // for a parameter on the meta device.
+  // Throws Error(kUsage) for a parameter on the meta device.
   void draw_weights(std::uint64_t seed);
 
-  // Moves all modules. Call it before an optimizer or anything else holds their parameters. Throws
-  // Error(kUsage) for a parameter on the meta device.
+  // Moves all modules. Call it before an optimizer holds their parameters. Throws Error(kUsage) for
+  // a parameter on the meta device.
   void to(at::Device device);
   // The same, but meta parameters get memory to load or draw into. They remain the same tensors,
   // and ties share storage again.
   void to_empty(at::Device device);
 
  private:
-  void share_storage();  // of tied parameters
+  void share_storage();
 
   std::vector<std::unique_ptr<Stage>> stages_;
   std::unique_ptr<StageInputs> inputs_;
@@ -159,9 +154,9 @@ class RankStages {
 };
 
 // Builds the stages that `partition` places on `rank`. Tied parameters of one rank share storage.
-// With Model::fuse the layers of a stage become one layer, except for those that run twice. Modules
-// stay in the mode that LayerSpec::make returns. Throws Error(kUsage) for a partition of another
-// number of layers, a value that no layer writes, and what Chunk throws.
+// With Model::fuse the layers of a stage become one, except for those that run twice. Modules stay
+// in the mode that LayerSpec::make returns. Throws Error(kUsage) for a partition of another number
+// of layers, a value that no layer writes, and like Chunk.
 RankStages build_stages(const Model& model, const Partition& partition, int rank,
                         const StageOptions& options = {});
 

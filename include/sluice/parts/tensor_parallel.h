@@ -3,15 +3,13 @@
 //   ColumnParallelLinear up(256, 1024, tp, ColumnParallelOptions{.gather_output = false});
 //   RowParallelLinear down(1024, 256, tp, RowParallelOptions{.input_is_parallel = true});
 //   y = down(torch::relu(up(x)));
-//
-// For plain modules, call this in a parallelize hook:
-//
+//   // or for plain modules, in a parallelize hook:
 //   parallelize_module(chunk, {{"*.up", kColwise}, {"*.down", kRowwise}, {"*.norm", kSequence}});
 //
-// A layer has a fixed number of slices (options.h, TensorParallel). Each slice is computed
-// separately, and partial sums add up in a balanced tree, so every degree and sequence parallelism
-// give the same bits. Slice s of S of a dimension of length n is [n s / S, n (s + 1) / S); a rank
-// holds neighbouring slices. With one slice per rank this costs nothing extra.
+// A layer has a fixed number of slices (options.h, TensorParallel). Each is computed separately,
+// and partial sums add up in a balanced tree, so every degree gives the same bits, with and without
+// sequence parallelism. Slice s of S of a dimension of length n is [n s / S, n (s + 1) / S). A rank
+// holds neighbouring slices. One slice per rank costs nothing extra.
 //
 // All members must make the same calls in the same order. Do not write to a tensor after passing it
 // to a mapping. Megatron-LM: Shoeybi et al., arXiv:1909.08053; sequence parallelism: Korthikanti et
@@ -35,14 +33,14 @@
 
 namespace sluice {
 
-struct LocalChunk;  // run_options.h
+struct LocalChunk;
 
 // The slices of this rank, and the ranks that hold the others.
 class SliceGroup {
  public:
   SliceGroup() = default;  // one slice
-  // group: the ranks along tp; empty if there is one. sequence_dim: the dimension of activations
-  // along which rows are divided. Throws Error(kUsage) if the options do not fit the group's size.
+  // group: along tp; empty if it is one rank. sequence_dim: the dimension of activations along
+  // which rows are divided. Throws Error(kUsage) if the options do not fit the group's size.
   SliceGroup(Group group, const TensorParallel& options, std::int64_t sequence_dim = 1);
   // For a parallelize hook.
   explicit SliceGroup(const LocalChunk& chunk, std::int64_t sequence_dim = 1);
@@ -104,7 +102,7 @@ struct ColumnParallelOptions {
   bool skip_bias_add = false;  // the caller adds bias()
   // Widths of projections in one weight, each divided separately: q, k and v.
   std::vector<std::int64_t> sections = {};
-  at::TensorOptions tensors = {};  // dtype and device of the weights
+  at::TensorOptions tensors = {};
 };
 
 // y = x W^T + b with the rows of W divided. x [.., in]. Drawn as the whole torch::nn::Linear.
@@ -114,7 +112,6 @@ class ColumnParallelLinearImpl : public torch::nn::Module, public SlicedModule {
                            ColumnParallelOptions options = {});
   // Returns [.., out], or this rank's columns section by section.
   at::Tensor forward(const at::Tensor& x);
-  // The columns of each own slice.
   std::vector<at::Tensor> slices_of(const at::Tensor& x);
   std::vector<std::pair<std::string, ParameterSlices>> slices() const override;
 
@@ -142,7 +139,7 @@ class RowParallelLinearImpl : public torch::nn::Module, public SlicedModule {
   // Throws Error(kUsage) for divided rows without input_is_parallel.
   RowParallelLinearImpl(std::int64_t in, std::int64_t out, SliceGroup tp,
                         RowParallelOptions options = {});
-  at::Tensor forward(const at::Tensor& x);  // [.., in] or this rank's columns
+  at::Tensor forward(const at::Tensor& x);  // [.., in], or this rank's columns
   at::Tensor forward_slices(const std::vector<at::Tensor>& parts);  // one part per own slice
   std::vector<std::pair<std::string, ParameterSlices>> slices() const override;
 
@@ -157,7 +154,7 @@ TORCH_MODULE(RowParallelLinear);
 
 struct ParallelEmbeddingOptions {
   std::optional<std::int64_t> padding_idx = {};  // gets no gradient
-  std::optional<bool> sequence_parallel = {};    // of the rows of the result
+  std::optional<bool> sequence_parallel = {};
   at::TensorOptions tensors = {};
 };
 
@@ -191,7 +188,6 @@ at::Tensor parallel_cross_entropy(const at::Tensor& logits, const at::Tensor& la
 
 // ---- plain modules by a table of names ----
 
-// How to divide a module, in torch's words.
 enum class ParallelStyle : std::uint8_t {
   kColwise,        // torch::nn::Linear: divides outputs
   kColwiseGather,  // the same, then gathers them, as for a head
@@ -206,12 +202,11 @@ inline constexpr ParallelStyle kSequence = ParallelStyle::kSequence;
 // Patterns of module names ("layers.*.up", * matches any text). The first match wins.
 using ParallelTable = std::vector<std::pair<std::string, ParallelStyle>>;
 
-// Divides modules of the chunk in place: weights become this rank's part, and operators that read
-// them (at::linear, or the style's) compute by slices. Between a kColwise and the next kRowwise,
-// code sees this rank's columns. It must infer sizes (view({b, l, -1, head_dim})) and treat each
-// head separately. Throws Error(kUsage) for a module of another kind, and with a single stage for a
-// pattern without match. A forward throws it if another operator reads a divided weight, or dropout
-// cannot see its slices.
+// Divides modules of the chunk in place. Operators that read their weights then compute by slices.
+// Between a kColwise and the next kRowwise, code sees this rank's columns. It must infer sizes
+// (view({b, l, -1, head_dim})) and treat each head separately. Throws Error(kUsage) for a module of
+// another kind, and with a single stage for a pattern without match. A forward throws it if an
+// unsupported operator reads a divided weight, or dropout cannot see its slices.
 void parallelize_module(LocalChunk& chunk, const ParallelTable& table,
                         std::int64_t sequence_dim = 1);
 

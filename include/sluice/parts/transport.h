@@ -2,12 +2,11 @@
 //
 // Ranks that are threads pass tensors without a copy. For several processes call run()
 // (pipeline.h).
-// 1. Messages of a channel (source, destination, kind) never overtake.
-// 2. send() never waits. A receive is posted first and waited for later.
-// 3. A wait ends with its message, at the deadline with Error(kPeer), or after an abort with the
-//    first failure.
-// 4. abort() on any rank ends all waits of all ranks, also in groups, and drops messages in flight.
-//    It is permanent: make new endpoints after a failure.
+//
+// Messages of a channel (source, destination, kind) never overtake. send() never waits. Receives
+// are posted first and complete in that order. A wait ends with its message, at the deadline with
+// Error(kPeer), or after an abort with the first failure. abort() on any rank ends all waits of all
+// ranks, also in groups, and drops messages in flight. Make new endpoints after it.
 //
 // An endpoint belongs to its rank's thread, but any thread may call abort(), failure() and waits().
 #pragma once
@@ -26,7 +25,6 @@
 
 namespace sluice {
 
-// Identifies a message. The receiver compares it with the one that it expects.
 struct MessageTag {
   std::int32_t stage = -1;  // the receiving stage
   std::int32_t microbatch = -1;
@@ -39,20 +37,18 @@ struct Message {
   std::vector<at::Tensor> tensors;  // undefined: a value without gradient
 };
 
-// What the receiver expects, before the message arrives.
 struct ExpectedTensors {
   std::vector<TensorMeta> metas;
-  // True if the metas come from shape functions; others are then an error. Otherwise they are a
-  // guess, with which a transport may post a receive early.
+  // True: the metas come from shape functions, and others are an error. False: they are a guess,
+  // with which a transport may post a receive early.
   bool certain = false;
-  std::vector<std::string> names;  // for error texts; may be empty
+  std::vector<std::string> names;  // for error texts
 };
 
-// The first failure of a group of ranks.
 struct Failure {
   int rank = -1;
   ErrorKind kind = ErrorKind::kInternal;
-  std::string message;  // the whole line
+  std::string message;
 };
 
 class Transport {
@@ -69,7 +65,6 @@ class Transport {
   // Sends tensors. Do not write to them afterwards, as the receiver may share their storage. On a
   // GPU the receiver's stream waits for the sender's current work; neither host waits.
   virtual void send(int destination, ChannelKind kind, Message message) = 0;
-  // Reserves the next message of the channel.
   virtual Ticket post_receive(int source, ChannelKind kind, const MessageTag& tag,
                               const std::optional<ExpectedTensors>& tensors) = 0;
   // True if wait() would not block.
@@ -77,15 +72,15 @@ class Transport {
   // Throws Error(kPeer) at the deadline, Error(kInternal) if the tag or the metas do not match.
   virtual Message wait(Ticket ticket) = 0;
 
-  // The group of all ranks; member i is rank i. The same object each time.
+  // Member i is rank i. The same group each time.
   virtual Group world() const = 0;
 
-  // Wakes all ranks with this failure. The first abort wins.
+  // Wakes all ranks. The first abort wins.
   virtual void abort(const Failure& failure) noexcept = 0;
   virtual std::optional<Failure> failure() const = 0;
 
-  // Readable list of the waiting ranks of this process: "rank 0 waits for 1RECV_B3 of step 4 from
-  // rank 2, rank 1 waits in barrier for rank 2"; "" if none waits.
+  // The waiting ranks of this process: "rank 0 waits for 1RECV_B3 of step 4 from rank 2, rank 1
+  // waits in barrier for rank 2"; "" if none waits.
   virtual std::string waits() const = 0;
 };
 
@@ -96,7 +91,7 @@ struct TransportOptions {
   std::vector<at::Device> devices = {};
 };
 
-// Makes endpoints for `size` ranks that are threads of this process.
+// For ranks that are threads of this process.
 std::vector<std::unique_ptr<Transport>> make_local_transports(int size,
                                                               const TransportOptions& options = {});
 

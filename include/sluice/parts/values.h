@@ -36,10 +36,10 @@ class Values {
   // Throws Error(kUsage) that names the value and those present.
   const at::Tensor& get(std::string_view name) const;
   const at::Tensor& operator[](std::string_view name) const { return get(name); }
-  void set(const std::string& name, at::Tensor tensor);  // adds or replaces
+  void set(const std::string& name, at::Tensor tensor);
   void erase(std::string_view name);
-  // The values before they were moved to a device, to read elements without waiting; *this if they
-  // were not moved.
+  // The values before they were moved to a device, to read elements without waiting; otherwise
+  // *this.
   const Values& on_host() const { return on_host_ ? *on_host_ : *this; }
   void set_on_host(Values values);
   std::size_t size() const { return items_.size(); }
@@ -67,14 +67,13 @@ bool is_whole(const Slice& slice, const std::vector<std::int64_t>& shape);
 class Input {
  public:
   enum class Kind : std::uint8_t {
-    kSplit,          // along a dimension, like torch.tensor_split
-    kReplicated,     // the whole tensor for every microbatch
-    kRagged,         // concatenated rows of different lengths
-    kOffsets,        // the offsets of ragged rows
+    kSplit,  // along a dimension, like torch.tensor_split
+    kReplicated,
+    kRagged,  // concatenated rows of different lengths
+    kOffsets,
     kPerMicrobatch,  // one given tensor each
   };
 
-  // Cuts along dimension 0, the rows.
   Input(at::Tensor tensor) : Input(split(std::move(tensor), 0)) {}  // NOLINT: meant to convert
   static Input split(at::Tensor tensor, std::int64_t dim);
   static Input replicated(at::Tensor tensor);
@@ -91,9 +90,8 @@ class Input {
 
   Kind kind() const { return kind_; }
   std::int64_t dim() const { return dim_; }
-  // One tensor, or with kPerMicrobatch one per microbatch.
+  // With kPerMicrobatch one per microbatch, otherwise one.
   const std::vector<at::Tensor>& tensors() const { return tensors_; }
-  // By row, for kRagged.
   const std::vector<std::int64_t>& lengths() const { return lengths_; }
 
  private:
@@ -126,8 +124,7 @@ class Inputs {
   std::vector<Input> in_order_;
 };
 
-// The batch inputs of every microbatch, given or made at each use. Made inputs save memory, because
-// a rank holds only those in flight.
+// Inputs of every microbatch, given or made at each use, so that a rank holds only those in flight.
 class MicrobatchList {
  public:
   void push_back(Values inputs) {
@@ -142,25 +139,26 @@ class MicrobatchList {
   std::vector<std::function<Values()>> makers_;
 };
 
-// The data of one step, the same on every rank of a replica except for the device.
+// The same on every rank of a replica except for the device.
 struct StepBatch {
   std::int64_t step = 0;  // starts at 1; key of random numbers
   // The index of the first of these microbatches over all replicas; key of random numbers.
   std::int64_t first_microbatch = 0;
   MicrobatchList microbatches;
-  // Counted tokens per microbatch, equal to LossValue::count. Losses are divided by their sum.
+  // Counted tokens per microbatch, equal to LossValue::count. Losses are divided by their sum, or
+  // by total_count.
   std::vector<std::int64_t> counts;
-  // With several replicas: the sum over all of them, which is the divisor then.
+  // The sum over all replicas, if there are several.
   std::optional<std::int64_t> total_count;
   // Overrides RunOptions::scale.
   std::optional<GradientScale> scale;
 };
 
-// The loss of one microbatch from the last stage.
+// From the last stage.
 struct MicrobatchLoss {
-  std::int64_t microbatch = 0;  // its index over all replicas
+  std::int64_t microbatch = 0;  // over all replicas
   double sum = 0;
-  std::int64_t count = 0;  // counted tokens
+  std::int64_t count = 0;
 };
 
 }  // namespace sluice

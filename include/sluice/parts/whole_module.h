@@ -34,11 +34,11 @@ namespace sluice {
 // class need not include sluice.
 class Kept {
  public:
-  Kept() = default;  // everything
+  Kept() = default;
   Kept(std::vector<std::string> parts, std::vector<std::string> all_parts);
 
-  // True if the stage keeps any part of it. Throws Error(kUsage) with the nearest name if the name
-  // is unrelated to all parts.
+  // True if the stage keeps any part of it. Throws Error(kUsage) with the nearest name for an
+  // unrelated name.
   bool operator()(const std::string& name) const;
   // True if the name is related to a part, kept or not.
   bool knows(const std::string& name) const;
@@ -57,8 +57,8 @@ class Kept {
 
 namespace detail {
 
-// Removes the child, or those of its elements that are not kept. Returns what its holder contains
-// then: the child, null, or an empty ModuleList.
+// Removes the child, or its elements that are not kept. Returns the new content of its holder: the
+// child, null, or an empty ModuleList.
 std::shared_ptr<torch::nn::Module> drop_child(torch::nn::Module& parent, const Kept& kept,
                                               const std::shared_ptr<torch::nn::Module>& child);
 
@@ -83,8 +83,7 @@ void drop_held(torch::nn::Module& parent, const Kept& kept,
 // - A dropped child leaves an empty holder: `if (norm) x = norm(x);`
 // - In a ModuleList or ModuleDict an empty Module replaces a dropped element, so indices and keys
 //   stay: `if (auto* b = module->as<Block>()) ...`
-// - In a Sequential an Identity replaces it. A dropped ModuleList becomes empty, so loops over it
-//   do nothing.
+// - In a Sequential an Identity replaces it. A dropped ModuleList becomes empty.
 //
 // A forward without the `if` ends the process after a line on stderr that names the place. Throws
 // Error(kUsage) for a module that is not registered in `parent` or belongs to no part.
@@ -97,8 +96,8 @@ void drop_unkept(torch::nn::Module& parent, const Kept& kept, Holders&... holder
 // - tensor, or optional tensor (empty: an undefined tensor)
 // - tuple, pair, array, vector or another range of values
 // - with names: Values, pair or map of string and tensor
-// - your type, with a function beside it: `auto tensors_of(const Reply& reply) { return
-//   std::tie(reply.logits, reply.hidden); }`
+// - your type, by a function beside it:
+//   auto tensors_of(const Reply& reply) { return std::tie(reply.logits, reply.hidden); }
 class Outputs {
  public:
   template <typename T>
@@ -107,9 +106,8 @@ class Outputs {
     add(value);
   }
 
-  // Without names, in the order found.
   std::vector<at::Tensor> tensors() const;
-  // The tensors of these names, or by position if they have no names. Throws Error(kUsage) that
+  // The tensors of these names, or by position if they have none. Throws Error(kUsage) that
   // mentions `who` for a missing name or a wrong number of tensors.
   std::vector<at::Tensor> named(const std::vector<std::string>& names,
                                 const std::string& who) const;
@@ -171,7 +169,7 @@ class Outputs {
 };
 
 // A piece that is never cut: a child, a list element ("layers.3"), or a parameter of the module
-// itself. It reads values from the batch or earlier parts, and writes values for later parts.
+// itself. reads, writes: values that `forward` needs to run it, and values for later parts.
 struct Part {
   std::string name;
   std::vector<std::string> reads = {"hidden"};
@@ -179,16 +177,15 @@ struct Part {
   int length = 0;  // for a list: how many elements, each a part
 };
 
-// Describes the parts of a module.
 struct ModuleTree {
-  // In the order in which `forward` runs them, each once. If empty, the module is made once without
-  // memory to find them: its own parameters, then its children in order of registration, with the
-  // elements of ModuleList, ModuleDict and Sequential. The first part then reads `input`, the last
-  // writes `output`, and "hidden" lies between.
+  // In the order in which `forward` runs them. If empty, the module is made once without memory to
+  // find them: its own parameters, then its children in order of registration, with the elements of
+  // ModuleList, ModuleDict and Sequential. The first part then reads `input`, the last writes
+  // `output`, and "hidden" lies between.
   std::vector<Part> parts = {};
   std::string input = "x", output = "hidden";
   // Parts, or their holders ("layers"), that count as layers in a split. Default: the elements of
-  // lists, or all parts if there are none.
+  // lists; without lists all parts.
   std::vector<std::string> blocks = {};
   // Instead of blocks: the class of the layers, as "Block" or class_name<BlockImpl>(). The module
   // is then made once, and a part may be a holder of others.
@@ -209,7 +206,7 @@ struct WholeModule {
   std::function<std::shared_ptr<torch::nn::Module>(const Kept&)> make;
   std::function<Outputs(torch::nn::Module&, const Values&)> forward;
   std::string class_name;
-  bool is_ready = false;  // `make` returns an existing module
+  bool is_ready = false;
 };
 
 Model from_module(WholeModule whole, const ModuleTree& tree);
@@ -250,22 +247,20 @@ std::function<Outputs(torch::nn::Module&, const Values&)> typed_forward(Forward 
 
 // Makes a model whose layers are the parts of a module.
 //
-// source: a factory (const Kept&) -> module (shared_ptr or holder), called once per local stage on
-// its rank. It may leave out parts that are not kept, or make all and call drop_unkept(). Only what
-// remains takes memory (docs/library.md), unless constructors access memory themselves; a warning
-// is logged then. Or source is a ready module, for a single stage, which then holds the trained
+// source: a factory (const Kept&) that returns a module (shared_ptr or holder), called once per
+// local stage on its rank. It leaves out parts that are not kept, or makes all and calls
+// drop_unkept(). Only what remains takes memory, unless constructors access memory, which logs a
+// warning (docs/library.md). A ready module works for a single stage, and then holds the trained
 // weights.
 //
-// forward: (Net&, const Values& in) -> Outputs runs the parts that exist. `in` has the values that
-// the stage's parts read from the batch or earlier stages. It returns all values that later stages
-// or the loss read, by name or in the order in which parts write them. It may take (Net&, const
-// at::Tensor& first) instead.
+// forward: (Net&, const Values& in), or (Net&, const at::Tensor& first); runs the parts that exist.
+// `in` has the values that these parts read from the batch or earlier stages. The result has all
+// values that later stages or the loss read, by name or in the order in which parts write them.
 //
 // The parts of a stage run as one, in pieces if some are recomputed
-// (PipelineOptions::activation_checkpoint). Random numbers are keyed by the first part of the
-// stage, so dropout depends on the cuts. Without Model::fuse every part is a module from its own
-// factory call, and dropout does not. You may change Model::inputs (values that no part writes) and
-// Model::outputs (those of the last part).
+// (PipelineOptions::activation_checkpoint). Random numbers are keyed by the first part, so dropout
+// depends on the cuts. Without Model::fuse every part is a module from its own factory call, and
+// dropout does not. You may change Model::inputs and Model::outputs.
 //
 // Throws Error(kUsage) for an unknown part. Building the stages throws it if a factory leaves out a
 // kept part or makes a parameter that is not kept.
