@@ -8,7 +8,7 @@
 namespace sluice {
 namespace {
 
-// float16 needs a loss that is scaled, which nothing here does.
+// float16 needs loss scaling, which sluice does not have.
 void require_bfloat16(at::ScalarType type) {
   if (type == at::kBFloat16) return;
   throw Error(ErrorKind::kUsage, {.what = "autocast to " + dtype_name(type),

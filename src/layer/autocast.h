@@ -1,6 +1,4 @@
 // The autocast state of a rank's thread.
-//
-// Thread-safety: a scope belongs to the thread that made it; scopes end in reverse order.
 #pragma once
 
 #include <c10/core/DeviceType.h>
@@ -13,13 +11,11 @@
 
 namespace sluice {
 
-// Devices that have an autocast.
 inline constexpr std::array kAutocastDevices = {at::kCPU, at::kCUDA};
 
-// While it lives, this thread is under autocast to `type` on every device (the executor turns it
-// off for anything but a forward); without a type, under the state that it has. Either way without
-// the cache of casted weights: that is one of the process, and would tie the graph of a microbatch
-// to those of others.
+// Runs this thread under autocast to `type` on every device, or without a type in its present
+// state. Either way torch's cache of casted weights is off. It belongs to the process and would
+// link the graphs of different microbatches.
 class AutocastScope {
  public:
   // Throws Error(kUsage) for a type other than kBFloat16.
@@ -33,11 +29,11 @@ class AutocastScope {
     bool enabled = false;
     at::ScalarType type = at::kFloat;
   };
-  std::vector<Saved> saved_;  // saved state of each device, when there is a type
+  std::vector<Saved> saved_;
   bool cache_ = true;
 };
 
-// "off", or for example "cpu bfloat16": what ranks have to have alike.
+// For example "off" or "cpu bfloat16"; must be the same on all ranks.
 std::string autocast_state();
 
 }  // namespace sluice

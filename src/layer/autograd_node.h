@@ -1,4 +1,4 @@
-// A node of autograd's graph, in the pointer that this version of torch holds nodes by.
+// The pointer type in which this version of torch holds autograd nodes.
 #pragma once
 
 #include <torch/csrc/autograd/edge.h>

@@ -1,5 +1,4 @@
 // The values of a model that are auxiliary losses.
-// Thread-safety: pure functions.
 #pragma once
 
 #include <string>
@@ -9,14 +8,12 @@
 
 namespace sluice {
 
-// Throws Error(kUsage) for a Model::auxiliary that no layer writes, and for one that is read,
-// leaves the model, or is written twice.
+// Throws Error(kUsage) if a layer reads an auxiliary value, no layer or more than one writes it, or
+// it is an output of the model.
 void require_auxiliary(const Model& model);
 
-// True for the name of an auxiliary value.
 bool is_auxiliary(const Model& model, const std::string& value);
 
-// Names of the auxiliary values that these layers write, in their order.
 std::vector<std::string> auxiliary_values(const Model& model, const std::vector<int>& layers);
 
 }  // namespace sluice

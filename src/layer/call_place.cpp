@@ -16,7 +16,6 @@ bool is_parameter(const at::Tensor& weight) {
   return false;
 }
 
-// The module of the weight, else the layer.
 std::string module_here() {
   if (!place.weight) return *place.layer;
   for (const ParameterInfo& parameter : *place.parameters) {

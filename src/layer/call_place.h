@@ -1,9 +1,6 @@
-// Where a thread's calls to the other members of a group come from: the instruction, the module
-// and the number of the call in its layer, "1F3 layers.7.mlp.down_proj (5) over tp". Members
-// compare it (group.h, invariant 4), people read it in errors and flight records.
-//
-// Owns: the text, and scopes that say where a thread is. Does not own: calls.
-// Thread-safety: a scope belongs to the thread that entered it; what it is given must outlive it.
+// Names the place of a collective: instruction, module and number of the call, as in "1F3
+// layers.7.mlp.down_proj (5) over tp". Members compare it (group.h), and errors show it. Scopes
+// belong to their thread, and their arguments must outlive them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,14 +15,13 @@ namespace sluice::detail {
 struct CallPlace {
   std::string instruction;
   const std::string* layer = nullptr;
-  const std::vector<ParameterInfo>* parameters = nullptr;  // of the chunk that has the layer
-  const at::Tensor* weight = nullptr;                      // one of a module within the layer
+  const std::vector<ParameterInfo>* parameters = nullptr;
+  const at::Tensor* weight = nullptr;
   const std::string* of_forward = nullptr;  // numbered_place() of the call whose backward runs
   const char* axis = nullptr;
-  int num_calls = 0;  // of this forward of the layer
+  int num_calls = 0;
 };
 
-// When it ends, the thread is where it was.
 class PlaceScope {
  public:
   ~PlaceScope();
@@ -40,20 +36,19 @@ class PlaceScope {
   const CallPlace outer_;
 };
 
-// An instruction that computes: "1F3"; or what else members reach together.
+// An instruction ("1F3"), or another point that all members reach.
 class InstructionPlace : public PlaceScope {
  public:
   explicit InstructionPlace(std::string instruction);
 };
 
-// A forward of a layer, whose calls are counted anew.
+// A forward of a layer. Numbers its calls from the start.
 class LayerPlace : public PlaceScope {
  public:
   LayerPlace(const std::string& layer, const std::vector<ParameterInfo>& parameters);
 };
 
-// The module that has this weight, for calls of the same layer. A weight that is no parameter
-// leaves the place as it was.
+// The module that has this weight; no effect if the weight is not a parameter.
 class WeightPlace {
  public:
   explicit WeightPlace(const at::Tensor& weight);
@@ -65,7 +60,7 @@ class WeightPlace {
   const at::Tensor* const outer_;
 };
 
-// A collective along an axis; of_forward: "", or where the forward was whose backward makes it.
+// A collective along an axis. of_forward: in a backward, the place of the forward.
 class AxisPlace {
  public:
   AxisPlace(const char* axis, const std::string& of_forward);
@@ -78,10 +73,9 @@ class AxisPlace {
   const std::string* const outer_of_forward_;
 };
 
-// "layers.7.mlp.down_proj (5)": the layer's next call; "" outside of a layer.
+// "layers.7.mlp.down_proj (5)" for the next call; "" outside a layer.
 std::string numbered_place();
-// The whole text for a call that is made now, which counts it; "" outside of instructions and
-// layers.
+// Counts a call and returns its text; "" outside instructions and layers.
 std::string call_place();
 
 }  // namespace sluice::detail

@@ -23,7 +23,7 @@
 namespace sluice {
 namespace {
 
-// Operators that read weights, of those that autocast computes in the lower type on both devices.
+// Operators on weights that autocast computes in the lower type on both devices.
 constexpr std::array kProducts = {"aten::linear",
                                   "aten::addmm",
                                   "aten::mm",
@@ -41,7 +41,6 @@ constexpr std::array kProducts = {"aten::linear",
 
 thread_local CastedWeights* current_copies = nullptr;
 
-// Widens the gradient of a copy: the backward of a cast.
 class CastedWeight : public torch::autograd::Node {
  public:
   CastedWeight(torch::autograd::edge_list edges, at::ScalarType type)
@@ -56,15 +55,13 @@ class CastedWeight : public torch::autograd::Node {
   const at::ScalarType type_;
 };
 
-// A view that a product may read in place of a weight itself: as torch::nn::Linear does, its
-// transpose.
+// torch::nn::Linear passes the transpose of its weight.
 bool is_transpose_of(const at::Tensor& view, const at::Tensor& weight) {
   return weight.dim() == 2 && view.dim() == 2 && view.storage_offset() == weight.storage_offset() &&
          view.size(0) == weight.size(1) && view.size(1) == weight.size(0) &&
          view.stride(0) == weight.stride(1) && view.stride(1) == weight.stride(0);
 }
 
-// The lower type in which autocast would have a tensor, if it does.
 std::optional<at::ScalarType> lower_type(const at::Tensor& tensor) {
   const c10::DeviceType device = tensor.device().type();
   if (std::find(kAutocastDevices.begin(), kAutocastDevices.end(), device) == kAutocastDevices.end())
@@ -76,7 +73,7 @@ std::optional<at::ScalarType> lower_type(const at::Tensor& tensor) {
   return is_cast ? std::optional(type) : std::nullopt;
 }
 
-// The tensor, or what a product reads in its place.
+// The casted copy of a weight or its transpose; other tensors unchanged.
 at::Tensor copy_of(const at::Tensor& tensor, CastedWeights& weights) {
   if (!tensor.defined()) return tensor;
   const bool is_weight = weights.has(tensor);
@@ -87,7 +84,7 @@ at::Tensor copy_of(const at::Tensor& tensor, CastedWeights& weights) {
   if (is_weight) return weights.cast(weight, *type);
   if (!is_transpose_of(tensor, weight)) return tensor;
   const at::Tensor copy = weights.cast(weight, *type).t();
-  return tensor.grad_fn() ? copy : copy.detach();  // without a graph its gradient ends here
+  return tensor.grad_fn() ? copy : copy.detach();  // without a graph the gradient stops here
 }
 
 void take_copies(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
@@ -103,7 +100,7 @@ void take_copies(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
 }
 
 void intercept_products() {
-  // Never freed: other threads may be inside an operator while the process ends.
+  // Never freed, because other threads may be inside an operator while the process ends.
   static auto* const library =
       new torch::Library(torch::Library::IMPL, "aten", kInterceptionKey, __FILE__, __LINE__);
   for (const char* name : kProducts)
@@ -120,7 +117,7 @@ bool is_under_autocast() {
 }  // namespace
 
 CastedWeights::CastedWeights() {
-  // While modules are made, not while ranks run.
+  // The first chunk is made before ranks run operators concurrently.
   static std::once_flag intercepted;
   std::call_once(intercepted, intercept_products);
 }
@@ -178,7 +175,7 @@ void CastedWeights::fill() {
   for (auto& [impl, copy] : copies_) {
     if (!copy.value.defined()) continue;
     take_memory(copy.value);
-    // With a version counter of its own: for the graphs that saved it nothing has changed.
+    // variable_data() has its own version counter, so graphs that saved the copy stay valid.
     copy.value.variable_data().copy_(copy.weight.detach());
     copy.data = copy.weight.const_data_ptr();
   }

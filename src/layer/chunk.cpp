@@ -57,11 +57,9 @@ const at::Tensor& find_value(const std::string& name, const LayerSpec& layer, co
               "LayerSpec::reads", suggest_name(name, known));
 }
 
-// The inputs of the batch that layers have read, under any name that a layer gave them since: their
-// storage is that of the caller's batch.
+// Detects in-place writes to batch inputs. They share the storage of the caller's batch.
 class BatchWatch {
  public:
-  // Both must outlive the watch.
   void read(const std::string& name, const at::Tensor& tensor) {
     if (!tensor.defined() || !version_of(tensor).enabled()) return;
     read_.push_back({&name, &tensor, version_of(tensor).current_version()});
@@ -119,7 +117,7 @@ void Chunk::clear_casted_weights() { casted_weights_->clear(); }
 void Chunk::collect_parameters(std::size_t index) {
   const LayerSpec& layer = layers_[index];
   DeclaredSlices declared(layer, *modules_[index]);
-  int first = first_layer_;  // first of the model's layers that it stands for
+  int first = first_layer_;  // in the model, counting fused layers
   for (std::size_t i = 0; i < index; ++i) first += layers_[i].num_layers;
   Names local_names;
   for (const auto& item : modules_[index]->named_parameters()) {
@@ -132,7 +130,7 @@ void Chunk::collect_parameters(std::size_t index) {
     ParameterInfo info;
     info.name = layer.full_name(item.key());
     if (same != parameters_.end()) {
-      // A submodule registered twice within one layer is one parameter, under its first name.
+      // A submodule that is registered twice in one layer counts once, under its first name.
       if (same->layer == first) continue;
       throw_usage(formatted("parameter '{}' is the very tensor of '{}'", info.name, same->name),
                   in_quotes(layer),

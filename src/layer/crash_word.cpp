@@ -11,16 +11,16 @@
 namespace sluice {
 namespace {
 
-// A member of nothing is at an address below.
+// Accessing a member through a null pointer faults at an address below this.
 constexpr std::uintptr_t kNearNull = 1 << 16;
 
-// The kind of variable needs no memory when a thread first looks at it, in the handler.
+// initial-exec variables need no allocation, which a signal handler must avoid.
 [[gnu::tls_model("initial-exec")]] thread_local const std::string* crash_word = nullptr;
 
-struct sigaction earlier_handler;  // written once, before ours is there
+struct sigaction earlier_handler;
 
 void say_word(int /*signal*/, siginfo_t* info, void* /*context*/) {
-  const bool is_null = info->si_code > 0 &&  // a fault, not a signal that somebody sent
+  const bool is_null = info->si_code > 0 &&  // a fault, not a signal from kill()
                        reinterpret_cast<std::uintptr_t>(info->si_addr) < kNearNull;
   if (is_null && crash_word) {
     static const char begin[] = "sluice: error: ", end[] = "\n";
@@ -29,7 +29,7 @@ void say_word(int /*signal*/, siginfo_t* info, void* /*context*/) {
                           {const_cast<char*>(end), sizeof(end) - 1}};
     [[maybe_unused]] const ssize_t written = writev(STDERR_FILENO, line, std::size(line));
   }
-  // A fault happens again when this returns, and a signal that was sent comes again.
+  // A fault repeats when the handler returns. A sent signal does not, so it is raised again.
   sigaction(SIGSEGV, &earlier_handler, nullptr);
   if (info->si_code <= 0) raise(SIGSEGV);
 }

@@ -1,9 +1,7 @@
-// A word on stderr before a null pointer ends the process: C++ has no way to turn the signal into
-// an error that others can catch.
+// Prints a line on stderr before a null pointer ends the process, because C++ cannot turn that
+// signal into an exception. The earlier SIGSEGV handler then ends the process as usual.
 //
-// Owns: the message while a thread runs the user's code, and the handler of SIGSEGV that prints it.
-// Does not own: the end of the process: it ends as before, by the earlier handler. Thread-safety: a
-// CrashWord belongs to the thread that made it.
+// A CrashWord belongs to the thread that makes it.
 #pragma once
 
 #include <string>
@@ -12,8 +10,7 @@ namespace sluice {
 
 class CrashWord {
  public:
-  // text: one line without its end; must outlive the object. The first that is made in the process
-  // installs the handler.
+  // text: one line without "\n"; must outlive the object. The first CrashWord installs the handler.
   explicit CrashWord(const std::string& text);
   ~CrashWord();
   CrashWord(const CrashWord&) = delete;

@@ -1,5 +1,3 @@
-// The values that cross a cut.
-// Thread-safety: pure functions.
 #pragma once
 
 #include <string>
@@ -9,7 +7,7 @@
 
 namespace sluice {
 
-// As crossing_values() of plan/crossing.h, by the names of these layers.
+// Like crossing_values() of plan/crossing.h, but takes layers and returns names.
 std::vector<std::vector<std::string>> crossing_values(
     const std::vector<LayerSpec>& layers, const std::vector<int>& cuts,
     const std::vector<std::string>& batch_inputs, const std::vector<std::string>& final_outputs);

@@ -1,9 +1,7 @@
-// Lets an operator that can only draw from a device's default generator draw from another one.
+// Makes an operator that only draws from a device's default generator draw from another one.
 //
-// Owns: putting the state of `own` into `shared` and, at the end, the advanced state back into
-// `own` and the old state back into `shared`.
-// Does not own: the generators; keeping other threads off `shared` meanwhile.
-// Thread-safety: one thread at a time for one `shared`.
+// It copies the state of `own` into `shared`. At its end it copies the advanced state back to `own`
+// and restores `shared`. The caller must keep other threads from using `shared` meanwhile.
 #pragma once
 
 #include <ATen/core/Generator.h>

@@ -1,4 +1,4 @@
-// The parameters with an initial value of their own, unless LayerSpec::initialize gives another.
+// Which parameters have a default initial value if LayerSpec::initialize sets none.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,7 +7,7 @@
 
 namespace sluice {
 
-// Numbers of other types, such as packed weights, have no distribution to draw from.
+// Other types, such as packed weights, have no distribution to draw from.
 inline bool is_drawn_type(const at::Tensor& value) {
   return at::isFloatingType(value.scalar_type());
 }

@@ -27,7 +27,6 @@ void empty_in_place(const at::Tensor& variable, at::Device device) {
   put_in_place(variable, memory);
 }
 
-// {tensor, name} of the parameters.
 using Parameters = std::map<const void*, std::string>;
 Parameters parameters_of(const Module& module) {
   Parameters parameters;
@@ -78,7 +77,7 @@ std::shared_ptr<Module> make_deferred(const ModuleMaker& make, const std::string
         "layer '" + layer + "' cannot be made without memory: " + what.substr(0, what.find('\n')),
         "say the device (torch::kCPU) of tensors whose memory its constructor reaches into");
   }
-  // Those whose device was said.
+  // Parameters made on an explicit device are not on the tape.
   for (const at::Tensor& parameter : module->parameters())
     if (parameter.defined() && is_large(parameter) && !parameter.is_meta())
       empty_in_place(parameter, at::kMeta);

@@ -1,5 +1,4 @@
-// One layer after the other, each as a chunk of its own, on a batch of the given size and on one of
-// twice the rows.
+// Measures each layer as a chunk of its own, on a batch of the given size and on twice the rows.
 #include "sluice/model.h"
 
 #include <ATen/ATen.h>
@@ -24,7 +23,7 @@
 namespace sluice {
 namespace {
 
-constexpr std::size_t kSizes = 2;  // of batches: as given, and twice the rows
+constexpr std::size_t kSizes = 2;  // batches: as given, and with twice the rows
 
 struct Value {
   std::array<TensorMeta, kSizes> metas;
@@ -36,7 +35,7 @@ constexpr std::array kParts = {&LayerCost::forward_flops, &LayerCost::input_flop
                                &LayerCost::weight_flops,  &LayerCost::after_forward,
                                &LayerCost::after_input,   &LayerCost::on_entry,
                                &LayerCost::at_end,        &LayerCost::in_forward};
-using Numbers = std::array<double, kParts.size()>;  // in the order of kParts
+using Numbers = std::array<double, kParts.size()>;
 
 at::Tensor filled(const TensorMeta& meta, at::Device device) {
   if (meta.dtype == at::ScalarType::Undefined) return {};
@@ -45,7 +44,6 @@ at::Tensor filled(const TensorMeta& meta, at::Device device) {
                                                               : at::ones(meta.sizes, options);
 }
 
-// A layer that is run, and what it does.
 class Probe {
  public:
   Probe(const LayerSpec& layer, int index, const ValueTable& values)
@@ -61,18 +59,17 @@ class Probe {
   }
 
   const std::vector<ParameterInfo>& parameters() const { return chunk_.parameters(); }
-  // Values of the last run, in the order of LayerSpec::writes.
   const std::vector<TensorMeta>& written() const { return written_; }
   const std::vector<bool>& differentiable() const { return differentiable_; }
 
   Numbers run(std::size_t size) {
-    run_backward(size, /*split=*/false);  // once for what a module makes at its first forward
+    run_backward(size, /*split=*/false);  // warm-up: modules may allocate in their first forward
     const auto alone = static_cast<double>(run_alone(size));
     const Bytes whole = run_backward(size, /*split=*/false);
     const Bytes split = run_backward(size, /*split=*/true);
     const auto above = static_cast<double>(std::max(whole.above, split.above));
-    // A layer that hands no gradient on is the last of its stage to run its backward, when what
-    // the others kept is gone.
+    // A layer that passes no gradient on runs its backward last in its stage. By then the memory
+    // that other layers kept is free.
     const auto kept = static_cast<double>(split.after_forward);
     return {flops_.forward,
             flops_.input,
@@ -83,15 +80,13 @@ class Probe {
             hands_gradient_on_ ? 0.0 : kept + above,
             alone};
   }
-  // Bytes of the weights' casted copies made since the first run; no other number counts them.
   double casted_weights() { return static_cast<double>(chunk_.casted_weights().bytes()); }
-  // Class of the layer's module.
   std::string class_name() { return chunk_.module(0).name(); }
 
  private:
   struct Bytes {
     std::int64_t after_forward = 0, after_input = 0;
-    std::int64_t above = 0;  // most that a backward needs more than what was kept when it started
+    std::int64_t above = 0;  // peak of a backward above the memory at its start
   };
 
   static std::vector<std::string> inputs_of(const LayerSpec& layer, const ValueTable& values) {
@@ -103,7 +98,7 @@ class Probe {
     return names;
   }
 
-  // Leaves nothing alive but what the stage keeps. Returns the metas of the gradients to come.
+  // Keeps alive only what a stage would. Returns the metas of the outputs.
   std::vector<TensorMeta> run_forward(std::size_t size) {
     Values batch;
     for (const std::string& name : batch_names_)
@@ -139,7 +134,7 @@ class Probe {
     return written_;
   }
 
-  // Most bytes of a forward without a backward.
+  // Peak bytes of a forward without backward.
   std::int64_t run_alone(std::size_t size) {
     const at::NoGradGuard no_grad;
     MemoryLedger ledger(1);
@@ -178,7 +173,7 @@ class Probe {
   Chunk chunk_;
   GradientSums sums_;
   ChunkBackwardMaker make_backward_;
-  std::unique_ptr<ChunkBackward> backward_;  // backward of the run
+  std::unique_ptr<ChunkBackward> backward_;
   const ValueTable& values_;
   std::vector<std::string> batch_names_;
   at::Device device_ = at::kCPU;
@@ -240,7 +235,7 @@ std::vector<ParameterSpec> parameter_specs(const std::vector<ParameterInfo>& par
   return specs;
 }
 
-// The line in rows through what was measured.
+// Fits a line in the number of rows through the measurements.
 LayerCost cost_of(const std::array<Numbers, kSizes>& measured, std::int64_t rows) {
   LayerCost cost;
   for (std::size_t i = 0; i < kParts.size(); ++i) {
@@ -251,7 +246,7 @@ LayerCost cost_of(const std::array<Numbers, kSizes>& measured, std::int64_t rows
   return cost;
 }
 
-// Sets what the shape function of a layer says; the layer does not run.
+// Sets the values of a layer from its shape function, without running it.
 void set_by_shapes(const LayerSpec& layer, ValueTable& values) {
   std::array<std::vector<TensorMeta>, kSizes> written;
   for (std::size_t size = 0; size < kSizes; ++size) {
@@ -266,7 +261,6 @@ void set_by_shapes(const LayerSpec& layer, ValueTable& values) {
   }
 }
 
-// The first layer whose parameters have no prefix; -1: none.
 int first_at_root(const std::vector<LayerSpec>& layers) {
   const auto found = std::find_if(layers.begin(), layers.end(),
                                   [](const LayerSpec& layer) { return layer.prefix == ""; });
@@ -309,7 +303,7 @@ ModelSpec describe(const std::vector<LayerSpec>& layers, const BatchMetas& batch
     batch_names.push_back(name);
     model.inputs.push_back(value_spec(name, values.at(name), rows));
   }
-  crossing_values(layers, {}, batch_names, {});  // refuses values that nobody writes
+  crossing_values(layers, {}, batch_names, {});  // throws for values that no layer writes
   for (const LayerSpec& layer : layers) {
     Probe probe(layer, static_cast<int>(model.layers.size()), values);
     LayerInfo& info = model.layers.emplace_back();

@@ -1,4 +1,4 @@
-// Initial values of adapters.
+// Initial values of low-rank adapters.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,9 +8,9 @@
 
 namespace sluice {
 
-// Draws the parameter `name`, whole, in place: zeros for X.lora_B.weight, so that an adapter starts
-// as nothing; for X.lora_A.weight uniform(-b, b), b = 1 / sqrt(in), as torch draws a linear layer
-// (He et al., arXiv:1502.01852, with a = sqrt(5)). A function of (seed, name) alone.
+// Draws the whole parameter `name` in place, as a function of (seed, name). X.lora_B.weight becomes
+// zero, so that the adapter starts without effect. X.lora_A.weight is uniform(-b, b) with b = 1 /
+// sqrt(in), as torch draws linear layers (He et al., arXiv:1502.01852, a = sqrt(5)).
 void draw_low_rank(const std::string& name, at::Tensor& value, std::uint64_t seed);
 
 }  // namespace sluice

@@ -1,4 +1,3 @@
-// Initial values by a function of a user's, which knows no slices.
 #pragma once
 
 #include <ATen/ops/zeros.h>
@@ -10,8 +9,8 @@
 
 namespace sluice {
 
-// draw(at::Tensor& whole) is given the whole parameter, of which this rank's boxes are kept in
-// `value`.
+// Calls draw(at::Tensor& whole) with the whole parameter, and keeps this rank's boxes in `value`.
+// User functions that draw initial values need not handle slices.
 template <typename Draw>
 void draw_whole(const ParameterInfo& parameter, at::Tensor& value, Draw draw) {
   if (parameter.is_whole()) {

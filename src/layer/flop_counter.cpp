@@ -9,11 +9,10 @@
 namespace sluice {
 namespace {
 
-// Operators of two matrices, by the positions of these among the arguments.
 struct Product {
   std::string_view name;
   std::size_t left, right;
-  bool transposed;  // the right one is [columns, inner]
+  bool transposed;  // the right matrix is [columns, inner]
 };
 constexpr Product kCounted[] = {
     {"aten::mm", 0, 1, false},    {"aten::addmm", 1, 2, false},   {"aten::bmm", 0, 1, false},
@@ -30,7 +29,7 @@ thread_local FlopCounter* active = nullptr;
 
 }  // namespace
 
-// A counted operator while it runs. A convolution is counted when its output is there.
+// A counted operator while it runs. A convolution is counted at its end, from its output.
 struct FlopCounter::Observed : at::ObserverContext {
   at::Tensor input, weight;
   bool transposed = false;
@@ -112,7 +111,8 @@ void FlopCounter::add_attention(const at::Tensor& q, const at::Tensor& k, const 
   if (q.requires_grad()) counts_.input += scores;
   if (k.requires_grad()) counts_.input += scores;
   if (v.requires_grad()) counts_.input += sums;
-  if (q.requires_grad() || k.requires_grad()) counts_.input += sums;  // gradient of probabilities
+  if (q.requires_grad() || k.requires_grad())
+    counts_.input += sums;  // gradient of the probabilities
 }
 
 bool FlopCounter::is_weight(const at::Tensor& operand) const {

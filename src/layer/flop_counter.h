@@ -1,11 +1,9 @@
-// Counts the floating-point operations of matrix products while layers run.
+// Counts the floating-point operations of matrix products on this thread.
 //
-// Owns: an observer of LibTorch's operators on one thread. Does not own: the use of the counts.
-// A multiply-add is two operations. Attention counts every pair of tokens, masked or not. An
-// operator inside a counted one counts nothing. The backward is not watched but derived: one
-// product for the gradient of each operand that needs one (attention: as many again for the
-// gradient of its probabilities), the weight's where the operand is a parameter or a view of one.
-// Thread-safety: one thread, one counter at a time.
+// A multiply-add counts as two operations, and attention counts all pairs of tokens, masked or not.
+// Operators inside a counted operator do not count. The backward is derived: one product per
+// operand that needs a gradient. That is a weight gradient if the operand is a parameter or a view
+// of one. Attention adds as many again for its probabilities. Only one counter may be active.
 #pragma once
 
 #include <ATen/record_function.h>
@@ -41,8 +39,8 @@ class FlopCounter {
   bool is_weight(const at::Tensor& operand) const;
 
   std::map<const torch::autograd::Node*, std::int64_t> weights_;  // accumulator -> elements
-  std::vector<NodePtr> accumulators_;                             // alive for weights_
-  int depth_ = 0;  // depth of nested counted operators
+  std::vector<NodePtr> accumulators_;
+  int depth_ = 0;
   Counts counts_;
   at::CallbackHandle handle_;
 };

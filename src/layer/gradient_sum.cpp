@@ -13,11 +13,10 @@ namespace {
 
 using detail::ShardRange;
 
-// No shard is selected: the sum is also that of a finished subtree.
+// No shard is selected; sum_ is then of a finished subtree.
 constexpr int kNone = -1;
 
-// Nobody else can see the memory: one reference to the tensor is the caller's, one to the storage
-// the tensor's, and a view's base is held by the view alone.
+// True if nothing else refers to the memory. A view must be the only owner of its base.
 bool is_alone(const at::Tensor& gradient) {
   if (gradient.use_count() != 1) return false;
   if (!gradient.is_view()) return gradient.storage().use_count() == 1;
@@ -30,7 +29,7 @@ bool can_take_over(const at::Tensor& gradient, at::ScalarType dtype) {
              static_cast<std::size_t>(gradient.numel()) * gradient.element_size();
 }
 
-// The subtree of which `part` is a half. Precondition: `part` is a subtree, and not all shards.
+// The subtree that has `part` as one of its halves. Precondition: `part` is a proper subtree.
 ShardRange parent_of(ShardRange part, int num_shards) {
   ShardRange tree{0, num_shards};
   while (true) {
@@ -116,14 +115,13 @@ void ShardedSum::recycle(at::Tensor& sum) {
   if (!sum.defined()) return;
   at::Tensor memory = std::move(sum);
   sum.reset();
-  // With several uses of a tied parameter the last one keeps it: nobody else would ever give it
-  // back.
+  // With several uses of a tied parameter the last one keeps the memory, since no one else recycles
+  // it.
   if (!is_alone(memory)) return;
   if (memory_.size() < num_sums_) {
     memory_.push_back(std::move(memory));
     return;
   }
-  // In place of what somebody holds.
   const auto held = std::find_if(memory_.begin(), memory_.end(),
                                  [](const at::Tensor& other) { return !is_alone(other); });
   if (held != memory_.end()) *held = std::move(memory);

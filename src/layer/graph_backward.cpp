@@ -82,7 +82,7 @@ class GraphBackward final : public ChunkBackward {
     splits_ = !deferred_.empty() || done.early_weights.empty();
     for (auto& [node, gradient] : done.early_weights) {
       GradientSum* sum = hooks_.sum_of(node.get());
-      if (!sum) continue;  // a leaf of the user's that is no parameter
+      if (!sum) continue;  // a user's leaf that is not a parameter
       if (hold_weights) {
         held_.emplace_back(sum, std::move(gradient));
       } else {
@@ -104,7 +104,6 @@ class GraphBackward final : public ChunkBackward {
   bool splits() const override { return splits_; }
 
  private:
-  // The roots that need a gradient and got one, with it.
   std::pair<edge_list, variable_list> take_roots(Tensors root_gradients) {
     if (root_gradients.size() != roots_.size()) {
       throw Error(ErrorKind::kInternal, {.what = formatted("expected {} output gradients, got {}",
@@ -125,12 +124,12 @@ class GraphBackward final : public ChunkBackward {
 
   Chunk& chunk_;
   ParameterHooks& hooks_;
-  std::shared_ptr<Recomputation> recomputed_;  // null: no layer runs twice
+  std::shared_ptr<Recomputation> recomputed_;  // null: no layer is recomputed
   GraphInput input_;
-  std::vector<NodePtr> inner_boundary_;  // without differentiable inputs: after the first layer
-  edge_list roots_;                      // invalid where an output needs no gradient
+  std::vector<NodePtr> inner_boundary_;  // outputs of the first layer, if no input needs a gradient
+  edge_list roots_;
   DeferredWeights deferred_;
-  std::vector<std::pair<GradientSum*, at::Tensor>> held_;  // early weights, added during W
+  std::vector<std::pair<GradientSum*, at::Tensor>> held_;  // early weight gradients, added during W
   bool splits_ = true;
 };
 

@@ -1,8 +1,4 @@
-// The backward of any chunk, by autograd's graph: the default of a stage.
-//
-// Owns: the edges of the outputs of its microbatch, never an output. Does not own: the walk that
-// splits the graph (split_backward.h), the sums.
-// Thread-safety: one rank's thread.
+// The default backward of a stage. It keeps graph edges of the outputs, but not the outputs.
 #pragma once
 
 #include <string>
@@ -11,8 +7,8 @@
 
 namespace sluice {
 
-// Hooks the parameters of the chunk to their sums, at once. place: of the stage, for messages.
-// Forwards throw Error(kUsage) for a parameter that was moved, converted or unfrozen after that.
+// Hooks the parameters to their sums immediately. place: the stage, for messages. Later forwards
+// throw Error(kUsage) if a parameter was moved, converted or unfrozen.
 ChunkBackwardMaker graph_backward(const Chunk& chunk, const GradientSums& sums, std::string place);
 
 }  // namespace sluice

@@ -31,7 +31,7 @@ void GraphInput::begin_at(const at::Tensor& input) {
     slots_.push_back(-1);
     return;
   }
-  input.set_requires_grad(false);  // from here on it is no leaf
+  input.set_requires_grad(false);  // no longer a leaf from here
   torch::autograd::impl::set_gradient_edge(input, Edge(node_, node_->add_input_metadata(input)));
   slots_.push_back(num_slots_++);
 }

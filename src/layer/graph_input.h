@@ -1,6 +1,5 @@
-// The start of a graph: its inputs, and the gradients that come back there. Unlike a leaf it holds
-// no tensor, so that an input that no operator saved is free as soon as the forward is over.
-// Thread-safety: one rank's thread.
+// The start of a graph, where the gradients of its inputs arrive. Unlike a leaf it holds no tensor,
+// so inputs that no operator saved are freed after the forward.
 #pragma once
 
 #include <vector>
@@ -13,20 +12,20 @@ class GraphInput {
  public:
   GraphInput();
 
-  // The next input. One that requires a gradient is a leaf before this, and no longer after it.
+  // Adds the next input. One that requires grad must be a leaf; it becomes a result of this node.
   void begin_at(const at::Tensor& input);
-  int num_slots() const { return num_slots_; }  // of inputs that require a gradient
-  torch::autograd::edge_list edges() const;     // one a slot
+  int num_slots() const { return num_slots_; }
+  torch::autograd::edge_list edges() const;
 
-  // By input, undefined for those without; slots: what came back, by slot.
+  // Gradients by input, undefined if it has none. slots: the gradients by slot.
   std::vector<at::Tensor> by_input(torch::autograd::variable_list slots) const;
-  // The same, of a backward that has run through to the node.
+  // The same after a backward that ran to this node.
   std::vector<at::Tensor> take_received();
 
  private:
   NodePtr node_;
   int num_slots_ = 0;
-  std::vector<int> slots_;  // by input, -1: needs no gradient
+  std::vector<int> slots_;  // by input; -1: needs no gradient
 };
 
 }  // namespace sluice

@@ -32,7 +32,6 @@ void initialize_tensors(const Initialization& user, Chunk& chunk, std::uint64_t 
   }
 }
 
-// The values of tied parameters, put back at the end.
 class TiedValues {
  public:
   explicit TiedValues(const std::vector<const ParameterInfo*>& parameters) {
@@ -52,8 +51,8 @@ class TiedValues {
   std::vector<std::pair<at::Tensor, at::Tensor>> values_;
 };
 
-// Gives a module its whole parameters, and cuts out this rank's slices afterwards. draw() then sees
-// the same shapes and random numbers for every number of slices.
+// Calls draw() with whole parameters in the module, then cuts out this rank's slices. Shapes and
+// random numbers thus do not depend on the number of slices.
 template <typename Draw>
 void draw_module(const std::vector<const ParameterInfo*>& own, Draw draw, std::size_t next = 0) {
   while (next < own.size() && own[next]->is_whole()) ++next;
@@ -71,7 +70,7 @@ void draw_module(const std::vector<const ParameterInfo*>& own, Draw draw, std::s
   });
 }
 
-// A module that is in several pieces of its stage is drawn once.
+// A module split into several pieces of a stage must be drawn once, so it is rejected.
 [[noreturn]] void refuse_pieces(const std::string& module) {
   throw Error(ErrorKind::kUsage,
               {.what = "parameters of '" + module + "' itself are in parts that run apart",
@@ -80,7 +79,7 @@ void draw_module(const std::vector<const ParameterInfo*>& own, Draw draw, std::s
 }
 
 void initialize_modules(const Initialization& user, Chunk& chunk, std::uint64_t seed) {
-  std::map<std::string, bool> drawn;  // by name: whether with parameters of its own
+  std::map<std::string, bool> drawn;
   for (std::size_t i = 0; i < chunk.layers().size(); ++i) {
     const LayerSpec& layer = chunk.layers()[i];
     for (const auto& item : chunk.module(i).named_modules()) {
@@ -92,7 +91,7 @@ void initialize_modules(const Initialization& user, Chunk& chunk, std::uint64_t 
       }
       if (own.empty() && module.buffers(/*recurse=*/false).empty()) continue;
       std::string name = layer.full_name(item.key());
-      if (name.ends_with('.')) name.pop_back();  // the layer's module itself
+      if (name.ends_with('.')) name.pop_back();
       const auto [before, is_new] = drawn.emplace(name, !own.empty());
       if (!is_new && own.empty()) continue;
       if (!is_new && std::exchange(before->second, true)) refuse_pieces(name);
@@ -112,8 +111,8 @@ void initialize_chunks(const Initialization& user, const std::vector<Chunk*>& ch
                                     .where = "Model::initialization",
                                     .remedy = "set one of the two"});
   }
-  // A parameter that the user's function leaves alone does not keep what a factory happened to draw
-  // for it. All of it first: a tied parameter is in storage of an earlier chunk.
+  // Draw defaults first: a parameter that the user's function skips must not keep numbers from its
+  // factory. Draw all chunks first, because tied parameters share storage with earlier chunks.
   for (Chunk* chunk : chunks) initialize_parameters(*chunk, seed);
   const at::NoGradGuard no_grad;
   for (Chunk* chunk : chunks) {

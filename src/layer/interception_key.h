@@ -1,9 +1,6 @@
-// The dispatch key under which this library's kernels sit above autograd and autocast, on the few
-// operators that it intercepts (keyed_stream.h, casted_weights.h). All other operators fall through
-// it at no cost.
-//
-// It is torch's TESTING_ONLY_GenericMode: nothing but torch's own C++ tests uses it, and every
-// other key that a thread may include by itself has a meaning of its own.
+// The dispatch key for our kernels above autograd and autocast. Other operators skip it at no cost.
+// It is torch's TESTING_ONLY_GenericMode, which only torch's own C++ tests use. All other keys that
+// a thread can include have a meaning.
 #pragma once
 
 #include <c10/core/DispatchKeySet.h>

@@ -1,9 +1,9 @@
 // Normal numbers by element index: random words by counter (philox.h), then Box-Muller in double.
 //
-// The words of counter b give elements 4b .. 4b+3. Logarithm, sine and cosine are polynomials of
-// our own over +, -, *, / and sqrt, which IEEE 754 rounds exactly: a C library's would change the
-// bits with its version and with the processor. For the same reason this file is compiled without
-// contraction into fused multiply-add (src/CMakeLists.txt).
+// Counter b gives the elements 4b .. 4b+3. Logarithm, sine and cosine are our own polynomials over
+// +, -, *, / and sqrt, which IEEE 754 rounds exactly. A C library's functions would change the bits
+// with its version and the processor. For the same reason this file is compiled without fused
+// multiply-add (src/CMakeLists.txt).
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
@@ -22,9 +22,9 @@
 namespace sluice {
 namespace {
 
-constexpr std::int64_t kTile = 512;              // elements that are drawn at once
-constexpr std::int64_t kTilesPerTask = 32;       // smallest share of a thread
-constexpr std::int64_t kCopyElements = 1 << 24;  // drawn at once for other types and devices
+constexpr std::int64_t kTile = 512;
+constexpr std::int64_t kTilesPerTask = 32;
+constexpr std::int64_t kCopyElements = 1 << 24;
 static_assert(kTile % 4 == 0);
 
 struct Key {
@@ -40,7 +40,7 @@ Key make_key(std::uint64_t seed, std::string_view name) {
           static_cast<std::uint32_t>(stream >> 32)};
 }
 
-// Word w of counter first + b, at words[w][b].
+// words[w][b] is word w of counter first + b.
 using Words = std::array<std::array<std::uint32_t, kTile / 4>, 4>;
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
@@ -62,14 +62,14 @@ void philox_tile(const Key& key, std::uint64_t first, Words& words) {
   }
 }
 
-// ln(u) for u = (word + 1/2) / 2^32, by u = m 2^e with m in [sqrt(1/2), sqrt(2)) and
-// ln m = 2 atanh((m - 1) / (m + 1)); |argument| < 0.1716, so the tenth term is below 1e-16.
+// ln(u) for u = (word + 1/2) / 2^32. With u = m 2^e and m in [sqrt(1/2), sqrt(2)), ln m = 2
+// atanh((m - 1) / (m + 1)). The argument is below 0.1716, so the tenth term is below 1e-16.
 inline double log_of_uniform(std::uint32_t word) {
   const double u = (static_cast<double>(word) + 0.5) * 0x1p-32;
   const std::uint64_t bits = std::bit_cast<std::uint64_t>(u);
   constexpr std::uint64_t kSqrtHalf = 0x3fe6a09e667f3bcdULL;
   const std::uint64_t shifted = bits - kSqrtHalf + 0x3ff0000000000000ULL;
-  // The exponent as a double, without a conversion from 64-bit integers, which AVX2 lacks.
+  // The exponent as a double. AVX2 cannot convert 64-bit integers.
   const double e =
       std::bit_cast<double>((shifted >> 52) | 0x4330000000000000ULL) - (0x1p52 + 1023.0);
   const double m = std::bit_cast<double>((shifted & 0x000fffffffffffffULL) + kSqrtHalf);
@@ -79,7 +79,7 @@ inline double log_of_uniform(std::uint32_t word) {
   return e * 0.693147180559945309417 + 2.0 * s * series;
 }
 
-// Taylor on [-pi/4, pi/4]; the first term left out is below 1e-15.
+// Taylor series on [-pi/4, pi/4]; the first omitted term is below 1e-15.
 inline double sine(double x) {
   const double z = x * x;
   double series = 1.0;
@@ -99,8 +99,8 @@ inline double cosine(double x) {
   return series;
 }
 
-// Box-Muller. The angle: two bits choose the quadrant, thirty the place in it, measured from its
-// middle (a uniform angle may be turned by any constant).
+// Box-Muller. Two bits of the angle select the quadrant, thirty the position from its middle. A
+// uniform angle may be rotated by a constant.
 inline void normal_pair(std::uint32_t radius_word, std::uint32_t angle_word, double& first,
                         double& second) {
   const double radius = std::sqrt(-2.0 * log_of_uniform(radius_word));
@@ -170,7 +170,7 @@ void keyed_normal_(at::Tensor& tensor, std::uint64_t seed, std::string_view name
     draw_tensor(tensor, offset, key, mean, std);
     return;
   }
-  at::Tensor target = tensor.detach().contiguous();  // shares the storage if it can
+  at::Tensor target = tensor.detach().contiguous();
   const at::Tensor flat = target.view({-1});
   for (std::int64_t begin = 0; begin < flat.numel(); begin += kCopyElements) {
     const std::int64_t count = std::min(kCopyElements, flat.numel() - begin);

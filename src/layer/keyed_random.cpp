@@ -1,12 +1,9 @@
-// Keyed random numbers for unchanged user code: operators are intercepted in the dispatcher.
+// Keyed random numbers for unchanged user code, by intercepting operators in the dispatcher.
 //
-// While a scope is open its thread includes one extra dispatch key, above autograd and autocast. A
-// kernel under that key sits on every operator that can draw; all others fall through the key at
-// no cost. The kernel fills in an empty generator argument and passes the call on. Some kernels of
-// accelerators take no generator and use the device's default one (fused dropout, flash
-// attention): around these the default generator is lent the state of the scope's stream.
-//
-// Backward needs no scope: what was drawn (masks, seeds) is saved by the forward.
+// While a scope is open, our kernels on operators that draw fill in an empty generator argument.
+// Accelerator kernels without such an argument (fused dropout, flash attention) draw from the
+// device's default generator. Around these calls it gets the state of the scope's stream. A
+// backward needs no scope, because the forward saves masks and seeds.
 #include "sluice/layer.h"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -30,7 +27,7 @@
 namespace sluice {
 namespace {
 
-// Seeded by all of the Mersenne twister's state, of which its own seeding uses 32 bits only.
+// Fills the Mersenne twister's whole state; its own seeding uses only 32 bits.
 at::Generator make_cpu_generator(std::uint64_t key) {
   at::Generator generator = at::detail::createCPUGenerator(key);
   at::mt19937_data_pod data = at::mt19937(key).data();
@@ -56,7 +53,6 @@ bool is_optional_generator(const c10::Argument& argument) {
   return optional && optional->getElementType()->kind() == c10::TypeKind::GeneratorType;
 }
 
-// The device on which the operator computes: that of a device argument, else of the first tensor.
 c10::Device device_of_call(torch::jit::Stack::const_iterator begin,
                            torch::jit::Stack::const_iterator end) {
   for (auto value = begin; value != end; ++value) {
@@ -68,7 +64,6 @@ c10::Device device_of_call(torch::jit::Stack::const_iterator begin,
   return c10::kCPU;
 }
 
-// "cuda" means the current device, as a tensor made there would tell.
 c10::Device with_index(c10::Device device) {
   if (device.is_cpu()) return c10::kCPU;
   if (device.has_index() || device.is_meta()) return device;
@@ -90,7 +85,7 @@ void fill_in_generator(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
   op.redispatchBoxed(keys & kBelowInterception, stack);
 }
 
-// Attention without dropout draws nothing, which spares it the lending.
+// Without dropout, attention draws nothing.
 bool draws_nothing(const c10::OperatorHandle& op, torch::jit::Stack::const_iterator values) {
   for (const c10::Argument& argument : op.schema().arguments()) {
     if (argument.name() == "dropout_p" && values->isDouble() && values->toDouble() == 0.0)
@@ -108,7 +103,7 @@ void lend_default_generator(const c10::OperatorHandle& op, c10::DispatchKeySet k
     op.redispatchBoxed(keys & kBelowInterception, stack);
     return;
   }
-  // Ranks that are threads may share a device, and its default generator with it.
+  // Ranks that are threads may share a device and its default generator.
   static std::mutex one_at_a_time;
   const std::lock_guard<std::mutex> lock(one_at_a_time);
   const c10::impl::ExcludeDispatchKeyGuard inner_calls_too(kInterceptionKey);
@@ -117,8 +112,8 @@ void lend_default_generator(const c10::OperatorHandle& op, c10::DispatchKeySet k
   op.redispatchBoxed(keys & kBelowInterception, stack);
 }
 
-// Random, without a generator argument, and computed by a kernel of the accelerator itself rather
-// than by other operators, which are intercepted in turn. Kernels of CUDA may be loaded later.
+// True for a random operator without generator argument that the accelerator itself implements.
+// Composite operators call others that are intercepted. CUDA kernels may be loaded later.
 bool uses_default_generator(const c10::OperatorHandle& op) {
   return op.hasTag(at::Tag::nondeterministic_seeded) &&
          !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
@@ -126,7 +121,7 @@ bool uses_default_generator(const c10::OperatorHandle& op) {
 }
 
 void intercept_operators() {
-  // Never freed: other threads may be inside an operator while the process ends.
+  // Never freed, because other threads may be inside an operator while the process ends.
   static auto* const library =
       new torch::Library(torch::Library::IMPL, "aten", kInterceptionKey, __FILE__, __LINE__);
   for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
@@ -230,8 +225,8 @@ std::optional<at::Generator> keyed_generator() {
 
 }  // namespace sluice
 
-// Operators without a kernel under the interception key pass it by. Registered as the library
-// loads, since it touches every operator; kernels are added to a few operators when first needed.
+// Operators without a kernel under the interception key fall through. This touches every operator,
+// so it is registered at load time. Kernels for a few operators are added at first use.
 TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericMode, m) {
   m.fallback(torch::CppFunction::makeFallthrough());
 }

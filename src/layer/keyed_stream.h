@@ -1,7 +1,4 @@
-// Random streams of keys, and which of them a thread draws from.
-//
-// Owns: the generators of a stream. Does not own: keys (key_hash.h), what user code draws through
-// (KeyedRandomScope, layer.h). Thread-safety: a stream belongs to one thread.
+// Keyed random streams, and the stream from which a thread draws. A stream belongs to one thread.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -15,7 +12,7 @@
 
 namespace sluice {
 
-// The random numbers of one key: a generator per device, made when first drawn from.
+// The random numbers of one key. Makes a generator per device at its first draw.
 class KeyedStream {
  public:
   KeyedStream(std::uint64_t seed, std::int64_t step, std::string_view layer,
@@ -24,23 +21,24 @@ class KeyedStream {
   const at::Generator& generator(c10::Device device);
   // The stream of another name under the same seed, step and microbatch, from its start.
   KeyedStream of(std::uint64_t hashed_name) const;
-  // The number of the next draw that is divided into slices, whose stream is of_slice().
+  // Numbers the next draw that is divided into slices. of_slice() returns the streams of its
+  // slices.
   std::int64_t next_divided() { return num_divided_++; }
   KeyedStream of_slice(std::int64_t draw, std::int64_t slice) const;
-  // A stream that continues from here by itself.
+  // An independent stream that continues from here.
   KeyedStream copy() const;
 
  private:
   KeyedStream() = default;
 
-  std::uint64_t step_key_ = 0;  // key of seed and step
+  std::uint64_t step_key_ = 0;
   std::int64_t microbatch_ = 0;
   std::uint64_t key_ = 0;
   std::int64_t num_divided_ = 0;
   std::vector<std::pair<c10::Device, at::Generator>> generators_;
 };
 
-// Within it all that this thread draws comes from the stream, which goes on afterwards where it is.
+// While it lives, this thread draws from `stream`, whose position advances.
 class KeyedStreamScope {
  public:
   explicit KeyedStreamScope(KeyedStream& stream);
@@ -53,9 +51,8 @@ class KeyedStreamScope {
   c10::impl::IncludeDispatchKeyGuard include_;
 };
 
-// Within it all that this thread draws comes from the stream of a name of its own, under the seed,
-// step and microbatch of the scope around it; that one's stream stays where it is. Outside of any
-// scope: no scope either.
+// While it lives, this thread draws from the stream of another name. Seed, step and microbatch are
+// those of the enclosing scope, whose stream does not advance. No effect outside a scope.
 class NamedStreamScope {
  public:
   explicit NamedStreamScope(std::uint64_t hashed_name);
@@ -67,13 +64,11 @@ class NamedStreamScope {
   std::optional<KeyedStreamScope> scope_;
 };
 
-// A draw that ranks share: what each slice draws comes from a stream of its own, so that it does
-// not depend on who draws for the others. It counts for the innermost scope of this thread, whose
-// own stream stays where it is; outside of any scope there are no such streams.
+// A draw that ranks share. Each slice has its own stream, so its numbers do not depend on the ranks
+// that draw the other slices. The scope's stream does not advance. No effect outside a scope.
 class DividedDraw {
  public:
   DividedDraw();
-  // Draws for a slice, counted among those of all ranks.
   template <typename Draw>
   auto of_slice(std::int64_t slice, const Draw& draw) const {
     std::optional<KeyedStream> stream = stream_of(slice);
@@ -87,8 +82,7 @@ class DividedDraw {
   std::int64_t number_ = 0;
 };
 
-// The generator of the innermost scope of this thread, of numbers on the CPU; nullopt: it is in
-// none.
+// The CPU generator of this thread's innermost scope; nullopt outside a scope.
 std::optional<at::Generator> keyed_generator();
 
 }  // namespace sluice

@@ -1,9 +1,5 @@
-// The lengths of the microbatch that a thread computes, by which layers that ranks share know
-// whether its rows are divided.
-//
-// Owns: scopes that say which microbatch it is. Does not own: what follows from it
-// (sluice/parts/tensor_parallel.h).
-// Thread-safety: a scope belongs to the thread that entered it.
+// The lengths of the microbatch that a thread computes, which decide whether sequence parallelism
+// divides its rows.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +9,12 @@
 
 namespace sluice::detail {
 
-// Along each dimension the length of the first input that has it.
+// By dimension, from the first input that has it.
 using MicrobatchLengths = std::vector<std::int64_t>;
 MicrobatchLengths lengths_of(const Values& batch);
 
-// While it lives, a microbatch of these lengths, which must outlive it, is computed on this thread.
-// nullptr: of unknown ones.
+// While it lives, this thread computes a microbatch of these lengths, which must outlive it.
+// nullptr: unknown.
 class MicrobatchScope {
  public:
   explicit MicrobatchScope(const MicrobatchLengths* lengths);
@@ -26,7 +22,7 @@ class MicrobatchScope {
   MicrobatchScope(const MicrobatchScope&) = delete;
   MicrobatchScope& operator=(const MicrobatchScope&) = delete;
 
-  // Those of the innermost scope of this thread, or nullptr.
+  // The innermost scope's lengths, or nullptr.
   static const MicrobatchLengths* current();
 
  private:

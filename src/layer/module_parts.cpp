@@ -23,8 +23,7 @@ using torch::nn::Module;
   throw Error(ErrorKind::kUsage, {.what = what, .where = "from_module", .remedy = remedy});
 }
 
-// True for a module that has elements and no forward of its own, which could do more than call
-// them.
+// True for a container without its own forward. A forward could do more than call the elements.
 bool is_list(const Module& module) {
   return module.as<torch::nn::ModuleListImpl>() || module.as<torch::nn::ModuleDictImpl>() ||
          typeid(module) == typeid(torch::nn::SequentialImpl);
@@ -37,10 +36,10 @@ bool is_or_is_in(const std::string& name, const std::string& holder) {
 struct FoundPart {
   std::string name;
   bool in_list = false, of_class = false;
-  std::string class_name = {};  // class name of the module
+  std::string class_name = {};
 };
 
-// Opens lists, and what holds modules of the class; all else is a part.
+// Finds parts: opens lists and modules that contain the block class, and keeps others whole.
 class PartFinder {
  public:
   PartFinder(const Module& root, std::string block_class) : block_class_(std::move(block_class)) {
@@ -95,7 +94,6 @@ std::vector<std::string> names_of(const std::vector<FoundPart>& parts) {
   return names;
 }
 
-// Those of a list that says how many it has, else the part itself.
 std::vector<FoundPart> expanded(const Part& part) {
   if (part.length == 0) return {{part.name}};
   std::vector<FoundPart> elements;
@@ -121,10 +119,9 @@ void require_distinct(const std::vector<FoundPart>& parts) {
 
 struct Chosen {
   std::vector<FoundPart> found;
-  std::vector<Part> parts;  // one for each
+  std::vector<Part> parts;
 };
 
-// The parts of the module in the order in which they are given, with the values that are.
 Chosen choose(const ModuleTree& tree, const std::vector<FoundPart>& in_module) {
   Chosen chosen;
   std::set<std::string> covered;
@@ -172,7 +169,6 @@ Chosen all_parts(const ModuleTree& tree, const Module* module) {
   return chosen;
 }
 
-// The parts that count as layers.
 std::vector<bool> choose_blocks(const ModuleTree& tree, const std::vector<FoundPart>& parts) {
   std::vector<bool> blocks;
   for (const std::string& holder : tree.blocks) {
@@ -199,8 +195,8 @@ std::vector<bool> choose_blocks(const ModuleTree& tree, const std::vector<FoundP
   return blocks;
 }
 
-// Before the blocks the first part is an embedding; after them the last is a head, and the one
-// before it a norm.
+// The first part is an embedding if it precedes the blocks. The last part is a head if it follows
+// them, and the part before it a norm.
 LayerRole role_of(std::size_t i, const std::vector<bool>& blocks) {
   if (blocks[i]) return LayerRole::kBlock;
   const auto first = std::find(blocks.begin(), blocks.end(), true) - blocks.begin();

@@ -1,4 +1,3 @@
-// The parts of a whole module: found in the module where they are not given in full.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -10,17 +9,17 @@
 
 namespace sluice::detail {
 
-// A part with what it counts as in a split.
+// A part and its role in a split.
 struct PlacedPart {
   Part part;
   LayerRole role = LayerRole::kBlock;
-  std::string class_name;  // class name of its module, if it exists
+  std::string class_name;  // class name of its module, if there is one
 };
 
-// True if the names of all parts can be told without the module.
+// True if all names of parts are known without the module.
 bool is_complete(const ModuleTree& tree);
-// module: null if is_complete(). Throws Error(kUsage) for names and classes that are not there, for
-// what is in no part, and for a part that is named twice or within another.
+// module: null if is_complete(). Throws Error(kUsage) for unknown names or classes, a module
+// outside all parts, and a part that is given twice or lies within another.
 std::vector<PlacedPart> place_parts(const ModuleTree& tree, const torch::nn::Module* module);
 
 }  // namespace sluice::detail

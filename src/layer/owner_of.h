@@ -1,4 +1,3 @@
-// The layer, of several, that a parameter belongs to.
 #pragma once
 
 #include <string>
@@ -8,8 +7,8 @@
 
 namespace sluice {
 
-// The position of the layer whose prefix or name is the longest that the full name starts with; -1:
-// none. An empty prefix starts none.
+// The index of the layer to which a parameter belongs, or -1: the layer with the longest prefix or
+// name that the full name starts with. An empty prefix never matches.
 inline int owner_of(const std::string& parameter, const std::vector<LayerSpec>& layers) {
   int owner = -1;
   std::size_t longest = 0;

@@ -11,8 +11,8 @@
 namespace sluice {
 namespace {
 
-// Hands the gradient to the sum and leaves AccumulateGrad nothing to do. A node cannot give up a
-// hook and may outlive the stage.
+// Passes the gradient to the sum, so AccumulateGrad has nothing to do. Nodes cannot remove a hook
+// and may outlive the stage.
 struct TakeGradient final : torch::autograd::FunctionPreHook {
   TakeGradient(std::weak_ptr<const bool> of_stage, GradientSum* of_parameter)
       : running(std::move(of_stage)), sum(of_parameter) {}
@@ -23,7 +23,7 @@ struct TakeGradient final : torch::autograd::FunctionPreHook {
     sum->add(gradients[0]);
     return {at::Tensor()};
   }
-  const std::weak_ptr<const bool> running;  // gone with the sum
+  const std::weak_ptr<const bool> running;
   GradientSum* const sum;
 };
 

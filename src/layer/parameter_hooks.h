@@ -1,11 +1,8 @@
-// Takes the gradients of a stage's parameters at the engine's edge into their sums, so that nothing
-// is ever written to `.grad` during backward and no gradient waits for the end of it. Backwards of
-// others through the same parameters, as of a second pipeline of the same modules, are let through.
+// Adds the gradients of a stage's parameters to their sums as autograd produces them, instead of
+// writing `.grad`.
 //
-// Nodes that add to the sums by themselves (weight_sums.h) find them here.
-//
-// Owns: the hooks, which stay as long as it lives. Does not own: the sums.
-// Thread-safety: one rank's thread; on CUDA the engine's thread calls the hooks meanwhile.
+// Backwards of other pipelines with the same modules pass through. The hooks are removed with this
+// object. On CUDA, autograd's thread calls them while the rank's thread waits.
 #pragma once
 
 #include <memory>
@@ -21,18 +18,17 @@ namespace sluice {
 
 class ParameterHooks final : public WeightSums {
  public:
-  // place: of the stage, for messages.
   ParameterHooks(const std::vector<ParameterInfo>& parameters, const GradientSums& sums,
                  std::string place);
 
-  // Throws Error(kUsage) for a parameter that was moved, converted or unfrozen since: it would keep
-  // its gradients for itself.
+  // Throws Error(kUsage) if a parameter was moved, converted or unfrozen, because its gradients
+  // would then miss the sum.
   void check(const std::vector<ParameterInfo>& parameters) const;
-  // The sum of the parameter whose AccumulateGrad node this is; null: a leaf that is no parameter.
+  // Null if the leaf is not a parameter.
   GradientSum* sum_of(const torch::autograd::Node* node) const;
   SumTarget target(const torch::autograd::Node* leaf) override;
 
-  // While it lives, a backward of the stage runs.
+  // Lives while a backward of the stage runs.
   class Backward {
    public:
     explicit Backward(ParameterHooks& hooks) : running_(*hooks.running_) { running_ = true; }
@@ -47,9 +43,9 @@ class ParameterHooks final : public WeightSums {
  private:
   std::string place_;
   std::vector<NodePtr>
-      nodes_;  // per parameter, null: frozen; a parameter holds its node only weakly
+      nodes_;  // by parameter, null if frozen; parameters hold their nodes only weakly
   std::unordered_map<const torch::autograd::Node*, GradientSum*> sums_;
-  const std::shared_ptr<bool> running_ = std::make_shared<bool>(false);  // a backward of the stage
+  const std::shared_ptr<bool> running_ = std::make_shared<bool>(false);
 };
 
 }  // namespace sluice

@@ -1,4 +1,3 @@
-// Tied storage and initial values of the parameters of chunks.
 #include <ATen/core/grad_mode.h>
 
 #include <map>
@@ -18,11 +17,10 @@ namespace {
 
 constexpr double kDefaultStd = 0.02;
 
-// Each element as in the whole tensor.
 void draw_normal(const ParameterInfo& parameter, const std::string& key, at::Tensor& value,
                  std::uint64_t seed) {
   for_each_box(parameter, value, [&](const Slice& box, const at::Tensor& part) {
-    const at::Tensor target = part.contiguous();  // shares the storage if it can
+    const at::Tensor target = part.contiguous();
     const at::Tensor flat = target.view({-1});
     for_each_run(box, parameter.global_shape,
                  [&](std::int64_t in_whole, std::int64_t in_box, std::int64_t count) {
@@ -33,14 +31,13 @@ void draw_normal(const ParameterInfo& parameter, const std::string& key, at::Ten
   });
 }
 
-// The name of a parameter without the prefix of its layer.
 std::string name_in_layer(const LayerSpec& layer, const ParameterInfo& parameter) {
   const std::size_t prefix = layer.prefix.value_or(layer.name).size();
   return prefix == 0 ? parameter.name : parameter.name.substr(prefix + 1);
 }
 
-// Leaves alone what has no initial value of its own: the numbers of a factory stay, and memory that
-// is unfilled is refused by name before the first step (unfilled.h).
+// Does nothing without a default initial value. Factory numbers then stay, and unfilled memory
+// causes an error before the first step (unfilled.h).
 void initialize_by_default(const ParameterInfo& parameter, const std::string& name,
                            const std::string& key, at::Tensor& value, std::uint64_t seed) {
   if (has_default_normal(value)) {
@@ -68,7 +65,7 @@ void require_own_tensors(const std::vector<Chunk*>& chunks) {
   }
 }
 
-// Shares the buffers that all pieces of a module have.
+// Shares the buffers that several pieces of a module have.
 void share_buffers(Chunk& chunk) {
   std::map<std::string, at::Tensor> first;
   for (std::size_t i = 0; i < chunk.layers().size(); ++i) {
@@ -118,8 +115,8 @@ void share_tied_storage(const std::vector<Chunk*>& chunks) {
              .where = "LayerSpec::ties",
              .remedy = "tie only parameters of one shape, slice and dtype"});
       }
-      // The variable stays, so every handle of the module sees the shared storage, and so does its
-      // gradient accumulator, so each use has a gradient of its own.
+      // The variable stays, so the module sees the shared storage. Its gradient accumulator stays
+      // too, so each use keeps its own gradient.
       parameter.tensor.set_data(source.tensor.detach());
     }
   }

@@ -1,6 +1,5 @@
-// Philox4x32-10: Salmon, Moraes, Dror, Shaw: "Parallel Random Numbers: As Easy as 1, 2, 3", SC
-// 2011. Four random words as a function of a counter of 128 bits and a key of 64. Thread-safety:
-// pure function.
+// Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel Random Numbers: As Easy as 1, 2, 3", SC
+// 2011): four random words from a 128-bit counter and a 64-bit key.
 #pragma once
 
 #include <array>

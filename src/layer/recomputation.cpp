@@ -34,7 +34,7 @@ std::optional<detail::MicrobatchLengths> lengths_here() {
 
 bool wants_gradient(const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); }
 
-// While alive, updates to the module's buffers go to copies and are discarded afterwards.
+// While it lives, updates to the module's buffers go to copies, which are then discarded.
 class BuffersKept {
  public:
   explicit BuffersKept(const torch::nn::Module& module) {
@@ -56,9 +56,9 @@ class BuffersKept {
 
 }  // namespace
 
-// Its inputs are the layer's outputs, then what the layer reads and hands through; its outputs are
-// the gradients of what the layer reads, then those of its weights, which it delivers by itself but
-// where they have to wait.
+// The node's results are the layer's outputs, then the values that the layer reads and passes on.
+// Its edges lead to the values read, then to the weights. Weight gradients go to their sums
+// directly, unless they must wait for W.
 class RecomputedLayer final : public Node {
  public:
   RecomputedLayer(std::shared_ptr<Recomputation> owner, std::size_t layer, const MicrobatchKey& key)
@@ -70,7 +70,7 @@ class RecomputedLayer final : public Node {
 
   std::string name() const override { return "RecomputedLayer"; }
 
-  // A value that is read twice is one.
+  // A value that is read twice counts once.
   void read(const Tensors& values) {
     edge_list edges;
     for (std::size_t k = 0; k < values.size(); ++k) {
@@ -93,7 +93,6 @@ class RecomputedLayer final : public Node {
     set_next_edges(std::move(edges));
   }
 
-  // The values that the layer reads, without a graph.
   Tensors values() const {
     Tensors values;
     for (const std::size_t first : reads_) values.push_back(saved_[first].value);
@@ -176,13 +175,13 @@ class RecomputedLayer final : public Node {
 
  private:
   struct Saved {
-    at::Tensor value;  // undefined: not there, or an earlier one
+    at::Tensor value;  // undefined: absent, or the same as an earlier one
     std::int64_t version = 0;
     bool is_differentiable = false;
   };
 
-  // The forward with a graph, whose outputs die: what is left are the edges at which its backward
-  // starts, and what arrives there.
+  // Runs the forward again with a graph and frees its outputs. Returns the edges at which the
+  // backward starts, and their gradients.
   std::pair<edge_list, variable_list> run_again(GraphInput& input, variable_list gradients) {
     require_unchanged();
     Tensors values = this->values();
@@ -217,7 +216,7 @@ class RecomputedLayer final : public Node {
       roots.first.push_back(edge);
       roots.second.push_back(std::move(gradient));
     };
-    // Those of later readers first, as their backwards run before this one's.
+    // Later readers first, because their backwards run before the backward of this layer.
     const auto first_through = gradients.end() - static_cast<std::ptrdiff_t>(handed_through.size());
     for (std::size_t k = 0; k < handed_through.size(); ++k)
       add(handed_through[k], *(first_through + static_cast<std::ptrdiff_t>(k)));
@@ -231,7 +230,7 @@ class RecomputedLayer final : public Node {
     return roots;
   }
 
-  // Whole, in an I that holds the weights' gradients until W: they are results of the node.
+  // A whole backward in an I that holds back weight gradients until W. The node returns them.
   Tensors backward_handing_up(const GraphInput& input, const edge_list& roots,
                               const variable_list& gradients, variable_list& result) {
     edge_list wanted = input.edges();
@@ -253,7 +252,7 @@ class RecomputedLayer final : public Node {
     deferred_ = std::move(done.deferred);
     for (auto& [node, gradient] : done.early_weights) {
       GradientSum* sum = owner_->hooks_.sum_of(node.get());
-      if (!sum) continue;  // a leaf of the user's that is no parameter
+      if (!sum) continue;
       if (owner_->holds_early_weights_)
         held_.emplace_back(sum, std::move(gradient));
       else
@@ -265,17 +264,17 @@ class RecomputedLayer final : public Node {
   const std::shared_ptr<Recomputation> owner_;
   const std::size_t layer_;
   const MicrobatchKey key_;
-  // On CUDA the second forward is on the thread of the device.
+  // Saved because on CUDA the second forward runs on autograd's device thread.
   const std::optional<detail::MicrobatchLengths> lengths_;
-  const std::shared_ptr<const KeyedStream> random_numbers_;  // as the first forward found them
+  const std::shared_ptr<const KeyedStream> random_numbers_;
   const c10::impl::LocalDispatchKeySet dispatch_keys_ = c10::impl::tls_local_dispatch_key_set();
-  std::vector<Saved> saved_;        // by read
-  std::vector<std::size_t> reads_;  // the first read of the same value
-  std::size_t num_reads_ = 0;       // number of reads that want a gradient
-  std::vector<bool> writes_;        // by output: whether it may want a gradient
+  std::vector<Saved> saved_;
+  std::vector<std::size_t> reads_;  // by read: the first read of the same value
+  std::size_t num_reads_ = 0;
+  std::vector<bool> writes_;
   bool has_run_ = false;
   DeferredWeights deferred_;
-  std::vector<std::pair<GradientSum*, at::Tensor>> held_;  // early weights, added during W
+  std::vector<std::pair<GradientSum*, at::Tensor>> held_;  // early weight gradients, added during W
 };
 
 Chunk::LayerCall Recomputation::call(const MicrobatchKey& key) {
@@ -297,7 +296,7 @@ Tensors Recomputation::run_without_graph(std::size_t layer, const MicrobatchKey&
   Tensors written;
   {
     const at::NoGradGuard no_graph;
-    // A weight that is cast without a graph must not serve the forward that has one.
+    // A weight casted without a graph must not serve a forward with one.
     const AutocastScope no_cache(std::nullopt);
     written = chunk_.run_layer(layer, recomputed.values(), key.seed, key.step, key.microbatch);
   }

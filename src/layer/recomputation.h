@@ -1,18 +1,13 @@
-// Layers that keep only what enters them, and run a second time in the backward.
+// Recomputes layers in the backward, so that they keep only their inputs.
 //
-// Such a layer is one node of the graph. Its forward runs without a graph. In a backward the node
-// runs the forward again, with the random numbers that it had, and then the backward of the graph
-// that this makes: whole under B; under I the half towards the inputs, of which the other half
-// waits in the node for W. To the walk that splits a graph (split_backward.h) the node is like any
-// other: it has edges to the layer's inputs and to its weights.
+// A recomputed layer is one node of the graph. Its forward runs without a graph. In the backward
+// the node repeats the forward with the same random numbers, then runs the backward of that graph.
+// Under I it keeps the half towards the weights for W (split_backward.h). Values that the layer
+// reads pass through the node to later readers, so gradients are summed in the same order as
+// without recomputation.
 //
-// The values that the layer reads pass through the node on their way to later readers: so gradients
-// of one value add up in the order in which they do without recomputation, and the bits are the
-// same.
-//
-// Running statistics and other buffers of the module are those of the first forward. State that a
-// module keeps outside of its buffers changes twice.
-// Thread-safety: one rank's thread.
+// Buffers such as running statistics keep the values of the first forward. State that a module
+// keeps elsewhere changes twice.
 #pragma once
 
 #include <memory>
@@ -23,16 +18,15 @@
 
 namespace sluice {
 
-// The recomputation of one microbatch.
 class Recomputation : public std::enable_shared_from_this<Recomputation> {
  public:
-  // Both outlive it and the graphs that it makes.
+  // The arguments must outlive it and the graphs that it makes.
   Recomputation(Chunk& chunk, ParameterHooks& hooks) : chunk_(chunk), hooks_(hooks) {}
 
-  // Runs a layer with LayerSpec::recompute without a graph, others as they are. Throws
-  // Error(kUsage), then or in the backward, for a layer that writes to what it reads.
+  // Runs layers with LayerSpec::recompute without a graph, and other layers as usual. Throws
+  // Error(kUsage), then or in the backward, if a layer modifies what it reads.
   Chunk::LayerCall call(const MicrobatchKey& key);
-  // During an I: weight gradients that it has to compute are added during W.
+  // During an I: add early weight gradients only during W.
   void hold_early_weights(bool on) { holds_early_weights_ = on; }
 
  private:

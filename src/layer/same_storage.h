@@ -1,13 +1,12 @@
-// The tensor that crosses a cut.
 #pragma once
 
 #include <torch/csrc/autograd/variable.h>
 
 namespace sluice {
 
-// The same storage without a graph. A write to either counts for both, so that autograd refuses a
-// backward for which a layer after the cut has overwritten what a layer before it saved: as it
-// would without the cut.
+// Returns a tensor with the same storage but no graph, to cross a cut. Both share a version
+// counter. So if a layer after the cut overwrites what a layer before it saved, autograd rejects
+// the backward, as it would without the cut.
 inline at::Tensor same_storage(const at::Tensor& tensor) {
   at::Tensor result = tensor.tensor_data();
   torch::autograd::impl::set_version_counter(result,

@@ -1,4 +1,4 @@
-// The children of a module as layers, called one after the other.
+// Makes a model from the children of a module, which run one after the other.
 #include <torch/nn/modules/container/sequential.h>
 
 #include <functional>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kBetween = "hidden";
 
-// {name inside the child, full name of the first use} of parameters that an earlier child has too.
+// {name inside the child, full name of the first use} of parameters shared with an earlier child.
 using Ties = std::vector<std::pair<std::string, std::string>>;
 using FirstUses = std::map<const void*, std::string>;
 
@@ -33,14 +33,13 @@ Ties ties_of(const std::string& child, const torch::nn::Module& module, FirstUse
   return ties;
 }
 
-// A child, and what calls it.
 struct Child {
   std::string name;
   std::shared_ptr<torch::nn::Module> module;
   std::function<at::Tensor(const at::Tensor&)> call;
 };
 
-// A frozen parameter stays frozen: a clone's parameters are made anew.
+// Freezes the clone's parameters like the originals, because clone() makes trainable ones.
 void freeze_alike(torch::nn::Module& clone, const torch::nn::Module& original) {
   const auto own = clone.named_parameters();
   for (const auto& item : original.named_parameters())
@@ -52,9 +51,8 @@ void freeze_alike(torch::nn::Module& clone, const torch::nn::Module& original) {
   throw Error(ErrorKind::kUsage, {.what = what, .where = where, .remedy = remedy});
 }
 
-// The layers of children that run one after the other. make_clone(child): with parameters of its
-// own, for one that shares some with an earlier child: a leaf of its own for every use of a tied
-// parameter, so that its gradient is that of this use.
+// make_clone(child): clones a child that shares parameters with an earlier child, so that each use
+// of a tied parameter is a leaf with its own gradient.
 Model chain(std::vector<Child> children, const std::string& input, const char* where,
             const std::function<Child(std::size_t i)>& make_clone) {
   if (children.empty())
@@ -86,7 +84,7 @@ Model chain(std::vector<Child> children, const std::string& input, const char* w
     layer.forward = [call = child.call](torch::nn::Module&, const std::vector<at::Tensor>& inputs) {
       return std::vector<at::Tensor>{call(inputs.front())};
     };
-    // It holds its weights already.
+    // The module has its weights already.
     layer.initialize = [](const std::string&, const std::string&, at::Tensor&, std::uint64_t) {};
   }
   model.inputs = {input};

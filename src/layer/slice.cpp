@@ -46,10 +46,10 @@ void for_each_run(const Slice& slice, const std::vector<std::int64_t>& shape,
                                            std::int64_t count)>& visit) {
   const auto size_of = [&](std::size_t d) { return slice.empty() ? shape[d] : slice[d].size; };
   const auto offset_of = [&](std::size_t d) { return slice.empty() ? 0 : slice[d].offset; };
-  std::vector<std::int64_t> strides(shape.size(), 1);  // of the whole
+  std::vector<std::int64_t> strides(shape.size(), 1);
   for (std::size_t d = shape.size(); d-- > 1;) strides[d - 1] = strides[d] * shape[d];
 
-  // A run holds the whole dimensions at the end, and the range of the one before them.
+  // A run spans the whole trailing dimensions and the range of the dimension before them.
   std::size_t first = shape.size();
   while (first > 0 && size_of(first - 1) == shape[first - 1]) --first;
   if (first > 0) --first;

@@ -1,5 +1,3 @@
-// The box that a slice is of a whole tensor: its shape, its text, its runs of elements; the boxes
-// of what a rank holds of a parameter. Thread-safety: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -12,27 +10,27 @@
 
 namespace sluice {
 
-// The shape of the box. Throws Error(kInternal) naming `name` for a slice with another number of
-// dimensions, or one that reaches beyond the shape.
+// Throws Error(kInternal) naming `name` if the slice has a wrong number of dimensions or exceeds
+// the shape.
 std::vector<std::int64_t> shape_of(const Slice& slice, const std::vector<std::int64_t>& shape,
                                    const std::string& name);
 // "[0:4, 2:3]".
 std::string to_text(const Slice& slice);
 
-// The elements of the box in row-major order, as runs that are contiguous in the whole tensor:
-// visit(first element in the whole, in the box, how many). One run for a box of whole rows.
-// Precondition: shape_of() accepts it.
+// Visits the box in row-major order as contiguous runs of the whole tensor: visit(first element in
+// the whole, first in the box, count). A box of whole rows is one run. Precondition: shape_of()
+// accepts it.
 void for_each_run(const Slice& slice, const std::vector<std::int64_t>& shape,
                   const std::function<void(std::int64_t in_whole, std::int64_t in_box,
                                            std::int64_t count)>& visit);
 
-// Calls visit(box of the whole, the elements of `local` that it is, a view) for each box of the
-// parameter. local: of the shape of its tensor.
+// Calls visit(box of the whole, view of `local`) for each box that the rank holds. local: has the
+// shape of the rank's tensor.
 void for_each_box(const ParameterInfo& parameter, const at::Tensor& local,
                   const std::function<void(const Slice& box, at::Tensor part)>& visit);
 
-// The boxes of `local`, of the shape of the parameter's tensor, that one of the rank's slices is:
-// views, one for each section. Precondition: `slice` is within parameter.slices.
+// Views of one slice in `local`, one per section. local: has the shape of the rank's tensor.
+// Precondition: `slice` is in parameter.slices.
 std::vector<at::Tensor> parts_of_slice(const ParameterInfo& parameter, const at::Tensor& local,
                                        int slice);
 

@@ -21,15 +21,13 @@ using torch::autograd::variable_list;
 constexpr std::uint8_t kReachesInput = 1;
 constexpr std::uint8_t kReachesWeights = 2;
 
-// The mark of a node; nothing happens where it runs.
 struct ComputesWhatIsAsked final : torch::autograd::FunctionPostHook {
   variable_list operator()(const variable_list& outputs, const variable_list&) override {
     return outputs;
   }
 };
 
-// A node of a user's torch::autograd::Function: it computes all its gradients whatever is asked
-// for.
+// True for a user's torch::autograd::Function. It computes all its gradients, even unneeded ones.
 bool is_custom_function(const Node& node) {
   if (std::strstr(typeid(node).name(), "CppNode") == nullptr) return false;
   const auto& hooks = node.post_hooks();
@@ -52,7 +50,7 @@ class Graph {
     for (const Edge& root : roots) {
       const std::size_t i = index_.at(root.function.get());
       is_root_[i] = true;
-      early_[i] = is_leaf_[i];  // a weight that is itself an output: what arrives is its gradient
+      early_[i] = is_leaf_[i];  // the weight is an output, so what arrives is its gradient
     }
     do {
       mark_reach();
@@ -77,7 +75,6 @@ class Graph {
     return std::any_of(edges.begin(), edges.end(),
                        [&](const Edge& edge) { return weights_only(edge); });
   }
-  // The nodes that the engine evaluates to capture what arrives at `wanted`: those above them.
   std::unordered_set<const Node*> above(const edge_list& wanted) const {
     std::unordered_set<const Node*> captured, result;
     for (const Edge& edge : wanted) captured.insert(edge.function.get());
@@ -123,11 +120,11 @@ class Graph {
     }
   }
 
-  // Marks leaves that no single frontier node can finish. True when the reach must be marked again.
+  // Finds weights whose gradient no single frontier node can finish. If it returns true, the caller
+  // must mark the reach again.
   bool find_early_weights() {
     bool found = false;
-    std::vector<std::size_t> owner(nodes_.size(),
-                                   nodes_.size());  // frontier node above a weights-only node
+    std::vector<std::size_t> owner(nodes_.size(), nodes_.size());
     for (std::size_t i = 0; i < nodes_.size(); ++i) {
       if (!is_frontier(i)) continue;
       const bool all = is_custom_function(*nodes_[i]) && !is_weights_root(i);
@@ -180,7 +177,7 @@ class Graph {
   std::vector<std::uint8_t> reach_;
 };
 
-// Frees what a node saved as soon as it has run: nobody will run it again.
+// Frees what a node saved right after it ran, because it does not run again.
 struct ReleaseAfterUse final : torch::autograd::FunctionPostHook {
   explicit ReleaseAfterUse(Node* owner) : node(owner) {}
   variable_list operator()(const variable_list& outputs, const variable_list&) override {
@@ -224,8 +221,8 @@ InputBackward run_input_backward(const edge_list& roots, const variable_list& gr
   }
   if (wanted.empty()) return result;
 
-  // The engine captures what arrives at a node before the node's tensor hooks if it evaluates the
-  // node as well, and after them if it does not: then W must not call them again.
+  // If the engine evaluates a node, it captures the gradient before the node's tensor hooks.
+  // Otherwise it captures after them, and W must not call the hooks again.
   const auto has_hooks = [](const DeferredWeights::Frontier& frontier) {
     return !frontier.node->tensor_pre_hooks().empty();
   };
@@ -257,7 +254,7 @@ InputBackward run_input_backward(const edge_list& roots, const variable_list& gr
       if (graph.towards_input(edge)) edge = Edge();
     }
   }
-  // In the engine's order of a whole backward: latest node first.
+  // The order of a whole backward: latest node first.
   std::stable_sort(frontiers.begin(), frontiers.end(), [](const auto& a, const auto& b) {
     return a.node->sequence_nr() > b.node->sequence_nr();
   });

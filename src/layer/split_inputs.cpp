@@ -52,7 +52,6 @@ std::vector<const Input*> by_name(const Inputs& inputs, const Model& model) {
   return found;
 }
 
-// Along what is cut.
 std::int64_t length_of(const std::string& name, const Input& input) {
   const at::Tensor& tensor = input.tensors().front();
   if (!tensor.defined())
@@ -96,7 +95,7 @@ std::int64_t rows_of_offsets(const std::string& name, const Input& input) {
   return tensor.size(0) - 1;
 }
 
-// The number of rows of each part when `rows` are cut as tensor_split cuts.
+// As tensor_split cuts.
 std::vector<std::int64_t> even_parts(std::int64_t rows, int parts) {
   std::vector<std::int64_t> sizes;
   for (int part = 0; part < parts; ++part) sizes.push_back(rows / parts + (part < rows % parts));
@@ -194,7 +193,7 @@ BatchSplit::BatchSplit(const Inputs& inputs, const Model& model)
   }
 }
 
-// Offsets are those of the rows of some ragged input, where there is one.
+// If there are ragged inputs, offsets must match the rows of one.
 void BatchSplit::require_offsets_of_rows() const {
   std::vector<const Input*> ragged;
   for (const Input* input : inputs_) {

@@ -1,6 +1,6 @@
-// The tape's way to operators: a dispatch key above autograd, which a thread includes while it has
-// a tape. The key is torch's TESTING_ONLY_GenericWrapper: nothing but torch's own C++ tests uses it
-// (interception_key.h has the other one of its kind, which lies above it).
+// The tape sees operators through a dispatch key above autograd. A thread includes the key while it
+// has a tape. It is torch's TESTING_ONLY_GenericWrapper, which only torch's own C++ tests use. The
+// similar key of interception_key.h lies above it.
 #include "layer/tape.h"
 
 #include <ATen/ATen.h>
@@ -32,7 +32,7 @@ using torch::jit::Stack;
 constexpr c10::DispatchKey kTapeKey = c10::DispatchKey::TESTING_ONLY_GenericWrapper;
 constexpr c10::DispatchKeySet kBelowTape(c10::DispatchKeySet::FULL_AFTER, kTapeKey);
 
-// Numbers that nobody gets are drawn in pieces of at least so many: normal_ draws by 16.
+// Unused random numbers are drawn in pieces of at least this size; normal_ draws 16 at a time.
 constexpr std::int64_t kPiece = 1 << 16;
 
 template <typename Visit>
@@ -47,7 +47,6 @@ void for_each_tensor(const c10::IValue& value, Visit visit) {
   }
 }
 
-// The argument with other tensors in the place of its own.
 template <typename Replace>
 c10::IValue with_tensors(const c10::IValue& value, Replace replace) {
   if (value.isTensor()) return replace(value.toTensor());
@@ -74,7 +73,6 @@ std::vector<at::Tensor> tensors_in(const Stack& values) {
 
 bool has_memory(const at::Tensor& tensor) { return tensor.defined() && !tensor.is_meta(); }
 
-// The place of the argument; -1: there is none.
 int generator_argument(const c10::FunctionSchema& schema) {
   for (std::size_t i = 0; i < schema.arguments().size(); ++i) {
     const auto* optional = schema.arguments()[i].type()->castRaw<c10::OptionalType>();
@@ -88,7 +86,7 @@ bool is_written(const c10::Argument& argument) {
   return argument.alias_info() && argument.alias_info()->isWrite();
 }
 
-// Made of other operators, each of which is seen by itself.
+// True for an operator made of other operators, which the tape sees one by one.
 bool is_composite(const c10::OperatorHandle& op) {
   return !op.hasKernelForDispatchKey(c10::DispatchKey::CPU) &&
          !op.hasKernelForDispatchKey(c10::DispatchKey::Meta);
@@ -107,7 +105,7 @@ void put_in_place(const at::Tensor& variable, const at::Tensor& memory) {
   const c10::InferenceMode normal_tensors(false);
   variable.unsafeGetTensorImpl()->shallow_copy_from(memory.getIntrusivePtr());
   if (!torch::autograd::impl::get_autograd_meta(variable)) return;
-  // The accumulator of its gradient knows the old device.
+  // Reset the gradient accumulator, which refers to the old device.
   const c10::intrusive_ptr<torch::autograd::Node> none;
   torch::autograd::impl::set_grad_accumulator(variable, c10::weak_intrusive_ptr(none));
 }
@@ -127,7 +125,6 @@ class Tape::Notes {
     current = outer_;
   }
 
-  // A new tensor without memory.
   void add(const at::Tensor& tensor) {
     remember(tensor);
     place_of(tensor.storage());
@@ -161,7 +158,7 @@ class Tape::Notes {
   void finish(const std::function<Gets(const at::Tensor&)>& gets) {
     stop();
     std::vector<at::Tensor> alive = take_alive();
-    std::vector<bool> has_numbers(storages_.size());  // by family
+    std::vector<bool> has_numbers(storages_.size());
     std::unordered_set<const c10::StorageImpl*> stay;
     for (const at::Tensor& tensor : alive)
       if (gets(tensor) == Gets::kNothing) stay.insert(key(tensor));
@@ -173,20 +170,21 @@ class Tape::Notes {
   }
 
  private:
-  // A storage without memory, and what it gets instead. Storages that an operator has brought
-  // together are a family: all of it gets numbers, or none.
+  // A storage without memory and its replacement. Storages that an operator connects form a family,
+  // which gets numbers as a whole or not at all.
   struct Noted {
     c10::Storage without, with;
-    std::size_t bytes = 0;  // at first
+    std::size_t bytes = 0;
     std::size_t parent = 0;
   };
   struct Note {
     c10::OperatorHandle op;
-    Stack arguments;                  // stand-ins in the place of tensors without memory
-    std::vector<at::Tensor> results;  // stand-ins of new tensors, in order; undefined: an argument
-    std::size_t place = 0;            // place of any of its storages
+    Stack arguments;  // stand-ins replace tensors without memory
+    std::vector<at::Tensor>
+        results;  // stand-ins of new tensors, in order; undefined for an argument
+    std::size_t place = 0;
     int generator_argument = -1;
-    at::Generator generator = {};  // which it has yet to draw from, or a copy as it was
+    at::Generator generator = {};
     bool is_settled = true, has_run = false;
   };
 
@@ -214,7 +212,7 @@ class Tape::Notes {
 
   void remember(const at::Tensor& tensor) { tensors_.emplace_back(tensor.getIntrusivePtr()); }
 
-  // Every tensor without memory that somebody holds, once.
+  // All tensors without memory that are still held, once each.
   std::vector<at::Tensor> take_alive() {
     std::vector<at::Tensor> alive;
     std::unordered_set<const c10::TensorImpl*> seen;
@@ -228,10 +226,8 @@ class Tape::Notes {
     return alive;
   }
 
-  // A tensor of the same storage as it is now, without autograd.
   static at::Tensor stand_in(const at::Tensor& tensor) { return view_of(tensor.storage(), tensor); }
 
-  // True if the operator needs no numbers now.
   bool can_wait(const c10::OperatorHandle& op, const Stack& arguments, int generator) const {
     const auto& schema = op.schema();
     bool makes = false;
@@ -251,7 +247,8 @@ class Tape::Notes {
       if (writes_memory) return false;
     }
     if (generator < 0) return makes && !op.hasTag(at::Tag::nondeterministic_seeded);
-    // The amount that is drawn may depend on numbers of other tensors.
+    // A draw can wait only if it has a single tensor, which it fills. Otherwise the amount that it
+    // draws may depend on values of other tensors.
     std::size_t num_tensors = 0, num_written = 0;
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       num_tensors += arguments[i].isTensor() ? 1 : 0;
@@ -260,15 +257,15 @@ class Tape::Notes {
     return num_tensors == 1 && num_written == 1;
   }
 
-  // Runs it for sizes and types. results: the arguments, in whose place they come. False: it has to
-  // be run as it is.
+  // Records the operator and runs it for sizes and types. results: the arguments, replaced by
+  // results. False: it must run now.
   bool note(const c10::OperatorHandle& op, const Stack& arguments, int generator, Stack& results) {
     if (!can_wait(op, arguments, generator)) return false;
     Note note = {op, {}, {}};
     std::optional<std::size_t> place;
     for (const c10::IValue& argument : arguments) {
       note.arguments.push_back(with_tensors(argument, [&](const at::Tensor& tensor) {
-        // It may change, or be somebody's who frees it.
+        // Copy tensors that have memory, because they may change or be freed later.
         if (has_memory(tensor) && !tensor.unsafeGetTensorImpl()->is_wrapped_number())
           return tensor.detach().clone();
         if (!is_noted(tensor)) return tensor;
@@ -307,8 +304,7 @@ class Tape::Notes {
     return family(*a);
   }
 
-  // "cpu" means where the tensors are that are as if they were there. A number, of no dimensions,
-  // stays one.
+  // An explicit CPU becomes the meta device, like the tensors. Numbers without dimensions stay.
   c10::IValue without_memory(const c10::IValue& argument) const {
     if (argument.isDevice()) return c10::Device(c10::kMeta);
     return with_tensors(argument, [](const at::Tensor& tensor) {
@@ -326,12 +322,12 @@ class Tape::Notes {
                      : keyed             ? *keyed
                                          : at::detail::getDefaultCPUGenerator();
     note.is_settled = false;
-    // Others may draw from one of theirs.
+    // Other code may draw from an unkeyed generator, so draw its numbers now.
     if (!keyed || note.generator.unsafeGetGeneratorImpl() != keyed->unsafeGetGeneratorImpl())
       settle(note);
   }
 
-  // Draws as much as it would, from now on for itself.
+  // Advances the shared generator, and keeps a copy of its earlier state to draw from later.
   static void settle(Note& note) {
     const at::Generator shared = note.generator;
     note.generator = shared.clone();
@@ -380,20 +376,21 @@ class Tape::Notes {
     for (const at::Tensor& result : note.results) of(result);
   }
 
-  // Runs what the families need, in order. alive: what is held; the rest goes when it is used up.
+  // Runs the operators that the selected families need, in order. alive: tensors that are held. All
+  // others are freed after their last use.
   void run(const std::function<bool(std::size_t family)>& needs,
            const std::vector<at::Tensor>& alive) {
     const auto is_due = [&](const Note& note) {
       return !note.has_run && needs(family(note.place));
     };
-    std::unordered_map<std::size_t, const Note*> last_use;  // by storage; null: stays
+    std::unordered_map<std::size_t, const Note*> last_use;
     for (const Note& note : notes_)
       if (is_due(note)) for_each_place(note, [&](std::size_t place) { last_use[place] = &note; });
     for (const at::Tensor& tensor : alive) last_use[places_.at(key(tensor))] = nullptr;
     const auto last_draw = std::find_if(notes_.rbegin(), notes_.rend(), [&](const Note& note) {
       return !note.is_settled && is_due(note);
     });
-    auto left = notes_.rend() - last_draw;  // to that draw
+    auto left = notes_.rend() - last_draw;
     for (Note& note : notes_) {
       --left;
       if (is_due(note)) {
@@ -429,7 +426,6 @@ class Tape::Notes {
       noted.with = at::empty({static_cast<std::int64_t>(noted.bytes)}, at::kByte).storage();
     return view_of(noted.with, tensor);
   }
-  // made: what the stand-in stands for.
   void take(const at::Tensor& stand_in, const at::Tensor& made) {
     Noted& noted = storages_[places_.at(key(stand_in))];
     if (!noted.with && made.strides() == stand_in.strides() &&
@@ -448,7 +444,6 @@ class Tape::Notes {
     put_in_place(tensor, memory);
   }
 
-  // Gives tensors their numbers now.
   void read(const std::vector<at::Tensor>& tensors) {
     std::unordered_set<std::size_t> families;
     for (const at::Tensor& tensor : tensors)
@@ -479,12 +474,12 @@ class TapeKernels {
   static void any(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
     if (Tape::Notes::current) {
       Tape::Notes::current->call(op, keys, stack);
-    } else {  // a thread of autograd's, which takes over the keys of the one that calls it
+    } else {  // one of autograd's threads, which inherits the keys of its caller
       op.redispatchBoxed(keys & kBelowTape, stack);
     }
   }
 
-  // In which every factory of torch ends.
+  // All factories of torch end in this operator.
   static at::Tensor empty(c10::DispatchKeySet keys, c10::SymIntArrayRef sizes,
                           std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
                           std::optional<at::Device> device, std::optional<bool> pin_memory,

@@ -14,11 +14,10 @@
 namespace sluice {
 namespace {
 
-// The integer type and the bits of an unfilled element.
 struct Mark {
   at::ScalarType type;
   std::int64_t bits;
-  bool one_is_enough;  // false: a tensor is unfilled if all of its elements are
+  bool one_is_enough;  // false: unfilled only if all elements match
 };
 
 std::optional<Mark> mark_of(at::ScalarType type) {
@@ -51,12 +50,11 @@ std::optional<Mark> mark_of(at::ScalarType type) {
 }
 
 bool has_memory(const at::Tensor& tensor) {
-  // Between uses ZeRO-3 frees the memory of a tensor.
+  // ZeRO-3 frees a tensor's memory between uses.
   return tensor.defined() && !tensor.is_meta() && tensor.numel() > 0 &&
          tensor.storage().nbytes() > 0;
 }
 
-// The elements, those of a complex tensor as pairs of real numbers.
 at::Tensor real_values(const at::Tensor& tensor) {
   const at::Tensor values = tensor.detach();
   return values.is_complex() ? at::view_as_real(values) : values;
@@ -89,7 +87,7 @@ bool is_unfilled(const at::Tensor& tensor) {
     return (mark->one_is_enough ? equal.any() : equal.all()).item<bool>();
   };
   if (!bits.is_contiguous()) return holds(bits);
-  // Checks pieces, so that a large parameter needs little extra memory.
+  // In pieces, so that a large parameter needs little extra memory.
   constexpr std::int64_t kPiece = std::int64_t{1} << 13;
   const at::Tensor flat = bits.view(-1);
   for (std::int64_t at = 0; at < flat.numel(); at += kPiece) {

@@ -1,10 +1,9 @@
-// Marks memory that weights have yet to fill, and finds what nothing filled.
+// Marks memory that weights must fill, and finds memory that was never filled.
 //
-// Floating-point memory begins with a signaling NaN of a fixed payload, which no arithmetic
-// produces. A NaN of a checkpoint is quiet, so it is not reported. A bool begins as a byte that is
-// neither 0 nor 1. Integers, and floating-point numbers of 8 bits, begin with the bits of the
-// lowest integer, and count as unfilled only if all elements still have them.
-// Thread-safety: pure functions of their tensors.
+// Unfilled floating-point elements are signaling NaNs with a fixed payload. Arithmetic never
+// produces one, and NaNs in checkpoints are quiet. Unfilled bools are a byte other than 0 and 1.
+// Integers and 8-bit floats are filled with the bits of the lowest integer, and count as unfilled
+// only if all elements match.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,19 +15,18 @@
 
 namespace sluice {
 
-// A new tensor that weights have to fill. On the meta device it has no memory.
+// A new unfilled tensor. On the meta device it has no memory.
 at::Tensor unfilled(at::IntArrayRef sizes, const at::TensorOptions& options);
-// Writes the values of unfilled memory to the tensor.
 void set_unfilled(const at::Tensor& tensor);
-// Whether any element still holds what set_unfilled() wrote. False for a tensor without memory.
+// Whether any element is still unfilled. False for a tensor without memory.
 bool is_unfilled(const at::Tensor& tensor);
 
-// The chunk's parameters that are unfilled: "'model.norm.weight', float32 [64]".
+// The unfilled parameters, as in "'model.norm.weight', float32 [64]".
 std::vector<std::string> unfilled_parameters(const Chunk& chunk);
-// Throws Error(kUsage) with the names, if there are any. where, remedy: for the message.
+// Throws Error(kUsage) with the names, if any. where, remedy: for the message.
 void require_none_unfilled(const std::vector<std::string>& names, const std::string& where,
                            const std::string& remedy);
-// Writes zeros to the chunk's unfilled parameters, for runs that measure only time.
+// Zeros the unfilled parameters, for runs that measure only time.
 void zero_unfilled(Chunk& chunk);
 
 }  // namespace sluice

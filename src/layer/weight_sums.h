@@ -1,11 +1,5 @@
-// Lets nodes of autograd's graph add the gradients of weights where they add up, instead of handing
-// them over as tensors.
-//
-// Owns: the sums that this thread's backward adds to, while it runs.
-// Does not own: the sums (src/layer/gradient_sum.h), the nodes that add (src/ops).
-//
-// A node that finds no sum of a weight gives its gradient to the engine, as any other node.
-// Thread-safety: a scope concerns its thread alone.
+// Lets autograd nodes add weight gradients directly to their sums (gradient_sum.h), instead of
+// returning tensors. A node that finds no sum returns its gradient to the engine as usual.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,21 +10,21 @@ struct Node;
 
 namespace sluice {
 
-// The sum of a weight's gradients, of its shape, dense; its contents mean nothing while is_empty.
+// Dense. If is_empty, its contents mean nothing.
 struct SumTarget {
   at::Tensor sum;
-  bool is_empty = false;  // this is the first gradient: write it, do not add
+  bool is_empty = false;  // write the first gradient instead of adding it
 };
 
 class WeightSums {
  public:
   virtual ~WeightSums() = default;
-  // leaf: where the graph ends at the weight (AccumulateGrad). The caller adds exactly one gradient
-  // at once. Undefined: the sum is not of the caller's dtype or nobody sums it up.
+  // leaf: the weight's AccumulateGrad node. The caller must add exactly one gradient at once.
+  // Undefined: no sum, or its dtype differs from the caller's.
   virtual SumTarget target(const torch::autograd::Node* leaf) = 0;
 };
 
-// While it lives, the backward on this thread adds to these sums; null: to none.
+// While it lives, backwards on this thread add to these sums (null: to none).
 class WeightSumsScope {
  public:
   explicit WeightSumsScope(WeightSums* sums);
@@ -42,7 +36,6 @@ class WeightSumsScope {
   WeightSums* outer_;
 };
 
-// Sums of the innermost scope of this thread; null: none.
 WeightSums* current_weight_sums();
 
 }  // namespace sluice

@@ -1,4 +1,3 @@
-// A module with a forward of its own as layers: one for each part, and one for those of a stage.
 #include "sluice/parts/whole_module.h"
 
 #include <algorithm>
@@ -31,13 +30,12 @@ bool contains(const Names& names, const std::string& name) {
   throw Error(ErrorKind::kUsage, {.what = what, .where = where, .remedy = remedy});
 }
 
-// "parts 'embed' to 'layers.3'"
 std::string range_of(const Names& parts) {
   if (parts.size() == 1) return "part '" + parts.front() + "'";
   return formatted("parts '{}' to '{}'", parts.front(), parts.back());
 }
 
-// True for the stand-in of an element that was dropped.
+// True for the module that replaces a dropped element.
 bool is_empty(const Module& module) {
   return typeid(module) == typeid(Module) && module.children().empty() &&
          module.parameters(/*recurse=*/false).empty() && module.buffers(/*recurse=*/false).empty();
@@ -59,7 +57,7 @@ bool has_part(const Module& root, const std::string& part) {
   }
 }
 
-// Calls the factory, so that only what is left of the module takes memory.
+// Calls the factory so that only the kept parts take memory.
 class Factory {
  public:
   explicit Factory(WholeModule whole) : whole_(std::move(whole)) {}
@@ -68,7 +66,7 @@ class Factory {
   std::shared_ptr<Module> make(const Kept& kept, Drawn drawn) const {
     return made([&] { return make_what_is_left([&] { return call(kept); }, drawn); }, kept);
   }
-  // Without numbers.
+  // Makes the module without numbers.
   std::shared_ptr<Module> make_for_names() const {
     return made([&] { return make_names([&] { return call(Kept()); }); }, Kept());
   }
@@ -79,13 +77,14 @@ class Factory {
     try {
       return without_memory();
     } catch (const c10::Error& error) {
-      std::shared_ptr<Module> module = call(kept);  // or the error of its own
+      std::shared_ptr<Module> module = call(kept);  // or throws its own error
       if (!needs_memory_.exchange(true)) warn(error.what_without_backtrace());
       return module;
     }
   }
 
-  // One that makes all and drops the rest draws the same for every stage.
+  // The scope makes every stage draw the same numbers, for factories that make everything and drop
+  // the rest.
   std::shared_ptr<Module> call(const Kept& kept) const {
     const KeyedRandomScope scope(0, 0, whole_.class_name, 0);
     std::shared_ptr<Module> module = whole_.make(kept);
@@ -101,10 +100,10 @@ class Factory {
   }
 
   const WholeModule whole_;
-  mutable std::atomic<bool> needs_memory_ = false;  // ranks that are threads call it at once
+  mutable std::atomic<bool> needs_memory_ =
+      false;  // ranks that are threads call make() concurrently
 };
 
-// The parts of a whole module that a model and its stages share.
 class Tree {
  public:
   Tree(std::shared_ptr<const Factory> factory, const std::vector<PlacedPart>& parts,
@@ -147,7 +146,6 @@ class Tree {
     return module;
   }
 
-  // The forward of the stage that keeps these parts. shown_as: how messages name it.
   std::function<Outputs(Module& module, const Values& in)> forward(
       const Names& parts, const std::string& shown_as) const {
     const auto& run = factory_->whole().forward;
@@ -211,7 +209,6 @@ class Tree {
   Names names_;
 };
 
-// Names of the values that enter consecutive layers.
 Names reads_of(const std::vector<LayerSpec>& layers) {
   Names reads;
   std::set<std::string> made;
@@ -223,7 +220,6 @@ Names reads_of(const std::vector<LayerSpec>& layers) {
   return reads;
 }
 
-// The function of the part that has the parameter.
 decltype(LayerSpec::initialize) initialize_of(const std::vector<LayerSpec>& layers) {
   const auto has_own = [](const LayerSpec& layer) { return bool(layer.initialize); };
   if (std::none_of(layers.begin(), layers.end(), has_own)) return nullptr;
@@ -284,9 +280,9 @@ Model from_module(WholeModule whole, const ModuleTree& given) {
   Model model;
   for (const LayerSpec& layer : tree->layers()) {
     LayerSpec alone = fuse(tree, {layer}, layer.writes);
-    // An initialize function that it is given later may leave numbers alone.
+    // A user's initialize function may skip parameters, so the factory's numbers are needed.
     alone.make = [tree, part = layer.name] { return tree->make({part}, Drawn::kNone); };
-    // It holds its weights already.
+    // The module has its weights already.
     if (tree->is_ready())
       alone.initialize = [](const std::string&, const std::string&, at::Tensor&, std::uint64_t) {};
     model.layers.push_back(std::move(alone));

@@ -1,16 +1,13 @@
-// One instruction of one rank: the vocabulary that schedules, programs, files and the executor
-// share.
+// One instruction of one rank, as schedules, programs, files and the executor use it.
 //
-// Text form, that of torch.distributed.pipelining (torch 2.13, schedules.py `_Action`):
-//   {stage}F{mb} {stage}B{mb} {stage}I{mb} {stage}W{mb}      compute
-//   ({stage}F{mb};{stage}B{mb})OVERLAP_F_B                    a pair that may overlap
-//   {stage}SEND_F{mb} {stage}RECV_F{mb}                       activation: leaves / enters the stage
-//   {stage}SEND_B{mb} {stage}RECV_B{mb}                       gradient: leaves / enters the stage
-//   {stage}UNSHARD {stage}RESHARD {stage}REDUCE_GRAD          data-parallel
-// Ours, beyond torch:
-//   {stage}REDUCE_GRAD{mb}                                    gradients of one microbatch alone
-//   {group}REDUCE_TIED  REDUCE_LOSS  GATHER_OUTPUTS  REDUCE_NORM  OPTIMIZER_STEP   end of a step
-//   {stage}PARTIAL_NORM  {stage}UPDATE                        norms and update of one stage
+// The text form follows torch.distributed.pipelining (torch 2.13, schedules.py `_Action`):
+//   {stage}F{mb} {stage}B{mb} {stage}I{mb} {stage}W{mb}    compute
+//   ({stage}F{mb};{stage}B{mb})OVERLAP_F_B                  a pair that may overlap
+//   {stage}SEND_F{mb} {stage}RECV_F{mb} {stage}SEND_B{mb} {stage}RECV_B{mb}
+//   {stage}UNSHARD {stage}RESHARD {stage}REDUCE_GRAD        data parallelism
+// sluice adds:
+//   {stage}REDUCE_GRAD{mb} {stage}PARTIAL_NORM {stage}UPDATE
+//   {group}REDUCE_TIED REDUCE_LOSS GATHER_OUTPUTS REDUCE_NORM OPTIMIZER_STEP
 #pragma once
 
 #include <cstdint>
@@ -22,39 +19,38 @@
 namespace sluice {
 
 enum class ActionKind : std::uint8_t {
-  kIdle,            // an empty slot of a grid; never in a Program
+  kIdle,            // an empty slot of a schedule grid
   kForward,         // F
-  kBackward,        // B: gradients of input and weights
+  kBackward,        // B: gradients of the input and the weights
   kBackwardInput,   // I: gradient of the input only
   kBackwardWeight,  // W: gradients of the weights only, after I
-  kOverlap,         // F of one stage together with B (or I) of another, on the same rank
-  kSendForward,     // this stage's output leaves for its consumer (flow.h)
-  kRecvForward,     // this stage's input arrives from its producer
-  kSendBackward,    // this stage's input gradient leaves for its producer
-  kRecvBackward,    // this stage's output gradient arrives from its consumer
-  kUnshard,         // gather the stage's sharded parameters
-  kReshard,         // drop the gathered parameters
-  kReduceGrad,      // reduce the stage's gradients, or those of one microbatch, over the
-                    // data-parallel axis
-  kReduceTied,      // sum the gradients of one tie group over the ranks that hold a member
-  kReduceLoss,      // every rank gets the loss of the step and its counted tokens
-  kGatherOutputs,   // every rank gets the outputs of the model
-  kReduceNorm,      // global gradient norm over all ranks
-  kUpdate,          // update the stage's parameters
-  kPartialNorm,     // the norms of the stage's gradients, while the rank would wait otherwise
-  kOptimizerStep,   // update the parameters of this rank's stages that have no kUpdate
+  kOverlap,         // F of one stage with B or I of another
+  kSendForward,     // sends the stage's output to its consumer (flow.h)
+  kRecvForward,
+  kSendBackward,  // sends the gradient of the stage's input to its producer
+  kRecvBackward,
+  kUnshard,  // gathers the stage's sharded parameters
+  kReshard,
+  kReduceGrad,
+  kReduceTied,  // sums a tie group over ranks
+  kReduceLoss,
+  kGatherOutputs,
+  kReduceNorm,
+  kUpdate,
+  kPartialNorm,    // norms of the stage's gradients, in idle time
+  kOptimizerStep,  // for stages without kUpdate
 };
 
-// 20 bytes, plain value: plans have millions. Fields that a kind does not use hold their defaults,
-// so == is exact.
+// A small value (20 bytes), because plans contain millions. Fields that a kind does not use keep
+// their defaults, so == is exact.
 struct Action {
   ActionKind kind = ActionKind::kIdle;
-  ActionKind backward_kind = ActionKind::kIdle;  // kOverlap: kBackward or kBackwardInput
-  std::int16_t group = -1;                       // kReduceTied only: index of the tie group
-  std::int32_t stage = -1;                       // kOverlap: stage of the forward
-  std::int32_t microbatch = -1;                  // kOverlap: microbatch of the forward
-  std::int32_t backward_stage = -1;              // kOverlap only
-  std::int32_t backward_microbatch = -1;         // kOverlap only
+  ActionKind backward_kind = ActionKind::kIdle;
+  std::int16_t group = -1;  // index of the tie group
+  std::int32_t stage = -1;  // of the forward in a pair
+  std::int32_t microbatch = -1;
+  std::int32_t backward_stage = -1;
+  std::int32_t backward_microbatch = -1;
 
   static constexpr int kMaxGroup = 32767;
 
@@ -79,7 +75,7 @@ struct Action {
     action.group = static_cast<std::int16_t>(group);
     return action;
   }
-  // An action of any kind but kOverlap and kReduceTied.
+  // For all kinds except kOverlap and kReduceTied.
   static Action make(ActionKind kind, int stage = -1, int microbatch = -1) {
     Action action;
     action.kind = kind;
@@ -87,46 +83,36 @@ struct Action {
     action.microbatch = microbatch;
     return action;
   }
-  // Precondition: forward.kind is kForward; backward.kind is kBackward or kBackwardInput.
   static Action overlap(const Action& forward, const Action& backward);
 
-  // The two halves of a kOverlap.
   Action overlap_forward() const { return make(ActionKind::kForward, stage, microbatch); }
   Action overlap_backward() const {
     return make(backward_kind, backward_stage, backward_microbatch);
   }
 };
 
-// True for F, B, I, W, OVERLAP.
 constexpr bool is_compute(ActionKind kind) {
   return kind >= ActionKind::kForward && kind <= ActionKind::kOverlap;
 }
-// True for SEND_*, RECV_*.
 constexpr bool is_transfer(ActionKind kind) {
   return kind >= ActionKind::kSendForward && kind <= ActionKind::kRecvBackward;
 }
-// True for UNSHARD, REDUCE_*, GATHER_OUTPUTS, UPDATE: it starts work that its first user, further
-// down its row, waits for (program.h).
+// True for an instruction that only starts work. The first later instruction of its row that needs
+// the result waits for it (program.h).
 constexpr bool is_post(ActionKind kind) {
   return kind == ActionKind::kUnshard ||
          (kind >= ActionKind::kReduceGrad && kind <= ActionKind::kUpdate);
 }
 
-// The axes of the mesh that an instruction spans. SEND, RECV and REDUCE_TIED: pp. UNSHARD, and
-// RESHARD that undoes it: dp_shard. REDUCE_GRAD and UPDATE: dp_replicate and dp_shard.
-// REDUCE_LOSS and REDUCE_NORM: every axis of the grid, that is all ranks of the run.
-// GATHER_OUTPUTS: pp. Compute and PARTIAL_NORM, which a rank does alone, and OPTIMIZER_STEP, which
-// stands for updates: none.
+// The mesh axes over which ranks work together; empty for compute and OPTIMIZER_STEP.
 AxisSet axes_of(ActionKind kind);
 
-// The text form; "" for kIdle.
+// "" for kIdle.
 std::string to_text(const Action& action);
 void append_text(const Action& action, std::string& out);
 
-// Exact inverse of to_text. Spaces around the text and around the parts of a pair are allowed;
-// blank text is kIdle. Anything incomplete or trailing is refused: "0F", "1F0junk", "0f0",
-// "0UNSHARD3", numbers above 2^31-1, a pair that is not F then B or I. Throws Error(kInput) that
-// quotes the text and names the mistake.
+// Inverse of to_text(). Spaces around the text and the halves of a pair are allowed. Throws
+// Error(kInput) that quotes the text and names the mistake.
 Action parse_action(std::string_view text);
 
 }  // namespace sluice

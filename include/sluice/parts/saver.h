@@ -1,15 +1,10 @@
-// Saver: all ranks save one checkpoint together, waiting for it or while training goes on.
+// Saves one checkpoint from all ranks together, at once or while training goes on.
 //
-// Rank 0 makes the directory. When all ranks see it, they agree on the names of their files, write
-// and flush them. Then rank 0 adds the other files and the manifest and commits.
-//
-// Invariants:
-//  1. If one rank fails, all ranks get the first reason, and no files are left.
-//  2. Between begin() and the end no rank waits for another's disk: poll() asks, finish() waits. At
-//     most one save is in flight.
-//  3. After ranks lost their connection during a save, finish() over a new one ends the save: the
-//     progress of rank 0 decides how.
-// Thread-safety: one rank's thread; a Saver writes files on its own thread.
+// Rank 0 creates the directory. All ranks write and flush their files, then rank 0 adds the others
+// and commits. If one rank fails, all get the first error and no files remain. No rank waits for
+// another rank's disk, except in finish(). If the ranks lose their connection during a save,
+// finish() over a new one completes it, as far as rank 0 got. A Saver belongs to its rank's thread
+// and writes files on its own thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -33,38 +28,38 @@ namespace sluice {
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
 struct RankState {
-  NamedTensors parameters;  // whole; a tied one on the rank of its first use, by that name
-  NamedTensors buffers;     // several ranks may have the same buffer under one name
-  NamedTensors optimizer;   // state of these parameters
-  std::map<std::string, std::string> ties;  // another use on this rank -> the first
-  NamedTensors extra;                       // under names that no other rank has
+  NamedTensors parameters;  // whole; a tied one on the rank of its first use
+  NamedTensors buffers;
+  NamedTensors optimizer;
+  std::map<std::string, std::string> ties;  // another use on this rank -> first use
+  NamedTensors extra;                       // names differ between ranks
 };
 
 inline constexpr std::uint64_t kMaxShardBytes = std::uint64_t{5} << 30;
 
 struct SaveTarget {
-  std::string path;  // path of the checkpoint, under its final name
+  std::string path;
   Commit commit = Commit::kRename;
-  Manifest head;                 // all but tensors, ties and files; rank 0's is used
-  std::string config_text = {};  // the model's config.json; "": none
-  // adapter_config.json, when the parameters are those of an adapter alone; "": they are not.
+  Manifest head;                 // without tensors, ties and files; taken from rank 0
+  std::string config_text = {};  // "": none
+  // For an adapter alone; "": no adapter.
   std::string adapter_config = {};
   std::string source_directory = {};  // its tokenizer files are copied; "": none
-  // Called on rank 0 after the commit, before the save ends, on another thread than the rank's.
+  // Called on rank 0 after the commit and before the save ends, on a separate thread.
   std::function<void()> after_commit = {};
   std::uint64_t max_shard_bytes = kMaxShardBytes;
 };
 
-// The outcome of a save, the same on every rank.
+// The same on every rank.
 struct SaveOutcome {
   std::int64_t step = 0;
-  std::string path;            // path of the committed checkpoint
-  std::optional<Error> error;  // the reason if there is none
+  std::string path;
+  std::optional<Error> error;  // set if there is no checkpoint
 };
 
 enum class SaveFrom : std::uint8_t {
-  kCopy,  // a snapshot: the state may change when begin() has returned
-  kLive,  // the state itself: it may change when finish() has returned
+  kCopy,  // the state may change after begin()
+  kLive,  // the state may change only after finish()
 };
 
 class Saver {
@@ -75,17 +70,17 @@ class Saver {
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
 
-  // Collective. Starts a save. Precondition: !in_flight(). nullopt: the save is in flight. An
-  // outcome, always with an error: the folder cannot be written (kCheckpoint) or is not seen by all
-  // ranks, or a buffer differs between ranks (kUsage).
+  // Collective: starts a save. Precondition: !in_flight(). Returns nullopt, or an error:
+  // kCheckpoint if the folder cannot be written or not all ranks see it, kUsage if a buffer differs
+  // between ranks.
   std::optional<SaveOutcome> begin(const SaveTarget& target, const RankState& state, SaveFrom from,
                                    const Group& world);
-  // True while a save is in flight. The same on every rank, unless a call has thrown.
+  // The same on every rank, unless a call has thrown.
   bool in_flight() const;
-  // Collective. Returns the outcome, once; nullopt while the save is in flight.
+  // Collective: returns the outcome once, and nullopt while the save is in flight.
   std::optional<SaveOutcome> poll(const Group& world);
-  // Collective. Waits for the outcome. nullopt if no save was ever started; after the end, the last
-  // outcome again.
+  // Collective: waits for the outcome. If no save is in flight, returns the last outcome, or
+  // nullopt.
   std::optional<SaveOutcome> finish(const Group& world);
 
  private:
@@ -93,7 +88,7 @@ class Saver {
   std::unique_ptr<Impl> impl_;
 };
 
-// Collective. Saves from the live state, and waits.
+// Collective.
 SaveOutcome save_checkpoint(const SaveTarget& target, const RankState& state, const Group& world);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// Named tensors, the metadata of a tensor, and the batch of a step.
+// Named tensors, tensor metadata, and the batch of a step.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,8 +17,7 @@
 
 namespace sluice {
 
-// Sizes and dtype of a tensor. An undefined tensor (an optional value that is not there) has no
-// sizes and the dtype at::ScalarType::Undefined.
+// An undefined tensor, an optional value that is absent, has no sizes and dtype Undefined.
 struct TensorMeta {
   std::vector<std::int64_t> sizes;
   at::ScalarType dtype = at::kFloat;
@@ -28,19 +27,19 @@ TensorMeta meta_of(const at::Tensor& tensor);
 std::string to_text(const TensorMeta& meta);   // "float32[2, 16, 64]"
 std::string dtype_name(at::ScalarType dtype);  // "float32", "bfloat16", "int64"
 
-// Named tensors in a fixed order. Small: linear search.
+// Named tensors in a fixed order.
 class Values {
  public:
   Values() = default;
   Values(std::initializer_list<std::pair<std::string, at::Tensor>> items) : items_(items) {}
   bool has(std::string_view name) const;
-  // Throws Error(kUsage) naming the value and those present.
+  // Throws Error(kUsage) that names the value and those present.
   const at::Tensor& get(std::string_view name) const;
   const at::Tensor& operator[](std::string_view name) const { return get(name); }
-  void set(const std::string& name, at::Tensor tensor);  // adds or replaces
+  void set(const std::string& name, at::Tensor tensor);
   void erase(std::string_view name);
-  // The values before their move to a device, whose elements are read without waiting for it; these
-  // values where nothing was moved.
+  // The values before they were moved to a device, to read elements without waiting; otherwise
+  // *this.
   const Values& on_host() const { return on_host_ ? *on_host_ : *this; }
   void set_on_host(Values values);
   std::size_t size() const { return items_.size(); }
@@ -52,14 +51,14 @@ class Values {
   std::shared_ptr<const Values> on_host_;
 };
 
-// A range of one dimension: elements offset .. offset + size - 1.
+// Elements offset .. offset + size - 1 of one dimension.
 struct IndexRange {
   std::int64_t offset = 0, size = 0;
 
   friend bool operator==(const IndexRange&, const IndexRange&) = default;
 };
 
-// A range for every dimension. Empty: all of the tensor.
+// One range per dimension. Empty: the whole tensor.
 using Slice = std::vector<IndexRange>;
 
 bool is_whole(const Slice& slice, const std::vector<std::int64_t>& shape);
@@ -68,35 +67,31 @@ bool is_whole(const Slice& slice, const std::vector<std::int64_t>& shape);
 class Input {
  public:
   enum class Kind : std::uint8_t {
-    kSplit,          // cut along a dimension, as evenly as it gets (torch.tensor_split)
-    kReplicated,     // the whole tensor for every microbatch
-    kRagged,         // concatenated rows of different lengths, cut between rows
-    kOffsets,        // the offsets of such rows
+    kSplit,  // along a dimension, like torch.tensor_split
+    kReplicated,
+    kRagged,  // concatenated rows of different lengths
+    kOffsets,
     kPerMicrobatch,  // one given tensor each
   };
 
-  // Cut along dimension 0, the rows.
   Input(at::Tensor tensor) : Input(split(std::move(tensor), 0)) {}  // NOLINT: meant to convert
   static Input split(at::Tensor tensor, std::int64_t dim);
   static Input replicated(at::Tensor tensor);
-  // Row i has lengths[i] elements along `dim`; the tensor is as long as all rows together.
+  // Row i has lengths[i] elements along `dim`. The tensor must be as long as all rows together.
   static Input ragged(at::Tensor tensor, std::vector<std::int64_t> lengths, std::int64_t dim = 0);
-  // The start of every row of a ragged input, and the end of the last: integers [rows + 1] that
-  // ascend from 0 (cu_seqlens). A microbatch gets those of its rows, counted from its own first.
+  // The start of every row of a ragged input and the end of the last (cu_seqlens): integers [rows +
+  // 1], ascending from 0. Each microbatch gets its own part, starting from 0.
   static Input offsets(at::Tensor tensor);
-  // One tensor for each microbatch; lengths may differ. Undefined: an optional value that is not
-  // there.
+  // Lengths may differ. Undefined: an optional value that is absent.
   static Input per_microbatch(std::vector<at::Tensor> tensors);
-  // The meta alone, of the whole batch, for a rank on which neither a layer nor the loss nor
-  // Model::count reads the value. Cut along dimension 0; for another kind, give a tensor on the
-  // device "meta".
+  // Only the meta of the whole batch, for a rank that does not read the value in a layer, the loss
+  // or Model::count. Cuts along dimension 0; for other kinds pass a meta tensor.
   static Input sizes(const TensorMeta& meta);
 
   Kind kind() const { return kind_; }
   std::int64_t dim() const { return dim_; }
-  // One tensor; with kPerMicrobatch one for each microbatch.
+  // With kPerMicrobatch one per microbatch, otherwise one.
   const std::vector<at::Tensor>& tensors() const { return tensors_; }
-  // The length of every row of kRagged.
   const std::vector<std::int64_t>& lengths() const { return lengths_; }
 
  private:
@@ -109,7 +104,7 @@ class Input {
   std::vector<std::int64_t> lengths_;
 };
 
-// The batch of a step: {{"x", x}, {"y", y}}, or in the order of Model::inputs {x, y}.
+// The batch of a step: {{"x", x}, {"y", y}}, or {x, y} in the order of Model::inputs.
 class Inputs {
  public:
   Inputs() = default;
@@ -119,7 +114,6 @@ class Inputs {
   void add(std::string name, Input input) {
     named_.emplace_back(std::move(name), std::move(input));
   }
-  // Adds an input after those added before.
   void add(Input input) { in_order_.push_back(std::move(input)); }
 
   const std::vector<std::pair<std::string, Input>>& named() const { return named_; }
@@ -130,47 +124,41 @@ class Inputs {
   std::vector<Input> in_order_;
 };
 
-// The batch inputs of every microbatch: given ones, or a function that makes them at each use, so
-// that a rank holds no more of them than it has microbatches in flight.
+// Inputs of every microbatch, given or made at each use, so that a rank holds only those in flight.
 class MicrobatchList {
  public:
   void push_back(Values inputs) {
     makers_.push_back([inputs = std::move(inputs)] { return inputs; });
   }
-  // make: called on the rank's thread, once for each of its stages and whenever a size is needed;
-  // it must return the same values every time.
+  // make: called on the rank's thread, several times; must return the same values each time.
   void push_back(std::function<Values()> make) { makers_.push_back(std::move(make)); }
   std::size_t size() const { return makers_.size(); }
-  // Precondition: microbatch < size().
   Values at(std::size_t microbatch) const { return makers_.at(microbatch)(); }
 
  private:
   std::vector<std::function<Values()>> makers_;
 };
 
-// The data of one step: the same on every rank of a replica, apart from the device, which is that
-// of the rank's stages.
+// The same on every rank of a replica except for the device.
 struct StepBatch {
-  std::int64_t step = 0;  // 1-based; key of random numbers
-  // The number of the first of these microbatches among those of all replicas; keys of random
-  // numbers continue from there.
+  std::int64_t step = 0;  // starts at 1; key of random numbers
+  // The index of the first of these microbatches over all replicas; key of random numbers.
   std::int64_t first_microbatch = 0;
   MicrobatchList microbatches;
-  // Number of counted tokens in each microbatch (must equal LossValue::count): every rank divides
-  // by their sum.
+  // Counted tokens per microbatch, equal to LossValue::count. Losses are divided by their sum, or
+  // by total_count.
   std::vector<std::int64_t> counts;
-  // The sum of the counts of all replicas, where there are several: every rank then divides by
-  // this.
+  // The sum over all replicas, if there are several.
   std::optional<std::int64_t> total_count;
-  // The scale of the gradients of this step, in place of RunOptions::scale.
+  // Overrides RunOptions::scale.
   std::optional<GradientScale> scale;
 };
 
-// The loss of one microbatch, as the last stage computed it.
+// From the last stage.
 struct MicrobatchLoss {
-  std::int64_t microbatch = 0;  // its number among those of all replicas
-  double sum = 0;               // sum of token losses
-  std::int64_t count = 0;       // number of counted tokens
+  std::int64_t microbatch = 0;  // over all replicas
+  double sum = 0;
+  std::int64_t count = 0;
 };
 
 }  // namespace sluice

@@ -1,6 +1,4 @@
-// A module with its own forward, cut into stages.
-//
-// Thread-safety: see Model. A factory is called on the threads of all ranks.
+// Cuts a module that has its own forward into stages.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -31,22 +29,23 @@ class SequentialImpl;
 
 namespace sluice {
 
-// The parts that a stage keeps. Its question takes a name: of a part, of a holder of parts
-// ("layers": true if any of them is kept), or of something inside a part. Converts to
-// std::function<bool(const std::string&)>, so that a class can take it without including sluice.
+// The parts that a stage keeps. Call it with the name of a part, of something inside one, or of a
+// holder of parts ("layers"). It converts to std::function<bool(const std::string&)>, so that your
+// class need not include sluice.
 class Kept {
  public:
-  Kept() = default;  // everything
+  Kept() = default;
   Kept(std::vector<std::string> parts, std::vector<std::string> all_parts);
 
-  // True if it is kept. Throws Error(kUsage) with the nearest name for one unrelated to all parts.
+  // True if the stage keeps any part of it. Throws Error(kUsage) with the nearest name for an
+  // unrelated name.
   bool operator()(const std::string& name) const;
-  // True if the name is related to some part, kept or not.
+  // True if the name is related to a part, kept or not.
   bool knows(const std::string& name) const;
-  // The same question of names inside a child: under("encoder")("layers.0") is "encoder.layers.0".
+  // For names inside a child: under("encoder")("layers.0") is "encoder.layers.0".
   Kept under(const std::string& child) const;
 
-  // True if there are parts inside the part of this name, kept or not.
+  // True if there are parts inside the module of this name.
   bool holds_parts(const std::string& name) const;
   const std::vector<std::string>& parts() const { return parts_; }  // kept, in order
   bool all() const { return parts_.size() == all_parts_.size(); }
@@ -58,8 +57,8 @@ class Kept {
 
 namespace detail {
 
-// Removes the elements that are not kept, or the child as a whole. Returns the new content of its
-// holder: the child, nothing, or for a ModuleList an empty one.
+// Removes the child, or its elements that are not kept. Returns the new content of its holder: the
+// child, null, or an empty ModuleList.
 std::shared_ptr<torch::nn::Module> drop_child(torch::nn::Module& parent, const Kept& kept,
                                               const std::shared_ptr<torch::nn::Module>& child);
 
@@ -78,30 +77,27 @@ void drop_held(torch::nn::Module& parent, const Kept& kept,
 
 }  // namespace detail
 
-// Removes from a module what a stage does not keep. holders: the members of `parent` that hold its
-// children (a torch module such as torch::nn::Linear, or a shared_ptr), since a member outlives
-// unregister_module().
+// Removes from `parent` the children that a stage does not keep. holders: all its members that hold
+// a child (torch::nn::Linear, or a shared_ptr), because unregister_module() does not empty them.
 //
-//   a child that is not kept is unregistered, and its holder empty: `if (norm) x = norm(x);`
-//   of a ModuleList, the elements keep their index and those of a ModuleDict their key; where one
-//     is not kept stands an empty torch::nn::Module: `if (auto* b = module->as<Block>()) ...`
-//   of a Sequential, an Identity stands there, so that it can be called as it is
-//   a ModuleList that is not kept at all is empty, so that a loop over it does nothing
+// - A dropped child leaves an empty holder: `if (norm) x = norm(x);`
+// - In a ModuleList or ModuleDict an empty Module replaces a dropped element, so indices and keys
+//   stay: `if (auto* b = module->as<Block>()) ...`
+// - In a Sequential an Identity replaces it. A dropped ModuleList becomes empty.
 //
-// A forward without the `if` ends the process, after a line on stderr that names the place. Throws
-// Error(kUsage) for a holder whose module is not registered in `parent`, and for a child that is in
-// no part.
+// A forward without the `if` ends the process after a line on stderr that names the place. Throws
+// Error(kUsage) for a module that is not registered in `parent` or belongs to no part.
 template <typename... Holders>
 void drop_unkept(torch::nn::Module& parent, const Kept& kept, Holders&... holders) {
   (detail::drop_held(parent, kept, holders), ...);
 }
 
-// The tensors that a forward returns. Converts, at compile time and to any depth, from:
-//   a tensor; an std::optional of one (empty: an undefined tensor, a value that is not there)
-//   std::tuple, std::pair, std::array, a vector or any other range: their elements in order
-//   Values, pairs of a string and a tensor, a map of them: tensors with names
-//   your own type, by a function beside it:
-//     auto tensors_of(const Reply& reply) { return std::tie(reply.logits, reply.hidden); }
+// The tensors that a forward returns. Converts from these types, nested to any depth:
+// - tensor, or optional tensor (empty: an undefined tensor)
+// - tuple, pair, array, vector or another range of values
+// - with names: Values, pair or map of string and tensor
+// - your type, by a function beside it:
+//   auto tensors_of(const Reply& reply) { return std::tie(reply.logits, reply.hidden); }
 class Outputs {
  public:
   template <typename T>
@@ -110,11 +106,9 @@ class Outputs {
     add(value);
   }
 
-  // The tensors in the order in which they were found, without their names.
   std::vector<at::Tensor> tensors() const;
-  // The tensors of these names, in this order: by name where they have names (others are left out),
-  // else by position. Throws Error(kUsage), which names `who` as the source, for a missing name and
-  // for another number of tensors.
+  // The tensors of these names, or by position if they have none. Throws Error(kUsage) that
+  // mentions `who` for a missing name or a wrong number of tensors.
   std::vector<at::Tensor> named(const std::vector<std::string>& names,
                                 const std::string& who) const;
 
@@ -174,35 +168,30 @@ class Outputs {
   std::vector<std::pair<std::string, at::Tensor>> items_;  // "": without a name
 };
 
-// A piece that is never cut: a child, an element of a list ("layers.3"), a parameter of the module
-// itself. It reads values that `forward` needs to run it, from the batch or from earlier parts, and
-// writes values for later ones.
+// A piece that is never cut: a child, a list element ("layers.3"), or a parameter of the module
+// itself. reads, writes: values that `forward` needs to run it, and values for later parts.
 struct Part {
   std::string name;
   std::vector<std::string> reads = {"hidden"};
   std::vector<std::string> writes = {"hidden"};
-  int length = 0;  // for a list: number of its elements `name`.0, `name`.1, .., each a part
+  int length = 0;  // for a list: how many elements, each a part
 };
 
-// The description of a module's parts.
 struct ModuleTree {
-  // In the order in which `forward` runs them, each once. Empty: the module is made once, without
-  // memory, for their names: its own parameters first, wherever `forward` reads them, then the
-  // children in the order of their registration, the elements of ModuleList, ModuleDict and
-  // Sequential in place of these; the first reads `input`, the last writes `output`, and between
-  // them is "hidden".
+  // In the order in which `forward` runs them. If empty, the module is made once without memory to
+  // find them: its own parameters, then its children in order of registration, with the elements of
+  // ModuleList, ModuleDict and Sequential. The first part then reads `input`, the last writes
+  // `output`, and "hidden" lies between.
   std::vector<Part> parts = {};
   std::string input = "x", output = "hidden";
-  // The parts that count as layers in a split, or their holders ("layers"). Empty: the elements of
-  // lists, or without lists all parts.
+  // Parts, or their holders ("layers"), that count as layers in a split. Default: the elements of
+  // lists; without lists all parts.
   std::vector<std::string> blocks = {};
-  // Instead of blocks: the class of the layers, "Block" or "mine::BlockImpl"
-  // (class_name<BlockImpl>()), anywhere in the module. The module is then made once, also if
-  // `parts` are given, and a part may then name a holder of others.
+  // Instead of blocks: the class of the layers, as "Block" or class_name<BlockImpl>(). The module
+  // is then made once, and a part may be a holder of others.
   std::string block_class = {};
-  // {full name of a parameter, full name of its first use}: separate tensors in the module. A
-  // module that forward runs in two places, such as an embedding that is also the head, has to be
-  // two members.
+  // {parameter, its first use}, by full names. They must be separate tensors: an embedding that is
+  // also the head has to be two members.
   std::vector<std::pair<std::string, std::string>> ties = {};
 };
 
@@ -217,7 +206,7 @@ struct WholeModule {
   std::function<std::shared_ptr<torch::nn::Module>(const Kept&)> make;
   std::function<Outputs(torch::nn::Module&, const Values&)> forward;
   std::string class_name;
-  bool is_ready = false;  // `make` returns an existing module
+  bool is_ready = false;
 };
 
 Model from_module(WholeModule whole, const ModuleTree& tree);
@@ -256,29 +245,25 @@ std::function<Outputs(torch::nn::Module&, const Values&)> typed_forward(Forward 
 
 }  // namespace detail
 
-// source: a factory (const Kept&) -> a module (shared_ptr or holder), called once for each local
-// stage, on its rank; it may leave out what is not kept, or make everything and drop it
-// (drop_unkept): only what is left takes memory (docs/library.md, Without memory). A factory whose
-// constructors reach into memory themselves is called again with memory for all, and a warning says
-// so.
-// Or a module that is ready: for one stage, since there is one of it; it then holds the trained
-// weights afterwards.
+// Makes a model whose layers are the parts of a module.
 //
-// forward: (Net&, const Values& in) -> what Outputs takes: runs the parts that are there. `in`: the
-// values that the stage's parts read and that come from the batch or an earlier stage. It returns
-// all values that later stages or the loss read: by name, or in the order in which parts write
-// them. Or (Net&, const at::Tensor& first), if the first value of `in` is enough.
+// source: a factory (const Kept&) that returns a module (shared_ptr or holder), called once per
+// local stage on its rank. It leaves out parts that are not kept, or makes all and calls
+// drop_unkept(). Only what remains takes memory, unless constructors access memory, which logs a
+// warning (docs/library.md). A ready module works for a single stage, and then holds the trained
+// weights.
 //
-// Every part is a layer of the model, for all ways to split. Parts of one stage run as one, or
-// where some run twice (PipelineOptions::activation_checkpoint) in pieces, each made by a call of
-// the factory: random numbers in forward are keyed by the first of the stage, so that bits with
-// dropout depend on the cuts; without Model::fuse every part is a module of its own (and the
-// factory called once for each), and they do not. Model::inputs are the values that parts read and
-// none writes, Model::outputs those that the last writes; you may change both.
+// forward: (Net&, const Values& in), or (Net&, const at::Tensor& first); runs the parts that exist.
+// `in` has the values that these parts read from the batch or earlier stages. The result has all
+// values that later stages or the loss read, by name or in the order in which parts write them.
 //
-// Throws Error(kUsage) for parts that are not in the module and names that are not parts; building
-// the stages throws it for a factory that leaves out a kept part, or makes a parameter that is not
-// kept.
+// The parts of a stage run as one, in pieces if some are recomputed
+// (PipelineOptions::activation_checkpoint). Random numbers are keyed by the first part, so dropout
+// depends on the cuts. Without Model::fuse every part is a module from its own factory call, and
+// dropout does not. You may change Model::inputs and Model::outputs.
+//
+// Throws Error(kUsage) for an unknown part. Building the stages throws it if a factory leaves out a
+// kept part or makes a parameter that is not kept.
 template <typename Source, typename Forward>
 Model from_module(Source source, Forward forward, const ModuleTree& tree = {}) {
   constexpr bool is_factory = std::is_invocable_v<const Source&, const Kept&>;
