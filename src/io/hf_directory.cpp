@@ -51,13 +51,9 @@ std::string layer_of(std::string_view name) {
   return {};
 }
 
-// With or without the base model's prefix, as find() does.
-bool has_layer(const std::vector<std::string>& stored, const std::string& layer) {
-  const std::string inside = layer + ".", bare = inside.substr(inside.find('.') + 1);
-  return std::any_of(stored.begin(), stored.end(), [&](const std::string& name) {
-    return name.starts_with(inside) || name.starts_with(bare);
-  });
-}
+// The nearest name is searched among at most this many, so that refusing a file of a million
+// tensors takes no longer than reading its header.
+constexpr std::size_t kMostCandidates = 100'000;
 
 [[noreturn]] void refuse_without_safetensors(const std::string& path) {
   std::vector<std::string> names;
@@ -225,19 +221,33 @@ std::optional<TensorSource> HfShards::find(std::string_view name) const {
   return std::nullopt;
 }
 
+bool HfShards::has_layer(const std::string& layer) const {
+  const auto has_prefix = [&](const std::string& prefix) {
+    const auto next = std::lower_bound(
+        by_name_.begin(), by_name_.end(), prefix,
+        [](const auto& item, const std::string& wanted) { return item.first < wanted; });
+    return next != by_name_.end() && next->first.starts_with(prefix);
+  };
+  const std::string inside = layer + ".";
+  return has_prefix(inside) || has_prefix(inside.substr(inside.find('.') + 1));
+}
+
 TensorSource HfShards::locate(std::string_view name, const std::vector<std::string>& others) const {
   if (const auto source = find(name)) return *source;
-  const std::vector<std::string> stored = names();
-  std::set<std::string> free(stored.begin(), stored.end());
-  for (const std::string& other : others) {
-    if (const auto source = find(other)) free.erase(source->entry->name);
+  std::string near;
+  if (by_name_.size() <= kMostCandidates) {
+    std::set<std::string_view> taken;
+    for (const std::string& other : others) {
+      if (const auto source = find(other)) taken.insert(source->entry->name);
+    }
+    std::vector<std::string> candidates = names();
+    std::erase_if(candidates, [&](const std::string& stored) { return taken.contains(stored); });
+    near = nearest_name(name, candidates);
   }
-  const std::vector<std::string> candidates(free.begin(), free.end());
-  const std::string near = nearest_name(name, candidates);
   std::string remedy =
       near.empty() ? "does config.json belong to these weights?" : "did you mean '" + near + "'?";
   const std::string layer = layer_of(name);
-  if (!layer.empty() && !has_layer(stored, layer)) {
+  if (!layer.empty() && !has_layer(layer)) {
     remedy = "config.json and the weights belong to different models: the weights have no '" +
              layer + "'; name a folder whose files belong together";
   }

@@ -37,6 +37,8 @@ class HfShards {
 
  private:
   std::optional<TensorSource> find_stored(std::string_view name) const;
+  // Whether any tensor belongs to the layer, with or without the base model's prefix.
+  bool has_layer(const std::string& layer) const;
 
   std::string path_;
   std::vector<SafetensorsReader> shards_;

@@ -12,6 +12,7 @@
 #include "io/safetensors.h"
 #include "layer/slice.h"
 #include "support/bytes_read.h"
+#include "support/counted_allocations.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"
 
@@ -283,6 +284,31 @@ TEST(LoadParametersTest, NamesTheNearestTensorForOneThatIsMissing) {
       error_of([&] { load_parameters(HfDirectory(kModels + "llama_untied"), parameters, {}); });
   EXPECT_EQ(error.fact(), "no tensor 'model.layers.0.mlp.gate_prj.weight' among the weights");
   EXPECT_EQ(error.remedy(), "did you mean 'model.layers.0.mlp.gate_proj.weight'?");
+}
+
+// A search for the nearest of a million names once took seconds.
+TEST(HfDirectoryTest, RefusesAMissingTensorOfAVastFileWithoutCopyingItsNames) {
+  const TempDirectory directory;
+  constexpr int kNumTensors = 100'001;
+  std::string header = "{";
+  for (int i = 0; i < kNumTensors; ++i) {
+    header += (i ? ",\"model.layers." : "\"model.layers.") + std::to_string(i) +
+              R"(.w":{"dtype":"U8","shape":[1],"data_offsets":[)" + std::to_string(i) + "," +
+              std::to_string(i + 1) + "]}";
+  }
+  header += "}";
+  const std::uint64_t length = header.size();
+  test::write_file(directory / "model.safetensors",
+                   std::string(reinterpret_cast<const char*>(&length), sizeof length) + header +
+                       std::string(kNumTensors, '\0'));
+  const HfDirectory opened(directory.path());
+  std::string message;
+  const test::Allocations allocations = test::allocations_of([&] {
+    message =
+        error_of([&] { opened.shards().locate("model.layers.0.v", {"model.layers.1.w"}); }).what();
+  });
+  EXPECT_NE(message.find("no tensor 'model.layers.0.v'"), std::string::npos) << message;
+  EXPECT_LT(allocations.count, 1000);
 }
 
 TEST(LoadParametersTest, RefusesQuantizedAndIntegerWeights) {
