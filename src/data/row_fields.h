@@ -1,8 +1,5 @@
-// Fields of a .jsonl row or message that make no tokens. A field that would change the tokens or
-// the loss is refused. All others are metadata.
-//
-// Owns: the lists of names. Does not own: reading rows (jsonl_row.h), their tokens (row_tokens.h).
-// Thread-safety: pure functions.
+// Unknown fields of .jsonl rows and messages. A field that other trainers use for the tokens or the
+// loss is rejected, because ignoring it would train differently. All others are metadata.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +9,10 @@
 
 namespace sluice::data {
 
-// The values in an unread field, at any depth. kNone: only null, "", [] or {}. kOnes: all 1 or
-// true. kZeros: all 0 or false.
+// Summary of a field's values at any depth. kNone means only null, "", [] or {}. kOnes and kZeros
+// include true and false.
 enum class FieldValues : std::uint8_t { kNone, kOnes, kZeros, kOther };
 
-// Adds a scalar to the values of a field.
 FieldValues joined(FieldValues of_field, FieldValues of_scalar);
 
 struct UnreadField {
@@ -29,14 +25,15 @@ struct FieldRefusal {
   std::string what, remedy;
 };
 
-// Whether a field of this name is refused in some row.
+// Whether some row with this field would be rejected.
 bool may_be_refused(const std::string& field);
-// used: the fields that make the row's tokens.
+// `used` are the fields that make the row's tokens.
 FieldRefusal refusal_of_row_field(const UnreadField& field, const std::vector<std::string>& used);
-// Refuses every field of a message that has other values than its default.
+// Rejects message fields, except for harmless default values.
 FieldRefusal refusal_of_message_field(const UnreadField& field);
 
-// Refuses a row of ShareGPT, Alpaca or preferences. fields: all names of the row.
+// Rejects rows in the formats of ShareGPT, Alpaca and preference data. `fields` are all names of
+// the row.
 FieldRefusal refusal_of_shape(const std::vector<std::string>& fields);
 
 }  // namespace sluice::data

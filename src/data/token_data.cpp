@@ -27,7 +27,7 @@ std::int64_t TokenRows::counted_labels(std::int64_t first, std::int64_t count) c
 
 namespace {
 
-// The microbatches of a batch, one after the other, each counted when its last row is there.
+// Counts each microbatch when its last row is set.
 struct CountedMicrobatches {
   const TokenDataOptions& options;
   const MicrobatchCount& count;
@@ -44,13 +44,13 @@ struct CountedMicrobatches {
   }
 };
 
-// Compares the fields of every row with those of the first of its microbatch.
+// Checks that all rows of a microbatch have fields of the same sizes.
 class SameSizes {
  public:
   explicit SameSizes(const TokenDataOptions& options) : options_(options) {}
   bool is_asked() const { return options_.microbatch_size > 0 && !options_.fields.empty(); }
 
-  // place: of the row, asked for where it is named.
+  // `place` is called only for an error.
   template <typename Place>
   void check(std::int64_t row, const data::Sequence& sequence, const Place& place) {
     if (!is_asked()) return;
@@ -74,12 +74,12 @@ class SameSizes {
   }
 
  private:
-  // Rows of a concatenated field may differ in their number of items. A row without items fits any.
+  // Rows of a concatenated field may have different numbers of items. A row without items fits any.
   static bool have_same_items(const std::vector<std::int64_t>& a,
                               const std::vector<std::int64_t>& b) {
     return a[0] == 0 || b[0] == 0 || std::equal(a.begin() + 1, a.end(), b.begin() + 1, b.end());
   }
-  // Those that the tokens decide are filled up.
+  // Sizes that depend on the tokens are padded to seq_len.
   std::vector<std::vector<std::int64_t>> sizes_of(const data::Sequence& sequence) const {
     std::vector<std::vector<std::int64_t>> sizes;
     for (std::size_t i = 0; i < options_.fields.size(); ++i) {
@@ -104,7 +104,7 @@ struct TokenData::Impl {
         watch(options.data.files),
         entries(options) {}
 
-  // In order, so that of several bad rows every replica meets the first.
+  // Reads rows in order, so that all replicas report the same bad row.
   std::vector<StepShare> shares(DataPosition position, std::int64_t batch_size,
                                 const std::vector<BatchRange>& own,
                                 const MicrobatchCount& count = {}) const {

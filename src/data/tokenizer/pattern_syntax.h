@@ -1,7 +1,4 @@
-// The syntax tree of a regular expression (pattern.h), and reading it.
-//
-// Owns: the grammar and what of it is refused. Does not own: matching.
-// Thread-safety: values; a pure function.
+// Parses a regular expression (pattern.h) into a syntax tree.
 #pragma once
 
 #include <cstdint>
@@ -28,11 +25,11 @@ enum class Assertion {
 struct PatternNode {
   enum class Kind {
     kSet,       // one character of `set`
-    kSequence,  // of children
-    kChoice,    // of children, the first that fits
-    kRepeat,    // of the only child
-    kLook,      // the only child, without taking it
-    kAtomic,    // the only child, of which nothing is given back
+    kSequence,  // all children
+    kChoice,    // the first child that matches
+    kRepeat,    // the only child, repeatedly
+    kLook,      // lookahead or lookbehind
+    kAtomic,    // the only child, without backtracking into it
     kAssertion,
   };
   static constexpr std::uint32_t kEndless = std::numeric_limits<std::uint32_t>::max();
@@ -42,10 +39,10 @@ struct PatternNode {
   std::vector<PatternNode> children;
   std::uint32_t least = 0, most = 0;  // bounds of kRepeat
   Repetition repetition = Repetition::kGreedy;
-  bool behind = false, negated = false;  // direction and sense of kLook
+  bool behind = false, negated = false;  // for kLook
   Assertion assertion = Assertion::kLineStart;
 
-  // Fits where there is nothing.
+  // Whether the node can match an empty text.
   bool may_be_empty() const;
 };
 

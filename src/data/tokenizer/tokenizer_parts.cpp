@@ -18,7 +18,7 @@ void require_bpe(const JsonField& model) {
   if (name != "BPE") type.refuse("the model '" + name + "'");
 }
 
-// Refuses the two changes that tokenizers makes to every text: it cuts it, and fills it up.
+// Rejects truncation and padding by the tokenizer.
 void refuse_lengths(const JsonField& root) {
   for (const char* field : {"truncation", "padding"}) {
     if (root[field].is_null()) continue;
@@ -50,7 +50,7 @@ void refuse_class(const ChosenClass& chosen, const TokenizerSettings& settings) 
             "\"PreTrainedTokenizerFast\" in tokenizer_config.json");
 }
 
-// has_file_tokens: the first batch is that of tokenizer.json.
+// The first batch belongs to tokenizer.json if `has_file_tokens`.
 std::string digest_of(const TokenDeclarations& added, bool has_file_tokens,
                       const std::string& class_name, const TokenizerSettings& settings) {
   std::string text = class_name;

@@ -1,5 +1,4 @@
-// A tokenizer.json as it is read: alone, or with the files beside it, as transformers does it.
-// Thread-safety: pure functions, but for reading files.
+// Parses a tokenizer.json, alone or with the files beside it like transformers.
 #pragma once
 
 #include <string>
@@ -13,13 +12,13 @@ namespace sluice::data {
 
 struct TokenizerParts {
   std::string file;                  // for errors
-  Json document;                     // the tokenizer.json, with what its class puts into its place
-  TokenDeclarations added = {};      // in place of its "added_tokens"
-  std::string begin = {}, end = {};  // what bos_token and eos_token are; "" for none
-  std::string beside = {};           // a digest of what the files beside it change; "" for nothing
+  Json document;                     // tokenizer.json after the class has replaced its parts
+  TokenDeclarations added = {};      // replaces "added_tokens"
+  std::string begin = {}, end = {};  // bos_token and eos_token, or ""
+  std::string beside = {};           // digest of the changes that other files make, or ""
 };
 
-// These throw Error(kInput) naming the file and the field.
+// These throw Error(kInput) that names the file and the field.
 TokenizerParts parts_of_file(std::string_view json, const std::string& file_name);
 TokenizerParts parts_of_directory(const TokenizerTexts& texts);
 

@@ -1,10 +1,5 @@
-// Properties of single codepoints as `tokenizers` knows them.
-//
-// Owns: general categories, the sets that its parts ask for, lower case.
-// Does not own: normal forms (normal_forms.h).
-// The tables are asked of that package (tools/make_unicode_tables.py), whose parts each have a
-// Unicode version of their own: so do these.
-// Thread-safety: pure functions.
+// Properties of codepoints. tools/make_unicode_tables.py reads the tables from `tokenizers`, whose
+// parts use different Unicode versions. The same holds here.
 #pragma once
 
 #include <array>
@@ -18,19 +13,18 @@
 namespace sluice::data {
 
 struct CodepointRange {
-  char32_t first, last;  // both included
+  char32_t first, last;  // inclusive
 };
 
-// Sorted, apart from each other.
+// Sorted and not adjacent.
 using CodepointRanges = std::vector<CodepointRange>;
 
 CodepointRanges complement(const CodepointRanges& ranges);
-// Sorts and joins.
 CodepointRanges joined(CodepointRanges ranges);
 CodepointRanges intersection(const CodepointRanges& a, const CodepointRanges& b);
 
-// The property that \p{NAME} means to Oniguruma: a general category ("L", "Lu", "Letter") or a
-// script, of those that are known here. Case, spaces, '-' and '_' do not matter.
+// Returns the ranges of \p{NAME} in Oniguruma: a general category ("L", "Lu", "Letter") or a
+// supported script. Ignores case, spaces, '-' and '_'.
 std::optional<CodepointRanges> property_ranges(std::string_view name);
 
 enum class CodepointSet {
@@ -38,23 +32,22 @@ enum class CodepointSet {
   kWord,         // \w of patterns
   kDigit,        // \d of patterns
   kWhitespace,   // White_Space
-  kWholeWord,    // \w of the tokens that are single words, and of Whitespace
-  kNumeric,      // of Digits
-  kPunctuation,  // of Punctuation
-  kAccent,       // of StripAccents
+  kWholeWord,    // \w of single-word tokens and of Whitespace
+  kNumeric,      // for Digits
+  kPunctuation,  // for Punctuation
+  kAccent,       // for StripAccents
 };
 
 const CodepointRanges& ranges_of(CodepointSet set);
 
-// A set of codepoints that is asked for one at a time.
+// A set with fast lookup.
 class CodepointBits {
  public:
   explicit CodepointBits(const CodepointRanges& ranges);
   bool has(char32_t c) const { return pages_[page_of_[c >> 8]][c >> 6 & 3] >> (c & 63) & 1; }
 
  private:
-  // A page of 256 codepoints; most sets have few that are neither empty nor full, and these two are
-  // the first.
+  // Pages of 256 codepoints. The first two are empty and full, and are shared by most codepoints.
   using Page = std::array<std::uint64_t, 4>;
   std::array<std::uint16_t, 0x1100> page_of_{};
   std::vector<Page> pages_;
@@ -62,7 +55,7 @@ class CodepointBits {
 
 const CodepointBits& bits_of(CodepointSet set);
 
-// Maps each character by itself: a final sigma is not special.
+// Maps characters independently, so a final sigma is not special.
 void append_lowercase(std::string& text, std::string_view from);
 
 }  // namespace sluice::data
