@@ -1,9 +1,5 @@
-// The operators of ATen that an exported graph may run, and what each does to its arguments.
-//
-// Owns: the table, which tools/make_aten_table.py writes from LibTorch's schemas into
-// aten_table.cpp. Does not own: refusing a graph (archive/allowed_nodes.h), costs
-// (aten_operators.h).
-// Thread-safety: pure functions.
+// The ATen operators that an exported graph may run. tools/make_aten_table.py generates
+// aten_table.cpp from LibTorch's schemas.
 #pragma once
 
 #include <cstddef>
@@ -12,23 +8,22 @@
 namespace sluice::detail {
 
 struct AtenRow {
-  std::string_view name;  // with its overload: "add_.Tensor", "relu.default"
-  // Names of arguments, separated by blanks: those that the operator writes, and those whose
-  // storage its results may share.
+  std::string_view name;  // with overload: "add_.Tensor", "relu.default"
+  // Arguments that the operator writes, and whose storage results may share. Separated by blanks.
   std::string_view written, shared;
   bool draws = false;  // may draw random numbers
 };
 
-extern const AtenRow kAtenRows[];  // by name, in ascending order
+extern const AtenRow kAtenRows[];  // sorted by name
 extern const std::size_t kNumAtenRows;
 
-// target: "aten.add_.Tensor". nullptr: no exported graph may run the operator.
+// Returns nullptr if no exported graph may run `target` ("aten.add_.Tensor").
 const AtenRow* find_aten_row(std::string_view target);
 
-// Whether `names`, separated by blanks, contains the name.
+// `names` are separated by blanks.
 bool contains_name(std::string_view names, std::string_view name);
 
-// "_operator.mul", "torch.sym_max": arithmetic of Python with symbolic numbers.
+// Python functions on symbolic numbers: "_operator.mul", "torch.sym_max".
 extern const std::string_view kNumberFunctions[];
 extern const std::size_t kNumNumberFunctions;
 bool is_number_function(std::string_view target);

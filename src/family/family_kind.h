@@ -1,5 +1,4 @@
 // The Hugging Face families as a kind of model.
-// Thread-safety: immutable.
 #pragma once
 
 #include <memory>

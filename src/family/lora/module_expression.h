@@ -1,8 +1,5 @@
-// The regular expressions that PEFT matches names of modules with (re.fullmatch of Python).
-//
-// Owns: the known part of Python's syntax, and matching in time bounded by the sizes of both.
-// Does not own: the modules that an expression chooses (adapter_config.h).
-// Thread-safety: values.
+// Regular expressions of PEFT for module names, matched like Python's re.fullmatch. Matching time
+// is bounded.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +12,12 @@ namespace sluice::detail {
 
 class ModuleExpression {
  public:
-  // Characters, ".", "[..]", "\d \w \s" and their opposites, "\b", "^", "$", groups, "|", "* + ?
-  // {m,n}" also lazy,
-  // "(?=..)", "(?!..)". Throws std::invalid_argument saying what is not known, or too large.
+  // Supports characters, ".", "[..]", "\d \w \s" and their opposites, "\b", "^", "$", groups, "|",
+  // greedy and lazy "* + ? {m,n}", "(?=..)" and "(?!..)". Throws std::invalid_argument for other
+  // syntax or a too large expression.
   explicit ModuleExpression(std::string_view text);
 
-  // True if the expression matches the whole name. Throws std::invalid_argument where that takes
-  // too many steps.
+  // Whether the whole name matches. Throws std::invalid_argument if that takes too many steps.
   bool matches(std::string_view name) const;
 
   struct Node;

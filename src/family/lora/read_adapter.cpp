@@ -1,4 +1,4 @@
-// The linear layers of a model for which a PEFT directory has adapters.
+// Reads an adapter from a PEFT directory.
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -22,7 +22,7 @@ namespace {
 using detail::AdapterConfig;
 using detail::LinearLayer;
 
-using Shapes = std::map<std::string, std::vector<std::int64_t>>;  // by the name of the parameter
+using Shapes = std::map<std::string, std::vector<std::int64_t>>;  // by parameter name
 
 [[noreturn]] void refuse(const std::string& file, const std::string& tensor,
                          const std::string& what, const std::string& remedy) {
@@ -30,7 +30,7 @@ using Shapes = std::map<std::string, std::vector<std::int64_t>>;  // by the name
               {.what = what, .where = file + ", tensor '" + tensor + "'", .remedy = remedy});
 }
 
-// "model.layers.0.self_attn.q_proj" of "base_model.model...q_proj.lora_A.weight"; "" for another.
+// Returns "model.layers.0.self_attn.q_proj" for "model...q_proj.lora_A.weight", or "".
 std::string layer_of(const std::string& parameter) {
   const std::size_t ending = std::string(".lora_A.weight").size();
   return is_adapter_parameter(parameter) ? parameter.substr(0, parameter.size() - ending) : "";
@@ -52,7 +52,7 @@ SafetensorsHeader read_tensors(const std::string& directory) {
   return io::read_header(File::open(file)).header;
 }
 
-// The weight of the head, which PEFT stores beside an adapter of it.
+// PEFT stores the head's own weight beside its adapter.
 bool is_copy_of_base(const std::string& parameter, const SafetensorsEntry& entry,
                      const std::map<std::string, LinearLayer>& linear) {
   const std::string ending = detail::kBaseLayerEnding;
@@ -62,7 +62,7 @@ bool is_copy_of_base(const std::string& parameter, const SafetensorsEntry& entry
          entry.shape == std::vector<std::int64_t>{layer->second.out, layer->second.in};
 }
 
-// Every tensor is one of an adapter of a linear layer.
+// Requires that every tensor belongs to an adapter of a linear layer.
 Shapes shapes_of(const SafetensorsHeader& header, const std::string& file,
                  const std::map<std::string, LinearLayer>& linear) {
   const std::string prefix = kAdapterPrefix;
@@ -99,7 +99,7 @@ void require_shape(const Shapes& shapes, const std::string& parameter,
          std::string("does ") + kAdapterConfigFile + " belong to it, and is it of this model?");
 }
 
-// PEFT leaves out a tensor whose layer is not chosen.
+// PEFT ignores tensors of layers that are not selected.
 void require_chosen_layers(const AdapterConfig& config, const std::set<std::string>& adapted,
                            const std::map<std::string, LinearLayer>& linear,
                            const std::string& file) {
