@@ -36,7 +36,7 @@ constexpr std::string_view kNpyEnding = ".npy", kTensorsEnding = ".safetensors";
 struct ArrayPlace {
   std::string type;  // spelled as in the file: "<f4", "F32"
   std::vector<std::uint64_t> shape;
-  std::uint64_t begin = 0, end = 0;  // of the numbers, in bytes
+  std::uint64_t begin = 0, end = 0;  // bytes of the numbers
 };
 
 [[noreturn]] void refuse_npy(const std::string& path, const std::string& what) {
@@ -246,7 +246,7 @@ class ArrayReader {
   ArrayPlace array_;
   const ArrayType* type_ = nullptr;
   std::string numbers_;
-  std::size_t next_ = 0;  // offset into numbers_
+  std::size_t next_ = 0;
 };
 
 std::string path_in(const std::string& folder, const ArrayName& name) {
@@ -294,7 +294,7 @@ std::vector<std::string> array_files_of(const std::string& jsonl,
   const File file = File::open(jsonl);
   LineReader lines(file, kMaxRowBytes);
   while (const std::optional<std::string_view> line = lines.next_text()) {
-    // Skip the JSON parser: most rows name no array file.
+    // Most rows name no array file, so skip the JSON parser.
     if (line->find(kNpyEnding) == std::string_view::npos &&
         line->find(kTensorsEnding) == std::string_view::npos)
       continue;

@@ -1,6 +1,5 @@
-// Reads arrays from .npy and safetensors files as fields of .jsonl rows, so that images and other
-// large values need not be text. Pickled objects are rejected. Formats:
-// https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html and
+// Reads arrays from .npy and safetensors files as fields of .jsonl rows. Rejects pickled objects.
+// Formats: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html and
 // https://huggingface.co/docs/safetensors
 #pragma once
 
@@ -20,20 +19,18 @@ struct ArrayName {
   std::string file;
   std::string tensor = {};  // "" means the tensor with the field's name
 };
-// Returns the directory of the .jsonl file, to which array file names are relative.
+// Array file names are relative to this directory.
 std::string folder_of_rows(const std::string& jsonl);
 bool names_array(std::string_view text);
-// Precondition: names_array(text).
 ArrayName array_name(std::string_view text);
 
-// Passes the array to `field`, whose name is `name`, as if the row had contained nested lists.
-// Throws Error(kInput) if the file is missing or malformed, if the array is missing or exceeds
-// kMaxArrayBytes, or if the field rejects it.
+// Passes the array to `field` as if the row had contained nested lists. `name` is the field's name.
+// Throws Error(kInput) for a bad or missing file or array, and if the field rejects it.
 void read_array(const std::string& folder, std::string_view text, const std::string& name,
                 FieldReader& field);
 
-// Returns the array files that these fields name, each once, in order of appearance. Throws
-// Error(kInput) at the first row whose file cannot be opened.
+// Returns the array files that these fields name, each once, in order. Throws Error(kInput) for a
+// file that cannot be opened.
 std::vector<std::string> array_files_of(const std::string& jsonl,
                                         const std::vector<FieldOption>& fields);
 

@@ -8,7 +8,7 @@
 namespace sluice::data {
 namespace {
 
-// Resizes one dimension, cutting off surplus elements or filling with 0.
+// Cuts off or zero-fills one dimension.
 FieldValue resized(const FieldValue& value, std::size_t dimension, std::int64_t size) {
   FieldValue result = value;
   result.sizes[dimension] = size;

@@ -1,4 +1,3 @@
-// A token stream in which every byte is a token.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -17,8 +16,7 @@ constexpr std::uint64_t kEntropyBytes = std::uint64_t{1} << 30;
 using Histogram = std::array<std::uint64_t, 256>;
 
 void count_bytes(const std::vector<unsigned char>& block, std::size_t size, Histogram& histogram) {
-  // Use four tables, because increments of a single counter wait for each other in runs of equal
-  // bytes.
+  // Four tables avoid waits between increments of one counter in runs of equal bytes.
   std::array<std::array<std::uint32_t, 256>, 4> tables{};
   std::size_t i = 0;
   for (; i + 4 <= size; i += 4) {

@@ -14,7 +14,6 @@
 namespace sluice::data {
 namespace {
 
-// A format is recognized by its special tokens or by model families.
 struct Known {
   ChatTemplate format;
   std::vector<std::string_view> tokens;
@@ -100,7 +99,7 @@ const std::vector<std::string>& known_roles() {
   return roles;
 }
 
-// Translates role names of other formats. Returns "" if there is no match.
+// Returns "" for an unknown name.
 std::string role_named(const std::string& role) {
   constexpr std::pair<std::string_view, std::string_view> kOthers[] = {
       {"model", "assistant"}, {"gpt", "assistant"}, {"chatgpt", "assistant"},
@@ -137,8 +136,7 @@ ChatFormat::ChatFormat(ChatTemplate chat_template, const TextTokens& tokens,
   if (begin_.empty() && has_token(tokens, known.begin)) begin_ = known.begin;
   if (end_.empty()) end_ = "</s>";
   if (tokens.is_bytes()) return;
-  // Without special tokens a mark is split into ordinary tokens. Only Mistral v0.1 and v0.2 were
-  // trained that way.
+  // Only Mistral v0.1 and v0.2 were trained with marks that are split into ordinary tokens.
   std::vector<std::string> needed(known.tokens.begin(), known.tokens.end());
   if (template_ == ChatTemplate::kMistral) needed = {end_};
   for (const std::string& token : needed) {

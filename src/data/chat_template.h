@@ -1,14 +1,12 @@
-// Writes conversations as text in the chat formats of four model families.
+// Writes conversations as text, as the chat templates of these models do:
 //
-// Formats, as the chat templates of these models render them:
 //   chatml   <|im_start|>ROLE\nCONTENT<|im_end|>\n                     (Qwen, SmolLM, ..)
 //   llama3   BOS <|start_header_id|>ROLE<|end_header_id|>\n\nCONTENT<|eot_id|>        (Llama 3.0)
 //   mistral  BOS, then [INST] USER[/INST] ASSISTANT EOS                (Mistral 7B v0.3), or, if
 //            the tokenizer has no token [INST], " [INST] USER [/INST] ASSISTANT" EOS (v0.1, v0.2)
 //   gemma    BOS, then <start_of_turn>ROLE\nCONTENT<end_of_turn>\n; the assistant is "model"
 // llama3 and gemma strip white space around contents, mistral v0.3 only around the assistant's.
-// mistral and gemma have no system role. They put a leading system message before the first user
-// message, followed by two line ends.
+// mistral and gemma put a system message before the first user message, followed by two line ends.
 #pragma once
 
 #include <cstddef>
@@ -23,7 +21,7 @@ namespace sluice::data {
 
 struct Turn {
   std::string text;
-  // Byte range of the assistant's content and end token. Empty for other roles.
+  // The assistant's content and end token. Empty for other roles.
   std::size_t begin = 0, end = 0;
   bool counts = true;  // false if Message::counts excludes the turn from the loss
 };
@@ -33,17 +31,17 @@ void require_known_roles(const std::vector<Message>& messages);
 
 class ChatFormat {
  public:
-  // kAuto chooses by the tokenizer's special tokens, then by `family` (model_type in config.json).
-  // Throws Error(kUsage) if neither decides, and Error(kInput) if the tokenizer lacks a special
-  // token of the format.
+  // kAuto chooses by the tokenizer's special tokens, then by `family` (model_type). Throws
+  // Error(kUsage) if neither decides, and Error(kInput) if the tokenizer lacks a special token of
+  // the format.
   ChatFormat(ChatTemplate chat_template, const TextTokens& tokens, const std::string& family);
 
   ChatTemplate format() const { return template_; }
-  // Whether the format's marks are single tokens. Tells Mistral v0.3 from v0.1 and v0.2.
+  // Whether the marks are single tokens, as in Mistral v0.3 but not v0.1 and v0.2.
   bool marks_are_tokens() const { return has_tokens_; }
 
-  // With `generation_prompt` the text ends where the answer would begin. Throws Error(kInput) for
-  // an empty list and for an unknown or misplaced role.
+  // `generation_prompt` appends the text before an answer. Throws Error(kInput) for an empty list
+  // and for an unknown or misplaced role.
   std::vector<Turn> turns(const std::vector<Message>& messages, bool generation_prompt) const;
 
  private:

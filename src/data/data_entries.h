@@ -1,5 +1,4 @@
-// The entries of a data set as sequence sources, and the order in which their sequences are used.
-// Const members may be called from any thread.
+// The entries of a data set, and the order in which their sequences are used.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,4 @@
-// Chooses the format of data files from `data.format` or the file endings. file_content.h checks
-// the contents.
+// Chooses the format of data files from `data.format` or the file endings.
 #pragma once
 
 #include <string>
@@ -9,14 +8,13 @@
 
 namespace sluice::data {
 
-// Never returns kAuto. Throws Error(kInput) at `where` if the file cannot be read, if kAuto meets
-// the ending of an unsupported format, or if an .idx has no .bin beside it.
+// Never returns kAuto. Throws Error(kInput) at `where` for an unreadable file, an unsupported
+// ending, or an .idx without its .bin.
 DataFormat format_of(const std::string& file, DataFormat format, const std::string& where);
 
-// Maps the .idx of a Megatron pair to its .bin. Returns other files unchanged.
+// Maps the .idx of a Megatron pair to its .bin.
 std::string data_file_of(const std::string& file, DataFormat format);
 
-// Returns the file and, for Megatron, its .idx.
 std::vector<std::string> files_read_of(const std::string& file, DataFormat format);
 
 // Throws Error(kUsage) if there are no files or their formats differ.

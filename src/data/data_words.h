@@ -1,4 +1,4 @@
-// Names of enum values in configurations. The arguments only select the overload.
+// Configuration names of enum values. The arguments only select the overload.
 #pragma once
 
 #include "base/words.h"

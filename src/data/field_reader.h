@@ -1,5 +1,5 @@
-// Builds one numeric field of a .jsonl row from a stream of JSON values. Checks dtype, range and
-// sizes. Never stores more numbers than the text contains or the known sizes allow.
+// Builds one numeric field of a .jsonl row from a stream of JSON values. Never stores more numbers
+// than the text contains or the known sizes allow.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace sluice::data {
 
-// Throws Error(kUsage) for an unsupported dtype, an invalid size, a duplicate name, and kRowTokens
-// in rows without tokens.
+// Throws Error(kUsage) for an unsupported dtype or size, a duplicate name, and kRowTokens without
+// tokens.
 void check_fields(const std::vector<FieldOption>& fields, bool has_tokens);
 
 // Returns for example "float32[3, 8, any]".
@@ -23,14 +23,14 @@ class FieldReader {
   // `field` must have passed check_fields() and must outlive this object.
   explicit FieldReader(const FieldOption& field);
 
-  // Call these with the field's values in order. They throw Error(kInput) without a place if a
-  // value does not fit.
+  // Call these with the field's values in order. They throw Error(kInput) without a place for
+  // values that do not fit.
   void start_array();
   void end_array();
   void boolean(bool value);
   void integer(std::int64_t value);
   void real(double value);
-  // Rejects a value that is not a number. `found` describes it, for example "null".
+  // `found` describes a value that is not a number, for example "null".
   [[noreturn]] void refuse(const std::string& found) const;
 
   bool takes_reals() const;
@@ -45,7 +45,7 @@ class FieldReader {
 
   const FieldOption& field_;
   FieldValue value_;
-  std::vector<bool> is_known_;        // per dimension
+  std::vector<bool> is_known_;
   std::vector<std::int64_t> counts_;  // lengths of the open arrays
   bool is_complete_ = false;
 };

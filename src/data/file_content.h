@@ -1,5 +1,4 @@
-// Checks by its bytes whether a data file really holds text, JSON rows or token ids. Errors explain
-// how to convert other files.
+// Checks whether the bytes of a data file really are text, JSON rows or token ids.
 #pragma once
 
 #include <cstddef>
@@ -13,19 +12,19 @@ namespace sluice::data {
 
 inline constexpr std::size_t kLookedAtBytes = std::size_t{8} << 10;
 
-// Returns at most kLookedAtBytes. Throws Error(kInput) if the file cannot be read.
+// Returns at most kLookedAtBytes.
 std::string first_bytes(const std::string& file);
 
-// Returns the error for an unsupported file that starts with `bytes`.
+// `bytes` is the start of the file.
 Error not_readable(const std::string& file, std::string_view bytes, const std::string& where);
 
-// Checks the start of a file before it is read as `format`, which must not be kAuto. Throws
-// Error(kInput) at `where` for a binary or compressed file, text that is not UTF-8, and ids wider
-// than 16 bits. JSON as text is also an error, unless the user set `data.format` (`is_set`).
+// Checks the start of a file before it is read as `format` (not kAuto). Throws Error(kInput) at
+// `where` for binary files, text that is not UTF-8, and ids wider than 16 bits. JSON as text is
+// also an error, unless the user set `data.format` (`is_set`).
 void require_content(const std::string& file, DataFormat format, bool is_set,
                      const std::string& where);
 
-// Throws Error(kInput) at the first NUL byte or invalid UTF-8 of the whole file.
+// Throws Error(kInput) at the first NUL byte or invalid UTF-8.
 void require_text(const std::string& file);
 
 }  // namespace sluice::data

@@ -16,7 +16,7 @@ class FileWatch {
   explicit FileWatch(const std::vector<std::string>& files);
 
   // Logs one warning per file whose size or modification time changed. Checks up to kMostLooks
-  // files per call, in turn. Any thread may call it.
+  // files per call. Thread-safe.
   void look();
 
  private:
@@ -27,7 +27,7 @@ class FileWatch {
   static State state_of(const std::string& path);
 
   std::mutex looking_;
-  std::vector<std::pair<std::string, State>> files_;  // unchanged so far
+  std::vector<std::pair<std::string, State>> files_;
   std::size_t next_ = 0;
 };
 

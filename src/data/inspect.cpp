@@ -71,7 +71,6 @@ class Inspection {
       found_.largest_id = std::max(found_.largest_id.value_or(0), ids[i]);
   }
 
-  // `labels` is empty unless the source is a row.
   void show(std::string source, std::vector<std::int32_t> ids,
             const std::vector<std::int32_t>& labels = {}) {
     FirstRow row;
@@ -166,7 +165,7 @@ class Inspection {
     ++found_.fields[is_new && found_.fields.size() >= kMaxFields ? "..." : field];
   }
 
-  // Returns false if the first row makes tokens or has no number.
+  // Returns false if the first row has tokens or no number.
   bool read_numbers(const JsonlRows& rows) {
     bool has_numbers = false;
     rows.for_each_text([&](std::uint64_t index, const std::string& json) {
@@ -198,7 +197,6 @@ class Inspection {
     return has_numbers;
   }
 
-  // Accepts a number, or nested lists of numbers.
   static bool has_number(const Json& value) {
     const Json* inner = &value;
     while (inner->is_array() && !inner->empty()) inner = &inner->list().front();

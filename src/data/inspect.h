@@ -1,8 +1,5 @@
-// Summarizes a file of training data for people who are about to train on it.
-//
-// Throws the errors that training with a large enough vocabulary would throw. Without a tokenizer,
-// a text that yields no token is not detected. Memory use does not grow with the file size, except
-// for the row and piece offsets described in data.h.
+// Summarizes a file of training data. Throws the errors of training with a large enough vocabulary.
+// Without a tokenizer, a text that yields no token is not detected.
 #pragma once
 
 #include <cstdint>
@@ -20,24 +17,22 @@ struct InspectOptions {
   DataFormat format = DataFormat::kAuto;
   std::string tokenizer;  // like data.tokenizer; with "" text is not tokenized
   ChatTemplate chat_template = ChatTemplate::kAuto;
-  bool append_eos = false, assistant_only_loss = false;  // like DataOptions
+  bool append_eos = false, assistant_only_loss = false;
   std::int64_t first_rows = 3;
 };
 
-// The beginning of a row or document.
 struct FirstRow {
   std::string source;             // beginning of the text, or "file:line"
   std::vector<std::int32_t> ids;  // empty without a tokenizer
-  std::vector<bool> counted;      // whether the loss counts each id; only for rows
-  std::string decoded;            // empty without a tokenizer
-  // The decoded text with "[" and "]" around counted tokens, or "".
+  std::vector<bool> counted;      // whether the loss counts each id (rows only)
+  std::string decoded;
+  // `decoded` with "[" and "]" around counted tokens, or "".
   std::string marked;
 };
 
-// Statistics of a numeric field.
 struct NumberField {
-  std::uint64_t rows = 0;  // rows that have the field
-  bool integers = true;    // true if all numbers are integers
+  std::uint64_t rows = 0;
+  bool integers = true;  // whether all numbers are integers
   double least = 0, greatest = 0;
   std::vector<std::pair<std::int64_t, std::int64_t>>
       sizes;  // smallest and largest sizes, outermost first
@@ -49,11 +44,10 @@ struct FileContents {
   std::string id_type;  // type in token files: "uint16"
   std::uint64_t bytes = 0;
   std::uint64_t documents = 0;  // or rows of .jsonl
-  // Empty if unknown: text needs a tokenizer to be counted.
+  // Empty if unknown.
   std::optional<std::uint64_t> tokens, counted, longest;
   std::optional<std::int32_t> largest_id;
-  std::map<std::string, std::uint64_t> fields;  // number of .jsonl rows per field
-  // Only fields without text or ids.
+  std::map<std::string, std::uint64_t> fields;  // number of rows per field
   std::map<std::string, NumberField> numbers;
   std::vector<FirstRow> first;
   std::vector<std::string> warnings;

@@ -16,7 +16,7 @@ namespace {
 
 using Numbers = std::vector<std::int64_t>;
 
-// Handles JSON events without building a document, so memory grows only with the known fields.
+// Builds no JSON document, so memory grows only with the known fields.
 class RowHandler final : public JsonEvents {
  public:
   RowHandler(const std::string& where, const RowFormat& format)
@@ -169,7 +169,6 @@ class RowHandler final : public JsonEvents {
   }
 
  private:
-  // The container of the next value.
   enum class Place { kOutside, kRow, kField, kNumbers, kMessages, kMessage, kContent, kPart };
 
   [[noreturn]] void fail(const std::string& what) const {
@@ -205,7 +204,7 @@ class RowHandler final : public JsonEvents {
       if (format_.fields[i].name == field_) asked_ = i;
   }
 
-  // Passes the next value to the requested field, if it belongs to one. Returns whether it does.
+  // Passes the next value to the requested field, if any. Returns whether it does.
   template <typename Give>
   bool give(Give&& to) {
     const bool begins = place_ == Place::kRow && asked_;
@@ -256,8 +255,7 @@ class RowHandler final : public JsonEvents {
     return **speech_of_field();
   }
 
-  // Handles a value of a type that is not expected here. Skips it unless it stands in a known
-  // field.
+  // Skips an unexpected value unless it stands in a known field.
   bool other(const char* found) {
     if (skipped_ > 0) return true;
     switch (place_) {
@@ -307,7 +305,6 @@ class RowHandler final : public JsonEvents {
            : number == 0 ? FieldValues::kZeros
                          : FieldValues::kOther;
   }
-  // Records the scalar if it belongs to an unread field.
   void look_at(FieldValues scalar) {
     if (unread_) unread_->values = joined(unread_->values, scalar);
   }
@@ -388,17 +385,17 @@ class RowHandler final : public JsonEvents {
   const RowFormat& format_;
   JsonlRow row_;
   std::vector<std::optional<FieldValue>> values_;  // of format_.fields
-  std::optional<std::size_t> asked_;               // index of the current field in format_.fields
-  std::optional<FieldReader> reader_;              // for that field
+  std::optional<std::size_t> asked_;               // index of the row's field among these
+  std::optional<FieldReader> reader_;
   Place place_ = Place::kOutside;
-  std::string field_;         // name of the row's current field
-  std::string key_;           // key in a message or in a part of its content
-  std::size_t skipped_ = 0;   // depth of open objects and lists that are skipped
-  Numbers* list_ = nullptr;   // list being read
-  Speech* speech_ = nullptr;  // conversation being read
+  std::string field_;
+  std::string key_;          // of a message or a part of its content
+  std::size_t skipped_ = 0;  // depth of open values to skip
+  Numbers* list_ = nullptr;
+  Speech* speech_ = nullptr;
   std::optional<std::string> role_, content_, part_type_, part_text_;
   std::optional<bool> weight_, train_;
-  std::optional<UnreadField> unread_;  // being parsed
+  std::optional<UnreadField> unread_;
 };
 
 }  // namespace

@@ -1,5 +1,4 @@
-// Parses one row of a .jsonl file and checks the types of its fields. row_tokens.h turns it into
-// tokens.
+// Parses and type-checks one row of a .jsonl file.
 #pragma once
 
 #include <cstdint>
@@ -14,20 +13,18 @@
 
 namespace sluice::data {
 
-// A message of a conversation.
 struct Message {
   std::string role, content;
-  // From "weight" or "train": whether the loss counts the message.
+  // From "weight" or "train".
   std::optional<bool> counts = {};
   friend bool operator==(const Message&, const Message&) = default;
 };
 
-// A text, or a list of messages.
 struct Speech {
   std::optional<std::string> text;
   std::optional<std::vector<Message>> messages;
-  // The first error in this field, or "". It is thrown only if the field is used, because rows may
-  // use the same names for other data.
+  // The first error, or "". It is thrown only if the field is used, since other data may have the
+  // same name.
   std::string wrong, remedy;  // remedy "" means the default
 };
 
@@ -35,8 +32,8 @@ struct JsonlRow {
   std::optional<std::string> text;
   std::optional<std::vector<std::int64_t>> input_ids, labels, attention_mask, position_ids;
   std::optional<Speech> messages, prompt, completion;
-  std::vector<std::string> fields;  // the first kMaxNamedFields names, in file order
-  // Unknown fields in file order. Beyond kMaxNamedFields, only those that may be rejected.
+  std::vector<std::string> fields;  // the first kMaxNamedFields
+  // Unknown fields: the first kMaxNamedFields, and later ones that may be rejected.
   std::vector<UnreadField> unread;
   std::vector<FieldValue> values;  // in the order of RowFormat::fields
 };
@@ -45,16 +42,14 @@ inline constexpr std::uint64_t kMaxRowBytes = std::uint64_t{64} << 20;
 
 struct RowFormat {
   bool tokens = true;  // whether to read text, input_ids, labels, messages, ..
-  // Inputs of the model that every row must have. They take precedence over token fields with the
-  // same names.
+  // Model inputs that every row must have. They take precedence over token fields of the same name.
   std::span<const FieldOption> fields = {};
-  // Directory of array files. If empty, rows cannot name files.
+  // If empty, rows cannot name array files.
   std::string folder = {};
 };
 
-// Throws Error(kInput) at `where` ("file:line") for malformed JSON, for a field that is duplicate
-// or of the wrong type, and for a missing or misfitting requested field. Also throws the errors of
-// read_array().
+// Throws Error(kInput) at `where` ("file:line") for malformed JSON, for a duplicate or mistyped
+// field, and for a missing or unsuitable requested field.
 JsonlRow parse_jsonl_row(std::string_view json, const std::string& where,
                          const RowFormat& format = {});
 

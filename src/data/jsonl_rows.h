@@ -1,5 +1,4 @@
-// The rows of .jsonl files, numbered in file order. One scan at the start finds the rows and keeps
-// 8 bytes per row. Const members may be called from any thread.
+// The rows of .jsonl files in file order. Keeps 8 bytes per row.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +12,13 @@
 
 namespace sluice::data {
 
-// Whether the first row has input_ids, so that no tokenizer is needed. False if the file has no
-// rows or that row is malformed.
+// Whether the first row has input_ids, and so needs no tokenizer. False for a malformed row.
 bool first_row_has_ids(const std::string& path);
 
 class JsonlRows {
  public:
-  // Skips blank lines. `fields` are fields that every row must have. Throws Error(kInput) for an
-  // unreadable file, a line over 64 MiB, and files without rows.
+  // Skips blank lines. `fields` must be in every row. Throws Error(kInput) for an unreadable file,
+  // a line over 64 MiB, and files without rows.
   explicit JsonlRows(std::vector<std::string> files, bool has_tokens = true,
                      std::vector<FieldOption> fields = {});
 
@@ -31,11 +29,10 @@ class JsonlRows {
   // File i has the rows [first_of(i), first_of(i + 1)).
   std::uint64_t first_of(std::size_t i) const { return i < first_.size() ? first_[i] : size_; }
 
-  // Returns "file:line". Precondition: index < size().
+  // Returns "file:line".
   std::string place(std::uint64_t index) const;
 
-  // Returns the result of `use` on the parsed row. Adds file and line to errors of both.
-  // Precondition: index < size().
+  // Returns the result of `use`. Adds file and line to errors. Precondition: index < size().
   template <typename Use>
   auto with_row(std::uint64_t index, Use&& use) const {
     const std::size_t file_index = file_of(index);
@@ -43,11 +40,10 @@ class JsonlRows {
     return with_row(file, file_index, index, std::forward<Use>(use));
   }
 
-  // Calls `use` on every row from `first` on until it returns false.
+  // Calls `use` from row `first` on until it returns false.
   void for_each(
       std::uint64_t first,
       const std::function<bool(std::uint64_t, JsonlRow, std::uint64_t json_bytes)>& use) const;
-  // Calls `use` on the text of every row until it returns false.
   void for_each_text(const std::function<bool(std::uint64_t, const std::string& json)>& use) const;
 
  private:
@@ -70,7 +66,7 @@ class JsonlRows {
   std::vector<std::string> files_;
   bool has_tokens_;
   std::vector<FieldOption> fields_;
-  std::vector<std::vector<std::uint64_t>> offsets_;  // row offsets per file, then the file size
+  std::vector<std::vector<std::uint64_t>> offsets_;  // offsets per file, then its size
   std::vector<std::uint64_t> first_;                 // first row number per file
   std::uint64_t size_ = 0, num_bytes_ = 0;
 };

@@ -10,14 +10,14 @@
 namespace sluice::data {
 namespace {
 
-// Rows up to this size are checked before training starts.
+// Checked before training starts.
 constexpr std::uint64_t kCheckedBytes = std::uint64_t{16} << 20;
 
 std::int64_t counted_in(const Sequence& row) {
   return count_labels(std::span<const std::int32_t>(row.labels));
 }
 
-// Returns the first file whose rows were all checked and have no counted label, or "".
+// Returns a file whose rows were all checked and have no counted label, or "".
 std::string file_of_uncounted(const JsonlRows& rows, const std::vector<std::uint64_t>& uncounted,
                               std::uint64_t num_checked) {
   for (std::size_t i = 0; i < rows.num_files(); ++i) {
@@ -64,11 +64,11 @@ class JsonlSource final : public SequenceSource {
   JsonlRows rows_;
   RowTokens tokens_;
   std::uint64_t num_checked_ = 0;
-  std::vector<std::uint64_t> uncounted_;  // checked rows without counted labels
+  std::vector<std::uint64_t> uncounted_;
 };
 
-// Packs whole rows into sequences. A row that does not fit starts the next sequence. Reads all rows
-// once to compute their lengths, and keeps the first row of every sequence.
+// Packs whole rows into sequences. A row that does not fit starts the next one. Reads all rows once
+// for their lengths.
 class PackedJsonlSource final : public SequenceSource {
  public:
   explicit PackedJsonlSource(const SourceOptions& options)
@@ -129,8 +129,7 @@ class PackedJsonlSource final : public SequenceSource {
   std::string uncounted_file() const override { return uncounted_file_; }
 
  private:
-  // Adds positions from 0 on, which separate the documents, and excludes the first label from the
-  // loss.
+  // Separates documents by positions from 0 on, and excludes the first label from the loss.
   static Sequence as_document(Sequence row) {
     if (!row.mask.empty()) {
       throw Error(ErrorKind::kInput,

@@ -1,14 +1,13 @@
-// Reads Megatron-LM's indexed data sets.
+// Reads Megatron-LM's indexed data sets. The .idx holds:
 //
-// The .idx file holds:
-//   - the nine bytes "MMIDIDX\0\0", a uint64 version (1) and a byte for the type of the ids
-//   - uint64 numbers of sequences and of entries of the document index
+//   - the nine bytes "MMIDIDX\0\0", a uint64 version (1) and a byte for the id type
+//   - uint64 numbers of sequences and of document entries
 //   - the int32 length of every sequence
 //   - the int64 byte offset of every sequence in the .bin
 //   - the int64 first sequence of every document, then the number of sequences
 //   - optionally a mode byte for every sequence
-// Megatron writes sequences without gaps. The .bin is therefore one stream of tokens, and only the
-// starts of documents are looked up in the .idx. Files with gaps are rejected.
+// Megatron writes sequences without gaps, so the .bin is one stream of tokens. Files with gaps are
+// rejected.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -60,7 +59,6 @@ Number number_at(const File& file, std::uint64_t offset) {
   throw Error(ErrorKind::kInput, {.what = what, .where = path, .remedy = remedy});
 }
 
-// Reads `count` numbers from `offset` on.
 template <typename Number>
 class NumberReader {
  public:
@@ -111,7 +109,6 @@ class MegatronFile final : public TokenFile {
     const std::uint64_t end = std::min<std::uint64_t>(first + count, num_tokens_);
     if (first >= end) return starts;
     const File index = File::open(index_path_);
-    // Find the first document that starts at or after `first`.
     std::uint64_t low = 0, high = num_documents();
     while (low < high) {
       const std::uint64_t middle = low + (high - low) / 2;
@@ -158,7 +155,7 @@ class MegatronFile final : public TokenFile {
     type_ = *type;
     num_sequences_ = number_at<std::uint64_t>(index, kMagicBytes + 9);
     num_entries_ = number_at<std::uint64_t>(index, kMagicBytes + 17);
-    // Compare each count first, so that the products cannot overflow.
+    // Checked one by one, so that the products cannot overflow.
     const std::uint64_t rest = size - kHeaderBytes;
     const bool fits = num_sequences_ <= rest / 12 && num_entries_ <= rest / 8;
     const std::uint64_t needed = fits ? num_sequences_ * 12 + num_entries_ * 8 : 0;
@@ -177,7 +174,7 @@ class MegatronFile final : public TokenFile {
     NumberReader<std::int32_t> lengths(index, kHeaderBytes, num_sequences_);
     NumberReader<std::int64_t> places(index, places_, num_sequences_);
     const std::size_t width = bytes_of(type_);
-    std::uint64_t end = 0;  // bytes; cannot overflow: at most 2^60 sequences below 2^34 bytes
+    std::uint64_t end = 0;  // cannot overflow: at most 2^60 sequences below 2^34 bytes
     for (std::uint64_t i = 0; i < num_sequences_; ++i) {
       const std::int32_t length = lengths.next();
       const std::int64_t place = places.next();
@@ -218,7 +215,7 @@ class MegatronFile final : public TokenFile {
     }
   }
 
-  // Returns a token index. Checks the entry again, because the file may have changed.
+  // Checked again, because the file may have changed.
   std::uint64_t document_start(const File& index, std::uint64_t document) const {
     const auto sequence = number_at<std::int64_t>(index, documents_ + document * 8);
     if (sequence < 0 || static_cast<std::uint64_t>(sequence) > num_sequences_)

@@ -11,7 +11,7 @@ constexpr std::uint32_t kMaxPeriod = 65536;
 
 using Shares = std::vector<long double>;  // sum to 1
 
-// Rounds every entry to whole turns. Returns false if that changes a share.
+// Returns false if rounding changes a share.
 bool are_turns(const Shares& shares, std::uint32_t period, std::vector<std::uint32_t>& turns) {
   for (std::size_t i = 0; i < shares.size(); ++i) {
     const long double exact = shares[i] * period, nearest = std::round(exact);
@@ -27,7 +27,7 @@ std::vector<std::uint32_t> turns_of(const Shares& shares) {
   for (std::uint32_t period = 1; period <= kMaxPeriod; ++period) {
     if (are_turns(shares, period, turns)) return turns;
   }
-  // Use the largest remainder method, but give every entry at least one turn.
+  // Largest remainder method, with at least one turn per entry.
   std::uint32_t left = kMaxPeriod;
   std::vector<long double> rest(shares.size());
   for (std::size_t i = 0; i < shares.size(); ++i) {
@@ -48,9 +48,9 @@ std::vector<std::uint32_t> turns_of(const Shares& shares) {
 
 }  // namespace
 
-// At place n (from 1), an entry with share s and t past turns is eligible if s * n - t >= 1 / (2k -
-// 2). The entry with the earliest deadline (1 - 1 / (2k - 2) - (s * n - t)) / s is chosen.
-// Multiplied by 2k - 2 and the period, all these numbers are integers.
+// At place n (from 1), an entry with share s and t turns may go if s * n - t >= 1 / (2k - 2). The
+// earliest deadline (1 - 1 / (2k - 2) - (s * n - t)) / s wins. Multiplied by 2k - 2 and the period,
+// these numbers are integers.
 Mixture::Mixture(const std::vector<double>& weights) {
   long double sum = 0;
   for (const double weight : weights) sum += weight;

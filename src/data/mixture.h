@@ -3,9 +3,7 @@
 //   1. In every prefix of n places, an entry with share s has had less than one turn more or fewer
 //      than s * n (R. Tijdeman, "The chairman assignment problem", Discrete Mathematics 32, 1980:
 //      at most 1 - 1 / (2k - 2) for k entries).
-//   2. Shares are fractions with a common denominator of at most 65,536, exact if possible. The
-//      order repeats after that many places, so a lookup is O(1) and needs 8 bytes per place.
-// Const members may be called from any thread.
+//   2. The order repeats after at most 65,536 places, the common denominator of the shares.
 #pragma once
 
 #include <cstddef>
@@ -26,13 +24,12 @@ class Mixture {
   };
   Turn at(std::uint64_t place) const;
 
-  // Turns of each entry per period.
   const std::vector<std::uint32_t>& turns() const { return turns_; }
   std::uint64_t period() const { return order_.size(); }
 
  private:
   struct Slot {
-    std::uint32_t entry, number;  // turn within the period
+    std::uint32_t entry, number;
   };
   std::vector<std::uint32_t> turns_;
   std::vector<Slot> order_;

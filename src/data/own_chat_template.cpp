@@ -21,9 +21,8 @@ constexpr std::size_t kMaxTemplateBytes = std::size_t{16} << 20;
 
 struct KnownTemplate {
   ChatTemplate format;
-  std::string_view hash;  // of the normalized template
+  std::string_view hash;
 };
-// Published templates that produce the format.
 constexpr std::array<KnownTemplate, 6> kKnownTemplates = {
     {{ChatTemplate::kChatml, "3c3d47c616e4ab6879065804f3f9b26b"},   // OpenHermes 2.5, TRL, ..
      {ChatTemplate::kChatml, "e655e4ed52312d5e08fec65cca1e5ee3"},   // without a generation prompt
@@ -42,7 +41,7 @@ bool is_there(const std::string& path) {
   return fs::exists(path, ignored);
 }
 
-// Accepts a string, or a list of named templates with one called "default".
+// Of several named templates, takes "default".
 std::string template_in(const Json& config) {
   const Json& value = config.at("chat_template");
   if (value.is_string()) return value.text();
@@ -56,7 +55,7 @@ std::string template_in(const Json& config) {
   return value.empty() ? std::string() : text_of(value.list().front(), "template");
 }
 
-// Searches in the order of transformers.
+// The search order of transformers.
 FoundTemplate find_template(const std::string& folder) {
   const std::string alone = folder + "/chat_template.jinja";
   if (is_there(alone)) return {alone, read_text(alone, kMaxTemplateBytes)};

@@ -1,13 +1,12 @@
-// A keyed permutation of [0, size) with constant memory and time per lookup. Const members may be
-// called from any thread.
+// A keyed permutation of [0, size) with constant memory and time per lookup.
 #pragma once
 
 #include <cstdint>
 
 namespace sluice::data {
 
-// Gives equal results on every machine. A balanced Feistel network, cycle-walked into the range
-// (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002).
+// Gives equal results on every machine. Cycle-walks a balanced Feistel network (Black and Rogaway,
+// "Ciphers with Arbitrary Finite Domains", CT-RSA 2002).
 class Permutation {
  public:
   // Precondition: size >= 1.

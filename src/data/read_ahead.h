@@ -1,10 +1,9 @@
-// Prefetches the batches of the next steps on a background thread, shared by all ranks of a
-// process.
+// Prefetches the batches of the next steps on a background thread for all ranks of a process.
 //
-//   1. take() returns the same rows as TokenData::step_share(), whenever they were read.
-//   2. At most kStepsAhead steps that some rank still has to take are in memory.
+//   1. take() returns the rows of TokenData::step_share().
+//   2. At most kStepsAhead unfinished steps are in memory.
 //   3. Reading stops at the first error. take() throws it at that step, on every rank.
-// All ranks may call take() at once. Other members belong to one thread.
+// Only take() may be called by several threads.
 #pragma once
 
 #include <condition_variable>
@@ -24,7 +23,7 @@ inline constexpr std::size_t kStepsAhead = 2;
 
 struct StepsToRead {
   std::int64_t first = 1, last = 0;
-  std::int64_t batch_size = 0;  // rows per step over all replicas
+  std::int64_t batch_size = 0;  // over all replicas
   StepsDone done;
   std::map<int, BatchRange> rows;  // by rank
   MicrobatchCount count = {};      // summed up in StepShare::total_counted
@@ -34,18 +33,17 @@ class ReadAhead {
  public:
   // `data` must outlive this object. Throws Error(kMemory) if the thread cannot be started.
   ReadAhead(const TokenData& data, StepsToRead steps);
-  // Waits for a read in progress.
   ~ReadAhead();
   ReadAhead(const ReadAhead&) = delete;
   ReadAhead& operator=(const ReadAhead&) = delete;
 
-  // Waits until the batch is ready. Throws the errors of step_share(). Precondition: every rank
-  // takes each step once, in order.
+  // Waits for the batch. Throws the errors of step_share(). Precondition: every rank takes each
+  // step once, in order.
   StepShare take(std::int64_t step, int rank);
 
  private:
   struct Batch {
-    std::vector<std::shared_ptr<const StepShare>> shares;  // one per range of ranges_
+    std::vector<std::shared_ptr<const StepShare>> shares;
     std::exception_ptr error;
     std::size_t takers_left = 0;
   };
@@ -54,8 +52,8 @@ class ReadAhead {
 
   const TokenData& data_;
   const StepsToRead steps_;
-  std::vector<BatchRange> ranges_;       // distinct ranges of all ranks
-  std::map<int, std::size_t> range_of_;  // index into ranges_, by rank
+  std::vector<BatchRange> ranges_;       // without duplicates
+  std::map<int, std::size_t> range_of_;  // by rank
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::int64_t, Batch> ready_;  // by step

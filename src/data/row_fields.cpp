@@ -24,7 +24,7 @@ constexpr const char* kToolRemedy =
 constexpr const char* kPictureRemedy = "rows hold text only: remove the field";
 constexpr const char* kPreferenceRemedy = "there is no preference loss: remove the field";
 
-// A field that other trainers use. `harmless` values have no effect there.
+// `harmless` values have no effect in other trainers.
 struct KnownField {
   std::string_view name;
   FieldValues harmless;
@@ -127,7 +127,7 @@ std::string plain(std::string_view name) {
   return text;
 }
 
-// Whether the names differ by one letter or by two swapped neighbours.
+// Whether the names differ by one letter or two swapped neighbours.
 bool is_one_slip(std::string_view a, std::string_view b) {
   if (a.size() > b.size()) std::swap(a, b);
   if (b.size() - a.size() > 1 || a == b) return false;
@@ -153,7 +153,7 @@ bool has_values(const UnreadField& field, FieldValues harmless) {
   return field.values != FieldValues::kNone && field.values != harmless;
 }
 
-// Returns the known field that `name` probably misspells, or "". Skips fields that the row uses.
+// Returns the unused known field that `name` probably misspells, or "".
 std::string_view meant_field(const std::string& name, const std::vector<std::string>& used) {
   for (const std::string_view known : kOfIds) {
     if (!holds(used, known) && looks_like(name, known)) return known;

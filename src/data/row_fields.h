@@ -1,5 +1,5 @@
-// Unknown fields of .jsonl rows and messages. A field that other trainers use for the tokens or the
-// loss is rejected, because ignoring it would train differently. All others are metadata.
+// Unknown fields of .jsonl rows and messages. Fields that change tokens or loss in other trainers
+// are rejected. All others are metadata.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace sluice::data {
 
-// Summary of a field's values at any depth. kNone means only null, "", [] or {}. kOnes and kZeros
-// include true and false.
+// The values of a field at any depth. kNone: only null, "", [] or {}. kOnes: all 1 or true. kZeros:
+// all 0 or false.
 enum class FieldValues : std::uint8_t { kNone, kOnes, kZeros, kOther };
 
 FieldValues joined(FieldValues of_field, FieldValues of_scalar);
@@ -20,7 +20,7 @@ struct UnreadField {
   FieldValues values = FieldValues::kNone;
 };
 
-// Error text without the place. Both are "" for metadata.
+// Both are "" for metadata.
 struct FieldRefusal {
   std::string what, remedy;
 };
@@ -29,11 +29,10 @@ struct FieldRefusal {
 bool may_be_refused(const std::string& field);
 // `used` are the fields that make the row's tokens.
 FieldRefusal refusal_of_row_field(const UnreadField& field, const std::vector<std::string>& used);
-// Rejects message fields, except for harmless default values.
+// Rejects all but harmless default values.
 FieldRefusal refusal_of_message_field(const UnreadField& field);
 
-// Rejects rows in the formats of ShareGPT, Alpaca and preference data. `fields` are all names of
-// the row.
+// Rejects ShareGPT, Alpaca and preference formats. `fields` are all names of the row.
 FieldRefusal refusal_of_shape(const std::vector<std::string>& fields);
 
 }  // namespace sluice::data

@@ -17,7 +17,7 @@ using Ids = std::vector<std::int32_t>;
 using Numbers = std::vector<std::int64_t>;
 
 constexpr auto kIgnored = static_cast<std::int32_t>(kIgnoredLabel);
-// Limits repeated tokenization of a conversation whose turns do not begin at token borders.
+// Limits repeated tokenization of long conversations.
 constexpr std::size_t kMaxRepeatedBytes = std::size_t{64} << 20;
 
 [[noreturn]] void refuse_row(const std::string& what, const std::string& remedy) {
@@ -43,8 +43,7 @@ void check_mask(const Numbers& mask, std::size_t num_ids) {
   }
 }
 
-// Removes tokens at the end that are neither seen nor counted. Attention is causal, so nothing
-// changes.
+// Attention is causal, so masked, uncounted tokens at the end have no effect.
 void cut_padding(const Numbers& mask, Sequence& row) {
   std::size_t size = mask.size();
   while (size > 1 && mask[size - 1] == 0 && row.labels[size - 1] == kIgnored) --size;
@@ -52,12 +51,12 @@ void cut_padding(const Numbers& mask, Sequence& row) {
   row.labels.resize(size);
   if (!row.positions.empty()) row.positions.resize(size);
   const auto end = mask.begin() + static_cast<std::ptrdiff_t>(size);
-  // A row of padding alone has no visible tokens and no labels.
+  // A row of padding alone has no visible tokens.
   const bool sees_all = std::find(mask.begin(), end, 0) == end || (size == 1 && mask[0] == 0);
   if (!sees_all) row.mask.assign(mask.begin(), end);
 }
 
-// Checks fields with one element per token against the row's original length.
+// Compares with the length before padding was removed.
 void check_lengths(const std::vector<FieldOption>& fields, const std::vector<FieldValue>& values,
                    std::size_t num_ids) {
   for (std::size_t i = 0; i < fields.size(); ++i) {
@@ -71,15 +70,14 @@ void check_lengths(const std::vector<FieldOption>& fields, const std::vector<Fie
   }
 }
 
-// The end of a prefix within the tokens of the whole text. If the border lies within a token,
-// `tokens` excludes that token.
+// The end of a prefix in the tokens of the whole text. `tokens` excludes a token that crosses it.
 struct Border {
   std::size_t tokens = 0;
   bool is_within_token = false;
 };
 
-// Both tokenizations start alike but may differ at the end of the prefix. From there, search for
-// tokens of the whole text that decode to the rest of the prefix.
+// Tokens may differ at the end of the prefix. From there, search for tokens of the whole text that
+// decode to the rest of the prefix.
 Border border_of(const TextTokens& tokens, const Ids& beginning, const Ids& whole) {
   constexpr std::ptrdiff_t kMaxRest = 64;
   const auto [rest, parting] =
@@ -103,7 +101,7 @@ std::string joined(const std::vector<Turn>& turns) {
   return text;
 }
 
-// Labels the tokens of bytes [begin, end) of `text`, whose tokens are `ids`.
+// `ids` are the tokens of `text`. Labels those of bytes [begin, end).
 void count_span(const TextTokens& tokens, std::string_view text, const Ids& ids, std::size_t begin,
                 std::size_t end, std::size_t first_token, Ids& labels) {
   const std::size_t from =
@@ -116,16 +114,15 @@ void count_span(const TextTokens& tokens, std::string_view text, const Ids& ids,
   for (std::size_t i = from; i < to; ++i) labels[first_token + i] = ids[i];
 }
 
-// Returns the counted byte range of a turn's text.
 std::pair<std::size_t, std::size_t> counted_part(const Turn& turn, bool assistant_only) {
   if (!turn.counts) return {0, 0};
   return assistant_only ? std::pair(turn.begin, turn.end)
                         : std::pair(std::size_t{0}, turn.text.size());
 }
 
-// Returns the ids in counted text, and -100 elsewhere. Usually a turn starts with a special token,
-// so turns can be tokenized separately. If that yields other ids than the whole text, locates the
-// counted parts in the whole text.
+// Returns the ids in counted text, and -100 elsewhere. Usually turns can be tokenized separately,
+// because they start with special tokens. Otherwise the counted parts are located in the whole
+// text.
 Ids labels_of(const TextTokens& tokens, const std::vector<Turn>& turns, const Ids& ids,
               bool assistant_only) {
   const auto counts = [](const Turn& turn) { return turn.counts; };
@@ -193,7 +190,6 @@ void require_ids_beside(const JsonlRow& row) {
   refuse(row.position_ids.has_value(), "position_ids");
 }
 
-// Suggests a fix for a row without text or ids.
 std::string advice_on(const std::vector<std::string>& fields) {
   static const std::vector<std::string> known = {"text", "input_ids", "messages", "prompt",
                                                  "completion"};
@@ -431,7 +427,7 @@ void RowTokens::check_ids(const Numbers& ids, const Numbers& labels) const {
   }
 }
 
-// The tokenizer may have special tokens without an embedding in the model.
+// The tokenizer may have special tokens without an embedding.
 void RowTokens::check_tokens(const Ids& ids) const {
   if (ids.empty()) refuse_row("the row has no tokens", "remove the line");
   for (const std::int32_t id : ids) {

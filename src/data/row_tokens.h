@@ -1,6 +1,5 @@
-// Turns .jsonl rows into tokens and extra fields of the model, or extra fields alone. Tokens come
-// from input_ids, else text, else messages, else prompt and completion. Const members may be called
-// from any thread.
+// Turns .jsonl rows into tokens and extra fields. Tokens come from input_ids, else text, else
+// messages, else prompt and completion. Const members are thread-safe.
 #pragma once
 
 #include <memory>
@@ -19,15 +18,14 @@ class RowTokens {
  public:
   explicit RowTokens(const SourceOptions& options) : options_(options) {}
 
-  // Throws Error(kInput) without a place for a row without tokens, contradicting fields, an id
-  // outside the vocabulary, and a row above seq_len unless truncated. Throws Error(kUsage) if no
-  // chat template is known.
+  // Throws Error(kInput) without a place for rows without tokens, contradicting fields, ids outside
+  // the vocabulary, and rows above seq_len unless truncated. Throws Error(kUsage) if no chat
+  // template is known.
   Sequence sequence(JsonlRow row) const;
-  // Checks what does not depend on the tokenizer. Throws Error(kInput) without a place.
+  // Checks what needs no tokenizer. Throws Error(kInput) without a place.
   void require_sound(const JsonlRow& row) const;
   // Also checks the order of roles if data.chat_template names a format.
   void require_sound_turns(const JsonlRow& row) const;
-  // Adds a warning that lists the unread fields so far.
   void warn_of_unread() const;
 
  private:

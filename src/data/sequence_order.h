@@ -1,5 +1,4 @@
-// The order in which sequences are used. Every epoch uses each sequence once. With weights, each
-// entry has its own epochs. Const members may be called from any thread.
+// The order in which sequences are used: every epoch uses each sequence once.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +12,17 @@ namespace sluice::data {
 
 class SequenceOrder {
  public:
-  // `sizes` are the numbers of sequences per entry, at least 1 each. Without `weights`, all entries
-  // form one list. With `shuffle`, every epoch has its own permutation, keyed by the seed and, with
-  // weights, by the entry.
+  // `sizes` are the numbers of sequences per entry, at least 1. With `weights`, entries have
+  // separate epochs; otherwise they form one list. With `shuffle`, every epoch has its own
+  // permutation.
   SequenceOrder(std::vector<std::uint64_t> sizes, const std::vector<double>& weights, bool shuffle,
                 std::int64_t seed);
 
   struct Place {
     std::size_t entry = 0;
-    std::uint64_t sequence = 0;  // index within the entry
+    std::uint64_t sequence = 0;  // within the entry
     friend bool operator==(const Place&, const Place&) = default;
   };
-  // Returns the sequence that is `ahead` places after `position`.
   Place at(DataPosition position, std::int64_t ahead) const;
 
   std::uint64_t num_sequences() const { return ends_.back(); }

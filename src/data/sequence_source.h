@@ -1,4 +1,4 @@
-// Numbered sequences of a data set, in file order. Const members may be called from any thread.
+// Numbered sequences of a data set, in file order. Const members are thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,12 @@
 
 namespace sluice::data {
 
-// One row before padding, with 1 to seq_len tokens, or fields alone. Labels outside the loss are
-// kIgnoredLabel.
+// One row before padding, with 1 to seq_len tokens, or fields alone.
 struct Sequence {
   std::vector<std::int32_t> ids, labels;  // equally long
   std::vector<std::uint8_t> mask;         // one per id, or empty: all 1
   std::vector<std::int32_t> positions;    // one per id, or empty: 0, 1, 2, ...
-  // Values of SourceOptions::fields. Sizes of kRowTokens have the row's original length, before
-  // truncation.
+  // Sizes of kRowTokens have the row's length before truncation.
   std::vector<FieldValue> fields = {};
 };
 
@@ -30,25 +28,25 @@ class SequenceSource {
   virtual std::uint64_t num_bytes() const = 0;
   // All members below require index < num_sequences().
   virtual Sequence read(std::uint64_t index) const = 0;
-  // Returns the number of labels that a next-token loss counts. Throws the errors of read(), unless
-  // the number is known without reading.
+  // Labels that a next-token loss counts. Throws the errors of read(), unless the number is known
+  // without reading.
   virtual std::int64_t counted_labels(std::uint64_t index) const = 0;
   // Returns "file:line" for messages.
   virtual std::string place(std::uint64_t index) const = 0;
-  // Sequences without counted labels among those read at startup, ascending. uncounted_file()
-  // returns the first file that has only such sequences, or "".
+  // Sequences without counted labels among those read at startup, ascending. uncounted_file() is
+  // the first file that has only such sequences, or "".
   virtual const std::vector<std::uint64_t>& uncounted() const = 0;
   virtual std::string uncounted_file() const = 0;
-  // In nats per token. Only byte streams have one.
+  // In nats per token, for byte streams only.
   virtual std::optional<double> unigram_entropy() const { return std::nullopt; }
 };
 
 struct SourceOptions {
   std::vector<std::string> files;
   DataFormat format = DataFormat::kText;  // not kAuto
-  bool is_format_set = false;             // whether the user set data.format
+  bool is_format_set = false;
   std::int64_t seq_len = 0;
-  std::int64_t vocab_size = 0, num_labels = 0;  // these are like TokenDataOptions
+  std::int64_t vocab_size = 0, num_labels = 0;  // like TokenDataOptions
   std::optional<std::int64_t> max_positions;
   bool truncate = false, pack = false, assistant_only_loss = false, append_eos = false;
   ChatTemplate chat_template = ChatTemplate::kAuto;
@@ -61,9 +59,8 @@ struct SourceOptions {
 // Throws Error(kInput) if the files hold no sequence.
 std::unique_ptr<SequenceSource> open_source(SourceOptions options);
 
-// Makes one sequence per row.
 std::unique_ptr<SequenceSource> open_jsonl(SourceOptions options);
-// Packs as many whole rows into a sequence as fit, in file order.
+// Packs as many whole rows into a sequence as fit.
 std::unique_ptr<SequenceSource> open_packed_jsonl(SourceOptions options);
 
 }  // namespace sluice::data

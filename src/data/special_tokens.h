@@ -8,7 +8,7 @@
 
 namespace sluice::data {
 
-// Limit for the tokenizer.json and each file beside it.
+// For the tokenizer.json and each file beside it.
 inline constexpr std::size_t kMaxTokenizerBytes = std::size_t{128} << 20;
 
 struct SpecialIds {

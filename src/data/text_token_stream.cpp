@@ -1,9 +1,8 @@
-// A stream of tokens made from text files, including the tokens that the tokenizer adds around a
-// document.
+// A stream of tokens made from text files.
 //
-// A file is tokenized in pieces of about 8 KiB, cut where this changes no token (text_cut.h). One
-// pass at startup counts the tokens of every piece. Reading tokenizes a piece again. Memory is 16
-// bytes per piece plus a cache of recent pieces.
+// Files are tokenized in pieces of about 8 KiB, cut where this changes no token (text_cut.h). One
+// pass at startup counts the tokens of every piece. Memory is 16 bytes per piece plus a cache of
+// recent pieces.
 #include <algorithm>
 #include <list>
 #include <mutex>
@@ -19,7 +18,7 @@ namespace sluice::data {
 namespace {
 
 constexpr std::size_t kPieceBytes = std::size_t{8} << 10;
-// If no safe cut is found within this size, cut between any two characters.
+// Larger pieces are cut between any two characters.
 constexpr std::size_t kMaxPieceBytes = std::size_t{1} << 20;
 constexpr std::size_t kWindow = std::size_t{1} << 10;
 constexpr std::size_t kKeptPieces = 64;
@@ -45,7 +44,6 @@ std::string read_piece(const File& file, std::uint64_t offset) {
   }
 }
 
-// A cache of recently read pieces.
 class Kept {
  public:
   std::shared_ptr<const Ids> find(std::size_t piece) const {

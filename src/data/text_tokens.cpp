@@ -15,8 +15,8 @@ namespace sluice::data {
 namespace {
 
 constexpr std::int64_t kByteVocabulary = 256;
-// Some tokenizers have a few special tokens without an embedding, such as Gemma 3's image tokens.
-// If there are more, the tokenizer belongs to another model.
+// A few special tokens may lack an embedding, such as Gemma 3's image tokens. More belong to
+// another model.
 constexpr std::int64_t kMaxTokensBeyond = 1024;
 
 }  // namespace

@@ -1,6 +1,5 @@
-// Turns text into tokens, either its bytes or the ids of a tokenizer.json. The tokenizer is read
-// when a text first needs it, so rows of ids need none. Const members may be called from any
-// thread.
+// Turns text into bytes or ids of a tokenizer.json. The tokenizer is read when a text first needs
+// it. Const members are thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -23,34 +22,34 @@ class TextTokens {
   // Throws Error(kInput) if data.tokenizer is a path without a tokenizer.
   explicit TextTokens(const TokenDataOptions& options);
 
-  // Also true if "auto" found an unsupported tokenizer. Any text is then rejected.
+  // Also true if "auto" found an unsupported tokenizer, which makes any text an error.
   bool is_bytes() const { return file_.empty(); }
-  const std::string& file() const { return file_; }  // the tokenizer.json, or ""
+  const std::string& file() const { return file_; }
 
-  // All functions that need the tokenizer throw Error(kInput) if it is unreadable or exceeds the
-  // vocabulary. They add a warning if "auto" chose bytes.
+  // These throw Error(kInput) for a tokenizer that is unreadable or exceeds the vocabulary. They
+  // add a warning if "auto" chose bytes.
 
   std::vector<std::int32_t> encode(std::string_view text, bool add_special_tokens) const;
   // Precondition: !is_bytes().
   const Tokenizer& tokenizer() const;
   void require_fit() const;
 
-  // The tokens that start and end a text, or "" for bytes and if none is named.
+  // "" for bytes, and if no token is named.
   std::string begin_token() const;
   std::string end_token() const;
   std::optional<std::int32_t> end_id() const;
-  // Appends the end token unless the text has it. Without `append`, adds a warning instead. Throws
+  // Appends the end token unless the text has it. Without `append`, only adds a warning. Throws
   // Error(kUsage) if `append` is set and there is no end token.
   void end_text(std::vector<std::int32_t>& ids, bool append) const;
 
-  // Keeps a warning for the user, without duplicates. Ignores "".
+  // Keeps each warning once. Ignores "".
   void warn(const std::string& text) const;
   std::vector<std::string> warnings() const;
-  // Records which value was chosen for an option that is "auto".
+  // Records the value that "auto" chose for an option.
   void note(const std::string& option, const std::string& choice) const;
   std::map<std::string, std::string> choices() const;
 
-  // Returns a digest. Equal digests mean equal tokens for every text.
+  // Equal digests mean equal tokens for every text.
   std::string identity() const;
 
  private:
@@ -65,13 +64,13 @@ class TextTokens {
   std::string file_;
   std::int64_t vocab_size_;
   std::optional<Error> refusal_;  // set if "auto" found an unsupported tokenizer
-  std::string directory_;         // searched by "auto"
+  std::string directory_;
   bool is_auto_ = false;
   mutable std::mutex loading_;
   mutable std::unique_ptr<const Loaded> loaded_;
   mutable std::mutex warning_;
   mutable std::vector<std::string> warnings_;
-  mutable std::map<std::string, std::vector<std::string>> choices_;  // by option
+  mutable std::map<std::string, std::vector<std::string>> choices_;
 };
 
 }  // namespace sluice::data

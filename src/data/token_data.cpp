@@ -27,7 +27,6 @@ std::int64_t TokenRows::counted_labels(std::int64_t first, std::int64_t count) c
 
 namespace {
 
-// Counts each microbatch when its last row is set.
 struct CountedMicrobatches {
   const TokenDataOptions& options;
   const MicrobatchCount& count;
@@ -44,7 +43,7 @@ struct CountedMicrobatches {
   }
 };
 
-// Checks that all rows of a microbatch have fields of the same sizes.
+// All rows of a microbatch must have fields of the same sizes.
 class SameSizes {
  public:
   explicit SameSizes(const TokenDataOptions& options) : options_(options) {}
@@ -74,12 +73,12 @@ class SameSizes {
   }
 
  private:
-  // Rows of a concatenated field may have different numbers of items. A row without items fits any.
+  // Rows of a concatenated field may differ in their number of items. A row without items fits any.
   static bool have_same_items(const std::vector<std::int64_t>& a,
                               const std::vector<std::int64_t>& b) {
     return a[0] == 0 || b[0] == 0 || std::equal(a.begin() + 1, a.end(), b.begin() + 1, b.end());
   }
-  // Sizes that depend on the tokens are padded to seq_len.
+  // kRowTokens become seq_len.
   std::vector<std::vector<std::int64_t>> sizes_of(const data::Sequence& sequence) const {
     std::vector<std::vector<std::int64_t>> sizes;
     for (std::size_t i = 0; i < options_.fields.size(); ++i) {
@@ -104,7 +103,7 @@ struct TokenData::Impl {
         watch(options.data.files),
         entries(options) {}
 
-  // Reads rows in order, so that all replicas report the same bad row.
+  // Reads in order, so that all replicas report the same bad row.
   std::vector<StepShare> shares(DataPosition position, std::int64_t batch_size,
                                 const std::vector<BatchRange>& own,
                                 const MicrobatchCount& count = {}) const {

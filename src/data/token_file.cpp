@@ -63,7 +63,7 @@ void widen_ids(const unsigned char* bytes, std::size_t count, IdType type, std::
   widen<std::int64_t>(bytes, count, vocab_size, path, first, ids);
 }
 
-// Ids from `offset` to the end of the file, as one document.
+// The whole file is one document.
 class PlainTokenFile final : public TokenFile {
  public:
   PlainTokenFile(std::string path, std::uint64_t file_bytes, std::uint64_t offset, IdType type)

@@ -3,9 +3,9 @@
 //   - llm.c: a header of 256 int32, then the ids. The header has magic number 20240520 and version
 //     1 for uint16 ids, or 20240801 and 7 for uint32 ids, then the number of ids.
 //   - nanoGPT: uint16 ids only.
-//   - Megatron: a .bin with ids and an .idx that describes them (megatron_file.cpp).
-// Headers and .idx files are read in pieces, so memory does not grow with the file size or with
-// sizes that a header claims. Const members may be called from any thread.
+//   - Megatron: a .bin with ids and an .idx (megatron_file.cpp).
+// Memory does not grow with the file size, nor with sizes that a header claims. Const members are
+// thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -23,27 +23,25 @@ class TokenFile {
   virtual ~TokenFile() = default;
   virtual std::uint64_t num_tokens() const = 0;
   virtual std::uint64_t num_bytes() const = 0;
-  // Throws Error(kInput) for an id that is not below vocab_size, or if the file became shorter.
+  // Throws Error(kInput) for an id outside the vocabulary, or if the file became shorter.
   // Precondition: first + count <= num_tokens().
   virtual void read(std::uint64_t first, std::size_t count, std::int64_t vocab_size,
                     std::int32_t* ids) const = 0;
-  // Returns the starts of non-empty documents within [first, first + count), ascending.
+  // Returns the starts of non-empty documents in [first, first + count), ascending.
   virtual std::vector<std::uint64_t> document_starts(std::uint64_t first,
                                                      std::size_t count) const = 0;
   virtual std::uint64_t num_documents() const = 0;
-  virtual std::string id_type() const = 0;  // for example "uint16"
+  virtual std::string id_type() const = 0;
 };
 
-// `format` is kLlmc, kNanogpt, or kMegatron (then `path` is the .bin). Throws Error(kInput) if the
-// file is missing or has another format.
+// For kMegatron, `path` is the .bin. Throws Error(kInput) if the file is missing or has another
+// format.
 std::unique_ptr<TokenFile> open_token_file(const std::string& path, DataFormat format);
 std::unique_ptr<TokenFile> open_megatron(const std::string& path);
 
 // Detects the format of a .bin: kMegatron beside an .idx, kLlmc by its magic number, else kNanogpt.
-// Throws Error(kInput) if it cannot be read.
 DataFormat format_of_token_file(const std::string& path);
 
-// Convert between "a.bin" and "a.idx".
 std::string bin_of_index(const std::string& path);
 std::string index_of_bin(const std::string& path);
 
@@ -51,14 +49,13 @@ enum class IdType { kUint8, kInt8, kInt16, kInt32, kInt64, kUint16, kUint32 };
 std::size_t bytes_of(IdType type);
 std::string name_of(IdType type);
 
-// Contiguous ids from byte `offset` on.
 struct StoredIds {
   const std::string& path;
   std::uint64_t offset = 0;
   IdType type = IdType::kUint16;
 };
-// Reads `count` ids from index `first` on. Throws Error(kInput) at "path, token N" for an id that
-// is not below vocab_size, or if the file became shorter.
+// Throws Error(kInput) at "path, token N" for an id outside the vocabulary, or if the file became
+// shorter.
 void read_ids(const StoredIds& stored, std::uint64_t first, std::size_t count,
               std::int64_t vocab_size, std::int32_t* ids);
 

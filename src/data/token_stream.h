@@ -1,5 +1,4 @@
-// Files as one stream of tokens with random access. stream_source.cpp cuts it into sequences. Const
-// members may be called from any thread.
+// Files as one stream of tokens with random access. Const members are thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +19,13 @@ class TokenStream {
   // Throws Error(kInput) if a file became shorter or an id is outside the vocabulary. Precondition:
   // first + count <= num_tokens().
   virtual void read(std::uint64_t first, std::size_t count, std::int32_t* ids) const = 0;
-  // Returns the starts of documents within [first, first + count), ascending.
+  // In [first, first + count), ascending.
   virtual std::vector<std::uint64_t> document_starts(std::uint64_t first,
                                                      std::size_t count) const = 0;
-  // Returns for example "file, byte 12". Precondition: token < num_tokens().
+  // Returns for example "file, byte 12".
   virtual std::string place(std::uint64_t token) const = 0;
   virtual std::string unit() const { return "tokens"; }
-  // In nats per token, or empty.
+  // In nats per token.
   virtual std::optional<double> unigram_entropy() const { return std::nullopt; }
 };
 
@@ -38,24 +37,23 @@ class Starts {
   std::size_t size() const { return starts_.size() - 1; }
   std::uint64_t first(std::size_t i) const { return starts_[i]; }
   std::uint64_t end(std::size_t i) const { return starts_[i + 1]; }
-  // Returns the range that contains `position`. Precondition: position < total().
+  // Precondition: position < total().
   std::size_t holder(std::uint64_t position) const;
-  // Returns the starts of non-empty ranges within [first, first + count).
+  // Starts of non-empty ranges in [first, first + count).
   std::vector<std::uint64_t> starts_in(std::uint64_t first, std::size_t count) const;
 
  private:
   std::vector<std::uint64_t> starts_ = {0};
 };
 
-// Throws Error(kInput) if the vocabulary has no room for bytes.
+// Throws Error(kInput) if the vocabulary is too small.
 std::unique_ptr<TokenStream> open_bytes(const SourceOptions& options);
-// Each file is one document.
 std::unique_ptr<TokenStream> open_text_tokens(const SourceOptions& options);
-// Each file is one document, except for Megatron's.
+// Each file is one document, except Megatron's.
 std::unique_ptr<TokenStream> open_token_files(const SourceOptions& options);
 
 // Cuts the stream every seq_len tokens and drops the rest. With options.pack, positions restart at
-// each document, whose first label is not counted.
+// each document, whose first label does not count.
 std::unique_ptr<SequenceSource> cut_stream(std::unique_ptr<TokenStream> stream,
                                            const SourceOptions& options);
 

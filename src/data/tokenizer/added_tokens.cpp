@@ -10,7 +10,7 @@
 namespace sluice::data {
 namespace {
 
-// Every position of a text may be compared with this many bytes.
+// Limits the comparison at each position.
 constexpr std::size_t kMaxAddedBytes = 1024;
 
 bool ends_with_word(std::string_view text) {

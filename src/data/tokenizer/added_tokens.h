@@ -1,11 +1,11 @@
-// Texts that always become a single token: "added_tokens" of tokenizer.json, and the tokens that
-// files beside it declare (declared_tokens.h). They are found first in the original text, then in
-// the normalized text.
+// Texts that always become a single token: "added_tokens" of tokenizer.json, and tokens declared in
+// files beside it. They are found first in the original text, then in the normalized text.
 //
 //   1. Of tokens that start at the same place, the longest wins. Matches do not overlap.
-//   2. A token has the id that the vocabulary gives its text. Other tokens are numbered from the
-//      vocabulary size on, as in tokenizers. The field "id" is ignored.
-//   3. A match is never empty. It is dropped if the token before it has taken all of its spaces.
+//   2. Tokens outside the vocabulary are numbered from the vocabulary size on, as in tokenizers.
+//   The
+//      field "id" is ignored.
+//   3. A match is dropped if the token before it has taken all of its spaces.
 #pragma once
 
 #include <array>
@@ -27,8 +27,8 @@ struct AddedToken {
   std::string content;
   bool single_word = false, strip_left = false, strip_right = false, normalized = true,
        special = false;
-  std::string where = {};    // file and field that declare the token
-  std::string pattern = {};  // text to search for: the normalized content, if `normalized`
+  std::string where = {};    // for errors
+  std::string pattern = {};  // text to search for, maybe normalized
 
   bool is_same(const AddedToken& other) const {
     return content == other.content && single_word == other.single_word &&
@@ -40,19 +40,18 @@ struct AddedToken {
 AddedToken read_added_token(const JsonField& item);
 
 struct TokenDeclarations {
-  // Batches in the order in which they are added. New ids continue after earlier batches.
+  // In the order in which they are added. New ids continue after earlier batches.
   std::vector<std::vector<AddedToken>> batches;
-  // If set, special tokens are not searched for.
+  // Special tokens are not searched for.
   bool split_special = false;
 };
 
-// Finds the longest of several texts at a position.
 class TextTrie {
  public:
   // Precondition: the text is neither empty nor present.
   void insert(std::string_view text, std::int32_t value);
   bool empty() const { return nodes_.empty(); }
-  // Finds the first match at or after `at`.
+  // Finds the first match from `at` on.
   bool find(std::string_view text, std::size_t at, std::size_t& first, std::size_t& last,
             std::int32_t& value) const;
 
@@ -60,7 +59,7 @@ class TextTrie {
   static std::uint64_t key(std::uint32_t node, char byte) {
     return static_cast<std::uint64_t>(node) << 8 | static_cast<unsigned char>(byte);
   }
-  std::vector<std::int32_t> nodes_;  // value of the text that ends here, or -1; the root is first
+  std::vector<std::int32_t> nodes_;  // value of the text that ends here, or -1
   std::unordered_map<std::uint64_t, std::uint32_t> edges_;
   std::array<bool, 256> begins_{};
 };
@@ -70,8 +69,7 @@ class AddedTokens {
   // Throws Error(kInput) that names the field.
   AddedTokens(const TokenDeclarations& declared, const Bpe& model, const Normalizer& normalizer);
 
-  // Splits a text at its added tokens. Passes their ids to `token` and the other parts, never
-  // empty, to `between`.
+  // Passes the ids of added tokens to `token` and the text between them, never empty, to `between`.
   void cut_text(TextPiece text, PieceSink between, FunctionRef<void(std::int32_t)> token) const {
     cut(raw_, text, between, token);
   }
@@ -83,7 +81,6 @@ class AddedTokens {
   const std::unordered_map<std::int32_t, AddedToken>& by_id() const { return by_id_; }
   // Returns -1 if there is none.
   std::int32_t id_of(const std::string& content) const;
-  // `text` is the decoded token.
   bool is_special(const std::string& text) const { return special_.contains(text); }
 
  private:

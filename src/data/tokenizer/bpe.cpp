@@ -12,9 +12,9 @@
 namespace sluice::data {
 namespace {
 
-// Up to this size, scanning all pairs is faster than a queue.
+// Scanning all pairs is faster up to this size.
 constexpr std::size_t kFew = 40;
-// Shorter byte words are not cut before the cache lookup.
+// Shorter byte words are looked up whole.
 constexpr std::size_t kWholeWord = 32;
 constexpr std::uint32_t kNoRank = std::numeric_limits<std::uint32_t>::max();
 
@@ -62,7 +62,7 @@ void Bpe::read_vocabulary(const JsonField& vocabulary) {
   if (!vocabulary.json().is_object()) vocabulary.malformed("an object of tokens and their ids");
   vocabulary_.reserve(vocabulary.json().size());
   for (const auto& [token, value] : vocabulary.json().members()) {
-    // Avoid creating a JsonField, which builds a name, for every entry.
+    // A JsonField per entry would be slow, because it builds a name.
     const auto number = value.is_number_unsigned() ? value.unsigned_integer() : kMaxTokenId + 1;
     if (number > static_cast<std::uint64_t>(kMaxTokenId)) vocabulary[token].token_id();  // throws
     const auto id = static_cast<std::int32_t>(number);

@@ -1,9 +1,9 @@
 // Byte pair encoding (Sennrich, Haddow, Birch: "Neural Machine Translation of Rare Words with
-// Subword Units", ACL 2016) with the merges of a tokenizer.json. Repeatedly merges the adjacent
-// pair of the lowest rank, the leftmost first. A word of n characters takes O(n log n) steps.
+// Subword Units", ACL 2016). Repeatedly merges the adjacent pair of the lowest rank, the leftmost
+// first. A word of n characters takes O(n log n) steps.
 //
-// A word is first cut between characters that no merge can join, which does not change the result.
-// This keeps words short and cacheable for SentencePiece models, in which a whole text is one word.
+// Words are first cut between characters that no merge joins, which does not change the result.
+// SentencePiece models, in which a whole text is one word, thus use the word cache too.
 //
 // Threads may share a Bpe if each has its own BpeScratch.
 #pragma once
@@ -37,17 +37,17 @@ struct BpeScratch {
 
 class Bpe {
  public:
-  // `model` is the field "model". Throws Error(kInput) that names the field.
+  // Throws Error(kInput) that names the field.
   explicit Bpe(const JsonField& model);
 
-  // Appends the ids of a word. Precondition: valid UTF-8, not empty.
+  // Precondition: valid UTF-8, not empty.
   void encode(std::string_view word, BpeScratch& scratch, std::vector<std::int32_t>& ids) const;
-  // Encodes raw bytes, each of which stands for a character of byte_characters.h.
+  // Encodes bytes as characters of byte_characters.h.
   void encode_bytes(std::string_view word, BpeScratch& scratch,
                     std::vector<std::int32_t>& ids) const;
 
   std::int32_t id_of(std::string_view token) const { return vocabulary_.find(token); }
-  // Indexed by id. "" may be a token or a gap; see has().
+  // By id. "" may be a token or a gap, see has().
   const std::vector<std::string>& tokens() const { return tokens_; }
   bool has(std::int32_t id) const {
     return id >= 0 && static_cast<std::size_t>(id) < has_.size() &&
@@ -67,7 +67,6 @@ class Bpe {
                    std::vector<std::int32_t>& ids) const;
   void encode_byte_part(std::string_view part, BpeScratch& scratch,
                         std::vector<std::int32_t>& ids) const;
-  // Converts each character to its token, byte tokens or the unknown token.
   void add_units(std::string_view word, std::vector<std::int32_t>& units) const;
   // Merges scratch.ids in place.
   void merge(BpeScratch& scratch) const;
@@ -85,16 +84,16 @@ class Bpe {
   MergeTable merges_;
   std::optional<std::string> unknown_;
   std::int32_t unknown_id_ = -1;
-  std::string prefix_, suffix_;  // continuing_subword_prefix and end_of_word_suffix
+  std::string prefix_, suffix_;  // continuing_subword_prefix, end_of_word_suffix
   bool fuse_unknown_ = false, byte_fallback_ = false, ignore_merges_ = false;
   std::array<std::int32_t, 256> fallback_;  // ids of "<0x00>" to "<0xFF>", or -1
 
-  // Characters that are tokens, and character pairs that a merge may join.
+  // Characters that are tokens, and pairs that a merge may join.
   std::unique_ptr<CodepointBits> plain_;
   std::array<std::array<std::uint64_t, 2>, 128> ascii_joints_{};
   std::unordered_set<std::uint64_t> joints_;
 
-  // The same for bytes, if every byte has a token.
+  // The same for bytes.
   bool has_byte_units_ = false;
   std::array<std::int32_t, 256> byte_units_;
   std::array<std::array<std::uint64_t, 4>, 256> byte_joints_{};

@@ -9,13 +9,12 @@
 namespace sluice::data {
 namespace {
 
-// A token as a file declares it.
 struct Declared {
   AddedToken token;
   bool is_text = false;  // declared by a string, not an object
   bool says_normalized = false;
-  // Whether this makes an equal text in added_tokens.json special: declared by a string or in
-  // special_tokens_map.json.
+  // Declared by a string or in special_tokens_map.json, so an equal text in added_tokens.json is
+  // special.
   bool makes_special = false;
 
   bool is_same(const Declared& other) const {
@@ -33,7 +32,7 @@ Declared of_text(std::string text, std::string where) {
           .makes_special = true};
 }
 
-// Reads an object, whose flags have defaults. `is_special` overrides its flag.
+// `is_special` overrides the object's flag.
 Declared of_object(const JsonField& field, bool is_special) {
   Declared declared;
   declared.token = {.content = field["content"].text(),
@@ -66,7 +65,7 @@ bool is_standard(const std::string& key) {
   return std::find(kNamedTokens.begin(), kNamedTokens.end(), key) != kNamedTokens.end();
 }
 
-// Accepts keys such as "image_token", the special tokens of particular models.
+// Special tokens of particular models, such as "image_token".
 bool is_own_name(const std::string& key) { return key.ends_with("_token") && !is_standard(key); }
 
 bool contains(const std::vector<Declared>& list, const Declared& declared) {
@@ -74,7 +73,7 @@ bool contains(const std::vector<Declared>& list, const Declared& declared) {
                      [&](const Declared& other) { return other.is_same(declared); });
 }
 
-// The tokens that transformers collects before it creates a tokenizer.
+// Tokens that transformers collects before it creates a tokenizer.
 class Collection {
  public:
   Collection(const TokenizerSettings& settings, const RebuiltClass* rebuilt)
@@ -85,10 +84,10 @@ class Collection {
 
   void read_indexed(const std::vector<JsonField>& file_items);
   void read_standard();
-  // Returns the tokens that are not in `existing`, in the order in which they are added.
+  // Returns the tokens that are not in `existing`, in order.
   std::vector<AddedToken> added_to(const std::vector<AddedToken>& existing,
                                    const Json& vocabulary) const;
-  // Returns all special tokens once, without flags.
+  // Without duplicates and flags.
   std::vector<AddedToken> special() const;
   std::string text_of(const std::string& key) const {
     const auto it = standard_.find(key);
@@ -210,7 +209,7 @@ void Collection::read_indexed(const std::vector<JsonField>& file_items) {
   }
 }
 
-// Reads added_tokens.json, which maps texts to ids.
+// added_tokens.json maps texts to ids.
 void Collection::read_older_file(const std::vector<JsonField>& file_items) {
   if (settings_.added_tokens().is_null()) return;
   std::set<std::string> special;
@@ -272,8 +271,7 @@ std::vector<AddedToken> Collection::added_to(const std::vector<AddedToken>& exis
   return tokens;
 }
 
-// Rejects two new tokens whose ids depend on the key order in the file, which the parser does not
-// keep.
+// Rejects new tokens whose ids depend on the key order in the file, which the parser does not keep.
 void Collection::refuse_unordered(const std::set<std::string>& known,
                                   const Json& vocabulary) const {
   std::string first;

@@ -1,4 +1,4 @@
-// Turns tokens back into text as the field "decoder" of tokenizer.json specifies.
+// Turns tokens into text with the field "decoder" of tokenizer.json.
 #pragma once
 
 #include <memory>
@@ -13,18 +13,18 @@ namespace sluice::data {
 class DecoderPart {
  public:
   virtual ~DecoderPart() = default;
-  // May stop when the output exceeds `most` bytes.
+  // May stop after `most` bytes of output.
   virtual void apply(std::vector<std::string>& tokens, PatternScratch& scratch,
                      std::size_t most) const = 0;
 };
 
 class Decoder {
  public:
-  // Throws Error(kInput) for a malformed field or an unsupported part.
+  // Throws Error(kInput) for an unsupported part.
   explicit Decoder(const JsonField& field);
 
-  // Joins the tokens with spaces if there is no decoder. Throws Error(kInput) if the text grows by
-  // more than kMaxGrowth times.
+  // Without a decoder, joins the tokens with spaces. Throws Error(kInput) if the text grows more
+  // than kMaxGrowth times.
   std::string decode(std::vector<std::string> tokens) const;
 
  private:

@@ -1,4 +1,4 @@
-// A JSON value together with its file and path, so that errors can name them.
+// A JSON value with its file and path for error messages.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@
 
 namespace sluice::data {
 
-// Limits the tables, which are as long as the largest id.
+// Tables are as long as the largest id.
 inline constexpr std::int64_t kMaxTokenId = (std::int64_t{1} << 22) - 1;
 inline constexpr std::size_t kMaxTokenBytes = 4096;
-// Limit per section, including nested sequences.
+// Per section, including nested sequences.
 inline constexpr std::size_t kMaxParts = 64;
 
 class JsonField {
@@ -32,25 +32,22 @@ class JsonField {
   // Returns a null field if the key is missing.
   JsonField operator[](std::string_view key) const;
   std::vector<JsonField> items() const;
-  // Members in key order.
   std::vector<std::pair<std::string, JsonField>> members() const;
   JsonField item(std::size_t index) const;
 
-  // These throw Error(kInput) if the value has another type.
+  // Throw Error(kInput) for another type.
   std::string text() const;
   std::string text_or(std::string_view otherwise) const;
-  // Limited to kMaxTokenBytes, because the text may be inserted many times.
+  // At most kMaxTokenBytes, because it may be inserted many times.
   std::string short_text() const;
   bool flag() const;
   bool flag_or(bool otherwise) const;
   std::int64_t number(std::int64_t most) const;
   std::int32_t token_id() const { return static_cast<std::int32_t>(number(kMaxTokenId)); }
-  // A string of one character.
   char32_t character() const;
-  // The string in "type".
   std::string type() const;
 
-  // Throws for a feature of tokenizers or transformers that is not supported.
+  // Throws for an unsupported feature.
   [[noreturn]] void refuse(const std::string& what, const std::string& remedy = {}) const {
     refuse_at(where(), what, remedy);
   }

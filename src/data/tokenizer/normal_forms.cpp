@@ -16,7 +16,7 @@ constexpr char32_t kSyllables = 0xAC00, kLeading = 0x1100, kVowels = 0x1161, kTr
 constexpr char32_t kNumLeading = 19, kNumVowels = 21, kNumTrailing = 28;
 constexpr char32_t kNumSyllables = kNumLeading * kNumVowels * kNumTrailing;
 
-// Characters below this do not decompose, do not compose with earlier ones, and are not marks.
+// Characters below this neither decompose nor compose with earlier ones.
 constexpr char32_t kFirstOfInterest = 0xA0;
 
 struct Character {
@@ -101,7 +101,7 @@ class Forms {
   std::unordered_map<std::uint64_t, char32_t> compositions_;
 };
 
-// Sorts each run of marks stably by combining class.
+// Sorts each run of marks by combining class.
 void order_marks(std::vector<Character>& text) {
   for (auto at = text.begin(); at != text.end();) {
     if (at->combining_class == 0) {
@@ -122,7 +122,7 @@ void compose(std::vector<Character>& text, const Forms& forms) {
   std::size_t kept = 0, starter = kNone;
   for (const Character& c : text) {
     if (starter != kNone) {
-      // A mark of the same or a higher class, or a starter in between, blocks the composition.
+      // A mark of the same or a higher class, or another starter, blocks the composition.
       const bool adjacent = kept == starter + 1;
       if (adjacent || (text[kept - 1].combining_class != 0 &&
                        text[kept - 1].combining_class < c.combining_class)) {
@@ -144,8 +144,8 @@ void append_normalized(std::string& text, std::string_view from, NormalForm form
   static const Forms forms;
   const bool compatible = form == NormalForm::kNfkc || form == NormalForm::kNfkd;
   const bool composed = form == NormalForm::kNfc || form == NormalForm::kNfkc;
-  // Copy runs of ASCII unchanged. Normalize the stretches between them, including the ASCII
-  // character before each, with which a mark may compose.
+  // Copies ASCII. Normalizes the stretches between, including the ASCII character before each,
+  // since marks may compose with it.
   std::vector<Character> stretch;
   for (std::size_t at = 0; at < from.size();) {
     std::size_t end = at;

@@ -13,8 +13,7 @@
 namespace sluice::data {
 namespace {
 
-// Replaces a piece by the output of `append`. at_start becomes the output length for the first
-// character.
+// Replaces a piece by the output of `append`, which also determines at_start.
 template <typename Append>
 void rewrite(OwnedPiece& piece, EncodeScratch& scratch, Append&& append) {
   std::string& made = scratch.spare;
@@ -34,7 +33,6 @@ class Form final : public NormalizerPart {
  public:
   explicit Form(NormalForm form) : form_(form) {}
   void apply(OwnedPiece& piece, EncodeScratch& scratch) const override {
-    // ASCII is unchanged in every form.
     const bool ascii = std::all_of(piece.text.begin(), piece.text.end(),
                                    [](char c) { return static_cast<unsigned char>(c) < 0x80; });
     if (ascii) return;

@@ -1,4 +1,4 @@
-// Normalizes text before it is split, as the field "normalizer" of tokenizer.json specifies.
+// Normalizes text with the field "normalizer" of tokenizer.json.
 #pragma once
 
 #include <memory>
@@ -10,23 +10,23 @@
 
 namespace sluice::data {
 
-// The longest compatibility decomposition grows a character 11 times.
+// A compatibility decomposition is up to 11 times as long.
 inline constexpr std::size_t kMaxGrowth = 32, kFreeGrowth = 1 << 16;
 
 class NormalizerPart {
  public:
   virtual ~NormalizerPart() = default;
-  // May stop when the text exceeds scratch.most_bytes.
+  // May stop after scratch.most_bytes of output.
   virtual void apply(OwnedPiece& piece, EncodeScratch& scratch) const = 0;
 };
 
 class Normalizer {
  public:
-  // Throws Error(kInput) for a malformed field or an unsupported part.
+  // Throws Error(kInput) for an unsupported part.
   explicit Normalizer(const JsonField& field);
 
   bool is_identity() const { return parts_.empty(); }
-  // Throws Error(kInput) if the text grows by more than kMaxGrowth times.
+  // Throws Error(kInput) if the text grows more than kMaxGrowth times.
   void apply(OwnedPiece& piece, EncodeScratch& scratch) const;
 
  private:

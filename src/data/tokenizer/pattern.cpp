@@ -21,7 +21,7 @@ constexpr std::size_t kMaxAlternatives = 64;
 
 using AsciiSet = std::array<bool, 128>;
 
-// Returns the ASCII bytes that a match can start with, or all if the match may be empty.
+// ASCII bytes that a match can start with, or all if it may be empty.
 AsciiSet first_bytes(const PatternNode& node) {
   AsciiSet set{};
   const auto add = [&set](const AsciiSet& more) {
@@ -39,7 +39,7 @@ AsciiSet first_bytes(const PatternNode& node) {
       break;
     case Kind::kSequence:
       for (const PatternNode& child : node.children) {
-        // If the child may be empty, the following children may start the match too.
+        // The child may be empty, so its followers can start the match too.
         if (child.kind == Kind::kRepeat && child.may_be_empty() &&
             !child.children.front().may_be_empty()) {
           add(first_bytes(child.children.front()));
@@ -196,7 +196,7 @@ class PatternCompiler {
     }
     std::uint32_t atomic = 0;
     if (node.repetition == Repetition::kPossessive) atomic = add({Op::kAtomic});
-    // A body without instructions stays empty however often it repeats.
+    // A body without instructions stays empty when repeated.
     for (std::uint32_t i = 0, before = here(); i < node.least; ++i) {
       emit(body);
       if (here() == before) break;
@@ -233,7 +233,7 @@ class PatternCompiler {
     pattern_.code_[look].y = here();
   }
 
-  // The alternatives may have different lengths, so each gets its own lookbehind.
+  // Alternatives may differ in length, so each gets its own lookbehind.
   void emit_behind(const PatternNode& node) {
     const PatternNode& what = node.children.front();
     std::vector<const PatternNode*> alternatives = {&what};
@@ -258,7 +258,7 @@ class PatternCompiler {
     for (const std::uint32_t jump : jumps) pattern_.code_[jump].x = here();
   }
 
-  // Returns the fixed length in characters.
+  // In characters.
   std::uint32_t length_of(const PatternNode& node) const {
     switch (node.kind) {
       case Kind::kSet:
@@ -283,7 +283,7 @@ class PatternCompiler {
         return 0;
       case Kind::kChoice: {
         const std::uint32_t length = length_of(node.children.front());
-        // Visit each child once. Twice per level would take exponential time in the depth.
+        // Visiting a child twice per level would take exponential time.
         for (std::size_t i = 1; i < node.children.size(); ++i) {
           if (length_of(node.children[i]) != length) refuse("a lookbehind of varying length");
         }

@@ -1,12 +1,12 @@
-// Regular expressions of tokenizer.json, matched by backtracking. Matches are those of Oniguruma
-// with its default syntax: leftmost, first alternative that fits.
+// Regular expressions of tokenizer.json, matched like Oniguruma with its default syntax: leftmost,
+// first alternative that fits.
 //
 // Supports characters and escapes; . and classes with ranges, nesting and &&; \s \d \w \h \p{..};
 // groups, (?i: ) for ASCII, lookahead, lookbehind of fixed length, (?> ); greedy, lazy and
 // possessive repetition; ^ $ \A \z \Z \b \B. Rejects other constructs by name.
 //
-// The total steps of all patterns for one text are limited in proportion to its length
-// (PatternScratch::allow). Threads may share a Pattern if each has its own PatternScratch.
+// The steps for one text are limited in proportion to its length (PatternScratch::allow). Threads
+// may share a Pattern if each has its own PatternScratch.
 #pragma once
 
 #include <array>
@@ -25,10 +25,10 @@ inline constexpr std::size_t kMaxPatternBytes = 1 << 14;
 inline constexpr std::uint64_t kStepsPerByte = 400, kFreeSteps = 1 << 16;
 
 struct PatternMatch {
-  std::size_t first = 0, last = 0;  // bytes [first, last)
+  std::size_t first = 0, last = 0;  // byte offsets
 };
 
-// Reusable memory and the remaining steps for a text.
+// Reusable memory, and the remaining steps for a text.
 struct PatternScratch {
   struct Choice {
     std::uint32_t instruction;
@@ -38,17 +38,16 @@ struct PatternScratch {
   std::vector<Choice> choices;
   std::uint64_t steps = 0;
 
-  // Resets the steps for a text of this size.
   void allow(std::size_t bytes) { steps = kFreeSteps + kStepsPerByte * bytes; }
 };
 
 class Pattern {
  public:
-  // Throws Error(kInput) at `where` for a malformed, oversized or unsupported pattern.
+  // Throws Error(kInput) at `where` for an unsupported pattern.
   Pattern(std::string_view pattern, const std::string& where);
-  // Calls found(PatternMatch) for successive matches. Like Oniguruma, skips an empty match where
-  // the previous match ended. Preconditions: valid UTF-8, and scratch.allow() was called. Throws
-  // Error(kInput) if the steps run out.
+  // Calls found(PatternMatch) for every match. Like Oniguruma, skips an empty match where the
+  // previous match ended. Preconditions: valid UTF-8, scratch.allow(). Throws Error(kInput) if the
+  // steps run out.
   template <typename Found>
   void each_match(std::string_view text, PatternScratch& scratch, Found&& found) const {
     PatternMatch match;
@@ -96,10 +95,10 @@ class Pattern {
     bool has(char32_t c) const { return c < 128 ? ascii[c >> 6] >> (c & 63) & 1 : bits->has(c); }
   };
 
-  // Finds the first match that starts at or after `from`.
+  // Finds the first match from `from` on.
   bool find(std::string_view text, std::size_t from, PatternScratch& scratch,
             PatternMatch& match) const;
-  // Returns whether the program at `instruction` matches at `at`. Sets `end`.
+  // Runs the program at `instruction` from `at`. Sets `end` if it matches.
   bool run(std::uint32_t instruction, std::string_view text, std::size_t at,
            PatternScratch& scratch, std::size_t& end) const;
   [[noreturn]] void out_of_steps() const;
@@ -107,8 +106,7 @@ class Pattern {
   std::string where_, shown_;
   std::vector<Instruction> code_;
   std::vector<CharacterClass> classes_;
-  // Bit masks of the top-level alternatives that can start with each ASCII byte. Other bytes try
-  // all.
+  // Top-level alternatives, with a bit mask of those that can start with each ASCII byte.
   std::vector<std::uint32_t> alternatives_;
   std::array<std::uint64_t, 128> can_begin_{};
   std::uint64_t all_alternatives_ = 0;

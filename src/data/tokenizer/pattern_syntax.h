@@ -1,4 +1,4 @@
-// Parses a regular expression (pattern.h) into a syntax tree.
+// Parses regular expressions.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +25,11 @@ enum class Assertion {
 struct PatternNode {
   enum class Kind {
     kSet,       // one character of `set`
-    kSequence,  // all children
+    kSequence,  // all children in order
     kChoice,    // the first child that matches
-    kRepeat,    // the only child, repeatedly
+    kRepeat,    // repeats the only child
     kLook,      // lookahead or lookbehind
-    kAtomic,    // the only child, without backtracking into it
+    kAtomic,    // no backtracking into the only child
     kAssertion,
   };
   static constexpr std::uint32_t kEndless = std::numeric_limits<std::uint32_t>::max();
@@ -37,12 +37,11 @@ struct PatternNode {
   Kind kind = Kind::kSequence;
   CodepointRanges set;
   std::vector<PatternNode> children;
-  std::uint32_t least = 0, most = 0;  // bounds of kRepeat
+  std::uint32_t least = 0, most = 0;  // of kRepeat
   Repetition repetition = Repetition::kGreedy;
-  bool behind = false, negated = false;  // for kLook
+  bool behind = false, negated = false;  // of kLook
   Assertion assertion = Assertion::kLineStart;
 
-  // Whether the node can match an empty text.
   bool may_be_empty() const;
 };
 

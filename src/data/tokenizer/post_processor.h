@@ -1,4 +1,4 @@
-// The ids that the field "post_processor" of tokenizer.json adds before and after a single text.
+// The ids that "post_processor" of tokenizer.json adds around a text.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 namespace sluice::data {
 
 struct PostProcessor {
-  // Throws Error(kInput) for a malformed field or an unsupported part.
+  // Throws Error(kInput) for an unsupported part.
   static PostProcessor read(const JsonField& field);
 
   std::vector<std::int32_t> before, after;

@@ -35,7 +35,7 @@ Behavior behavior_of(const JsonField& field) {
   field.refuse("the behavior '" + name + "'");
 }
 
-// Splits a piece at delimiters, which are passed in order.
+// Splits a piece at delimiters, which come in order.
 class Cutter {
  public:
   Cutter(TextPiece piece, Behavior behavior, bool invert, PieceSink next)
@@ -88,7 +88,7 @@ class Cutter {
         }
         break;
       case Behavior::kMergedWithNext:
-        // Only the last of several consecutive delimiters is merged.
+        // Only the last of several delimiters is merged.
         if (!is_delimiter && previous_ && open_) {
           open_last_ = last;
         } else {
@@ -125,7 +125,6 @@ class Split final : public PreTokenizerPart {
   bool invert_;
 };
 
-// Splits at every character of a set.
 class SplitAtCharacters final : public PreTokenizerPart {
  public:
   SplitAtCharacters(CodepointSet set, Behavior behavior)
@@ -144,7 +143,7 @@ class SplitAtCharacters final : public PreTokenizerPart {
   Behavior behavior_;
 };
 
-// Splits into runs of word characters and runs of other characters. Drops white space.
+// Splits into runs of word and other characters, without white space.
 class Whitespace final : public PreTokenizerPart {
  public:
   void split(TextPiece piece, EncodeScratch&, PieceSink next) const override {
@@ -212,7 +211,7 @@ class ByteLevel final : public PreTokenizerPart {
   ByteLevel(bool prefix_space, bool split, const std::string& where) : prefix_space_(prefix_space) {
     if (split) words_.emplace(kGpt2Words, where);
   }
-  // Makes words characters instead of raw bytes, for parts that follow.
+  // For parts that follow this one.
   void make_characters() { characters_ = true; }
 
   void split(TextPiece piece, EncodeScratch& scratch, PieceSink next) const override {

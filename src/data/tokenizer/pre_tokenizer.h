@@ -1,4 +1,4 @@
-// Splits a text into words, as the field "pre_tokenizer" of tokenizer.json specifies.
+// Splits text into words with the field "pre_tokenizer" of tokenizer.json.
 #pragma once
 
 #include <memory>
@@ -12,18 +12,18 @@ namespace sluice::data {
 class PreTokenizerPart {
  public:
   virtual ~PreTokenizerPart() = default;
-  // Passes the parts of a piece to `next`. Parts may be empty.
+  // Parts may be empty.
   virtual void split(TextPiece piece, EncodeScratch& scratch, PieceSink next) const = 0;
 };
 
 class PreTokenizer {
  public:
-  // Throws Error(kInput) for a malformed field or an unsupported part.
+  // Throws Error(kInput) for an unsupported part.
   explicit PreTokenizer(const JsonField& field);
 
-  // Whether words are raw bytes for Bpe::encode_bytes().
+  // Whether words are bytes for Bpe::encode_bytes().
   bool gives_bytes() const { return gives_bytes_; }
-  // Passes the words of a piece to `word`. Words are never empty.
+  // Words are never empty.
   void split(TextPiece piece, EncodeScratch& scratch, PieceSink word) const {
     run(0, piece, scratch, word);
   }

@@ -1,5 +1,5 @@
 // Classes of transformers that read only the vocabulary, merges, tokens and (except one) the
-// post-processor of a tokenizer.json. They replace everything else by their own settings.
+// post-processor of a tokenizer.json. They bring their own settings.
 #pragma once
 
 #include <string>
@@ -13,21 +13,21 @@ namespace sluice::data {
 
 struct RebuiltClass {
   std::string_view name;
-  // JSON of "normalizer", "pre_tokenizer", "decoder", and of "model" options that are not null or
-  // false. Settings replace the words between two @.
+  // JSON that replaces "normalizer", "pre_tokenizer", "decoder" and "model" options. Settings
+  // replace the words between two @.
   std::string_view parts;
-  // Special tokens that are used unless a file names others.
+  // Unless a file names others.
   std::vector<std::pair<std::string_view, std::string_view>> tokens;
   bool adds_prefix_space = false;  // default of the setting
   bool takes_post_processor = true;
-  bool resets_special = false;  // whether special tokens finally lose their flags
+  bool resets_special = false;  // special tokens finally lose their flags
 };
 
 // Precondition: class_kind(name) is kRebuilt.
 const RebuiltClass& rebuilt_class(std::string_view name);
 
-// Replaces parts of `document`, a tokenizer.json, by those of the class. `unknown` is the text of
-// unk_token. Throws Error(kInput) for a malformed setting.
+// Replaces parts of `document`, a tokenizer.json. `unknown` is the text of unk_token. Throws
+// Error(kInput) for a malformed setting.
 void rebuild(const RebuiltClass& by, const TokenizerSettings& settings, const std::string& unknown,
              Json& document);
 

@@ -12,7 +12,6 @@ namespace sluice::data {
 
 class TextMatcher {
  public:
-  // `field` is "pattern". Throws Error(kInput) that names it.
   explicit TextMatcher(const JsonField& field);
   explicit TextMatcher(std::string text) : text_(std::move(text)) {}
   explicit TextMatcher(Pattern pattern) : pattern_(std::move(pattern)) {}

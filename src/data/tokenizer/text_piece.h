@@ -1,4 +1,4 @@
-// A part of a text that is being encoded, and the memory of one encoding thread.
+// A part of a text that is being encoded.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,6 @@ struct TextPiece {
   }
 };
 
-// A TextPiece that owns its text.
 struct OwnedPiece {
   std::string text;
   std::size_t at_start = 0;
@@ -34,7 +33,7 @@ struct OwnedPiece {
   TextPiece view() const { return {text, at_start}; }
 };
 
-// A reference to a callable that outlives the call, cheaper than std::function.
+// A reference to a callable, cheaper than std::function.
 template <typename Signature>
 class FunctionRef;
 template <typename... Arguments>
@@ -61,8 +60,8 @@ struct EncodeScratch {
   BpeScratch bpe;
   OwnedPiece normalized;
   std::string spare;
-  std::size_t most_bytes = 0;  // limit for a normalized text
-  // The text continues an earlier one, so nothing is inserted before it.
+  std::size_t most_bytes = 0;  // of a normalized text
+  // The text continues another, so nothing is inserted before it.
   bool goes_on = false;
 };
 

@@ -8,18 +8,17 @@
 
 namespace sluice::data {
 
-// Accepts file names of all tokenizer forms, such as "tokenizer.model".
+// For any form, such as "tokenizer.model".
 bool is_tokenizer_name(std::string_view name);
 
-// Returns "" if the directory has no tokenizer file or does not exist. Throws Error(kInput) for a
-// tokenizer of another form or a broken link.
+// Returns "" if there is no tokenizer. Throws Error(kInput) for another form or a broken link.
 std::string tokenizer_in(const std::string& directory);
 
-// `path` is a tokenizer.json or its directory. `subject` starts the error message, for example
-// "`data.tokenizer`: ". Throws Error(kInput) if there is none.
+// `path` is a tokenizer.json or its directory. `subject` starts the error message. Throws
+// Error(kInput) if there is none.
 std::string tokenizer_at(const std::string& path, const std::string& subject);
 
-// Returns model_type of the config.json beside the file, or "".
+// Of the config.json beside it, or "".
 std::string model_type_beside(const std::string& tokenizer_file);
 
 }  // namespace sluice::data

@@ -1,4 +1,4 @@
-// Parses a tokenizer.json, alone or with the files beside it like transformers.
+// Parses a tokenizer.json, alone or with the files beside it.
 #pragma once
 
 #include <string>
@@ -12,13 +12,13 @@ namespace sluice::data {
 
 struct TokenizerParts {
   std::string file;                  // for errors
-  Json document;                     // tokenizer.json after the class has replaced its parts
+  Json document;                     // after its class has replaced parts
   TokenDeclarations added = {};      // replaces "added_tokens"
   std::string begin = {}, end = {};  // bos_token and eos_token, or ""
-  std::string beside = {};           // digest of the changes that other files make, or ""
+  std::string beside = {};           // digest of changes by other files, or ""
 };
 
-// These throw Error(kInput) that names the file and the field.
+// Throw Error(kInput) that names the file and the field.
 TokenizerParts parts_of_file(std::string_view json, const std::string& file_name);
 TokenizerParts parts_of_directory(const TokenizerTexts& texts);
 

@@ -15,7 +15,7 @@ constexpr std::size_t kMaxFileBytes = std::size_t{128} << 20;
 
 enum class SettingUse {
   kRead,      // works as in transformers
-  kHarmless,  // changes no id if there is a tokenizer.json
+  kHarmless,  // irrelevant beside a tokenizer.json
   kRefused    // may change ids; rejected unless null, false or empty
 };
 struct KnownSetting {
@@ -105,7 +105,6 @@ std::optional<std::string> read_if_there(const std::string& path) {
   return read_text(path, kMaxFileBytes);
 }
 
-// Returns "" if it is no string.
 std::string text_in(const JsonField& object, std::string_view key) {
   if (object.is_null()) return {};
   const JsonField field = object[key];
@@ -133,7 +132,7 @@ TokenizerSettings::TokenizerSettings(const TokenizerTexts& texts)
   if (!config_.is_null()) {
     for (auto& [key, field] : config_.members()) settings_.emplace(key, field);
   }
-  // Directories with this key are newer, and transformers ignores both files there.
+  // In newer directories transformers ignores both files.
   if (has("added_tokens_decoder")) map_ = added_ = parse(std::nullopt, "");
   if (!map_.is_null()) {
     for (auto& [key, field] : map_.members()) settings_.insert_or_assign(key, field);

@@ -1,5 +1,4 @@
-// Reads the files beside a tokenizer.json with the precedence of transformers:
-// tokenizer_config.json, special_tokens_map.json, added_tokens.json and config.json. Rejects every
+// Reads the files beside a tokenizer.json with the precedence of transformers. Rejects every
 // setting that may change ids in an unsupported way.
 #pragma once
 
@@ -15,11 +14,11 @@
 namespace sluice::data {
 
 struct TokenizerTexts {
-  std::string file;  // path of the tokenizer.json; the others are in its directory
+  std::string file;  // path of the tokenizer.json
   std::string tokenizer;
   std::optional<std::string> tokenizer_config, special_tokens_map, added_tokens, config;
 };
-// Throws Error(kInput) if `file`, the tokenizer.json, is missing or too long.
+// Throws Error(kInput) if the tokenizer.json is missing or too long.
 TokenizerTexts read_tokenizer_texts(const std::string& file);
 
 class TokenizerSettings {
@@ -27,11 +26,11 @@ class TokenizerSettings {
   // Throws Error(kInput) for a malformed file or a rejected setting.
   explicit TokenizerSettings(const TokenizerTexts& texts);
 
-  // special_tokens_map.json, where transformers reads it, overrides tokenizer_config.json. Returns
-  // a null field if the key is missing.
+  // special_tokens_map.json, if transformers reads it, overrides tokenizer_config.json. Returns
+  // null for a missing key.
   JsonField operator[](const std::string& key) const;
   bool has(const std::string& key) const { return settings_.contains(key); }
-  // The content of a single file. Null if transformers would not read it.
+  // A single file. Null if transformers would not read it.
   const JsonField& config() const { return config_; }
   const JsonField& special_tokens_map() const { return map_; }
   const JsonField& added_tokens() const { return added_; }

@@ -21,7 +21,7 @@ CodepointRanges made(std::span<const Range> ranges) {
   return out;
 }
 
-// Unites the categories with this prefix: "L" is Lu, Ll, Lt, Lm and Lo.
+// For example, "L" is Lu, Ll, Lt, Lm and Lo.
 CodepointRanges category_ranges(std::string_view prefix) {
   CodepointRanges out;
   for (std::size_t i = 0; i < std::size(tables::kCategoryRuns); ++i) {
@@ -35,11 +35,11 @@ CodepointRanges category_ranges(std::string_view prefix) {
 
 struct Named {
   std::string_view name;
-  std::string_view category;  // category prefix, or "" for a script
+  std::string_view category;  // prefix, or "" for a script
   std::span<const Range> script = {};
 };
 
-// Names for \p{..}. Long names are from Unicode's PropertyValueAliases.
+// Names of \p{..}. Long names are from Unicode's PropertyValueAliases.
 const std::vector<Named>& properties() {
   static const std::vector<Named> table = {
       {"l", "L"},

@@ -8,12 +8,12 @@ namespace sluice::data {
 namespace {
 
 struct Sequence {
-  std::size_t length = 0;  // of the character or of its invalid part
+  std::size_t length = 0;  // also of an invalid part
   bool valid = false;
 };
 
-// Parses the first character. The bounds of the second byte exclude overlong forms, surrogates and
-// codepoints above U+10FFFF (Unicode 3.9, table 3-7).
+// The bounds of the second byte exclude overlong forms, surrogates and codepoints above U+10FFFF
+// (Unicode 3.9, table 3-7).
 Sequence sequence_at(std::string_view bytes) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };
   const unsigned char lead = byte(0);

@@ -1,4 +1,3 @@
-// Reads and repairs UTF-8.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +8,7 @@ namespace sluice::data {
 
 inline constexpr char32_t kReplacementCharacter = 0xFFFD;
 
-// Returns the length of the character that `lead` starts. Precondition: valid UTF-8.
+// Precondition: valid UTF-8.
 inline std::size_t utf8_length(char lead) {
   const auto byte = static_cast<unsigned char>(lead);
   return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
@@ -17,7 +16,7 @@ inline std::size_t utf8_length(char lead) {
 
 inline bool is_continuation(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
 
-// Returns the codepoint at `at` and advances `at`. Preconditions: valid UTF-8, at < text.size().
+// Advances `at`. Preconditions: valid UTF-8, at < text.size().
 inline char32_t next_codepoint(std::string_view text, std::size_t& at) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[at + i]); };
   const unsigned char lead = byte(0);
@@ -46,11 +45,11 @@ inline std::size_t previous_character(std::string_view text, std::size_t at) {
 
 void append_utf8(std::string& text, char32_t codepoint);
 
-// Returns the length in bytes of the longest valid prefix.
+// In bytes.
 std::size_t valid_utf8_prefix(std::string_view bytes);
 
-// Appends `bytes`, with each maximal invalid part replaced by U+FFFD as the Unicode standard
-// recommends (section 3.9, table 3-11).
+// Replaces each maximal invalid part by U+FFFD, as the Unicode standard recommends (section 3.9,
+// table 3-11).
 void append_repaired(std::string& text, std::string_view bytes);
 
 }  // namespace sluice::data

@@ -1,4 +1,4 @@
-// Hash tables for tokens and merges, built once and read often.
+// Hash tables for tokens and merges.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace sluice::data {
 inline const std::uint64_t kHashSalt =
     (std::uint64_t{std::random_device{}()} << 32) ^ std::random_device{}();
 
-// Results differ between processes.
+// Differs between processes.
 inline std::uint64_t hash_bytes(std::string_view bytes) {
   std::uint64_t hash = kHashSalt ^ (bytes.size() * 0x9e3779b97f4a7c15ULL);
   const char* at = bytes.data();
@@ -35,7 +35,6 @@ inline std::uint64_t hash_bytes(std::string_view bytes) {
 
 class TextIds {
  public:
-  // Reserves space for `count` more.
   void reserve(std::size_t count);
   // Keeps the first id of a text.
   void insert(std::string_view text, std::int32_t id);
@@ -53,7 +52,7 @@ class TextIds {
   std::size_t slot_of(std::string_view text, std::uint64_t hash) const;
 
   std::vector<Entry> entries_;
-  std::vector<std::uint32_t> slots_;  // entry index + 1, or 0; the size is a power of two
+  std::vector<std::uint32_t> slots_;  // entry index + 1, or 0
   std::string texts_;
 };
 

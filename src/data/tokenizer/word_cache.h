@@ -1,4 +1,4 @@
-// A bounded cache of words and their ids. It is cleared when full. For one thread.
+// A bounded cache of words and their ids, cleared when full.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,9 @@ namespace sluice::data {
 
 class WordCache {
  public:
-  // Longer words are not cached.
   static constexpr std::size_t kMaxWord = 128;
 
-  // `first` is null if the word is not cached. Valid until the next insert().
+  // `first` is null if the word is missing. Valid until the next insert().
   struct Ids {
     const std::int32_t* first = nullptr;
     std::uint32_t count = 0;
@@ -29,7 +28,7 @@ class WordCache {
       }
     }
   }
-  // Precondition: not empty, not present, at most kMaxWord bytes.
+  // Precondition: not present, 1 to kMaxWord bytes.
   void insert(std::string_view word, std::uint64_t hash, std::span<const std::int32_t> ids);
 
  private:
