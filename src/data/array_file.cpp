@@ -36,7 +36,7 @@ constexpr std::string_view kNpyEnding = ".npy", kTensorsEnding = ".safetensors";
 struct ArrayPlace {
   std::string type;  // spelled as in the file: "<f4", "F32"
   std::vector<std::uint64_t> shape;
-  std::uint64_t begin = 0, end = 0;  // bytes of the numbers
+  std::uint64_t begin = 0, end = 0;  // byte range of the numbers
 };
 
 [[noreturn]] void refuse_npy(const std::string& path, const std::string& what) {

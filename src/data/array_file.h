@@ -17,7 +17,7 @@ inline constexpr std::uint64_t kMaxArrayBytes = std::uint64_t{1} << 30;
 // A parsed name: "images/7.npy", "images.safetensors", or "images.safetensors:7" for tensor "7".
 struct ArrayName {
   std::string file;
-  std::string tensor = {};  // "" means the tensor with the field's name
+  std::string tensor = {};  // default: the field's name
 };
 // Array file names are relative to this directory.
 std::string folder_of_rows(const std::string& jsonl);

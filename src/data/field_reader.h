@@ -30,7 +30,6 @@ class FieldReader {
   void boolean(bool value);
   void integer(std::int64_t value);
   void real(double value);
-  // `found` describes a value that is not a number, for example "null".
   [[noreturn]] void refuse(const std::string& found) const;
 
   bool takes_reals() const;

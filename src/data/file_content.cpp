@@ -146,7 +146,7 @@ const BinaryFormat* computed_format(std::string_view bytes) {
     if (block == "1AY&SY"sv || block == "\x17\x72\x45\x38\x50\x90"sv) return &kBzip2;
   }
   if (is_pickle(bytes)) return &kPickle;
-  constexpr std::uint64_t kMostHeaderBytes = 100'000'000;  // limit of safetensors
+  constexpr std::uint64_t kMostHeaderBytes = 100'000'000;  // safetensors allows no more
   if (bytes.size() >= 10 && bytes.substr(8, 2) == "{\"" &&
       little_endian(bytes.substr(0, 8)) <= kMostHeaderBytes)
     return &kSafetensors;

@@ -23,7 +23,7 @@ struct InspectOptions {
 
 struct FirstRow {
   std::string source;             // beginning of the text, or "file:line"
-  std::vector<std::int32_t> ids;  // empty without a tokenizer
+  std::vector<std::int32_t> ids;  // empty if there is no tokenizer
   std::vector<bool> counted;      // whether the loss counts each id (rows only)
   std::string decoded;
   // `decoded` with "[" and "]" around counted tokens, or "".
@@ -34,17 +34,16 @@ struct NumberField {
   std::uint64_t rows = 0;
   bool integers = true;  // whether all numbers are integers
   double least = 0, greatest = 0;
-  std::vector<std::pair<std::int64_t, std::int64_t>>
-      sizes;  // smallest and largest sizes, outermost first
+  std::vector<std::pair<std::int64_t, std::int64_t>> sizes;  // smallest and largest, by dimension
 };
 
 struct FileContents {
   std::string path;
   DataFormat format = DataFormat::kText;
-  std::string id_type;  // type in token files: "uint16"
+  std::string id_type;
   std::uint64_t bytes = 0;
-  std::uint64_t documents = 0;  // or rows of .jsonl
-  // Empty if unknown.
+  std::uint64_t documents = 0;  // number of documents, or of .jsonl rows
+  // Empty if there is no tokenizer to count tokens.
   std::optional<std::uint64_t> tokens, counted, longest;
   std::optional<std::int32_t> largest_id;
   std::map<std::string, std::uint64_t> fields;  // number of rows per field

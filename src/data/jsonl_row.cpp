@@ -261,7 +261,7 @@ class RowHandler final : public JsonEvents {
     switch (place_) {
       case Place::kOutside:
         fail(std::string(found) + " instead of an object");
-      case Place::kField:  // give() has handled it
+      case Place::kField:
       case Place::kNumbers:
         fail(std::string(found) + " in '" + field_ + "'");
       case Place::kRow:
@@ -384,12 +384,12 @@ class RowHandler final : public JsonEvents {
   const std::string& where_;
   const RowFormat& format_;
   JsonlRow row_;
-  std::vector<std::optional<FieldValue>> values_;  // of format_.fields
-  std::optional<std::size_t> asked_;               // index of the row's field among these
+  std::vector<std::optional<FieldValue>> values_;  // one per field of format_.fields
+  std::optional<std::size_t> asked_;               // index of the current field in format_.fields
   std::optional<FieldReader> reader_;
   Place place_ = Place::kOutside;
   std::string field_;
-  std::string key_;          // of a message or a part of its content
+  std::string key_;          // current key of a message or of a part of its content
   std::size_t skipped_ = 0;  // depth of open values to skip
   Numbers* list_ = nullptr;
   Speech* speech_ = nullptr;

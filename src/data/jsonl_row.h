@@ -15,7 +15,7 @@ namespace sluice::data {
 
 struct Message {
   std::string role, content;
-  // From "weight" or "train".
+  // Whether the loss counts the message ("weight" or "train"), if the message has either.
   std::optional<bool> counts = {};
   friend bool operator==(const Message&, const Message&) = default;
 };
@@ -32,12 +32,13 @@ struct JsonlRow {
   std::optional<std::string> text;
   std::optional<std::vector<std::int64_t>> input_ids, labels, attention_mask, position_ids;
   std::optional<Speech> messages, prompt, completion;
-  std::vector<std::string> fields;  // the first kMaxNamedFields
+  std::vector<std::string> fields;  // at most kMaxNamedFields, in file order
   // Unknown fields: the first kMaxNamedFields, and later ones that may be rejected.
   std::vector<UnreadField> unread;
   std::vector<FieldValue> values;  // in the order of RowFormat::fields
 };
 inline constexpr std::size_t kMaxNamedFields = 64;
+// A longer row indicates a broken file, and would be held in memory as a whole.
 inline constexpr std::uint64_t kMaxRowBytes = std::uint64_t{64} << 20;
 
 struct RowFormat {

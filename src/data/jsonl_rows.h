@@ -26,7 +26,6 @@ class JsonlRows {
   std::uint64_t num_bytes() const { return num_bytes_; }
   std::size_t num_files() const { return files_.size(); }
   const std::string& file(std::size_t i) const { return files_[i]; }
-  // File i has the rows [first_of(i), first_of(i + 1)).
   std::uint64_t first_of(std::size_t i) const { return i < first_.size() ? first_[i] : size_; }
 
   // Returns "file:line".

@@ -10,7 +10,7 @@
 namespace sluice::data {
 namespace {
 
-// Checked before training starts.
+// Rows up to this total size are checked before training starts.
 constexpr std::uint64_t kCheckedBytes = std::uint64_t{16} << 20;
 
 std::int64_t counted_in(const Sequence& row) {

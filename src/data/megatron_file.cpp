@@ -229,7 +229,7 @@ class MegatronFile final : public TokenFile {
   std::string path_, index_path_;
   IdType type_ = IdType::kUint16;
   std::uint64_t num_sequences_ = 0, num_entries_ = 0;
-  std::uint64_t places_ = 0, documents_ = 0;  // offsets in the .idx
+  std::uint64_t places_ = 0, documents_ = 0;  // byte offsets in the .idx
   std::uint64_t file_bytes_ = 0, num_bytes_ = 0, num_tokens_ = 0;
 };
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::uint32_t kMaxPeriod = 65536;
 
-using Shares = std::vector<long double>;  // sum to 1
+using Shares = std::vector<long double>;  // they sum to 1
 
 // Returns false if rounding changes a share.
 bool are_turns(const Shares& shares, std::uint32_t period, std::vector<std::uint32_t>& turns) {

@@ -25,8 +25,8 @@ struct KnownTemplate {
 };
 constexpr std::array<KnownTemplate, 6> kKnownTemplates = {
     {{ChatTemplate::kChatml, "3c3d47c616e4ab6879065804f3f9b26b"},   // OpenHermes 2.5, TRL, ..
-     {ChatTemplate::kChatml, "e655e4ed52312d5e08fec65cca1e5ee3"},   // without a generation prompt
-     {ChatTemplate::kChatml, "274a06398f4480d3954d150d60995df7"},   // with a default system message
+     {ChatTemplate::kChatml, "e655e4ed52312d5e08fec65cca1e5ee3"},   // the same, no prompt
+     {ChatTemplate::kChatml, "274a06398f4480d3954d150d60995df7"},   // the same, with a default
      {ChatTemplate::kLlama3, "6930a9f803d06b86fc1f1a6eaaa2d2db"},   // Llama 3
      {ChatTemplate::kGemma, "1d836a7f25ce30d99454ffc0ca89fe59"},    // Gemma, Gemma 2
      {ChatTemplate::kMistral, "7ee93c26906f8f3483b896f27dfc4e54"}}  // Mistral 7B v0.1, v0.2

@@ -17,7 +17,6 @@ std::string own_template_warning(const std::string& tokenizer_file, ChatTemplate
 // Normalizes spaces within {{ }} and {% %}, quotation marks, and surrounding white space.
 std::string plain_template(std::string_view text);
 
-// Renames the loop variable over messages to "message".
 std::string with_usual_variable(const std::string& plain);
 
 }  // namespace sluice::data

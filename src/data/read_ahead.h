@@ -23,10 +23,10 @@ inline constexpr std::size_t kStepsAhead = 2;
 
 struct StepsToRead {
   std::int64_t first = 1, last = 0;
-  std::int64_t batch_size = 0;  // over all replicas
+  std::int64_t batch_size = 0;  // summed over all replicas
   StepsDone done;
-  std::map<int, BatchRange> rows;  // by rank
-  MicrobatchCount count = {};      // summed up in StepShare::total_counted
+  std::map<int, BatchRange> rows;  // keyed by rank
+  MicrobatchCount count = {};      // computes the parts of StepShare::total_counted
 };
 
 class ReadAhead {
@@ -52,11 +52,11 @@ class ReadAhead {
 
   const TokenData& data_;
   const StepsToRead steps_;
-  std::vector<BatchRange> ranges_;       // without duplicates
-  std::map<int, std::size_t> range_of_;  // by rank
+  std::vector<BatchRange> ranges_;       // distinct ranges of all ranks
+  std::map<int, std::size_t> range_of_;  // index into ranges_, keyed by rank
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<std::int64_t, Batch> ready_;  // by step
+  std::map<std::int64_t, Batch> ready_;  // keyed by step
   bool ends_ = false;
   std::thread reader_;
 };

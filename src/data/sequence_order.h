@@ -20,7 +20,7 @@ class SequenceOrder {
 
   struct Place {
     std::size_t entry = 0;
-    std::uint64_t sequence = 0;  // within the entry
+    std::uint64_t sequence = 0;  // index within the entry
     friend bool operator==(const Place&, const Place&) = default;
   };
   Place at(DataPosition position, std::int64_t ahead) const;

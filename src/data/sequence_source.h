@@ -14,7 +14,7 @@ namespace sluice::data {
 
 // One row before padding, with 1 to seq_len tokens, or fields alone.
 struct Sequence {
-  std::vector<std::int32_t> ids, labels;  // equally long
+  std::vector<std::int32_t> ids, labels;  // both have the same length
   std::vector<std::uint8_t> mask;         // one per id, or empty: all 1
   std::vector<std::int32_t> positions;    // one per id, or empty: 0, 1, 2, ...
   // Sizes of kRowTokens have the row's length before truncation.
@@ -43,14 +43,14 @@ class SequenceSource {
 
 struct SourceOptions {
   std::vector<std::string> files;
-  DataFormat format = DataFormat::kText;  // not kAuto
+  DataFormat format = DataFormat::kText;  // never kAuto
   bool is_format_set = false;
   std::int64_t seq_len = 0;
-  std::int64_t vocab_size = 0, num_labels = 0;  // like TokenDataOptions
+  std::int64_t vocab_size = 0, num_labels = 0;  // see TokenDataOptions
   std::optional<std::int64_t> max_positions;
   bool truncate = false, pack = false, assistant_only_loss = false, append_eos = false;
   ChatTemplate chat_template = ChatTemplate::kAuto;
-  std::string model_family;  // for chat_template kAuto
+  std::string model_family;  // used for ChatTemplate::kAuto
   std::shared_ptr<const TextTokens> tokens;
   std::vector<FieldOption> fields;
   bool has_tokens = true, takes_mask = true, takes_positions = true;

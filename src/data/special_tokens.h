@@ -15,7 +15,6 @@ struct SpecialIds {
   std::optional<std::int32_t> begin, end;
 };
 
-// `file` is the tokenizer.json. Throws Error(kInput) for a malformed config.json.
 SpecialIds read_special_ids(const std::string& file);
 
 }  // namespace sluice::data

@@ -81,7 +81,7 @@ class TextTokenStream final : public TokenStream {
       std::uint64_t tokens = 0;
       for (std::uint64_t offset = 0; offset < size;) {
         const std::string text = read_piece(file, offset);
-        if (text.empty()) break;  // the file became shorter
+        if (text.empty()) break;
         const std::uint64_t end = offset + text.size();
         const std::size_t count = encode(path, text, offset, end >= size).size();
         pieces_.push_back(files_.first(files_.size() - 1) + offset);

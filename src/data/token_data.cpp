@@ -78,7 +78,7 @@ class SameSizes {
                               const std::vector<std::int64_t>& b) {
     return a[0] == 0 || b[0] == 0 || std::equal(a.begin() + 1, a.end(), b.begin() + 1, b.end());
   }
-  // kRowTokens become seq_len.
+  // Sizes of kRowTokens become seq_len by padding.
   std::vector<std::vector<std::int64_t>> sizes_of(const data::Sequence& sequence) const {
     std::vector<std::vector<std::int64_t>> sizes;
     for (std::size_t i = 0; i < options_.fields.size(); ++i) {

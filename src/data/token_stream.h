@@ -19,17 +19,16 @@ class TokenStream {
   // Throws Error(kInput) if a file became shorter or an id is outside the vocabulary. Precondition:
   // first + count <= num_tokens().
   virtual void read(std::uint64_t first, std::size_t count, std::int32_t* ids) const = 0;
-  // In [first, first + count), ascending.
+  // Returns the starts of documents in [first, first + count), ascending.
   virtual std::vector<std::uint64_t> document_starts(std::uint64_t first,
                                                      std::size_t count) const = 0;
   // Returns for example "file, byte 12".
   virtual std::string place(std::uint64_t token) const = 0;
   virtual std::string unit() const { return "tokens"; }
-  // In nats per token.
+  // Returns nats per token, if known.
   virtual std::optional<double> unigram_entropy() const { return std::nullopt; }
 };
 
-// Offsets of consecutive ranges.
 class Starts {
  public:
   void add(std::uint64_t size) { starts_.push_back(starts_.back() + size); }

@@ -1,11 +1,9 @@
-// Combines a list of calls into the operators of a layer. The order of the calls determines three
-// costs:
+// Combines calls into the operators of a layer. Their order determines three costs:
 //
 //   - Shared gradients: y = a + b passes the gradient of y unchanged to a and b. If the result of a
 //     matrix product is used only in such a sum, the product keeps the gradient of the sum for W.
-//   - Forward memory: all live values that are read again, plus the memory of the running operator.
-//   - Backward memory: walking back, values that later operators kept are freed, and gradients are
-//     allocated and freed.
+//   - Forward memory: live values that are read again, plus the memory of the running operator.
+//   - Backward memory: while walking back, kept values are freed, and gradients come and go.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -31,7 +29,6 @@ double bytes_of_gradient(const CallTensor& tensor) {
   return whole.bytes();
 }
 
-// Values that enter the layer and may need a gradient.
 std::set<std::string> entering_with_gradient(const std::vector<OperatorCall>& calls) {
   std::set<std::string> made, entering;
   for (const OperatorCall& call : calls) {
@@ -43,8 +40,8 @@ std::set<std::string> entering_with_gradient(const std::vector<OperatorCall>& ca
   return entering;
 }
 
-// If the layer's input has a gradient, results of weights and free values alone count as weights,
-// because their gradients can be computed later. Examples are position tables and selected experts.
+// If the layer's input has a gradient, results of weights and free values count as weights, because
+// their gradients can be computed later. Examples are position tables and selected experts.
 void note_weights(OperatorCall& call) {
   std::string weight;
   for (const auto& [argument, tensors] : call.tensors)
@@ -79,7 +76,7 @@ bool is_sum(const OperatorCall& call) {
   return name == "add" || name == "sub";
 }
 
-// Bytes of a broadcast operand's gradient before it is summed to the operand's sizes.
+// Bytes of a broadcast operand's gradient before its reduction.
 double before_its_sum(const OperatorCall& call, const CallTensor& operand) {
   const std::string_view name = operator_name(call.target);
   const bool multiplies = name == "mul" || name == "div" || name == "pow" || name == "where" ||
@@ -88,7 +85,7 @@ double before_its_sum(const OperatorCall& call, const CallTensor& operand) {
   return bytes_of_gradient(call.results[0]);
 }
 
-// A value under the name that it had before views took the names of their storages.
+// A value under its own name, not its storage's.
 struct Value {
   std::string name;
   CallTensor tensor;
@@ -101,9 +98,9 @@ struct Step {
 struct Storage {
   double bytes = 0;
   int made = -1, last_read = -1;  // call indices; -1: enters the layer, or is never read
-  int readers = 0;                // readers that are not views
+  int readers = 0;
   bool leaves = false, counts = true;
-  std::string same_gradient;  // storage whose gradient is the same
+  std::string same_gradient;  // storage with the same gradient
 };
 
 using Storages = std::map<std::string, Storage>;
@@ -117,7 +114,7 @@ Storages storages_of(const std::vector<OperatorCall>& calls, const std::set<std:
     for (const auto& [argument, tensors] : call.tensors)
       for (const CallTensor& tensor : tensors) {
         Storage& of = all[tensor.name];
-        // Free values are counted once for all layers that read them.
+        // Free values are counted once for all layers.
         if (of.made < 0 && is_parameter(tensor)) of.counts = false;
         if (of.made < 0 && tensor.is_free) of.counts = false;
         of.bytes = std::max(of.bytes, tensor.bytes());
@@ -152,7 +149,7 @@ std::string gradient_of(const Storages& all, std::string name) {
 
 // Peak bytes of a forward that keeps nothing.
 double most_in_forward(const std::vector<OperatorRow>& rows, const Storages& all) {
-  std::vector<double> made(rows.size()), left(rows.size());  // bytes per call
+  std::vector<double> made(rows.size()), left(rows.size());
   double live = 0, most = 0;
   for (const auto& [name, of] : all) {
     if (of.made < 0) {
@@ -170,8 +167,8 @@ double most_in_forward(const std::vector<OperatorRow>& rows, const Storages& all
   return most;
 }
 
-// Simulates a backward over the calls in reverse order. Gradients are tracked by value, and several
-// values may share a buffer.
+// Simulates a backward in reverse order of the calls. Gradients are tracked by value, and values
+// may share a buffer.
 class Backward {
  public:
   Backward(const std::vector<Step>& steps, const std::vector<OperatorRow>& rows,
@@ -191,8 +188,7 @@ class Backward {
     for (const auto& [name, user] : first_user_) freed_[user] += kept_[name];
   }
 
-  // Returns the peak bytes above the initial state, which holds all kept values and the incoming
-  // gradients of `leaving`.
+  // Returns the peak bytes above the initial state of kept values and incoming gradients.
   double most(const std::vector<std::string>& leaving) {
     for (const std::string& name : leaving) gradients_.emplace(name, add_buffer(0));
     for (std::size_t i = steps_.size(); i-- > 0;) run(i);
@@ -204,7 +200,7 @@ class Backward {
     double bytes = 0;
     int holders = 1;
   };
-  using BufferOf = std::map<std::string, std::size_t>;  // by value
+  using BufferOf = std::map<std::string, std::size_t>;
 
   std::size_t add_buffer(double bytes) {
     buffers_.push_back({bytes, 1});
@@ -259,7 +255,7 @@ class Backward {
     for (const auto& [name, buffer] : computed) {
       const auto [of, is_first] = gradients_.emplace(name, buffer);
       if (is_first) continue;
-      // A gradient that nothing else uses is accumulated in place.
+      // Accumulates in place if nothing else uses the buffer.
       if (buffers_[of->second].holders == 1) {
         release(buffer);
       } else if (buffers_[buffer].holders == 1) {
@@ -276,8 +272,8 @@ class Backward {
   const std::vector<OperatorRow>& rows_;
   std::map<std::string, double> kept_;
   std::map<std::string, std::size_t>
-      first_user_;             // first user of a kept tensor, whose backward frees it
-  std::vector<double> freed_;  // bytes per call
+      first_user_;  // first user of each kept tensor, whose backward frees it
+  std::vector<double> freed_;
   BufferOf gradients_;
   std::vector<Buffer> buffers_;
   double live_ = 0, most_ = 0;
@@ -289,7 +285,7 @@ class Backward {
 LayerOperators operators_of(std::vector<OperatorCall>& calls,
                             const std::vector<std::string>& leaving, const Precision& precision) {
   using namespace aten_layer;
-  std::map<std::string, CallTensor> settled;  // by value name
+  std::map<std::string, CallTensor> settled;
   std::vector<OperatorRow> rows;
   std::vector<Step> steps;
   const std::set<std::string> entering = entering_with_gradient(calls);
@@ -324,7 +320,7 @@ LayerOperators operators_of(std::vector<OperatorCall>& calls,
   LayerOperators layer;
   for (OperatorRow& row : rows)
     for (Operator& of : row.operators) {
-      // Operators on weights alone do not keep result gradients for W.
+      // Operators on weights alone keep no result gradients for W.
       const bool of_weights = enters && of.reads.empty();
       std::erase_if(of.bytes, [&](const OperatorBytes& bytes) {
         const auto storage = all.find(bytes.name);
@@ -344,7 +340,7 @@ LayerOperators operators_of(std::vector<OperatorCall>& calls,
                                     .needed = Needed::kAlways,
                                     .name = "moment",
                                     .bytes = {.constant = in_forward}});
-  // Attach this to the last operator that has a backward.
+  // The last operator that has a backward.
   for (std::size_t i = layer.all.size(); i-- > 0;) {
     if (layer.all[i].writes.empty()) continue;
     layer.all[i].bytes.push_back({.field = &LayerCost::on_entry,

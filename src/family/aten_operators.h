@@ -1,6 +1,5 @@
-// Costs of operators in exported graphs on LibTorch's CPU backend: operations, bytes kept for the
-// backward, and temporary memory. Also determines which results are views and their strides. All
-// sizes are those of one microbatch.
+// Costs of operators in exported graphs on LibTorch's CPU backend: operations, kept bytes and
+// temporary memory. Also determines views and strides. All sizes are those of one microbatch.
 #pragma once
 
 #include <cstdint>
@@ -16,30 +15,29 @@
 namespace sluice::detail {
 
 struct CallTensor {
-  std::string name;  // name of the storage, shared by all views
+  std::string name;  // of the storage, shared by all views
   std::string dtype;
   std::vector<std::int64_t> sizes;
   std::vector<std::int64_t> strides;  // in elements; empty: contiguous
   std::int64_t storage_bytes = -1;    // -1: computed from `sizes`
-  std::string weight;                 // name of the parameter in the layer, or ""
-  bool is_made = false;  // computed from `weight` alone (1 + weight, a cast), in its own storage
+  std::string weight;                 // the parameter's name in the layer, or ""
+  bool is_made = false;               // computed from `weight` alone (1 + weight, a cast)
   bool is_free = false;  // input, buffer, constant or result of these; never has a gradient
 
   std::int64_t numel() const;
-  double bytes() const;  // of its storage
+  double bytes() const;
   bool is_floating() const;
 };
 
-// A non-tensor argument.
 using CallValue = std::variant<std::monostate, bool, std::int64_t, double, std::string,
                                std::vector<std::int64_t>>;
 
 struct OperatorCall {
   std::string target;  // "aten.linear.default"
-  // By argument name of the schema. A tensor list has several entries.
+  // By argument name. A tensor list has several entries.
   std::vector<std::pair<std::string, std::vector<CallTensor>>> tensors;
-  std::vector<std::pair<std::string, CallValue>> values;  // without defaulted arguments
-  std::vector<CallTensor> results;                        // a list result is flattened
+  std::vector<std::pair<std::string, CallValue>> values;  // without arguments at their default
+  std::vector<CallTensor> results;                        // a list of tensors is flattened
   bool without_gradient = false;                          // runs without recording gradients
 
   const CallTensor* tensor(std::string_view argument, std::size_t index = 0) const;
@@ -51,31 +49,29 @@ struct OperatorCall {
 };
 
 struct OperatorRow {
-  // Kept tensors are named by storage, so that a tensor kept by several operators counts once.
-  // Gradients are named "d " + value. A call is split into several operators if the gradients of
-  // its operands need different tensors.
+  // Kept tensors are named by storage, so that each counts once. Gradients are named "d " + value.
+  // A call is split if the gradients of its operands need different tensors.
   std::vector<Operator> operators;
   bool known = true;  // false: no rule; counted as one pass over the tensors
   // Temporary bytes beside arguments and results.
   double in_forward = 0, in_backward = 0;
 };
 
-// Whether `target` ("aten.linear.default", "_operator.mul") or another overload has a rule.
+// Whether there is a rule for `target` ("aten.linear.default") or another overload.
 bool has_row(std::string_view target);
 
-// The call must have passed settle_results().
+// Precondition: the call has passed settle_results().
 OperatorRow row_of(const OperatorCall& call, const Precision& precision);
 
-// Whether LibTorch's CPU backend uses the blockwise attention kernel, which never stores all
-// scores. It requires four dimensions, equal head widths, contiguous channels, no dropout and no
-// mask with a gradient. Otherwise scores are stored in float32.
+// Whether LibTorch's CPU backend uses the attention kernel that never stores all scores. It
+// requires four dimensions, equal head widths, contiguous channels, no dropout and no mask with a
+// gradient. Otherwise scores are stored in float32.
 bool is_blockwise_attention(const OperatorCall& call);
 
-// Returns the strides of an einsum result: a permuted matrix product.
 std::vector<std::int64_t> einsum_strides(const OperatorCall& call);
 
-// Sets dtype (under autocast), strides and storage of the results. A view or in-place result shares
-// its argument's storage. Also sets weight, is_made and is_free. `sizes` must be set.
+// Sets all fields of the results except `sizes`. A view or in-place result shares its argument's
+// storage.
 void settle_results(OperatorCall& call, const Precision& precision);
 
 // Throws Error(kInput) without a place for impossible sizes. row_of() and settle_results() call it,
@@ -85,13 +81,11 @@ void check_sizes(const OperatorCall& call);
 // Returns the argument whose storage the result shares, or nullptr.
 const CallTensor* viewed_argument(const OperatorCall& call, std::size_t result = 0);
 
-// Whether the tensor can be viewed with these sizes without a copy.
 bool is_viewable(const CallTensor& tensor, const std::vector<std::int64_t>& sizes);
 std::vector<std::int64_t> contiguous_strides(const std::vector<std::int64_t>& sizes);
 
-// Returns the operators of a layer and settles the results of the calls. `leaving` values outlive
-// the layer. Free values that enter are not counted, because all readers share them. Adds the costs
-// that depend on the order of the calls.
+// Returns the operators of a layer and settles the calls. `leaving` values outlive the layer. Free
+// inputs are not counted, because all readers share them.
 LayerOperators operators_of(std::vector<OperatorCall>& calls,
                             const std::vector<std::string>& leaving, const Precision& precision);
 

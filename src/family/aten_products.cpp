@@ -19,7 +19,6 @@ void linear(Row& row) {
   row.product(*x, *weight, 2 * as_double(x->numel()) * as_double(columns));
 }
 
-// Multiplies matrices or batches of matrices.
 void plain_product(Row& row, const char* left, const char* right) {
   const CallTensor *a = row.tensor(left), *b = row.tensor(right);
   row.reads_first({left, right});
@@ -33,7 +32,6 @@ void dot(Row& row) { plain_product(row, "self", "tensor"); }
 void addmm(Row& row) { plain_product(row, "mat1", "mat2"); }
 void baddbmm(Row& row) { plain_product(row, "batch1", "batch2"); }
 
-// Broadcasts the batch dimensions.
 CallTensor expanded(const CallTensor& tensor, const Sizes& batch) {
   CallTensor result = tensor;
   const Sizes strides = tensor.strides.empty() ? contiguous_strides(tensor.sizes) : tensor.strides;
@@ -87,7 +85,6 @@ void matmul(Row& row) {
   row.product(*a, *b, operations);
 }
 
-// An einsum operand with its letters.
 struct Lettered {
   const CallTensor* tensor = nullptr;
   std::string letters;
@@ -96,8 +93,7 @@ struct Lettered {
   bool has(char letter) const {
     return at(letter) != std::string::npos && tensor->sizes[at(letter)] != 1;
   }
-  // Whether the dimensions, in the order of these groups, can be viewed as matrices. Sets one size
-  // per group.
+  // Whether the dimensions can be viewed as matrices with one axis per group. Sets their sizes.
   bool lies_as(const std::vector<std::string>& groups, Sizes& sizes) const {
     const Sizes own = tensor->strides.empty() ? contiguous_strides(tensor->sizes) : tensor->strides;
     CallTensor ordered = *tensor;
@@ -115,12 +111,12 @@ struct Lettered {
   }
 };
 
-// An einsum of two tensors as a matrix product: the letters of each role.
+// An einsum of two tensors as a matrix product, with the letters of each role.
 struct Pairing {
   Lettered a, b;
   std::string both, of_a, of_b, inner;
-  bool sums = false;     // false: elementwise product
-  bool is_known = true;  // false: not expressible this way
+  bool sums = false;     // false: an elementwise product
+  bool is_known = true;  // false: no such product exists
   double operations = 2;
 };
 
@@ -167,14 +163,13 @@ Pairing pairing_of(const OperatorCall& call) {
     if (result.find(letter) != std::string::npos) continue;
     pair.sums = true;
     if (in_a && in_b) pair.inner += letter;
-    // A letter of one operand alone is summed first, which creates another tensor.
+    // A letter of one operand is summed first, which creates a tensor.
     if (in_a != in_b) pair.is_known = false;
   }
   return pair;
 }
 
-// Operands that cannot be viewed as matrices are copied. Unsupported equations count as keeping all
-// operands.
+// Operands that are no views of matrices are copied. Unsupported equations keep all operands.
 void einsum(Row& row) {
   const Pairing pair = pairing_of(row.call());
   if (!pair.is_known) return all_operands(row);
@@ -200,7 +195,7 @@ void einsum(Row& row) {
   row.product(*pair.a.tensor, *pair.b.tensor, pair.operations);
 }
 
-// Single-threaded float32 convolutions above this number of elements use oneDNN.
+// Larger float32 convolutions use oneDNN (single thread).
 constexpr std::int64_t kLargePicture = 20480;
 
 void convolution(Row& row) {
@@ -274,7 +269,7 @@ void attention(Row& row) {
   }
   const double drops = row.call().real("dropout_p", 0) > 0;
   row.reads_only({"query", "key", "attn_mask"});
-  // Inputs are scaled first, and keys and values are repeated for every query head.
+  // Inputs are scaled first, and keys and values repeated for every query head.
   const double wide_pairs = kFloat * pairs;
   const std::int64_t queries = q->sizes.size() < 2 ? 1 : q->sizes[q->sizes.size() - 2];
   const double heads_rows = as_double(rows / std::max<std::int64_t>(1, queries)) * as_double(keys);
@@ -299,8 +294,8 @@ void attention(Row& row) {
   row.forward(sums);
   row.gradient_of(*v, sums);
   if (of_scores) row.gradient_of(row.wants(*q) ? *q : *k, sums);
-  // Temporary memory of the softmax: scores, result, a copy without fully masked rows, and the
-  // booleans that find them. The scaled inputs still exist, but the final result does not.
+  // The softmax needs scores, result, a copy without fully masked rows, and booleans. The scaled
+  // inputs still exist, but the final result does not.
   const double masked = mask && mask->dtype == "bool" ? kFloat * as_double(mask->numel()) : 0;
   row.takes_alone(std::max(0.0, kFloat * as_double(q->numel()) + 3 * wide_pairs + pairs + masked -
                                     row.result().bytes()));

@@ -1,5 +1,5 @@
-// Collects the operators of one call. A value kept in a parameter costs nothing, since parameters
-// always exist. Kept values of an operator with weights live until W.
+// Collects the operators of one call. Kept parameters cost nothing, since they always exist. Kept
+// values of an operator with weights live until W.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace sluice::detail::aten_rows {
 
 using Sizes = std::vector<std::int64_t>;
 inline constexpr double kFloat = 4, kInt64 = 8;     // bytes per element
-inline constexpr double kMostElements = 1LL << 48;  // per tensor, so that no stride overflows
+inline constexpr double kMostElements = 1LL << 48;  // per tensor; prevents overflow of strides
 
 inline double as_double(std::int64_t count) { return static_cast<double>(count); }
 inline std::int64_t product_of(const Sizes& sizes) {
@@ -56,7 +56,6 @@ class Row {
   }
   bool is_complete() const { return !call_.results.empty(); }
 
-  // Moves these arguments to the front.
   void reads_first(const std::vector<std::string>& arguments) {
     std::vector<std::string> order = arguments;
     for (const auto& [argument, tensors] : call_.tensors)
@@ -64,7 +63,7 @@ class Row {
     row_.operators.clear();
     begin(order, 0);
   }
-  // Adds an operator that reads `between`, the new result of the previous operator, and these
+  // Adds an operator that reads `between`, now the result of the previous operator, and these
   // arguments.
   void then_reads(const std::string& between, const std::vector<std::string>& arguments) {
     const std::string writes = std::exchange(at().writes, between);
@@ -74,7 +73,6 @@ class Row {
       for (const CallTensor& tensor : tensors_of(argument)) add_operand(tensor);
     at().writes = writes;
   }
-  // Restricts the current operator to these arguments.
   void reads_only(const std::vector<std::string>& arguments) {
     const std::string writes = at().writes;
     at() = {};
@@ -83,7 +81,7 @@ class Row {
     at().writes = writes;
   }
 
-  // When this operand's gradient is needed, or nothing if it never is.
+  // When this operand's gradient is needed, if ever.
   std::optional<Needed> wants(const CallTensor& operand) const {
     if (!is_differentiable(operand)) return std::nullopt;
     const Operator& of = row_.operators.back();
@@ -96,13 +94,13 @@ class Row {
   }
 
   void keep(const CallTensor& tensor, Needed when = Needed::kBackward) {
-    if (!tensor.weight.empty() && !tensor.is_made) return;  // exists anyway
+    if (!tensor.weight.empty() && !tensor.is_made) return;  // parameters exist anyway
     keep_bytes(tensor.name, tensor.bytes(), when);
   }
   void keep(const CallTensor& tensor, std::optional<Needed> when) {
     if (when) keep(tensor, *when);
   }
-  // Keeps a new tensor of this operator.
+  // Keeps a tensor that this operator creates.
   void keep_own(std::string_view what, double bytes, Needed when = Needed::kBackward) {
     keep_bytes(own(what), bytes, when);
     row_.in_forward += bytes;
@@ -110,8 +108,8 @@ class Row {
   void keep_own(std::string_view what, double bytes, std::optional<Needed> when) {
     if (when) keep_own(what, bytes, *when);
   }
-  // Keeps an operand that a product reads as matrices of `sizes`. A copy is kept if the layout does
-  // not match or autocast casts it.
+  // Keeps an operand that a product reads as matrices of `sizes`, or a copy for another layout or
+  // an autocast.
   void keep_operand(const CallTensor& tensor, const Sizes& sizes, std::optional<Needed> when) {
     if (!when) return;
     const double casted = product_bytes(tensor) * as_double(product_of(sizes));
@@ -130,7 +128,7 @@ class Row {
     return is_casted(tensor) ? as_double(precision_.product_bytes()) : element(tensor);
   }
 
-  // `operations` counts the forward, and equally each gradient.
+  // `operations` of the forward, and equally of each gradient.
   void product(const CallTensor& a, const CallTensor& b, double operations) {
     forward(operations);
     for (const CallTensor* operand : {&a, &b}) gradient_of(*operand, operations);
@@ -144,14 +142,14 @@ class Row {
     (operand.weight.empty() ? at().input_flops : at().weight_flops).constant += operations;
   }
 
-  // Adds bytes at the end of the layer's backward, if nothing follows.
+  // Bytes at the end of the layer's backward.
   void at_end(const std::string& name, double bytes) {
     at().bytes.push_back({.field = &LayerCost::at_end,
                           .needed = Needed::kTrains,
                           .name = name,
                           .bytes = {.constant = bytes}});
   }
-  // Replaces the temporary bytes, including those of keep_own().
+  // Also replaces the bytes of keep_own().
   void takes_alone(double bytes) { row_.in_forward = bytes; }
   void takes(double bytes) { row_.in_forward += bytes; }
   void takes_in_backward(double bytes) { row_.in_backward += bytes; }
@@ -194,7 +192,6 @@ class Row {
                           .needed = Needed::kAlways,
                           .name = "moment",
                           .bytes = {.constant = moment}});
-    // Further results have the same gradients.
     for (std::size_t i = 1; i < call_.results.size(); ++i) {
       const CallTensor& more = call_.results[i];
       if (more.is_free || !more.is_floating() || more.name == result().name) continue;
@@ -249,7 +246,6 @@ class Row {
   OperatorRow row_;
 };
 
-// Defined in aten_products.cpp.
 void linear(Row& row);
 void mm(Row& row);
 void mv(Row& row);
@@ -261,7 +257,6 @@ void einsum(Row& row);
 void convolution(Row& row);
 void grouped(Row& row);
 void attention(Row& row);
-// Keeps all arguments.
 void all_operands(Row& row);
 
 }  // namespace sluice::detail::aten_rows

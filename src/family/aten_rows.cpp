@@ -1,5 +1,5 @@
 // The tensors that LibTorch's CPU operators keep for their backward, as measured by
-// tests/family/measure_aten.py. Products and attention are in aten_products.cpp.
+// tests/family/measure_aten.py.
 #include <array>
 #include <iterator>
 

@@ -5,17 +5,15 @@
 
 namespace sluice::detail {
 
-// Returns "add" for "aten.add_.Tensor", "mul" for "_operator.mul", and "__and__" for
-// "aten.__and__.Tensor".
+// Maps "aten.add_.Tensor" to "add", and "_operator.mul" to "mul".
 std::string_view operator_name(std::string_view target);
-// Whether the operator writes its first argument: "aten.add_.Tensor".
+// Whether the operator writes its first argument.
 bool is_in_place(std::string_view target);
-// Whether the operator handles numbers, sizes or assertions, but no tensor with a gradient.
+// Whether the operator handles only numbers, sizes or assertions.
 bool is_of_numbers(std::string_view target);
 
-// Whether the result has the layout of the operands.
 bool keeps_layout(std::string_view name);
-// Operators that CPU autocast runs in its own type, or in float32.
+// Whether CPU autocast runs the operator in its own type, or in float32.
 bool is_autocast_product(std::string_view name);
 bool is_autocast_float(std::string_view name);
 

@@ -1,4 +1,4 @@
-// Views and memory layouts of results under LibTorch's CPU rules, computed from sizes and strides.
+// Views and memory layouts of results under LibTorch's CPU rules.
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -11,7 +11,7 @@
 namespace sluice::detail {
 namespace {
 
-// Avoids clashes with equal names in other files of this folder.
+// Avoids name clashes within this folder.
 namespace aten_views {
 
 using Sizes = std::vector<std::int64_t>;
@@ -55,7 +55,7 @@ std::optional<Sizes> strides_as(const CallTensor& from, const Sizes& to) {
       elements = placed = 1;
     }
   }
-  while (next > 0) result[--next] = base;  // scalar input
+  while (next > 0) result[--next] = base;
   return result;
 }
 
@@ -66,27 +66,26 @@ std::size_t axis_of(std::int64_t dimension, std::size_t count) {
       std::clamp<std::int64_t>(axis, 0, std::max<std::int64_t>(0, std::int64_t(count) - 1)));
 }
 
-// The step of a slice that has more than one element.
+// Returns the step of a slice of more than one element.
 std::int64_t steps(const OperatorCall& call) {
   return std::clamp<std::int64_t>(call.integer("step", 1), 1, std::int64_t{1} << 12);
 }
 
-// How the strides of a view follow from the argument's strides.
 enum class Way {
-  kSizes,      // from the result's sizes: view, reshape
-  kSame,       // alias, detach
-  kTranspose,  // swaps two dimensions
+  kSizes,  // from the result's sizes: view, reshape
+  kSame,   // alias, detach
+  kTranspose,
   kPermute,
   kMove,
   kUnsqueeze,
   kSqueeze,
-  kSelect,  // removes one dimension
-  kSlice,   // shortens one dimension, maybe with steps
+  kSelect,
+  kSlice,
   kExpand,
   kUnfold,
-  kGiven,  // strides are an argument
+  kGiven,  // the strides are an argument
   kDiagonal,
-  kBroadcast,  // several tensors
+  kBroadcast,
 };
 
 struct View {
@@ -142,7 +141,7 @@ const View* view_of(std::string_view name) {
   return found == kViews.end() ? nullptr : found;
 }
 
-// Whether a cast or copy has nothing to do and returns its argument.
+// Whether a cast or copy returns its argument.
 bool returns_argument(const OperatorCall& call, std::string_view name, const CallTensor& self) {
   const bool same_type = call.results.front().dtype == self.dtype;
   if (name == "to" || name == "type_as") return same_type && !call.flag("copy", false);
@@ -341,8 +340,7 @@ const CallTensor* first_tensor(const OperatorCall& call) {
   return nullptr;
 }
 
-// Under CPU autocast, products have its type and some operators float32. Others follow their
-// operands.
+// Under CPU autocast, products have its type and some operators float32.
 std::string type_of(const OperatorCall& call, const CallTensor& result, std::string_view name,
                     const Precision& precision) {
   if (!precision.casts() || !result.is_floating()) return result.dtype;

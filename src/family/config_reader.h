@@ -1,5 +1,4 @@
-// Typed access to the fields of a config.json. Errors name file and field. As in transformers, a
-// null field counts as absent.
+// Typed access to the fields of a config.json. As in transformers, a null field counts as absent.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +10,7 @@
 
 namespace sluice::detail {
 
-// Limits that prevent unbounded memory and overflow for malicious files.
+// Prevent unbounded memory and overflow for malicious files.
 inline constexpr std::int64_t kMaxDimension = std::int64_t{1} << 30;
 inline constexpr double kMaxParameters = 1e15;
 
@@ -21,11 +20,11 @@ class ConfigReader {
   ConfigReader(const Json& object, std::string file_name, std::string prefix = {});
 
   bool has(const std::string& key) const;
-  bool is_null(const std::string& key) const;  // present with the value null
+  bool is_null(const std::string& key) const;  // present, with the value null
   bool is_object(const std::string& key) const;
   std::vector<std::string> keys() const;  // present keys, sorted
-  // Reads a size that has several names. Throws if two names differ or one is null, since
-  // transformers does not accept null as a size.
+  // Reads a size that has several names. Throws if two names differ, or if one is null, since
+  // transformers accepts no null there.
   std::int64_t size_of(const std::vector<std::string>& names, std::int64_t absent,
                        std::int64_t max = kMaxDimension) const;
   std::int64_t size(const std::string& key, std::int64_t fallback,
@@ -34,22 +33,18 @@ class ConfigReader {
   double number(const std::string& key, double fallback, double min, double max) const;
   bool flag(const std::string& key, bool fallback) const;
   std::string text(const std::string& key, const std::string& fallback) const;
-  // Returns an empty list if absent.
+  // Returns an empty list if absent, like the two functions below.
   std::vector<std::string> texts(const std::string& key) const;
-  // Returns an empty list if absent.
   std::vector<std::int64_t> sizes(const std::string& key, std::int64_t min, std::int64_t max) const;
-  // Returns an empty list if absent.
   std::vector<double> numbers(const std::string& key, double min, double max) const;
   std::optional<ConfigReader> object(const std::string& key) const;
-  // Throws unless the value is `accepted`.
   void require_flag(const std::string& key, bool accepted, bool fallback) const;
-  // Throws unless `key` is absent or its value, even null, is in the JSON list `accepted`.
+  // Throws if the value, even null, is not in the JSON list `accepted`.
   void require_one_of(const std::string& key, const std::string& accepted) const;
 
   // Throws Error(kInput) at "file, field 'prefix.key'".
   [[noreturn]] void fail(const std::string& key, const std::string& what,
                          const std::string& remedy = {}) const;
-  // Throws Error(kInput) at "file".
   [[noreturn]] void fail_missing(const std::string& key, const std::string& remedy) const;
   const std::string& file_name() const { return file_name_; }
 

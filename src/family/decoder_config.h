@@ -1,5 +1,4 @@
-// A decoder's configuration in terms common to all families, and reading of the fields that most
-// families share.
+// A decoder's configuration in terms common to all families.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +15,9 @@ namespace sluice::detail {
 // Norms before attention and feed-forward, after them (before the residual sum), or both.
 enum class NormPlaces { kBefore, kBehind, kBoth };
 
-// Norms of queries and keys before rotation: per head, or over all heads.
+// Norms of queries and keys before rotation.
 enum class HeadNorms { kNone, kEach, kTogether };
 
-// Settings that may differ from block to block.
 struct BlockConfig {
   std::int64_t window = 0;  // a token attends to this many tokens up to itself; 0: all before it
   int rope = 0;             // index in DecoderConfig::ropes; -1: no rotation
@@ -39,9 +37,9 @@ struct DecoderConfig {
   NormPlaces norm_places = NormPlaces::kBefore;
   double norm_eps = 1e-6;
 
-  // Biases of q, k and v, of the attention output, and of gate, up and down.
+  // Biases of q, k, v, of the attention output, and of gate, up, down.
   bool qkv_bias = false, output_bias = false, mlp_bias = false;
-  // One matrix qkv_proj, in this order; one gate_up_proj.
+  // One matrix qkv_proj, one gate_up_proj.
   bool fused_qkv = false, fused_gate_up = false;
   bool plain_mlp = false;  // c_proj(activation(c_fc(x))) instead of a gated MLP
   HeadNorms head_norms = HeadNorms::kNone;
@@ -49,13 +47,13 @@ struct DecoderConfig {
   double residual_dropout = 0.0,
          embedding_dropout = 0.0;         // of a block's output; of embeddings
   std::optional<double> attention_scale;  // default: 1 / sqrt(head_dim)
-  bool unseen_is_mean = false;  // a token that sees none gets the mean value, otherwise zeros
-  std::optional<double> attention_cap;  // scores s become cap * tanh(s / cap)
+  bool unseen_is_mean = false;            // tokens that see none get the mean value
+  std::optional<double> attention_cap;    // scores s become cap * tanh(s / cap)
   Activation activation = Activation::kSilu;
 
   double embedding_scale = 1.0;
-  bool embedding_scale_in_weight_type = false;  // round the scale to the weights' dtype first
-  double residual_scale = 1.0;                  // factor of each block output
+  bool embedding_scale_in_weight_type = false;  // round the scale to the weights' dtype
+  double residual_scale = 1.0;                  // factor of a block's output
   double logit_divisor = 1.0;
   std::optional<double> logit_cap;
 
@@ -68,20 +66,17 @@ struct DecoderConfig {
   std::int64_t key_value_width() const { return num_key_value_heads * head_dim; }
 };
 
-// Defaults of a transformers 5.23 class for sizes that config.json lacks. transformers 4 omitted
-// such defaults in nested configurations.
+// Defaults of transformers 5.23. transformers 4 omitted them in nested configurations.
 struct DecoderSizes {
   std::int64_t vocab_size, hidden_size, intermediate_size, num_layers, num_attention_heads;
 };
 
-// Keys whose names or defaults differ between families.
 struct DecoderKeys {
   DecoderSizes sizes;
-  // Default if absent; without one, num_attention_heads. A null field always means
-  // num_attention_heads.
+  // Default if absent. Without a default, and for null, the value is num_attention_heads.
   std::optional<std::int64_t> num_key_value_heads = std::nullopt;
-  std::optional<std::int64_t> head_dim =
-      std::nullopt;                       // default: hidden_size / num_attention_heads
+  // Default: hidden_size / num_attention_heads.
+  std::optional<std::int64_t> head_dim = std::nullopt;
   bool heads_divide_hidden_size = false;  // required even with head_dim
   std::int64_t max_position_embeddings = 2048;
   const char* norm_eps = "rms_norm_eps";
@@ -92,23 +87,22 @@ struct DecoderKeys {
   bool tie_word_embeddings = false;
 };
 
-// Reads an activation by transformers' name, or `usual` if absent. Throws Error(kInput).
+// Reads a transformers activation name; the default is `usual`. Throws Error(kInput).
 Activation read_activation(const ConfigReader& config, const std::string& key,
                            const std::string& usual);
 
-// Reads the common fields. Leaves out windows and rope. Throws Error(kInput) that names the field.
+// Reads all but windows and rope. Throws Error(kInput) that names the field.
 DecoderConfig read_decoder_config(const ConfigReader& config, const DecoderKeys& keys);
 
-// Returns whether each block has a window ("sliding_attention"), or an empty list if absent. Throws
-// Error(kInput) for other types or a wrong count.
+// Returns whether each block has a window, or an empty list if absent. Throws Error(kInput) for
+// other types or a wrong count.
 std::vector<bool> read_layer_types(const ConfigReader& config, std::int64_t num_layers);
 
 // Returns nothing if null, and `absent` if there is no such key.
 std::optional<std::int64_t> read_window(const ConfigReader& config,
                                         std::optional<std::int64_t> absent);
 
-// Applies the window to the blocks that layer_types lists or, without that key, to `has_window`.
-// Throws Error(kInput) if a listed block has no window.
+// layer_types overrides `has_window`. Throws Error(kInput) if a listed block has no window.
 void set_windows(DecoderConfig& out, const ConfigReader& config, std::optional<std::int64_t> window,
                  const std::vector<bool>& has_window);
 

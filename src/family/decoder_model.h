@@ -1,4 +1,4 @@
-// Builds the layers of a decoder from its DecoderConfig.
+// Builds the layers of a decoder.
 #pragma once
 
 #include "family/decoder_config.h"
@@ -11,7 +11,7 @@ namespace sluice::detail {
 bool fuses_attention(const DecoderConfig& config);
 bool fuses_feed_forward(const DecoderConfig& config);
 
-// `experts` is null if no block has experts.
+// `experts` may be null.
 ModelSpec decoder_model(const DecoderConfig& config, const Precision& precision,
                         const BlockExperts* experts = nullptr);
 

@@ -1,5 +1,5 @@
-// Mixture of experts instead of a block's feed-forward. A router sends every token to top_k
-// experts, each a gated MLP, and sums their weighted results.
+// Mixture of experts instead of a feed-forward. A router sends every token to top_k experts, each a
+// gated MLP, and sums their weighted results.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,18 @@
 namespace sluice::detail {
 
 struct ExpertsConfig {
-  // Names within the block: "{block}.gate" and "{block}.experts.N.{gate}", likewise up and down.
+  // Within the block: "{block}.gate", "{block}.experts.N.{gate}".
   std::string block = "mlp", gate = "gate_proj", up = "up_proj", down = "down_proj";
   std::int64_t num_experts = 0, top_k = 0;
   std::int64_t intermediate_size = 0;  // of one expert
   Activation activation = Activation::kSilu;
   bool normalizes = false;    // a token's weights sum to 1
   bool wide_weights = false;  // weights stay float32 for half-precision experts
-  // Factor of the mean load-balancing loss; none: no such loss.
+  // Factor of the mean load-balancing loss, if any.
   std::optional<double> balance_coefficient;
 };
 
-// Name of a block's load-balancing loss value. "*" matches all blocks.
+// Name of a block's load-balancing loss. "*" matches all.
 std::string balance_value(const std::string& block = "*");
 
 struct BlockExperts {

@@ -13,12 +13,11 @@ namespace sluice::detail {
 struct Family {
   std::string name;          // model_type of config.json
   std::string architecture;  // in `architectures` of config.json
-  std::string base_prefix;   // name prefix that checkpoints of the base model lack: "model."
+  std::string base_prefix;   // name prefix that base-model checkpoints lack: "model."
   // Name endings of buffers that old versions of transformers stored.
   std::vector<std::string> buffers;
-  // Sets layers, inputs, vocab_size and position limits.
   ModelSpec (*read)(const ConfigReader& config, const Precision& precision);
-  DecoderConfig (*decoder)(const ConfigReader& config) = nullptr;  // null for other families
+  DecoderConfig (*decoder)(const ConfigReader& config) = nullptr;  // null without DecoderConfig
   bool conv1d = false;  // block matrices are stored as [in, out]
 };
 
@@ -26,13 +25,12 @@ const std::vector<Family>& families();
 // Returns nullptr if unknown.
 const Family* find_family(const std::string& name);
 
-// Throws Error(kInput) if the text is not a JSON object.
+// Throws Error(kInput) if the text is no JSON object.
 Json parse_config(const std::string& text, const std::string& file_name);
 
 // Returns the language model's configuration (nested.h).
 Json language_config(const Json& document);
 
-// Reads the family's configuration of a parsed model.
 template <typename Config>
 Config config_of(const ModelSpec& model, Config (*read)(const ConfigReader&)) {
   const Json document = language_config(parse_config(model.config_text, "config.json"));

@@ -1,4 +1,3 @@
-// The Hugging Face families as a kind of model.
 #pragma once
 
 #include <memory>

@@ -38,15 +38,15 @@ DecoderConfig read_gemma(const ConfigReader& config, std::int64_t vocab_size,
   return out;
 }
 
-// All layers but every `period`-th have a window.
+// All but every `period`-th layer have a window.
 void set_alternating_windows(DecoderConfig& out, const ConfigReader& config, std::int64_t period) {
   std::vector<bool> has_window;
   for (std::int64_t i = 0; i < out.num_layers; ++i) has_window.push_back((i + 1) % period != 0);
   set_windows(out, config, read_window(config, 4096), has_window);
 }
 
-// Each layer type has its own settings. transformers 4 wrote rope_theta, rope_scaling and
-// rope_local_base_freq instead.
+// Settings are by layer type. transformers 4 wrote rope_theta, rope_scaling and
+// rope_local_base_freq.
 std::vector<RopeConfig> read_ropes(const ConfigReader& config,
                                    std::int64_t max_position_embeddings) {
   const std::optional<ConfigReader> both = config.object("rope_parameters");
@@ -89,7 +89,7 @@ DecoderConfig read_gemma2_config(const ConfigReader& config) {
 
 DecoderConfig read_gemma3_config(const ConfigReader& config) {
   DecoderConfig out = read_gemma(config, 262208, 131072);
-  // transformers ignores attn_logit_softcapping in this family.
+  // transformers ignores attn_logit_softcapping here.
   out.logit_cap = read_cap(config, "final_logit_softcapping", std::nullopt);
   out.head_norms = HeadNorms::kEach;
   set_alternating_windows(out, config, config.size("sliding_window_pattern", 6));

@@ -1,5 +1,4 @@
-// GPT-2: learned positions, layer norms with bias, Conv1D weights stored as [in, out], and a tied
-// head.
+// GPT-2: learned positions, layer norms with bias, Conv1D weights stored as [in, out], a tied head.
 #pragma once
 
 #include "family/config_reader.h"
@@ -16,11 +15,11 @@ struct Gpt2Config {
   double embedding_dropout = 0.0, attention_dropout = 0.0, residual_dropout = 0.0;
 };
 
-// Whether the model allows fused operators for that half of a block.
+// Whether the model allows fused operators.
 bool fuses_attention(const Gpt2Config& config);
 bool fuses_feed_forward(const Gpt2Config& config);
 
-// Throws Error(kInput) that names the field.
+// Throws Error(kInput).
 Gpt2Config read_gpt2_config(const ConfigReader& config);
 
 ModelSpec read_gpt2(const ConfigReader& config, const Precision& precision);

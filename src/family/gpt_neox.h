@@ -1,5 +1,5 @@
 // GPT-NeoX and Pythia: parallel attention and feed-forward, layer norms with bias, one matrix with
-// alternating queries, keys and values, partial rotation, and a head called embed_out.
+// alternating queries, keys and values, partial rotation, a head called embed_out.
 #pragma once
 
 #include "family/decoder_config.h"
@@ -26,7 +26,7 @@ struct GptNeoxConfig {
 // Whether the model allows fused operators.
 bool fuses(const GptNeoxConfig& config);
 
-// Throws Error(kInput) that names the field.
+// Throws Error(kInput).
 GptNeoxConfig read_gpt_neox_config(const ConfigReader& config);
 
 ModelSpec read_gpt_neox(const ConfigReader& config, const Precision& precision);

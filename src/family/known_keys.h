@@ -1,6 +1,6 @@
-// The configuration keys of transformers and PEFT. No key that affects numbers is silently ignored.
+// The configuration keys of transformers and PEFT. No key that affects numbers is ignored.
 // tests/oracle/check_keys.py compares the tables with both libraries. Keys outside the tables have
-// no effect there.
+// no effect.
 #pragma once
 
 #include <span>
@@ -20,19 +20,17 @@ struct KnownKey {
   const char* name;
   KeyUse use;
   const char* families = "";  // separated by spaces; "" for all
-  const char* neutral = "";   // for kRefused: JSON list of accepted values
+  const char* neutral = "";   // JSON list of accepted values
 };
 
-// Keys of config.json, one row per family.
 std::span<const KnownKey> config_keys();
-// Keys of adapter_config.json.
 std::span<const KnownKey> adapter_keys();
 
 // Returns nullptr if unknown.
 const KnownKey* find_known_key(std::span<const KnownKey> keys, const std::string& name,
                                const std::string& family = {});
 
-// Throws Error(kInput) for the first kRefused key with another value.
+// Throws Error(kInput) for a kRefused key with another value.
 void require_neutral_keys(const ConfigReader& config, std::span<const KnownKey> keys,
                           const std::string& family = {});
 

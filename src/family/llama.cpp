@@ -7,7 +7,7 @@
 namespace sluice::detail {
 namespace {
 
-// Returns which layers are rotated: those with 1 in no_rope_layers, by default all but every n-th.
+// Layers with 1 in no_rope_layers are rotated; by default all but every n-th.
 std::vector<bool> read_turned_layers(const ConfigReader& config, std::int64_t num_layers) {
   const char* const key = "no_rope_layers";
   std::vector<bool> turned;

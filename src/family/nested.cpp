@@ -19,12 +19,12 @@ constexpr std::size_t kMaxNamesBytes = 100'000'000;  // of a header or an index
 constexpr const char* kTies = "tie_word_embeddings";
 
 struct Whole {
-  const char* name;       // model_type
+  const char* name;       // model_type of config.json
   const char* text_type;  // default model_type of text_config
-  const char* inside;     // replaces the base model's prefix in names
-  // Whether the head is tied if the outer object has no setting.
+  const char* inside;     // replaces the base model's prefix
+  // Whether the head is tied by default.
   enum { kNever, kAlways, kAsText } ties;
-  // JSON of the default text_config. Null: the outer object contains the fields.
+  // The default text_config. Null: the outer object has the fields.
   const char* usual_text = "{}";
 };
 
@@ -48,13 +48,13 @@ constexpr std::array kWholes = {
     Whole{"smolvlm", "llama", "model.text_model.", Whole::kNever, kIdeficsText},
 };
 
-// A text_config that another family can read. Its three positions per token are equal in pure text.
+// A text_config that another family can read. Its three positions are equal in pure text.
 struct Alias {
   const char* text_type;
   const char* family;
-  const char* defaults;  // defaults of its class that differ from the family's, as JSON
+  const char* defaults;  // defaults that differ from the family's, as JSON
   double rope_theta;     // default of its class
-  bool reads_head_dim;   // false: always hidden_size / num_attention_heads channels
+  bool reads_head_dim;   // false: always hidden_size / num_attention_heads
 };
 constexpr const char* kQwen2VlDefaults =
     R"({"vocab_size": 152064, "hidden_size": 8192, "intermediate_size": 29568,
@@ -81,7 +81,7 @@ bool has_text_config(const Json& document) { return document.at("text_config").i
 
 bool says(const Json& document, const char* key) { return !document.at(key).is_null(); }
 
-// Removes the settings for three positions, which are equal in pure text.
+// Three positions have no effect if they are equal.
 void use_one_position(Json& config) {
   for (const char* key : {"rope_parameters", "rope_scaling"}) {
     if (!config.at(key).is_object()) continue;
@@ -108,7 +108,6 @@ void become_family(Json& config, const Alias& alias) {
   (is_nested ? config["rope_parameters"] : config)["rope_theta"] = alias.rope_theta;
 }
 
-// Whether the text model's class ties the head by default.
 bool ties_by_default(const Json& text) {
   const Family* family = find_family(type_of(text));
   if (!family || !family->decoder) return false;
@@ -116,8 +115,8 @@ bool ties_by_default(const Json& text) {
   return family->decoder(ConfigReader(nothing, "text_config")).tie_word_embeddings;
 }
 
-// Follows transformers 5.23. In some wholes either setting ties. In others only the outer setting
-// or its default counts. `text` has its family's model_type.
+// Follows transformers 5.23. In some wholes either setting ties the head, in others only the outer
+// one. `text` has its family's model_type.
 bool ties_head(const Json& document, const Json& text, const Whole& whole) {
   if (whole.ties == Whole::kAsText &&
       (says(text, kTies) ? text.at(kTies) == true : ties_by_default(text)))
@@ -134,7 +133,6 @@ Json text_of(const Json& document, const Whole* whole) {
   return text;
 }
 
-// Maps names of a family to names in files.
 struct Naming {
   std::string base, head;  // replaces the base model's prefix; precedes other names
 
@@ -174,7 +172,7 @@ Json language_config(const Json& document) {
     for (const char* key : {"hidden_size", "vocab_size"}) {
       if (says(document, key)) config[key] = document.at(key);
     }
-    // Unknown wholes are only planned. Assume that either setting ties.
+    // Unknown wholes are only planned. Either setting may tie.
     if (!config.contains(kTies) && document.contains(kTies)) config[kTies] = document.at(kTies);
     if (document.at(kTies) == true) config[kTies] = true;
     return config;
@@ -238,7 +236,7 @@ void name_as_stored(ModelSpec& model, const Json& document, const std::set<std::
   const Whole* whole = find_whole(document);
   const std::string prefix = family->base_prefix;
   const std::vector<Naming> known = namings(whole ? whole->inside : kLanguageModel, prefix);
-  // Use the first block, whose names are unique, unlike those of a tied table.
+  // Names of the first block are unique, unlike those of a tied table.
   const std::string sample =
       model.layers.at(static_cast<std::size_t>(model.block_range().first)).parameters.at(0).name;
   const auto found = std::find_if(known.begin(), known.end(), [&](const Naming& naming) {

@@ -1,5 +1,5 @@
-// The language model of a vision-language model in transformers ("whole"). Only this part is
-// trained. Handles its configuration and parameter names.
+// The language model inside a vision-language model of transformers (the "whole"). Only this part
+// is trained.
 #pragma once
 
 #include <set>
@@ -11,25 +11,25 @@
 
 namespace sluice::detail {
 
-// Whether sluice supports this whole: on text alone it must compute the same as its language model.
+// Whether the whole computes the same on text alone as its language model.
 bool is_whole_of_known_parts(const Json& document);
 bool is_part_of_a_whole(const std::string& config_text);
 
-// Returns the language model's configuration as its family reads it. Returns any other document
-// unchanged. Fields that text_config lacks get the default of their transformers class. The outer
-// object decides whether the head is tied and, for an unknown type, the sizes.
+// Returns the language model's configuration for its family, and other documents unchanged. Missing
+// fields get the default of their transformers class. The outer object decides whether the head is
+// tied and, for an unknown type, the sizes.
 Json language_config(const Json& document);
 
 // Throws Error(kInput) for changes to logits or loss that transformers applies only to a standalone
-// language model. `text` is the result of language_config().
+// language model.
 void require_bare_head(const ConfigReader& text);
 
-// Returns the tensor names in a Hugging Face directory, or none if it has no weights. Throws
-// Error(kInput) for an unreadable file.
+// Tensor names in a Hugging Face directory; none without weights. Throws Error(kInput) for an
+// unreadable file.
 std::set<std::string> stored_names(const std::string& directory);
 
 // Renames layers and parameters as in the files or, if `stored` has none of them, as in
-// transformers. `document` belongs to the whole.
+// transformers. `document` is the whole's.
 void name_as_stored(ModelSpec& model, const Json& document, const std::set<std::string>& stored);
 
 }  // namespace sluice::detail

@@ -1,5 +1,4 @@
-// OLMo 2: norms only after attention and feed-forward, and norms of queries and keys over all
-// heads.
+// OLMo 2: norms only after attention and feed-forward, and of queries and keys over all heads.
 #pragma once
 
 #include "family/decoder_config.h"

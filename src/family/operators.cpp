@@ -8,10 +8,10 @@
 namespace sluice::detail {
 namespace {
 
-constexpr double kInt64 = 8, kFloat = 4;  // bytes per element
+constexpr double kInt64 = 8, kFloat = 4;
 
 double as_double(std::int64_t count) { return static_cast<double>(count); }
-// Bytes of values that are always float32: inside norms, loss, log-sums and fused operators.
+// Bytes of values that are always float32: norms, loss, log-sums, fused operators.
 double wide(std::int64_t count) { return kFloat * as_double(count); }
 
 ShapePolynomial per_token(double count) { return {.per_token = count}; }
@@ -55,17 +55,16 @@ void need(Operator& of, Field field, Needed when, std::string name, const Shared
                       .rows = bytes.rows});
 }
 
-// Results of norms and sums have the parameters' dtype. Other values have that of products.
+// Results of norms and sums have the parameters' dtype, others that of products.
 bool is_stored(const std::string& value) {
   return value == "x" || value == "h" || value.starts_with("normed ");
 }
 
-// An empty `module` is the layer itself.
 std::string parameter_of(const std::string& module, const std::string& name) {
   return module.empty() ? name : module + "." + name;
 }
 
-// All temporary memory has this name, so that only the largest counts.
+// One name for all temporary memory, so that only the largest counts.
 constexpr const char* kMoment = "moment";
 
 }  // namespace
@@ -106,13 +105,13 @@ void OperatorList::vector(const std::string& name, std::int64_t size, bool bias)
   if (bias) parameters_.push_back({parameter_of(name, "bias"), {size}, {}});
 }
 
-// Bytes of a weight's gradient before accumulation, unless it is accumulated in place.
+// A weight's gradient before accumulation, unless accumulated in place.
 double OperatorList::weight_gradient(double count) const {
   if (fuses()) return 0.0;
   return (precision_.casts() ? product_ + stored_ : stored_) * count;
 }
 
-// Adds the float32 copy for accumulation, for weights larger than the kept values.
+// Adds the float32 copy for accumulation of large weights.
 double OperatorList::gradient_and_copy(double count) const {
   return weight_gradient(count) + (fuses() || stored_ == kFloat ? 0.0 : kFloat * count);
 }
@@ -133,8 +132,8 @@ Operator& OperatorList::add(std::vector<std::string> reads, std::string writes,
       .reads = std::move(reads), .writes = std::move(writes), .weights = std::move(weights)});
 }
 
-// The input is kept for the weight, once for all readers unless each casts it. From I to W the
-// result's gradient is kept too.
+// The input is kept once for all readers, unless each casts it. From I to W the result's gradient
+// is kept too.
 Operator& OperatorList::linear(const std::string& name, const std::string& from,
                                const std::string& to, std::int64_t in, std::int64_t out) {
   Operator& of = add({from}, to, weights_of({name}));
@@ -159,7 +158,7 @@ void OperatorList::norm(NormKind kind, const std::string& name, std::int64_t wid
   const double narrow = of_products ? product(width) : stored(width);
   const std::string floats = narrow == wide(width) ? from : from + " in float32";
   const std::string normalized = to + " before its weight";
-  // Divided by heads, or by rows.
+  // Heads are divided by columns, other values by rows.
   const auto part = [&](double count) {
     return of_products ? columns(per_token(count)) : rows(per_token(count));
   };
@@ -185,11 +184,10 @@ void OperatorList::norm(NormKind kind, const std::string& name, std::int64_t wid
   need(of, kKept, Needed::kFlows, floats, part(wide(width)));
   need(of, kKept, Needed::kFlows, to + " statistics", part(wide(groups)));
   need(of, kKept, Needed::kWeight, normalized, part(kind == NormKind::kRms ? narrow : wide(width)));
-  if (kind == NormKind::kRmsPlusOne)  // 1 + weight
+  if (kind == NormKind::kRmsPlusOne)  // for 1 + weight
     need(of, kKept, Needed::kFlows, to + " weight", once(wide(width / groups)));
 }
 
-// Adds the dropped-out `from` to `x`.
 void OperatorList::residual(const std::string& from, double dropout, std::int64_t width,
                             const std::string& x, const std::string& to) {
   Operator& of = add({from, x}, to);
@@ -204,8 +202,8 @@ void OperatorList::embedding(std::int64_t num_rows, std::int64_t width, double d
   if (dropout > 0) need(of, kKept, Needed::kTrains, "mask", rows(per_token(stored(width))));
   need(of, kKeptForWeights, Needed::kTrains, "ids", per_token(kInt64));
   need(of, kKeptForWeights, Needed::kTrains, "d y", per_token(stored(width)));
-  // The table's gradient and its float32 copy are as large as the table, unless accumulated in
-  // place.
+  // Unless accumulated in place, the table's gradient and its float32 copy are as large as the
+  // table.
   const double bytes = stored_ + (stored_ == kFloat ? 0.0 : kFloat);
   if (!fuses())
     need(of, kAtEnd, Needed::kTrains, "d table",
@@ -213,13 +211,12 @@ void OperatorList::embedding(std::int64_t num_rows, std::int64_t width, double d
   if (num_positions > 0)
     need(of, kAtEnd, Needed::kTrains, "d positions",
          once(bytes * as_double(num_positions * width)));
-  // Looked-up rows, their scaled or positional sum, and the dropout mask and result.
+  // Looked-up rows, their scaled or positional sum, the dropout mask and result.
   const int copies = 1 + (scaled || num_positions > 0) + (dropout > 0 ? 2 : 0);
   need(of, kInForward, Needed::kAlways, kMoment, per_token(stored(copies * width)));
 }
 
-// Keeps q, k, v, the result and one log-sum per head. Without blockwise attention, keeps per-pair
-// values.
+// Keeps q, k, v, the result and one log-sum per head, or per-pair values.
 void OperatorList::scaled_dot_products(const AttentionSizes& a) {
   const std::int64_t h = a.heads, q = a.query_width, k = a.key_width;
   const bool drops = a.dropout > 0, turned = a.rotary_dim > 0;
@@ -242,8 +239,8 @@ void OperatorList::scaled_dot_products(const AttentionSizes& a) {
     need(of, kKept, Needed::kSecondFlows, casted, columns(per_pair(product(h))));
     if (drops) need(of, kKept, Needed::kBackward, "dropped", columns(per_pair(product(2 * h))));
     need(of, kInForward, Needed::kAlways, kMoment, columns(per_pair(product(h) + wide(h))));
-    // Needs two more values per pair after the feed-forward's values are freed. In sequences of
-    // usual length those are about as large, so count a quarter.
+    // Needs two more values per pair when the feed-forward's values are free. Those are about as
+    // large in usual sequences, so a quarter is counted.
     need(of, kOnEntry, Needed::kBackward, kMoment, columns(per_pair(product(h) / 2)));
   } else {
     need(of, kKept, Needed::kBackward, "turned q", columns(per_token(product(q))));
@@ -287,14 +284,13 @@ void OperatorList::plain_attention(const AttentionSizes& a) {
     const std::string to = head_norm.empty() ? part : "normed " + part;
     if (!head_norm.empty()) norm(a.norm, head_norm, width, heads, part, to, true);
     Operator& of = add({to}, "turned " + part);
-    // Count sines and cosines in another type per row.
+    // Casted sines and cosines count per row.
     if (turned && !a.wide_rotary)
       need(of, kKept, Needed::kFlows, "angles", per_token(casted_table(2 * a.rotary_dim)));
   };
   prepare("q", a.query_norm, q, a.norms_heads ? a.heads : 1);
   prepare("k", a.key_norm, k, a.norms_heads ? k / a.head_dim : 1);
   scaled_dot_products(a);
-  // Copies unless heads are already views of rows.
   const bool copies = turned || a.dropout > 0 || a.capped;
   if (copies) add({"attended"}, "attended rows");
   linear(a.output, copies ? "attended rows" : "attended", "attention", q, d);
@@ -307,8 +303,8 @@ void OperatorList::plain_attention(const AttentionSizes& a) {
 void OperatorList::fused_half(Operator& of, const FusedHalf& half) {
   using enum Needed;
   const double d = wide(half.hidden);
-  // Bytes of rows. A norm keeps all rows for its weights.
-  double until_input = 0, until_weight = 0, after_input = 0, sums = 0;  // of norm weight gradients
+  // A norm keeps all rows for its weights.
+  double until_input = 0, until_weight = 0, after_input = 0, sums = 0;
   const std::string& x = of.reads.front();
   need(of, kKept, kBackward, x, rows(per_token(d)));
   need(of, kOnEntry, kBackward, "d " + half.name, rows(per_token(d)));
@@ -338,11 +334,11 @@ void OperatorList::fused_half(Operator& of, const FusedHalf& half) {
   need(of, &LayerCost::pooled_until_input, kTrains, half.name, for_input);
   need(of, &LayerCost::pooled_until_weight, kTrains, half.name, for_weight);
   need(of, &LayerCost::pooled_after_input, kTrains, half.name, later);
-  // Without weights to train, everything is freed after the input's gradient.
+  // Without trained weights, everything is freed after the input's gradient.
   need(of, &LayerCost::pooled_until_input, kFrozen, half.name, for_input + for_weight);
   need(of, &LayerCost::pooled_in_backward, kFrozen, half.name, later);
   need(of, &LayerCost::pooled_in_forward, kForwardOnly, half.name, for_input + for_weight);
-  const int values = of.reads.size() > 1 && x == "x" ? 4 : 3;  // inputs, the halves and their sum
+  const int values = of.reads.size() > 1 && x == "x" ? 4 : 3;  // inputs, halves and their sum
   need(of, kInForward, kAlways, kMoment, rows(per_token(values * d)));
 }
 
@@ -390,7 +386,7 @@ void OperatorList::plain_feed_forward(const FeedForwardSizes& s) {
     linear(s.projections[0], x, "gate", d, f);
     if (s.gated) linear(s.projections[1], x, "up", d, f);
   }
-  // ReLU's gradient only needs its result.
+  // ReLU's gradient needs only its result.
   Operator& activation = add({"gate"}, "activated");
   const bool keeps_result = s.activation == Activation::kRelu;
   need(activation, kKept, Needed::kFlows, keeps_result ? "activated" : "gate",
@@ -434,8 +430,8 @@ void OperatorList::fused_feed_forward(const FeedForwardSizes& s) {
                   .norm_before = !s.norm_before.empty(),
                   .norm_behind = !s.norm_behind.empty(),
                   .until_weight = wide(matrices * s.inner)});
-  // During the backward of plain attention, only fused operators can reuse freed memory. It needs
-  // gradients of q, k, v and the result, and with dropout a gradient per pair.
+  // While plain attention runs its backward, only fused operators can reuse freed memory. It needs
+  // gradients of q, k, v and the result, and with dropout one per pair.
   need(of, kOnEntry, Needed::kBackward, kMoment, columns(entry_of_plain_attention_));
 }
 
@@ -443,18 +439,17 @@ void OperatorList::feed_forward(const FeedForwardSizes& sizes) {
   sizes.fused&& fuses() ? fused_feed_forward(sizes) : plain_feed_forward(sizes);
 }
 
-// The kept memory does not depend on which experts are chosen. Casted weights count for all
-// experts.
+// Kept memory does not depend on which experts are chosen. Casted weights count for all.
 void OperatorList::experts(const ExpertSizes& s, const std::string& norm_before,
                            const std::string& norm_behind, NormKind norm_kind) {
   const std::int64_t d = s.hidden, f = s.inner, e = s.experts, k = s.top_k;
   std::string x = "h";
   if (!norm_before.empty()) norm(norm_kind, norm_before, d, 1, "h", x = "normed h");
   linear(s.block + ".gate", x, "scores of experts", d, e);
-  // Probabilities of all experts, and indices of the K chosen ones.
+  // Probabilities of all experts, and indices of the chosen ones.
   Operator& routes = add({"scores of experts"}, "shares");
   double routing = wide(e) + kInt64 * as_double(k);
-  if (s.normalizes) routing += wide(k + 1);  // and their sum
+  if (s.normalizes) routing += wide(k + 1);
   if (s.balances) routing += precision_.casts() ? wide(e) : stored(e);
   need(routes, kKept, Needed::kBackward, "routes",
        ShapePolynomial{.constant = s.balances ? wide(e) : 0.0, .per_token = routing});
@@ -468,7 +463,7 @@ void OperatorList::experts(const ExpertSizes& s, const std::string& norm_before,
   // Gate, activation, up, product and result of every chosen expert.
   const std::int64_t between = s.activation == Activation::kRelu ? 2 : 3;
   const double operands = product(k * d) * (precision_.casts() ? 2 : 1);
-  // Places of the choices among tokens sorted by expert.
+  // Places among tokens sorted by expert.
   need(of, kKept, Needed::kFlows, "places", per_token(kInt64 * as_double(k)));
   need(of, kKept, Needed::kBackward, "chosen", per_token(product(k * between * f)));
   need(of, kKept, Needed::kTrains, "inner", per_token(product(k * f) + operands));
@@ -478,7 +473,7 @@ void OperatorList::experts(const ExpertSizes& s, const std::string& norm_before,
   need(of, kOnEntry, Needed::kBackward, kMoment, per_token(product(2 * k * d)));
   need(of, kOnEntry, Needed::kWeight, kMoment, once(weight_gradient(as_double(f) * as_double(d))));
   Operator& weighs = add({"results", "shares"}, "fed");
-  // The inverse places. In some families weights stay float32.
+  // The inverse places. Some families keep float32 weights.
   need(weighs, kKept, Needed::kFirstFlows, "shares",
        per_token(kInt64 * as_double(k) + (s.wide_weights ? wide(k) : product(k))));
   need(weighs, kKept, Needed::kSecondFlows, "results", per_token(product(k * d)));
@@ -511,18 +506,17 @@ void OperatorList::head(std::int64_t vocab_size, std::int64_t width, bool capped
   need(of, kKept, Needed::kBackward, "loss", of_logits(wide(vocab_size)) + per_token(kInt64));
   if (capped)
     need(of, kKept, Needed::kBackward, "tangents", columns(per_token(product(vocab_size))));
-  // Afterwards logits and log-probabilities are freed, unless the gradient reuses them.
+  // Logits and log-probabilities are freed unless the gradient reuses them.
   const double free = stored_ == product_ && stored_ == kFloat ? 0.0 : wide(vocab_size);
   if (!fuses())
     need(of, kInWeight, Needed::kWeight, kMoment,
          columns({.constant = gradient_and_copy(weights), .per_token = -free}));
-  // Fused, the gradient reuses the logits.
   need(of, kOnEntry, Needed::kBackward, kMoment,
        fuses() ? SharedBytes(per_token(wide(width))) : of_logits(wide(2 * vocab_size)));
 }
 
-// The forward computes blocks of logits and the input's gradient. The weight's gradient recomputes
-// the logits.
+// The forward computes the input's gradient block by block. The weight's gradient recomputes the
+// logits.
 void OperatorList::head_by_blocks(std::int64_t vocab_size, std::int64_t width) {
   Operator& of = add({"x"}, "loss", {"weight"});
   const double flops = 2.0 * as_double(vocab_size) * as_double(width);
@@ -551,7 +545,7 @@ void OperatorList::give(LayerInfo& layer) const {
 }
 
 // h = A dropout(x), then y + scale * B h. A keeps x, once for all readers unless each applies
-// dropout or casts to A's type (float32, or the products' type under autocast).
+// dropout or casts (to float32, or the products' type under autocast).
 LayerOperators with_low_rank(const LayerOperators& operators, const std::vector<LowRankPair>& pairs,
                              bool drops, const Precision& precision) {
   const bool casts = precision.casts() || precision.parameter_bytes() != 4;
@@ -579,7 +573,6 @@ LayerOperators with_low_rank(const LayerOperators& operators, const std::vector<
       const std::string x = drops || casts ? "x of " + pair.name : own.reads.front();
       for (const Field field : {kKept, kKeptForWeights}) {
         need(of, field, Needed::kTrains, x, per_token(number * in));
-        // The mask has the type of the dropped values.
         if (drops)
           need(of, field, Needed::kTrains, "mask of " + pair.name, per_token(wide(pair.in)));
         need(of, field, Needed::kTrains, "h of " + pair.name, per_token(number * r));

@@ -1,6 +1,5 @@
-// Costs of the operators of native families: operations, bytes kept for the backward, and temporary
-// memory. Covers LibTorch's CPU operators and our fused ones (src/ops). plan/operator_costs.h sums
-// them up.
+// Costs of operators of native families: operations, kept bytes and temporary memory, of LibTorch's
+// CPU operators and our fused ones (src/ops). Sizes are those of a rank's slice.
 #pragma once
 
 #include <cstdint>
@@ -25,37 +24,35 @@ enum class NormKind {
 };
 
 struct ExpertSizes {
-  std::string block;           // name prefix of "gate" (the router) and "experts"
-  std::string gate, up, down;  // matrices of an expert
+  std::string block;  // prefix of "gate" (the router) and "experts"
+  std::string gate, up, down;
   std::int64_t hidden = 0, inner = 0, experts = 0, top_k = 0;
   Activation activation = Activation::kSilu;
   bool normalizes = false, wide_weights = false, balances = false;
 };
 
-// Attention half of a block, including norm and residual sum. Strings are parameter names, or "" if
-// absent.
+// The attention half, including norm and residual sum. Strings are parameter names, or "".
 struct AttentionSizes {
   std::string norm_before, norm_behind, query_norm, key_norm;
   std::vector<std::string> projections;  // for q, k and v, or one for all
   std::string output;
   NormKind norm = NormKind::kRms;
   std::int64_t hidden = 0, heads = 0, head_dim = 0, query_width = 0, key_width = 0;
-  std::int64_t rotary_dim = 0;  // rotated channels per head
-  bool wide_rotary = false;     // rotate in float32
-  bool norms_heads = false;     // norm each head of q and k separately
-  bool copies_values =
-      false;            // copy q, k and v out of a joint matrix product; otherwise they are views
-  bool capped = false;  // caps scores, which are stored unless fused
+  std::int64_t rotary_dim = 0;
+  bool wide_rotary = false;    // rotate in float32
+  bool norms_heads = false;    // each head of q and k separately
+  bool copies_values = false;  // out of a joint product; otherwise they are views
+  bool capped = false;         // scores are capped, and stored unless fused
   double dropout = 0, residual_dropout = 0;
   bool fused = false;
 };
 
-// Feed-forward half: last(activation(first(x))), or last(activation(gate(x)) * up(x)).
+// The feed-forward half: last(activation(first(x))), or last(activation(gate(x)) * up(x)).
 struct FeedForwardSizes {
   std::string norm_before, norm_behind;
   std::vector<std::string> projections;  // gate and up, one for both, or the first
   std::string last;
-  std::string reads = "h";  // "x": the block's input
+  std::string reads = "h";  // "x" means the block's input
   NormKind norm = NormKind::kRms;
   Activation activation = Activation::kSilu;
   std::int64_t hidden = 0, inner = 0;
@@ -71,38 +68,36 @@ class OperatorList {
 
   bool fuses() const { return precision_.fuses(); }
 
-  // Adds a parameter [rows, columns] with an optional bias, or a vector [size].
+  // Adds a matrix [rows, columns] with an optional bias, or a vector [size].
   void matrix(const std::string& name, std::int64_t rows, std::int64_t columns, bool bias = false,
               bool transposed = false);
   void vector(const std::string& name, std::int64_t size, bool bias = false);
-  // Divides a matrix over tensor-parallel ranks. divide_outputs() also divides its bias; `sections`
-  // and `units` are those of ParameterSplit. With divide_inputs() products are partial sums, and
-  // every rank has the bias.
+  // Divide a matrix over tensor-parallel ranks. divide_outputs() also divides the bias. With
+  // divide_inputs() products are partial sums and every rank has the bias. `sections` and `units`
+  // are those of ParameterSplit.
   void divide_outputs(const std::string& name, std::int64_t units = 0,
                       std::vector<std::int64_t> sections = {}, bool transposed = false);
   void divide_inputs(const std::string& name, std::int64_t units = 0, bool transposed = false);
 
-  // `num_positions` is the size of the position table, which every rank holds whole, or 0.
+  // Every rank has the whole position table.
   void embedding(std::int64_t rows, std::int64_t width, double dropout, bool scaled,
                  std::int64_t num_positions);
   void attention(const AttentionSizes& sizes);
   void feed_forward(const FeedForwardSizes& sizes);
   void experts(const ExpertSizes& sizes, const std::string& norm_before,
                const std::string& norm_behind, NormKind norm);
-  // The norm before a head.
   void last_norm(NormKind norm, std::int64_t width);
-  // `has_loss`: the rank computes the loss of its own logits, otherwise of all ranks' logits.
+  // `has_loss`: over the rank's own logits, otherwise over those of all ranks.
   void head(std::int64_t vocab_size, std::int64_t width, bool capped, bool has_loss);
-  // Head and loss in one operator, by vocabulary blocks.
   void head_by_blocks(std::int64_t vocab_size, std::int64_t width);
 
   void give(LayerInfo& layer) const;
 
  private:
-  // Bytes per token of a half block that runs as one fused node (src/ops).
+  // Bytes per token of a fused half block.
   struct FusedHalf {
     std::string name;
-    std::int64_t hidden = 0, width = 0;  // width of temporary memory in its backward
+    std::int64_t hidden = 0, width = 0;  // of temporary memory in its backward
     bool norm_before = true, norm_behind = false;
     double until_input = 0, until_weight = 0, after_input = 0;
   };
@@ -133,7 +128,7 @@ class OperatorList {
   Precision precision_;
   double stored_, product_;
   std::vector<ParameterSpec> parameters_;
-  std::set<std::string> divided_outputs_, divided_inputs_;  // matrices
+  std::set<std::string> divided_outputs_, divided_inputs_;
   LayerOperators operators_;
   ShapePolynomial entry_of_plain_attention_;
   mutable std::shared_ptr<const LayerOperators> made_;

@@ -1,4 +1,4 @@
-// Phi-3: joint projections for q, k and v and for gate and up, partial rotation, and "longrope".
+// Phi-3: joint projections for q, k, v and for gate, up; partial rotation; "longrope".
 #pragma once
 
 #include "family/decoder_config.h"

@@ -47,13 +47,12 @@ double approximate_parameters(const ModelSpec& model) {
   return sum;
 }
 
-// Sets dtypes. Logits have that of the product.
 void set_types(ModelSpec& model, const Precision& precision) {
   for (LayerInfo& layer : model.layers) {
     for (ParameterSpec& parameter : layer.parameters) parameter.dtype = precision.parameters;
     const bool is_product = layer.role == LayerRole::kHead && precision.casts();
     for (ValueSpec& value : layer.writes) {
-      if (value.sizes.empty()) continue;  // a loss
+      if (value.sizes.empty()) continue;  // a loss has no dtype to set
       value.dtype = is_product ? precision.products : precision.parameters;
     }
   }
@@ -116,7 +115,7 @@ Json detail::parse_config(const std::string& text, const std::string& file_name)
 
 namespace {
 
-// `directory` may contain the weights; "" for none.
+// `directory` may hold the weights, or is "".
 ModelSpec spec_of_part(const Json& document, const std::string& file_name,
                        const std::string& directory, const Precision& precision) {
   detail::require_neutral_keys(detail::ConfigReader(document, file_name), detail::config_keys());
@@ -148,7 +147,6 @@ ModelSpec parse_model_spec(const std::string& config_json, const std::string& fi
   return spec;
 }
 
-// Returns "" for a file.
 std::string folder_of(const std::string& path) {
   std::error_code code;
   return std::filesystem::is_directory(path, code) ? path : std::string();

@@ -1,4 +1,4 @@
-// Rotary position embedding settings of transformers: rope_scaling and rope_theta (version 4), or
+// Rotary embedding settings of transformers: rope_scaling and rope_theta (version 4), or
 // rope_parameters (version 5).
 #pragma once
 
@@ -18,14 +18,14 @@ struct RopeConfig {
   std::string type = "default";  // or "linear", "llama3", "yarn", "longrope"
   double factor = 1.0, low_freq_factor = 1.0, high_freq_factor = 4.0;
   std::int64_t original_max_position_embeddings = 0;
-  // For "yarn": the factor of cosines and sines, and the rotations over the original context above
+  // "yarn": the factor of cosines and sines, and the rotations over the original context above
   // which a pair is kept and below which it is interpolated.
   double attention_factor = 1.0, beta_fast = 32.0, beta_slow = 1.0;
   bool truncate = true;  // round these bounds to whole pairs
-  // For "longrope", which also has an attention_factor: the wavelength factors per pair in
-  // sequences up to the original length, and in longer ones.
+  // "longrope": wavelength factors per pair in sequences up to the original length, and in longer
+  // ones.
   std::vector<double> short_factors = {}, long_factors = {};
-  double turned = 1.0;  // rotated fraction of a head's channels
+  double turned = 1.0;  // rotated fraction of a head
 };
 
 // Keys that differ between families.
@@ -33,29 +33,25 @@ struct RopeKeys {
   const char* theta = "rope_theta";
   const char* turned = "partial_rotary_factor";
   double usually_turned = 1.0;
-  // Phi-3 allows only "longrope", under two older names too. original_max_position_embeddings
-  // defaults to 4096.
+  // Phi-3 allows only "longrope", also by older names, with an original length of 4096 by default.
   bool only_longrope = false;
 };
 
-// `theta` is the default. Throws Error(kInput) for unsupported settings.
+// `theta` is the default. Throws Error(kInput).
 RopeConfig read_rope(const ConfigReader& config, std::int64_t max_position_embeddings,
                      double theta = kUsualRopeTheta);
 
 RopeConfig read_rope(const ConfigReader& config, std::int64_t max_position_embeddings,
                      const RopeKeys& keys);
 
-// Returns the rotated channels of a head. Throws Error(kInput) if they do not form pairs or do not
-// match the "longrope" factors.
+// Throws Error(kInput) if the channels do not form pairs or do not match the "longrope" factors.
 std::int64_t turned_channels(const ConfigReader& config, const RopeConfig& rope,
                              std::int64_t head_dim);
 
-// Reads the settings of one layer type. Without them, returns the default type. As in transformers,
-// settings in the outer `config` do not count.
+// Settings of one layer type. As in transformers, the outer `config` does not count.
 RopeConfig read_rope_settings(const ConfigReader& config, const std::optional<ConfigReader>& rope,
                               std::int64_t max_position_embeddings, double theta);
 
-// Checks the range.
 double read_theta(const ConfigReader& config, const std::string& key, double fallback);
 
 }  // namespace sluice::detail

@@ -1,4 +1,4 @@
-// StarCoder2: layer norms and matrices with biases, an ungated feed-forward, windows, and dropout.
+// StarCoder2: layer norms and matrices with biases, an ungated feed-forward, windows, dropout.
 #pragma once
 
 #include "family/decoder_config.h"

@@ -27,7 +27,7 @@ struct AddedToken {
   std::string content;
   bool single_word = false, strip_left = false, strip_right = false, normalized = true,
        special = false;
-  std::string where = {};    // for errors
+  std::string where = {};    // file and field, for error messages
   std::string pattern = {};  // text to search for, maybe normalized
 
   bool is_same(const AddedToken& other) const {
@@ -48,7 +48,6 @@ struct TokenDeclarations {
 
 class TextTrie {
  public:
-  // Precondition: the text is neither empty nor present.
   void insert(std::string_view text, std::int32_t value);
   bool empty() const { return nodes_.empty(); }
   // Finds the first match from `at` on.
@@ -79,7 +78,6 @@ class AddedTokens {
   }
 
   const std::unordered_map<std::int32_t, AddedToken>& by_id() const { return by_id_; }
-  // Returns -1 if there is none.
   std::int32_t id_of(const std::string& content) const;
   bool is_special(const std::string& text) const { return special_.contains(text); }
 

@@ -248,7 +248,7 @@ void Bpe::encode_byte_part(std::string_view part, BpeScratch& scratch,
 }
 
 void Bpe::add_units(std::string_view word, std::vector<std::int32_t>& units) const {
-  bool unknown = false;  // a pending unknown token
+  bool unknown = false;  // an unknown token is pending
   std::string affixed;
   for (std::size_t at = 0; at < word.size();) {
     const std::size_t start = at;
@@ -352,7 +352,7 @@ void Bpe::merge_many(BpeScratch& scratch) const {
     const auto at = static_cast<std::int32_t>(top & 0xFFFFFFFFu);
     if (symbol(at).id == kGone || symbol(at).next < 0) continue;
     const Merge* merge = find(at);
-    if (!merge || merge->rank != top >> 32) continue;  // outdated entry
+    if (!merge || merge->rank != top >> 32) continue;  // the queue entry is outdated
     const std::int32_t right = symbol(at).next;
     symbol(at).id = merge->id;
     symbol(at).next = symbol(right).next;

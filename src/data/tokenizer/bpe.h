@@ -68,7 +68,6 @@ class Bpe {
   void encode_byte_part(std::string_view part, BpeScratch& scratch,
                         std::vector<std::int32_t>& ids) const;
   void add_units(std::string_view word, std::vector<std::int32_t>& units) const;
-  // Merges scratch.ids in place.
   void merge(BpeScratch& scratch) const;
   void merge_few(BpeScratch& scratch) const;
   void merge_many(BpeScratch& scratch) const;
@@ -93,7 +92,7 @@ class Bpe {
   std::array<std::array<std::uint64_t, 2>, 128> ascii_joints_{};
   std::unordered_set<std::uint64_t> joints_;
 
-  // The same for bytes.
+  // The same for bytes, if every byte has a token.
   bool has_byte_units_ = false;
   std::array<std::int32_t, 256> byte_units_;
   std::array<std::array<std::uint64_t, 4>, 256> byte_joints_{};

@@ -87,7 +87,7 @@ class Collection {
   // Returns the tokens that are not in `existing`, in order.
   std::vector<AddedToken> added_to(const std::vector<AddedToken>& existing,
                                    const Json& vocabulary) const;
-  // Without duplicates and flags.
+  // Returns each special token once, without flags.
   std::vector<AddedToken> special() const;
   std::string text_of(const std::string& key) const {
     const auto it = standard_.find(key);

@@ -12,7 +12,7 @@ namespace sluice::data {
 
 struct DeclaredTokens {
   TokenDeclarations added;
-  std::string begin, end, unknown;  // of bos_token, eos_token and unk_token
+  std::string begin, end, unknown;  // texts of bos_token, eos_token and unk_token
 };
 
 // `file_tokens` is "added_tokens" of tokenizer.json. `rebuilt` may be null. Throws Error(kInput)

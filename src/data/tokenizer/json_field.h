@@ -29,7 +29,6 @@ class JsonField {
   // Returns "FILE: field 'model.vocab'".
   std::string where() const;
 
-  // Returns a null field if the key is missing.
   JsonField operator[](std::string_view key) const;
   std::vector<JsonField> items() const;
   std::vector<std::pair<std::string, JsonField>> members() const;

@@ -258,7 +258,7 @@ class PatternCompiler {
     for (const std::uint32_t jump : jumps) pattern_.code_[jump].x = here();
   }
 
-  // In characters.
+  // Returns the number of characters.
   std::uint32_t length_of(const PatternNode& node) const {
     switch (node.kind) {
       case Kind::kSet:

@@ -32,7 +32,7 @@ struct PatternMatch {
 struct PatternScratch {
   struct Choice {
     std::uint32_t instruction;
-    std::uint32_t kind;  // defined by Pattern
+    std::uint32_t kind;
     std::size_t at, least;
   };
   std::vector<Choice> choices;
@@ -95,7 +95,6 @@ class Pattern {
     bool has(char32_t c) const { return c < 128 ? ascii[c >> 6] >> (c & 63) & 1 : bits->has(c); }
   };
 
-  // Finds the first match from `from` on.
   bool find(std::string_view text, std::size_t from, PatternScratch& scratch,
             PatternMatch& match) const;
   // Runs the program at `instruction` from `at`. Sets `end` if it matches.

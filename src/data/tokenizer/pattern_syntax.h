@@ -1,4 +1,3 @@
-// Parses regular expressions.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +23,12 @@ enum class Assertion {
 
 struct PatternNode {
   enum class Kind {
-    kSet,       // one character of `set`
-    kSequence,  // all children in order
-    kChoice,    // the first child that matches
-    kRepeat,    // repeats the only child
-    kLook,      // lookahead or lookbehind
-    kAtomic,    // no backtracking into the only child
+    kSet,
+    kSequence,
+    kChoice,  // the first child that matches
+    kRepeat,
+    kLook,    // lookahead or lookbehind
+    kAtomic,  // no backtracking into the only child
     kAssertion,
   };
   static constexpr std::uint32_t kEndless = std::numeric_limits<std::uint32_t>::max();
@@ -37,9 +36,9 @@ struct PatternNode {
   Kind kind = Kind::kSequence;
   CodepointRanges set;
   std::vector<PatternNode> children;
-  std::uint32_t least = 0, most = 0;  // of kRepeat
+  std::uint32_t least = 0, most = 0;  // for kRepeat
   Repetition repetition = Repetition::kGreedy;
-  bool behind = false, negated = false;  // of kLook
+  bool behind = false, negated = false;  // for kLook
   Assertion assertion = Assertion::kLineStart;
 
   bool may_be_empty() const;

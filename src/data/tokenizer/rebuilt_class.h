@@ -16,9 +16,9 @@ struct RebuiltClass {
   // JSON that replaces "normalizer", "pre_tokenizer", "decoder" and "model" options. Settings
   // replace the words between two @.
   std::string_view parts;
-  // Unless a file names others.
+  // Special tokens, unless a file names others.
   std::vector<std::pair<std::string_view, std::string_view>> tokens;
-  bool adds_prefix_space = false;  // default of the setting
+  bool adds_prefix_space = false;  // default of the setting add_prefix_space
   bool takes_post_processor = true;
   bool resets_special = false;  // special tokens finally lose their flags
 };

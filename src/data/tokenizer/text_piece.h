@@ -60,7 +60,7 @@ struct EncodeScratch {
   BpeScratch bpe;
   OwnedPiece normalized;
   std::string spare;
-  std::size_t most_bytes = 0;  // of a normalized text
+  std::size_t most_bytes = 0;  // limit for a normalized text
   // The text continues another, so nothing is inserted before it.
   bool goes_on = false;
 };

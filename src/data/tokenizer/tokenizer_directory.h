@@ -8,7 +8,7 @@
 
 namespace sluice::data {
 
-// For any form, such as "tokenizer.model".
+// Accepts files of any form, such as "tokenizer.model".
 bool is_tokenizer_name(std::string_view name);
 
 // Returns "" if there is no tokenizer. Throws Error(kInput) for another form or a broken link.
@@ -18,7 +18,7 @@ std::string tokenizer_in(const std::string& directory);
 // Error(kInput) if there is none.
 std::string tokenizer_at(const std::string& path, const std::string& subject);
 
-// Of the config.json beside it, or "".
+// Reads model_type from the config.json beside the file. Returns "" if there is none.
 std::string model_type_beside(const std::string& tokenizer_file);
 
 }  // namespace sluice::data

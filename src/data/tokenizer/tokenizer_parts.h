@@ -11,7 +11,7 @@
 namespace sluice::data {
 
 struct TokenizerParts {
-  std::string file;                  // for errors
+  std::string file;                  // for error messages
   Json document;                     // after its class has replaced parts
   TokenDeclarations added = {};      // replaces "added_tokens"
   std::string begin = {}, end = {};  // bos_token and eos_token, or ""

@@ -15,7 +15,7 @@ constexpr std::size_t kMaxFileBytes = std::size_t{128} << 20;
 
 enum class SettingUse {
   kRead,      // works as in transformers
-  kHarmless,  // irrelevant beside a tokenizer.json
+  kHarmless,  // has no effect beside a tokenizer.json
   kRefused    // may change ids; rejected unless null, false or empty
 };
 struct KnownSetting {

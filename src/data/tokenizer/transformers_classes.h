@@ -17,12 +17,12 @@ enum class ClassKind {
 ClassKind class_kind(std::string_view name);
 
 struct ClassChoice {
-  std::string tokenizer_class;                                // in tokenizer_config.json
-  std::string model_tokenizer_class, model_type, model_name;  // in config.json
-  bool has_byte_level = false;                                // in tokenizer.json
+  std::string tokenizer_class;                                // from tokenizer_config.json
+  std::string model_tokenizer_class, model_type, model_name;  // from config.json
+  bool has_byte_level = false;  // whether tokenizer.json contains "ByteLevel"
 };
 struct ChosenClass {
-  std::string name;        // "": tokenizer.json unchanged
+  std::string name;        // "" means tokenizer.json unchanged
   bool is_forced = false;  // the model type overrides the named class
 };
 ChosenClass choose_class(const ClassChoice& choice);

@@ -21,7 +21,6 @@ CodepointRanges made(std::span<const Range> ranges) {
   return out;
 }
 
-// For example, "L" is Lu, Ll, Lt, Lm and Lo.
 CodepointRanges category_ranges(std::string_view prefix) {
   CodepointRanges out;
   for (std::size_t i = 0; i < std::size(tables::kCategoryRuns); ++i) {

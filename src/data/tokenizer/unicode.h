@@ -13,7 +13,7 @@
 namespace sluice::data {
 
 struct CodepointRange {
-  char32_t first, last;  // inclusive
+  char32_t first, last;  // both inclusive
 };
 
 // Sorted and not adjacent.

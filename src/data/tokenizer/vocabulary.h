@@ -1,4 +1,3 @@
-// Hash tables for tokens and merges.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +16,7 @@ namespace sluice::data {
 inline const std::uint64_t kHashSalt =
     (std::uint64_t{std::random_device{}()} << 32) ^ std::random_device{}();
 
-// Differs between processes.
+// The hash differs between processes.
 inline std::uint64_t hash_bytes(std::string_view bytes) {
   std::uint64_t hash = kHashSalt ^ (bytes.size() * 0x9e3779b97f4a7c15ULL);
   const char* at = bytes.data();
@@ -38,7 +37,6 @@ class TextIds {
   void reserve(std::size_t count);
   // Keeps the first id of a text.
   void insert(std::string_view text, std::int32_t id);
-  // Returns -1 if there is none.
   std::int32_t find(std::string_view text) const;
   std::size_t size() const { return entries_.size(); }
 

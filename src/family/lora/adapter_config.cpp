@@ -25,7 +25,6 @@ bool contains(const List& list, std::string_view key) {
   return std::find(list.begin(), list.end(), key) != list.end();
 }
 
-// Whether a value has no effect: null, false, 0, "", [] or {}.
 bool is_neutral(const Json& value) {
   if (value.is_null()) return true;
   if (value.is_boolean()) return !value.boolean();
@@ -33,7 +32,7 @@ bool is_neutral(const Json& value) {
   return value.empty() || (value.is_string() && value.text().empty());
 }
 
-// Matches `(.*\.)?(pattern)$`, where a dot in the pattern matches any character.
+// Matches `(.*\.)?(pattern)$`. A dot in the pattern matches any character.
 bool matches_end(const std::string& pattern, const std::string& name) {
   if (pattern.size() > name.size()) return false;
   const std::size_t start = name.size() - pattern.size();
@@ -120,7 +119,7 @@ class Reader {
     return text == "all-linear";
   }
 
-  // An empty list or string selects nothing.
+  // Empty values select nothing.
   ModuleChoice read_choice(const std::string& key) const {
     ModuleChoice out;
     const Json& value = document_.at(key);

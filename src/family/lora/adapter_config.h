@@ -12,8 +12,8 @@
 
 namespace sluice::detail {
 
-// Selects modules like PEFT: by the ends of names, by a regular expression for whole names, or all
-// linear layers except the head.
+// Selects modules like PEFT: by the ends of names, by an expression for whole names, or all linear
+// layers except the head.
 struct ModuleChoice {
   std::vector<std::string> ends;
   std::optional<ModuleExpression> expression;
@@ -25,13 +25,13 @@ struct AdapterConfig {
   double alpha = 8, dropout = 0;
   bool rank_stabilized = false;
   ModuleChoice targets, excluded;  // target_modules, exclude_modules
-  // By name ending.
+  // Values by module name ending.
   std::vector<std::pair<std::string, std::int64_t>> rank_of;
   std::vector<std::pair<std::string, double>> alpha_of;
   std::string base;  // base_model_name_or_path
   std::string file;
 
-  // Throw Error(kInput) if two patterns give different values.
+  // Throw Error(kInput) if two patterns disagree.
   std::int64_t rank_at(const std::string& module) const;
   double alpha_at(const std::string& module) const;
   // Whether PEFT adapts the layer. Throws Error(kInput) if matching takes too long.
@@ -39,12 +39,12 @@ struct AdapterConfig {
   bool is_excluded(const LinearLayer& layer) const;
 };
 
-// Suffix of the output layer's own weight, which PEFT stores beside its adapter.
+// PEFT stores the output layer's own weight beside its adapter.
 inline constexpr const char* kBaseLayerEnding = ".base_layer.weight";
 inline constexpr std::int64_t kMaxLoraRank = 1 << 20;
 inline constexpr std::size_t kMaxAdapterConfigBytes = std::size_t{4} << 20;
 
-// Throws Error(kInput) that names file and field.
+// These throw Error(kInput).
 AdapterConfig parse_adapter_config(const std::string& text, const std::string& file);
 AdapterConfig read_adapter_config(const std::string& directory);
 

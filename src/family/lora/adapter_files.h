@@ -1,4 +1,4 @@
-// Splits a model with an adapter, and names the files of a PEFT directory.
+// Splits a model with an adapter. Names the files of a PEFT directory.
 #pragma once
 
 #include <string>
@@ -8,20 +8,19 @@
 
 namespace sluice {
 
-// Removes the adapter's parameters. Other fields, such as costs, still include the adapter.
+// Removes the adapter's parameters. Costs still include the adapter.
 ModelSpec without_adapter(ModelSpec model);
 // Keeps only the adapter's parameters.
 ModelSpec adapter_alone(ModelSpec model);
 bool has_adapter(const ModelSpec& model);
-// Expects the full name.
 bool is_adapter_parameter(std::string_view name);
 
 inline constexpr const char* kAdapterConfigFile = "adapter_config.json";
 inline constexpr const char* kAdapterFile = "adapter_model.safetensors";
-// Precedes the full parameter name in kAdapterFile.
+// Prefix of parameter names in kAdapterFile.
 inline constexpr const char* kAdapterPrefix = "base_model.model.";
 
-// Returns where the adapter's configuration says that the base is, or "". Throws Error(kInput).
+// Returns base_model_name_or_path, or "". Throws Error(kInput).
 std::string base_of_adapter(const std::string& directory);
 
 }  // namespace sluice

@@ -1,4 +1,3 @@
-// Lists the linear layers of a model.
 #pragma once
 
 #include <string>
@@ -11,12 +10,12 @@ namespace sluice::detail {
 struct LinearLayer {
   std::string name;
   std::int64_t in = 0, out = 0;
-  bool transposed = false;  // weight is [in, out]
+  bool transposed = false;  // the weight is [in, out]
   bool tied = false;        // tied to the embedding
   bool is_head = false;
 };
 
-// Returns the matrices of blocks and head in model order.
+// Matrices of blocks and head, in model order.
 std::vector<LinearLayer> linear_layers(const ModelSpec& model);
 
 }  // namespace sluice::detail

@@ -72,7 +72,7 @@ bool is_target(const std::string& pattern, const LinearLayer& layer) {
   return pattern == kAllLinear ? !layer.is_head : matches_pattern(pattern, layer.name);
 }
 
-// Whether every pattern that matches this tied layer also matches untied layers, such as "*".
+// Whether every pattern that matches this tied layer also matches untied layers.
 bool among_others(const std::vector<std::string>& patterns, const LinearLayer& layer,
                   const std::vector<LinearLayer>& linear) {
   return std::all_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
@@ -88,7 +88,6 @@ bool among_others(const std::vector<std::string>& patterns, const LinearLayer& l
   throw Error(ErrorKind::kUsage, {.what = what, .where = option, .remedy = remedy});
 }
 
-// Returns "q_proj" for "model.layers.0.self_attn.q_proj".
 std::string last_part(const std::string& name) { return name.substr(name.rfind('.') + 1); }
 
 std::string suggestion(const std::string& pattern, const std::vector<LinearLayer>& linear) {
@@ -110,7 +109,6 @@ std::string suggestion(const std::string& pattern, const std::vector<LinearLayer
   return "did you mean '" + (near.find('.') == near.npos ? "*" + near : near) + "'?";
 }
 
-// Inserts the adapter's parameters after those of their layer, in module order.
 void insert_parameters(LayerInfo& layer, const AdaptedLinear& adapted) {
   const auto last = std::find_if(layer.parameters.rbegin(), layer.parameters.rend(),
                                  [&](const ParameterSpec& parameter) {
@@ -219,7 +217,6 @@ void count_plain_operators(ModelSpec& model, Precision precision) {
   }
 }
 
-// Returns "" for the layer itself.
 std::string name_inside(const LayerInfo& layer, const std::string& name) {
   return name == layer.name ? "" : name.substr(layer.name.size() + 1);
 }

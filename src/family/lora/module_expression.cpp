@@ -1,5 +1,5 @@
-// Matching maps the set of possible start places of a node to the set of possible end places. No
-// place is tried twice, which avoids the exponential time of backtracking.
+// Each node maps a set of start places to a set of end places. No place is tried twice, so there is
+// no exponential backtracking.
 #include "family/lora/module_expression.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ constexpr std::size_t kMaxExpression = 4096, kMaxNesting = 64, kMaxRepeats = 256
 constexpr long kMaxSteps = 50'000;  // number of node evaluations
 
 using Characters = std::bitset<256>;
-using Places = std::vector<bool>;  // n + 1 flags for a name of n characters
+using Places = std::vector<bool>;  // n + 1 flags for n characters
 
 bool is_word(unsigned char c) { return std::isalnum(c) != 0 || c == '_'; }
 
@@ -29,10 +29,10 @@ struct ModuleExpression::Node {
   enum Kind { kCharacters, kSequence, kEither, kRepeat, kAhead, kBegin, kEnd, kWordEdge };
 
   Kind kind = kSequence;
-  Characters characters = {};       // set of kCharacters
-  std::vector<Node> parts = {};     // children; one for kRepeat and kAhead
-  std::size_t least = 0, most = 0;  // for kRepeat
-  bool opposite = false;            // negates kAhead and kWordEdge
+  Characters characters = {};
+  std::vector<Node> parts = {};  // one for kRepeat and kAhead
+  std::size_t least = 0, most = 0;
+  bool opposite = false;  // negates kAhead and kWordEdge
 };
 
 namespace {
@@ -91,7 +91,7 @@ class ExpressionParser {
     const auto least = number();
     const bool ranges = take(",");
     const auto most = ranges ? number() : least;
-    if (!take("}") || (!least && !ranges)) {  // an ordinary '{'
+    if (!take("}") || (!least && !ranges)) {  // the '{' is an ordinary character
       at_ = before;
       return std::nullopt;
     }
@@ -161,7 +161,7 @@ class ExpressionParser {
     return node;
   }
 
-  // Parses "?P<name>". Names have no effect.
+  // "?P<name>" has no effect.
   bool name_of_group() {
     if (!take("?P<")) return false;
     while (next("a '(' without its ')'") != '>') {
@@ -192,7 +192,6 @@ class ExpressionParser {
     return of(only(plain(c)));
   }
 
-  // An escaped character that stands for itself.
   static char plain(char c) {
     if (std::isalnum(static_cast<unsigned char>(c)) != 0)
       refuse(std::string("'\\") + c + "' is not known");
@@ -261,7 +260,6 @@ class ExpressionMatcher {
   }
 
  private:
-  // Returns true if `more` adds a place.
   static bool add(Places& places, const Places& more) {
     bool grows = false;
     for (std::size_t i = 0; i < places.size(); ++i) {

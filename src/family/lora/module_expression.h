@@ -1,5 +1,4 @@
-// Regular expressions of PEFT for module names, matched like Python's re.fullmatch. Matching time
-// is bounded.
+// Regular expressions of PEFT, matched like Python's re.fullmatch in bounded time.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +12,11 @@ namespace sluice::detail {
 class ModuleExpression {
  public:
   // Supports characters, ".", "[..]", "\d \w \s" and their opposites, "\b", "^", "$", groups, "|",
-  // greedy and lazy "* + ? {m,n}", "(?=..)" and "(?!..)". Throws std::invalid_argument for other
-  // syntax or a too large expression.
+  // greedy and lazy "* + ? {m,n}", "(?=..)" and "(?!..)". Throws std::invalid_argument for anything
+  // else.
   explicit ModuleExpression(std::string_view text);
 
-  // Whether the whole name matches. Throws std::invalid_argument if that takes too many steps.
+  // Throws std::invalid_argument if this takes too many steps.
   bool matches(std::string_view name) const;
 
   struct Node;

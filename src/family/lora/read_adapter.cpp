@@ -1,4 +1,3 @@
-// Reads an adapter from a PEFT directory.
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -22,7 +21,7 @@ namespace {
 using detail::AdapterConfig;
 using detail::LinearLayer;
 
-using Shapes = std::map<std::string, std::vector<std::int64_t>>;  // by parameter name
+using Shapes = std::map<std::string, std::vector<std::int64_t>>;  // keyed by parameter name
 
 [[noreturn]] void refuse(const std::string& file, const std::string& tensor,
                          const std::string& what, const std::string& remedy) {
@@ -30,7 +29,7 @@ using Shapes = std::map<std::string, std::vector<std::int64_t>>;  // by paramete
               {.what = what, .where = file + ", tensor '" + tensor + "'", .remedy = remedy});
 }
 
-// Returns "model.layers.0.self_attn.q_proj" for "model...q_proj.lora_A.weight", or "".
+// Returns for example "model.layers.0.self_attn.q_proj", or "".
 std::string layer_of(const std::string& parameter) {
   const std::size_t ending = std::string(".lora_A.weight").size();
   return is_adapter_parameter(parameter) ? parameter.substr(0, parameter.size() - ending) : "";
@@ -62,7 +61,6 @@ bool is_copy_of_base(const std::string& parameter, const SafetensorsEntry& entry
          entry.shape == std::vector<std::int64_t>{layer->second.out, layer->second.in};
 }
 
-// Requires that every tensor belongs to an adapter of a linear layer.
 Shapes shapes_of(const SafetensorsHeader& header, const std::string& file,
                  const std::map<std::string, LinearLayer>& linear) {
   const std::string prefix = kAdapterPrefix;

@@ -31,13 +31,11 @@ std::set<std::string> targets_of(const Adapter& adapter, const ModelSpec& model)
   return ends;
 }
 
-// PEFT writes whole numbers without a decimal point.
 Json number(double value) {
   if (value == std::floor(value) && std::abs(value) < 1e15) return static_cast<std::int64_t>(value);
   return value;
 }
 
-// Returns the most frequent value.
 template <typename Value>
 Value usual(const std::vector<Value>& values, Value fallback) {
   std::map<Value, int> counts;
