@@ -8,7 +8,7 @@
 namespace sluice::data {
 namespace {
 
-// Cuts off or zero-fills one dimension.
+// Resizes one dimension by cutting off elements or adding zeros.
 FieldValue resized(const FieldValue& value, std::size_t dimension, std::int64_t size) {
   FieldValue result = value;
   result.sizes[dimension] = size;

@@ -17,8 +17,8 @@ bool first_row_has_ids(const std::string& path);
 
 class JsonlRows {
  public:
-  // Skips blank lines. `fields` must be in every row. Throws Error(kInput) for an unreadable file,
-  // a line over 64 MiB, and files without rows.
+  // Skips blank lines. Every row must have `fields`. Throws Error(kInput) for an unreadable file, a
+  // line over 64 MiB, and files without rows.
   explicit JsonlRows(std::vector<std::string> files, bool has_tokens = true,
                      std::vector<FieldOption> fields = {});
 
@@ -65,7 +65,7 @@ class JsonlRows {
   std::vector<std::string> files_;
   bool has_tokens_;
   std::vector<FieldOption> fields_;
-  std::vector<std::vector<std::uint64_t>> offsets_;  // offsets per file, then its size
+  std::vector<std::vector<std::uint64_t>> offsets_;  // row offsets per file, then its size
   std::vector<std::uint64_t> first_;                 // first row number per file
   std::uint64_t size_ = 0, num_bytes_ = 0;
 };

@@ -41,7 +41,7 @@ bool is_there(const std::string& path) {
   return fs::exists(path, ignored);
 }
 
-// Of several named templates, takes "default".
+// Takes "default" from a list of named templates.
 std::string template_in(const Json& config) {
   const Json& value = config.at("chat_template");
   if (value.is_string()) return value.text();

@@ -22,7 +22,7 @@ Json read_object(const std::string& path) {
       {.what = "not a JSON object", .where = path, .remedy = "copy the file of the model again"});
 }
 
-// Of a list, takes the first id.
+// A list of ids stands for its first id.
 std::optional<std::int32_t> id_in(const Json& object, const std::string& key) {
   const Json& value = object.at(key);
   const Json& first = value.is_array() && !value.empty() ? value.list().front() : value;

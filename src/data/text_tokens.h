@@ -34,7 +34,7 @@ class TextTokens {
   const Tokenizer& tokenizer() const;
   void require_fit() const;
 
-  // "" for bytes, and if no token is named.
+  // These return "" for bytes, and if the tokenizer names no such token.
   std::string begin_token() const;
   std::string end_token() const;
   std::optional<std::int32_t> end_id() const;

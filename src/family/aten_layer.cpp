@@ -85,7 +85,7 @@ double before_its_sum(const OperatorCall& call, const CallTensor& operand) {
   return bytes_of_gradient(call.results[0]);
 }
 
-// A value under its own name, not its storage's.
+// A value under its original name. The tensor of a view has the name of its storage.
 struct Value {
   std::string name;
   CallTensor tensor;
@@ -340,7 +340,7 @@ LayerOperators operators_of(std::vector<OperatorCall>& calls,
                                     .needed = Needed::kAlways,
                                     .name = "moment",
                                     .bytes = {.constant = in_forward}});
-  // The last operator that has a backward.
+  // Attach this to the last operator that has a backward.
   for (std::size_t i = layer.all.size(); i-- > 0;) {
     if (layer.all[i].writes.empty()) continue;
     layer.all[i].bytes.push_back({.field = &LayerCost::on_entry,

@@ -11,7 +11,8 @@
 
 namespace sluice::detail {
 
-// Whether the whole computes the same on text alone as its language model.
+// Whether the document is a supported whole: on text alone it computes the same as its language
+// model.
 bool is_whole_of_known_parts(const Json& document);
 bool is_part_of_a_whole(const std::string& config_text);
 
@@ -29,7 +30,7 @@ void require_bare_head(const ConfigReader& text);
 std::set<std::string> stored_names(const std::string& directory);
 
 // Renames layers and parameters as in the files or, if `stored` has none of them, as in
-// transformers. `document` is the whole's.
+// transformers. `document` belongs to the whole.
 void name_as_stored(ModelSpec& model, const Json& document, const std::set<std::string>& stored);
 
 }  // namespace sluice::detail

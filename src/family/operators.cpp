@@ -18,7 +18,7 @@ ShapePolynomial per_token(double count) { return {.per_token = count}; }
 ShapePolynomial per_pair(double count) { return {.per_pair = count}; }
 ShapePolynomial once(double count) { return {.constant = count}; }
 
-// Bytes that a tensor-parallel rank holds whole, by columns or by rows.
+// Bytes that a tensor-parallel rank holds whole, divided by columns, or divided by rows.
 struct SharedBytes {
   SharedBytes() = default;
   SharedBytes(const ShapePolynomial& all) : whole(all) {}  // NOLINT(google-explicit-constructor)
@@ -303,7 +303,7 @@ void OperatorList::plain_attention(const AttentionSizes& a) {
 void OperatorList::fused_half(Operator& of, const FusedHalf& half) {
   using enum Needed;
   const double d = wide(half.hidden);
-  // A norm keeps all rows for its weights.
+  // Values that a norm keeps for its weights cover all rows.
   double until_input = 0, until_weight = 0, after_input = 0, sums = 0;
   const std::string& x = of.reads.front();
   need(of, kKept, kBackward, x, rows(per_token(d)));
@@ -430,8 +430,8 @@ void OperatorList::fused_feed_forward(const FeedForwardSizes& s) {
                   .norm_before = !s.norm_before.empty(),
                   .norm_behind = !s.norm_behind.empty(),
                   .until_weight = wide(matrices * s.inner)});
-  // While plain attention runs its backward, only fused operators can reuse freed memory. It needs
-  // gradients of q, k, v and the result, and with dropout one per pair.
+  // In the backward of plain attention, only fused operators can reuse memory that was freed. It
+  // needs gradients of q, k, v and the result, and with dropout one per pair.
   need(of, kOnEntry, Needed::kBackward, kMoment, columns(entry_of_plain_attention_));
 }
 
@@ -463,7 +463,7 @@ void OperatorList::experts(const ExpertSizes& s, const std::string& norm_before,
   // Gate, activation, up, product and result of every chosen expert.
   const std::int64_t between = s.activation == Activation::kRelu ? 2 : 3;
   const double operands = product(k * d) * (precision_.casts() ? 2 : 1);
-  // Places among tokens sorted by expert.
+  // The place of each choice among the tokens sorted by expert.
   need(of, kKept, Needed::kFlows, "places", per_token(kInt64 * as_double(k)));
   need(of, kKept, Needed::kBackward, "chosen", per_token(product(k * between * f)));
   need(of, kKept, Needed::kTrains, "inner", per_token(product(k * f) + operands));
@@ -473,7 +473,7 @@ void OperatorList::experts(const ExpertSizes& s, const std::string& norm_before,
   need(of, kOnEntry, Needed::kBackward, kMoment, per_token(product(2 * k * d)));
   need(of, kOnEntry, Needed::kWeight, kMoment, once(weight_gradient(as_double(f) * as_double(d))));
   Operator& weighs = add({"results", "shares"}, "fed");
-  // The inverse places. Some families keep float32 weights.
+  // The inverse of these places. Some families keep float32 weights.
   need(weighs, kKept, Needed::kFirstFlows, "shares",
        per_token(kInt64 * as_double(k) + (s.wide_weights ? wide(k) : product(k))));
   need(weighs, kKept, Needed::kSecondFlows, "results", per_token(product(k * d)));

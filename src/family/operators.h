@@ -34,14 +34,14 @@ struct ExpertSizes {
 // The attention half, including norm and residual sum. Strings are parameter names, or "".
 struct AttentionSizes {
   std::string norm_before, norm_behind, query_norm, key_norm;
-  std::vector<std::string> projections;  // for q, k and v, or one for all
+  std::vector<std::string> projections;  // projections of q, k, v, or one for all
   std::string output;
   NormKind norm = NormKind::kRms;
   std::int64_t hidden = 0, heads = 0, head_dim = 0, query_width = 0, key_width = 0;
   std::int64_t rotary_dim = 0;
   bool wide_rotary = false;    // rotate in float32
-  bool norms_heads = false;    // each head of q and k separately
-  bool copies_values = false;  // out of a joint product; otherwise they are views
+  bool norms_heads = false;    // norm each head of q and k separately
+  bool copies_values = false;  // copy q, k, v out of a joint product, not views
   bool capped = false;         // scores are capped, and stored unless fused
   double dropout = 0, residual_dropout = 0;
   bool fused = false;
@@ -87,7 +87,7 @@ class OperatorList {
   void experts(const ExpertSizes& sizes, const std::string& norm_before,
                const std::string& norm_behind, NormKind norm);
   void last_norm(NormKind norm, std::int64_t width);
-  // `has_loss`: over the rank's own logits, otherwise over those of all ranks.
+  // With `has_loss`, the loss covers the rank's own logits, otherwise the logits of all ranks.
   void head(std::int64_t vocab_size, std::int64_t width, bool capped, bool has_loss);
   void head_by_blocks(std::int64_t vocab_size, std::int64_t width);
 
@@ -97,7 +97,7 @@ class OperatorList {
   // Bytes per token of a fused half block.
   struct FusedHalf {
     std::string name;
-    std::int64_t hidden = 0, width = 0;  // of temporary memory in its backward
+    std::int64_t hidden = 0, width = 0;  // width of temporary memory in its backward
     bool norm_before = true, norm_behind = false;
     double until_input = 0, until_weight = 0, after_input = 0;
   };

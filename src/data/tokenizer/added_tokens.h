@@ -1,10 +1,10 @@
 // Texts that always become a single token: "added_tokens" of tokenizer.json, and tokens declared in
 // files beside it. They are found first in the original text, then in the normalized text.
 //
-//   1. Of tokens that start at the same place, the longest wins. Matches do not overlap.
-//   2. Tokens outside the vocabulary are numbered from the vocabulary size on, as in tokenizers.
-//   The
-//      field "id" is ignored.
+//   1. Among tokens that start at the same place, the longest wins. Matches do not overlap.
+//   2. Tokens outside the vocabulary are numbered from its size on, as in tokenizers. The field
+//   "id"
+//      is ignored.
 //   3. A match is dropped if the token before it has taken all of its spaces.
 #pragma once
 
@@ -40,9 +40,9 @@ struct AddedToken {
 AddedToken read_added_token(const JsonField& item);
 
 struct TokenDeclarations {
-  // In the order in which they are added. New ids continue after earlier batches.
+  // Batches in the order in which they are added. New ids continue after earlier batches.
   std::vector<std::vector<AddedToken>> batches;
-  // Special tokens are not searched for.
+  // If set, special tokens are not searched for.
   bool split_special = false;
 };
 

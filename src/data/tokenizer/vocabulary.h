@@ -50,7 +50,7 @@ class TextIds {
   std::size_t slot_of(std::string_view text, std::uint64_t hash) const;
 
   std::vector<Entry> entries_;
-  std::vector<std::uint32_t> slots_;  // entry index + 1, or 0
+  std::vector<std::uint32_t> slots_;  // entry index + 1, or 0 if the slot is empty
   std::string texts_;
 };
 
