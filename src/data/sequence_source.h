@@ -26,10 +26,10 @@ class SequenceSource {
   virtual ~SequenceSource() = default;
   virtual std::uint64_t num_sequences() const = 0;
   virtual std::uint64_t num_bytes() const = 0;
-  // All members below require index < num_sequences().
+  // read(), counted_labels() and place() require index < num_sequences().
   virtual Sequence read(std::uint64_t index) const = 0;
-  // Labels that a next-token loss counts. Throws the errors of read(), unless the number is known
-  // without reading.
+  // Returns the number of labels that a next-token loss counts. Throws the errors of read(), unless
+  // the number is known without reading.
   virtual std::int64_t counted_labels(std::uint64_t index) const = 0;
   // Returns "file:line" for messages.
   virtual std::string place(std::uint64_t index) const = 0;

@@ -10,7 +10,8 @@
 
 namespace sluice::data {
 
-// Bytes of the white-space character (as in Python's str.isspace()) at the start, or 0.
+// Returns the length of the white-space character (as in Python's str.isspace()) at the start, in
+// bytes, or 0.
 std::size_t leading_space(std::string_view text);
 std::size_t trailing_space(std::string_view text);
 

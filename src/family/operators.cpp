@@ -55,7 +55,7 @@ void need(Operator& of, Field field, Needed when, std::string name, const Shared
                       .rows = bytes.rows});
 }
 
-// Results of norms and sums have the parameters' dtype, others that of products.
+// Results of norms and sums have the parameters' dtype. Other values have the products' dtype.
 bool is_stored(const std::string& value) {
   return value == "x" || value == "h" || value.starts_with("normed ");
 }
@@ -246,7 +246,7 @@ void OperatorList::scaled_dot_products(const AttentionSizes& a) {
     need(of, kKept, Needed::kBackward, "turned q", columns(per_token(product(q))));
     need(of, kKept, Needed::kBackward, "turned k", columns(per_token(product(drops ? q : k))));
     need(of, kKept, Needed::kBackward, "v", columns(per_token(product(drops ? q : k))));
-    if (drops) {  // repeated keys and values; probabilities before and after dropout; mask
+    if (drops) {  // repeated keys and values, probabilities before and after dropout, mask
       need(of, kKept, Needed::kBackward, "scores", columns(per_pair(product(3 * h))));
     } else {
       need(of, kKept, Needed::kBackward, "attended", columns(per_token(product(q))));

@@ -24,7 +24,7 @@ struct AdapterConfig {
   std::int64_t rank = 8;
   double alpha = 8, dropout = 0;
   bool rank_stabilized = false;
-  ModuleChoice targets, excluded;  // target_modules, exclude_modules
+  ModuleChoice targets, excluded;  // from target_modules and exclude_modules
   // Values by module name ending.
   std::vector<std::pair<std::string, std::int64_t>> rank_of;
   std::vector<std::pair<std::string, double>> alpha_of;
