@@ -33,18 +33,17 @@ constexpr const char* kNpyRemedy =
 constexpr const char* kTensorRemedy = "write it with safetensors.torch.save_file";
 constexpr std::string_view kNpyEnding = ".npy", kTensorsEnding = ".safetensors";
 
-// An array in a file.
 struct ArrayPlace {
-  std::string type;  // as the file has it: "<f4", "F32"
+  std::string type;  // spelled as in the file: "<f4", "F32"
   std::vector<std::uint64_t> shape;
-  std::uint64_t begin = 0, end = 0;  // of the numbers
+  std::uint64_t begin = 0, end = 0;  // byte range of the numbers
 };
 
 [[noreturn]] void refuse_npy(const std::string& path, const std::string& what) {
   throw Error(ErrorKind::kInput, {.what = what, .where = path, .remedy = kNpyRemedy});
 }
 
-// The text behind "'key':" in the header.
+// Returns the header text after "'key':".
 std::string_view npy_value(const std::string& path, std::string_view header, std::string_view key) {
   const std::string quoted = formatted("'{}':", key);
   const std::size_t place = header.find(quoted);
@@ -173,7 +172,7 @@ void give_float16(const char* from, FieldReader& field) {
 void give_bool(const char* from, FieldReader& field) { field.boolean(*from != 0); }
 
 struct ArrayType {
-  std::string_view npy, tensor;  // its names; "": none
+  std::string_view npy, tensor;  // "" if the format lacks the type
   std::uint64_t bytes;
   bool is_real;
   GiveNumber give;
@@ -193,7 +192,6 @@ constexpr ArrayType kArrayTypes[] = {
 
 class ArrayReader {
  public:
-  // tensor: "" in a .npy file.
   ArrayReader(const std::string& path, const std::string& tensor)
       : file_(File::open(path)),
         tensor_(tensor),
@@ -248,7 +246,7 @@ class ArrayReader {
   ArrayPlace array_;
   const ArrayType* type_ = nullptr;
   std::string numbers_;
-  std::size_t next_ = 0;  // of numbers_
+  std::size_t next_ = 0;
 };
 
 std::string path_in(const std::string& folder, const ArrayName& name) {
@@ -296,12 +294,12 @@ std::vector<std::string> array_files_of(const std::string& jsonl,
   const File file = File::open(jsonl);
   LineReader lines(file, kMaxRowBytes);
   while (const std::optional<std::string_view> line = lines.next_text()) {
-    // Most rows name none, and are not worth parsing.
+    // Most rows name no array file, so skip the JSON parser.
     if (line->find(kNpyEnding) == std::string_view::npos &&
         line->find(kTensorsEnding) == std::string_view::npos)
       continue;
     const std::optional<Json> row = parse_json(*line);
-    if (!row || !row->is_object()) continue;  // its reader reports it
+    if (!row || !row->is_object()) continue;  // the row parser reports this
     for (const FieldOption& field : fields) {
       const Json& value = row->at(field.name);
       if (!value.is_string() || !names_array(value.text())) continue;

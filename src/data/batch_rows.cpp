@@ -8,7 +8,7 @@
 namespace sluice::data {
 namespace {
 
-// The value with another size in one dimension: what is beyond it is cut off, what is missing is 0.
+// Resizes one dimension by cutting off elements or adding zeros.
 FieldValue resized(const FieldValue& value, std::size_t dimension, std::int64_t size) {
   FieldValue result = value;
   result.sizes[dimension] = size;

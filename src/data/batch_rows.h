@@ -1,9 +1,6 @@
-// Sequences of any length as the rows of a batch.
-//
-// Owns: padding: id 0, label -100, a document of its own where positions are given, mask 1 (behind
-// the last token, so that none sees it) or 0, as is asked, 0 in fields that are as long as the
-// tokens.
-// Does not own: the choice of sequences (data_entries.h). Thread-safety: a value.
+// Builds and pads the rows of a batch. Padding has id 0 and label -100, and forms its own document
+// if there are positions. Its mask is 1, which is harmless because no earlier token sees it, or 0
+// with masks_padding. Fields are padded with 0.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +13,8 @@ namespace sluice::data {
 
 class BatchRows {
  public:
-  // `options` decide the form of the rows, and must outlive this.
   BatchRows(std::int64_t num_rows, const TokenDataOptions& options);
-  // Each row once. Precondition: 0 <= row < num_rows; the sequence has at most seq_len tokens.
+  // Call once per row, with at most seq_len tokens. Precondition: 0 <= row < num_rows.
   void set(std::int64_t row, const Sequence& sequence);
   TokenRows take() { return std::move(rows_); }
 

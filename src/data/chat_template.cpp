@@ -14,7 +14,6 @@
 namespace sluice::data {
 namespace {
 
-// A format, by tokens that only its tokenizers have, by families, and the token that starts a text.
 struct Known {
   ChatTemplate format;
   std::vector<std::string_view> tokens;
@@ -72,7 +71,7 @@ const Known& known_format(ChatTemplate chat_template, const TextTokens& tokens,
                          "\"gemma\""});
 }
 
-// The text without white space at both ends, as Python's str.strip().
+// Works like Python's str.strip().
 std::string stripped(std::string_view text) {
   while (const std::size_t space = leading_space(text)) text.remove_prefix(space);
   while (const std::size_t space = trailing_space(text)) text.remove_suffix(space);
@@ -100,7 +99,7 @@ const std::vector<std::string>& known_roles() {
   return roles;
 }
 
-// Our name of a role of other formats, or "".
+// Returns "" for an unknown name.
 std::string role_named(const std::string& role) {
   constexpr std::pair<std::string_view, std::string_view> kOthers[] = {
       {"model", "assistant"}, {"gpt", "assistant"}, {"chatgpt", "assistant"},
@@ -137,8 +136,7 @@ ChatFormat::ChatFormat(ChatTemplate chat_template, const TextTokens& tokens,
   if (begin_.empty() && has_token(tokens, known.begin)) begin_ = known.begin;
   if (end_.empty()) end_ = "</s>";
   if (tokens.is_bytes()) return;
-  // Without its special tokens a mark becomes several ordinary tokens. Only Mistral's v0.1 and v0.2
-  // were trained so.
+  // Only Mistral v0.1 and v0.2 were trained with marks that are split into ordinary tokens.
   std::vector<std::string> needed(known.tokens.begin(), known.tokens.end());
   if (template_ == ChatTemplate::kMistral) needed = {end_};
   for (const std::string& token : needed) {
@@ -212,7 +210,7 @@ std::vector<Turn> ChatFormat::alternating(const std::vector<Message>& messages) 
     const std::string system = takes_system ? messages.front().content + "\n\n" : "";
     turns.push_back(template_ == ChatTemplate::kGemma ? gemma_turn(message, system)
                                                       : instruction(message, system));
-    // This turn also holds the system message.
+    // The turn includes the system message, so both must count.
     turns.back().counts =
         message.counts.value_or(true) && (!takes_system || messages.front().counts.value_or(true));
   }

@@ -8,14 +8,12 @@
 namespace sluice::data {
 namespace {
 
-// So many rows are looked up before the first step, where rows without counted labels are known:
-// about a second.
+// Limits the check to about a second.
 constexpr std::int64_t kForeseenRows = 5'000'000;
 constexpr const char* kRemedy =
     "-100 is not counted, nor is the first label of a row: give rows with other labels";
 
-// Known to be so from the rows that were read when the files were opened. looks: counts the rows
-// that were looked up.
+// True if every row was read at startup and has no counted label. Adds the rows to `looks`.
 bool is_uncounted(const DataEntries& entries, DataPosition position, std::int64_t batch_size,
                   std::int64_t& looks) {
   for (std::int64_t row = 0; row < batch_size; ++row) {
@@ -37,8 +35,8 @@ void require_counted_labels(const DataEntries& entries, std::int64_t steps, std:
     const std::string file = source->uncounted_file();
     if (!file.empty()) refuse_uncounted_file(file);
   }
-  // A batch that has none lies within two epochs of each entry, since one between them would be
-  // whole, and has no other rows of either than those without.
+  // A batch without counted labels contains no whole epoch of an entry. It therefore spans at most
+  // two epochs and holds each uncounted row at most twice.
   if (batch_size > 2 * uncounted) return;
   std::int64_t looks = 0;
   for (std::int64_t step = done.steps + 1; step <= steps && looks < kForeseenRows; ++step) {

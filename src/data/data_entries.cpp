@@ -19,7 +19,6 @@ namespace {
   throw Error(ErrorKind::kUsage, {.what = what, .where = "`data.weights`", .remedy = remedy});
 }
 
-// Checks options that have no meaning for rows without tokens, or for those with fields.
 void check_field_options(const TokenDataOptions& options) {
   check_fields(options.fields, options.tokens);
   const auto refuse = [](const std::string& option, const std::string& what) {
@@ -49,7 +48,7 @@ void check_field_options(const TokenDataOptions& options) {
   if (options.data.tokenizer != plain.tokenizer) refuse_set("data.tokenizer");
 }
 
-// Files of ids are not changed.
+// Files of ids are used unchanged.
 void require_texts(const SourceOptions& entry) {
   if (!entry.append_eos || entry.format == DataFormat::kText || entry.format == DataFormat::kJsonl)
     return;
@@ -60,7 +59,6 @@ void require_texts(const SourceOptions& entry) {
                .remedy = "set `data.append_eos` = false: token files hold their end tokens"});
 }
 
-// Only rows of .jsonl have fields.
 void require_rows_of_fields(const SourceOptions& entry) {
   if (entry.format == DataFormat::kJsonl || entry.fields.empty()) return;
   std::vector<std::string> names;
@@ -73,7 +71,7 @@ void require_rows_of_fields(const SourceOptions& entry) {
                .remedy = "give .jsonl rows with these fields in `data.files`"});
 }
 
-// The tokenizer, where there are tokens.
+// Rows without tokens get an unused byte tokenizer.
 std::shared_ptr<const TextTokens> tokens_of(const TokenDataOptions& options) {
   check_field_options(options);
   if (options.tokens) return std::make_shared<const TextTokens>(options);
@@ -82,7 +80,6 @@ std::shared_ptr<const TextTokens> tokens_of(const TokenDataOptions& options) {
   return std::make_shared<const TextTokens>(none);
 }
 
-// The number of files of each entry.
 std::vector<std::int64_t> entries_of(const TokenDataOptions& options) {
   const std::vector<double>& weights = options.data.weights;
   const auto num_files = static_cast<std::int64_t>(options.data.files.size());

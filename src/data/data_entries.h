@@ -1,7 +1,4 @@
-// All entries of a data set: their sources, and the order in which their sequences are used.
-//
-// Owns: opening them, the entry and the sequence at a place. Does not own: batches (data.h).
-// Thread-safety: const members may be called from any thread.
+// The entries of a data set, and the order in which their sequences are used.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +15,6 @@ namespace sluice::data {
 
 class DataEntries {
  public:
-  // Throws as TokenData's constructor.
   explicit DataEntries(const TokenDataOptions& options);
 
   using Place = SequenceOrder::Place;

@@ -14,7 +14,7 @@
 namespace sluice::data {
 namespace {
 
-// Every other ending is text: .txt, .md, .h, none.
+// All other endings mean text: .txt, .md, .h, none.
 constexpr std::array kNoText = {".gz",  ".zst", ".zip",  ".parquet", ".arrow", ".feather",
                                 ".npy", ".npz", ".json", ".csv",     ".tsv",   ".safetensors",
                                 ".pt",  ".pth", ".pt2",  ".ckpt",    ".pkl",   ".pickle"};

@@ -1,5 +1,4 @@
-// The words of the options of data, as a configuration has them.
-// Thread-safety: the tables are immutable.
+// Configuration names of enum values. The arguments only select the overload.
 #pragma once
 
 #include "base/words.h"
@@ -7,7 +6,6 @@
 
 namespace sluice::detail {
 
-// The argument only says of which enum.
 const Words<DataFormat>& words_of(DataFormat);
 const Words<Padding>& words_of(Padding);
 const Words<ChatTemplate>& words_of(ChatTemplate);

@@ -13,13 +13,12 @@
 namespace sluice::data {
 namespace {
 
-// The numbers of a dtype.
 struct FieldType {
   enum class Kind : std::uint8_t { kBool, kInteger, kFloat, kDouble };
   std::string_view name;
   Kind kind;
-  std::int64_t least, most;  // range of integers
-  double largest;            // largest float: up to it a number does not round to infinity
+  std::int64_t least, most;
+  double largest;  // larger numbers would round to infinity
 };
 
 template <typename Integer>

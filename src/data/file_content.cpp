@@ -21,13 +21,11 @@ using namespace std::string_view_literals;
 
 constexpr const char* kOtherFiles = "name files of UTF-8 text, of .jsonl rows or of token ids";
 
-// A format that is no text. remedy: the command for the file, FILE in it; "" if there is none.
-// rows: its name for conversion_to_rows(), if it may hold rows.
+// FILE in `remedy` stands for the file name. `rows` is the kind for conversion_to_rows().
 struct BinaryFormat {
   std::string_view name, remedy = {}, rows = {};
 };
 
-// A format known by fixed bytes at `offset`, any one of `starts`.
 struct Magic {
   BinaryFormat format;
   std::size_t offset;
@@ -101,7 +99,7 @@ constexpr BinaryFormat kOrc = {"an ORC file"};
 
 std::size_t tenths(std::size_t count, std::size_t total) { return total ? 10 * count / total : 0; }
 
-// Detects UTF-16 without a byte order mark by its zero bytes, since most characters are ASCII.
+// Detects UTF-16 without a byte order mark: in ASCII, every second byte is zero.
 const BinaryFormat* utf16_format(std::string_view bytes) {
   std::size_t even = 0, odd = 0;
   const std::size_t pairs = bytes.size() / 2;
@@ -117,7 +115,7 @@ const BinaryFormat* utf16_format(std::string_view bytes) {
 
 struct FoundMagic {
   const BinaryFormat* format = nullptr;
-  std::size_t num_bytes = 0;  // that were compared
+  std::size_t num_bytes = 0;
 };
 
 FoundMagic find_magic(std::string_view bytes) {
@@ -142,14 +140,13 @@ std::uint64_t little_endian(std::string_view bytes) {
   return number;
 }
 
-// Formats that fixed bytes alone do not identify.
 const BinaryFormat* computed_format(std::string_view bytes) {
   if (bytes.starts_with("BZh") && bytes.size() >= 10 && bytes[3] >= '1' && bytes[3] <= '9') {
     const std::string_view block = bytes.substr(4, 6);
     if (block == "1AY&SY"sv || block == "\x17\x72\x45\x38\x50\x90"sv) return &kBzip2;
   }
   if (is_pickle(bytes)) return &kPickle;
-  constexpr std::uint64_t kMostHeaderBytes = 100'000'000;  // of safetensors
+  constexpr std::uint64_t kMostHeaderBytes = 100'000'000;  // safetensors allows no more
   if (bytes.size() >= 10 && bytes.substr(8, 2) == "{\"" &&
       little_endian(bytes.substr(0, 8)) <= kMostHeaderBytes)
     return &kSafetensors;
@@ -164,8 +161,7 @@ const BinaryFormat* binary_format(std::string_view bytes) {
   return found ? found : computed_format(bytes);
 }
 
-// The format of a file that may also hold 16-bit ids, where a match of two or three bytes is
-// chance.
+// Like binary_format(), but 16-bit ids may match two or three bytes by chance.
 const BinaryFormat* certain_format(std::string_view bytes) {
   constexpr std::size_t kProof = 4;
   const FoundMagic magic = find_magic(bytes);
@@ -175,7 +171,7 @@ const BinaryFormat* certain_format(std::string_view bytes) {
     return flags < 32 && (system <= 13 || system == 255) ? magic.format : nullptr;
   }
   if (bytes.size() >= 3 && is_pickle(bytes)) {
-    // The start of protocols 4 and 5, of plain objects, and of torch.save before torch 1.6.
+    // Pickles of protocol 4 and 5, of plain objects, and of torch.save before torch 1.6.
     const std::string_view rest = bytes.substr(2);
     const bool is_framed = bytes[1] >= 4 && rest[0] == '\x95';
     const bool is_object = rest[0] == '}' || rest[0] == ']' || rest[0] == 'c';
@@ -186,7 +182,6 @@ const BinaryFormat* certain_format(std::string_view bytes) {
   return computed_format(bytes);
 }
 
-// "csv" of "Rows.CSV".
 std::string lower_ending(const std::string& file) {
   const std::string ending = to_lower(std::filesystem::path(file).extension().string());
   return ending.empty() ? ending : ending.substr(1);
@@ -196,7 +191,6 @@ std::string without_ending(const std::string& file) {
   return std::filesystem::path(file).replace_extension().string();
 }
 
-// Counts the values of a JSON document and keeps its first fault.
 class JsonStart final : public JsonEvents {
  public:
   bool null() override { return true; }
@@ -218,9 +212,8 @@ class JsonStart final : public JsonEvents {
 
 enum class JsonFound { kNone, kRows, kDocument };
 
-// The JSON at the start of a text: a line with an object or list, or a document of several lines. A
-// list of one number is no JSON here, since "[1]" may be a footnote. is_whole: the file ends with
-// `text`.
+// Detects a line with a JSON object or list, or a JSON document of several lines. Ignores a list of
+// one number: "[1]" may be a footnote.
 JsonFound json_in(std::string_view text, bool is_whole) {
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
   const std::size_t first = text.find_first_not_of(" \t\r\n");
@@ -242,7 +235,7 @@ JsonFound json_in(std::string_view text, bool is_whole) {
   return !has_line && text.front() == '{' ? JsonFound::kRows : JsonFound::kDocument;
 }
 
-// The command that converts a file of this kind ("parquet") to .jsonl, or "".
+// Returns a command for files of this kind ("parquet"), or "".
 std::string conversion_to_rows(const std::string& file, std::string_view kind) {
   const std::string rows = without_ending(file) + ".jsonl";
   if (kind == "json") {
@@ -276,7 +269,7 @@ Error refusal(const std::string& what, const std::string& where, const std::stri
 
 std::string quoted(const std::string& file) { return "'" + file + "'"; }
 
-// The first byte that is not UTF-8 text, or npos. Unless is_end, the last character may be
+// Returns the first byte that is not text, or npos. Unless `is_end`, the last character may be
 // incomplete.
 std::size_t fault_in(std::string_view bytes, bool is_end) {
   const std::size_t valid = valid_utf8_prefix(bytes);
@@ -293,8 +286,8 @@ Error json_rows(const std::string& file, const std::string& where) {
                  "name it .jsonl, or set `data.format` = \"jsonl\"");
 }
 
-// "uint32" or "int64" if the ids look wider than 16 bits, else "". The high halves of wide ids are
-// 0 or small; 16-bit ids are never so at every second place.
+// Returns "uint32", "int64" or "". The high halves of wide ids are zero or small, which every
+// second 16-bit id never is.
 std::string_view wide_ids(std::string_view bytes) {
   constexpr std::size_t kFewPairs = 4, kManyPairs = 64;
   constexpr std::uint64_t kHighestHalf = 64, kHighId = 4096;  // ids are below 2^22
@@ -386,14 +379,14 @@ Error not_readable(const std::string& file, std::string_view bytes, const std::s
 
 void require_content(const std::string& file, DataFormat format, bool is_set,
                      const std::string& where) {
-  if (format == DataFormat::kLlmc || format == DataFormat::kMegatron) return;  // have headers
+  if (format == DataFormat::kLlmc || format == DataFormat::kMegatron) return;
   const std::string bytes = first_bytes(file);
   const bool is_whole = bytes.size() < kLookedAtBytes;
   if (format == DataFormat::kNanogpt) return require_ids(file, bytes, where);
   const BinaryFormat* binary = binary_format(bytes);
   if (!binary) binary = utf16_format(bytes);
   if (binary) throw binary_file(file, *binary, where);
-  if (format == DataFormat::kJsonl) return;  // the reader of rows names the line
+  if (format == DataFormat::kJsonl) return;
   if (const std::size_t at = fault_in(bytes, is_whole); at != std::string::npos)
     throw not_text(file, at, bytes[at] == '\0', where);
   if (is_set) return;

@@ -1,9 +1,4 @@
-// Checks by its bytes whether a data file holds text, rows of JSON or token ids.
-//
-// Owns: the magic numbers of binary formats, the checks for UTF-8 text and 16-bit ids, and the
-// remedies for other files.
-// Does not own: the format that an ending stands for (data_format.h).
-// Thread-safety: pure functions, but for reading files.
+// Checks whether the bytes of a data file really are text, JSON rows or token ids.
 #pragma once
 
 #include <cstddef>
@@ -15,22 +10,21 @@
 
 namespace sluice::data {
 
-// Bytes at the start of a file that first_bytes() reads.
 inline constexpr std::size_t kLookedAtBytes = std::size_t{8} << 10;
 
-// The first bytes of the file, at most kLookedAtBytes. Throws Error(kInput) if it cannot be read.
+// Returns at most kLookedAtBytes.
 std::string first_bytes(const std::string& file);
 
-// The error at `where` for a file that is neither text nor rows nor ids. bytes: its first_bytes().
+// `bytes` is the start of the file.
 Error not_readable(const std::string& file, std::string_view bytes, const std::string& where);
 
-// Checks the start of a file before it is read as `format`, which is not kAuto. is_set: the user
-// set `data.format`, so JSON may be read as text. Throws Error(kInput) at `where` for a binary or
-// compressed file, text that is not UTF-8, JSON read as text, and wider ids than 16 bits.
+// Checks the start of a file before it is read as `format` (not kAuto). Throws Error(kInput) at
+// `where` for binary files, text that is not UTF-8, and ids wider than 16 bits. JSON as text is
+// also an error, unless the user set `data.format` (`is_set`).
 void require_content(const std::string& file, DataFormat format, bool is_set,
                      const std::string& where);
 
-// Checks a whole text file. Throws Error(kInput) with the place of a NUL or of invalid UTF-8.
+// Throws Error(kInput) at the first NUL byte or invalid UTF-8.
 void require_text(const std::string& file);
 
 }  // namespace sluice::data

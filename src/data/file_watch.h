@@ -1,4 +1,4 @@
-// Notices that the files of a data set are written to while a run reads them.
+// Warns if data files change during a run.
 #pragma once
 
 #include <cstdint>
@@ -13,22 +13,21 @@ class FileWatch {
  public:
   static constexpr std::size_t kMostLooks = 256;
 
-  // Remembers the sizes of the files and when they were last written.
   explicit FileWatch(const std::vector<std::string>& files);
 
-  // Logs a warning, once a file, for files that have another size or were written since. Looks at
-  // up to kMostLooks files a call, in turn. Any thread may call it.
+  // Logs one warning per file whose size or modification time changed. Checks up to kMostLooks
+  // files per call. Thread-safe.
   void look();
 
  private:
   struct State {
-    std::int64_t size = 0, seconds = 0, nanoseconds = 0;  // -1: the file is not there
+    std::int64_t size = 0, seconds = 0, nanoseconds = 0;  // -1 if the file is missing
     friend bool operator==(const State&, const State&) = default;
   };
   static State state_of(const std::string& path);
 
   std::mutex looking_;
-  std::vector<std::pair<std::string, State>> files_;  // that did not change so far
+  std::vector<std::pair<std::string, State>> files_;
   std::size_t next_ = 0;
 };
 

@@ -23,7 +23,7 @@ namespace sluice::data {
 namespace {
 
 constexpr std::size_t kShownTokens = 128, kShownBytes = 160, kTokensAtOnce = std::size_t{1} << 16;
-constexpr std::size_t kMaxFields = 64;  // names of others are one: "..."
+constexpr std::size_t kMaxFields = 64;  // further names are counted as "..."
 
 class Inspection {
  public:
@@ -71,7 +71,6 @@ class Inspection {
       found_.largest_id = std::max(found_.largest_id.value_or(0), ids[i]);
   }
 
-  // labels: of rows, as many as ids.
   void show(std::string source, std::vector<std::int32_t> ids,
             const std::vector<std::int32_t>& labels = {}) {
     FirstRow row;
@@ -110,7 +109,6 @@ class Inspection {
     return text;
   }
 
-  // Every token of the stream.
   void read_stream(const TokenStream& stream) {
     std::vector<std::int32_t> ids(kTokensAtOnce);
     for (std::uint64_t first = 0; first < stream.num_tokens();) {
@@ -157,7 +155,7 @@ class Inspection {
       std::vector<std::int32_t> ids(static_cast<std::size_t>(end - from));
       file->read(from, ids.size(), source_.vocab_size, ids.data());
       show("", std::move(ids));
-      if (next.empty()) break;  // how long the document is, is not looked for
+      if (next.empty()) break;  // do not search for the end of a long document
       from = end;
     }
   }
@@ -167,7 +165,7 @@ class Inspection {
     ++found_.fields[is_new && found_.fields.size() >= kMaxFields ? "..." : field];
   }
 
-  // False, and nothing read, where the first row has what tokens are made of, or no number.
+  // Returns false if the first row has tokens or no number.
   bool read_numbers(const JsonlRows& rows) {
     bool has_numbers = false;
     rows.for_each_text([&](std::uint64_t index, const std::string& json) {
@@ -199,7 +197,6 @@ class Inspection {
     return has_numbers;
   }
 
-  // A number, or lists around one.
   static bool has_number(const Json& value) {
     const Json* inner = &value;
     while (inner->is_array() && !inner->empty()) inner = &inner->list().front();

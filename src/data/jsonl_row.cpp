@@ -169,7 +169,6 @@ class RowHandler final : public JsonEvents {
   }
 
  private:
-  // Inside of what the next value stands.
   enum class Place { kOutside, kRow, kField, kNumbers, kMessages, kMessage, kContent, kPart };
 
   [[noreturn]] void fail(const std::string& what) const {
@@ -197,7 +196,7 @@ class RowHandler final : public JsonEvents {
                                      row_.fields.empty() ? "nothing" : join(row_.fields, ", "))});
   }
 
-  // ---- fields that are asked for ----
+  // ---- requested fields ----
 
   void look_up_field() {
     asked_.reset();
@@ -205,7 +204,7 @@ class RowHandler final : public JsonEvents {
       if (format_.fields[i].name == field_) asked_ = i;
   }
 
-  // The next value, where it is of a field that is asked for. Returns whether it is.
+  // Passes the next value to the requested field, if any. Returns whether it does.
   template <typename Give>
   bool give(Give&& to) {
     const bool begins = place_ == Place::kRow && asked_;
@@ -223,14 +222,13 @@ class RowHandler final : public JsonEvents {
     return true;
   }
 
-  // Reads the array in the file that the field names.
   void give_file(FieldReader& field, const std::string& name) {
     const bool is_whole = place_ == Place::kRow && !format_.folder.empty();
     if (!is_whole || !names_array(name)) field.refuse("a string");
     read_array(format_.folder, name, field_, field);
   }
 
-  // ---- those of tokens ----
+  // ---- token fields ----
 
   bool is_text_field() const { return format_.tokens && field_ == "text"; }
   std::optional<Numbers>* numbers_of_field() {
@@ -257,14 +255,13 @@ class RowHandler final : public JsonEvents {
     return **speech_of_field();
   }
 
-  // A value of a type that its place has no use for: skipped, unless it stands where one of ours
-  // should.
+  // Skips an unexpected value unless it stands in a known field.
   bool other(const char* found) {
     if (skipped_ > 0) return true;
     switch (place_) {
       case Place::kOutside:
         fail(std::string(found) + " instead of an object");
-      case Place::kField:  // has taken it
+      case Place::kField:
       case Place::kNumbers:
         fail(std::string(found) + " in '" + field_ + "'");
       case Place::kRow:
@@ -308,7 +305,6 @@ class RowHandler final : public JsonEvents {
            : number == 0 ? FieldValues::kZeros
                          : FieldValues::kOther;
   }
-  // Notes the scalar if it belongs to an unread field.
   void look_at(FieldValues scalar) {
     if (unread_) unread_->values = joined(unread_->values, scalar);
   }
@@ -388,18 +384,18 @@ class RowHandler final : public JsonEvents {
   const std::string& where_;
   const RowFormat& format_;
   JsonlRow row_;
-  std::vector<std::optional<FieldValue>> values_;  // values of format_.fields
-  std::optional<std::size_t> asked_;               // which of these the row's field is
-  std::optional<FieldReader> reader_;              // reader of that field
+  std::vector<std::optional<FieldValue>> values_;  // one per field of format_.fields
+  std::optional<std::size_t> asked_;               // index of the current field in format_.fields
+  std::optional<FieldReader> reader_;
   Place place_ = Place::kOutside;
-  std::string field_;         // field of the row itself
-  std::string key_;           // key of a message, or of a part of its content
-  std::size_t skipped_ = 0;   // objects and lists that are open and of no use
-  Numbers* list_ = nullptr;   // the one that is being read
-  Speech* speech_ = nullptr;  // likewise
+  std::string field_;
+  std::string key_;          // current key of a message or of a part of its content
+  std::size_t skipped_ = 0;  // depth of open values to skip
+  Numbers* list_ = nullptr;
+  Speech* speech_ = nullptr;
   std::optional<std::string> role_, content_, part_type_, part_text_;
   std::optional<bool> weight_, train_;
-  std::optional<UnreadField> unread_;  // the unread field that is being parsed
+  std::optional<UnreadField> unread_;
 };
 
 }  // namespace

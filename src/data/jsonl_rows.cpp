@@ -13,7 +13,6 @@ namespace sluice::data {
 namespace {
 
 constexpr std::size_t kRowBlockBytes = std::size_t{1} << 20;
-// A longer row is not a sequence but a broken file, and would be held in memory as a whole.
 
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
@@ -24,7 +23,7 @@ Error too_long(const std::string& where) {
                 .remedy = "a row is a line with a JSON object: is the file .jsonl?"});
 }
 
-// Offsets of the rows that are not blank, then the file's size.
+// The last element is the file size.
 std::vector<std::uint64_t> find_rows(const File& file) {
   std::vector<std::uint64_t> rows;
   std::vector<char> block(kRowBlockBytes);
@@ -74,7 +73,7 @@ bool first_row_has_ids(const std::string& path) {
     try {
       return !line->is_too_long && parse_jsonl_row(line->text, "").input_ids.has_value();
     } catch (const Error&) {
-      return false;  // its reader reports it
+      return false;  // reported when the row is read
     }
   }
   return false;
@@ -97,7 +96,7 @@ JsonlRows::JsonlRows(std::vector<std::string> files, bool has_tokens,
        .remedy = "a row is a line with a JSON object: name files with rows in `data.files`"});
 }
 
-// The last file that starts at or before this row, which is not empty.
+// Skips empty files that start at the same row.
 std::size_t JsonlRows::file_of(std::uint64_t index) const {
   return static_cast<std::size_t>(std::upper_bound(first_.begin(), first_.end(), index) -
                                   first_.begin()) -
@@ -115,7 +114,7 @@ std::string JsonlRows::json_of(const File& file, std::size_t file_index,
   return json;
 }
 
-// The line is counted only now: most rows are good.
+// Counting lines is slow, so it is done for errors only.
 Error JsonlRows::at_row(const Error& error, const File& file, std::size_t file_index,
                         std::uint64_t index) const {
   const std::uint64_t offset = offsets_[file_index][index - first_[file_index]];

@@ -1,9 +1,4 @@
-// The rows of .jsonl files, numbered in file order: found by one scan for line ends, read when they
-// are needed.
-//
-// Owns: the starts of rows, at 8 bytes each; the file and line of a row.
-// Does not own: the meaning of a row (row_tokens.h).
-// Thread-safety: const members may be called from any thread.
+// The rows of .jsonl files in file order. Keeps 8 bytes per row.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +12,13 @@
 
 namespace sluice::data {
 
-// True if the first row of the file has ids of its own, and so needs no tokenizer. false for a file
-// without rows, and where the row is malformed.
+// Whether the first row has input_ids, and so needs no tokenizer. False for a malformed row.
 bool first_row_has_ids(const std::string& path);
 
 class JsonlRows {
  public:
-  // Blank lines are not rows. fields: those that every row has to have. Throws Error(kInput): a
-  // file that cannot be read, a line longer than 64 MiB, no rows at all.
+  // Skips blank lines. Every row must have `fields`. Throws Error(kInput) for an unreadable file, a
+  // line over 64 MiB, and files without rows.
   explicit JsonlRows(std::vector<std::string> files, bool has_tokens = true,
                      std::vector<FieldOption> fields = {});
 
@@ -32,14 +26,12 @@ class JsonlRows {
   std::uint64_t num_bytes() const { return num_bytes_; }
   std::size_t num_files() const { return files_.size(); }
   const std::string& file(std::size_t i) const { return files_[i]; }
-  // The rows of a file are [first_of(i), first_of(i + 1)).
   std::uint64_t first_of(std::size_t i) const { return i < first_.size() ? first_[i] : size_; }
 
-  // "file:line". Precondition: index < size().
+  // Returns "file:line".
   std::string place(std::uint64_t index) const;
 
-  // The result of `use` on the row; errors of both are at its file and line. Precondition: index <
-  // size().
+  // Returns the result of `use`. Adds file and line to errors. Precondition: index < size().
   template <typename Use>
   auto with_row(std::uint64_t index, Use&& use) const {
     const std::size_t file_index = file_of(index);
@@ -47,11 +39,10 @@ class JsonlRows {
     return with_row(file, file_index, index, std::forward<Use>(use));
   }
 
-  // The same of rows from `first` on, one after the other, until `use` returns false.
+  // Calls `use` from row `first` on until it returns false.
   void for_each(
       std::uint64_t first,
       const std::function<bool(std::uint64_t, JsonlRow, std::uint64_t json_bytes)>& use) const;
-  // The text of every row that is one, until `use` returns false.
   void for_each_text(const std::function<bool(std::uint64_t, const std::string& json)>& use) const;
 
  private:
@@ -74,8 +65,8 @@ class JsonlRows {
   std::vector<std::string> files_;
   bool has_tokens_;
   std::vector<FieldOption> fields_;
-  std::vector<std::vector<std::uint64_t>> offsets_;  // offsets of the rows of a file, then its size
-  std::vector<std::uint64_t> first_;                 // number of the first row of every file
+  std::vector<std::vector<std::uint64_t>> offsets_;  // row offsets per file, then its size
+  std::vector<std::uint64_t> first_;                 // first row number per file
   std::uint64_t size_ = 0, num_bytes_ = 0;
 };
 

@@ -1,5 +1,4 @@
-// Rows are found by one scan for line ends when the files are opened, and made tokens when a batch
-// needs them.
+// Sequences of .jsonl rows, which are tokenized when a batch needs them.
 #include <algorithm>
 
 #include "base/format.h"
@@ -11,14 +10,14 @@
 namespace sluice::data {
 namespace {
 
-// So many bytes of rows are checked before training starts.
+// Rows up to this total size are checked before training starts.
 constexpr std::uint64_t kCheckedBytes = std::uint64_t{16} << 20;
 
 std::int64_t counted_in(const Sequence& row) {
   return count_labels(std::span<const std::int32_t>(row.labels));
 }
 
-// The first file all of whose rows were checked and are among the uncounted, "" for none.
+// Returns a file whose rows were all checked and have no counted label, or "".
 std::string file_of_uncounted(const JsonlRows& rows, const std::vector<std::uint64_t>& uncounted,
                               std::uint64_t num_checked) {
   for (std::size_t i = 0; i < rows.num_files(); ++i) {
@@ -64,12 +63,12 @@ class JsonlSource final : public SequenceSource {
  private:
   JsonlRows rows_;
   RowTokens tokens_;
-  std::uint64_t num_checked_ = 0;         // rows that were read at the start
-  std::vector<std::uint64_t> uncounted_;  // rows without counted labels among those
+  std::uint64_t num_checked_ = 0;
+  std::vector<std::uint64_t> uncounted_;
 };
 
-// Whole rows, one after the other as long as they fit: the next that does not starts a sequence.
-// All rows are read once, to know how long they are; kept is where each sequence starts.
+// Packs whole rows into sequences. A row that does not fit starts the next one. Reads all rows once
+// for their lengths.
 class PackedJsonlSource final : public SequenceSource {
  public:
   explicit PackedJsonlSource(const SourceOptions& options)
@@ -130,7 +129,7 @@ class PackedJsonlSource final : public SequenceSource {
   std::string uncounted_file() const override { return uncounted_file_; }
 
  private:
-  // With positions from 0 on, by which rows are told apart, and a first label that is not counted.
+  // Separates documents by positions from 0 on, and excludes the first label from the loss.
   static Sequence as_document(Sequence row) {
     if (!row.mask.empty()) {
       throw Error(ErrorKind::kInput,

@@ -1,11 +1,13 @@
-// Megatron-LM's indexed data set. The .idx: the nine bytes "MMIDIDX\0\0", a uint64 version (1), a
-// byte that says the type of the ids, the uint64 numbers of sequences and of entries of the
-// document index; then an int32 length of every sequence, its int64 place in the .bin in bytes, the
-// number of the sequence with which each document starts (int64, with the end behind the last), and
-// maybe a byte of mode for every sequence.
+// Reads Megatron-LM's indexed data sets. The .idx holds:
 //
-// Files that Megatron writes have the sequences one behind the other, so the .bin itself is the row
-// of tokens, and only documents have to be looked up in the .idx. Anything else is refused.
+//   - the nine bytes "MMIDIDX\0\0", a uint64 version (1) and a byte for the id type
+//   - uint64 numbers of sequences and of document entries
+//   - the int32 length of every sequence
+//   - the int64 byte offset of every sequence in the .bin
+//   - the int64 first sequence of every document, then the number of sequences
+//   - optionally a mode byte for every sequence
+// Megatron writes sequences without gaps, so the .bin is one stream of tokens. Files with gaps are
+// rejected.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -20,10 +22,10 @@
 namespace sluice::data {
 namespace {
 
-constexpr char kMagic[] = "MMIDIDX\0";  // with the NUL behind it nine bytes
+constexpr char kMagic[] = "MMIDIDX\0";  // nine bytes with the final NUL
 constexpr std::size_t kMagicBytes = 9;
 constexpr std::uint64_t kHeaderBytes = kMagicBytes + 8 + 1 + 8 + 8;
-constexpr std::size_t kBlock = std::size_t{1} << 16;  // entries
+constexpr std::size_t kBlock = std::size_t{1} << 16;
 static_assert(sizeof(kMagic) == kMagicBytes);
 
 std::optional<IdType> type_of(std::uint8_t code) {
@@ -57,7 +59,6 @@ Number number_at(const File& file, std::uint64_t offset) {
   throw Error(ErrorKind::kInput, {.what = what, .where = path, .remedy = remedy});
 }
 
-// `count` numbers of a file from `offset` on, one after the other.
 template <typename Number>
 class NumberReader {
  public:
@@ -108,7 +109,6 @@ class MegatronFile final : public TokenFile {
     const std::uint64_t end = std::min<std::uint64_t>(first + count, num_tokens_);
     if (first >= end) return starts;
     const File index = File::open(index_path_);
-    // The first document that does not start before `first`.
     std::uint64_t low = 0, high = num_documents();
     while (low < high) {
       const std::uint64_t middle = low + (high - low) / 2;
@@ -155,7 +155,7 @@ class MegatronFile final : public TokenFile {
     type_ = *type;
     num_sequences_ = number_at<std::uint64_t>(index, kMagicBytes + 9);
     num_entries_ = number_at<std::uint64_t>(index, kMagicBytes + 17);
-    // Each is compared with the size before they are multiplied.
+    // Checked one by one, so that the products cannot overflow.
     const std::uint64_t rest = size - kHeaderBytes;
     const bool fits = num_sequences_ <= rest / 12 && num_entries_ <= rest / 8;
     const std::uint64_t needed = fits ? num_sequences_ * 12 + num_entries_ * 8 : 0;
@@ -174,7 +174,7 @@ class MegatronFile final : public TokenFile {
     NumberReader<std::int32_t> lengths(index, kHeaderBytes, num_sequences_);
     NumberReader<std::int64_t> places(index, places_, num_sequences_);
     const std::size_t width = bytes_of(type_);
-    std::uint64_t end = 0;  // in bytes; of 2^60 sequences at most, each below 2^34
+    std::uint64_t end = 0;  // cannot overflow: at most 2^60 sequences below 2^34 bytes
     for (std::uint64_t i = 0; i < num_sequences_; ++i) {
       const std::int32_t length = lengths.next();
       const std::int64_t place = places.next();
@@ -215,7 +215,7 @@ class MegatronFile final : public TokenFile {
     }
   }
 
-  // In tokens. The index is read again: it may have changed since it was checked.
+  // Checked again, because the file may have changed.
   std::uint64_t document_start(const File& index, std::uint64_t document) const {
     const auto sequence = number_at<std::int64_t>(index, documents_ + document * 8);
     if (sequence < 0 || static_cast<std::uint64_t>(sequence) > num_sequences_)
@@ -229,7 +229,7 @@ class MegatronFile final : public TokenFile {
   std::string path_, index_path_;
   IdType type_ = IdType::kUint16;
   std::uint64_t num_sequences_ = 0, num_entries_ = 0;
-  std::uint64_t places_ = 0, documents_ = 0;  // where they start in the .idx
+  std::uint64_t places_ = 0, documents_ = 0;  // byte offsets in the .idx
   std::uint64_t file_bytes_ = 0, num_bytes_ = 0, num_tokens_ = 0;
 };
 

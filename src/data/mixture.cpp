@@ -9,13 +9,13 @@ namespace {
 
 constexpr std::uint32_t kMaxPeriod = 65536;
 
-using Shares = std::vector<long double>;  // shares that add up to 1
+using Shares = std::vector<long double>;  // they sum to 1
 
-// The nearest whole turns of each entry in a period; false where they are not its share.
+// Returns false if rounding changes a share.
 bool are_turns(const Shares& shares, std::uint32_t period, std::vector<std::uint32_t>& turns) {
   for (std::size_t i = 0; i < shares.size(); ++i) {
     const long double exact = shares[i] * period, nearest = std::round(exact);
-    // Weights such as 0.7 and 0.3 are fractions but for the rounding of their last bits.
+    // Tolerates rounding errors, for example of 0.7 and 0.3.
     if (nearest < 1 || std::abs(exact - nearest) > 1e-12L * period) return false;
     turns[i] = static_cast<std::uint32_t>(nearest);
   }
@@ -27,7 +27,7 @@ std::vector<std::uint32_t> turns_of(const Shares& shares) {
   for (std::uint32_t period = 1; period <= kMaxPeriod; ++period) {
     if (are_turns(shares, period, turns)) return turns;
   }
-  // Largest remainders, but every entry has a turn.
+  // Largest remainder method, with at least one turn per entry.
   std::uint32_t left = kMaxPeriod;
   std::vector<long double> rest(shares.size());
   for (std::size_t i = 0; i < shares.size(); ++i) {
@@ -48,9 +48,9 @@ std::vector<std::uint32_t> turns_of(const Shares& shares) {
 
 }  // namespace
 
-// At place n (from 1) an entry with share s that has had t turns may take one when s * n - t is at
-// least 1 / (2k - 2); of those the one that has to have its turn first, at the least
-// (1 - 1 / (2k - 2) - (s * n - t)) / s. All times 2k - 2 and the period these are integers.
+// At place n (from 1), an entry with share s and t turns may go if s * n - t >= 1 / (2k - 2). The
+// earliest deadline (1 - 1 / (2k - 2) - (s * n - t)) / s wins. Multiplied by 2k - 2 and the period,
+// these numbers are integers.
 Mixture::Mixture(const std::vector<double>& weights) {
   long double sum = 0;
   for (const double weight : weights) sum += weight;
@@ -75,7 +75,7 @@ Mixture::Mixture(const std::vector<double>& weights) {
       chosen = i;
       chosen_slack = until;
     }
-    if (chosen == turns_.size()) chosen = 0;  // a turn of one entry alone
+    if (chosen == turns_.size()) chosen = 0;  // only possible with a single entry
     order_.push_back(
         {static_cast<std::uint32_t>(chosen), static_cast<std::uint32_t>(had[chosen]++)});
   }

@@ -1,14 +1,12 @@
-// A keyed permutation of [0, size): at(i) in constant memory and time.
-// Thread-safety: const members may be called from any thread.
+// A keyed permutation of [0, size) with constant memory and time per lookup.
 #pragma once
 
 #include <cstdint>
 
 namespace sluice::data {
 
-// With equal keys equal on every machine. A balanced Feistel network over the next even number of
-// bits, walked until it lands inside (Black and Rogaway, "Ciphers with Arbitrary Finite Domains",
-// CT-RSA 2002).
+// Gives equal results on every machine. Cycle-walks a balanced Feistel network (Black and Rogaway,
+// "Ciphers with Arbitrary Finite Domains", CT-RSA 2002).
 class Permutation {
  public:
   // Precondition: size >= 1.

@@ -12,7 +12,7 @@
 namespace sluice::data {
 namespace {
 
-// Signals are for the threads that were there before.
+// Blocks signals, so that existing threads handle them.
 class NoSignals {
  public:
   NoSignals() {
@@ -40,7 +40,7 @@ ReadAhead::ReadAhead(const TokenData& data, StepsToRead steps)
     range_of_[rank] = static_cast<std::size_t>(found - ranges_.begin());
     if (found == ranges_.end()) ranges_.push_back(rows);
   }
-  const NoSignals blocked;  // which a thread inherits
+  const NoSignals blocked;  // inherited by the new thread
   try {
     reader_ = std::thread([this] { read_all(); });
   } catch (const std::system_error& error) {

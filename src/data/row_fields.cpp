@@ -24,7 +24,7 @@ constexpr const char* kToolRemedy =
 constexpr const char* kPictureRemedy = "rows hold text only: remove the field";
 constexpr const char* kPreferenceRemedy = "there is no preference loss: remove the field";
 
-// A field that other trainers act on. Its harmless values change nothing there.
+// `harmless` values have no effect in other trainers.
 struct KnownField {
   std::string_view name;
   FieldValues harmless;
@@ -114,21 +114,20 @@ constexpr std::array<std::string_view, 4> kOfIds = {"input_ids", "labels", "atte
                                                     "position_ids"};
 constexpr std::array<std::string_view, 4> kOfText = {"text", "messages", "prompt", "completion"};
 
-// Message fields and the values that change nothing in other trainers.
+// Values that have no effect in other trainers.
 constexpr std::pair<std::string_view, FieldValues> kMessageDefaults[] = {
     {"loss_weight", FieldValues::kOnes}, {"trainable", FieldValues::kOnes},
     {"loss_mask", FieldValues::kOnes},   {"loss", FieldValues::kOnes},
     {"masked", FieldValues::kZeros},     {"mask", FieldValues::kZeros},
     {"ignore", FieldValues::kZeros}};
 
-// The name in lower case, without "_", "-" and spaces.
 std::string plain(std::string_view name) {
   std::string text = to_lower(name);
   std::erase_if(text, [](char c) { return c == '_' || c == '-' || c == ' '; });
   return text;
 }
 
-// Whether the names differ by one letter, or by two neighbouring letters that are swapped.
+// Whether the names differ by one letter or two swapped neighbours.
 bool is_one_slip(std::string_view a, std::string_view b) {
   if (a.size() > b.size()) std::swap(a, b);
   if (b.size() - a.size() > 1 || a == b) return false;
@@ -141,7 +140,7 @@ bool is_one_slip(std::string_view a, std::string_view b) {
 }
 
 bool looks_like(std::string_view name, std::string_view known) {
-  constexpr std::size_t kShortest = 5;  // shorter words differ by a letter
+  constexpr std::size_t kShortest = 5;  // shorter words often differ by one letter
   const std::string a = plain(name), b = plain(known);
   return a == b || (a.size() >= kShortest && b.size() >= kShortest && is_one_slip(a, b));
 }
@@ -154,7 +153,7 @@ bool has_values(const UnreadField& field, FieldValues harmless) {
   return field.values != FieldValues::kNone && field.values != harmless;
 }
 
-// The known field that `name` probably misspells, or "". Skips fields that the row already uses.
+// Returns the unused known field that `name` probably misspells, or "".
 std::string_view meant_field(const std::string& name, const std::vector<std::string>& used) {
   for (const std::string_view known : kOfIds) {
     if (!holds(used, known) && looks_like(name, known)) return known;
@@ -163,7 +162,7 @@ std::string_view meant_field(const std::string& name, const std::vector<std::str
     if (!holds(used, known) && plain(name) == known) return known;
   }
   for (const KnownField& known : kRowFields) {
-    // One letter turns "weight" into another word ("height"), but not "loss_mask".
+    // "height" is one letter away from "weight", but no word is that close to "loss_mask".
     const bool is_rare = known.name.find('_') != std::string_view::npos || known.name == "label";
     if (is_rare ? looks_like(name, known.name) : plain(name) == plain(known.name))
       return known.name;

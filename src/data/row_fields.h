@@ -1,8 +1,5 @@
-// Fields of a .jsonl row or message that make no tokens. A field that would change the tokens or
-// the loss is refused. All others are metadata.
-//
-// Owns: the lists of names. Does not own: reading rows (jsonl_row.h), their tokens (row_tokens.h).
-// Thread-safety: pure functions.
+// Unknown fields of .jsonl rows and messages. Fields that change tokens or loss in other trainers
+// are rejected. All others are metadata.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +9,10 @@
 
 namespace sluice::data {
 
-// The values in an unread field, at any depth. kNone: only null, "", [] or {}. kOnes: all 1 or
-// true. kZeros: all 0 or false.
+// The values of a field at any depth. kNone: only null, "", [] or {}. kOnes: all 1 or true. kZeros:
+// all 0 or false.
 enum class FieldValues : std::uint8_t { kNone, kOnes, kZeros, kOther };
 
-// Adds a scalar to the values of a field.
 FieldValues joined(FieldValues of_field, FieldValues of_scalar);
 
 struct UnreadField {
@@ -24,19 +20,19 @@ struct UnreadField {
   FieldValues values = FieldValues::kNone;
 };
 
-// Error text without the place. Both are "" for metadata.
+// Both are "" for metadata.
 struct FieldRefusal {
   std::string what, remedy;
 };
 
-// Whether a field of this name is refused in some row.
+// Whether some row with this field would be rejected.
 bool may_be_refused(const std::string& field);
-// used: the fields that make the row's tokens.
+// `used` are the fields that make the row's tokens.
 FieldRefusal refusal_of_row_field(const UnreadField& field, const std::vector<std::string>& used);
-// Refuses every field of a message that has other values than its default.
+// Rejects all but harmless default values.
 FieldRefusal refusal_of_message_field(const UnreadField& field);
 
-// Refuses a row of ShareGPT, Alpaca or preferences. fields: all names of the row.
+// Rejects ShareGPT, Alpaca and preference formats. `fields` are all names of the row.
 FieldRefusal refusal_of_shape(const std::vector<std::string>& fields);
 
 }  // namespace sluice::data

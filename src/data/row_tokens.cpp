@@ -17,8 +17,7 @@ using Ids = std::vector<std::int32_t>;
 using Numbers = std::vector<std::int64_t>;
 
 constexpr auto kIgnored = static_cast<std::int32_t>(kIgnoredLabel);
-// Bytes that are looked through again and again, to find out which tokens are whose, in a
-// conversation whose turns are not tokens apart.
+// Limits repeated tokenization of long conversations.
 constexpr std::size_t kMaxRepeatedBytes = std::size_t{64} << 20;
 
 [[noreturn]] void refuse_row(const std::string& what, const std::string& remedy) {
@@ -44,7 +43,7 @@ void check_mask(const Numbers& mask, std::size_t num_ids) {
   }
 }
 
-// Attention is causal: tokens behind the last that is seen, or counted, change nothing.
+// Attention is causal, so masked, uncounted tokens at the end have no effect.
 void cut_padding(const Numbers& mask, Sequence& row) {
   std::size_t size = mask.size();
   while (size > 1 && mask[size - 1] == 0 && row.labels[size - 1] == kIgnored) --size;
@@ -52,12 +51,12 @@ void cut_padding(const Numbers& mask, Sequence& row) {
   row.labels.resize(size);
   if (!row.positions.empty()) row.positions.resize(size);
   const auto end = mask.begin() + static_cast<std::ptrdiff_t>(size);
-  // A row of padding alone has nothing to see; it has no label either.
+  // A row of padding alone has no visible tokens.
   const bool sees_all = std::find(mask.begin(), end, 0) == end || (size == 1 && mask[0] == 0);
   if (!sees_all) row.mask.assign(mask.begin(), end);
 }
 
-// Fields that are as long as the row has tokens, as it was written.
+// Compares with the length before padding was removed.
 void check_lengths(const std::vector<FieldOption>& fields, const std::vector<FieldValue>& values,
                    std::size_t num_ids) {
   for (std::size_t i = 0; i < fields.size(); ++i) {
@@ -71,15 +70,14 @@ void check_lengths(const std::vector<FieldOption>& fields, const std::vector<Fie
   }
 }
 
-// The end of a text's prefix in the tokens of the whole: so many tokens are all of the prefix, and
-// whether the next is of both.
+// The end of a prefix in the tokens of the whole text. `tokens` excludes a token that crosses it.
 struct Border {
   std::size_t tokens = 0;
   bool is_within_token = false;
 };
 
-// The tokens of both start alike. Where they part, since a text that ends is split otherwise than
-// one that goes on, those of the whole stand for the rest of the prefix that give the same text.
+// Tokens may differ at the end of the prefix. From there, search for tokens of the whole text that
+// decode to the rest of the prefix.
 Border border_of(const TextTokens& tokens, const Ids& beginning, const Ids& whole) {
   constexpr std::ptrdiff_t kMaxRest = 64;
   const auto [rest, parting] =
@@ -103,7 +101,7 @@ std::string joined(const std::vector<Turn>& turns) {
   return text;
 }
 
-// The tokens of `ids`, those of `text`, that stand for [begin, end) of it.
+// Labels the tokens of bytes [begin, end) of `text`, whose tokens are `ids`.
 void count_span(const TextTokens& tokens, std::string_view text, const Ids& ids, std::size_t begin,
                 std::size_t end, std::size_t first_token, Ids& labels) {
   const std::size_t from =
@@ -116,16 +114,15 @@ void count_span(const TextTokens& tokens, std::string_view text, const Ids& ids,
   for (std::size_t i = from; i < to; ++i) labels[first_token + i] = ids[i];
 }
 
-// The counted part of a turn's text, [first, second).
 std::pair<std::size_t, std::size_t> counted_part(const Turn& turn, bool assistant_only) {
   if (!turn.counts) return {0, 0};
   return assistant_only ? std::pair(turn.begin, turn.end)
                         : std::pair(std::size_t{0}, turn.text.size());
 }
 
-// Returns the ids in counted text, -100 elsewhere. Most formats start a turn with a special token,
-// so each turn is tokenized alone. If this gives other ids than the whole text, the counted parts
-// are located in the whole text.
+// Returns the ids in counted text, and -100 elsewhere. Usually turns can be tokenized separately,
+// because they start with special tokens. Otherwise the counted parts are located in the whole
+// text.
 Ids labels_of(const TextTokens& tokens, const std::vector<Turn>& turns, const Ids& ids,
               bool assistant_only) {
   const auto counts = [](const Turn& turn) { return turn.counts; };
@@ -183,7 +180,6 @@ void require_sound_speech(const Speech& speech, const std::string& field, bool a
   }
 }
 
-// Refuses labels, a mask or positions without input_ids.
 void require_ids_beside(const JsonlRow& row) {
   if (row.input_ids) return;
   const auto refuse = [](bool has, const std::string& name) {
@@ -194,7 +190,6 @@ void require_ids_beside(const JsonlRow& row) {
   refuse(row.position_ids.has_value(), "position_ids");
 }
 
-// The remedy for a row that has neither text nor ids.
 std::string advice_on(const std::vector<std::string>& fields) {
   static const std::vector<std::string> known = {"text", "input_ids", "messages", "prompt",
                                                  "completion"};
@@ -207,7 +202,6 @@ std::string advice_on(const std::vector<std::string>& fields) {
                         : "give it one of them; the row has " + join(fields, ", ");
 }
 
-// The fields that make the row's tokens and labels.
 std::vector<std::string> used_fields(const JsonlRow& row) {
   std::vector<std::string> used;
   const auto add = [&](bool has, const char* name) {
@@ -271,7 +265,7 @@ Sequence RowTokens::sequence(JsonlRow row) const {
 
 void RowTokens::require_sound(const JsonlRow& row) const {
   const std::vector<std::string> used = used_fields(row);
-  // A preference row may also have a prompt and messages.
+  // Preference rows may also have a prompt and messages.
   const bool is_preference = std::count(row.fields.begin(), row.fields.end(), "chosen") > 0;
   if (used.empty() || is_preference) {
     const FieldRefusal shape = refusal_of_shape(row.fields);
@@ -433,7 +427,7 @@ void RowTokens::check_ids(const Numbers& ids, const Numbers& labels) const {
   }
 }
 
-// Checks ids of a tokenizer, which may have special tokens that the model has not.
+// The tokenizer may have special tokens without an embedding.
 void RowTokens::check_tokens(const Ids& ids) const {
   if (ids.empty()) refuse_row("the row has no tokens", "remove the line");
   for (const std::int32_t id : ids) {
@@ -447,7 +441,7 @@ void RowTokens::check_tokens(const Ids& ids) const {
 const ChatFormat& RowTokens::chat() const {
   const std::lock_guard lock(choosing_);
   if (!chat_) {
-    // Reports an unreadable tokenizer before its special tokens are missed.
+    // Report an unreadable tokenizer before missing special tokens.
     options_.tokens->require_fit();
     chat_ = std::make_unique<const ChatFormat>(options_.chat_template, *options_.tokens,
                                                options_.model_family);

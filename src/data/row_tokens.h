@@ -1,9 +1,5 @@
-// Turns a .jsonl row into tokens and the extra fields of a model, or into the extra fields alone.
-//
-// Owns: which fields make the tokens (input_ids, else text, else messages, else prompt and
-// completion), the labels, mask and positions, the checks that they fit the model, and the refusal
-// of other fields. Does not own: reading rows (jsonl_rows.h), padding.
-// Thread-safety: const members may be called from any thread.
+// Turns .jsonl rows into tokens and extra fields. Tokens come from input_ids, else text, else
+// messages, else prompt and completion. Const members are thread-safe.
 #pragma once
 
 #include <memory>
@@ -22,15 +18,14 @@ class RowTokens {
  public:
   explicit RowTokens(const SourceOptions& options) : options_(options) {}
 
-  // Throws Error(kInput) without a place: no tokens, fields that contradict each other, an id
-  // outside of the vocabulary, more tokens than seq_len unless truncated. Error(kUsage): no chat
+  // Throws Error(kInput) without a place for rows without tokens, contradicting fields, ids outside
+  // the vocabulary, and rows above seq_len unless truncated. Throws Error(kUsage) if no chat
   // template is known.
   Sequence sequence(JsonlRow row) const;
   // Checks what needs no tokenizer. Throws Error(kInput) without a place.
   void require_sound(const JsonlRow& row) const;
   // Also checks the order of roles if data.chat_template names a format.
   void require_sound_turns(const JsonlRow& row) const;
-  // Adds a warning that lists the unread fields of all rows so far.
   void warn_of_unread() const;
 
  private:
@@ -48,7 +43,7 @@ class RowTokens {
   mutable std::mutex noting_;
   mutable std::set<std::string> unread_;
   mutable std::mutex choosing_;
-  mutable std::unique_ptr<const ChatFormat> chat_;  // once a row needs it
+  mutable std::unique_ptr<const ChatFormat> chat_;  // created when first needed
 };
 
 }  // namespace sluice::data

@@ -1,9 +1,4 @@
-// The sequences of a data set: files cut into sequences, numbered in file order.
-//
-// Owns: finding sequence i in the files, reading it.
-// Does not own: the order of use, padding, batches (data.h).
-// Labels that are not counted are kIgnoredLabel. Thread-safety: const members may be called from
-// any thread.
+// Numbered sequences of a data set, in file order. Const members are thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +12,12 @@
 
 namespace sluice::data {
 
-// One row of a batch before it is padded: at least 1 token, at most seq_len; or, without tokens,
-// fields alone.
+// One row before padding, with 1 to seq_len tokens, or fields alone.
 struct Sequence {
-  std::vector<std::int32_t> ids, labels;  // as many of both
-  std::vector<std::uint8_t> mask;         // as many, or none: all 1
-  std::vector<std::int32_t> positions;    // as many, or none: 0, 1, 2, ...
-  // The values of SourceOptions::fields, as the row has them: kRowTokens are those of the row as it
-  // was written.
+  std::vector<std::int32_t> ids, labels;  // both have the same length
+  std::vector<std::uint8_t> mask;         // one per id, or empty: all 1
+  std::vector<std::int32_t> positions;    // one per id, or empty: 0, 1, 2, ...
+  // Sizes of kRowTokens have the row's length before truncation.
   std::vector<FieldValue> fields = {};
 };
 
@@ -33,43 +26,41 @@ class SequenceSource {
   virtual ~SequenceSource() = default;
   virtual std::uint64_t num_sequences() const = 0;
   virtual std::uint64_t num_bytes() const = 0;
-  // Precondition: index < num_sequences().
+  // read(), counted_labels() and place() require index < num_sequences().
   virtual Sequence read(std::uint64_t index) const = 0;
-  // The labels of it that a next-token loss counts; throws what read() would, but where that can be
-  // known without reading, as of text. Precondition: index < num_sequences().
+  // Returns the number of labels that a next-token loss counts. Throws the errors of read(), unless
+  // the number is known without reading.
   virtual std::int64_t counted_labels(std::uint64_t index) const = 0;
-  // The place of the sequence, for messages: "file:line". Precondition: index < num_sequences().
+  // Returns "file:line" for messages.
   virtual std::string place(std::uint64_t index) const = 0;
-  // Sequences, of those that were read when the files were opened, in which the loss counts no
-  // label, ascending; and the first file that has no others, "" for none.
+  // Sequences without counted labels among those read at startup, ascending. uncounted_file() is
+  // the first file that has only such sequences, or "".
   virtual const std::vector<std::uint64_t>& uncounted() const = 0;
   virtual std::string uncounted_file() const = 0;
-  // Nats per token; of text as bytes only.
+  // In nats per token, for byte streams only.
   virtual std::optional<double> unigram_entropy() const { return std::nullopt; }
 };
 
 struct SourceOptions {
   std::vector<std::string> files;
-  DataFormat format = DataFormat::kText;  // format of all files; not kAuto
-  bool is_format_set = false;             // the user set data.format
+  DataFormat format = DataFormat::kText;  // never kAuto
+  bool is_format_set = false;
   std::int64_t seq_len = 0;
-  std::int64_t vocab_size = 0, num_labels = 0;  // as TokenDataOptions has them
+  std::int64_t vocab_size = 0, num_labels = 0;  // see TokenDataOptions
   std::optional<std::int64_t> max_positions;
   bool truncate = false, pack = false, assistant_only_loss = false, append_eos = false;
   ChatTemplate chat_template = ChatTemplate::kAuto;
-  std::string model_family;  // for chat_template kAuto
+  std::string model_family;  // used for ChatTemplate::kAuto
   std::shared_ptr<const TextTokens> tokens;
-  // As TokenDataOptions has them.
   std::vector<FieldOption> fields;
   bool has_tokens = true, takes_mask = true, takes_positions = true;
 };
 
-// Throws Error(kInput) where the files have no sequence.
+// Throws Error(kInput) if the files hold no sequence.
 std::unique_ptr<SequenceSource> open_source(SourceOptions options);
 
-// Reads .jsonl, one sequence a row; blank lines do not count.
 std::unique_ptr<SequenceSource> open_jsonl(SourceOptions options);
-// Reads .jsonl, as many whole rows a sequence as fit, in their order.
+// Packs as many whole rows into a sequence as fit.
 std::unique_ptr<SequenceSource> open_packed_jsonl(SourceOptions options);
 
 }  // namespace sluice::data

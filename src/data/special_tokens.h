@@ -1,5 +1,4 @@
-// The ids that start and end a text, as the config.json beside a tokenizer.json names them.
-// Thread-safety: a pure function of the files.
+// Reads the ids that start and end a text from the config.json beside a tokenizer.json.
 #pragma once
 
 #include <cstddef>
@@ -9,14 +8,13 @@
 
 namespace sluice::data {
 
-// The most bytes of a tokenizer.json and of each file beside it.
+// For the tokenizer.json and each file beside it.
 inline constexpr std::size_t kMaxTokenizerBytes = std::size_t{128} << 20;
 
 struct SpecialIds {
   std::optional<std::int32_t> begin, end;
 };
 
-// file: the tokenizer.json. Throws Error(kInput) naming a config.json that is malformed.
 SpecialIds read_special_ids(const std::string& file);
 
 }  // namespace sluice::data

@@ -50,7 +50,7 @@ class StreamSource final : public SequenceSource {
     return row;
   }
 
-  // Every token but the first, and with documents apart the first of each.
+  // With packing, the first token of each document does not count.
   std::int64_t counted_labels(std::uint64_t index) const override {
     std::uint64_t counted = seq_len_ - 1;
     if (pack_ && counted > 0)
@@ -59,7 +59,7 @@ class StreamSource final : public SequenceSource {
   }
 
   std::string place(std::uint64_t index) const override { return stream_->place(index * seq_len_); }
-  // A sequence without any would have documents of one token only.
+  // Practically impossible: all documents of a sequence would have one token.
   const std::vector<std::uint64_t>& uncounted() const override { return uncounted_; }
   std::string uncounted_file() const override { return {}; }
   std::optional<double> unigram_entropy() const override { return stream_->unigram_entropy(); }
@@ -68,7 +68,7 @@ class StreamSource final : public SequenceSource {
   std::unique_ptr<TokenStream> stream_;
   std::uint64_t seq_len_;
   bool pack_;
-  std::vector<std::uint64_t> uncounted_;  // none
+  std::vector<std::uint64_t> uncounted_;
 };
 
 }  // namespace

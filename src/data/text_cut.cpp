@@ -13,8 +13,7 @@ bool is_ascii_letter(unsigned byte) {
   return (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z');
 }
 
-// True for letters that are known to be no white space without tables: an ASCII letter, or U+4000
-// to U+9FFF, which are ideographs but for a few symbols.
+// ASCII letters and U+4000 to U+9FFF, almost all ideographs. Needs no tables.
 bool begins_letter(unsigned byte) { return is_ascii_letter(byte) || (byte >= 0xe4 && byte < 0xea); }
 
 bool is_cut(std::string_view text, std::size_t i) {
@@ -32,7 +31,7 @@ std::size_t leading_space(std::string_view text) {
   if (first == 0xc2) return second == 0x85 || second == 0xa0 ? 2 : 0;  // U+0085, U+00A0
   const bool is_space =
       (first == 0xe1 && second == 0x9a && third == 0x80) ||  // U+1680
-      (first == 0xe2 && second == 0x80 &&                    // U+2000 to U+200A, U+2028, 9, U+202F
+      (first == 0xe2 && second == 0x80 &&  // U+2000 to U+200A, U+2028, U+2029, U+202F
        ((third >= 0x80 && third <= 0x8a) || third == 0xa8 || third == 0xa9 || third == 0xaf)) ||
       (first == 0xe2 && second == 0x81 && third == 0x9f) ||  // U+205F
       (first == 0xe3 && second == 0x80 && third == 0x80);    // U+3000
@@ -57,7 +56,7 @@ std::size_t character_cut(std::string_view text, std::size_t to) {
   for (std::size_t back = 0; back < 4; ++back) {
     if ((byte_at(text, to - back) & 0xc0U) != 0x80U) return to - back;
   }
-  return to;  // no UTF-8 anyway
+  return to;  // invalid UTF-8
 }
 
 }  // namespace sluice::data

@@ -1,9 +1,8 @@
-// Text as a row of tokens: what a tokenizer makes of each file, one after the other, with what it
-// puts before and after a document.
+// A stream of tokens made from text files.
 //
-// A file is tokenized in pieces of about 8 KiB, cut where that changes no token (text_cut.h). One
-// pass when the data is opened counts the tokens of every piece; a piece is tokenized again when
-// tokens of it are read. So memory is 16 bytes a piece, and some pieces that were read last.
+// Files are tokenized in pieces of about 8 KiB, cut where this changes no token (text_cut.h). One
+// pass at startup counts the tokens of every piece. Memory is 16 bytes per piece plus a cache of
+// recent pieces.
 #include <algorithm>
 #include <list>
 #include <mutex>
@@ -19,14 +18,13 @@ namespace sluice::data {
 namespace {
 
 constexpr std::size_t kPieceBytes = std::size_t{8} << 10;
-// The search for a place to cut a piece goes this far; then it is cut between any two characters.
+// Larger pieces are cut between any two characters.
 constexpr std::size_t kMaxPieceBytes = std::size_t{1} << 20;
 constexpr std::size_t kWindow = std::size_t{1} << 10;
 constexpr std::size_t kKeptPieces = 64;
 
 using Ids = std::vector<std::int32_t>;
 
-// The piece that starts at `offset`.
 std::string read_piece(const File& file, std::uint64_t offset) {
   std::string text;
   for (std::size_t wanted = kPieceBytes + kWindow;;
@@ -46,7 +44,6 @@ std::string read_piece(const File& file, std::uint64_t offset) {
   }
 }
 
-// The pieces that were read last, by their numbers.
 class Kept {
  public:
   std::shared_ptr<const Ids> find(std::size_t piece) const {
@@ -84,7 +81,7 @@ class TextTokenStream final : public TokenStream {
       std::uint64_t tokens = 0;
       for (std::uint64_t offset = 0; offset < size;) {
         const std::string text = read_piece(file, offset);
-        if (text.empty()) break;  // it became shorter
+        if (text.empty()) break;
         const std::uint64_t end = offset + text.size();
         const std::size_t count = encode(path, text, offset, end >= size).size();
         pieces_.push_back(files_.first(files_.size() - 1) + offset);
@@ -171,10 +168,10 @@ class TextTokenStream final : public TokenStream {
   std::shared_ptr<const TextTokens> tokens_;
   std::int64_t vocab_size_;
   bool append_eos_;
-  Starts files_;                       // in the row of all bytes
-  std::vector<std::uint64_t> pieces_;  // likewise
-  Starts piece_tokens_;                // start of each piece in the row of tokens
-  Starts documents_;                   // start of each file, likewise
+  Starts files_;                       // byte offset of each file
+  std::vector<std::uint64_t> pieces_;  // byte offset of each piece
+  Starts piece_tokens_;                // token offset of each piece
+  Starts documents_;                   // token offset of each file
   Kept kept_;
 };
 

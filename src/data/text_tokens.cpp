@@ -14,9 +14,9 @@
 namespace sluice::data {
 namespace {
 
-constexpr std::int64_t kByteVocabulary = 256;  // byte-level tokens are the bytes
-// Tokenizers may have a few special tokens that their model has no embedding for, such as Gemma 3's
-// of images. More are another model's.
+constexpr std::int64_t kByteVocabulary = 256;
+// A few special tokens may lack an embedding, such as Gemma 3's image tokens. More belong to
+// another model.
 constexpr std::int64_t kMaxTokensBeyond = 1024;
 
 }  // namespace

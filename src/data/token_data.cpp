@@ -27,7 +27,6 @@ std::int64_t TokenRows::counted_labels(std::int64_t first, std::int64_t count) c
 
 namespace {
 
-// The microbatches of a batch, one after the other, each counted when its last row is there.
 struct CountedMicrobatches {
   const TokenDataOptions& options;
   const MicrobatchCount& count;
@@ -44,13 +43,13 @@ struct CountedMicrobatches {
   }
 };
 
-// Compares the fields of every row with those of the first of its microbatch.
+// All rows of a microbatch must have fields of the same sizes.
 class SameSizes {
  public:
   explicit SameSizes(const TokenDataOptions& options) : options_(options) {}
   bool is_asked() const { return options_.microbatch_size > 0 && !options_.fields.empty(); }
 
-  // place: of the row, asked for where it is named.
+  // `place` is called only for an error.
   template <typename Place>
   void check(std::int64_t row, const data::Sequence& sequence, const Place& place) {
     if (!is_asked()) return;
@@ -79,7 +78,7 @@ class SameSizes {
                               const std::vector<std::int64_t>& b) {
     return a[0] == 0 || b[0] == 0 || std::equal(a.begin() + 1, a.end(), b.begin() + 1, b.end());
   }
-  // Those that the tokens decide are filled up.
+  // Sizes of kRowTokens become seq_len by padding.
   std::vector<std::vector<std::int64_t>> sizes_of(const data::Sequence& sequence) const {
     std::vector<std::vector<std::int64_t>> sizes;
     for (std::size_t i = 0; i < options_.fields.size(); ++i) {
@@ -104,7 +103,7 @@ struct TokenData::Impl {
         watch(options.data.files),
         entries(options) {}
 
-  // In order, so that of several bad rows every replica meets the first.
+  // Reads in order, so that all replicas report the same bad row.
   std::vector<StepShare> shares(DataPosition position, std::int64_t batch_size,
                                 const std::vector<BatchRange>& own,
                                 const MicrobatchCount& count = {}) const {

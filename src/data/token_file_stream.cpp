@@ -56,7 +56,7 @@ class TokenFileStream final : public TokenStream {
   std::vector<std::string> paths_;
   std::int64_t vocab_size_;
   std::vector<std::unique_ptr<TokenFile>> files_;
-  Starts starts_;  // start of each file
+  Starts starts_;
   std::uint64_t num_bytes_ = 0;
 };
 

@@ -77,7 +77,7 @@ void check_sizes(const OperatorCall& call) {
       throw Error(ErrorKind::kInput,
                   {.what = formatted("the sizes of '{}' in a call of '{}' are none of a tensor",
                                      tensor.name, call.target)});
-    aten_rows::element(tensor);  // of a type that is known
+    aten_rows::element(tensor);  // throws for an unknown dtype
   };
   for (const auto& [argument, tensors] : call.tensors)
     std::for_each(tensors.begin(), tensors.end(), check);

@@ -1,12 +1,9 @@
-// A list of calls as the operators of a layer.
+// Combines calls into the operators of a layer. Their order determines three costs:
 //
-// cost_of() adds up the rows of single calls. The order of the calls adds three facts:
-//
-//   - one gradient: y = a + b hands the gradient of y on to a and b as it is. So where a product's
-//     result goes into such a sum alone, what it keeps for W is the gradient of the sum, one for
-//     all that do so;
-//   - a forward needs at once what has been made and is read again, and what the operator takes;
-//   - a backward walks back: what later operators kept is free, gradients come and go.
+//   - Shared gradients: y = a + b passes the gradient of y unchanged to a and b. If the result of a
+//     matrix product is used only in such a sum, the product keeps the gradient of the sum for W.
+//   - Forward memory: live values that are read again, plus the memory of the running operator.
+//   - Backward memory: while walking back, kept values are freed, and gradients come and go.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -32,7 +29,6 @@ double bytes_of_gradient(const CallTensor& tensor) {
   return whole.bytes();
 }
 
-// Values that enter the layer and may need a gradient.
 std::set<std::string> entering_with_gradient(const std::vector<OperatorCall>& calls) {
   std::set<std::string> made, entering;
   for (const OperatorCall& call : calls) {
@@ -44,9 +40,8 @@ std::set<std::string> entering_with_gradient(const std::vector<OperatorCall>& ca
   return entering;
 }
 
-// When the gradient of the layer's input is wanted first, values made of weights and of free
-// values, such as a table of positions or chosen experts, count as weights: their gradients come
-// later.
+// If the layer's input has a gradient, results of weights and free values count as weights, because
+// their gradients can be computed later. Examples are position tables and selected experts.
 void note_weights(OperatorCall& call) {
   std::string weight;
   for (const auto& [argument, tensors] : call.tensors)
@@ -63,7 +58,7 @@ void note_weights(OperatorCall& call) {
   }
 }
 
-// The gradient of the operand is that of the result, or a view of it.
+// Whether the operand's gradient is the result's gradient or a view of it.
 bool hands_on(const OperatorCall& call, const CallTensor& operand) {
   const std::string_view name = operator_name(call.target);
   if (call.results.empty() || call.results[0].dtype != operand.dtype) return false;
@@ -81,7 +76,7 @@ bool is_sum(const OperatorCall& call) {
   return name == "add" || name == "sub";
 }
 
-// The gradient of an operand that is repeated, before it is summed to the operand's sizes.
+// Bytes of a broadcast operand's gradient before its reduction.
 double before_its_sum(const OperatorCall& call, const CallTensor& operand) {
   const std::string_view name = operator_name(call.target);
   const bool multiplies = name == "mul" || name == "div" || name == "pow" || name == "where" ||
@@ -90,7 +85,7 @@ double before_its_sum(const OperatorCall& call, const CallTensor& operand) {
   return bytes_of_gradient(call.results[0]);
 }
 
-// A call with its values by the names that they had before views took those of storages.
+// A value under its original name. The tensor of a view has the name of its storage.
 struct Value {
   std::string name;
   CallTensor tensor;
@@ -100,13 +95,12 @@ struct Step {
   std::vector<Value> reads, writes;
 };
 
-// A storage between the operators of the layer.
 struct Storage {
   double bytes = 0;
-  int made = -1, last_read = -1;  // numbers of calls; -1: it enters the layer, nobody reads it
-  int readers = 0;                // readers that are not views
+  int made = -1, last_read = -1;  // call indices; -1: enters the layer, or is never read
+  int readers = 0;
   bool leaves = false, counts = true;
-  std::string same_gradient;  // name of the storage that has the same gradient
+  std::string same_gradient;  // storage with the same gradient
 };
 
 using Storages = std::map<std::string, Storage>;
@@ -120,7 +114,7 @@ Storages storages_of(const std::vector<OperatorCall>& calls, const std::set<std:
     for (const auto& [argument, tensors] : call.tensors)
       for (const CallTensor& tensor : tensors) {
         Storage& of = all[tensor.name];
-        // A free value is made once for all layers that read it.
+        // Free values are counted once for all layers.
         if (of.made < 0 && is_parameter(tensor)) of.counts = false;
         if (of.made < 0 && tensor.is_free) of.counts = false;
         of.bytes = std::max(of.bytes, tensor.bytes());
@@ -145,7 +139,7 @@ Storages storages_of(const std::vector<OperatorCall>& calls, const std::set<std:
   return all;
 }
 
-// A sum is written after what it reads, so that this ends.
+// Terminates, because a sum comes after the values that it reads.
 std::string gradient_of(const Storages& all, std::string name) {
   for (auto of = all.find(name); of != all.end() && !of->second.same_gradient.empty();
        of = all.find(name))
@@ -153,9 +147,9 @@ std::string gradient_of(const Storages& all, std::string name) {
   return name;
 }
 
-// The most bytes at once while the calls run and keep nothing.
+// Peak bytes of a forward that keeps nothing.
 double most_in_forward(const std::vector<OperatorRow>& rows, const Storages& all) {
-  std::vector<double> made(rows.size()), left(rows.size());  // bytes, by calls
+  std::vector<double> made(rows.size()), left(rows.size());
   double live = 0, most = 0;
   for (const auto& [name, of] : all) {
     if (of.made < 0) {
@@ -173,8 +167,8 @@ double most_in_forward(const std::vector<OperatorRow>& rows, const Storages& all
   return most;
 }
 
-// A backward that walks back over the calls: gradients by value, since views have their own;
-// several values may have one buffer.
+// Simulates a backward in reverse order of the calls. Gradients are tracked by value, and values
+// may share a buffer.
 class Backward {
  public:
   Backward(const std::vector<Step>& steps, const std::vector<OperatorRow>& rows,
@@ -194,8 +188,7 @@ class Backward {
     for (const auto& [name, user] : first_user_) freed_[user] += kept_[name];
   }
 
-  // The most bytes at once above what is there when it begins: all that is kept and the gradients
-  // of these values, which arrive and stay.
+  // Returns the peak bytes above the initial state of kept values and incoming gradients.
   double most(const std::vector<std::string>& leaving) {
     for (const std::string& name : leaving) gradients_.emplace(name, add_buffer(0));
     for (std::size_t i = steps_.size(); i-- > 0;) run(i);
@@ -207,7 +200,7 @@ class Backward {
     double bytes = 0;
     int holders = 1;
   };
-  using BufferOf = std::map<std::string, std::size_t>;  // by value
+  using BufferOf = std::map<std::string, std::size_t>;
 
   std::size_t add_buffer(double bytes) {
     buffers_.push_back({bytes, 1});
@@ -238,7 +231,7 @@ class Backward {
     live_ -= freed_[i];
   }
 
-  // All gradients of an operator are there before the first of them is added to another.
+  // All gradients of an operator exist before the first is accumulated.
   void compute(std::size_t i, std::size_t arrived) {
     const Step& step = steps_[i];
     std::vector<std::pair<std::string, std::size_t>> computed;
@@ -262,7 +255,7 @@ class Backward {
     for (const auto& [name, buffer] : computed) {
       const auto [of, is_first] = gradients_.emplace(name, buffer);
       if (is_first) continue;
-      // Added in place where nobody else has it.
+      // Accumulates in place if nothing else uses the buffer.
       if (buffers_[of->second].holders == 1) {
         release(buffer);
       } else if (buffers_[buffer].holders == 1) {
@@ -279,8 +272,8 @@ class Backward {
   const std::vector<OperatorRow>& rows_;
   std::map<std::string, double> kept_;
   std::map<std::string, std::size_t>
-      first_user_;             // of a kept tensor: its backward is the last user
-  std::vector<double> freed_;  // bytes, by calls
+      first_user_;  // first user of each kept tensor, whose backward frees it
+  std::vector<double> freed_;
   BufferOf gradients_;
   std::vector<Buffer> buffers_;
   double live_ = 0, most_ = 0;
@@ -292,7 +285,7 @@ class Backward {
 LayerOperators operators_of(std::vector<OperatorCall>& calls,
                             const std::vector<std::string>& leaving, const Precision& precision) {
   using namespace aten_layer;
-  std::map<std::string, CallTensor> settled;  // by the names of values
+  std::map<std::string, CallTensor> settled;
   std::vector<OperatorRow> rows;
   std::vector<Step> steps;
   const std::set<std::string> entering = entering_with_gradient(calls);
@@ -327,7 +320,7 @@ LayerOperators operators_of(std::vector<OperatorCall>& calls,
   LayerOperators layer;
   for (OperatorRow& row : rows)
     for (Operator& of : row.operators) {
-      // Behind what comes of weights alone nothing waits but what has been saved.
+      // Operators on weights alone keep no result gradients for W.
       const bool of_weights = enters && of.reads.empty();
       std::erase_if(of.bytes, [&](const OperatorBytes& bytes) {
         const auto storage = all.find(bytes.name);
@@ -347,7 +340,7 @@ LayerOperators operators_of(std::vector<OperatorCall>& calls,
                                     .needed = Needed::kAlways,
                                     .name = "moment",
                                     .bytes = {.constant = in_forward}});
-  // With the last operator that has a backward.
+  // Attach this to the last operator that has a backward.
   for (std::size_t i = layer.all.size(); i-- > 0;) {
     if (layer.all[i].writes.empty()) continue;
     layer.all[i].bytes.push_back({.field = &LayerCost::on_entry,

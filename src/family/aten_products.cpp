@@ -1,4 +1,4 @@
-// The kept tensors and the operations of matrix products, convolutions and attention.
+// Costs of matrix products, convolutions and attention.
 #include <tuple>
 
 #include "family/aten_row.h"
@@ -7,7 +7,7 @@
 namespace sluice::detail {
 namespace aten_rows {
 
-// [.., K] by [N, K] and a bias.
+// [.., K] times [N, K], plus a bias.
 void linear(Row& row) {
   const CallTensor *x = row.tensor("input"), *weight = row.tensor("weight");
   row.reads_first({"input", "weight"});
@@ -19,7 +19,6 @@ void linear(Row& row) {
   row.product(*x, *weight, 2 * as_double(x->numel()) * as_double(columns));
 }
 
-// The product of two arguments that are matrices or batches of them already.
 void plain_product(Row& row, const char* left, const char* right) {
   const CallTensor *a = row.tensor(left), *b = row.tensor(right);
   row.reads_first({left, right});
@@ -33,7 +32,6 @@ void dot(Row& row) { plain_product(row, "self", "tensor"); }
 void addmm(Row& row) { plain_product(row, "mat1", "mat2"); }
 void baddbmm(Row& row) { plain_product(row, "batch1", "batch2"); }
 
-// The sizes to which the dimensions before the last two are expanded, as one.
 CallTensor expanded(const CallTensor& tensor, const Sizes& batch) {
   CallTensor result = tensor;
   const Sizes strides = tensor.strides.empty() ? contiguous_strides(tensor.sizes) : tensor.strides;
@@ -87,7 +85,6 @@ void matmul(Row& row) {
   row.product(*a, *b, operations);
 }
 
-// An operand of a sum of products: the size and stride of each of its letters.
 struct Lettered {
   const CallTensor* tensor = nullptr;
   std::string letters;
@@ -96,7 +93,7 @@ struct Lettered {
   bool has(char letter) const {
     return at(letter) != std::string::npos && tensor->sizes[at(letter)] != 1;
   }
-  // Its matrices: dimensions in this order, those of a group as one.
+  // Whether the dimensions can be viewed as matrices with one axis per group. Sets their sizes.
   bool lies_as(const std::vector<std::string>& groups, Sizes& sizes) const {
     const Sizes own = tensor->strides.empty() ? contiguous_strides(tensor->sizes) : tensor->strides;
     CallTensor ordered = *tensor;
@@ -114,12 +111,12 @@ struct Lettered {
   }
 };
 
-// A sum of products of two tensors as a product of matrices: the letters of each group.
+// An einsum of two tensors as a matrix product, with the letters of each role.
 struct Pairing {
   Lettered a, b;
   std::string both, of_a, of_b, inner;
-  bool sums = false;     // else the product is by elements
-  bool is_known = true;  // false: there is no such product
+  bool sums = false;     // false: an elementwise product
+  bool is_known = true;  // false: no such product exists
   double operations = 2;
 };
 
@@ -144,7 +141,7 @@ Pairing pairing_of(const OperatorCall& call) {
   std::string letters = pair.a.letters + pair.b.letters;
   std::sort(letters.begin(), letters.end());
   letters.erase(std::unique(letters.begin(), letters.end()), letters.end());
-  // The one whose own letters come first in the result is the left one.
+  // The operand whose own letters come first in the result is on the left.
   for (const char letter : result) {
     if (pair.a.has(letter) == pair.b.has(letter)) continue;
     if (pair.b.has(letter)) std::swap(pair.a, pair.b);
@@ -166,14 +163,13 @@ Pairing pairing_of(const OperatorCall& call) {
     if (result.find(letter) != std::string::npos) continue;
     pair.sums = true;
     if (in_a && in_b) pair.inner += letter;
-    // One that is in one of them alone is summed first, which makes another tensor.
+    // A letter of one operand is summed first, which creates a tensor.
     if (in_a != in_b) pair.is_known = false;
   }
   return pair;
 }
 
-// Both operands are put in order, as matrices; what has no such order is counted as if all were
-// kept.
+// Operands that are no views of matrices are copied. Unsupported equations keep all operands.
 void einsum(Row& row) {
   const Pairing pair = pairing_of(row.call());
   if (!pair.is_known) return all_operands(row);
@@ -199,7 +195,7 @@ void einsum(Row& row) {
   row.product(*pair.a.tensor, *pair.b.tensor, pair.operations);
 }
 
-// Elements above which a convolution of float32 is oneDNN's, on one thread.
+// Larger float32 convolutions use oneDNN (single thread).
 constexpr std::int64_t kLargePicture = 20480;
 
 void convolution(Row& row) {
@@ -210,7 +206,7 @@ void convolution(Row& row) {
   else
     row.keep(*x);
   row.keep(*weight);
-  // Both once more, as the kernel wants them. That of large pictures has the gradient once more.
+  // The kernel reorders input and weight. With large inputs it also copies the gradient.
   const double turned = element(*x) * as_double(x->numel());
   row.takes(weight->bytes() + turned);
   if (x->numel() > kLargePicture)
@@ -228,7 +224,7 @@ void convolution(Row& row) {
                   as_double(std::max<std::int64_t>(1, first)));
 }
 
-// The products of rows sorted by their matrix, each by its own.
+// Each sorted row is multiplied by its own matrix.
 void grouped(Row& row) {
   const CallTensor *x = row.tensor("input"), *weight = row.tensor("weight");
   row.reads_first({"input", "weight"});
@@ -273,7 +269,7 @@ void attention(Row& row) {
   }
   const double drops = row.call().real("dropout_p", 0) > 0;
   row.reads_only({"query", "key", "attn_mask"});
-  // Scaled before; every head of the queries has its keys and values.
+  // Inputs are scaled first, and keys and values repeated for every query head.
   const double wide_pairs = kFloat * pairs;
   const std::int64_t queries = q->sizes.size() < 2 ? 1 : q->sizes[q->sizes.size() - 2];
   const double heads_rows = as_double(rows / std::max<std::int64_t>(1, queries)) * as_double(keys);
@@ -298,8 +294,8 @@ void attention(Row& row) {
   row.forward(sums);
   row.gradient_of(*v, sums);
   if (of_scores) row.gradient_of(row.wants(*q) ? *q : *k, sums);
-  // The softmax: scores, their result and that without rows that see nothing, which are found by
-  // booleans; what is scaled is there still, the result of all is not yet.
+  // The softmax needs scores, result, a copy without fully masked rows, and booleans. The scaled
+  // inputs still exist, but the final result does not.
   const double masked = mask && mask->dtype == "bool" ? kFloat * as_double(mask->numel()) : 0;
   row.takes_alone(std::max(0.0, kFloat * as_double(q->numel()) + 3 * wide_pairs + pairs + masked -
                                     row.result().bytes()));

@@ -1,9 +1,5 @@
-// One row of ATen's table while it is written.
-//
-// Owns: the operators of a call, under the rules that all rows share: what a parameter keeps costs
-// nothing, what has weights waits for them. Does not own: what each operator keeps (aten_rows.cpp,
-// aten_products.cpp).
-// Thread-safety: values.
+// Collects the operators of one call. Kept parameters cost nothing, since they always exist. Kept
+// values of an operator with weights live until W.
 #pragma once
 
 #include <algorithm>
@@ -20,8 +16,8 @@
 namespace sluice::detail::aten_rows {
 
 using Sizes = std::vector<std::int64_t>;
-inline constexpr double kFloat = 4, kInt64 = 8;     // bytes of one
-inline constexpr double kMostElements = 1LL << 48;  // of a tensor, so that no stride overflows
+inline constexpr double kFloat = 4, kInt64 = 8;     // bytes per element
+inline constexpr double kMostElements = 1LL << 48;  // per tensor; prevents overflow of strides
 
 inline double as_double(std::int64_t count) { return static_cast<double>(count); }
 inline std::int64_t product_of(const Sizes& sizes) {
@@ -39,8 +35,7 @@ inline double element(const CallTensor& tensor) {
   return as_double(dtype_bytes(tensor.dtype));
 }
 
-// The operators of a call while they are written down. The first values and weights that an
-// operator reads are those of which `Needed` knows.
+// `Needed` refers to the first values and weights that an operator reads.
 class Row {
  public:
   Row(const OperatorCall& call, const Precision& precision) : call_(call), precision_(precision) {
@@ -61,7 +56,6 @@ class Row {
   }
   bool is_complete() const { return !call_.results.empty(); }
 
-  // The operator reads these arguments before all others.
   void reads_first(const std::vector<std::string>& arguments) {
     std::vector<std::string> order = arguments;
     for (const auto& [argument, tensors] : call_.tensors)
@@ -69,7 +63,8 @@ class Row {
     row_.operators.clear();
     begin(order, 0);
   }
-  // Another operator, which reads what the last one writes, here, and these arguments.
+  // Adds an operator that reads `between`, now the result of the previous operator, and these
+  // arguments.
   void then_reads(const std::string& between, const std::vector<std::string>& arguments) {
     const std::string writes = std::exchange(at().writes, between);
     row_.operators.emplace_back();
@@ -78,7 +73,6 @@ class Row {
       for (const CallTensor& tensor : tensors_of(argument)) add_operand(tensor);
     at().writes = writes;
   }
-  // Only these are read by the operator at hand.
   void reads_only(const std::vector<std::string>& arguments) {
     const std::string writes = at().writes;
     at() = {};
@@ -87,7 +81,7 @@ class Row {
     at().writes = writes;
   }
 
-  // The need for this operand's gradient; none if it never needs one.
+  // When this operand's gradient is needed, if ever.
   std::optional<Needed> wants(const CallTensor& operand) const {
     if (!is_differentiable(operand)) return std::nullopt;
     const Operator& of = row_.operators.back();
@@ -100,13 +94,13 @@ class Row {
   }
 
   void keep(const CallTensor& tensor, Needed when = Needed::kBackward) {
-    if (!tensor.weight.empty() && !tensor.is_made) return;  // it is there anyway
+    if (!tensor.weight.empty() && !tensor.is_made) return;  // parameters exist anyway
     keep_bytes(tensor.name, tensor.bytes(), when);
   }
   void keep(const CallTensor& tensor, std::optional<Needed> when) {
     if (when) keep(tensor, *when);
   }
-  // A tensor that only this operator has.
+  // Keeps a tensor that this operator creates.
   void keep_own(std::string_view what, double bytes, Needed when = Needed::kBackward) {
     keep_bytes(own(what), bytes, when);
     row_.in_forward += bytes;
@@ -114,8 +108,8 @@ class Row {
   void keep_own(std::string_view what, double bytes, std::optional<Needed> when) {
     if (when) keep_own(what, bytes, *when);
   }
-  // An operand of a product, which reads it as one matrix or several of `sizes`, expanded before;
-  // it is copied where it does not lie like that, and where autocast casts it.
+  // Keeps an operand that a product reads as matrices of `sizes`, or a copy for another layout or
+  // an autocast.
   void keep_operand(const CallTensor& tensor, const Sizes& sizes, std::optional<Needed> when) {
     if (!when) return;
     const double casted = product_bytes(tensor) * as_double(product_of(sizes));
@@ -134,7 +128,7 @@ class Row {
     return is_casted(tensor) ? as_double(precision_.product_bytes()) : element(tensor);
   }
 
-  // A product of these operands. operations: of the forward, and of each gradient.
+  // `operations` of the forward, and equally of each gradient.
   void product(const CallTensor& a, const CallTensor& b, double operations) {
     forward(operations);
     for (const CallTensor* operand : {&a, &b}) gradient_of(*operand, operations);
@@ -148,14 +142,14 @@ class Row {
     (operand.weight.empty() ? at().input_flops : at().weight_flops).constant += operations;
   }
 
-  // When the backward of a layer ends that nothing follows.
+  // Bytes at the end of the layer's backward.
   void at_end(const std::string& name, double bytes) {
     at().bytes.push_back({.field = &LayerCost::at_end,
                           .needed = Needed::kTrains,
                           .name = name,
                           .bytes = {.constant = bytes}});
   }
-  // The same, whatever is kept of its own.
+  // Also replaces the bytes of keep_own().
   void takes_alone(double bytes) { row_.in_forward = bytes; }
   void takes(double bytes) { row_.in_forward += bytes; }
   void takes_in_backward(double bytes) { row_.in_backward += bytes; }
@@ -165,7 +159,7 @@ class Row {
     const Needed all = Needed::kTrains;
     for (Operator& of : row_.operators) {
       if (of.weights.empty()) continue;
-      // The node waits for W with all that it has.
+      // The autograd node keeps everything until W.
       std::vector<OperatorBytes> later;
       for (const OperatorBytes& bytes : of.bytes) {
         if (bytes.field != &LayerCost::after_forward) continue;
@@ -198,7 +192,6 @@ class Row {
                           .needed = Needed::kAlways,
                           .name = "moment",
                           .bytes = {.constant = moment}});
-    // Further results have the same gradients.
     for (std::size_t i = 1; i < call_.results.size(); ++i) {
       const CallTensor& more = call_.results[i];
       if (more.is_free || !more.is_floating() || more.name == result().name) continue;
@@ -253,7 +246,6 @@ class Row {
   OperatorRow row_;
 };
 
-// Rows of products and of attention (aten_products.cpp).
 void linear(Row& row);
 void mm(Row& row);
 void mv(Row& row);
@@ -265,7 +257,6 @@ void einsum(Row& row);
 void convolution(Row& row);
 void grouped(Row& row);
 void attention(Row& row);
-// Keeps all that it reads.
 void all_operands(Row& row);
 
 }  // namespace sluice::detail::aten_rows

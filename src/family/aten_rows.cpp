@@ -1,5 +1,5 @@
-// The tensors that LibTorch's operators keep for their backward on the CPU, as measured
-// (tests/family/measure_aten.py); products and attention are in aten_products.cpp.
+// The tensors that LibTorch's CPU operators keep for their backward, as measured by
+// tests/family/measure_aten.py.
 #include <array>
 #include <iterator>
 
@@ -16,7 +16,7 @@ void all_operands(Row& row) {
 
 namespace {
 
-// ---- what one word says ----
+// ---- simple rules ----
 
 void nothing(Row&) {}
 void operand(Row& row) {
@@ -75,7 +75,7 @@ void batch_norm(Row& row) {
   if (row.call().flag("training", false)) row.keep_own("statistics", 2 * kFloat * channels);
 }
 
-// As batch_norm of every row by itself, for which weights are repeated.
+// Runs as batch_norm per row, with repeated weights.
 void instance_norm(Row& row) {
   const CallTensor* x = row.tensor("input");
   row.reads_first({"input", "weight"});
@@ -84,7 +84,7 @@ void instance_norm(Row& row) {
   row.keep_own("statistics", 3 * kFloat * groups);
 }
 
-// ---- by elements ----
+// ---- elementwise ----
 
 void mul(Row& row) {
   const CallTensor *a = row.tensor("self"), *b = row.tensor("other");
@@ -148,7 +148,7 @@ void of_max(Row& row) {                                         // max, min
   }
 }
 
-// ---- picking and placing ----
+// ---- indexing ----
 
 void indexed(Row& row) {
   for (const auto& [argument, tensors] : row.call().tensors)
@@ -158,7 +158,7 @@ void indexed(Row& row) {
 void embedding(Row& row) {
   indexed(row);
   const CallTensor& table = *row.tensor("weight");
-  // Its gradient is as large as the table; so is its copy in float32, which its sum has.
+  // The gradient, and its float32 copy for accumulation, are as large as the table.
   const double copies = table.dtype == "float32" ? element(table) : element(table) + kFloat;
   if (!table.weight.empty()) row.at_end("d " + table.name, copies * as_double(table.numel()));
 }
@@ -217,7 +217,7 @@ void adaptive_pool(Row& row) {
   if (!is_mean || size.empty()) row.keep(*row.first());
 }
 
-// needs: arguments without which a call is none of this operator.
+// The rule applies only to calls with all arguments in `needs`.
 struct Rule {
   std::string_view name;
   void (*write)(Row&);
@@ -250,7 +250,7 @@ constexpr Rule kRules[] = {
     {"group_norm", group_norm, {"input"}},
     {"batch_norm", batch_norm, {"input"}},
     {"instance_norm", instance_norm, {"input"}},
-    // Activations and other functions of a number.
+    // Activations and other elementwise functions.
     {"silu", operand},
     {"gelu", operand},
     {"sin", operand},
@@ -305,7 +305,7 @@ constexpr Rule kRules[] = {
     {"lerp", lerp},
     {"where", instead, {"condition"}},
     {"masked_fill", masked, {"mask"}},
-    // Reductions, scans, orders.
+    // Reductions, scans, sorting.
     {"sum", nothing},
     {"mean", nothing},
     {"cumsum", nothing},
@@ -328,7 +328,7 @@ constexpr Rule kRules[] = {
     {"topk", second_result},
     {"sort", second_result},
     {"diff", nothing},
-    // Picking and placing.
+    // Indexing.
     {"embedding", embedding, {"weight"}},
     {"index", indexed},
     {"index_select", indexed},
@@ -493,7 +493,7 @@ constexpr Rule kRules[] = {
 
 const Rule* rule_of(std::string_view target) {
   std::string_view name = operator_name(target);
-  if (!target.starts_with("aten.")) {  // by its whole name
+  if (!target.starts_with("aten.")) {  // a custom function, by its whole name
     name = target.substr(0, target.rfind('.'));
     if (name.find('.') == std::string_view::npos) return nullptr;
   }

@@ -1,23 +1,19 @@
-// Names of ATen's operators: what is known of an operator by its name alone.
-//
-// Owns: these names. Does not own: rows (aten_rows.cpp), views (aten_views.cpp).
-// Thread-safety: pure functions.
+// Properties of ATen operators that follow from the name.
 #pragma once
 
 #include <string_view>
 
 namespace sluice::detail {
 
-// "add" of "aten.add_.Tensor"; "mul" of "_operator.mul"; "__and__" of "aten.__and__.Tensor".
+// Maps "aten.add_.Tensor" to "add", and "_operator.mul" to "mul".
 std::string_view operator_name(std::string_view target);
-// Written into its first argument: "aten.add_.Tensor".
+// Whether the operator writes its first argument.
 bool is_in_place(std::string_view target);
-// An operator on numbers, sizes, devices or what must hold: of no tensor that has a gradient.
+// Whether the operator handles only numbers, sizes or assertions.
 bool is_of_numbers(std::string_view target);
 
-// The result lies in memory as the operands do.
 bool keeps_layout(std::string_view name);
-// True for operators that autocast on the CPU runs in its type, or in float32.
+// Whether CPU autocast runs the operator in its own type, or in float32.
 bool is_autocast_product(std::string_view name);
 bool is_autocast_float(std::string_view name);
 

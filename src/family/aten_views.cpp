@@ -1,5 +1,4 @@
-// The results of an operator that are views, and how results lie in memory: LibTorch's rules on the
-// CPU, from sizes and strides alone.
+// Views and memory layouts of results under LibTorch's CPU rules.
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -12,7 +11,7 @@
 namespace sluice::detail {
 namespace {
 
-// Names of this file: others of the folder have some of them, too.
+// Avoids name clashes within this folder.
 namespace aten_views {
 
 using Sizes = std::vector<std::int64_t>;
@@ -32,12 +31,12 @@ bool is_contiguous(const CallTensor& tensor) {
   return true;
 }
 
-// The strides of a view of other sizes; none: its elements lie so that it needs a copy.
+// Returns the strides of a view with other sizes, or nothing if a copy is needed.
 std::optional<Sizes> strides_as(const CallTensor& from, const Sizes& to) {
   if (from.numel() == 0) return contiguous_strides(to);
   const Sizes strides = strides_of(from);
   Sizes result(to.size());
-  std::size_t next = to.size();  // dimensions from here on have their strides
+  std::size_t next = to.size();  // dimensions from here on are done
   std::int64_t base = strides.empty() ? 1 : strides.back();
   std::int64_t elements = 1, placed = 1;
   for (std::size_t i = from.sizes.size(); i-- > 0;) {
@@ -56,7 +55,7 @@ std::optional<Sizes> strides_as(const CallTensor& from, const Sizes& to) {
       elements = placed = 1;
     }
   }
-  while (next > 0) result[--next] = base;  // of a number
+  while (next > 0) result[--next] = base;
   return result;
 }
 
@@ -67,35 +66,33 @@ std::size_t axis_of(std::int64_t dimension, std::size_t count) {
       std::clamp<std::int64_t>(axis, 0, std::max<std::int64_t>(0, std::int64_t(count) - 1)));
 }
 
-// The step of a slice, for slices of more than one element.
+// Returns the step of a slice of more than one element.
 std::int64_t steps(const OperatorCall& call) {
   return std::clamp<std::int64_t>(call.integer("step", 1), 1, std::int64_t{1} << 12);
 }
 
-// Views whose sizes say how their strides come of those of the argument: each dimension of the
-// result is one of the argument, shorter, or one that is new and of size 1.
 enum class Way {
-  kSizes,      // of the result: view, reshape
-  kSame,       // alias, detach
-  kTranspose,  // of two dimensions
+  kSizes,  // from the result's sizes: view, reshape
+  kSame,   // alias, detach
+  kTranspose,
   kPermute,
   kMove,
   kUnsqueeze,
   kSqueeze,
-  kSelect,  // one dimension goes
-  kSlice,   // one gets shorter, maybe by steps
+  kSelect,
+  kSlice,
   kExpand,
   kUnfold,
   kGiven,  // the strides are an argument
   kDiagonal,
-  kBroadcast,  // of several tensors
+  kBroadcast,
 };
 
 struct View {
   std::string_view name;
   Way way;
-  std::string_view first = "", second = "";  // names of dimensions
-  bool may_copy = false;                     // where the strides do not allow a view
+  std::string_view first = "", second = "";  // names of dimension arguments
+  bool may_copy = false;                     // copies if a view is impossible
 };
 
 constexpr std::array kViews = {
@@ -144,7 +141,7 @@ const View* view_of(std::string_view name) {
   return found == kViews.end() ? nullptr : found;
 }
 
-// Casts and copies that are none where there is nothing to do.
+// Whether a cast or copy returns its argument.
 bool returns_argument(const OperatorCall& call, std::string_view name, const CallTensor& self) {
   const bool same_type = call.results.front().dtype == self.dtype;
   if (name == "to" || name == "type_as") return same_type && !call.flag("copy", false);
@@ -243,7 +240,7 @@ std::optional<Sizes> strides_of_view(const View& view, const OperatorCall& call,
       strides.assign(result.sizes.size(), 0);
       for (std::size_t i = 0; i < count; ++i)
         if (self.sizes[i] == result.sizes[i + added]) strides[i + added] = from[i];
-      // The stride of a new dimension of size 1 does not matter.
+      // A new dimension of size 1 may have any stride.
       for (std::size_t i = added; i-- > 0;)
         if (result.sizes[i] == 1 && i + 1 < strides.size())
           strides[i] = saturating_multiply(strides[i + 1], result.sizes[i + 1]);
@@ -273,8 +270,8 @@ std::optional<Sizes> strides_of_view(const View& view, const OperatorCall& call,
   return std::nullopt;
 }
 
-// How the result of an operator by elements lies in memory: as its operands do, the first that
-// tells two dimensions apart deciding; what overlaps tells nothing.
+// Elementwise results have the layout of their operands. The first operand that orders two
+// dimensions decides. Broadcast dimensions (stride 0) do not count.
 Sizes strides_by_elements(const OperatorCall& call, const CallTensor& result) {
   struct Operand {
     Sizes strides;
@@ -303,7 +300,7 @@ Sizes strides_by_elements(const OperatorCall& call, const CallTensor& result) {
     }
     return 0;
   };
-  std::vector<std::size_t> order(count);  // the fastest dimension first
+  std::vector<std::size_t> order(count);  // fastest dimension first
   for (std::size_t i = 0; i < count; ++i) order[i] = count - 1 - i;
   for (std::size_t i = 1; i < count; ++i) {
     std::size_t at = i;
@@ -343,8 +340,7 @@ const CallTensor* first_tensor(const OperatorCall& call) {
   return nullptr;
 }
 
-// As under autocast on the CPU: products are of its type, some operators of float32, all others as
-// their operands.
+// Under CPU autocast, products have its type and some operators float32.
 std::string type_of(const OperatorCall& call, const CallTensor& result, std::string_view name,
                     const Precision& precision) {
   if (!precision.casts() || !result.is_floating()) return result.dtype;

@@ -1,9 +1,4 @@
-// Typed access to the fields of a config.json, with errors that name file and field.
-//
-// Owns: types and ranges of single fields.
-// Does not own: the fields of a family (llama.h, gpt2.h).
-// A field whose value is null counts as absent, as transformers means it.
-// Thread-safety: values.
+// Typed access to the fields of a config.json. As in transformers, a null field counts as absent.
 #pragma once
 
 #include <cstdint>
@@ -15,21 +10,21 @@
 
 namespace sluice::detail {
 
-// Bounds of what is read, so that no file can ask for unbounded memory or overflow a size.
+// Prevent unbounded memory and overflow for malicious files.
 inline constexpr std::int64_t kMaxDimension = std::int64_t{1} << 30;
 inline constexpr double kMaxParameters = 1e15;
 
 class ConfigReader {
  public:
-  // object: must outlive the reader. prefix: "rope_parameters." for a nested object.
+  // `object` must outlive the reader. `prefix` is for example "rope_parameters.".
   ConfigReader(const Json& object, std::string file_name, std::string prefix = {});
 
   bool has(const std::string& key) const;
-  bool is_null(const std::string& key) const;  // written, as null
+  bool is_null(const std::string& key) const;  // present, with the value null
   bool is_object(const std::string& key) const;
-  std::vector<std::string> keys() const;  // those that are present, sorted
-  // A size with several names. Returns `absent` if the file has none of them. Throws if two of them
-  // differ, or if one is null: transformers reads no null as a size.
+  std::vector<std::string> keys() const;  // present keys, sorted
+  // Reads a size that has several names. Throws if two names differ, or if one is null, since
+  // transformers accepts no null there.
   std::int64_t size_of(const std::vector<std::string>& names, std::int64_t absent,
                        std::int64_t max = kMaxDimension) const;
   std::int64_t size(const std::string& key, std::int64_t fallback,
@@ -38,22 +33,18 @@ class ConfigReader {
   double number(const std::string& key, double fallback, double min, double max) const;
   bool flag(const std::string& key, bool fallback) const;
   std::string text(const std::string& key, const std::string& fallback) const;
-  // A list of strings; empty where it is absent.
+  // Returns an empty list if absent, like the two functions below.
   std::vector<std::string> texts(const std::string& key) const;
-  // A list of whole numbers between min and max; empty where it is absent.
   std::vector<std::int64_t> sizes(const std::string& key, std::int64_t min, std::int64_t max) const;
-  // A list of numbers between min and max; empty where it is absent.
   std::vector<double> numbers(const std::string& key, double min, double max) const;
   std::optional<ConfigReader> object(const std::string& key) const;
-  // Throws unless `key` is absent or has one of `accepted`.
   void require_flag(const std::string& key, bool accepted, bool fallback) const;
-  // Throws unless `key` is not written, or with a value of the JSON list `accepted`.
+  // Throws if the value, even null, is not in the JSON list `accepted`.
   void require_one_of(const std::string& key, const std::string& accepted) const;
 
-  // Error(kInput) at "file, field 'prefix.key'".
+  // Throws Error(kInput) at "file, field 'prefix.key'".
   [[noreturn]] void fail(const std::string& key, const std::string& what,
                          const std::string& remedy = {}) const;
-  // Error(kInput) at "file".
   [[noreturn]] void fail_missing(const std::string& key, const std::string& remedy) const;
   const std::string& file_name() const { return file_name_; }
 

@@ -1,8 +1,4 @@
-// The common part of decoders: token ids in, one value from layer to layer, a head without bias.
-//
-// Owns: values of the layers, the ends of a decoder.
-// Does not own: blocks (decoder_model.h, gpt2.cpp), costs (operators.h).
-// Thread-safety: pure functions.
+// The common layers of decoders, which pass "hidden" from layer to layer.
 #pragma once
 
 #include <string>
@@ -14,21 +10,22 @@
 
 namespace sluice::detail {
 
-// Int64 [rows, length] "input_ids" and "labels".
+// Inputs "input_ids" and "labels", int64 [rows, length].
 std::vector<ValueSpec> decoder_inputs();
 
-// A layer that reads "hidden" and writes it with `width` numbers a token. A block also reads from
-// the batch "attention_mask" and "position_ids", which it may lack.
+// A layer that reads and writes "hidden", [rows, length, width]. A block also reads the optional
+// "attention_mask" and "position_ids".
 LayerInfo hidden_layer(std::string name, LayerRole role, std::int64_t width);
 
-// input_ids -> hidden. scaled: what is looked up.
+// `scaled`: embeddings are multiplied by a constant.
 LayerInfo embedding_layer(std::string name, std::int64_t rows, std::int64_t width,
                           const Precision& precision, double dropout = 0.0, bool scaled = false,
                           std::int64_t num_positions = 0);
 LayerInfo norm_layer(std::string name, NormKind kind, std::int64_t width,
                      const Precision& precision);
-// hidden -> logits; tied to the parameter `embedding` unless that is "". Its cost has the loss in
-// it. Where the loss is computed by blocks: hidden, labels -> loss.
+// The head is tied to the parameter `embedding` unless that is "". Its cost includes the loss. If
+// the loss is computed in vocabulary blocks, the layer reads labels and writes the loss instead of
+// logits.
 LayerInfo head_layer(std::string name, std::int64_t vocab_size, std::int64_t width,
                      const std::string& embedding, const Precision& precision, bool capped = false);
 

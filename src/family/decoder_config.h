@@ -1,10 +1,4 @@
-// The parts of a decoder, in the terms of all families: attention with rotary positions, a
-// feed-forward, norms, residuals.
-//
-// Owns: DecoderConfig, and reading what most families write alike.
-// Does not own: what a family's config.json means beyond that (llama.h, qwen.h, ...), layers and
-// costs (decoder_model.h), modules (src/model/decoder_layer.h).
-// Thread-safety: values.
+// A decoder's configuration in terms common to all families.
 #pragma once
 
 #include <cstdint>
@@ -18,25 +12,23 @@
 
 namespace sluice::detail {
 
-// Places of a block's norms: before attention and before the feed-forward; behind them, before the
-// result is added; both.
+// Norms before attention and feed-forward, after them (before the residual sum), or both.
 enum class NormPlaces { kBefore, kBehind, kBoth };
 
-// Norms of queries and keys before they are turned: none, of every head, of all heads together.
+// Norms of queries and keys before rotation.
 enum class HeadNorms { kNone, kEach, kTogether };
 
-// Facts that may differ from block to block.
 struct BlockConfig {
-  std::int64_t window = 0;  // a token sees itself and the window - 1 before it; 0: all before it
-  int rope = 0;             // index in DecoderConfig::ropes; -1: queries and keys are not turned
+  std::int64_t window = 0;  // a token attends to this many tokens up to itself; 0: all before it
+  int rope = 0;             // index in DecoderConfig::ropes; -1: no rotation
 };
 
 // NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): by subject; there is one a model.
 struct DecoderConfig {
   std::int64_t vocab_size = 0, hidden_size = 0, intermediate_size = 0, num_layers = 0;
   std::int64_t num_attention_heads = 0, num_key_value_heads = 0, head_dim = 0;
-  std::int64_t max_position_embeddings = 0;  // limit for rope types that need it, not for sequences
-  // The row of the embedding that takes no gradient and starts as zeros; -1: none.
+  std::int64_t max_position_embeddings = 0;  // used by some rope types; no limit for sequences
+  // Embedding row without gradient, initially zero; -1: none.
   std::int64_t padding_row = -1;
   double initializer_range = 0.02;
   bool tie_word_embeddings = false;
@@ -45,48 +37,47 @@ struct DecoderConfig {
   NormPlaces norm_places = NormPlaces::kBefore;
   double norm_eps = 1e-6;
 
-  // Biases of q, k, v; of the attention's output; of gate, up, down.
+  // Biases of q, k, v, of the attention output, and of gate, up, down.
   bool qkv_bias = false, output_bias = false, mlp_bias = false;
-  // One matrix qkv_proj, of q, k and v in this order; one gate_up_proj.
+  // One matrix qkv_proj, one gate_up_proj.
   bool fused_qkv = false, fused_gate_up = false;
-  bool plain_mlp = false;  // c_proj(activation(c_fc(x))) in place of a gated one
+  bool plain_mlp = false;  // c_proj(activation(c_fc(x))) instead of a gated MLP
   HeadNorms head_norms = HeadNorms::kNone;
   double attention_dropout = 0.0;
   double residual_dropout = 0.0,
-         embedding_dropout = 0.0;         // dropout of a block's output; of looked-up embeddings
-  std::optional<double> attention_scale;  // none: 1 / sqrt(head_dim)
-  bool unseen_is_mean = false;            // a token that sees none gets the mean of all, else zeros
+         embedding_dropout = 0.0;         // of a block's output; of embeddings
+  std::optional<double> attention_scale;  // default: 1 / sqrt(head_dim)
+  bool unseen_is_mean = false;            // tokens that see none get the mean value
   std::optional<double> attention_cap;    // scores s become cap * tanh(s / cap)
   Activation activation = Activation::kSilu;
 
   double embedding_scale = 1.0;
-  bool embedding_scale_in_weight_type = false;  // rounded to it first
-  double residual_scale = 1.0;                  // scale of a block's output
+  bool embedding_scale_in_weight_type = false;  // round the scale to the weights' dtype
+  double residual_scale = 1.0;                  // factor of a block's output
   double logit_divisor = 1.0;
   std::optional<double> logit_cap;
 
   std::vector<RopeConfig> ropes = {RopeConfig()};
-  bool wide_rope = false;           // queries and keys are turned in float32
-  std::int64_t rotary_dim = 0;      // the channels of a head that are turned
-  std::vector<BlockConfig> blocks;  // num_layers
+  bool wide_rope = false;           // rotate in float32
+  std::int64_t rotary_dim = 0;      // rotated channels per head
+  std::vector<BlockConfig> blocks;  // one per layer
 
   std::int64_t query_width() const { return num_attention_heads * head_dim; }
   std::int64_t key_value_width() const { return num_key_value_heads * head_dim; }
 };
 
-// The sizes that a class of transformers 5.23 has where its config.json does not give them. Version
-// 4 of transformers wrote only the fields of a nested configuration that differ from its class.
+// Defaults of transformers 5.23. transformers 4 omitted them in nested configurations.
 struct DecoderSizes {
   std::int64_t vocab_size, hidden_size, intermediate_size, num_layers, num_attention_heads;
 };
 
-// The keys that families write differently: names and transformers' defaults.
 struct DecoderKeys {
   DecoderSizes sizes;
-  // The meaning of an absent key; null means num_attention_heads. None: absent means that too.
+  // Default if absent. Without a default, and for null, the value is num_attention_heads.
   std::optional<std::int64_t> num_key_value_heads = std::nullopt;
-  std::optional<std::int64_t> head_dim = std::nullopt;  // none: hidden_size / num_attention_heads
-  bool heads_divide_hidden_size = false;                // also where head_dim is given
+  // Default: hidden_size / num_attention_heads.
+  std::optional<std::int64_t> head_dim = std::nullopt;
+  bool heads_divide_hidden_size = false;  // required even with head_dim
   std::int64_t max_position_embeddings = 2048;
   const char* norm_eps = "rms_norm_eps";
   double default_norm_eps = 1e-6;
@@ -96,24 +87,22 @@ struct DecoderKeys {
   bool tie_word_embeddings = false;
 };
 
-// By transformers' name, or that of `usual` where it is absent. Throws Error(kInput).
+// Reads a transformers activation name; the default is `usual`. Throws Error(kInput).
 Activation read_activation(const ConfigReader& config, const std::string& key,
                            const std::string& usual);
 
-// Sizes, norms' epsilon, activation, padding row, ties, dropout; blocks without windows. Leaves the
-// rope to the family. Throws Error(kInput) naming the field.
+// Reads all but windows and rope. Throws Error(kInput) that names the field.
 DecoderConfig read_decoder_config(const ConfigReader& config, const DecoderKeys& keys);
 
-// "sliding_attention" or "full_attention" of every block: whether it has a window. Empty: the key
-// is absent. Throws Error(kInput) for other types and another number of them.
+// Returns whether each block has a window, or an empty list if absent. Throws Error(kInput) for
+// other types or a wrong count.
 std::vector<bool> read_layer_types(const ConfigReader& config, std::int64_t num_layers);
 
-// An integer of at least 1; none where it is null. absent: where there is no such key.
+// Returns nothing if null, and `absent` if there is no such key.
 std::optional<std::int64_t> read_window(const ConfigReader& config,
                                         std::optional<std::int64_t> absent);
 
-// Gives a window to the blocks that layer_types names, or to those of `has_window` where that key
-// is absent. Throws Error(kInput) where there is one without a window.
+// layer_types overrides `has_window`. Throws Error(kInput) if a listed block has no window.
 void set_windows(DecoderConfig& out, const ConfigReader& config, std::optional<std::int64_t> window,
                  const std::vector<bool>& has_window);
 

@@ -10,7 +10,6 @@
 namespace sluice::detail {
 namespace {
 
-// Norms of a block, by place; "": none.
 struct NormNames {
   std::string before_attention, behind_attention, before_feed_forward, behind_feed_forward;
 
@@ -23,7 +22,6 @@ struct NormNames {
     }
     if (places == NormPlaces::kBoth) before_feed_forward = "pre_feedforward_layernorm";
   }
-  // In the order of the module.
   std::vector<std::string> all() const {
     std::vector<std::string> names;
     for (const std::string& name :
@@ -124,7 +122,6 @@ void name_feed_forward(const DecoderConfig& c, OperatorList& operators) {
   operators.divide_inputs("mlp.down_proj");
 }
 
-// experts: null: a gated MLP.
 OperatorList block_operators(const DecoderConfig& c, const BlockConfig& block,
                              const ExpertsConfig* experts, const Precision& precision) {
   OperatorList operators(precision);

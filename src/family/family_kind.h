@@ -1,5 +1,3 @@
-// The Hugging Face families as a kind of model.
-// Thread-safety: immutable.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Field meanings and defaults are those of transformers' Gemma2Config and Gemma3TextConfig.
+// Meanings and defaults follow transformers' Gemma2Config and Gemma3TextConfig.
 #include "family/gemma.h"
 
 #include <cmath>
@@ -38,15 +38,15 @@ DecoderConfig read_gemma(const ConfigReader& config, std::int64_t vocab_size,
   return out;
 }
 
-// Windows on all layers but every `period`-th.
+// All but every `period`-th layer have a window.
 void set_alternating_windows(DecoderConfig& out, const ConfigReader& config, std::int64_t period) {
   std::vector<bool> has_window;
   for (std::int64_t i = 0; i < out.num_layers; ++i) has_window.push_back((i + 1) % period != 0);
   set_windows(out, config, read_window(config, 4096), has_window);
 }
 
-// "full_attention" and "sliding_attention" have settings of their own; those of version 4 are
-// rope_theta and rope_scaling, rope_local_base_freq.
+// Settings are by layer type. transformers 4 wrote rope_theta, rope_scaling and
+// rope_local_base_freq.
 std::vector<RopeConfig> read_ropes(const ConfigReader& config,
                                    std::int64_t max_position_embeddings) {
   const std::optional<ConfigReader> both = config.object("rope_parameters");
@@ -79,7 +79,7 @@ std::vector<RopeConfig> read_ropes(const ConfigReader& config,
 
 DecoderConfig read_gemma2_config(const ConfigReader& config) {
   DecoderConfig out = read_gemma(config, 256000, 8192);
-  out.unseen_is_mean = true;  // transformers computes it by plain operators, with or without caps
+  out.unseen_is_mean = true;  // transformers uses plain operators, with or without caps
   out.attention_cap = read_cap(config, "attn_logit_softcapping", 50.0);
   out.logit_cap = read_cap(config, "final_logit_softcapping", 30.0);
   set_alternating_windows(out, config, 2);
@@ -89,7 +89,7 @@ DecoderConfig read_gemma2_config(const ConfigReader& config) {
 
 DecoderConfig read_gemma3_config(const ConfigReader& config) {
   DecoderConfig out = read_gemma(config, 262208, 131072);
-  // attn_logit_softcapping is a key of this family, and nothing in transformers reads it.
+  // transformers ignores attn_logit_softcapping here.
   out.logit_cap = read_cap(config, "final_logit_softcapping", std::nullopt);
   out.head_norms = HeadNorms::kEach;
   set_alternating_windows(out, config, config.size("sliding_window_pattern", 6));

@@ -1,4 +1,4 @@
-// Field meanings and defaults are those of transformers' GPT2Config.
+// Meanings and defaults follow transformers' GPT2Config.
 #include "family/gpt2.h"
 
 #include <utility>

@@ -1,8 +1,4 @@
 // GPT-2: learned positions, layer norms with bias, Conv1D weights stored as [in, out], a tied head.
-//
-// Owns: meaning of its config.json, names, shapes and costs of its layers.
-// Does not own: modules (src/model/gpt2.cpp).
-// Thread-safety: values.
 #pragma once
 
 #include "family/config_reader.h"
@@ -19,12 +15,11 @@ struct Gpt2Config {
   double embedding_dropout = 0.0, attention_dropout = 0.0, residual_dropout = 0.0;
 };
 
-// True if a half of a block runs as a fused operator, as far as the model decides it: the same in a
-// plan and in a run.
+// Whether the model allows fused operators.
 bool fuses_attention(const Gpt2Config& config);
 bool fuses_feed_forward(const Gpt2Config& config);
 
-// Throws Error(kInput) naming the field.
+// Throws Error(kInput).
 Gpt2Config read_gpt2_config(const ConfigReader& config);
 
 ModelSpec read_gpt2(const ConfigReader& config, const Precision& precision);

@@ -1,4 +1,4 @@
-// Field meanings and defaults are those of transformers' GPTNeoXConfig.
+// Meanings and defaults follow transformers' GPTNeoXConfig.
 #include "family/gpt_neox.h"
 
 #include <algorithm>
@@ -73,7 +73,7 @@ GptNeoxConfig read_gpt_neox_config(const ConfigReader& config) {
         formatted("{} does not divide hidden_size = {}", out.num_attention_heads, out.hidden_size),
         "every head has as many channels");
   }
-  // transformers turns a part of that many channels of heads that have others.
+  // transformers would rotate only head_dim channels.
   if (config.size("head_dim", out.head_dim()) != out.head_dim())
     config.fail("head_dim", "it is not hidden_size / num_attention_heads", "leave it out");
   out.max_position_embeddings = config.size("max_position_embeddings", 2048);

@@ -21,9 +21,9 @@ constexpr const char* kRmsNorms =
     "phi3";
 constexpr const char* kWithExperts = "mixtral qwen3_moe olmoe";
 
-// Keys of transformers' PreTrainedConfig and of the classes of the families, 5.23.
+// Keys of PreTrainedConfig and of the families' classes in transformers 5.23.
 constexpr auto kConfigKeys = std::to_array<KnownKey>({
-    // Keys that say what the model is.
+    // Basic properties of the model.
     {"model_type", kRead},
     {"vocab_size", kRead},
     {"hidden_size", kRead},
@@ -37,7 +37,7 @@ constexpr auto kConfigKeys = std::to_array<KnownKey>({
     {"quantization_config", kRead},
     {"text_config", kRead},
 
-    // Keys of another computation, which is another model.
+    // These would change the computation.
     {"is_causal", kRefused, "", "[true]"},
     {"per_layer_config", kRefused, "", "[null, {}]"},
     {"attribute_map", kRefused, "", "[null, {}]"},
@@ -51,7 +51,7 @@ constexpr auto kConfigKeys = std::to_array<KnownKey>({
     {"_rope_type_labels", kRefused, "", "[null, []]"},
     {"default_rope_type", kRefused, "", "[\"default\"]"},
 
-    // Keys of programs that read and write it, of its results, and of speed.
+    // Metadata, results and performance.
     {"transformers_version", kHarmless},
     {"architectures", kHarmless},
     {"auto_map", kHarmless},
@@ -93,7 +93,7 @@ constexpr auto kConfigKeys = std::to_array<KnownKey>({
     {"ignore_keys_at_rope_validation", kHarmless},
     {"num_heads", kHarmless},
 
-    // Sizes and kinds of the families.
+    // Sizes and variants.
     {"intermediate_size", kRead, kRotary},
     {"num_key_value_heads", kRead, kDecoders},
     {"head_dim", kRead, kRotary},
@@ -143,7 +143,7 @@ constexpr auto kConfigKeys = std::to_array<KnownKey>({
      "llama gpt2 olmo2 granite mixtral qwen3_moe olmoe phi3 gpt_neox starcoder2"},
     {"_sliding_window_pattern", kHarmless, "gemma3_text"},
 
-    // One family's own.
+    // Used by one or two families.
     {"query_pre_attn_scalar", kRead, "gemma2 gemma3_text"},
     {"attn_logit_softcapping", kRead, "gemma2"},
     {"attn_logit_softcapping", kHarmless, "gemma3_text"},
@@ -198,7 +198,7 @@ constexpr auto kConfigKeys = std::to_array<KnownKey>({
     {"is_decoder", kHarmless, "gpt_neox"},
 });
 
-// Keys of PEFT's LoraConfig, 0.21.
+// Keys of LoraConfig in PEFT 0.21.
 constexpr auto kAdapterKeys = std::to_array<KnownKey>({
     {"peft_type", kRead},
     {"task_type", kRead},
@@ -214,7 +214,7 @@ constexpr auto kAdapterKeys = std::to_array<KnownKey>({
     {"init_lora_weights", kRead},
     {"base_model_name_or_path", kRead},
 
-    // The making of the adapter, which is done.
+    // How the adapter was made.
     {"auto_mapping", kHarmless},
     {"peft_version", kHarmless},
     {"revision", kHarmless},
@@ -229,7 +229,7 @@ constexpr auto kAdapterKeys = std::to_array<KnownKey>({
     {"lora_ga_config", kHarmless},
     {"qalora_group_size", kHarmless},
 
-    // Other layers, or layers that compute something else.
+    // Other layers or other computations.
     {"modules_to_save", kRefused, "", "[null, []]"},
     {"layers_to_transform", kRefused, "", "[null, []]"},
     {"layers_pattern", kRefused, "", "[null, [], \"\"]"},

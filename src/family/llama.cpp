@@ -1,5 +1,5 @@
-// Field meanings and defaults are those of transformers' LlamaConfig, MistralConfig, GraniteConfig
-// and SmolLM3Config.
+// Meanings and defaults follow transformers' LlamaConfig, MistralConfig, GraniteConfig and
+// SmolLM3Config.
 #include "family/llama.h"
 
 #include "base/format.h"
@@ -7,7 +7,7 @@
 namespace sluice::detail {
 namespace {
 
-// The layers that turn queries and keys, where no_rope_layers has a 1: all but every n-th.
+// Layers with 1 in no_rope_layers are rotated; by default all but every n-th.
 std::vector<bool> read_turned_layers(const ConfigReader& config, std::int64_t num_layers) {
   const char* const key = "no_rope_layers";
   std::vector<bool> turned;
@@ -41,7 +41,7 @@ DecoderConfig read_mistral_config(const ConfigReader& config) {
   DecoderConfig out = read_decoder_config(config, {.sizes = {32000, 4096, 14336, 32, 32},
                                                    .num_key_value_heads = 8,
                                                    .max_position_embeddings = 4096 * 32});
-  // transformers would go on without the types.
+  // transformers would ignore the key.
   if (config.has("layer_types"))
     config.fail("layer_types", "layers of several types are not this family's",
                 "leave it out: sliding_window is of all layers");

@@ -1,5 +1,4 @@
-// Field meanings and defaults are those of transformers' MixtralConfig, Qwen3MoeConfig and
-// OlmoeConfig.
+// Meanings and defaults follow transformers' MixtralConfig, Qwen3MoeConfig and OlmoeConfig.
 #include "family/moe.h"
 
 #include <algorithm>
@@ -11,7 +10,6 @@
 namespace sluice::detail {
 namespace {
 
-// The defaults in which families differ.
 struct RoutingDefaults {
   std::int64_t num_experts, top_k;
   double coefficient;
@@ -114,7 +112,7 @@ MoeConfig read_olmoe_config(const ConfigReader& config) {
 
 ModelSpec moe_model(const MoeConfig& config, const Precision& precision) {
   const DecoderConfig& decoder = config.decoder;
-  // Each is described on its own.
+  // Every weight has its own description.
   const double per_block = 3.0 * static_cast<double>(config.experts.num_experts);
   constexpr double kMaxNames = 1e6;
   if (per_block * config.num_sparse() > kMaxNames) {

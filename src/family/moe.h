@@ -1,8 +1,4 @@
-// Mixtral, Qwen3-MoE and OLMoE: decoders with experts behind attention.
-//
-// Owns: meaning of their config.json.
-// Does not own: settings that all share (decoder_config.h), experts (experts.h), modules.
-// Thread-safety: values.
+// Mixtral, Qwen3-MoE and OLMoE: decoders with experts.
 #pragma once
 
 #include <vector>
@@ -18,7 +14,6 @@ struct MoeConfig : BlockExperts {
   int num_sparse() const;
 };
 
-// All throw Error(kInput) naming the field.
 MoeConfig read_mixtral_config(const ConfigReader& config);
 MoeConfig read_qwen3_moe_config(const ConfigReader& config);
 MoeConfig read_olmoe_config(const ConfigReader& config);

@@ -19,13 +19,12 @@ constexpr std::size_t kMaxNamesBytes = 100'000'000;  // of a header or an index
 constexpr const char* kTies = "tie_word_embeddings";
 
 struct Whole {
-  const char* name;       // model_type
-  const char* text_type;  // model_type of a text_config that says none
-  const char* inside;     // what stands for the base model's prefix in its names
-  // The tie of the head where the whole does not say it: always, never, or as text_config says.
+  const char* name;       // model_type of config.json
+  const char* text_type;  // default model_type of text_config
+  const char* inside;     // replaces the base model's prefix
+  // Whether the head is tied by default.
   enum { kNever, kAlways, kAsText } ties;
-  // The default text_config as JSON for a config.json that has none. Null: the outer object has the
-  // fields.
+  // The default text_config. Null: the outer object has the fields.
   const char* usual_text = "{}";
 };
 
@@ -49,13 +48,13 @@ constexpr std::array kWholes = {
     Whole{"smolvlm", "llama", "model.text_model.", Whole::kNever, kIdeficsText},
 };
 
-// A text_config that a family reads. Its tokens have three positions, which are equal in a text.
+// A text_config that another family can read. Its three positions are equal in pure text.
 struct Alias {
   const char* text_type;
   const char* family;
-  const char* defaults;  // of its class, where they are not the family's, as JSON
-  double rope_theta;     // of its class
-  bool reads_head_dim;   // false: a head has hidden_size / num_attention_heads channels
+  const char* defaults;  // defaults that differ from the family's, as JSON
+  double rope_theta;     // default of its class
+  bool reads_head_dim;   // false: always hidden_size / num_attention_heads
 };
 constexpr const char* kQwen2VlDefaults =
     R"({"vocab_size": 152064, "hidden_size": 8192, "intermediate_size": 29568,
@@ -82,7 +81,7 @@ bool has_text_config(const Json& document) { return document.at("text_config").i
 
 bool says(const Json& document, const char* key) { return !document.at(key).is_null(); }
 
-// Sections of the three positions mean nothing where these are the same.
+// Three positions have no effect if they are equal.
 void use_one_position(Json& config) {
   for (const char* key : {"rope_parameters", "rope_scaling"}) {
     if (!config.at(key).is_object()) continue;
@@ -109,7 +108,6 @@ void become_family(Json& config, const Alias& alias) {
   (is_nested ? config["rope_parameters"] : config)["rope_theta"] = alias.rope_theta;
 }
 
-// Whether the text model's class ties the head by default.
 bool ties_by_default(const Json& text) {
   const Family* family = find_family(type_of(text));
   if (!family || !family->decoder) return false;
@@ -117,8 +115,8 @@ bool ties_by_default(const Json& text) {
   return family->decoder(ConfigReader(nothing, "text_config")).tie_word_embeddings;
 }
 
-// As transformers 5.23: in some wholes either word ties; in the others the whole's word counts, and
-// its own default where it has none. text: with the model_type of its family.
+// Follows transformers 5.23. In some wholes either setting ties the head, in others only the outer
+// one. `text` has its family's model_type.
 bool ties_head(const Json& document, const Json& text, const Whole& whole) {
   if (whole.ties == Whole::kAsText &&
       (says(text, kTies) ? text.at(kTies) == true : ties_by_default(text)))
@@ -135,9 +133,8 @@ Json text_of(const Json& document, const Whole* whole) {
   return text;
 }
 
-// The names of a family, and those in files.
 struct Naming {
-  std::string base, head;  // instead of the base model's prefix; before all other names
+  std::string base, head;  // replaces the base model's prefix; precedes other names
 
   std::string operator()(const std::string& name, const std::string& base_prefix) const {
     if (name.empty()) return name;
@@ -145,7 +142,7 @@ struct Naming {
   }
 };
 
-// The layouts that are met in files, the one of `inside` first.
+// Known layouts, with `inside` first.
 std::vector<Naming> namings(const std::string& inside, const std::string& base_prefix) {
   return {{inside, ""},
           {"language_model." + base_prefix, "language_model."},
@@ -175,7 +172,7 @@ Json language_config(const Json& document) {
     for (const char* key : {"hidden_size", "vocab_size"}) {
       if (says(document, key)) config[key] = document.at(key);
     }
-    // Planned only: of a whole that is not known either word may tie.
+    // Unknown wholes are only planned. Either setting may tie.
     if (!config.contains(kTies) && document.contains(kTies)) config[kTies] = document.at(kTies);
     if (document.at(kTies) == true) config[kTies] = true;
     return config;
@@ -220,7 +217,7 @@ std::set<std::string> stored_names(const std::string& directory) {
     file.read(prefix.data(), prefix.size(), 0);
     std::uint64_t length = 0;
     for (std::size_t i = prefix.size(); i-- > 0;) length = length << 8 | prefix[i];
-    // A broken file is refused where it is opened (safetensors.h).
+    // safetensors.h reports the broken file when it opens it.
     if (length > kMaxNamesBytes || length > file.size() - prefix.size()) return names;
     std::string header(length, '\0');
     file.read(header.data(), header.size(), prefix.size());
@@ -239,7 +236,7 @@ void name_as_stored(ModelSpec& model, const Json& document, const std::set<std::
   const Whole* whole = find_whole(document);
   const std::string prefix = family->base_prefix;
   const std::vector<Naming> known = namings(whole ? whole->inside : kLanguageModel, prefix);
-  // The first block has names that no other part of the model can have, which a tied table may not.
+  // Names of the first block are unique, unlike those of a tied table.
   const std::string sample =
       model.layers.at(static_cast<std::size_t>(model.block_range().first)).parameters.at(0).name;
   const auto found = std::find_if(known.begin(), known.end(), [&](const Naming& naming) {

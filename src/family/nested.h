@@ -1,10 +1,5 @@
-// A language model beside encoders: the configurations that hold one, and what its weights are
-// called.
-//
-// Owns: which model_type is such a whole, what its text_config means, names of the parameters in
-// files. Does not own: the language model itself (families.h), the rest of the weights
-// (kept_tensors.h). Follows the vision-language models of transformers, of which the part that
-// reads text is trained. Thread-safety: constant, and pure functions but for reading files.
+// The language model inside a vision-language model of transformers (the "whole"). Only this part
+// is trained.
 #pragma once
 
 #include <set>
@@ -16,27 +11,26 @@
 
 namespace sluice::detail {
 
-// One of the wholes whose text alone computes as its language model would by itself.
+// Whether the document is a supported whole: on text alone it computes the same as its language
+// model.
 bool is_whole_of_known_parts(const Json& document);
-// True for the config_text of a ModelSpec that is part of a whole.
 bool is_part_of_a_whole(const std::string& config_text);
 
-// Returns the language model's configuration as its family reads it, and any other document
-// unchanged. A field that text_config lacks gets the default of its class in transformers. The
-// outer object decides whether the head is tied, and, if its type is unknown, the sizes.
+// Returns the language model's configuration for its family, and other documents unchanged. Missing
+// fields get the default of their transformers class. The outer object decides whether the head is
+// tied and, for an unknown type, the sizes.
 Json language_config(const Json& document);
 
-// Throws Error(kInput) for what transformers does to logits and loss only where the language model
-// is by itself. text: the language_config() of a whole.
+// Throws Error(kInput) for changes to logits or loss that transformers applies only to a standalone
+// language model.
 void require_bare_head(const ConfigReader& text);
 
-// Names of the tensors in a Hugging Face directory, by its index or the header of its one file;
-// none where it has no weights. Throws Error(kInput) for what cannot be read.
+// Tensor names in a Hugging Face directory; none without weights. Throws Error(kInput) for an
+// unreadable file.
 std::set<std::string> stored_names(const std::string& directory);
 
-// Gives layers and parameters the names that they have in the files, or, where `stored` has none of
-// them, those that the whole has in transformers. model: as its family names it. document: the
-// whole's.
+// Renames layers and parameters as in the files or, if `stored` has none of them, as in
+// transformers. `document` belongs to the whole.
 void name_as_stored(ModelSpec& model, const Json& document, const std::set<std::string>& stored);
 
 }  // namespace sluice::detail

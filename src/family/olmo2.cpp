@@ -1,4 +1,4 @@
-// Field meanings and defaults are those of transformers' Olmo2Config.
+// Meanings and defaults follow transformers' Olmo2Config.
 #include "family/olmo2.h"
 
 namespace sluice::detail {

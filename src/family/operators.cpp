@@ -1,5 +1,5 @@
-// Elements: D hidden size, F inner size, Q and K widths of all query and key heads, H query heads,
-// E experts.
+// In comments: D hidden size, F inner size, Q and K widths of all query and key heads, H query
+// heads, E experts.
 #include "family/operators.h"
 
 #include <algorithm>
@@ -8,17 +8,17 @@
 namespace sluice::detail {
 namespace {
 
-constexpr double kInt64 = 8, kFloat = 4;  // bytes of one
+constexpr double kInt64 = 8, kFloat = 4;
 
 double as_double(std::int64_t count) { return static_cast<double>(count); }
-// Always float32: inside norms, the loss, the log-sums of attention, fused operators.
+// Bytes of values that are always float32: norms, loss, log-sums, fused operators.
 double wide(std::int64_t count) { return kFloat * as_double(count); }
 
 ShapePolynomial per_token(double count) { return {.per_token = count}; }
 ShapePolynomial per_pair(double count) { return {.per_pair = count}; }
 ShapePolynomial once(double count) { return {.constant = count}; }
 
-// Bytes of an operator by what of them a rank has that shares the layer.
+// Bytes that a tensor-parallel rank holds whole, divided by columns, or divided by rows.
 struct SharedBytes {
   SharedBytes() = default;
   SharedBytes(const ShapePolynomial& all) : whole(all) {}  // NOLINT(google-explicit-constructor)
@@ -55,18 +55,16 @@ void need(Operator& of, Field field, Needed when, std::string name, const Shared
                       .rows = bytes.rows});
 }
 
-// True for results of norms and sums, which have the parameters' type; other values between
-// products have the products' type.
+// Results of norms and sums have the parameters' dtype. Other values have the products' dtype.
 bool is_stored(const std::string& value) {
   return value == "x" || value == "h" || value.starts_with("normed ");
 }
 
-// module: "": the layer's own.
 std::string parameter_of(const std::string& module, const std::string& name) {
   return module.empty() ? name : module + "." + name;
 }
 
-// The name of all short-lived memory: the largest counts.
+// One name for all temporary memory, so that only the largest counts.
 constexpr const char* kMoment = "moment";
 
 }  // namespace
@@ -107,13 +105,13 @@ void OperatorList::vector(const std::string& name, std::int64_t size, bool bias)
   if (bias) parameters_.push_back({parameter_of(name, "bias"), {size}, {}});
 }
 
-// The gradient of a weight before it joins its sum, where it is not added in place.
+// A weight's gradient before accumulation, unless accumulated in place.
 double OperatorList::weight_gradient(double count) const {
   if (fuses()) return 0.0;
   return (precision_.casts() ? product_ + stored_ : stored_) * count;
 }
 
-// The same, and its copy in the type of the sum, of a weight that is larger than what is kept.
+// Adds the float32 copy for accumulation of large weights.
 double OperatorList::gradient_and_copy(double count) const {
   return weight_gradient(count) + (fuses() || stored_ == kFloat ? 0.0 : kFloat * count);
 }
@@ -134,8 +132,8 @@ Operator& OperatorList::add(std::vector<std::string> reads, std::string writes,
       .reads = std::move(reads), .writes = std::move(writes), .weights = std::move(weights)});
 }
 
-// Keeps what it reads for its weight, one for all readers unless each casts it, and from I to W
-// the gradient of its result, too.
+// The input is kept once for all readers, unless each casts it. From I to W the result's gradient
+// is kept too.
 Operator& OperatorList::linear(const std::string& name, const std::string& from,
                                const std::string& to, std::int64_t in, std::int64_t out) {
   Operator& of = add({from}, to, weights_of({name}));
@@ -160,12 +158,12 @@ void OperatorList::norm(NormKind kind, const std::string& name, std::int64_t wid
   const double narrow = of_products ? product(width) : stored(width);
   const std::string floats = narrow == wide(width) ? from : from + " in float32";
   const std::string normalized = to + " before its weight";
-  // Columns of heads, or rows.
+  // Heads are divided by columns, other values by rows.
   const auto part = [&](double count) {
     return of_products ? columns(per_token(count)) : rows(per_token(count));
   };
   need(of, kKeptForWeights, Needed::kTrains, "d " + to, part(narrow));
-  if (fuses()) {  // the gradients of the weights are there with that of the input
+  if (fuses()) {  // weight gradients are computed with the input's
     const std::int64_t sums = (kind == NormKind::kLayer ? 2 : 1) * width / groups;
     need(of, kKept, Needed::kBackward, from, part(narrow));
     need(of, kKept, Needed::kBackward, to + " statistics", part(wide(ops::kNormFloats * groups)));
@@ -175,7 +173,7 @@ void OperatorList::norm(NormKind kind, const std::string& name, std::int64_t wid
   of.plain = Operator::Plain::kNorm;
   need(of, kKeptForWeights, Needed::kTrains, kind == NormKind::kLayer ? from : normalized,
        part(narrow));
-  if (kind == NormKind::kLayer) {  // the normalized x is computed again
+  if (kind == NormKind::kLayer) {  // recomputes the normalized x
     const double statistics = of_products ? wide(2 * groups) : stored(2 * groups);
     need(of, kKept, Needed::kBackward, from, part(narrow));
     for (const Field field : {kKept, kKeptForWeights})
@@ -186,11 +184,10 @@ void OperatorList::norm(NormKind kind, const std::string& name, std::int64_t wid
   need(of, kKept, Needed::kFlows, floats, part(wide(width)));
   need(of, kKept, Needed::kFlows, to + " statistics", part(wide(groups)));
   need(of, kKept, Needed::kWeight, normalized, part(kind == NormKind::kRms ? narrow : wide(width)));
-  if (kind == NormKind::kRmsPlusOne)  // 1 + the weight
+  if (kind == NormKind::kRmsPlusOne)  // for 1 + weight
     need(of, kKept, Needed::kFlows, to + " weight", once(wide(width / groups)));
 }
 
-// The sum with x, of what is dropped from.
 void OperatorList::residual(const std::string& from, double dropout, std::int64_t width,
                             const std::string& x, const std::string& to) {
   Operator& of = add({from, x}, to);
@@ -205,8 +202,8 @@ void OperatorList::embedding(std::int64_t num_rows, std::int64_t width, double d
   if (dropout > 0) need(of, kKept, Needed::kTrains, "mask", rows(per_token(stored(width))));
   need(of, kKeptForWeights, Needed::kTrains, "ids", per_token(kInt64));
   need(of, kKeptForWeights, Needed::kTrains, "d y", per_token(stored(width)));
-  // The gradient of the table is as large as the table, unless it is added in place; so is its copy
-  // in float32, which its sum has.
+  // Unless accumulated in place, the table's gradient and its float32 copy are as large as the
+  // table.
   const double bytes = stored_ + (stored_ == kFloat ? 0.0 : kFloat);
   if (!fuses())
     need(of, kAtEnd, Needed::kTrains, "d table",
@@ -214,19 +211,17 @@ void OperatorList::embedding(std::int64_t num_rows, std::int64_t width, double d
   if (num_positions > 0)
     need(of, kAtEnd, Needed::kTrains, "d positions",
          once(bytes * as_double(num_positions * width)));
-  // The rows that are looked up, and their sum with positions or product; a mask and what it
-  // leaves.
+  // Looked-up rows, their scaled or positional sum, the dropout mask and result.
   const int copies = 1 + (scaled || num_positions > 0) + (dropout > 0 ? 2 : 0);
   need(of, kInForward, Needed::kAlways, kMoment, per_token(stored(copies * width)));
 }
 
-// Keeps queries, keys and values, its result and one log-sum a head; where it is written down,
-// what every pair of tokens makes.
+// Keeps q, k, v, the result and one log-sum per head, or per-pair values.
 void OperatorList::scaled_dot_products(const AttentionSizes& a) {
   const std::int64_t h = a.heads, q = a.query_width, k = a.key_width;
   const bool drops = a.dropout > 0, turned = a.rotary_dim > 0;
   if (a.capped) {
-    // A product, the hyperbolic tangent and the probability, in float32.
+    // Product, tanh and probabilities.
     Operator& scores = add({"turned q", "turned k"}, "scores");
     need(scores, kKept, Needed::kSecondFlows, "turned q", columns(per_token(product(q))));
     need(scores, kKept, Needed::kFirstFlows, "turned k", columns(per_token(product(q))));
@@ -244,21 +239,21 @@ void OperatorList::scaled_dot_products(const AttentionSizes& a) {
     need(of, kKept, Needed::kSecondFlows, casted, columns(per_pair(product(h))));
     if (drops) need(of, kKept, Needed::kBackward, "dropped", columns(per_pair(product(2 * h))));
     need(of, kInForward, Needed::kAlways, kMoment, columns(per_pair(product(h) + wide(h))));
-    // Two more of every pair, when what the feed-forward kept is gone: that is as much in sequences
-    // of usual length, so that a quarter of them is left.
+    // Needs two more values per pair when the feed-forward's values are free. Those are about as
+    // large in usual sequences, so a quarter is counted.
     need(of, kOnEntry, Needed::kBackward, kMoment, columns(per_pair(product(h) / 2)));
   } else {
     need(of, kKept, Needed::kBackward, "turned q", columns(per_token(product(q))));
     need(of, kKept, Needed::kBackward, "turned k", columns(per_token(product(drops ? q : k))));
     need(of, kKept, Needed::kBackward, "v", columns(per_token(product(drops ? q : k))));
-    if (drops) {  // every head has keys and values; probabilities before and after it, its mask
+    if (drops) {  // repeated keys and values, probabilities before and after dropout, mask
       need(of, kKept, Needed::kBackward, "scores", columns(per_pair(product(3 * h))));
     } else {
       need(of, kKept, Needed::kBackward, "attended", columns(per_token(product(q))));
       need(of, kKept, Needed::kBackward, "log-sums", columns(per_token(wide(h))));
     }
   }
-  // Values may be a view of the result of the product of all three.
+  // Values may be a view of the joint projection.
   if (a.projections.size() == 1 && turned && !a.copies_values)
     need(of, kKept, Needed::kBackward, "q k v", columns(per_token(product(q + k))));
   const int queries = 4 + a.norms_heads - !turned;
@@ -289,14 +284,13 @@ void OperatorList::plain_attention(const AttentionSizes& a) {
     const std::string to = head_norm.empty() ? part : "normed " + part;
     if (!head_norm.empty()) norm(a.norm, head_norm, width, heads, part, to, true);
     Operator& of = add({to}, "turned " + part);
-    // Sines and cosines in another type count as if every row had its own.
+    // Casted sines and cosines count per row.
     if (turned && !a.wide_rotary)
       need(of, kKept, Needed::kFlows, "angles", per_token(casted_table(2 * a.rotary_dim)));
   };
   prepare("q", a.query_norm, q, a.norms_heads ? a.heads : 1);
   prepare("k", a.key_norm, k, a.norms_heads ? k / a.head_dim : 1);
   scaled_dot_products(a);
-  // By rows: a copy, where heads were not views of rows.
   const bool copies = turned || a.dropout > 0 || a.capped;
   if (copies) add({"attended"}, "attended rows");
   linear(a.output, copies ? "attended rows" : "attended", "attention", q, d);
@@ -309,8 +303,8 @@ void OperatorList::plain_attention(const AttentionSizes& a) {
 void OperatorList::fused_half(Operator& of, const FusedHalf& half) {
   using enum Needed;
   const double d = wide(half.hidden);
-  // Bytes of rows; what a norm leaves for weights has all rows, what is inside a half its columns.
-  double until_input = 0, until_weight = 0, after_input = 0, sums = 0;  // sums over norms' weights
+  // Values that a norm keeps for its weights cover all rows.
+  double until_input = 0, until_weight = 0, after_input = 0, sums = 0;
   const std::string& x = of.reads.front();
   need(of, kKept, kBackward, x, rows(per_token(d)));
   need(of, kOnEntry, kBackward, "d " + half.name, rows(per_token(d)));
@@ -327,7 +321,7 @@ void OperatorList::fused_half(Operator& of, const FusedHalf& half) {
     after_input += d;
     sums += d;
   }
-  // Blocks of a width follow each other.
+  // Blocks of one width reuse the memory.
   const auto running = [&](std::int64_t width, const SharedBytes& bytes) {
     need(of, &LayerCost::pooled_in_backward, kBackward, "floats " + std::to_string(width), bytes);
   };
@@ -340,11 +334,11 @@ void OperatorList::fused_half(Operator& of, const FusedHalf& half) {
   need(of, &LayerCost::pooled_until_input, kTrains, half.name, for_input);
   need(of, &LayerCost::pooled_until_weight, kTrains, half.name, for_weight);
   need(of, &LayerCost::pooled_after_input, kTrains, half.name, later);
-  // Without weights to come everything ends with the gradient of the input.
+  // Without trained weights, everything is freed after the input's gradient.
   need(of, &LayerCost::pooled_until_input, kFrozen, half.name, for_input + for_weight);
   need(of, &LayerCost::pooled_in_backward, kFrozen, half.name, later);
   need(of, &LayerCost::pooled_in_forward, kForwardOnly, half.name, for_input + for_weight);
-  const int values = of.reads.size() > 1 && x == "x" ? 4 : 3;  // what enters, halves, their sum
+  const int values = of.reads.size() > 1 && x == "x" ? 4 : 3;  // inputs, halves and their sum
   need(of, kInForward, kAlways, kMoment, rows(per_token(values * d)));
 }
 
@@ -392,7 +386,7 @@ void OperatorList::plain_feed_forward(const FeedForwardSizes& s) {
     linear(s.projections[0], x, "gate", d, f);
     if (s.gated) linear(s.projections[1], x, "up", d, f);
   }
-  // ReLU's result says all that its gradient needs.
+  // ReLU's gradient needs only its result.
   Operator& activation = add({"gate"}, "activated");
   const bool keeps_result = s.activation == Activation::kRelu;
   need(activation, kKept, Needed::kFlows, keeps_result ? "activated" : "gate",
@@ -407,13 +401,13 @@ void OperatorList::plain_feed_forward(const FeedForwardSizes& s) {
   Operator& last = linear(s.last, s.gated ? "inner" : "activated", "fed", f, d);
   need(last, kInForward, Needed::kAlways, kMoment,
        per_token(stored((s.gated ? 4 : 3) * d)) + columns(per_token(product(moment))));
-  // Gradients of the product, of gate and up; what the product itself leaves is free before.
+  // Gradients of the product, gate and up. The product's own values are already freed.
   need(last, kOnEntry, Needed::kNoWeight, kMoment,
        columns(per_token(product((s.gated ? 3 : 2) * f))));
   need(last, kOnEntry, Needed::kWeight, kMoment,
        columns({.constant = weight_gradient(as_double(f) * as_double(d)),
                 .per_token = product(2 * f)}));
-  if (s.reads == "x" && s.residual_dropout == 0)  // one gradient for both halves
+  if (s.reads == "x" && s.residual_dropout == 0)  // both halves share one gradient
     for (OperatorBytes& bytes : last.bytes)
       if (bytes.name == "d fed") bytes.name = "d attention";
   std::string result = "fed";
@@ -436,9 +430,8 @@ void OperatorList::fused_feed_forward(const FeedForwardSizes& s) {
                   .norm_before = !s.norm_before.empty(),
                   .norm_behind = !s.norm_behind.empty(),
                   .until_weight = wide(matrices * s.inner)});
-  // In the backward of plain attention before it memory that has been kept is free for fused
-  // operators alone: gradients of queries, keys, values and the result; of every pair, where
-  // attention drops some, that of its probability, in whose place that of the score comes.
+  // In the backward of plain attention, only fused operators can reuse memory that was freed. It
+  // needs gradients of q, k, v and the result, and with dropout one per pair.
   need(of, kOnEntry, Needed::kBackward, kMoment, columns(entry_of_plain_attention_));
 }
 
@@ -446,18 +439,17 @@ void OperatorList::feed_forward(const FeedForwardSizes& sizes) {
   sizes.fused&& fuses() ? fused_feed_forward(sizes) : plain_feed_forward(sizes);
 }
 
-// The operators of experts: kept memory does not depend on the choice of a token's experts.
-// Casted weights are those of all.
+// Kept memory does not depend on which experts are chosen. Casted weights count for all.
 void OperatorList::experts(const ExpertSizes& s, const std::string& norm_before,
                            const std::string& norm_behind, NormKind norm_kind) {
   const std::int64_t d = s.hidden, f = s.inner, e = s.experts, k = s.top_k;
   std::string x = "h";
   if (!norm_before.empty()) norm(norm_kind, norm_before, d, 1, "h", x = "normed h");
   linear(s.block + ".gate", x, "scores of experts", d, e);
-  // Probabilities of all experts, numbers of the K chosen ones.
+  // Probabilities of all experts, and indices of the chosen ones.
   Operator& routes = add({"scores of experts"}, "shares");
   double routing = wide(e) + kInt64 * as_double(k);
-  if (s.normalizes) routing += wide(k + 1);  // and their sum
+  if (s.normalizes) routing += wide(k + 1);
   if (s.balances) routing += precision_.casts() ? wide(e) : stored(e);
   need(routes, kKept, Needed::kBackward, "routes",
        ShapePolynomial{.constant = s.balances ? wide(e) : 0.0, .per_token = routing});
@@ -468,7 +460,7 @@ void OperatorList::experts(const ExpertSizes& s, const std::string& norm_before,
   of.forward_flops = of.input_flops = of.weight_flops =
       per_token(6 * as_double(d) * as_double(k) * as_double(f));
   of.casted_weights = casted_weights(3 * as_double(d) * as_double(e) * as_double(f));
-  // The gate, its activation, up, their product and the result of every chosen expert.
+  // Gate, activation, up, product and result of every chosen expert.
   const std::int64_t between = s.activation == Activation::kRelu ? 2 : 3;
   const double operands = product(k * d) * (precision_.casts() ? 2 : 1);
   // The place of each choice among the tokens sorted by expert.
@@ -481,7 +473,7 @@ void OperatorList::experts(const ExpertSizes& s, const std::string& norm_before,
   need(of, kOnEntry, Needed::kBackward, kMoment, per_token(product(2 * k * d)));
   need(of, kOnEntry, Needed::kWeight, kMoment, once(weight_gradient(as_double(f) * as_double(d))));
   Operator& weighs = add({"results", "shares"}, "fed");
-  // And back; shares are as wide as the probabilities in some families.
+  // The inverse of these places. Some families keep float32 weights.
   need(weighs, kKept, Needed::kFirstFlows, "shares",
        per_token(kInt64 * as_double(k) + (s.wide_weights ? wide(k) : product(k))));
   need(weighs, kKept, Needed::kSecondFlows, "results", per_token(product(k * d)));
@@ -510,22 +502,21 @@ void OperatorList::head(std::int64_t vocab_size, std::int64_t width, bool capped
   const auto of_logits = [&](double bytes) {
     return has_loss ? columns(per_token(bytes)) : SharedBytes(per_token(bytes));
   };
-  // The log-probabilities and targets of the loss.
+  // Log-probabilities and targets of the loss.
   need(of, kKept, Needed::kBackward, "loss", of_logits(wide(vocab_size)) + per_token(kInt64));
   if (capped)
     need(of, kKept, Needed::kBackward, "tangents", columns(per_token(product(vocab_size))));
-  // Then logits and log-probabilities are free, but for those that the gradient stands in.
+  // Logits and log-probabilities are freed unless the gradient reuses them.
   const double free = stored_ == product_ && stored_ == kFloat ? 0.0 : wide(vocab_size);
   if (!fuses())
     need(of, kInWeight, Needed::kWeight, kMoment,
          columns({.constant = gradient_and_copy(weights), .per_token = -free}));
-  // Fused, the gradient takes the place of the logits.
   need(of, kOnEntry, Needed::kBackward, kMoment,
        fuses() ? SharedBytes(per_token(wide(width))) : of_logits(wide(2 * vocab_size)));
 }
 
-// In the forward the logits and, of their exponentials, the gradient of what enters; the weight's
-// gradient makes the logits again.
+// The forward computes the input's gradient block by block. The weight's gradient recomputes the
+// logits.
 void OperatorList::head_by_blocks(std::int64_t vocab_size, std::int64_t width) {
   Operator& of = add({"x"}, "loss", {"weight"});
   const double flops = 2.0 * as_double(vocab_size) * as_double(width);
@@ -553,8 +544,8 @@ void OperatorList::give(LayerInfo& layer) const {
   layer.cost = cost_;
 }
 
-// h = A dropout(x), scaled, then y + B h. A keeps x: one for all that read it, unless each drops or
-// casts its own, to the type of A, which is float32, or under autocast that of products.
+// h = A dropout(x), then y + scale * B h. A keeps x, once for all readers unless each applies
+// dropout or casts (to float32, or the products' type under autocast).
 LayerOperators with_low_rank(const LayerOperators& operators, const std::vector<LowRankPair>& pairs,
                              bool drops, const Precision& precision) {
   const bool casts = precision.casts() || precision.parameter_bytes() != 4;
@@ -572,7 +563,7 @@ LayerOperators with_low_rank(const LayerOperators& operators, const std::vector<
                   .writes = own.writes,
                   .weights = {parameter_of(pair.name, "lora_A.weight"),
                               parameter_of(pair.name, "lora_B.weight")}};
-      // A keeps what is free without it while the gradient of what it reads is there.
+      // A keeps its input, which would be free otherwise.
       for (OperatorBytes& bytes : result.all.back().bytes)
         if (bytes.field == kOnEntry && bytes.needed == Needed::kNoWeight)
           bytes.bytes.per_token -= product * as_double(pair.in);
@@ -582,7 +573,6 @@ LayerOperators with_low_rank(const LayerOperators& operators, const std::vector<
       const std::string x = drops || casts ? "x of " + pair.name : own.reads.front();
       for (const Field field : {kKept, kKeptForWeights}) {
         need(of, field, Needed::kTrains, x, per_token(number * in));
-        // The mask has the type of what it drops.
         if (drops)
           need(of, field, Needed::kTrains, "mask of " + pair.name, per_token(wide(pair.in)));
         need(of, field, Needed::kTrains, "h of " + pair.name, per_token(number * r));

@@ -1,4 +1,4 @@
-// Field meanings and defaults are those of transformers' Phi3Config.
+// Meanings and defaults follow transformers' Phi3Config.
 #include "family/phi3.h"
 
 namespace sluice::detail {

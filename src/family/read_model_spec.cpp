@@ -37,7 +37,7 @@ const detail::Family& family_of(const detail::ConfigReader& config) {
   config.fail("model_type", "model family '" + type + "' is not known", suggest_name(type, names));
 }
 
-// In floating point, so that a hostile sum cannot overflow.
+// Floating point avoids overflow for malicious sizes.
 double approximate_parameters(const ModelSpec& model) {
   double sum = 0;
   for (const LayerInfo& layer : model.layers) {
@@ -47,13 +47,12 @@ double approximate_parameters(const ModelSpec& model) {
   return sum;
 }
 
-// Sets the types of stored values; logits have that of the product that makes them.
 void set_types(ModelSpec& model, const Precision& precision) {
   for (LayerInfo& layer : model.layers) {
     for (ParameterSpec& parameter : layer.parameters) parameter.dtype = precision.parameters;
     const bool is_product = layer.role == LayerRole::kHead && precision.casts();
     for (ValueSpec& value : layer.writes) {
-      if (value.sizes.empty()) continue;  // a loss
+      if (value.sizes.empty()) continue;  // a loss has no dtype to set
       value.dtype = is_product ? precision.products : precision.parameters;
     }
   }
@@ -84,7 +83,7 @@ bool is_family(const Json& document) {
   return type.is_string() && detail::find_family(type.text()) != nullptr;
 }
 
-// A file, or config.json in a folder.
+// Accepts a file, or a folder with config.json.
 std::string config_file(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code code;
@@ -116,7 +115,7 @@ Json detail::parse_config(const std::string& text, const std::string& file_name)
 
 namespace {
 
-// directory: where the weights may lie; "" for none.
+// `directory` may hold the weights, or is "".
 ModelSpec spec_of_part(const Json& document, const std::string& file_name,
                        const std::string& directory, const Precision& precision) {
   detail::require_neutral_keys(detail::ConfigReader(document, file_name), detail::config_keys());
@@ -148,7 +147,6 @@ ModelSpec parse_model_spec(const std::string& config_json, const std::string& fi
   return spec;
 }
 
-// "" for a file.
 std::string folder_of(const std::string& path) {
   std::error_code code;
   return std::filesystem::is_directory(path, code) ? path : std::string();

@@ -11,7 +11,7 @@ namespace {
 
 struct RopeType {
   std::string name;
-  std::vector<std::string> settings;  // further settings that it uses beside the base
+  std::vector<std::string> settings;  // settings beside theta
 };
 
 const std::vector<RopeType>& rope_types() {
@@ -40,7 +40,7 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// Refuses keys that a type does not use: they would do nothing.
+// Rejects keys that have no effect for this type.
 void require_used(const ConfigReader& rope, const std::string& type) {
   const bool is_typed = rope.has("rope_type") || rope.has("type");
   for (const std::string& key : rope.keys()) {
@@ -57,7 +57,7 @@ void require_used(const ConfigReader& rope, const std::string& type) {
     const bool is_of_another =
         std::any_of(rope_types().begin(), rope_types().end(),
                     [&](const RopeType& other) { return contains(other.settings, key); });
-    // A length that was written without need changes nothing.
+    // An unnecessary length is harmless.
     if (!found || contains(found->settings, key) || !is_of_another ||
         key == "original_max_position_embeddings")
       continue;
@@ -79,7 +79,7 @@ double required(const ConfigReader& rope, const char* key, const std::string& ty
   return rope.number(key, 0.0, 1e-6, 1e9);
 }
 
-// Peng et al., "YaRN", arXiv:2309.00071, section 3.4: softer scores for longer contexts.
+// Peng et al., "YaRN", arXiv:2309.00071, section 3.4.
 double yarn_attention_factor(const ConfigReader& rope, double factor) {
   constexpr double kLargest = 1e6;
   if (rope.has("attention_factor")) return rope.number("attention_factor", 1.0, 0.0, kLargest);
@@ -103,7 +103,7 @@ void read_yarn(const ConfigReader& rope, RopeConfig& out) {
   out.truncate = rope.flag("truncate", !rope.is_null("truncate"));
 }
 
-// Ding et al., "LongRoPE", arXiv:2402.13753; the attention factor as Phi-3 has it.
+// Ding et al., "LongRoPE", arXiv:2402.13753. The attention factor follows Phi-3.
 void read_longrope(const ConfigReader& config, const ConfigReader& rope,
                    std::int64_t max_position_embeddings, RopeConfig& out) {
   constexpr double kSmallest = 1e-6, kLargest = 1e6;
@@ -134,8 +134,8 @@ double read_theta(const ConfigReader& config, const std::string& key, double fal
 
 namespace {
 
-// keys: none: all channels of a head are turned. around: the object around the settings, whose
-// original length wins over theirs; none: it does not count.
+// Without `keys`, all channels are rotated. The original length in `around`, the outer object,
+// overrides the one in `rope`.
 RopeConfig read_settings(const ConfigReader& config, const std::optional<ConfigReader>& rope,
                          std::int64_t max_position_embeddings, double theta, const RopeKeys* keys,
                          const ConfigReader* around) {
@@ -188,7 +188,7 @@ RopeConfig read_settings(const ConfigReader& config, const std::optional<ConfigR
   return out;
 }
 
-// transformers prefers rope_scaling where both are given, unless it is empty.
+// transformers prefers rope_scaling unless it is empty.
 std::optional<ConfigReader> rope_object(const ConfigReader& config) {
   std::optional<ConfigReader> rope = config.object("rope_scaling");
   return rope && !rope->keys().empty() ? rope : config.object("rope_parameters");

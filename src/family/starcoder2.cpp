@@ -1,4 +1,4 @@
-// Field meanings and defaults are those of transformers' Starcoder2Config.
+// Meanings and defaults follow transformers' Starcoder2Config.
 #include "family/starcoder2.h"
 
 namespace sluice::detail {

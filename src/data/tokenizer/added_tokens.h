@@ -1,16 +1,11 @@
-// Texts that are one token each, whatever the model would make of them: the field "added_tokens" of
-// tokenizer.json, and what files beside it declare (declared_tokens.h).
+// Texts that always become a single token: "added_tokens" of tokenizer.json, and tokens declared in
+// files beside it. They are found first in the original text, then in the normalized text.
 //
-// Owns: finding them, in the text as it is and again in the normalized text; their ids.
-// Does not own: the text between them.
-//
-// Invariants:
-//  1. Of tokens that start at one place the longest is found; what is found is not looked at again.
-//  2. A token has the id that the vocabulary gives its text; one without is counted on from the
-//     size of the vocabulary, as tokenizers does it. The field "id" decides nothing.
-//  3. No token is empty: where the spaces that the one before took are all that one has, it is not
-//     there.
-// Thread-safety: const members may be called from any thread.
+//   1. Among tokens that start at the same place, the longest wins. Matches do not overlap.
+//   2. Tokens outside the vocabulary are numbered from its size on, as in tokenizers. The field
+//   "id"
+//      is ignored.
+//   3. A match is dropped if the token before it has taken all of its spaces.
 #pragma once
 
 #include <array>
@@ -32,8 +27,8 @@ struct AddedToken {
   std::string content;
   bool single_word = false, strip_left = false, strip_right = false, normalized = true,
        special = false;
-  std::string where = {};    // the file and the field that declare it, for errors
-  std::string pattern = {};  // what is looked for: normalized, if it is
+  std::string where = {};    // file and field, for error messages
+  std::string pattern = {};  // text to search for, maybe normalized
 
   bool is_same(const AddedToken& other) const {
     return content == other.content && single_word == other.single_word &&
@@ -42,23 +37,20 @@ struct AddedToken {
   }
 };
 
-// An item of "added_tokens".
 AddedToken read_added_token(const JsonField& item);
 
 struct TokenDeclarations {
-  // Those that are added at once, in their order: the ids of new ones count on from those before.
+  // Batches in the order in which they are added. New ids continue after earlier batches.
   std::vector<std::vector<AddedToken>> batches;
-  // Special tokens are not looked for in a text.
+  // If set, special tokens are not searched for.
   bool split_special = false;
 };
 
-// Finds the longest of several texts that stands at a place.
 class TextTrie {
  public:
-  // Precondition: not empty, not there.
   void insert(std::string_view text, std::int32_t value);
   bool empty() const { return nodes_.empty(); }
-  // The first place from `at` on where one stands, with its end and value; false if there is none.
+  // Finds the first match from `at` on.
   bool find(std::string_view text, std::size_t at, std::size_t& first, std::size_t& last,
             std::int32_t& value) const;
 
@@ -66,17 +58,17 @@ class TextTrie {
   static std::uint64_t key(std::uint32_t node, char byte) {
     return static_cast<std::uint64_t>(node) << 8 | static_cast<unsigned char>(byte);
   }
-  std::vector<std::int32_t> nodes_;  // the value that ends there, or -1; the root first
+  std::vector<std::int32_t> nodes_;  // value of the text that ends here, or -1
   std::unordered_map<std::uint64_t, std::uint32_t> edges_;
   std::array<bool, 256> begins_{};
 };
 
 class AddedTokens {
  public:
-  // Throws Error(kInput) naming the field.
+  // Throws Error(kInput) that names the field.
   AddedTokens(const TokenDeclarations& declared, const Bpe& model, const Normalizer& normalizer);
 
-  // Cuts a text at its tokens: `token` gets their ids, `between` the rest, none of it empty.
+  // Passes the ids of added tokens to `token` and the text between them, never empty, to `between`.
   void cut_text(TextPiece text, PieceSink between, FunctionRef<void(std::int32_t)> token) const {
     cut(raw_, text, between, token);
   }
@@ -86,9 +78,7 @@ class AddedTokens {
   }
 
   const std::unordered_map<std::int32_t, AddedToken>& by_id() const { return by_id_; }
-  // -1 if there is none.
   std::int32_t id_of(const std::string& content) const;
-  // True for the decoded text of a special token.
   bool is_special(const std::string& text) const { return special_.contains(text); }
 
  private:

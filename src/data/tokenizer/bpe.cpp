@@ -12,9 +12,9 @@
 namespace sluice::data {
 namespace {
 
-// Up to so many units, looking at all pairs is faster than a queue of them.
+// Scanning all pairs is faster up to this size.
 constexpr std::size_t kFew = 40;
-// Shorter words of bytes are looked up whole.
+// Shorter byte words are looked up whole.
 constexpr std::size_t kWholeWord = 32;
 constexpr std::uint32_t kNoRank = std::numeric_limits<std::uint32_t>::max();
 
@@ -62,7 +62,7 @@ void Bpe::read_vocabulary(const JsonField& vocabulary) {
   if (!vocabulary.json().is_object()) vocabulary.malformed("an object of tokens and their ids");
   vocabulary_.reserve(vocabulary.json().size());
   for (const auto& [token, value] : vocabulary.json().members()) {
-    // The fields are many: their names are made for an error only.
+    // A JsonField per entry would be slow, because it builds a name.
     const auto number = value.is_number_unsigned() ? value.unsigned_integer() : kMaxTokenId + 1;
     if (number > static_cast<std::uint64_t>(kMaxTokenId)) vocabulary[token].token_id();  // throws
     const auto id = static_cast<std::int32_t>(number);
@@ -94,7 +94,7 @@ void Bpe::read_merges(const JsonField& merges) {
     };
     if (entry.is_string()) {
       const std::string& pair = entry.text();
-      if (pair.starts_with("#version")) continue;  // the first line of a merges.txt
+      if (pair.starts_with("#version")) continue;  // first line of a merges.txt
       const std::size_t space = pair.find(' ');
       if (space == std::string::npos || pair.find(' ', space + 1) != std::string::npos) malformed();
       add_merge(merges, rank++, pair.substr(0, space), pair.substr(space + 1));
@@ -248,7 +248,7 @@ void Bpe::encode_byte_part(std::string_view part, BpeScratch& scratch,
 }
 
 void Bpe::add_units(std::string_view word, std::vector<std::int32_t>& units) const {
-  bool unknown = false;  // one that is not added yet
+  bool unknown = false;  // an unknown token is pending
   std::string affixed;
   for (std::size_t at = 0; at < word.size();) {
     const std::size_t start = at;
@@ -266,7 +266,7 @@ void Bpe::add_units(std::string_view word, std::vector<std::int32_t>& units) con
       units.push_back(id);
       continue;
     }
-    // Bytes come before an unknown character that is not added yet, as in tokenizers.
+    // As in tokenizers, byte tokens come before a pending unknown token.
     if (byte_fallback_) {
       const auto token = [this](char byte) { return fallback_[static_cast<unsigned char>(byte)]; };
       if (std::all_of(unit.begin(), unit.end(), [&](char byte) { return token(byte) >= 0; })) {
@@ -274,7 +274,7 @@ void Bpe::add_units(std::string_view word, std::vector<std::int32_t>& units) con
         continue;
       }
     }
-    if (!unknown_) continue;  // without a token, the character is left out
+    if (!unknown_) continue;  // without an unknown token, drop the character
     if (unknown_id_ < 0) {
       throw Error(ErrorKind::kInput,
                   {.what = "a text has a character outside the vocabulary, which has no token '" +
@@ -295,7 +295,7 @@ void Bpe::merge(BpeScratch& scratch) const {
 
 void Bpe::merge_few(BpeScratch& scratch) const {
   std::vector<std::int32_t>& ids = scratch.ids;
-  std::vector<std::uint32_t>& ranks = scratch.ranks;  // rank of the pair that starts there
+  std::vector<std::uint32_t>& ranks = scratch.ranks;  // rank of the pair that starts here
   const auto rank_at = [&](std::size_t i) {
     const Merge* merge = merges_.find(ids[i], ids[i + 1]);
     return merge ? merge->rank : kNoRank;
@@ -316,7 +316,7 @@ void Bpe::merge_few(BpeScratch& scratch) const {
 
 void Bpe::merge_many(BpeScratch& scratch) const {
   std::vector<BpeScratch::Symbol>& symbols = scratch.symbols;
-  std::vector<std::uint64_t>& queue = scratch.queue;  // rank, then place
+  std::vector<std::uint64_t>& queue = scratch.queue;  // rank << 32 | position
   const auto count = static_cast<std::int32_t>(scratch.ids.size());
   symbols.clear();
   queue.clear();
@@ -352,7 +352,7 @@ void Bpe::merge_many(BpeScratch& scratch) const {
     const auto at = static_cast<std::int32_t>(top & 0xFFFFFFFFu);
     if (symbol(at).id == kGone || symbol(at).next < 0) continue;
     const Merge* merge = find(at);
-    if (!merge || merge->rank != top >> 32) continue;  // the pair no longer exists
+    if (!merge || merge->rank != top >> 32) continue;  // the queue entry is outdated
     const std::int32_t right = symbol(at).next;
     symbol(at).id = merge->id;
     symbol(at).next = symbol(right).next;

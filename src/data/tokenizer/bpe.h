@@ -1,18 +1,11 @@
 // Byte pair encoding (Sennrich, Haddow, Birch: "Neural Machine Translation of Rare Words with
-// Subword Units", ACL 2016) by the merges of a tokenizer.json: of all pairs beside each other, the
-// one of the lowest rank merges first, the leftmost of equal ones.
+// Subword Units", ACL 2016). Repeatedly merges the adjacent pair of the lowest rank, the leftmost
+// first. A word of n characters takes O(n log n) steps.
 //
-// Owns: vocabulary, merges, the tokens of a character outside the vocabulary.
-// Does not own: cutting a text into words (pre_tokenizer.h), added tokens.
+// Words are first cut between characters that no merge joins, which does not change the result.
+// SentencePiece models, in which a whole text is one word, thus use the word cache too.
 //
-// A word of characters is cut where no merge reaches across (there is none whose left part ends and
-// whose right part starts so), which changes nothing: so a whole text that is one word, as
-// SentencePiece models have it, takes the same short ways as one that was split before.
-//
-// Invariants:
-//  1. A word of n characters takes O(n log n) steps.
-//  2. Every merge makes a token of the vocabulary.
-// Thread-safety: const members may be called from any thread, each with a BpeScratch of its own.
+// Threads may share a Bpe if each has its own BpeScratch.
 #pragma once
 
 #include <array>
@@ -31,7 +24,6 @@
 
 namespace sluice::data {
 
-// Memory of one thread that encodes.
 struct BpeScratch {
   struct Symbol {
     std::int32_t id, previous, next;
@@ -45,23 +37,22 @@ struct BpeScratch {
 
 class Bpe {
  public:
-  // The field "model". Throws Error(kInput) naming the field.
+  // Throws Error(kInput) that names the field.
   explicit Bpe(const JsonField& model);
 
-  // Appends the ids of a word. Precondition: valid UTF-8, not empty.
+  // Precondition: valid UTF-8, not empty.
   void encode(std::string_view word, BpeScratch& scratch, std::vector<std::int32_t>& ids) const;
-  // Encodes a word whose bytes each stand for the character of byte_characters.h.
+  // Encodes bytes as characters of byte_characters.h.
   void encode_bytes(std::string_view word, BpeScratch& scratch,
                     std::vector<std::int32_t>& ids) const;
 
   std::int32_t id_of(std::string_view token) const { return vocabulary_.find(token); }
-  // By id; "" also where there is none: has() tells.
+  // By id. "" may be a token or a gap, see has().
   const std::vector<std::string>& tokens() const { return tokens_; }
   bool has(std::int32_t id) const {
     return id >= 0 && static_cast<std::size_t>(id) < has_.size() &&
            has_[static_cast<std::size_t>(id)];
   }
-  // Entries of the vocabulary.
   std::size_t size() const { return vocabulary_.size(); }
 
  private:
@@ -76,9 +67,7 @@ class Bpe {
                    std::vector<std::int32_t>& ids) const;
   void encode_byte_part(std::string_view part, BpeScratch& scratch,
                         std::vector<std::int32_t>& ids) const;
-  // The units of a word: a token for each character, and what stands for those that have none.
   void add_units(std::string_view word, std::vector<std::int32_t>& units) const;
-  // Merges scratch.ids in place.
   void merge(BpeScratch& scratch) const;
   void merge_few(BpeScratch& scratch) const;
   void merge_many(BpeScratch& scratch) const;
@@ -94,20 +83,20 @@ class Bpe {
   MergeTable merges_;
   std::optional<std::string> unknown_;
   std::int32_t unknown_id_ = -1;
-  std::string prefix_, suffix_;  // marks of a part that continues, and of one that ends a word
+  std::string prefix_, suffix_;  // continuing_subword_prefix, end_of_word_suffix
   bool fuse_unknown_ = false, byte_fallback_ = false, ignore_merges_ = false;
-  std::array<std::int32_t, 256> fallback_;  // "<0x0A>", or -1
+  std::array<std::int32_t, 256> fallback_;  // ids of "<0x00>" to "<0xFF>", or -1
 
-  // Characters that are tokens, and pairs of characters that a merge may join.
+  // Characters that are tokens, and pairs that a merge may join.
   std::unique_ptr<CodepointBits> plain_;
   std::array<std::array<std::uint64_t, 2>, 128> ascii_joints_{};
   std::unordered_set<std::uint64_t> joints_;
 
-  // The same of bytes, where every byte has its character.
+  // The same for bytes, if every byte has a token.
   bool has_byte_units_ = false;
   std::array<std::int32_t, 256> byte_units_;
   std::array<std::array<std::uint64_t, 4>, 256> byte_joints_{};
-  TextIds byte_vocabulary_;  // with ignore_merges: tokens by the bytes they stand for
+  TextIds byte_vocabulary_;  // with ignore_merges: tokens by their bytes
 };
 
 }  // namespace sluice::data

@@ -5,7 +5,6 @@
 namespace sluice::data {
 namespace {
 
-// From U+0100 on, characters that stand for bytes without a printable one.
 constexpr char32_t kFirstOther = 0x100;
 constexpr std::size_t kNumOther = 33 + 34 + 1;
 

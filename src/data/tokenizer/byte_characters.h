@@ -1,6 +1,5 @@
-// The characters that stand for bytes in byte-level vocabularies, as GPT-2 has them: a printable
-// character of Latin-1 is itself, the others follow each other from U+0100 on.
-// Thread-safety: pure functions.
+// GPT-2's mapping of bytes to characters. Printable Latin-1 characters map to themselves, other
+// bytes to U+0100 and following.
 #pragma once
 
 #include <array>
@@ -10,10 +9,9 @@
 
 namespace sluice::data {
 
-// UTF-8, one or two bytes each.
 const std::array<std::string, 256>& byte_characters();
 std::optional<unsigned char> byte_of_character(char32_t character);
-// The bytes that `text` stands for, or nothing when one of its characters stands for none.
+// Returns nothing if a character stands for no byte.
 std::optional<std::string> bytes_of_characters(std::string_view text);
 void append_byte_characters(std::string& text, std::string_view bytes);
 

@@ -9,12 +9,12 @@
 namespace sluice::data {
 namespace {
 
-// A token as a file has it.
 struct Declared {
   AddedToken token;
-  bool is_text = false;  // a string, not an object with flags
+  bool is_text = false;  // declared by a string, not an object
   bool says_normalized = false;
-  // A text, or of special_tokens_map.json: what added_tokens.json has is special if it is one such.
+  // Declared by a string or in special_tokens_map.json, so an equal text in added_tokens.json is
+  // special.
   bool makes_special = false;
 
   bool is_same(const Declared& other) const {
@@ -32,8 +32,7 @@ Declared of_text(std::string text, std::string where) {
           .makes_special = true};
 }
 
-// A token declared by an object with the flags that are not as usual.
-// is_special: special whatever the object says.
+// `is_special` overrides the object's flag.
 Declared of_object(const JsonField& field, bool is_special) {
   Declared declared;
   declared.token = {.content = field["content"].text(),
@@ -47,7 +46,7 @@ Declared of_object(const JsonField& field, bool is_special) {
   return declared;
 }
 
-// is_of_map: a name of special_tokens_map.json, whose objects are special whatever they say.
+// Objects in special_tokens_map.json (`is_of_map`) are always special.
 Declared of_field(const JsonField& field, bool is_of_map) {
   if (!field.json().is_object()) return of_text(field.text(), field.where());
   Declared declared = of_object(field, is_of_map);
@@ -66,7 +65,7 @@ bool is_standard(const std::string& key) {
   return std::find(kNamedTokens.begin(), kNamedTokens.end(), key) != kNamedTokens.end();
 }
 
-// "image_token", ..: special tokens of a model's own.
+// Special tokens of particular models, such as "image_token".
 bool is_own_name(const std::string& key) { return key.ends_with("_token") && !is_standard(key); }
 
 bool contains(const std::vector<Declared>& list, const Declared& declared) {
@@ -74,7 +73,7 @@ bool contains(const std::vector<Declared>& list, const Declared& declared) {
                      [&](const Declared& other) { return other.is_same(declared); });
 }
 
-// The tokens that transformers collects from the files before it makes a tokenizer.
+// Tokens that transformers collects before it creates a tokenizer.
 class Collection {
  public:
   Collection(const TokenizerSettings& settings, const RebuiltClass* rebuilt)
@@ -85,10 +84,10 @@ class Collection {
 
   void read_indexed(const std::vector<JsonField>& file_items);
   void read_standard();
-  // Those that are not among `existing`, with their flags, in the order in which they are added.
+  // Returns the tokens that are not in `existing`, in order.
   std::vector<AddedToken> added_to(const std::vector<AddedToken>& existing,
                                    const Json& vocabulary) const;
-  // All special tokens, each once, without flags.
+  // Returns each special token once, without flags.
   std::vector<AddedToken> special() const;
   std::string text_of(const std::string& key) const {
     const auto it = standard_.find(key);
@@ -119,7 +118,7 @@ class Collection {
 
   const TokenizerSettings& settings_;
   const RebuiltClass* rebuilt_;
-  std::optional<std::vector<Declared>> extra_;  // none where no file has the key
+  std::optional<std::vector<Declared>> extra_;  // unset if no file has the key
   DeclaredByKey standard_, own_;
   std::map<std::int64_t, Declared> indexed_;
   DeclaredByKey by_text_;
@@ -199,7 +198,7 @@ void Collection::read_indexed(const std::vector<JsonField>& file_items) {
     const auto it = by_text_.find(declared.token.content);
     if (it != by_text_.end()) declared = it->second;
   }
-  // Read after the rest, and by an older name.
+  // transformers reads this older key last.
   const JsonField& map = settings_.special_tokens_map();
   if (!extra_ && !map.is_null()) extra_ = of_list(map["additional_special_tokens"], false);
   if (rebuilt_) {
@@ -210,7 +209,7 @@ void Collection::read_indexed(const std::vector<JsonField>& file_items) {
   }
 }
 
-// added_tokens.json: ids by text.
+// added_tokens.json maps texts to ids.
 void Collection::read_older_file(const std::vector<JsonField>& file_items) {
   if (settings_.added_tokens().is_null()) return;
   std::set<std::string> special;
@@ -272,7 +271,7 @@ std::vector<AddedToken> Collection::added_to(const std::vector<AddedToken>& exis
   return tokens;
 }
 
-// Their order is that of the keys in the file, which is not known here.
+// Rejects new tokens whose ids depend on the key order in the file, which the parser does not keep.
 void Collection::refuse_unordered(const std::set<std::string>& known,
                                   const Json& vocabulary) const {
   std::string first;

@@ -1,6 +1,5 @@
-// The tokens of a directory: those of its tokenizer.json, and those that the files beside it
-// declare, in the order in which transformers adds them.
-// Thread-safety: pure functions.
+// Collects the added tokens of tokenizer.json and the files beside it, in the order of
+// transformers.
 #pragma once
 
 #include <string>
@@ -13,14 +12,13 @@ namespace sluice::data {
 
 struct DeclaredTokens {
   TokenDeclarations added;
-  std::string begin, end, unknown;  // the texts of bos_token, eos_token, unk_token; "" for none
+  std::string begin, end, unknown;  // texts of bos_token, eos_token and unk_token
 };
 
-// file_tokens: the field "added_tokens" of tokenizer.json. rebuilt: the class that it is read with,
-// null for none. Throws Error(kInput) naming the file and the field.
+// `file_tokens` is "added_tokens" of tokenizer.json. `rebuilt` may be null. Throws Error(kInput)
+// that names the file and the field.
 DeclaredTokens declared_tokens(const JsonField& file_tokens, const Json& vocabulary,
                                const TokenizerSettings& settings, const RebuiltClass* rebuilt);
-// Those of tokenizer.json alone.
 std::vector<AddedToken> tokens_of_file(const JsonField& file_tokens);
 
 }  // namespace sluice::data

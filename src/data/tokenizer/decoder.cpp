@@ -70,7 +70,7 @@ class ByteFallback final : public DecoderPart {
   }
 
  private:
-  // The byte of "<0x0A>". As Rust reads numbers, a '+' may stand before the last digit.
+  // Parses "<0x0A>", and like Rust also "<0x+A>".
   static std::optional<char> byte_of(std::string_view token) {
     if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return std::nullopt;
     int value = 0;
@@ -144,7 +144,6 @@ class StripDecoder final : public DecoderPart {
   std::int64_t start_, stop_;
 };
 
-// The decoder for vocabularies that mark the end of a word.
 class WordEnds final : public DecoderPart {
  public:
   explicit WordEnds(std::string suffix) : suffix_(std::move(suffix)) {}

@@ -1,8 +1,4 @@
-// The field "decoder" of tokenizer.json: tokens to text.
-//
-// Owns: the parts ByteLevel, Metaspace, ByteFallback, Fuse, Replace, Strip, BPEDecoder and
-// Sequence. Does not own: which tokens there are. Thread-safety: const members may be called from
-// any thread.
+// Turns tokens into text with the field "decoder" of tokenizer.json.
 #pragma once
 
 #include <memory>
@@ -17,18 +13,18 @@ namespace sluice::data {
 class DecoderPart {
  public:
   virtual ~DecoderPart() = default;
-  // most: bytes of what it makes; it may stop there.
+  // May stop after `most` bytes of output.
   virtual void apply(std::vector<std::string>& tokens, PatternScratch& scratch,
                      std::size_t most) const = 0;
 };
 
 class Decoder {
  public:
-  // Throws Error(kInput) naming the field: malformed, a part that is not known.
+  // Throws Error(kInput) for an unsupported part.
   explicit Decoder(const JsonField& field);
 
-  // Without a decoder, tokens are put together with spaces between them. Throws Error(kInput) when
-  // they become more than kMaxGrowth times as long.
+  // Without a decoder, joins the tokens with spaces. Throws Error(kInput) if the text grows more
+  // than kMaxGrowth times.
   std::string decode(std::vector<std::string> tokens) const;
 
  private:

@@ -1,8 +1,4 @@
-// A value of tokenizer.json, or of a file beside it, that knows where it stands, for errors that
-// name it.
-//
-// Owns: types, ranges and presence of fields. Does not own: their meaning.
-// Thread-safety: const members may be called from any thread.
+// A JSON value with its file and path for error messages.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +13,10 @@
 
 namespace sluice::data {
 
-// Ids of larger vocabularies are refused: no model has them, and tables are as long as the largest.
+// Tables are as long as the largest id.
 inline constexpr std::int64_t kMaxTokenId = (std::int64_t{1} << 22) - 1;
-// Longer tokens are refused: texts grow by them.
 inline constexpr std::size_t kMaxTokenBytes = 4096;
-// Parts of one section, those of its sequences counted.
+// Per section, including nested sequences.
 inline constexpr std::size_t kMaxParts = 64;
 
 class JsonField {
@@ -31,32 +26,27 @@ class JsonField {
 
   const Json& json() const { return *value_; }
   bool is_null() const { return value_->is_null(); }
-  // "FILE: field 'model.vocab'".
+  // Returns "FILE: field 'model.vocab'".
   std::string where() const;
 
-  // A field of an object; null where there is none.
   JsonField operator[](std::string_view key) const;
-  // Items of an array.
   std::vector<JsonField> items() const;
-  // Members of an object, by key.
   std::vector<std::pair<std::string, JsonField>> members() const;
   JsonField item(std::size_t index) const;
 
-  // Error(kInput) unless it is what is asked for.
+  // Throw Error(kInput) for another type.
   std::string text() const;
   std::string text_or(std::string_view otherwise) const;
-  // A text of at most kMaxTokenBytes, which is put into a text again and again.
+  // At most kMaxTokenBytes, because it may be inserted many times.
   std::string short_text() const;
   bool flag() const;
   bool flag_or(bool otherwise) const;
   std::int64_t number(std::int64_t most) const;
   std::int32_t token_id() const { return static_cast<std::int32_t>(number(kMaxTokenId)); }
-  // A string of one character.
   char32_t character() const;
-  // The word of `type`.
   std::string type() const;
 
-  // Refuses a feature that tokenizers or transformers has, or may have, and we have not.
+  // Throws for an unsupported feature.
   [[noreturn]] void refuse(const std::string& what, const std::string& remedy = {}) const {
     refuse_at(where(), what, remedy);
   }

@@ -16,7 +16,7 @@ constexpr char32_t kSyllables = 0xAC00, kLeading = 0x1100, kVowels = 0x1161, kTr
 constexpr char32_t kNumLeading = 19, kNumVowels = 21, kNumTrailing = 28;
 constexpr char32_t kNumSyllables = kNumLeading * kNumVowels * kNumTrailing;
 
-// Nothing below it decomposes, composes with what is before it, or is a mark.
+// Characters below this neither decompose nor compose with earlier ones.
 constexpr char32_t kFirstOfInterest = 0xA0;
 
 struct Character {
@@ -76,7 +76,7 @@ class Forms {
     for (const char32_t part : parts) out.push_back({part, combining_class(part)});
   }
 
-  // 0 if they do not compose.
+  // Returns 0 if they do not compose.
   char32_t compose(char32_t first, char32_t second) const {
     if (first >= kLeading && first < kLeading + kNumLeading && second >= kVowels &&
         second < kVowels + kNumVowels) {
@@ -101,7 +101,7 @@ class Forms {
   std::unordered_map<std::uint64_t, char32_t> compositions_;
 };
 
-// Marks that follow each other, by their class; equal ones stay as they are.
+// Sorts each run of marks by combining class.
 void order_marks(std::vector<Character>& text) {
   for (auto at = text.begin(); at != text.end();) {
     if (at->combining_class == 0) {
@@ -122,7 +122,7 @@ void compose(std::vector<Character>& text, const Forms& forms) {
   std::size_t kept = 0, starter = kNone;
   for (const Character& c : text) {
     if (starter != kNone) {
-      // Blocked by a mark of the same or a higher class, or by another starter between them.
+      // A mark of the same or a higher class, or another starter, blocks the composition.
       const bool adjacent = kept == starter + 1;
       if (adjacent || (text[kept - 1].combining_class != 0 &&
                        text[kept - 1].combining_class < c.combining_class)) {
@@ -144,9 +144,8 @@ void append_normalized(std::string& text, std::string_view from, NormalForm form
   static const Forms forms;
   const bool compatible = form == NormalForm::kNfkc || form == NormalForm::kNfkd;
   const bool composed = form == NormalForm::kNfc || form == NormalForm::kNfkc;
-  // A character below kFirstOfInterest is a starter that composes with nothing before it: text
-  // falls into stretches of such characters, which stay, and what lies between, together with the
-  // character before it.
+  // Copies ASCII. Normalizes the stretches between, including the ASCII character before each,
+  // since marks may compose with it.
   std::vector<Character> stretch;
   for (std::size_t at = 0; at < from.size();) {
     std::size_t end = at;

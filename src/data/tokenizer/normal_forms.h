@@ -1,8 +1,4 @@
-// Unicode normal forms (Unicode Standard Annex 15), by the tables of `tokenizers`.
-//
-// Owns: decomposition, order of marks, composition.
-// Invariant: time is bounded by the text's length, marks in a row being sorted stably.
-// Thread-safety: pure functions.
+// Unicode normal forms (Unicode Standard Annex 15) with the tables of `tokenizers`.
 #pragma once
 
 #include <string>

@@ -13,8 +13,7 @@
 namespace sluice::data {
 namespace {
 
-// Replaces a piece by a function's result on it. The result for the first character is its
-// start.
+// Replaces a piece by the output of `append`, which also determines at_start.
 template <typename Append>
 void rewrite(OwnedPiece& piece, EncodeScratch& scratch, Append&& append) {
   std::string& made = scratch.spare;
@@ -34,7 +33,6 @@ class Form final : public NormalizerPart {
  public:
   explicit Form(NormalForm form) : form_(form) {}
   void apply(OwnedPiece& piece, EncodeScratch& scratch) const override {
-    // ASCII is every form of itself.
     const bool ascii = std::all_of(piece.text.begin(), piece.text.end(),
                                    [](char c) { return static_cast<unsigned char>(c) < 0x80; });
     if (ascii) return;
@@ -104,7 +102,7 @@ class ReplaceNormalizer final : public NormalizerPart {
       if (made.size() > scratch.most_bytes) return;
       keep(match.first);
       made += content_;
-      // An insertion counts as the last of the characters that it replaces.
+      // The replacement belongs to the last character that it replaces.
       if (match.last <= piece.at_start) at_start += content_.size();
       done = match.last;
     });

@@ -1,8 +1,4 @@
-// The field "normalizer" of tokenizer.json: what a text becomes before it is split.
-//
-// Owns: the parts NFC, NFD, NFKC, NFKD, Prepend, Replace, Lowercase, Strip, StripAccents, ByteLevel
-// and Sequence. Does not own: added tokens, which are taken out before or after (added_tokens.h).
-// Thread-safety: const members may be called from any thread.
+// Normalizes text with the field "normalizer" of tokenizer.json.
 #pragma once
 
 #include <memory>
@@ -14,23 +10,23 @@
 
 namespace sluice::data {
 
-// The longest compatible decomposition is 11 times as long as its character.
+// A compatibility decomposition is up to 11 times as long.
 inline constexpr std::size_t kMaxGrowth = 32, kFreeGrowth = 1 << 16;
 
 class NormalizerPart {
  public:
   virtual ~NormalizerPart() = default;
-  // scratch.most_bytes: of the text that it makes; it may stop there.
+  // May stop after scratch.most_bytes of output.
   virtual void apply(OwnedPiece& piece, EncodeScratch& scratch) const = 0;
 };
 
 class Normalizer {
  public:
-  // Throws Error(kInput) naming the field: malformed, a part that is not known.
+  // Throws Error(kInput) for an unsupported part.
   explicit Normalizer(const JsonField& field);
 
   bool is_identity() const { return parts_.empty(); }
-  // Throws Error(kInput) when the text becomes more than kMaxGrowth times as long.
+  // Throws Error(kInput) if the text grows more than kMaxGrowth times.
   void apply(OwnedPiece& piece, EncodeScratch& scratch) const;
 
  private:

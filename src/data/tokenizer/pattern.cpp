@@ -21,7 +21,7 @@ constexpr std::size_t kMaxAlternatives = 64;
 
 using AsciiSet = std::array<bool, 128>;
 
-// The bytes below 128 that something which fits can start with; all of them where it may be empty.
+// ASCII bytes that a match can start with, or all if it may be empty.
 AsciiSet first_bytes(const PatternNode& node) {
   AsciiSet set{};
   const auto add = [&set](const AsciiSet& more) {
@@ -39,8 +39,7 @@ AsciiSet first_bytes(const PatternNode& node) {
       break;
     case Kind::kSequence:
       for (const PatternNode& child : node.children) {
-        // A child that may be empty without looking around: what it can start with, or what
-        // follows.
+        // The child may be empty, so its followers can start the match too.
         if (child.kind == Kind::kRepeat && child.may_be_empty() &&
             !child.children.front().may_be_empty()) {
           add(first_bytes(child.children.front()));
@@ -197,7 +196,7 @@ class PatternCompiler {
     }
     std::uint32_t atomic = 0;
     if (node.repetition == Repetition::kPossessive) atomic = add({Op::kAtomic});
-    // A node that is empty once is empty however often it repeats.
+    // A body without instructions stays empty when repeated.
     for (std::uint32_t i = 0, before = here(); i < node.least; ++i) {
       emit(body);
       if (here() == before) break;
@@ -234,7 +233,7 @@ class PatternCompiler {
     pattern_.code_[look].y = here();
   }
 
-  // Alternatives may differ in length: one of them is there, or (negated) none is.
+  // Alternatives may differ in length, so each gets its own lookbehind.
   void emit_behind(const PatternNode& node) {
     const PatternNode& what = node.children.front();
     std::vector<const PatternNode*> alternatives = {&what};
@@ -259,7 +258,7 @@ class PatternCompiler {
     for (const std::uint32_t jump : jumps) pattern_.code_[jump].x = here();
   }
 
-  // Characters of what has a fixed length.
+  // Returns the number of characters.
   std::uint32_t length_of(const PatternNode& node) const {
     switch (node.kind) {
       case Kind::kSet:
@@ -284,7 +283,7 @@ class PatternCompiler {
         return 0;
       case Kind::kChoice: {
         const std::uint32_t length = length_of(node.children.front());
-        // Each once: two looks at a child on every level would double with the depth.
+        // Visiting a child twice per level would take exponential time.
         for (std::size_t i = 1; i < node.children.size(); ++i) {
           if (length_of(node.children[i]) != length) refuse("a lookbehind of varying length");
         }
@@ -418,7 +417,7 @@ bool Pattern::run(std::uint32_t instruction, std::string_view text, std::size_t 
           }
           spend(step.x);
         }
-        // Within it, choices start afresh; it ends where its match ends.
+        // The recursive call uses its own choices.
         there = there && run(instruction + 1, text, start, scratch, inner_end) &&
                 (step.op != Op::kLookbehind || inner_end == at);
         fits = there != (step.op != Op::kAtomic && step.z == 1);

@@ -20,8 +20,7 @@ CodepointRanges one(char32_t c) { return {{c, c}}; }
 
 CodepointRanges any_but_newline() { return complement(one('\n')); }
 
-// \w within a class, where Oniguruma leaves out superscripts and fractions of Latin-1 that are
-// outside of one.
+// Within a class, Oniguruma's \w excludes superscripts and fractions of Latin-1.
 const CodepointRanges& class_word() {
   static const CodepointRanges set = intersection(
       ranges_of(CodepointSet::kWord), complement({{0xB2, 0xB3}, {0xB9, 0xB9}, {0xBC, 0xBE}}));
@@ -83,7 +82,7 @@ class Parser {
 
   PatternNode sequence(int depth) {
     PatternNode all;
-    char32_t before = 0;  // the letter before, of a text without regard to case
+    char32_t before = 0;  // previous letter when case is ignored
     while (!at_end() && !next_is("|") && !next_is(")")) {
       const std::size_t start = at_;
       PatternNode atom = parse_atom(depth);
@@ -101,7 +100,7 @@ class Parser {
 
   static char32_t lower(char c) { return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c; }
 
-  // Pairs of letters that one character is the other case of: "ss" of U+00DF.
+  // Rejects pairs that a single character matches without case: "ss" matches U+00DF.
   void refuse_long_folds(char32_t first, char32_t second) const {
     static constexpr std::string_view kPairs[] = {"ss", "ff", "fi", "fl", "st"};
     for (const std::string_view pair : kPairs) {
@@ -130,7 +129,7 @@ class Parser {
     return closed_over_case(one(c));
   }
 
-  // With the other case of its letters, of which all are ASCII. Two letters have a third form.
+  // Adds the other case of ASCII letters. K and S have a third form.
   CodepointRanges closed_over_case(CodepointRanges set) const {
     CodepointRanges all = set;
     for (const CodepointRange& range : set) {
@@ -171,8 +170,7 @@ class Parser {
     return set_node(std::move(set));
   }
 
-  // The characters of an escape, behind its backslash, within a class or outside. is_set: more than
-  // one character.
+  // `is_set` is false for a single character.
   CodepointRanges escaped(bool& is_set, const CodepointRanges& word) {
     is_set = true;
     const auto either = [](bool negated, const CodepointRanges& set) {
@@ -240,7 +238,7 @@ class Parser {
     const bool negated = take("^");
     if (next_is("]")) refuse("an empty class");
     CodepointRanges set;
-    std::optional<CodepointRanges> so_far;  // ranges of the sides of && read so far
+    std::optional<CodepointRanges> so_far;  // intersection of && operands so far
     while (!take("]")) {
       if (at_end()) refuse("a class without an end");
       if (next_is("[:")) refuse("a POSIX class");
@@ -287,7 +285,7 @@ class Parser {
     set.insert(set.end(), more.begin(), more.end());
   }
 
-  // A character of a class; or is_set, and what it stands for is added.
+  // Returns one character, or sets `is_set` and adds a class to `set`.
   char32_t class_character(CodepointRanges& set, bool& is_set) {
     is_set = false;
     if (!take("\\")) return take_codepoint();
@@ -314,7 +312,7 @@ class Parser {
         take("=");
         node.children.push_back(choice(depth + 1));
       } else if (read_flags()) {
-        if (take(")")) return choice(depth + 1);  // around all that follows in the group
+        if (take(")")) return choice(depth + 1);  // flags apply to the rest of the group
         if (!take(":")) refuse("a group that is not known");
         node = choice(depth + 1);
       } else {
@@ -349,7 +347,7 @@ class Parser {
     return at_ > start;
   }
 
-  // Wraps `atom` in the repetition that follows, if one does.
+  // Returns false if no repetition follows.
   bool quantify(PatternNode& atom) {
     std::uint32_t least = 0, most = PatternNode::kEndless;
     bool counted = false;
@@ -372,7 +370,7 @@ class Parser {
     repeat.kind = Kind::kRepeat;
     repeat.least = least;
     repeat.most = most;
-    // After {n,m} a '+' repeats once more, and {n}? is an optional {n}.
+    // In Oniguruma, '+' after {n,m} repeats again, and {n}? is an optional {n}.
     if (counted && least == most && next_is("?")) refuse("'{n}?'");
     if (take("?")) {
       repeat.repetition = Repetition::kLazy;
@@ -386,7 +384,7 @@ class Parser {
     return true;
   }
 
-  // "{n}", "{n,}", "{,m}", "{n,m}"; anything else is a brace.
+  // Any other brace is an ordinary character.
   bool read_counts(std::uint32_t& least, std::uint32_t& most) {
     const std::size_t start = at_;
     take("{");

@@ -1,7 +1,3 @@
-// The syntax tree of a regular expression (pattern.h), and reading it.
-//
-// Owns: the grammar and what of it is refused. Does not own: matching.
-// Thread-safety: values; a pure function.
 #pragma once
 
 #include <cstdint>
@@ -27,12 +23,12 @@ enum class Assertion {
 
 struct PatternNode {
   enum class Kind {
-    kSet,       // one character of `set`
-    kSequence,  // of children
-    kChoice,    // of children, the first that fits
-    kRepeat,    // of the only child
-    kLook,      // the only child, without taking it
-    kAtomic,    // the only child, of which nothing is given back
+    kSet,
+    kSequence,
+    kChoice,  // the first child that matches
+    kRepeat,
+    kLook,    // lookahead or lookbehind
+    kAtomic,  // no backtracking into the only child
     kAssertion,
   };
   static constexpr std::uint32_t kEndless = std::numeric_limits<std::uint32_t>::max();
@@ -40,12 +36,11 @@ struct PatternNode {
   Kind kind = Kind::kSequence;
   CodepointRanges set;
   std::vector<PatternNode> children;
-  std::uint32_t least = 0, most = 0;  // bounds of kRepeat
+  std::uint32_t least = 0, most = 0;  // for kRepeat
   Repetition repetition = Repetition::kGreedy;
-  bool behind = false, negated = false;  // direction and sense of kLook
+  bool behind = false, negated = false;  // for kLook
   Assertion assertion = Assertion::kLineStart;
 
-  // Fits where there is nothing.
   bool may_be_empty() const;
 };
 

@@ -1,8 +1,4 @@
-// The field "post_processor" of tokenizer.json: what is put before and after the ids of a text.
-//
-// Owns: the parts TemplateProcessing, BertProcessing, RobertaProcessing, ByteLevel and Sequence,
-// for one text; what they do to pairs of texts and to offsets does not matter here. Thread-safety:
-// values.
+// The ids that "post_processor" of tokenizer.json adds around a text.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +9,7 @@
 namespace sluice::data {
 
 struct PostProcessor {
-  // Throws Error(kInput) naming the field: malformed, a part that is not known.
+  // Throws Error(kInput) for an unsupported part.
   static PostProcessor read(const JsonField& field);
 
   std::vector<std::int32_t> before, after;

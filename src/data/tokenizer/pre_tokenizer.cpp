@@ -15,7 +15,7 @@
 namespace sluice::data {
 namespace {
 
-// GPT-2's words, which ByteLevel has without saying so.
+// GPT-2's pattern, the default of ByteLevel.
 constexpr std::string_view kGpt2Words =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
@@ -35,7 +35,7 @@ Behavior behavior_of(const JsonField& field) {
   field.refuse("the behavior '" + name + "'");
 }
 
-// Cuts a piece at its delimiters, told one after the other.
+// Splits a piece at delimiters, which come in order.
 class Cutter {
  public:
   Cutter(TextPiece piece, Behavior behavior, bool invert, PieceSink next)
@@ -73,7 +73,7 @@ class Cutter {
         give(first, last);
         break;
       case Behavior::kContiguous:
-        // Before the first, there is none.
+        // `open_` is false before the first stretch.
         if (open_ && is_delimiter == previous_) {
           open_last_ = last;
         } else {
@@ -88,7 +88,7 @@ class Cutter {
         }
         break;
       case Behavior::kMergedWithNext:
-        // The last of several delimiters in a row is merged.
+        // Only the last of several delimiters is merged.
         if (!is_delimiter && previous_ && open_) {
           open_last_ = last;
         } else {
@@ -125,7 +125,6 @@ class Split final : public PreTokenizerPart {
   bool invert_;
 };
 
-// Every character of a set is a delimiter.
 class SplitAtCharacters final : public PreTokenizerPart {
  public:
   SplitAtCharacters(CodepointSet set, Behavior behavior)
@@ -144,7 +143,7 @@ class SplitAtCharacters final : public PreTokenizerPart {
   Behavior behavior_;
 };
 
-// Words of letters, digits and the like, and of what is neither that nor space.
+// Splits into runs of word and other characters, without white space.
 class Whitespace final : public PreTokenizerPart {
  public:
   void split(TextPiece piece, EncodeScratch&, PieceSink next) const override {
@@ -212,7 +211,7 @@ class ByteLevel final : public PreTokenizerPart {
   ByteLevel(bool prefix_space, bool split, const std::string& where) : prefix_space_(prefix_space) {
     if (split) words_.emplace(kGpt2Words, where);
   }
-  // Its words are characters for the parts that come after it, bytes if there are none.
+  // For parts that follow this one.
   void make_characters() { characters_ = true; }
 
   void split(TextPiece piece, EncodeScratch& scratch, PieceSink next) const override {
@@ -275,7 +274,7 @@ PreTokenizer::PreTokenizer(const JsonField& field) {
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     auto* const bytes = dynamic_cast<ByteLevel*>(parts_[i].get());
     if (!bytes) continue;
-    // Each makes a text longer.
+    // Each one makes the text longer.
     if (std::exchange(has_bytes, true)) field.refuse("a second ByteLevel");
     gives_bytes_ = i + 1 == parts_.size();
     if (!gives_bytes_) bytes->make_characters();

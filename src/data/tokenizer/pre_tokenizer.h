@@ -1,8 +1,4 @@
-// The field "pre_tokenizer" of tokenizer.json: how a text is split into words.
-//
-// Owns: the parts ByteLevel, Split, Metaspace, Digits, Whitespace, WhitespaceSplit, Punctuation,
-// BertPreTokenizer and Sequence. Does not own: the tokens of a word (bpe.h).
-// Thread-safety: const members may be called from any thread.
+// Splits text into words with the field "pre_tokenizer" of tokenizer.json.
 #pragma once
 
 #include <memory>
@@ -16,19 +12,18 @@ namespace sluice::data {
 class PreTokenizerPart {
  public:
   virtual ~PreTokenizerPart() = default;
-  // Gives the parts of a piece, empty ones too, to `next`.
+  // Passes the parts of a piece to `next`. Parts may be empty.
   virtual void split(TextPiece piece, EncodeScratch& scratch, PieceSink next) const = 0;
 };
 
 class PreTokenizer {
  public:
-  // Throws Error(kInput) naming the field: malformed, a part that is not known.
+  // Throws Error(kInput) for an unsupported part.
   explicit PreTokenizer(const JsonField& field);
 
-  // The words are bytes that stand for characters (byte_characters.h), which they are not made of
-  // yet.
+  // Whether words are bytes for Bpe::encode_bytes().
   bool gives_bytes() const { return gives_bytes_; }
-  // Gives the words of a piece, none of them empty, to `word`.
+  // Passes the words of a piece to `word`. Words are never empty.
   void split(TextPiece piece, EncodeScratch& scratch, PieceSink word) const {
     run(0, piece, scratch, word);
   }

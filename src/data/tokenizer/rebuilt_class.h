@@ -1,8 +1,5 @@
-// Classes of transformers that take of a tokenizer.json the vocabulary, the merges, the tokens and,
-// but for one, the post-processor, and bring everything else along.
-//
-// Owns: what they bring along. Does not own: which class it is (transformers_classes.h), tokens
-// that files declare (declared_tokens.h). Thread-safety: pure functions.
+// Classes of transformers that read only the vocabulary, merges, tokens and (except one) the
+// post-processor of a tokenizer.json. They bring their own settings.
 #pragma once
 
 #include <string>
@@ -16,21 +13,21 @@ namespace sluice::data {
 
 struct RebuiltClass {
   std::string_view name;
-  // JSON of "normalizer", "pre_tokenizer", "decoder" and of options of "model" that are not null or
-  // false; words between two @ stand for settings.
+  // JSON that replaces "normalizer", "pre_tokenizer", "decoder" and "model" options. Settings
+  // replace the words between two @.
   std::string_view parts;
-  // The special tokens that it has where no file says which.
+  // Special tokens, unless a file names others.
   std::vector<std::pair<std::string_view, std::string_view>> tokens;
-  bool adds_prefix_space = false;  // where no file says it
+  bool adds_prefix_space = false;  // default of the setting add_prefix_space
   bool takes_post_processor = true;
-  bool resets_special = false;  // special tokens lose their flags in the end
+  bool resets_special = false;  // special tokens finally lose their flags
 };
 
 // Precondition: class_kind(name) is kRebuilt.
 const RebuiltClass& rebuilt_class(std::string_view name);
 
-// Puts what the class brings along into the place of what `document`, a tokenizer.json, has. Throws
-// Error(kInput) naming a setting that is malformed. unknown: the text of unk_token.
+// Replaces parts of `document`, a tokenizer.json. `unknown` is the text of unk_token. Throws
+// Error(kInput) for a malformed setting.
 void rebuild(const RebuiltClass& by, const TokenizerSettings& settings, const std::string& unknown,
              Json& document);
 

@@ -1,8 +1,4 @@
-// The places of a text, or of a pattern's matches, in another text: {"String": ..} and {"Regex":
-// ..} of tokenizer.json.
-//
-// Owns: both kinds of search. Does not own: the use of matches.
-// Thread-safety: const members may be called from any thread.
+// Searches for {"String": ..} or {"Regex": ..} of tokenizer.json.
 #pragma once
 
 #include <optional>
@@ -16,7 +12,6 @@ namespace sluice::data {
 
 class TextMatcher {
  public:
-  // The field "pattern". Throws Error(kInput) naming it.
   explicit TextMatcher(const JsonField& field);
   explicit TextMatcher(std::string text) : text_(std::move(text)) {}
   explicit TextMatcher(Pattern pattern) : pattern_(std::move(pattern)) {}

@@ -1,5 +1,4 @@
-// A stretch of a text on its way to the model, and memory for one thread that encodes.
-// Thread-safety: values.
+// A part of a text that is being encoded.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +14,8 @@
 
 namespace sluice::data {
 
-// Valid UTF-8. `at_start`: so many of its first bytes come from the first character of the whole
-// text, which is what some parts put a space before; 0 for a piece from further on.
+// Valid UTF-8. The first `at_start` bytes come from the first character of the whole text, before
+// which some parts insert a space.
 struct TextPiece {
   std::string_view text;
   std::size_t at_start = 0;
@@ -27,7 +26,6 @@ struct TextPiece {
   }
 };
 
-// The same with its own memory, which a normalizer changes.
 struct OwnedPiece {
   std::string text;
   std::size_t at_start = 0;
@@ -35,7 +33,7 @@ struct OwnedPiece {
   TextPiece view() const { return {text, at_start}; }
 };
 
-// A function that is called while its caller waits.
+// A reference to a callable, cheaper than std::function.
 template <typename Signature>
 class FunctionRef;
 template <typename... Arguments>
@@ -62,8 +60,8 @@ struct EncodeScratch {
   BpeScratch bpe;
   OwnedPiece normalized;
   std::string spare;
-  std::size_t most_bytes = 0;  // most bytes of a normalized text
-  // The text continues another: nothing is put before it.
+  std::size_t most_bytes = 0;  // limit for a normalized text
+  // The text continues another, so nothing is inserted before it.
   bool goes_on = false;
 };
 

@@ -24,7 +24,7 @@ using data::TextPiece;
 
 namespace {
 
-// Places in a text are kept in 32 bits while it is encoded.
+// Encoding uses 32-bit offsets.
 constexpr std::size_t kMaxTextBytes = std::size_t{1} << 30;
 
 }  // namespace
@@ -82,7 +82,7 @@ struct Tokenizer::Impl {
   data::Decoder decoder;
   std::int64_t num_ids = 0;
 
-  // One for every thread that encodes at once: they remember words.
+  // One per concurrent encoder. Each caches words.
   mutable std::mutex mutex;
   mutable std::vector<std::unique_ptr<EncodeScratch>> scratches;
 };

@@ -37,7 +37,6 @@ std::string conversion(const std::string& directory) {
       directory, directory);
 }
 
-// Describes a broken link, or returns "".
 std::string broken_link(const std::string& path) {
   std::error_code failed;
   if (!fs::is_symlink(fs::symlink_status(path, failed))) return {};
@@ -53,7 +52,7 @@ Error tokenizer_error(const std::string& what, const std::string& where,
   return Error(ErrorKind::kInput, {.what = what, .where = where, .remedy = remedy});
 }
 
-// Names of tokenizer files, such as "'merges.txt' and 'vocab.json'", or "".
+// Returns for example "'merges.txt' and 'vocab.json'".
 std::string other_tokenizer_in(const std::string& directory) {
   constexpr std::size_t kNamed = 3;
   std::error_code failed, unseen;
@@ -69,13 +68,12 @@ std::string other_tokenizer_in(const std::string& directory) {
   if (failed && fs::exists(directory, unseen))
     throw tokenizer_error("cannot list the folder: " + failed.message(), directory,
                           "let this user read it, or set `data.tokenizer`");
-  if (found.empty()) found = settings;  // name settings only if there is no vocabulary
+  if (found.empty()) found = settings;  // settings only if there is no vocabulary
   std::sort(found.begin(), found.end());
   if (found.size() > kNamed) found.resize(kNamed);
   return join(found, " and ");
 }
 
-// Whether a file of this name holds a tokenizer in another form than tokenizer.json.
 bool is_other_form(const std::string& name) {
   const std::string lower = to_lower(name);
   const bool is_json = lower.ends_with("tokenizer.json") ||

@@ -18,7 +18,6 @@ void require_bpe(const JsonField& model) {
   if (name != "BPE") type.refuse("the model '" + name + "'");
 }
 
-// Refuses the two changes that tokenizers makes to every text: it cuts it, and fills it up.
 void refuse_lengths(const JsonField& root) {
   for (const char* field : {"truncation", "padding"}) {
     if (root[field].is_null()) continue;
@@ -50,7 +49,7 @@ void refuse_class(const ChosenClass& chosen, const TokenizerSettings& settings) 
             "\"PreTrainedTokenizerFast\" in tokenizer_config.json");
 }
 
-// has_file_tokens: the first batch is that of tokenizer.json.
+// `has_file_tokens`: the first batch belongs to tokenizer.json.
 std::string digest_of(const TokenDeclarations& added, bool has_file_tokens,
                       const std::string& class_name, const TokenizerSettings& settings) {
   std::string text = class_name;

@@ -1,5 +1,4 @@
-// A tokenizer.json as it is read: alone, or with the files beside it, as transformers does it.
-// Thread-safety: pure functions, but for reading files.
+// Parses a tokenizer.json, alone or with the files beside it.
 #pragma once
 
 #include <string>
@@ -12,14 +11,14 @@
 namespace sluice::data {
 
 struct TokenizerParts {
-  std::string file;                  // for errors
-  Json document;                     // the tokenizer.json, with what its class puts into its place
-  TokenDeclarations added = {};      // in place of its "added_tokens"
-  std::string begin = {}, end = {};  // what bos_token and eos_token are; "" for none
-  std::string beside = {};           // a digest of what the files beside it change; "" for nothing
+  std::string file;                  // for error messages
+  Json document;                     // after its class has replaced parts
+  TokenDeclarations added = {};      // replaces "added_tokens"
+  std::string begin = {}, end = {};  // bos_token and eos_token, or ""
+  std::string beside = {};           // digest of changes by other files, or ""
 };
 
-// These throw Error(kInput) naming the file and the field.
+// Throw Error(kInput) that names the file and the field.
 TokenizerParts parts_of_file(std::string_view json, const std::string& file_name);
 TokenizerParts parts_of_directory(const TokenizerTexts& texts);
 

@@ -14,15 +14,15 @@ namespace {
 constexpr std::size_t kMaxFileBytes = std::size_t{128} << 20;
 
 enum class SettingUse {
-  kRead,      // does what it does in transformers
-  kHarmless,  // changes no id where there is a tokenizer.json
-  kRefused  // may change ids in a way that is not followed here, unless it is null, false or empty
+  kRead,      // works as in transformers
+  kHarmless,  // has no effect beside a tokenizer.json
+  kRefused    // may change ids; rejected unless null, false or empty
 };
 struct KnownSetting {
   std::string_view key;
   SettingUse use;
 };
-// Every key that transformers reads (tests/oracle/check_tokenizer_files.py); others change nothing.
+// All keys that transformers reads (tests/oracle/check_tokenizer_files.py).
 constexpr KnownSetting kSettings[] = {
     {"_commit_hash", SettingUse::kHarmless},
     {"_json_padding", SettingUse::kRefused},
@@ -105,7 +105,6 @@ std::optional<std::string> read_if_there(const std::string& path) {
   return read_text(path, kMaxFileBytes);
 }
 
-// "" where it is no string.
 std::string text_in(const JsonField& object, std::string_view key) {
   if (object.is_null()) return {};
   const JsonField field = object[key];
@@ -133,7 +132,7 @@ TokenizerSettings::TokenizerSettings(const TokenizerTexts& texts)
   if (!config_.is_null()) {
     for (auto& [key, field] : config_.members()) settings_.emplace(key, field);
   }
-  // Both are of directories that older versions saved.
+  // In newer directories transformers ignores both files.
   if (has("added_tokens_decoder")) map_ = added_ = parse(std::nullopt, "");
   if (!map_.is_null()) {
     for (auto& [key, field] : map_.members()) settings_.insert_or_assign(key, field);

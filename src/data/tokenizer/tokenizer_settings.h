@@ -1,11 +1,5 @@
-// The files beside a tokenizer.json, tokenizer_config.json, special_tokens_map.json,
-// added_tokens.json and config.json, as transformers reads them.
-//
-// Owns: reading them, the precedence of files, the table of all settings that transformers reads.
-// Does not own: the tokens that they declare (declared_tokens.h).
-//
-// Invariant: a setting that may change ids in a way that is not followed here is refused by name.
-// Thread-safety: const members may be called from any thread.
+// Reads the files beside a tokenizer.json with the precedence of transformers. Rejects every
+// setting that may change ids in an unsupported way.
 #pragma once
 
 #include <map>
@@ -19,31 +13,29 @@
 
 namespace sluice::data {
 
-// The texts of the files of a directory; none for a missing file.
 struct TokenizerTexts {
-  std::string file;  // the path of the tokenizer.json, for errors; the others lie beside it
+  std::string file;  // path of the tokenizer.json
   std::string tokenizer;
   std::optional<std::string> tokenizer_config, special_tokens_map, added_tokens, config;
 };
-// file: the tokenizer.json. Throws Error(kInput): not there, longer than tokenizers are.
+// Throws Error(kInput) if the tokenizer.json is missing or too long.
 TokenizerTexts read_tokenizer_texts(const std::string& file);
 
 class TokenizerSettings {
  public:
-  // Throws Error(kInput) naming the file: malformed, a setting that is refused.
+  // Throws Error(kInput) for a malformed file or a rejected setting.
   explicit TokenizerSettings(const TokenizerTexts& texts);
 
-  // The value in special_tokens_map.json where transformers reads it, else in
-  // tokenizer_config.json; null where there is none.
+  // special_tokens_map.json, if transformers reads it, overrides tokenizer_config.json. Returns
+  // null for a missing key.
   JsonField operator[](const std::string& key) const;
   bool has(const std::string& key) const { return settings_.contains(key); }
-  // One of the files alone; null where there is none. The map is null where it is not read.
+  // A single file. Null if transformers would not read it.
   const JsonField& config() const { return config_; }
   const JsonField& special_tokens_map() const { return map_; }
   const JsonField& added_tokens() const { return added_; }
 
   ChosenClass tokenizer_class(bool has_byte_level) const;
-  // The place that names the class, for errors.
   std::string class_where() const;
 
  private:
@@ -55,7 +47,7 @@ class TokenizerSettings {
     std::string path;
     Json value;
   };
-  std::vector<std::unique_ptr<const File>> files_;  // what fields point to
+  std::vector<std::unique_ptr<const File>> files_;  // fields point into these
   JsonField config_, map_, added_, model_;
   std::map<std::string, JsonField> settings_;
 };

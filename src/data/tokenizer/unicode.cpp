@@ -21,7 +21,6 @@ CodepointRanges made(std::span<const Range> ranges) {
   return out;
 }
 
-// Ranges of all categories whose names start so: "L" is Lu, Ll, Lt, Lm and Lo.
 CodepointRanges category_ranges(std::string_view prefix) {
   CodepointRanges out;
   for (std::size_t i = 0; i < std::size(tables::kCategoryRuns); ++i) {
@@ -35,11 +34,11 @@ CodepointRanges category_ranges(std::string_view prefix) {
 
 struct Named {
   std::string_view name;
-  std::string_view category;  // prefix, or
+  std::string_view category;  // prefix, or "" for a script
   std::span<const Range> script = {};
 };
 
-// The names that \p{..} takes. Long names as Unicode's PropertyValueAliases has them.
+// Names of \p{..}. Long names are from Unicode's PropertyValueAliases.
 const std::vector<Named>& properties() {
   static const std::vector<Named> table = {
       {"l", "L"},

@@ -1,4 +1,3 @@
-// The tables of unicode_tables.inc, for unicode.cpp and normal_forms.cpp.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +8,7 @@ namespace sluice::data::tables {
 struct Range {
   char32_t first, last;
 };
-// Up to where the next one starts.
+// Ends where the next run starts.
 struct CategoryRun {
   char32_t first;
   std::uint8_t category;

@@ -8,12 +8,12 @@ namespace sluice::data {
 namespace {
 
 struct Sequence {
-  std::size_t length = 0;  // bytes that belong together
+  std::size_t length = 0;  // length of the character or of its invalid part
   bool valid = false;
 };
 
-// The sequence at the start of `bytes`, which are not empty. Bounds of the second byte rule out
-// overlong forms, surrogates and what is beyond U+10FFFF (Unicode 3.9, table 3-7).
+// The bounds of the second byte exclude overlong forms, surrogates and codepoints above U+10FFFF
+// (Unicode 3.9, table 3-7).
 Sequence sequence_at(std::string_view bytes) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };
   const unsigned char lead = byte(0);
@@ -56,7 +56,7 @@ void append_utf8(std::string& text, char32_t c) {
 std::size_t valid_utf8_prefix(std::string_view bytes) {
   std::size_t at = 0;
   while (at < bytes.size()) {
-    if (at + 8 <= bytes.size()) {  // mostly ASCII
+    if (at + 8 <= bytes.size()) {  // skip ASCII quickly
       std::uint64_t word;
       std::memcpy(&word, bytes.data() + at, 8);
       if ((word & 0x8080808080808080ULL) == 0) {

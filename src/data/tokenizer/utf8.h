@@ -1,7 +1,3 @@
-// UTF-8 one codepoint at a time.
-//
-// Owns: reading text that is known to be valid, and making it so.
-// Thread-safety: pure functions.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +8,7 @@ namespace sluice::data {
 
 inline constexpr char32_t kReplacementCharacter = 0xFFFD;
 
-// Bytes of the character that starts with this byte. Precondition: valid UTF-8.
+// Precondition: valid UTF-8.
 inline std::size_t utf8_length(char lead) {
   const auto byte = static_cast<unsigned char>(lead);
   return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
@@ -20,7 +16,7 @@ inline std::size_t utf8_length(char lead) {
 
 inline bool is_continuation(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
 
-// The codepoint at `at`, which moves behind it. Preconditions: valid UTF-8, at < text.size().
+// Advances `at`. Preconditions: valid UTF-8, at < text.size().
 inline char32_t next_codepoint(std::string_view text, std::size_t& at) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[at + i]); };
   const unsigned char lead = byte(0);
@@ -39,7 +35,7 @@ inline char32_t next_codepoint(std::string_view text, std::size_t& at) {
   return c;
 }
 
-// The start of the character before `at`. Preconditions: valid UTF-8, at > 0.
+// Preconditions: valid UTF-8, at > 0.
 inline std::size_t previous_character(std::string_view text, std::size_t at) {
   do {
     --at;
@@ -49,11 +45,11 @@ inline std::size_t previous_character(std::string_view text, std::size_t at) {
 
 void append_utf8(std::string& text, char32_t codepoint);
 
-// Bytes of the valid text that `bytes` starts with.
+// Returns the length in bytes of the valid prefix.
 std::size_t valid_utf8_prefix(std::string_view bytes);
 
-// Appends `bytes` with U+FFFD in place of every longest part that could start a character but does
-// not make one, as the Unicode standard recommends (section 3.9, table 3-11).
+// Replaces each maximal invalid part by U+FFFD, as the Unicode standard recommends (section 3.9,
+// table 3-11).
 void append_repaired(std::string& text, std::string_view bytes);
 
 }  // namespace sluice::data

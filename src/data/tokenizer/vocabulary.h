@@ -1,8 +1,3 @@
-// Texts with their ids, and pairs of ids with what they merge into: tables that are built once and
-// asked often.
-//
-// Owns: hashing. Does not own: the source of entries (bpe.h).
-// Thread-safety: const members may be called from any thread.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +12,11 @@
 
 namespace sluice::data {
 
-// A number of this process: which texts share a slot cannot be known when a file is written.
+// Random per process, so that a malicious file cannot force hash collisions.
 inline const std::uint64_t kHashSalt =
     (std::uint64_t{std::random_device{}()} << 32) ^ std::random_device{}();
 
-// Not for data that outlives the process.
+// The hash differs between processes.
 inline std::uint64_t hash_bytes(std::string_view bytes) {
   std::uint64_t hash = kHashSalt ^ (bytes.size() * 0x9e3779b97f4a7c15ULL);
   const char* at = bytes.data();
@@ -39,11 +34,9 @@ inline std::uint64_t hash_bytes(std::string_view bytes) {
 
 class TextIds {
  public:
-  // Room for `count` more.
   void reserve(std::size_t count);
-  // The first entry of a text stays.
+  // Keeps the first id of a text.
   void insert(std::string_view text, std::int32_t id);
-  // -1 if there is none.
   std::int32_t find(std::string_view text) const;
   std::size_t size() const { return entries_.size(); }
 
@@ -57,7 +50,7 @@ class TextIds {
   std::size_t slot_of(std::string_view text, std::uint64_t hash) const;
 
   std::vector<Entry> entries_;
-  std::vector<std::uint32_t> slots_;  // an entry's number + 1, or 0; a power of two of them
+  std::vector<std::uint32_t> slots_;  // entry index + 1, or 0 if the slot is empty
   std::string texts_;
 };
 
@@ -69,7 +62,7 @@ struct Merge {
 class MergeTable {
  public:
   void reserve(std::size_t count);
-  // The last entry of a pair stays.
+  // Overwrites an earlier entry.
   void set(std::int32_t left, std::int32_t right, Merge merge);
   const Merge* find(std::int32_t left, std::int32_t right) const {
     if (slots_.empty()) return nullptr;

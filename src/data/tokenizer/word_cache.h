@@ -1,7 +1,4 @@
-// The ids of words that were met before.
-//
-// Owns: a table of bounded size that is emptied when it is full.
-// Thread-safety: for one thread.
+// A bounded cache of words and their ids, cleared when full.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +11,9 @@ namespace sluice::data {
 
 class WordCache {
  public:
-  // Longer words are not kept.
   static constexpr std::size_t kMaxWord = 128;
 
-  // Null if it was not met. Valid until the next insert().
+  // `first` is null if the word is missing. Valid until the next insert().
   struct Ids {
     const std::int32_t* first = nullptr;
     std::uint32_t count = 0;
@@ -32,13 +28,13 @@ class WordCache {
       }
     }
   }
-  // Precondition: not empty, not there, at most kMaxWord bytes.
+  // Precondition: not present, 1 to kMaxWord bytes.
   void insert(std::string_view word, std::uint64_t hash, std::span<const std::int32_t> ids);
 
  private:
   struct Entry {
     std::uint64_t hash;
-    std::uint32_t word, length;  // 0: none
+    std::uint32_t word, length;  // length 0: empty slot
     std::uint32_t ids, count;
   };
   static constexpr std::size_t kSlots = std::size_t{1} << 16, kMask = kSlots - 1;

@@ -1,4 +1,4 @@
-// Fields and their meaning are those of PEFT's LoraConfig.
+// Fields have the meaning of PEFT's LoraConfig.
 #include "family/lora/adapter_config.h"
 
 #include <algorithm>
@@ -25,7 +25,6 @@ bool contains(const List& list, std::string_view key) {
   return std::find(list.begin(), list.end(), key) != list.end();
 }
 
-// null, false, 0, "", [] and {} ask for nothing.
 bool is_neutral(const Json& value) {
   if (value.is_null()) return true;
   if (value.is_boolean()) return !value.boolean();
@@ -33,7 +32,7 @@ bool is_neutral(const Json& value) {
   return value.empty() || (value.is_string() && value.text().empty());
 }
 
-// `(.*\.)?(pattern)$` of a pattern of names and dots alone, a dot being any character.
+// Matches `(.*\.)?(pattern)$`. A dot in the pattern matches any character.
 bool matches_end(const std::string& pattern, const std::string& name) {
   if (pattern.size() > name.size()) return false;
   const std::size_t start = name.size() - pattern.size();
@@ -88,7 +87,7 @@ class Reader {
     require_plain_initialization();
   }
 
-  // Others take something out of the base's weights, which is then another base.
+  // Other initializations modify the base's weights.
   void require_plain_initialization() const {
     const Json& found = document_.at("init_lora_weights");
     if (found.is_boolean() || found.is_null()) return;
@@ -120,7 +119,7 @@ class Reader {
     return text == "all-linear";
   }
 
-  // An empty list or string names nothing.
+  // Empty values select nothing.
   ModuleChoice read_choice(const std::string& key) const {
     ModuleChoice out;
     const Json& value = document_.at(key);
@@ -178,7 +177,7 @@ class Reader {
                  });
   }
 
-  // Keys that PEFT itself does not know may be a newer version's.
+  // Unknown keys may come from a newer PEFT.
   void refuse_the_rest() const {
     require_neutral_keys(config_, adapter_keys());
     for (const auto& [key, value] : document_.members()) {

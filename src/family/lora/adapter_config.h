@@ -1,7 +1,4 @@
-// adapter_config.json as PEFT means it: what of it decides an adapter.
-//
-// Owns: the fields, and which of them are refused. Does not own: tensors (read_adapter.cpp).
-// Thread-safety: pure functions.
+// Reads the adapter_config.json of PEFT.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +12,8 @@
 
 namespace sluice::detail {
 
-// Modules as PEFT chooses them: by a list of the last parts of names, or of whole names; by a
-// regular expression of whole names; all linear layers but the head.
+// Selects modules like PEFT: by the ends of names, by an expression for whole names, or all linear
+// layers except the head.
 struct ModuleChoice {
   std::vector<std::string> ends;
   std::optional<ModuleExpression> expression;
@@ -27,28 +24,27 @@ struct AdapterConfig {
   std::int64_t rank = 8;
   double alpha = 8, dropout = 0;
   bool rank_stabilized = false;
-  ModuleChoice targets, excluded;  // target_modules, exclude_modules
-  // By the ends of names.
+  ModuleChoice targets, excluded;  // from target_modules and exclude_modules
+  // Values by module name ending.
   std::vector<std::pair<std::string, std::int64_t>> rank_of;
   std::vector<std::pair<std::string, double>> alpha_of;
   std::string base;  // base_model_name_or_path
   std::string file;
 
-  // Throw Error(kInput) where two patterns say different things of the module.
+  // Throw Error(kInput) if two patterns disagree.
   std::int64_t rank_at(const std::string& module) const;
   double alpha_at(const std::string& module) const;
-  // True if PEFT gives the layer an adapter. Throws Error(kInput) where an expression cannot be
-  // matched.
+  // Whether PEFT adapts the layer. Throws Error(kInput) if matching takes too long.
   bool is_targeted(const LinearLayer& layer) const;
   bool is_excluded(const LinearLayer& layer) const;
 };
 
-// Behind the name of a layer whose own weight PEFT stores beside its adapter: the output layer's.
+// PEFT stores the output layer's own weight beside its adapter.
 inline constexpr const char* kBaseLayerEnding = ".base_layer.weight";
 inline constexpr std::int64_t kMaxLoraRank = 1 << 20;
 inline constexpr std::size_t kMaxAdapterConfigBytes = std::size_t{4} << 20;
 
-// Throws Error(kInput) naming file and field.
+// These throw Error(kInput).
 AdapterConfig parse_adapter_config(const std::string& text, const std::string& file);
 AdapterConfig read_adapter_config(const std::string& directory);
 

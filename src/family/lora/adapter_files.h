@@ -1,5 +1,4 @@
-// Descriptions of a model with an adapter, taken apart, and the files of a PEFT directory.
-// Thread-safety: pure functions, but for reading files.
+// Splits a model with an adapter. Names the files of a PEFT directory.
 #pragma once
 
 #include <string>
@@ -9,21 +8,19 @@
 
 namespace sluice {
 
-// The model without the parameters of adapters, as its weights are stored. The rest of the
-// description is not that of the base.
+// Removes the adapter's parameters. Costs still include the adapter.
 ModelSpec without_adapter(ModelSpec model);
-// The model with its parameters of adapters alone.
+// Keeps only the adapter's parameters.
 ModelSpec adapter_alone(ModelSpec model);
 bool has_adapter(const ModelSpec& model);
-// True for the full name of a parameter of an adapter.
 bool is_adapter_parameter(std::string_view name);
 
 inline constexpr const char* kAdapterConfigFile = "adapter_config.json";
 inline constexpr const char* kAdapterFile = "adapter_model.safetensors";
-// Before the full name of a parameter in kAdapterFile.
+// Prefix of parameter names in kAdapterFile.
 inline constexpr const char* kAdapterPrefix = "base_model.model.";
 
-// The place of the base, as such a text in `directory` says it; "": nothing. Throws Error(kInput).
+// Returns base_model_name_or_path, or "". Throws Error(kInput).
 std::string base_of_adapter(const std::string& directory);
 
 }  // namespace sluice

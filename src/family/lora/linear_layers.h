@@ -1,5 +1,3 @@
-// The parameters of a model that are weights of linear layers.
-// Thread-safety: pure functions.
 #pragma once
 
 #include <string>
@@ -12,12 +10,12 @@ namespace sluice::detail {
 struct LinearLayer {
   std::string name;
   std::int64_t in = 0, out = 0;
-  bool transposed = false;  // its weight is [in, out]
-  bool tied = false;        // to the embedding
+  bool transposed = false;  // the weight is [in, out]
+  bool tied = false;        // tied to the embedding
   bool is_head = false;
 };
 
-// In the order of the model: the matrices of its blocks and its head.
+// Matrices of blocks and head, in model order.
 std::vector<LinearLayer> linear_layers(const ModelSpec& model);
 
 }  // namespace sluice::detail

@@ -21,8 +21,7 @@ namespace sluice {
 namespace detail {
 namespace {
 
-// A router or an expert: PEFT, for which the experts of a block are one tensor, has no adapter of
-// either.
+// PEFT has no adapters for routers and experts, because a block's experts form one tensor.
 bool is_of_experts(const LayerInfo& layer, const std::string& name) {
   const std::string mark = ".experts.";
   if (name.find(mark) != std::string::npos) return true;
@@ -73,7 +72,7 @@ bool is_target(const std::string& pattern, const LinearLayer& layer) {
   return pattern == kAllLinear ? !layer.is_head : matches_pattern(pattern, layer.name);
 }
 
-// True if every pattern that matches the tied layer is for other layers, too, as "*" is.
+// Whether every pattern that matches this tied layer also matches untied layers.
 bool among_others(const std::vector<std::string>& patterns, const LinearLayer& layer,
                   const std::vector<LinearLayer>& linear) {
   return std::all_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
@@ -89,7 +88,6 @@ bool among_others(const std::vector<std::string>& patterns, const LinearLayer& l
   throw Error(ErrorKind::kUsage, {.what = what, .where = option, .remedy = remedy});
 }
 
-// "q_proj" of "model.layers.0.self_attn.q_proj", which most of a model's patterns end with.
 std::string last_part(const std::string& name) { return name.substr(name.rfind('.') + 1); }
 
 std::string suggestion(const std::string& pattern, const std::vector<LinearLayer>& linear) {
@@ -111,7 +109,6 @@ std::string suggestion(const std::string& pattern, const std::vector<LinearLayer
   return "did you mean '" + (near.find('.') == near.npos ? "*" + near : near) + "'?";
 }
 
-// The parameters of adapters go right behind those of their layer, as modules have them.
 void insert_parameters(LayerInfo& layer, const AdaptedLinear& adapted) {
   const auto last = std::find_if(layer.parameters.rbegin(), layer.parameters.rend(),
                                  [&](const ParameterSpec& parameter) {
@@ -203,7 +200,7 @@ Adapter make_adapter(const ModelSpec& model, const LoraOptions& options) {
 
 namespace {
 
-// Layers with adapters, and the others of their model, run plain operators.
+// A model with adapters runs plain operators in all layers.
 void count_plain_operators(ModelSpec& model, Precision precision) {
   const detail::Family* family = detail::find_family(model.family);
   if (!family || model.config_text.empty() || !precision.fuses()) return;
@@ -220,7 +217,6 @@ void count_plain_operators(ModelSpec& model, Precision precision) {
   }
 }
 
-// "" for the layer itself.
 std::string name_inside(const LayerInfo& layer, const std::string& name) {
   return name == layer.name ? "" : name.substr(layer.name.size() + 1);
 }

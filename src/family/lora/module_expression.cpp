@@ -1,6 +1,5 @@
-// A node takes the set of places in the name where it may start to the set where it may end.
-// Nothing is tried twice for one place, so no expression can run for long, as it could by
-// backtracking.
+// Each node maps a set of start places to a set of end places. No place is tried twice, so there is
+// no exponential backtracking.
 #include "family/lora/module_expression.h"
 
 #include <algorithm>
@@ -17,10 +16,10 @@ namespace sluice::detail {
 namespace {
 
 constexpr std::size_t kMaxExpression = 4096, kMaxNesting = 64, kMaxRepeats = 256;
-constexpr long kMaxSteps = 50'000;  // of a node from a set of places
+constexpr long kMaxSteps = 50'000;  // number of node evaluations
 
 using Characters = std::bitset<256>;
-using Places = std::vector<bool>;  // places in a name of n characters: n + 1
+using Places = std::vector<bool>;  // n + 1 flags for n characters
 
 bool is_word(unsigned char c) { return std::isalnum(c) != 0 || c == '_'; }
 
@@ -30,10 +29,10 @@ struct ModuleExpression::Node {
   enum Kind { kCharacters, kSequence, kEither, kRepeat, kAhead, kBegin, kEnd, kWordEdge };
 
   Kind kind = kSequence;
-  Characters characters = {};       // characters of kCharacters: one of these
-  std::vector<Node> parts = {};     // children; kRepeat and kAhead have one
-  std::size_t least = 0, most = 0;  // bounds of kRepeat
-  bool opposite = false;            // sense of kAhead and kWordEdge
+  Characters characters = {};
+  std::vector<Node> parts = {};  // one for kRepeat and kAhead
+  std::size_t least = 0, most = 0;
+  bool opposite = false;  // negates kAhead and kWordEdge
 };
 
 namespace {
@@ -92,7 +91,7 @@ class ExpressionParser {
     const auto least = number();
     const bool ranges = take(",");
     const auto most = ranges ? number() : least;
-    if (!take("}") || (!least && !ranges)) {  // it stands for itself
+    if (!take("}") || (!least && !ranges)) {  // the '{' is an ordinary character
       at_ = before;
       return std::nullopt;
     }
@@ -113,7 +112,7 @@ class ExpressionParser {
     if (!found) return part;
     if (found->first > found->second) refuse("the bounds of a repetition are the wrong way round");
     if (is_at('+')) refuse("possessive repetition, '+' behind it, is not known");
-    take("?");  // lazy: which names match does not change
+    take("?");  // laziness does not affect whether a name matches
     if (counts()) refuse("a repetition of a repetition is not known");
     Node node{.kind = Node::kRepeat, .least = found->first, .most = found->second};
     node.parts.push_back(std::move(part));
@@ -162,7 +161,7 @@ class ExpressionParser {
     return node;
   }
 
-  // "?P<name>", which changes nothing but what is kept.
+  // "?P<name>" has no effect.
   bool name_of_group() {
     if (!take("?P<")) return false;
     while (next("a '(' without its ')'") != '>') {
@@ -170,7 +169,7 @@ class ExpressionParser {
     return true;
   }
 
-  // "\d", "\W", ..: none for others.
+  // Returns the class of "\d", "\W", .., or nothing.
   static std::optional<Characters> kind(char c) {
     Characters characters;
     const int lower = std::tolower(static_cast<unsigned char>(c));
@@ -193,7 +192,6 @@ class ExpressionParser {
     return of(only(plain(c)));
   }
 
-  // Behind a '\'.
   static char plain(char c) {
     if (std::isalnum(static_cast<unsigned char>(c)) != 0)
       refuse(std::string("'\\") + c + "' is not known");
@@ -262,7 +260,6 @@ class ExpressionMatcher {
   }
 
  private:
-  // True where something is new.
   static bool add(Places& places, const Places& more) {
     bool grows = false;
     for (std::size_t i = 0; i < places.size(); ++i) {

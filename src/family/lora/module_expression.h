@@ -1,8 +1,4 @@
-// The regular expressions that PEFT matches names of modules with (re.fullmatch of Python).
-//
-// Owns: the known part of Python's syntax, and matching in time bounded by the sizes of both.
-// Does not own: the modules that an expression chooses (adapter_config.h).
-// Thread-safety: values.
+// Regular expressions of PEFT, matched like Python's re.fullmatch in bounded time.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +11,12 @@ namespace sluice::detail {
 
 class ModuleExpression {
  public:
-  // Characters, ".", "[..]", "\d \w \s" and their opposites, "\b", "^", "$", groups, "|", "* + ?
-  // {m,n}" also lazy,
-  // "(?=..)", "(?!..)". Throws std::invalid_argument saying what is not known, or too large.
+  // Supports characters, ".", "[..]", "\d \w \s" and their opposites, "\b", "^", "$", groups, "|",
+  // greedy and lazy "* + ? {m,n}", "(?=..)" and "(?!..)". Throws std::invalid_argument for anything
+  // else.
   explicit ModuleExpression(std::string_view text);
 
-  // True if the expression matches the whole name. Throws std::invalid_argument where that takes
-  // too many steps.
+  // Throws std::invalid_argument if this takes too many steps.
   bool matches(std::string_view name) const;
 
   struct Node;

@@ -1,4 +1,3 @@
-// The linear layers of a model for which a PEFT directory has adapters.
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -22,7 +21,7 @@ namespace {
 using detail::AdapterConfig;
 using detail::LinearLayer;
 
-using Shapes = std::map<std::string, std::vector<std::int64_t>>;  // by the name of the parameter
+using Shapes = std::map<std::string, std::vector<std::int64_t>>;  // keyed by parameter name
 
 [[noreturn]] void refuse(const std::string& file, const std::string& tensor,
                          const std::string& what, const std::string& remedy) {
@@ -30,7 +29,7 @@ using Shapes = std::map<std::string, std::vector<std::int64_t>>;  // by the name
               {.what = what, .where = file + ", tensor '" + tensor + "'", .remedy = remedy});
 }
 
-// "model.layers.0.self_attn.q_proj" of "base_model.model...q_proj.lora_A.weight"; "" for another.
+// Returns for example "model.layers.0.self_attn.q_proj", or "".
 std::string layer_of(const std::string& parameter) {
   const std::size_t ending = std::string(".lora_A.weight").size();
   return is_adapter_parameter(parameter) ? parameter.substr(0, parameter.size() - ending) : "";
@@ -52,7 +51,7 @@ SafetensorsHeader read_tensors(const std::string& directory) {
   return io::read_header(File::open(file)).header;
 }
 
-// The weight of the head, which PEFT stores beside an adapter of it.
+// PEFT stores the head's own weight beside its adapter.
 bool is_copy_of_base(const std::string& parameter, const SafetensorsEntry& entry,
                      const std::map<std::string, LinearLayer>& linear) {
   const std::string ending = detail::kBaseLayerEnding;
@@ -62,7 +61,6 @@ bool is_copy_of_base(const std::string& parameter, const SafetensorsEntry& entry
          entry.shape == std::vector<std::int64_t>{layer->second.out, layer->second.in};
 }
 
-// Every tensor is one of an adapter of a linear layer.
 Shapes shapes_of(const SafetensorsHeader& header, const std::string& file,
                  const std::map<std::string, LinearLayer>& linear) {
   const std::string prefix = kAdapterPrefix;
@@ -99,7 +97,7 @@ void require_shape(const Shapes& shapes, const std::string& parameter,
          std::string("does ") + kAdapterConfigFile + " belong to it, and is it of this model?");
 }
 
-// PEFT leaves out a tensor whose layer is not chosen.
+// PEFT ignores tensors of layers that are not selected.
 void require_chosen_layers(const AdapterConfig& config, const std::set<std::string>& adapted,
                            const std::map<std::string, LinearLayer>& linear,
                            const std::string& file) {

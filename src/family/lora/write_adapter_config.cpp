@@ -1,4 +1,4 @@
-// adapter_config.json as PEFT writes it.
+// Writes adapter_config.json like PEFT.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -13,7 +13,7 @@
 namespace sluice {
 namespace {
 
-// The last parts of names, where they stand for these modules and no others; else whole names.
+// Returns the ends of names if they select exactly these modules, otherwise whole names.
 std::set<std::string> targets_of(const Adapter& adapter, const ModelSpec& model) {
   std::set<std::string> whole, ends;
   for (const AdaptedLinear& layer : adapter.layers) {
@@ -31,13 +31,11 @@ std::set<std::string> targets_of(const Adapter& adapter, const ModelSpec& model)
   return ends;
 }
 
-// A number as PEFT writes it: whole numbers without a point.
 Json number(double value) {
   if (value == std::floor(value) && std::abs(value) < 1e15) return static_cast<std::int64_t>(value);
   return value;
 }
 
-// The value that most layers have.
 template <typename Value>
 Value usual(const std::vector<Value>& values, Value fallback) {
   std::map<Value, int> counts;
