@@ -54,7 +54,7 @@ MUTATIONS = [
     ('the number of a call in its layer', 'src/layer/call_place.cpp', '++place.num_calls', 'place.num_calls'),
     ('that rows of a length that the slices do not divide are whole', 'src/parallel/slice_group.cpp',
      '(*lengths)[dim] % slices_.count == 0', 'true'),
-    ('the end of the layers of a step', 'src/train/step_end.cpp', '  end_layers();\n', ''),
+    ('the end of the layers of a step', 'src/train/step_end.cpp', '  post_layer_barrier();\n', ''),
 ]
 
 

@@ -20,7 +20,7 @@
 #include "base/format.h"
 #include "base/text.h"
 #include "config/peer_keys.h"
-#include "launch/told_elsewhere.h"
+#include "launch/reported_elsewhere.h"
 #include "sluice/plan.h"
 
 namespace sluice {
@@ -70,9 +70,11 @@ Error refused(const CLI::App& app, const std::string& what, const std::string& r
 }
 
 // The named command with unexpected arguments, or else the innermost one.
-const CLI::App& with_rest(const CLI::App& app) {
+const CLI::App& command_with_unparsed_arguments(const CLI::App& app) {
   const std::vector<CLI::App*> chosen = app.get_subcommands();
-  return chosen.empty() || !app.remaining().empty() ? app : with_rest(*chosen.front());
+  return chosen.empty() || !app.remaining().empty()
+             ? app
+             : command_with_unparsed_arguments(*chosen.front());
 }
 
 std::vector<std::string> command_names(const CLI::App& app) {
@@ -146,7 +148,7 @@ std::string fact_of(const CLI::ParseError& error) {
 
 Error describe(CLI::App& app, const CLI::ParseError& error,
                const std::vector<std::string>& extra_options) {
-  const CLI::App& at = with_rest(app);
+  const CLI::App& at = command_with_unparsed_arguments(app);
   const std::vector<std::string> commands = command_names(at);
   const std::vector<std::string> rest = at.remaining();
   const std::string see_help = "see '" + full_name(at) + " --help'";
@@ -325,7 +327,7 @@ int report_error(const std::exception_ptr& thrown) {
   std::fflush(stdout);
   try {
     std::rethrow_exception(thrown);
-  } catch (const ToldElsewhere&) {
+  } catch (const ReportedElsewhere&) {
     return error.exit_code();
   } catch (const RefusedSchedule& refused) {
     const GridOptions options{use_color(STDERR_FILENO), terminal_width(STDERR_FILENO)};

@@ -55,7 +55,7 @@ int eval(const EvalArguments& arguments, const Overrides& overrides) {
   require_adapter_base(config);
   const Evaluation result =
       evaluate(config, plan_of_config(config), arguments.checkpoint.value_or(""));
-  if (result.told_here)
+  if (result.prints_here)
     arguments.json ? print_exact(to_json(result) + "\n") : print(text_of(result));
   return 0;
 }

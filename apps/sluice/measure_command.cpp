@@ -44,7 +44,7 @@ int measure(const MeasureArguments& arguments, const Overrides& overrides) {
   require_apart(arguments.costs, arguments.file);
   check_output_file(arguments.costs, kMeasure);
   config.parallelism.costs.clear();
-  require_plannable(config);
+  check_plan_without_measurement(config);
   const MeasuredMachine measured = measure_machine(config);
   write_output_file(arguments.costs, measured.times, kMeasure);
   print_plan(make_warned_plan(config, &measured), arguments.json);

@@ -18,7 +18,7 @@ namespace sluice {
 
 Plan make_warned_plan(const RunConfig& config, const MeasuredMachine* measured) {
   Plan plan = plan_of_config(config, measured);
-  const std::string price = price_of_layout_free(config, plan, measured);
+  const std::string price = layout_free_memory_cost(config, plan, measured);
   if (!price.empty()) plan.notes.push_back(price);
   if (plan.model.source->row_needs().tokens) require_tokenizer(config);
   const std::int64_t here =

@@ -40,7 +40,7 @@ enum class Convention {
   kNeuronx,
 };
 std::string_view name_of(Convention convention);
-Convention kind_of_name(std::string_view name, Convention);
+Convention parse_kind(std::string_view name, Convention);
 using ConventionName = ByName<Convention>;
 
 // How a model is split. Options that contradict each other or the convention are refused.

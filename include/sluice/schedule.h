@@ -14,7 +14,7 @@
 namespace sluice {
 
 // An enumerator, or its name: `options.schedule = "zbv"`. An enum needs two functions:
-// name_of(Kind), and kind_of_name(name, Kind), whose second argument only selects the enum.
+// name_of(Kind), and parse_kind(name, Kind), whose second argument only selects the enum.
 template <typename Kind>
 class ByName {
  public:
@@ -22,7 +22,7 @@ class ByName {
   // Throws Error(kUsage) with the nearest name.
   template <typename Text>
   requires std::convertible_to<const Text&, std::string_view> ByName(const Text& name)
-      : kind_(kind_of_name(std::string_view(name), Kind())), text_(name) {}
+      : kind_(parse_kind(std::string_view(name), Kind())), text_(name) {}
 
   Kind kind() const { return kind_; }
   const std::string& text() const { return text_; }
@@ -60,7 +60,7 @@ enum class ScheduleKind {
 };
 std::string_view name_of(ScheduleKind kind);
 // Accepts names and aliases in any case. Throws Error(kUsage) with the nearest name.
-ScheduleKind kind_of_name(std::string_view name, ScheduleKind);
+ScheduleKind parse_kind(std::string_view name, ScheduleKind);
 using ScheduleName = ByName<ScheduleKind>;
 
 struct ScheduleShape {

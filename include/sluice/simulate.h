@@ -64,7 +64,7 @@ Costs parse_costs_json(std::string_view text, const std::string& file_name);
 Costs read_costs(const std::string& path);
 
 // Costs if the backwards of these stages cannot be split: I costs B, and W nothing.
-Costs charge_unsplit_stages(Costs costs, int num_stages, const std::vector<int>& stages);
+Costs add_unsplit_costs(Costs costs, int num_stages, const std::vector<int>& stages);
 
 struct TimedAction {
   Action action;

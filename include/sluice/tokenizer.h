@@ -32,7 +32,7 @@ class Tokenizer {
   std::vector<std::int32_t> encode(std::string_view text, bool add_special_tokens = true) const;
   // Encodes text that continues a document: without special tokens or SentencePiece's leading
   // space.
-  std::vector<std::int32_t> encode_further(std::string_view text) const;
+  std::vector<std::int32_t> encode_continuation(std::string_view text) const;
   // The tokens that the post-processor puts before and after a document.
   const std::vector<std::int32_t>& prefix() const;
   const std::vector<std::int32_t>& suffix() const;

@@ -129,7 +129,7 @@ std::vector<SavedTensor> KeptTensors::copy_into(const std::string& directory,
 std::shared_ptr<const KeptTensors> tensors_to_keep(const std::string& config_text,
                                                    const std::string& source_directory,
                                                    const std::set<std::string>& saved) {
-  if (source_directory.empty() || !detail::is_part_of_a_whole(config_text)) return nullptr;
+  if (source_directory.empty() || !detail::is_inside_vision_language(config_text)) return nullptr;
   if (detail::stored_names(source_directory).empty()) return nullptr;  // drawn from its config.json
   const ModelSpec model = read_model_spec(source_directory);
   const auto is_saved = [&](const ParameterSpec& parameter) {

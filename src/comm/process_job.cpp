@@ -197,11 +197,11 @@ struct ProcessJob::Impl {
     line_options.first_here = layout.process - layout.local_process;
     line_options.num_here = layout.processes_on_machine;
     line = std::make_unique<ControlLine>(served->address, served->secret, std::move(line_options));
-    require_alike();
+    require_matching();
     agree_on_nccl();
   }
 
-  void require_alike() {
+  void require_matching() {
     const std::string own = formatted(
         "ranks = {}\ndevice = {}\n{}", options.num_ranks,
         c10::DeviceTypeName(devices.devices.front().type(), /*lower_case=*/true), options.alike);

@@ -253,14 +253,14 @@ Evaluation evaluate_here(const RunConfig& config, const Plan& plan, const std::s
                          ProcessJob& processes) {
   const LocalRanks ranks = ranks_of(processes, plan.program.mesh.num_ranks());
   const TokenData data = open_data(config, evaluation_data_options(config, plan.model));
-  if (ranks.has_speaker()) {
+  if (ranks.has_rank_zero()) {
     for (const std::string& warning : data.warnings()) log_warning(detail::with_keys(warning));
   }
   const EvaluatedWeights weights = weights_to_evaluate(config, plan.model, checkpoint);
-  if (!weights.opened.warning.empty() && ranks.has_speaker()) log_warning(weights.opened.warning);
+  if (!weights.opened.warning.empty() && ranks.has_rank_zero()) log_warning(weights.opened.warning);
   require_evaluation(plan);
   require_memory_to_evaluate(plan, ranks);
-  if (ranks.has_speaker() && !ranks.why_device.empty()) log_info("device: " + ranks.why_device);
+  if (ranks.has_rank_zero() && !ranks.why_device.empty()) log_info("device: " + ranks.why_device);
   require_counted_labels(data, config, /*max_batches=*/0);
 
   const std::map<std::string, std::string> identity =
@@ -304,7 +304,7 @@ Evaluation evaluate(const RunConfig& config, const Plan& plan, const std::string
   const int num_ranks = plan.program.mesh.num_ranks();
   ProcessJob processes(read_launch_environment(), job_options(config, num_ranks));
   Evaluation evaluation;
-  told_to_all(processes, [&] {
+  run_with_shared_errors(processes, [&] {
     try {
       evaluation = evaluate_here(config, plan, checkpoint, processes);
     } catch (const Error& error) {
@@ -312,7 +312,7 @@ Evaluation evaluate(const RunConfig& config, const Plan& plan, const std::string
     }
   });
   processes.finish();
-  evaluation.told_here = processes.environment().layout.process == 0;
+  evaluation.prints_here = processes.environment().layout.process == 0;
   return evaluation;
 }
 

@@ -17,13 +17,13 @@
 namespace sluice {
 namespace {
 
-bool says_it_all(const Error& error) {
+bool is_self_explanatory(const Error& error) {
   return error.kind() == ErrorKind::kUsage || error.kind() == ErrorKind::kInput ||
          error.kind() == ErrorKind::kNotFinite;
 }
 
-void tell_failed(ProcessRun& run, const Error& error, const std::optional<Failure>& failure) {
-  if (!says_it_all(error)) {
+void report_failure(ProcessRun& run, const Error& error, const std::optional<Failure>& failure) {
+  if (!is_self_explanatory(error)) {
     const std::string records = failure ? run.flight.write_failure(*failure) : "";
     if (failure && run.ranks.tells()) {
       std::cerr << run.post_mortem.text(run.plan.program, *failure,
@@ -51,13 +51,14 @@ HangLimits hang_limits(const CommOptions& comm) {
 }
 
 // Reports at once, because a launcher may end this process when the others have ended.
-void end_hung(ProcessRun& run, Transport& endpoint, int rank, const Error& error, bool& has_told) {
+void end_hung(ProcessRun& run, Transport& endpoint, int rank, const Error& error,
+              bool& has_reported) {
   const FlightRecorder& recorder = run.flight.recorder(rank);
   run.post_mortem.add(rank, recorder.running().value_or(RunningAction()).index, recorder.text());
   endpoint.abort({rank, error.kind(), error.what()});
   if (!run.ranks.has_others) return;
-  tell_failed(run, detail::with_keys(run.ranks.cause(error)), endpoint.failure());
-  has_told = true;
+  report_failure(run, detail::with_keys(run.ranks.cause(error)), endpoint.failure());
+  has_reported = true;
 }
 
 // A hanging thread cannot be ended and its objects must stay alive, so exit without clean-up.
@@ -65,7 +66,7 @@ void end_hung(ProcessRun& run, Transport& endpoint, int rank, const Error& error
   const Failure first = endpoint.failure().value_or(Failure());
   const Error cause = run.ranks.cause(Error(first.kind, {.what = first.message}));
   if (!run.ranks.has_others) {
-    tell_failed(run, cause, first);
+    report_failure(run, cause, first);
     std::cerr << "sluice: error: " << cause.what() << "\n";
   }
   std::_Exit(cause.exit_code());
@@ -97,9 +98,10 @@ Error with_predicted_memory(const Plan& plan, const Error& error,
 }
 
 void close_failed(ProcessRun& run, const Error& error, const std::optional<Failure>& failure,
-                  bool has_told) {
-  if (run.ranks.has_others && !has_told) tell_failed(run, error, failure);
-  RunEnd end = {.ending = Ending::kFailed, .error = error.what(), .refused = says_it_all(error)};
+                  bool has_reported) {
+  if (run.ranks.has_others && !has_reported) report_failure(run, error, failure);
+  RunEnd end = {
+      .ending = Ending::kFailed, .error = error.what(), .refused = is_self_explanatory(error)};
   // With a process, some weights are lost too.
   if (error.kind() != ErrorKind::kPeer) {
     if (run.log && run.log->has_logged()) run.log->sync_metrics();
@@ -114,10 +116,10 @@ void close_failed(ProcessRun& run, const Error& error, const std::optional<Failu
     run.log->end(end);
   }
   run.stop.run_finished();
-  if (!run.ranks.has_others) tell_failed(run, error, failure);
+  if (!run.ranks.has_others) report_failure(run, error, failure);
 }
 
-HangWatchOptions hang_watch_options(ProcessRun& run, Transport& endpoint, bool& has_told) {
+HangWatchOptions hang_watch_options(ProcessRun& run, Transport& endpoint, bool& has_reported) {
   HangWatchOptions options;
   options.limits = hang_limits(run.config.comm);
   options.ends_run = run.ranks.num_ranks > 1;
@@ -127,8 +129,8 @@ HangWatchOptions hang_watch_options(ProcessRun& run, Transport& endpoint, bool& 
     if (run.ranks.report_hung) return run.ranks.report_hung(rank, what, remedy);
     log_warning(hung_text(what, endpoint.waits(), remedy));
   };
-  options.end = [&run, &endpoint, &has_told](int rank, const Error& error) {
-    end_hung(run, endpoint, rank, error, has_told);
+  options.end = [&run, &endpoint, &has_reported](int rank, const Error& error) {
+    end_hung(run, endpoint, rank, error, has_reported);
   };
   options.leave = [&run, &endpoint] { leave_hung(run, endpoint); };
   return options;

@@ -170,7 +170,7 @@ Fingerprint data_fingerprint(const RunConfig& config, const std::vector<std::str
   for (const detail::Key& key : detail::key_table()) {
     const std::string name = key.full_name();
     // Skipping defaults lets later keys keep old fingerprints.
-    const bool counts = key.decides_data && key.get(config) != key.default_value() &&
+    const bool counts = key.affects_data && key.get(config) != key.default_value() &&
                         name != "data.tokenizer" && (rows.tokens || name != "training.seq_len") &&
                         (name != "training.seed" || config.data.shuffle);
     if (counts) add_text(formatted("{} = {}", name, detail::to_toml(key.get(config))), hash);
@@ -186,7 +186,7 @@ std::map<std::string, std::string> settings(const RunConfig& given) {
   for (const detail::Key& key : detail::key_table()) {
     const bool ends_decay =
         key.full_name() == kSteps && config.lr_scheduler.decay != Decay::kConstant;
-    if (key.decides_numbers || ends_decay)
+    if (key.affects_numbers || ends_decay)
       values[key.full_name()] = detail::to_toml(key.get(config));
   }
   return values;

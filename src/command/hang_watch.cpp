@@ -57,8 +57,8 @@ struct HangWatch::Impl {
   }
 
   void watch() {
-    while (sleep(look_period(named))) {
-      clock.tick(Clock::now(), longest_look(named));
+    while (sleep(check_interval(named))) {
+      clock.tick(Clock::now(), max_check_interval(named));
       const bool learns = clock.counted() - learned >= kLearn;
       if (learns) learned = clock.counted();
       for (auto& [rank, watched] : ranks) {
@@ -113,7 +113,7 @@ struct HangWatch::Impl {
   const HangWatchOptions options;
   const Milliseconds named;
   std::map<int, Rank> ranks;
-  JudgeClock clock;
+  SilenceClock clock;
   HangLimits::Duration learned{0};
 
   std::mutex mutex;

@@ -16,7 +16,7 @@ constexpr double kSlack = 20e-6;  // seconds
 bool exceeds(double time, double share, double other) { return time > share * other + kSlack; }
 
 // True unless another sample is close to the shortest.
-bool is_unsure(std::vector<double> samples) {
+bool needs_another_sample(std::vector<double> samples) {
   if (samples.empty()) return false;
   if (samples.size() < kFewest) return true;
   std::partial_sort(samples.begin(), samples.begin() + 2, samples.end());
@@ -59,7 +59,7 @@ bool needs_more_samples(const SampledTimes& samples) {
   for (const std::vector<double>* each :
        {&samples.forward, &samples.casting_forward, &samples.backward_input,
         &samples.backward_weight, &samples.backward}) {
-    if (is_unsure(*each)) return true;
+    if (needs_another_sample(*each)) return true;
   }
   if (samples.backward.empty()) return false;
   const LayerTime time = typical_times(samples);

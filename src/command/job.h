@@ -1,6 +1,6 @@
 // What the commands that need torch do, from the configuration to the exit code. Every launched
 // process makes the same calls from its main thread. If one process fails, one of them throws the
-// error, and the others throw ToldElsewhere.
+// error, and the others throw ReportedElsewhere.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "config/run_config.h"
+#include "launch/reported_elsewhere.h"
 #include "launch/stop_signal.h"
-#include "launch/told_elsewhere.h"
 #include "sluice/error.h"
 #include "sluice/plan.h"
 
@@ -56,7 +56,7 @@ struct Evaluation {
   double loss = 0;                 // mean per counted unit
   std::int64_t tokens = 0;         // or rows or labels
   std::string counted = "tokens";  // "rows" or "labels" for rows that are not sequences
-  bool told_here = true;
+  bool prints_here = true;
   double perplexity() const;
 };
 std::string to_json(const Evaluation& result);

@@ -48,7 +48,7 @@ void run_rounds(const RunConfig& config, const SmallModel& small, Transport& tra
   int more = 0;
   Clock::time_point now = Clock::now();
   for (int round = 1;; ++round) {
-    trainer.step(some_batch(config, small, round), /*learning_rate=*/0);
+    trainer.step(random_batch(config, small, round), /*learning_rate=*/0);
     const Clock::time_point after = Clock::now();
     longest = std::max(longest, seconds_between(now, after));
     now = after;
@@ -159,7 +159,7 @@ MeasuredMachine measure_machine(const RunConfig& config, double seconds) {
   }
   const Clock::time_point deadline =
       Clock::now() + std::chrono::duration_cast<Clock::duration>(Seconds(seconds));
-  const RunConfig one = of_one_rank(config);
+  const RunConfig one = single_rank_config(config);
   const Plan whole = plan_of_config(one);
   const std::vector<detail::LayerGroup> groups = detail::layer_groups(whole.model);
   const SmallModel small = small_model(one, whole.model, groups);

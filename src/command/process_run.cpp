@@ -23,7 +23,7 @@
 #include "io/published_directory.h"
 #include "io/step_name.h"
 #include "launch/record_signal.h"
-#include "launch/told_elsewhere.h"
+#include "launch/reported_elsewhere.h"
 #include "plan/data_parallel.h"
 #include "train/step_checks.h"
 
@@ -112,7 +112,7 @@ TrainingJob::TrainingJob(const RunConfig& config, StopSignal& stop,
   const bool is_told = needs_measurement(config) || (has_others && depends_on_machine(config));
   std::optional<Plan> plan;
   if (is_told) {
-    require_plannable(config);  // before connecting and measuring, which take time
+    check_plan_without_measurement(config);  // before connecting and measuring, which take time
   } else {
     plan = plan_of_config(config);
   }
@@ -120,9 +120,9 @@ TrainingJob::TrainingJob(const RunConfig& config, StopSignal& stop,
   const int num_ranks =
       plan ? plan->program.mesh.num_ranks() : static_cast<int>(detail::ranks_of_run(pipeline));
   impl_ = std::make_unique<Impl>(config, num_ranks);
-  told_to_all(impl_->processes, [&] {
+  run_with_shared_errors(impl_->processes, [&] {
     if (!plan) {
-      const MeasuredMachine measured = measured_once(config, impl_->processes);
+      const MeasuredMachine measured = measure_and_broadcast(config, impl_->processes);
       plan = plan_of_config(config, &measured);
     }
     try {
@@ -136,13 +136,13 @@ TrainingJob::TrainingJob(const RunConfig& config, StopSignal& stop,
 TrainingJob::~TrainingJob() = default;
 
 void TrainingJob::train() {
-  told_to_all(impl_->processes, [this] { impl_->steps = impl_->run->train(); });
+  run_with_shared_errors(impl_->processes, [this] { impl_->steps = impl_->run->train(); });
   impl_->processes.finish();
 }
 
 std::string TrainingJob::trace() const {
   const ProcessRun& run = *impl_->run;
-  return run.trace && run.ranks.has_speaker() ? run.trace->text() : "";
+  return run.trace && run.ranks.has_rank_zero() ? run.trace->text() : "";
 }
 
 int TrainingJob::close() {
@@ -184,9 +184,9 @@ ProcessRun::ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& s
   made_of = fingerprints_of(config, plan.model, weights);
   made_of.is_traced = traced.has_value();
   // Other processes look for checkpoints after this (TrainingJob).
-  if (ranks.has_speaker()) io::put_back_steps(config.checkpoint.folder);
+  if (ranks.has_rank_zero()) io::put_back_steps(config.checkpoint.folder);
   resume = find_resume_point(config, made_of);
-  if (ranks.has_speaker()) log.emplace(config, plan, data, resume);
+  if (ranks.has_rank_zero()) log.emplace(config, plan, data, resume);
   // The log prints the warnings of `data` later.
   const std::vector<std::string> of_data = data.warnings();
   const auto warn = [&](const std::vector<std::string>& warnings) {
@@ -195,7 +195,7 @@ ProcessRun::ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& s
         log_warning(detail::with_keys(warning));
     }
   };
-  if (ranks.has_speaker() && validation) warn(validation->warnings());
+  if (ranks.has_rank_zero() && validation) warn(validation->warnings());
   if (!is_finished(config, resume)) require_steps_left(traced);
   if (!log) return;
   if (!ranks.why_device.empty()) log_info("device: " + ranks.why_device);
@@ -275,11 +275,11 @@ std::int64_t ProcessRun::train() {
   const RecordSignal on_request([this] { flight.write_on_request(); });
   const auto endpoints = ranks.connect();
   PerRank<std::int64_t> steps(ranks);
-  bool has_told = false;
+  bool has_reported = false;
   try {
     read_ahead();
     const HangWatch watch(flight.recorders(),
-                          hang_watch_options(*this, *endpoints.front(), has_told));
+                          hang_watch_options(*this, *endpoints.front(), has_reported));
     run_ranks(
         endpoints, ranks.threads_per_rank(config.training.threads_per_rank), &ledger,
         [&](Transport& transport) { steps.at(transport.rank()) = train_rank(*this, transport); });
@@ -288,8 +288,8 @@ std::int64_t ProcessRun::train() {
     batches.reset();
     const std::optional<Failure> failure = first_failure(endpoints);
     const Error cause = with_predicted_memory(plan, detail::with_keys(ranks.cause(error)), failure);
-    close_failed(*this, cause, failure, has_told);
-    if (ranks.has_others) throw ToldElsewhere(cause);
+    close_failed(*this, cause, failure, has_reported);
+    if (ranks.has_others) throw ReportedElsewhere(cause);
     throw Error(cause);
   }
   stop.run_finished();

@@ -14,7 +14,7 @@
 #include "config/planned_device.h"
 #include "engine/rank_errors.h"
 #include "engine/rank_threads.h"
-#include "launch/told_elsewhere.h"
+#include "launch/reported_elsewhere.h"
 #include "plan/predict/layer_times.h"
 
 namespace sluice {
@@ -162,11 +162,11 @@ ProcessJobOptions job_options(const RunConfig& config, int num_ranks) {
   return options;
 }
 
-void told_to_all(ProcessJob& processes, const std::function<void()>& call) {
+void run_with_shared_errors(ProcessJob& processes, const std::function<void()>& call) {
   std::optional<Error> own;
   try {
     return call();
-  } catch (const ToldElsewhere& told) {
+  } catch (const ReportedElsewhere& told) {
     write_error_file(processes, told);
     throw;
   } catch (...) {
@@ -176,10 +176,10 @@ void told_to_all(ProcessJob& processes, const std::function<void()>& call) {
   const Error error = processes.agreed(*own);
   write_error_file(processes, error);
   if (processes.tells()) throw Error(error);
-  throw ToldElsewhere(error);
+  throw ReportedElsewhere(error);
 }
 
-MeasuredMachine measured_once(const RunConfig& config, ProcessJob& processes) {
+MeasuredMachine measure_and_broadcast(const RunConfig& config, ProcessJob& processes) {
   const ProcessLayout& layout = processes.environment().layout;
   if (layout.num_processes == 1) return own_machine(config, processes);
   const std::vector<int> here = processes.ranks_here();

@@ -44,7 +44,7 @@ struct LocalRanks {
   std::function<void()> steps_begin = [] {};
 
   bool has(int rank) const;
-  bool has_speaker() const { return has(kRankZero); }
+  bool has_rank_zero() const { return has(kRankZero); }
   int threads_per_rank(std::int64_t configured) const;
   // Memory of this machine. Unlimited for GPUs, where Plan::memory_per_rank is the limit.
   std::int64_t memory_bytes() const;
@@ -83,11 +83,11 @@ const T& agreed(const PerRank<T>& values, const std::string& what) {
 ProcessJobOptions job_options(const RunConfig& config, int num_ranks);
 
 // If `call` throws in any process, all processes agree on one cause. One process throws it as
-// Error, and the others throw ToldElsewhere.
-void told_to_all(ProcessJob& processes, const std::function<void()>& call);
+// Error, and the others throw ReportedElsewhere.
+void run_with_shared_errors(ProcessJob& processes, const std::function<void()>& call);
 
 // Collective over all processes. The first process measures what the plan needs and sends it to the
 // others, because all must make the same plan. Throws like measure_machine(), and Error(kPeer).
-MeasuredMachine measured_once(const RunConfig& config, ProcessJob& processes);
+MeasuredMachine measure_and_broadcast(const RunConfig& config, ProcessJob& processes);
 
 }  // namespace sluice

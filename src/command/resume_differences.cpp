@@ -66,7 +66,7 @@ std::string adapter_difference(const Manifest& manifest, const RunFingerprints& 
 std::map<std::string, std::string> of_data(std::map<std::string, std::string> settings) {
   std::map<std::string, std::string> kept;
   for (const detail::Key& key : detail::key_table()) {
-    if (!key.decides_data) continue;
+    if (!key.affects_data) continue;
     if (auto node = settings.extract(key.full_name()); !node.empty()) kept.insert(std::move(node));
   }
   return kept;

@@ -70,8 +70,8 @@ void RunLog::begin(const std::string& auto_text) {
   const GridOptions grid = {color_, terminal_width(STDOUT_FILENO)};
   print(formatted("{}all values: sluice config show {}\n\n{}{}kernels: {}\n{}\n{}{}\n",
                   show_config_changes(config_), config_.file, describe_plan(plan_, grid), auto_text,
-                  kernels_text(config_, plan_.model), detail::bits_of_layouts(config_, plan_),
-                  data_text(), resume_text()));
+                  kernels_text(config_, plan_.model),
+                  detail::layout_invariance_text(config_, plan_), data_text(), resume_text()));
   for (const std::string& warning : plan_.warnings) log_warning(warning);
   for (const std::string& warning : data_.warnings()) log_warning(detail::with_keys(warning));
   warn_of_slow_bfloat16();

@@ -94,7 +94,7 @@ const char* word_of(Ending ending) {
 LastStep gather_last_step(const Group& world, const FlightRecord& own) {
   std::vector<std::string> actions;
   std::vector<double> starts, ends;
-  for (const RanInstruction& each : ran_instructions(own)) {
+  for (const RecordedInstruction& each : ran_instructions(own)) {
     actions.push_back(each.action);
     starts.push_back(each.start);
     ends.push_back(each.end);
@@ -106,7 +106,7 @@ LastStep gather_last_step(const Group& world, const FlightRecord& own) {
     const auto begins = message.take<std::vector<double>>();
     const auto finishes = message.take<std::vector<double>>();
     message.finish();
-    std::vector<RanInstruction>& rank = last.ranks.emplace_back();
+    std::vector<RecordedInstruction>& rank = last.ranks.emplace_back();
     for (std::size_t i = 0; i < names.size(); ++i)
       rank.push_back({names[i], begins.at(i), finishes.at(i)});
   }
@@ -181,7 +181,7 @@ std::string RunStory::end(const RunEnd& of) {
   end["error"] = of.error;
   Picture ran;
   if (!of.last.ranks.empty())
-    ran = picture_of_ran(formatted("step {}", of.last.step), plan_, of.last.ranks);
+    ran = picture_of_recorded_step(formatted("step {}", of.last.step), plan_, of.last.ranks);
   if (ran.simulation.makespan > 0)
     end["last_step"] = {{"step", of.last.step}, {"picture", picture_json(ran)}};
   record_.facts["end"] = std::move(end);

@@ -20,7 +20,7 @@ namespace sluice {
 
 struct LastStep {
   std::int64_t step = 0;
-  std::vector<std::vector<RanInstruction>> ranks;
+  std::vector<std::vector<RecordedInstruction>> ranks;
 };
 
 // Collective over all ranks.

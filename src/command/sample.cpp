@@ -101,13 +101,13 @@ Continuation sample_here(const RunConfig& config, const Plan& plan, const Prompt
   const LocalRanks ranks = ranks_of(processes, plan.program.mesh.num_ranks());
   const EvaluatedWeights weights = weights_to_evaluate(
       config, plan.model, was_committed(config.model.path) ? config.model.path : "");
-  if (ranks.has_speaker()) {
+  if (ranks.has_rank_zero()) {
     if (!weights.opened.warning.empty()) log_warning(weights.opened.warning);
     for (const std::string& warning : prompt.warnings()) log_warning(detail::with_keys(warning));
   }
   require_evaluation(plan);
   require_memory_to_evaluate(plan, ranks);
-  if (ranks.has_speaker() && !ranks.why_device.empty()) log_info("device: " + ranks.why_device);
+  if (ranks.has_rank_zero() && !ranks.why_device.empty()) log_info("device: " + ranks.why_device);
   const int threads = ranks.threads_per_rank(config.training.threads_per_rank);
   const auto identity = identity_to_sample(config, plan, weights, text, threads);
 
@@ -152,7 +152,7 @@ std::optional<Continuation> sample(RunConfig config, const std::string& text,
     ProcessJob processes(read_launch_environment(),
                          job_options(config, plan.program.mesh.num_ranks()));
     std::optional<Continuation> result;
-    told_to_all(processes, [&] {
+    run_with_shared_errors(processes, [&] {
       try {
         result = sample_here(config, plan, prompt, text, processes);
       } catch (const Error& error) {

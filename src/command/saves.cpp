@@ -81,8 +81,8 @@ std::string first_non_finite_weight(const Pipeline& pipeline, const Group& world
 }
 
 // Collective. Updates `outcome` early, so that its step is known if the rest fails.
-void save_alike(const TargetOfStep& target, const InterruptedRank& left, const Group& world,
-                Outcome& outcome) {
+void save_on_all_ranks(const TargetOfStep& target, const InterruptedRank& left, const Group& world,
+                       Outcome& outcome) {
   outcome.step = steps_finished(left, world, outcome.reason);
   if (outcome.step == 0) return;
   const std::optional<SaveOutcome> drained = left.saves->drain(world);
@@ -157,7 +157,7 @@ std::optional<LastWeights> save_last_weights(const TargetOfStep& target,
   std::string warning;
   try {
     run_ranks(ranks.connect(), threads_per_rank, nullptr, [&](Transport& own) {
-      save_alike(target, interrupted.at(own.rank()), own.world(), outcomes.at(own.rank()));
+      save_on_all_ranks(target, interrupted.at(own.rank()), own.world(), outcomes.at(own.rank()));
     });
     const Outcome& outcome = agreed(outcomes, "the weights to save");
     if (outcome.step == 0) return std::nullopt;
@@ -168,7 +168,7 @@ std::optional<LastWeights> save_last_weights(const TargetOfStep& target,
   }
   std::int64_t step = steps_here(interrupted);
   for (const auto& [rank, outcome] : outcomes) step = std::max(step, outcome.step);
-  if (step > 0 && ranks.has_speaker())
+  if (step > 0 && ranks.has_rank_zero())
     log_warning(formatted("the weights of step {} {}", step, warning));
   return std::nullopt;
 }

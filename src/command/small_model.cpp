@@ -47,7 +47,7 @@ void fill(at::Tensor& value) {
 
 }  // namespace
 
-RunConfig of_one_rank(RunConfig config) {
+RunConfig single_rank_config(RunConfig config) {
   ParallelismOptions& parallelism = config.parallelism;
   parallelism.pipeline.num_ranks = 1;
   parallelism.pipeline.auto_schedule = false;
@@ -98,7 +98,7 @@ SmallModel small_model(const RunConfig& config, const ModelSpec& whole,
   return small;
 }
 
-StepBatch some_batch(const RunConfig& config, const SmallModel& small, std::int64_t step) {
+StepBatch random_batch(const RunConfig& config, const SmallModel& small, std::int64_t step) {
   return maker_of(small.spec)
       .made_up_batch(small.spec, small.model,
                      {config.training.microbatch_size, config.training.seq_len}, kMicrobatches,

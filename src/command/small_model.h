@@ -24,12 +24,12 @@ struct SmallModel {
 };
 
 // Returns a configuration of one rank, without settings that do not affect layer times.
-RunConfig of_one_rank(RunConfig config);
+RunConfig single_rank_config(RunConfig config);
 
-// `config` comes from of_one_rank(), `groups` from layer_groups() of `whole`.
+// `config` comes from single_rank_config(), `groups` from layer_groups() of `whole`.
 SmallModel small_model(const RunConfig& config, const ModelSpec& whole,
                        const std::vector<detail::LayerGroup>& groups);
 
-StepBatch some_batch(const RunConfig& config, const SmallModel& small, std::int64_t step);
+StepBatch random_batch(const RunConfig& config, const SmallModel& small, std::int64_t step);
 
 }  // namespace sluice

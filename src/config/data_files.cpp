@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::string remedy_of_no_match(const std::string& pattern) {
+std::string no_match_remedy(const std::string& pattern) {
   fs::path folder;
   std::error_code error;
   for (const fs::path& part : fs::path(pattern).parent_path()) {
@@ -38,7 +38,7 @@ Error no_file(const std::string& pattern, const std::string& other, const std::s
   const std::string no_match = "no file matches '" + pattern + "'";
   if (other.empty())
     return Error(ErrorKind::kInput,
-                 {.what = no_match, .where = where, .remedy = remedy_of_no_match(pattern)});
+                 {.what = no_match, .where = where, .remedy = no_match_remedy(pattern)});
   std::error_code error;
   const fs::file_status status = fs::status(other, error);
   const std::string subject = (other == pattern ? "" : no_match + ": ") + "'" + other + "' is ";

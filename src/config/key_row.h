@@ -48,15 +48,15 @@ struct Row : Key {
     return *this;
   }
   Row& decides_the_split() {
-    decides_split = true;
+    affects_split = true;
     return *this;
   }
   Row& decides_the_data() {
-    decides_data = true;
+    affects_data = true;
     return decides_the_numbers();
   }
   Row& decides_the_numbers() {
-    decides_numbers = true;
+    affects_numbers = true;
     return *this;
   }
   Row& is_option(std::string name_of_option) {

@@ -29,9 +29,9 @@ struct Key {
   bool is_built = true;            // false: accepts only the default
   bool is_path = false;            // expand ~ and ${VAR}; relative to the file
   bool may_be_empty = true;
-  bool decides_split = false;    // named when an error is about the split
-  bool decides_data = false;     // changes which sequence of the data is number n
-  bool decides_numbers = false;  // changes the bits of losses and weights
+  bool affects_split = false;    // named when an error is about the split
+  bool affects_data = false;     // changes which sequence of the data is number n
+  bool affects_numbers = false;  // changes the bits of losses and weights
   std::string option;            // name in the library's messages, or ""
   std::string meaning;
 

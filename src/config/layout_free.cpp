@@ -106,7 +106,7 @@ RunConfig with_slices(RunConfig config, int slices) {
   return config;
 }
 
-std::string bits_of_layouts(const RunConfig& config, const Plan& plan) {
+std::string layout_invariance_text(const RunConfig& config, const Plan& plan) {
   std::vector<std::string> same = {"any pipeline_parallel_degree and schedule but LoopedBFS"},
                            other;
   const DataParallel& replicas = plan.data_parallel;

@@ -22,6 +22,6 @@ int most_slices(const RunConfig& config, const ModelSpec& model);
 
 RunConfig with_slices(RunConfig config, int slices);
 
-std::string bits_of_layouts(const RunConfig& config, const Plan& plan);
+std::string layout_invariance_text(const RunConfig& config, const Plan& plan);
 
 }  // namespace sluice::detail

@@ -134,7 +134,7 @@ void load_environment(Reading& reading, const std::map<std::string, std::string>
 
 // training.local_batch_size has no value for "not set". Therefore a batch size from a later source
 // resets the other one. `earlier` is the configuration before this source.
-void take_back_batch(RunConfig& config, const RunConfig& earlier) {
+void reset_other_batch_size(RunConfig& config, const RunConfig& earlier) {
   const auto is_new = [&](const char* key) {
     return config.origins.at(key) != earlier.origins.at(key);
   };
@@ -198,10 +198,10 @@ RunConfig load_run_config(const std::string& file, const Overrides& overrides,
   if (!file.empty()) detail::load_file(reading, file);
   const RunConfig of_file = config;
   detail::load_environment(reading, environment);
-  detail::take_back_batch(config, of_file);
+  detail::reset_other_batch_size(config, of_file);
   const RunConfig of_environment = config;
   detail::load_overrides(reading, overrides);
-  detail::take_back_batch(config, of_environment);
+  detail::reset_other_batch_size(config, of_environment);
   for (const Error& error : detail::unbuilt_errors(config, reading.unbuilt)) reading.add(error);
   reading.throw_errors();
   detail::fix_shards(config);

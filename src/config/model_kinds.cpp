@@ -52,7 +52,7 @@ const ModelKind& kind_of(const RunConfig& config) {
   return (*std::rbegin(kKinds))();
 }
 
-void require_known_to_kind(const RunConfig& config) {
+void require_supported_by_kind(const RunConfig& config) {
   const ModelKind& chosen = kind_of(config);
   for (const UsedFeature& used : features_of(config)) {
     const std::optional<std::string> remedy = chosen.refusal(used.feature);

@@ -13,7 +13,7 @@ const ModelKind& kind_of(const RunConfig& config);
 std::string path_of_model(const RunConfig& config);
 
 // Throws Error(kUsage) for a key that this kind of model does not support.
-void require_known_to_kind(const RunConfig& config);
+void require_supported_by_kind(const RunConfig& config);
 
 bool has_feature(const RunConfig& config, ModelFeature feature);
 

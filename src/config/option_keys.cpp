@@ -33,7 +33,7 @@ std::string places_of_split(const RunConfig& config) {
     const auto key = std::find_if(table.begin(), table.end(), [&name = name](const Key& row) {
       return row.full_name() == name;
     });
-    if (origin != "default" && key != table.end() && key->decides_split) places.push_back(origin);
+    if (origin != "default" && key != table.end() && key->affects_split) places.push_back(origin);
   }
   return places.empty() ? config.file : join(places, ", ");
 }

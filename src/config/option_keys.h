@@ -18,7 +18,7 @@ std::string with_keys_and_place(const RunConfig& config, const std::string& text
 std::string with_place(const RunConfig& config, const std::string& key, const std::string& text);
 
 // Also replaces error.where() by the place where its key was set. An error about the split lists
-// the places of all keys that decide the split (Key::decides_split).
+// the places of all keys that decide the split (Key::affects_split).
 Error with_places(const RunConfig& config, const Error& error);
 
 }  // namespace sluice::detail

@@ -83,7 +83,7 @@ auto in_keys(const RunConfig& config, const Call& call) {
 }
 
 ModelSpec read_model(const RunConfig& config) {
-  detail::require_known_to_kind(config);
+  detail::require_supported_by_kind(config);
   ModelRequest request = {.path = detail::path_of_model(config),
                           .precision = precision_of(config),
                           .microbatch = {config.training.microbatch_size, config.training.seq_len},
@@ -171,7 +171,7 @@ std::int64_t share_of_cores(const RunConfig& config) {
       1, std::int64_t{std::thread::hardware_concurrency()} / num_ranks(config));
 }
 
-constexpr std::int64_t kNotTold = 0;
+constexpr std::int64_t kUnknownThreads = 0;
 
 bool chooses_by_memory(const RunConfig& config) {
   return config.parallelism.pipeline.auto_schedule || balance_of(config) != Balance::kEven;
@@ -187,7 +187,7 @@ std::string require_times_of_run(const RunConfig& config, const ModelSpec& model
                                  const MeasuredMachine* measured, const LayerTimes& times) {
   std::optional<std::int64_t> threads;
   if (measured) threads = measured->threads_per_rank;
-  if (threads == kNotTold) threads = times.of.threads_per_rank;
+  if (threads == kUnknownThreads) threads = times.of.threads_per_rank;
   return require_times_of(times, model, timed_run_of(config, model, threads));
 }
 
@@ -291,7 +291,7 @@ bool validates_training_files(const RunConfig& config) {
   }
 }
 
-std::vector<Idle> idle_settings(const RunConfig& config) {
+std::vector<Idle> unused_settings(const RunConfig& config) {
   const PipelineOptions& pipeline = config.parallelism.pipeline;
   const bool is_sgd = config.optimizer.kind == OptimizerKind::kSgd;
   const bool has_replicas = pipeline.data_parallel.degree > 1;
@@ -352,7 +352,7 @@ std::vector<std::string> warnings_of(const RunConfig& config, const Plan& plan) 
     if (!texts->empty() && config.validation.interval == 0)
       warn(key, " is given, but validation.interval = 0: no validation is taken");
   }
-  for (const Idle& idle : idle_settings(config)) {
+  for (const Idle& idle : unused_settings(config)) {
     if (idle.has_no_effect && is_set(config, idle.key))
       warn(idle.key, " has no effect: " + idle.because);
   }
@@ -395,7 +395,7 @@ Asked asked_of(const RunConfig& given, const MeasuredMachine* measured) {
   return asked;
 }
 
-PipelineOptions free_of_schedule(PipelineOptions options) {
+PipelineOptions with_free_schedule(PipelineOptions options) {
   options.schedule.reset();
   options.own_schedule.reset();
   options.auto_schedule = true;
@@ -516,8 +516,8 @@ Plan plan_of_config(const RunConfig& config, const MeasuredMachine* measured) {
   return plan;
 }
 
-std::string price_of_layout_free(const RunConfig& config, const Plan& plan,
-                                 const MeasuredMachine* measured) {
+std::string layout_free_memory_cost(const RunConfig& config, const Plan& plan,
+                                    const MeasuredMachine* measured) {
   if (config.training.layout_free == 0) return {};
   const int shards = plan.data_parallel.num_shards(), slices = plan.tensor_parallel.num_slices();
   const std::string text =
@@ -547,7 +547,7 @@ Comparison compare_schedules(const RunConfig& config) {
   detail::LookedAt looked = in_keys(config, [&] {
     if (!options.times && options.balance == Balance::kEven)
       options.times = std::make_shared<const LayerTimes>(counted_times_of(asked));
-    return detail::look_at_all(asked.model, free_of_schedule(options));
+    return detail::look_at_all(asked.model, with_free_schedule(options));
   });
   Comparison comparison = {.candidates = std::move(looked.candidates),
                            .basis = {.unit = looked.time_unit,
@@ -566,10 +566,10 @@ Comparison compare_schedules(const RunConfig& config) {
   return comparison;
 }
 
-void require_plannable(const RunConfig& config) {
+void check_plan_without_measurement(const RunConfig& config) {
   const MeasuredMachine untold = {.times = {},
                                   .memory_per_rank = machine_memory_bytes() / num_ranks(config),
-                                  .threads_per_rank = kNotTold};
+                                  .threads_per_rank = kUnknownThreads};
   try {
     plan_of_config(config, &untold);
   } catch (const Error& error) {

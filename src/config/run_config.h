@@ -179,8 +179,8 @@ Plan plan_of_config(const RunConfig& config, const MeasuredMachine* measured = n
 
 // Compares the predicted memory with and without training.layout_free. `plan` must come from
 // plan_of_config() with the same arguments.
-std::string price_of_layout_free(const RunConfig& config, const Plan& plan,
-                                 const MeasuredMachine* measured = nullptr);
+std::string layout_free_memory_cost(const RunConfig& config, const Plan& plan,
+                                    const MeasuredMachine* measured = nullptr);
 
 // Plans every schedule with every number of stages per rank. Lists impossible schedules with the
 // reason instead of throwing.
@@ -188,7 +188,7 @@ Comparison compare_schedules(const RunConfig& config);
 
 // Throws the errors of plan_of_config() that no measurement can change. A lack of memory is not one
 // of them.
-void require_plannable(const RunConfig& config);
+void check_plan_without_measurement(const RunConfig& config);
 
 // None if the whole model trains. `model` may include the adapter or not. Throws Error(kUsage) for
 // keys that contradict each other or the model, and Error(kInput) like read_adapter(). Runs must

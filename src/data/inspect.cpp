@@ -176,7 +176,7 @@ class Inspection {
           if (has_tokens || row.contains(name)) return false;
         std::vector<std::string> names;
         for (const auto& [name, value] : row.members()) names.push_back(name);
-        if (!refusal_of_shape(names).what.empty()) return false;
+        if (!foreign_format_refusal(names).what.empty()) return false;
       }
       for (const auto& [name, value] : row.members())
         if (has_number(value)) has_numbers = true;

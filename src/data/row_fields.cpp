@@ -214,7 +214,7 @@ FieldRefusal refusal_of_message_field(const UnreadField& field) {
                 "other messages as input_ids and labels (docs/data.md#rows-made-elsewhere)"};
 }
 
-FieldRefusal refusal_of_shape(const std::vector<std::string>& fields) {
+FieldRefusal foreign_format_refusal(const std::vector<std::string>& fields) {
   const auto has = [&](const char* name) { return holds(fields, name); };
   if (has("chosen") && has("rejected")) {
     return {"the row is a preference ('chosen' and 'rejected'), for which sluice has no loss",

@@ -33,6 +33,6 @@ FieldRefusal refusal_of_row_field(const UnreadField& field, const std::vector<st
 FieldRefusal refusal_of_message_field(const UnreadField& field);
 
 // Rejects ShareGPT, Alpaca and preference formats. `fields` are all names of the row.
-FieldRefusal refusal_of_shape(const std::vector<std::string>& fields);
+FieldRefusal foreign_format_refusal(const std::vector<std::string>& fields);
 
 }  // namespace sluice::data

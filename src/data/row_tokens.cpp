@@ -268,7 +268,7 @@ void RowTokens::require_sound(const JsonlRow& row) const {
   // Preference rows may also have a prompt and messages.
   const bool is_preference = std::count(row.fields.begin(), row.fields.end(), "chosen") > 0;
   if (used.empty() || is_preference) {
-    const FieldRefusal shape = refusal_of_shape(row.fields);
+    const FieldRefusal shape = foreign_format_refusal(row.fields);
     if (!shape.what.empty()) refuse_row(shape.what, shape.remedy);
   }
   for (const UnreadField& field : row.unread) {

@@ -148,7 +148,7 @@ class TextTokenStream final : public TokenStream {
       const Ids first = tokenizer.encode(text, false);
       ids.insert(ids.end(), first.begin(), first.end());
     } else {
-      ids = tokenizer.encode_further(text);
+      ids = tokenizer.encode_continuation(text);
     }
     if (is_last) {
       ids.insert(ids.end(), tokenizer.suffix().begin(), tokenizer.suffix().end());

@@ -277,9 +277,9 @@ void RankStages::share_storage() {
   share_tied_storage(chunks);
 }
 
-RankStages build_stages(const Model& of_one_rank, const Partition& partition, int rank,
+RankStages build_stages(const Model& single_rank_config, const Partition& partition, int rank,
                         const StageOptions& options) {
-  const Model model = with_sizes_of_rows(of_one_rank, options.tensor_parallel);
+  const Model model = with_sizes_of_rows(single_rank_config, options.tensor_parallel);
   require_layers(model, partition);
   require_auxiliary(model);
   const std::vector<int> first = first_layers(partition);

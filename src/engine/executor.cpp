@@ -131,7 +131,7 @@ struct Executor::Impl final : GroupWatch {
     auxiliary.clear();
     for (auto& [index, stage] : stages) {
       stage->set_shards(shards.at(index));
-      stage->hold_early_weights(holds_early_weights.at(index));
+      stage->defer_early_weights(holds_early_weights.at(index));
     }
     const GroupWatchScope watched(*this);
     observers.tell(&ExecutorObserver::begin_program, program, transport.rank());
@@ -164,7 +164,7 @@ struct Executor::Impl final : GroupWatch {
     running = action;
     try {
       observers.tell(&ExecutorObserver::begin, index, action);
-      if (!is_amid_updates(index)) {
+      if (!has_started_update(index)) {
         if (auto failure = transport.failure())
           throw Error(failure->kind, {.what = failure->message});
       }
@@ -184,7 +184,7 @@ struct Executor::Impl final : GroupWatch {
 
   // Once a rank has started its weight update it finishes it, even if another rank fails meanwhile.
   // Stopping halfway would leave weights from two different steps.
-  bool is_amid_updates(int index) const {
+  bool has_started_update(int index) const {
     return index > 0 && row()[static_cast<std::size_t>(index) - 1].kind == ActionKind::kUpdate;
   }
 

@@ -143,7 +143,7 @@ SliceGroup::SliceGroup(const LocalChunk& chunk, std::int64_t sequence_dim)
 
 void parallelize_module(LocalChunk& chunk, const ParallelTable& table, std::int64_t sequence_dim) {
   const SliceGroup tp(chunk, sequence_dim);
-  let_operators_ask();
+  intercept_more_operators();
   std::set<std::string> fitting;
   chunk.divided.resize(chunk.modules.size());
   for (std::size_t layer = 0; layer < chunk.modules.size(); ++layer) {

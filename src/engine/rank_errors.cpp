@@ -39,7 +39,7 @@ std::string fact_from(std::string_view message) {
 
 }  // namespace
 
-std::optional<std::string> out_of_memory_fact() {
+std::optional<std::string> out_of_memory_text() {
   try {
     throw;
   } catch (const c10::OutOfMemoryError& error) {
@@ -57,7 +57,7 @@ std::optional<std::string> out_of_memory_fact() {
 }
 
 Error caught_error(const std::string& place) {
-  if (const std::optional<std::string> fact = out_of_memory_fact())
+  if (const std::optional<std::string> fact = out_of_memory_text())
     return Error(ErrorKind::kMemory, {.what = *fact, .where = place, .remedy = kOutOfMemoryRemedy});
   try {
     throw;
@@ -83,7 +83,7 @@ Error describe_instruction_failure(int rank, int index, const Action& action, co
 }
 
 void rethrow_with_place(const std::string& place, const std::string& remedy) {
-  if (const std::optional<std::string> fact = out_of_memory_fact())
+  if (const std::optional<std::string> fact = out_of_memory_text())
     throw Error(ErrorKind::kMemory, {.what = *fact, .where = place, .remedy = remedy});
   throw;
 }

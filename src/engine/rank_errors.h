@@ -11,7 +11,7 @@
 namespace sluice {
 
 // Returns "out of memory: 1.50GiB could not be allocated" for an exception of an allocator.
-std::optional<std::string> out_of_memory_fact();
+std::optional<std::string> out_of_memory_text();
 
 // Like as_error(), but also for torch's exceptions. A failed allocation becomes kMemory with
 // kOutOfMemoryRemedy. Other LibTorch errors keep their first line, without the backtrace.

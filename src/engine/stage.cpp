@@ -34,7 +34,7 @@ struct Stage::Impl {
   ChunkBackwardMaker make_backward;
   std::map<std::int64_t, InFlight> in_flight;
   bool splits = true;
-  bool hold_early_weights = false;
+  bool defer_early_weights = false;
   StageShards shards;
   std::vector<int> backwards_left;  // of each own shard, in this step
   const bool uses_graph;            // true: backward by autograd
@@ -122,7 +122,7 @@ struct Stage::Impl {
 
   // Returns a received value as a leaf on this stage's device. The sender's requires_grad decides
   // whether it needs a gradient.
-  at::Tensor at_home(const at::Tensor& input) const {
+  at::Tensor to_stage_device(const at::Tensor& input) const {
     if (!input.defined()) return input;
     at::Tensor result = same_storage(input);
     if (device && result.device() != *device) result = result.to(*device);
@@ -170,7 +170,7 @@ void Stage::to_empty(at::Device device) {
 }
 std::size_t Stage::num_live() const { return impl_->in_flight.size(); }
 bool Stage::splits_backward() const { return impl_->splits; }
-void Stage::hold_early_weights(bool on) { impl_->hold_early_weights = on; }
+void Stage::defer_early_weights(bool on) { impl_->defer_early_weights = on; }
 void Stage::end_step() { impl_->chunk.clear_casted_weights(); }
 void Stage::drop_derived() { impl_->chunk.casted_weights().empty(); }
 void Stage::reset() {
@@ -197,7 +197,7 @@ Values Stage::forward(const MicrobatchKey& key, std::vector<at::Tensor> inputs,
   work = {impl_->make_backward(impl_->chunk, impl_->sums)};
   Values received;
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    received.set(names[i], impl_->at_home(std::exchange(inputs[i], {})));
+    received.set(names[i], impl_->to_stage_device(std::exchange(inputs[i], {})));
   return work.backward->forward(key, std::move(received), batch);
 }
 
@@ -230,7 +230,7 @@ std::vector<at::Tensor> Stage::backward_input(std::int64_t microbatch,
   work.input_done = true;
   impl_->select_shard(microbatch);
   std::vector<at::Tensor> result =
-      work.backward->input(std::move(root_gradients), impl_->hold_early_weights);
+      work.backward->input(std::move(root_gradients), impl_->defer_early_weights);
   impl_->splits &= work.backward->splits();
   return result;
 }

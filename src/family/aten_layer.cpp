@@ -77,7 +77,7 @@ bool is_sum(const OperatorCall& call) {
 }
 
 // Bytes of a broadcast operand's gradient before its reduction.
-double before_its_sum(const OperatorCall& call, const CallTensor& operand) {
+double unreduced_gradient_bytes(const OperatorCall& call, const CallTensor& operand) {
   const std::string_view name = operator_name(call.target);
   const bool multiplies = name == "mul" || name == "div" || name == "pow" || name == "where" ||
                           name == "addcmul" || name == "maximum" || name == "minimum";
@@ -248,7 +248,7 @@ class Backward {
         computed.emplace_back(operand.name, arrived);
       } else {
         computed.emplace_back(operand.name, add_buffer(bytes_of_gradient(tensor)));
-        for_a_moment += before_its_sum(*step.call, tensor);
+        for_a_moment += unreduced_gradient_bytes(*step.call, tensor);
       }
     }
     most_ = std::max(most_, live_ + for_a_moment);

@@ -94,7 +94,7 @@ struct Lettered {
     return at(letter) != std::string::npos && tensor->sizes[at(letter)] != 1;
   }
   // Whether the dimensions can be viewed as matrices with one axis per group. Sets their sizes.
-  bool lies_as(const std::vector<std::string>& groups, Sizes& sizes) const {
+  bool is_viewable_as(const std::vector<std::string>& groups, Sizes& sizes) const {
     const Sizes own = tensor->strides.empty() ? contiguous_strides(tensor->sizes) : tensor->strides;
     CallTensor ordered = *tensor;
     ordered.sizes.clear();
@@ -179,8 +179,8 @@ void einsum(Row& row) {
     return;
   }
   Sizes sizes_a, sizes_b;
-  const bool lies_a = pair.a.lies_as({pair.both, pair.of_a, pair.inner}, sizes_a),
-             lies_b = pair.b.lies_as({pair.both, pair.inner, pair.of_b}, sizes_b);
+  const bool lies_a = pair.a.is_viewable_as({pair.both, pair.of_a, pair.inner}, sizes_a),
+             lies_b = pair.b.is_viewable_as({pair.both, pair.inner, pair.of_b}, sizes_b);
   for (const auto& [operand, other, lies, sizes] :
        {std::tuple{&pair.a, &pair.b, lies_a, &sizes_a},
         std::tuple{&pair.b, &pair.a, lies_b, &sizes_b}}) {
@@ -210,10 +210,10 @@ void convolution(Row& row) {
   const double turned = element(*x) * as_double(x->numel());
   row.takes(weight->bytes() + turned);
   if (x->numel() > kLargePicture)
-    row.takes_in_backward(element(row.result()) * as_double(row.result().numel()) +
-                          (row.wants(*x) ? turned : 0));
+    row.add_backward_temporary_bytes(element(row.result()) * as_double(row.result().numel()) +
+                                     (row.wants(*x) ? turned : 0));
   else
-    row.takes_in_backward(weight->bytes() + turned);
+    row.add_backward_temporary_bytes(weight->bytes() + turned);
   const std::string_view name = operator_name(row.call().target);
   const bool transposed =
       name.starts_with("conv_transpose") || row.call().flag("transposed", false);
@@ -297,9 +297,9 @@ void attention(Row& row) {
   // The softmax needs scores, result, a copy without fully masked rows, and booleans. The scaled
   // inputs still exist, but the final result does not.
   const double masked = mask && mask->dtype == "bool" ? kFloat * as_double(mask->numel()) : 0;
-  row.takes_alone(std::max(0.0, kFloat * as_double(q->numel()) + 3 * wide_pairs + pairs + masked -
-                                    row.result().bytes()));
-  row.takes_in_backward(2 * wide_pairs);
+  row.set_temporary_bytes(std::max(0.0, kFloat * as_double(q->numel()) + 3 * wide_pairs + pairs +
+                                            masked - row.result().bytes()));
+  row.add_backward_temporary_bytes(2 * wide_pairs);
 }
 
 }  // namespace aten_rows

@@ -150,9 +150,9 @@ class Row {
                           .bytes = {.constant = bytes}});
   }
   // Also replaces the bytes of keep_own().
-  void takes_alone(double bytes) { row_.in_forward = bytes; }
+  void set_temporary_bytes(double bytes) { row_.in_forward = bytes; }
   void takes(double bytes) { row_.in_forward += bytes; }
-  void takes_in_backward(double bytes) { row_.in_backward += bytes; }
+  void add_backward_temporary_bytes(double bytes) { row_.in_backward += bytes; }
   void unknown() { row_.known = false; }
 
   OperatorRow finish() && {

@@ -106,7 +106,7 @@ void pow(Row& row) {
   for (const CallTensor* each : {base, exponent})
     if (each) row.keep(*each);
   if (exponent) row.keep(row.result());
-  row.takes_in_backward(element(row.result()) * as_double(row.result().numel()));
+  row.add_backward_temporary_bytes(element(row.result()) * as_double(row.result().numel()));
 }
 
 void addcmul(Row& row) {
@@ -195,7 +195,7 @@ void cross_entropy(Row& row) {
   row.keep_own("log-probabilities", each * as_double(logits->numel()));
   if (!target->is_floating()) row.keep_own("total weight", each);
   row.keep(*target);
-  row.takes_in_backward(each * as_double(logits->numel()));
+  row.add_backward_temporary_bytes(each * as_double(logits->numel()));
 }
 void nll(Row& row) {
   row.keep(*row.tensor("self"));
@@ -506,13 +506,13 @@ const Rule* rule_of(std::string_view target) {
 }  // namespace aten_rows
 
 bool has_row(std::string_view target) {
-  return is_of_numbers(target) || aten_rows::rule_of(target) != nullptr;
+  return has_no_tensor_gradient(target) || aten_rows::rule_of(target) != nullptr;
 }
 
 OperatorRow row_of(const OperatorCall& call, const Precision& precision) {
   check_sizes(call);
   aten_rows::Row row(call, precision);
-  if (is_of_numbers(call.target)) return std::move(row).finish();
+  if (has_no_tensor_gradient(call.target)) return std::move(row).finish();
   const aten_rows::Rule* const rule = aten_rows::rule_of(call.target);
   const bool fits =
       rule && row.is_complete() && (rule->write == aten_rows::nothing || row.first()) &&

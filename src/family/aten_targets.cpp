@@ -118,7 +118,7 @@ bool is_in_place(std::string_view target) {
   return row && contains_name(row->written, "self") && contains_name(row->shared, "self");
 }
 
-bool is_of_numbers(std::string_view target) {
+bool has_no_tensor_gradient(std::string_view target) {
   if (target.starts_with("_operator.") || target.starts_with("torch.") ||
       target.starts_with("math.") || target.starts_with("builtins."))
     return true;

@@ -10,7 +10,7 @@ std::string_view operator_name(std::string_view target);
 // Whether the operator writes its first argument.
 bool is_in_place(std::string_view target);
 // Whether the operator handles only numbers, sizes or assertions.
-bool is_of_numbers(std::string_view target);
+bool has_no_tensor_gradient(std::string_view target);
 
 bool keeps_layout(std::string_view name);
 // Whether CPU autocast runs the operator in its own type, or in float32.

@@ -47,7 +47,7 @@ struct DecoderConfig {
   double residual_dropout = 0.0,
          embedding_dropout = 0.0;         // of a block's output; of embeddings
   std::optional<double> attention_scale;  // default: 1 / sqrt(head_dim)
-  bool unseen_is_mean = false;            // tokens that see none get the mean value
+  bool fully_masked_gets_mean = false;    // tokens that see none get the mean value
   std::optional<double> attention_cap;    // scores s become cap * tanh(s / cap)
   Activation activation = Activation::kSilu;
 

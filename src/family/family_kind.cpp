@@ -8,7 +8,7 @@ namespace {
 class FamilySource : public ModelSource {
  public:
   explicit FamilySource(const ModelSpec& model)
-      : vocab_size_(model.vocab_size), is_part_(is_part_of_a_whole(model.config_text)) {}
+      : vocab_size_(model.vocab_size), is_part_(is_inside_vision_language(model.config_text)) {}
   const ModelKind& kind() const override { return family_kind(); }
   RowNeeds row_needs() const override {
     RowNeeds needs;

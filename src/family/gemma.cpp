@@ -79,7 +79,7 @@ std::vector<RopeConfig> read_ropes(const ConfigReader& config,
 
 DecoderConfig read_gemma2_config(const ConfigReader& config) {
   DecoderConfig out = read_gemma(config, 256000, 8192);
-  out.unseen_is_mean = true;  // transformers uses plain operators, with or without caps
+  out.fully_masked_gets_mean = true;  // transformers uses plain operators, with or without caps
   out.attention_cap = read_cap(config, "attn_logit_softcapping", 50.0);
   out.logit_cap = read_cap(config, "final_logit_softcapping", 30.0);
   set_alternating_windows(out, config, 2);

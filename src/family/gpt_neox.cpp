@@ -87,7 +87,8 @@ GptNeoxConfig read_gpt_neox_config(const ConfigReader& config) {
   out.hidden_dropout = config.number("hidden_dropout", 0.0, 0.0, 1.0);
   out.rope = read_rope(
       config, out.max_position_embeddings,
-      RopeKeys{.theta = "rotary_emb_base", .turned = "rotary_pct", .usually_turned = 0.25});
+      RopeKeys{
+          .theta = "rotary_emb_base", .turned = "rotary_pct", .default_rotated_fraction = 0.25});
   out.rotary_dim = turned_channels(config, out.rope, out.head_dim());
   return out;
 }

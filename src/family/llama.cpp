@@ -8,7 +8,7 @@ namespace sluice::detail {
 namespace {
 
 // Layers with 1 in no_rope_layers are rotated; by default all but every n-th.
-std::vector<bool> read_turned_layers(const ConfigReader& config, std::int64_t num_layers) {
+std::vector<bool> read_rotated_layers(const ConfigReader& config, std::int64_t num_layers) {
   const char* const key = "no_rope_layers";
   std::vector<bool> turned;
   if (config.has(key)) {
@@ -74,7 +74,7 @@ DecoderConfig read_smollm3_config(const ConfigReader& config) {
                                                    .tie_word_embeddings = true});
   out.qkv_bias = out.output_bias = config.flag("attention_bias", false);
   out.mlp_bias = config.flag("mlp_bias", false);
-  const std::vector<bool> turned = read_turned_layers(config, out.num_layers);
+  const std::vector<bool> turned = read_rotated_layers(config, out.num_layers);
   const std::optional<std::int64_t> window = read_window(config, std::nullopt);
   const bool slides = config.flag("use_sliding_window", false) && window;
   std::vector<bool> has_window;

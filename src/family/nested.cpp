@@ -117,7 +117,7 @@ bool ties_by_default(const Json& text) {
 
 // Follows transformers 5.23. In some wholes either setting ties the head, in others only the outer
 // one. `text` has its family's model_type.
-bool ties_head(const Json& document, const Json& text, const Whole& whole) {
+bool is_head_tied(const Json& document, const Json& text, const Whole& whole) {
   if (whole.ties == Whole::kAsText &&
       (says(text, kTies) ? text.at(kTies) == true : ties_by_default(text)))
     return true;
@@ -153,9 +153,9 @@ std::vector<Naming> namings(const std::string& inside, const std::string& base_p
 
 }  // namespace
 
-bool is_whole_of_known_parts(const Json& document) { return find_whole(document) != nullptr; }
+bool is_supported_vision_language(const Json& document) { return find_whole(document) != nullptr; }
 
-bool is_part_of_a_whole(const std::string& config_text) {
+bool is_inside_vision_language(const std::string& config_text) {
   const std::optional<Json> document = parse_json(config_text);
   return document && find_whole(*document) != nullptr;
 }
@@ -182,7 +182,7 @@ Json language_config(const Json& document) {
     return type_of(config) == known.text_type;
   });
   if (alias != kAliases.end()) become_family(config, *alias);
-  config[kTies] = ties_head(document, config, *whole);
+  config[kTies] = is_head_tied(document, config, *whole);
   return config;
 }
 

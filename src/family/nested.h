@@ -13,8 +13,8 @@ namespace sluice::detail {
 
 // Whether the document is a supported whole: on text alone it computes the same as its language
 // model.
-bool is_whole_of_known_parts(const Json& document);
-bool is_part_of_a_whole(const std::string& config_text);
+bool is_supported_vision_language(const Json& document);
+bool is_inside_vision_language(const std::string& config_text);
 
 // Returns the language model's configuration for its family, and other documents unchanged. Missing
 // fields get the default of their transformers class. The outer object decides whether the head is

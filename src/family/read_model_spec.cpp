@@ -135,7 +135,7 @@ ModelSpec parse_model_spec(const std::string& config_json, const std::string& fi
     config.fail("text_config", "a language model inside another one's configuration is not built",
                 "leave it out, or make it a separate config.json");
   }
-  const bool is_whole = detail::is_whole_of_known_parts(document);
+  const bool is_whole = detail::is_supported_vision_language(document);
   if (is_whole) {
     const Json text = detail::language_config(document);
     detail::require_bare_head(detail::ConfigReader(text, file_name, "text_config."));

@@ -145,7 +145,7 @@ RopeConfig read_settings(const ConfigReader& config, const std::optional<ConfigR
   };
   RopeConfig out;
   out.theta = theta;
-  if (keys) out.turned = config.number(keys->turned, keys->usually_turned, 0.0, 1.0);
+  if (keys) out.turned = config.number(keys->turned, keys->default_rotated_fraction, 0.0, 1.0);
   if (!rope) return out;
   out.theta = read_theta(*rope, "rope_theta", theta);
   out.type = rope->text("rope_type", rope->text("type", "default"));

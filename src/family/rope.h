@@ -32,7 +32,7 @@ struct RopeConfig {
 struct RopeKeys {
   const char* theta = "rope_theta";
   const char* turned = "partial_rotary_factor";
-  double usually_turned = 1.0;
+  double default_rotated_fraction = 1.0;
   // Phi-3 allows only "longrope", also by older names, with an original length of 4096 by default.
   bool only_longrope = false;
 };

@@ -96,13 +96,14 @@ struct ControlLine::Impl {
     if (now >= next_beat) beat();
     pollfd polled[2] = {{connection.socket().descriptor(), POLLIN, 0},
                         {wake.descriptor(), POLLIN, 0}};
-    ::poll(polled, 2, poll_milliseconds(std::min(next_beat, now + look_period(options.heartbeat))));
-    judge.tick(Clock::now(), longest_look(options.heartbeat));
+    ::poll(polled, 2,
+           poll_milliseconds(std::min(next_beat, now + check_interval(options.heartbeat))));
+    judge.tick(Clock::now(), max_check_interval(options.heartbeat));
     if (polled[1].revents) {
       std::uint64_t count = 0;
       [[maybe_unused]] const ssize_t got = ::read(wake.descriptor(), &count, sizeof count);
     }
-    const bool alive = !polled[0].revents || connection.receive_what_is_there();
+    const bool alive = !polled[0].revents || connection.read_available();
     while (auto frame = connection.take_frame()) hear(Unpacker(*frame, "job's server"));
     send_reports();
     if (is_over()) return;
@@ -123,7 +124,7 @@ struct ControlLine::Impl {
     last_heard = judge.counted();
     switch (static_cast<LineWord>(said.take<int>())) {
       case LineWord::kBeat:
-        teller_without_server = said.take<int>();
+        reporter_if_server_lost = said.take<int>();
         return;
       case LineWord::kAsk:
         return beat();
@@ -158,11 +159,11 @@ struct ControlLine::Impl {
     }
   }
 
-  int teller_here() const {
-    const bool is_here = teller_without_server >= options.first_here &&
-                         teller_without_server < options.first_here + options.num_here;
-    if (is_here) return teller_without_server;
-    return teller_without_server >= 0 ? options.first_here : options.process;
+  int local_reporter() const {
+    const bool is_here = reporter_if_server_lost >= options.first_here &&
+                         reporter_if_server_lost < options.first_here + options.num_here;
+    if (is_here) return reporter_if_server_lost;
+    return reporter_if_server_lost >= 0 ? options.first_here : options.process;
   }
 
   void lose_server(const std::string& how, const std::string& remedy) {
@@ -176,7 +177,7 @@ struct ControlLine::Impl {
     fail({.process = server_process,
           .kind = error.kind(),
           .message = error.what(),
-          .teller = teller_here()});
+          .teller = local_reporter()});
     const std::lock_guard lock(mutex);
     server_gone = true;
     told.notify_all();
@@ -224,8 +225,8 @@ struct ControlLine::Impl {
   StoreConnection connection;
   const Socket wake;
   std::string server_name;
-  int server_process = -1, teller_without_server = -1;
-  JudgeClock judge;
+  int server_process = -1, reporter_if_server_lost = -1;
+  SilenceClock judge;
   Clock::duration last_heard{0};
   Deadline next_beat{};
 

@@ -7,11 +7,11 @@
 
 namespace sluice {
 
-class JudgeClock {
+class SilenceClock {
  public:
   using Clock = std::chrono::steady_clock;
 
-  explicit JudgeClock(Clock::time_point now) : last_(now) {}
+  explicit SilenceClock(Clock::time_point now) : last_(now) {}
 
   // `longest`: longest time between calls while this process runs.
   void tick(Clock::time_point now, Clock::duration longest) {
@@ -26,16 +26,16 @@ class JudgeClock {
 };
 
 // How often each side sends a beat, and how often it checks the other. A process that checks less
-// often than longest_look() was stopped.
+// often than max_check_interval() was stopped.
 inline std::chrono::milliseconds beat_period(std::chrono::milliseconds heartbeat) {
   using std::chrono::milliseconds;
   return std::clamp(heartbeat / 5, milliseconds(5), milliseconds(1000));
 }
-inline std::chrono::milliseconds look_period(std::chrono::milliseconds heartbeat) {
+inline std::chrono::milliseconds check_interval(std::chrono::milliseconds heartbeat) {
   using std::chrono::milliseconds;
   return std::clamp(heartbeat / 10, milliseconds(5), milliseconds(100));
 }
-inline std::chrono::milliseconds longest_look(std::chrono::milliseconds heartbeat) {
+inline std::chrono::milliseconds max_check_interval(std::chrono::milliseconds heartbeat) {
   using std::chrono::milliseconds;
   return std::max(heartbeat / 4, milliseconds(1));
 }

@@ -106,7 +106,7 @@ class Attempt {
 
   bool has_joined(int process) {
     const std::string key = arrival_key(process);
-    return server_ ? server_->has(key) : machines_->has_or_is_alone(key);
+    return server_ ? server_->has(key) : machines_->has_key_or_lost_machine0(key);
   }
 
   void hear_signals() {
@@ -174,7 +174,7 @@ class Attempt {
   Verdict verdict_of(const JobOutcome& outcome) {
     if (is_alone()) {
       return {.exit_code = outcome.exit_code,
-              .again = restarts_left() && !outcome.stopped && is_worth_repeating(outcome.exit_code),
+              .again = restarts_left() && !outcome.stopped && is_retryable(outcome.exit_code),
               .what = outcome.what};
     }
     if (options_.node == 0) {
@@ -185,7 +185,7 @@ class Attempt {
     // Machine 0 comes to the same verdict alone.
     const int lost = static_cast<int>(ErrorKind::kPeer);
     const int exit_code = outcome.exit_code != 0 ? outcome.exit_code : lost;
-    const bool again = restarts_left() && !outcome.stopped && is_worth_repeating(exit_code);
+    const bool again = restarts_left() && !outcome.stopped && is_retryable(exit_code);
     if (!again) log_warning("machine 0 is lost");
     return {.exit_code = exit_code, .again = again, .what = "machine 0 is lost"};
   }

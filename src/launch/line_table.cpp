@@ -62,7 +62,7 @@ std::optional<JobFailure> LineTable::open(Line line, Clock::duration counted) {
   return JobFailure{.process = process,
                     .kind = error.kind(),
                     .message = error.what(),
-                    .teller = lowest_living(-1)};
+                    .teller = lowest_alive(-1)};
 }
 
 void LineTable::heard(int process, const std::string& status, Clock::duration counted) {
@@ -123,7 +123,7 @@ bool LineTable::lives(int process) const {
   return found != lines_.end() && !found->second.judge_at;
 }
 
-int LineTable::lowest_living(int but, int and_but) const {
+int LineTable::lowest_alive(int but, int and_but) const {
   for (const auto& [process, line] : lines_) {
     if (process != but && process != and_but && !line.judge_at) return process;
   }
@@ -137,7 +137,7 @@ std::optional<milliseconds> LineTable::shortest_heartbeat() const {
   return shortest;
 }
 
-std::string LineTable::what_is_waited_for(const std::vector<int>& ranks, int but) const {
+std::string LineTable::statuses_waiting_for(const std::vector<int>& ranks, int but) const {
   std::vector<std::string> for_it, all;
   for (const auto& [process, line] : lines_) {
     if (process == but || line.judge_at || line.status.empty()) continue;
@@ -157,13 +157,13 @@ std::string LineTable::what_is_waited_for(const std::vector<int>& ranks, int but
 JobFailure LineTable::failure_of(const Line& line, const std::string& how,
                                  const std::string& remedy) const {
   const Error error(ErrorKind::kPeer, {.what = line.name + " " + how,
-                                       .where = what_is_waited_for(line.ranks, line.process),
+                                       .where = statuses_waiting_for(line.ranks, line.process),
                                        .remedy = remedy});
   return {.process = line.process,
           .rank = line.ranks.size() == 1 ? line.ranks.front() : -1,
           .kind = error.kind(),
           .message = error.what(),
-          .teller = std::max(0, lowest_living(line.process))};
+          .teller = std::max(0, lowest_alive(line.process))};
 }
 
 }  // namespace sluice

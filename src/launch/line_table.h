@@ -23,7 +23,7 @@ class LineTable {
     std::vector<int> ranks;
     std::chrono::milliseconds heartbeat{5000};
     std::string status;
-    Clock::duration last_heard{0};              // in JudgeClock time
+    Clock::duration last_heard{0};              // in SilenceClock time
     std::optional<Clock::time_point> judge_at;  // set when the line has ended
     bool has_answered = false;
   };
@@ -44,18 +44,18 @@ class LineTable {
   JobFailure lost(int process, const std::string& how);
 
   // "rank 0 waits for 1RECV_B3 of step 4 from rank 2"
-  std::string who_waits_for(int rank) const { return what_is_waited_for({rank}, /*but=*/-1); }
+  std::string who_waits_for(int rank) const { return statuses_waiting_for({rank}, /*but=*/-1); }
 
   bool empty() const { return lines_.empty(); }
   bool lives(int process) const;
   bool knows(int process) const { return lines_.contains(process); }
   // -1 if there is none.
-  int lowest_living(int but, int and_but = -1) const;
+  int lowest_alive(int but, int and_but = -1) const;
   std::optional<std::chrono::milliseconds> shortest_heartbeat() const;
 
  private:
   // Statuses that wait for one of these ranks, or all if none does.
-  std::string what_is_waited_for(const std::vector<int>& ranks, int but) const;
+  std::string statuses_waiting_for(const std::vector<int>& ranks, int but) const;
   JobFailure failure_of(const Line& line, const std::string& how, const std::string& remedy) const;
 
   const std::chrono::milliseconds grace_;

@@ -23,7 +23,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kMachineLook{20};
 // Time for the other machines to read the result before the store ends.
-constexpr milliseconds kHeard{2000};
+constexpr milliseconds kVerdictReadTime{2000};
 constexpr milliseconds kSayWhoDidNotCome{5000};
 constexpr const char* kVerdict = "launch/verdict";
 constexpr milliseconds kMachineTry{500}, kNextTry{200};
@@ -34,7 +34,7 @@ bool never() { return false; }
 
 }  // namespace
 
-bool is_worth_repeating(int exit_code) {
+bool is_retryable(int exit_code) {
   return exit_code == static_cast<int>(ErrorKind::kInternal) ||
          exit_code == static_cast<int>(ErrorKind::kPeer) ||
          exit_code == static_cast<int>(ErrorKind::kMemory) || exit_code > 128;
@@ -52,7 +52,7 @@ MachineGroup::MachineGroup(const StoreAddress& address, MachineGroupOptions opti
   client_->set_reply_time(options_.heartbeat);
   client_->set(key("shape", options_.machine), own);
   try {
-    require_alike(own, deadline);
+    require_matching(own, deadline);
   } catch (const Error& error) {
     client_->set(key("compared", options_.machine), "");
     if (options_.machine == 0 && error.kind() == ErrorKind::kUsage) await_others("compared");
@@ -99,7 +99,7 @@ void MachineGroup::come(Deadline deadline) {
   }
 }
 
-void MachineGroup::require_alike(const std::string& own, Deadline deadline) {
+void MachineGroup::require_matching(const std::string& own, Deadline deadline) {
   const auto says = [this] {
     notice_.tick([this] { return missing_text() + " at " + options_.where; });
     return false;
@@ -153,7 +153,7 @@ void MachineGroup::watch(std::function<void()> on_loss) {
 }
 
 void MachineGroup::await_others(const std::string& what) {
-  const Deadline deadline = deadline_in(kHeard);
+  const Deadline deadline = deadline_in(kVerdictReadTime);
   for (int machine = 1; machine < options_.num_machines; ++machine)
     await(key(what, machine), deadline, never);
 }
@@ -177,7 +177,7 @@ std::string MachineGroup::key(const std::string& what, int machine) const {
   return formatted("launch/{}/{}", what, machine);
 }
 
-bool MachineGroup::has_or_is_alone(const std::string& wanted) noexcept {
+bool MachineGroup::has_key_or_lost_machine0(const std::string& wanted) noexcept {
   try {
     return has_lost_machine0() || client_->has({wanted});
   } catch (const Error&) {
@@ -209,7 +209,7 @@ Verdict MachineGroup::decide(const JobOutcome& here, int failed_process, bool re
       verdict.what = what;
     }
   }
-  verdict.again = !stopped && restarts_left && is_worth_repeating(verdict.exit_code);
+  verdict.again = !stopped && restarts_left && is_retryable(verdict.exit_code);
   client_->set(kVerdict,
                Packer().add(verdict.exit_code).add(verdict.again).add(verdict.what).bytes());
   if (all_came) await_others("heard");
@@ -222,7 +222,8 @@ std::optional<Verdict> MachineGroup::hear(const JobOutcome& here) {
     if (no_use()) return std::nullopt;
     client_->set(key("ended", options_.machine),
                  Packer().add(here.exit_code).add(here.stopped).add(here.what).bytes());
-    if (!await(kVerdict, deadline_in(options_.agree + kHeard), no_use)) return std::nullopt;
+    if (!await(kVerdict, deadline_in(options_.agree + kVerdictReadTime), no_use))
+      return std::nullopt;
     Unpacker said(client_->get(kVerdict, milliseconds(0)), "the verdict of machine 0");
     Verdict verdict;
     verdict.exit_code = said.take<int>();

@@ -52,7 +52,7 @@ class MachineGroup {
   void watch(std::function<void()> on_loss);
 
   // True if the job's store has this key, or machine 0 is gone.
-  bool has_or_is_alone(const std::string& key) noexcept;
+  bool has_key_or_lost_machine0(const std::string& key) noexcept;
 
   // On machine 0, after an attempt. `failed_process`: the first that failed according to the
   // server, or -1.
@@ -64,7 +64,7 @@ class MachineGroup {
   using Deadline = std::chrono::steady_clock::time_point;
 
   void come(Deadline deadline);
-  void require_alike(const std::string& own, Deadline deadline);
+  void require_matching(const std::string& own, Deadline deadline);
   [[noreturn]] void fail_missing();
   std::vector<std::string> missing();
   std::string missing_text();
@@ -87,6 +87,6 @@ class MachineGroup {
 };
 
 // True for a lost process, a signal, out of memory or an internal error.
-bool is_worth_repeating(int exit_code);
+bool is_retryable(int exit_code);
 
 }  // namespace sluice

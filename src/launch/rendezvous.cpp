@@ -232,11 +232,11 @@ class FileReader {
       JobStore store;
       text_ = read_private_file(path_);
       if (text_ && read_notice(*text_, store) && meets(store)) return store;
-      if (!came_twice_) twin_since_ = Clock::now();
-      if (Clock::now() - twin_since_ > kEarlierJob) break;
+      if (!rank_already_taken_) duplicate_since_ = Clock::now();
+      if (Clock::now() - duplicate_since_ > kEarlierJob) break;
       std::this_thread::sleep_for(kPause);
     } while (Clock::now() < deadline_);
-    if (came_twice_) fail_twice(last_, layout_.process);
+    if (rank_already_taken_) fail_twice(last_, layout_.process);
     throw Error(ErrorKind::kPeer,
                 {.what = "process 0 of this job did not join within " +
                          shortest(static_cast<double>(timeout_.count()) / 1000) + " s",
@@ -253,10 +253,10 @@ class FileReader {
       client = std::make_unique<StoreClient>(store.address, store.secret,
                                              std::min(kTry, left(deadline_)));
       last_ = store.address;
-      came_twice_ = !arrive(*client, layout_.process);
-      if (came_twice_) return false;
+      rank_already_taken_ = !arrive(*client, layout_.process);
+      if (rank_already_taken_) return false;
     } catch (const Error&) {
-      came_twice_ = false;
+      rank_already_taken_ = false;
       return false;
     }
     try {
@@ -286,8 +286,8 @@ class FileReader {
   const milliseconds timeout_;
   std::optional<std::string> text_;
   StoreAddress last_;
-  bool came_twice_ = false;
-  Deadline twin_since_ = Clock::now();
+  bool rank_already_taken_ = false;
+  Deadline duplicate_since_ = Clock::now();
 };
 
 // ---- several machines ----

@@ -70,7 +70,7 @@ int port_of(const Name& name) {
 }
 
 // A connection to a free local port may connect to itself.
-bool met_itself(const Socket& socket) {
+bool is_connected_to_itself(const Socket& socket) {
   Name own, peer;
   if (::getsockname(socket.descriptor(), own.get(), &own.size) != 0) return false;
   if (::getpeername(socket.descriptor(), peer.get(), &peer.size) != 0) return false;
@@ -215,7 +215,7 @@ Socket connect_to(const std::string& host, int port, Deadline deadline, std::str
   for (const addrinfo* at = addresses.get(); at; at = at->ai_next) {
     Socket socket(::socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     const int failed = socket ? connect_one(socket, *at, deadline) : errno;
-    if (failed == 0 && !met_itself(socket)) {
+    if (failed == 0 && !is_connected_to_itself(socket)) {
       prepare_connection(socket.descriptor());
       return socket;
     }

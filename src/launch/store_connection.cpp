@@ -17,7 +17,7 @@ constexpr milliseconds kGreetingTime{5000};
 // A busy server may drop a connection before it reads the proof.
 constexpr int kMaxRefusals = 3;
 
-enum class Greeted { kYes, kSilence, kRefused, kLiar };
+enum class Greeted { kYes, kSilence, kRefused, kWrongSecret };
 
 bool read_exactly(Socket& socket, std::string& bytes, std::size_t count, Deadline deadline,
                   bool& timed_out) {
@@ -51,7 +51,7 @@ struct Greeter {
     if (!write_all(socket, own_nonce + greeting.client_proof(), deadline)) return Greeted::kRefused;
     if (!read_exactly(socket, proof, kProofBytes, deadline, timed_out))
       return timed_out ? Greeted::kSilence : Greeted::kRefused;
-    if (!same_bytes(proof, greeting.server_proof())) return Greeted::kLiar;
+    if (!same_bytes(proof, greeting.server_proof())) return Greeted::kWrongSecret;
     write_key = greeting.key(true);
     read_key = greeting.key(false);
     return Greeted::kYes;
@@ -88,7 +88,7 @@ StoreConnection::StoreConnection(const StoreAddress& address, const std::string&
           reason = "it ends the connection";
           if (++refusals < kMaxRefusals) break;
           fail(address, "the store of the job does not take this process's secret", kSecretRemedy);
-        case Greeted::kLiar:
+        case Greeted::kWrongSecret:
           fail(address, "what listens there does not know the secret of the job", kSecretRemedy);
       }
       socket_.close();
@@ -106,13 +106,13 @@ bool StoreConnection::send(const std::string& bytes, Deadline deadline) {
   return sent;
 }
 
-bool StoreConnection::receive_what_is_there() { return socket_.receive(received_, kReadAtOnce); }
+bool StoreConnection::read_available() { return socket_.receive(received_, kReadAtOnce); }
 
 std::optional<std::string> StoreConnection::receive(Deadline deadline, bool& ended) {
   for (ended = false;;) {
     if (auto frame = take_frame()) return frame;
     if (ended || !wait_for(socket_, false, deadline)) return std::nullopt;
-    ended = !receive_what_is_there();
+    ended = !read_available();
   }
 }
 

@@ -23,7 +23,7 @@ class StoreConnection {
   // False if the connection has ended or the deadline passed.
   bool send(const std::string& bytes, Deadline deadline);
   // For callers that poll the socket. False if the connection has ended.
-  bool receive_what_is_there();
+  bool read_available();
   std::optional<std::string> take_frame() { return reader_.take(received_); }
   // Nothing at the deadline, or at the end of the connection, which sets `ended`.
   std::optional<std::string> receive(Deadline deadline, bool& ended);

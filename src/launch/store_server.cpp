@@ -48,7 +48,7 @@ struct Wait {
 struct KnownEnd {
   int process = 0;
   std::string how;
-  bool has_told = false;
+  bool has_reported = false;
 };
 
 struct Connection {
@@ -140,7 +140,7 @@ struct StoreServer::Impl {
     if (stop_by) until(*stop_by);
     if (now < accept_again) until(accept_again);
     if (const auto heartbeat = lines.shortest_heartbeat())
-      until(now + (lines.has_suspect() ? milliseconds(5) : look_period(*heartbeat)));
+      until(now + (lines.has_suspect() ? milliseconds(5) : check_interval(*heartbeat)));
     for (const Connection& connection : connections) {
       if (!connection.is_known) until(connection.greet_by);
       if (connection.wait) until(connection.wait->deadline);
@@ -151,7 +151,7 @@ struct StoreServer::Impl {
   void step(const std::vector<pollfd>& polled, const std::vector<Connection*>& whose) {
     const Deadline now = Clock::now();
     const auto heartbeat = lines.shortest_heartbeat();
-    judge.tick(now, longest_look(heartbeat.value_or(milliseconds(1000))));
+    judge.tick(now, max_check_interval(heartbeat.value_or(milliseconds(1000))));
     if (polled[0].revents) {
       std::uint64_t count = 0;
       [[maybe_unused]] const ssize_t got = ::read(wake.descriptor(), &count, sizeof count);
@@ -169,9 +169,9 @@ struct StoreServer::Impl {
     for (const KnownEnd& end : known_ends) {
       if (finished.contains(end.process)) continue;
       // A process with a control line would have reported there.
-      const bool has_told = end.has_told && !lines.knows(end.process);
+      const bool has_reported = end.has_reported && !lines.knows(end.process);
       JobFailure failure = lines.lost(end.process, end.how);
-      if (has_told) failure.teller = end.process;
+      if (has_reported) failure.teller = end.process;
       fail(failure);
     }
     known_ends.clear();
@@ -375,7 +375,7 @@ struct StoreServer::Impl {
   }
 
   void beat() {
-    const int teller = lines.lowest_living(options.process);
+    const int teller = lines.lowest_alive(options.process);
     for (Connection& connection : connections) {
       if (!connection.line || connection.to_send.size() > kMaxUnreadBeats) continue;
       tell(connection, Packer().add(word(LineWord::kBeat)).add(teller));
@@ -384,7 +384,7 @@ struct StoreServer::Impl {
 
   // Only one process prints the warning.
   void warn(const std::string& text) {
-    const int teller = lines.lowest_living(/*but=*/-1);
+    const int teller = lines.lowest_alive(/*but=*/-1);
     for (Connection& connection : connections) {
       if (connection.line == teller)
         tell(connection, Packer().add(word(LineWord::kWarning)).add(text));
@@ -397,7 +397,7 @@ struct StoreServer::Impl {
     if (is_consequence) return;
     failure.teller = lines.lives(failure.process)
                          ? failure.process
-                         : std::max(0, lines.lowest_living(failure.process));
+                         : std::max(0, lines.lowest_alive(failure.process));
     fail(failure);
   }
 
@@ -433,7 +433,7 @@ struct StoreServer::Impl {
   std::map<int, std::string> losses;
   std::string refused_from;
   std::vector<KnownEnd> reported_ends, known_ends;
-  JudgeClock judge;
+  SilenceClock judge;
   std::optional<JobFailure> first_failure;
   std::thread server;
 };
@@ -455,10 +455,10 @@ void StoreServer::report(const JobFailure& failure) noexcept {
   impl_->wake_up();
 }
 
-void StoreServer::report_end(int process, const std::string& how, bool has_told) noexcept {
+void StoreServer::report_end(int process, const std::string& how, bool has_reported) noexcept {
   {
     const std::lock_guard lock(impl_->mutex);
-    impl_->reported_ends.push_back({process, how, has_told});
+    impl_->reported_ends.push_back({process, how, has_reported});
   }
   impl_->wake_up();
 }

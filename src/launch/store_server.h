@@ -40,8 +40,8 @@ class StoreServer {
   // Like ControlLine::report().
   void report(const JobFailure& failure) noexcept;
   // `how` follows the process's name: "was ended by signal 9 (Killed)". No effect after finish().
-  // `has_told`: a process without a line has printed the error itself.
-  void report_end(int process, const std::string& how, bool has_told = false) noexcept;
+  // `has_reported`: a process without a line has printed the error itself.
+  void report_end(int process, const std::string& how, bool has_reported = false) noexcept;
   std::optional<JobFailure> failure() const;
   bool has(const std::string& key) const;
   // The message if this process was judged lost.

@@ -89,7 +89,7 @@ at::Tensor copy_of(const at::Tensor& tensor, CastedWeights& weights) {
 
 void take_copies(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
                  torch::jit::Stack* stack) {
-  if (run_by_reader(op, *stack)) return;
+  if (try_reader(op, *stack)) return;
   if (current_copies) {
     const auto count = static_cast<std::ptrdiff_t>(op.schema().arguments().size());
     for (auto value = stack->end() - count; value != stack->end(); ++value) {

@@ -58,7 +58,7 @@ const at::Tensor& find_value(const std::string& name, const LayerSpec& layer, co
 }
 
 // Detects in-place writes to batch inputs. They share the storage of the caller's batch.
-class BatchWatch {
+class BatchWriteDetector {
  public:
   void read(const std::string& name, const at::Tensor& tensor) {
     if (!tensor.defined() || !version_of(tensor).enabled()) return;
@@ -223,7 +223,7 @@ Values Chunk::forward(Values received, const Values& batch, std::uint64_t seed, 
     differentiable_input |= tensor.defined() && tensor.requires_grad();
 
   Values live = std::move(received);
-  BatchWatch of_batch;
+  BatchWriteDetector of_batch;
   for (const std::string& name : unused_inputs_) live.erase(name);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     const LayerSpec& layer = layers_[i];

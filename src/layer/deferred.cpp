@@ -84,7 +84,7 @@ std::shared_ptr<Module> make_deferred(const ModuleMaker& make, const std::string
   return module;
 }
 
-std::shared_ptr<Module> make_what_is_left(const ModuleMaker& make, Drawn drawn) {
+std::shared_ptr<Module> make_with_memory_for_kept(const ModuleMaker& make, Drawn drawn) {
   Tape tape;
   std::shared_ptr<Module> module = make();
   if (!module) return module;
@@ -101,7 +101,7 @@ std::shared_ptr<Module> make_names(const ModuleMaker& make) {
   return make();
 }
 
-bool makes_without_memory() { return Tape::is_recording(); }
+bool is_making_without_memory() { return Tape::is_recording(); }
 
 void to_empty(Module& module, at::Device device) {
   for (const auto& tensors : {module.parameters(), module.buffers()}) {

@@ -36,13 +36,13 @@ std::shared_ptr<torch::nn::Module> make_deferred(const ModuleMaker& make, const 
 
 // Allocates only tensors that are left when `make` returns, with the numbers that `make` sets.
 // Throws c10::Error if `make` accesses missing memory.
-std::shared_ptr<torch::nn::Module> make_what_is_left(const ModuleMaker& make, Drawn drawn);
+std::shared_ptr<torch::nn::Module> make_with_memory_for_kept(const ModuleMaker& make, Drawn drawn);
 
-// Names, sizes and types only. Throws like make_what_is_left().
+// Names, sizes and types only. Throws like make_with_memory_for_kept().
 std::shared_ptr<torch::nn::Module> make_names(const ModuleMaker& make);
 
 // True inside one of these three functions.
-bool makes_without_memory();
+bool is_making_without_memory();
 
 // Moves the module to `device`. Meta tensors get unfilled memory (unfilled.h) and remain the same
 // variables, so the module's members see the change.

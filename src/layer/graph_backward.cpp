@@ -73,9 +73,9 @@ class GraphBackward final : public ChunkBackward {
       const WeightSumsScope handed_over(nullptr);
       const auto [roots, gradients] = take_roots(std::move(root_gradients));
       if (roots.empty()) return input_.by_input({});
-      if (recomputed_) recomputed_->hold_early_weights(hold_weights);
+      if (recomputed_) recomputed_->defer_early_weights(hold_weights);
       done = run_input_backward(roots, gradients, input_.edges(), inner_boundary_);
-      if (recomputed_) recomputed_->hold_early_weights(false);
+      if (recomputed_) recomputed_->defer_early_weights(false);
     }
     inner_boundary_.clear();
     deferred_ = std::move(done.deferred);

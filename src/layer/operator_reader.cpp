@@ -24,10 +24,10 @@ constexpr std::array kAsking = {"aten::embedding",
                                 "aten::feature_alpha_dropout",
                                 "aten::feature_alpha_dropout_"};
 
-thread_local OperatorReader* current_reader = nullptr;
+thread_local OperatorInterceptor* current_reader = nullptr;
 
 void ask(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
-  if (!run_by_reader(op, *stack)) op.redispatchBoxed(keys & kBelowInterception, stack);
+  if (!try_reader(op, *stack)) op.redispatchBoxed(keys & kBelowInterception, stack);
 }
 
 void register_kernels() {
@@ -47,7 +47,7 @@ void register_kernels() {
 
 }  // namespace
 
-OperatorReaderScope::OperatorReaderScope(OperatorReader* reader)
+OperatorReaderScope::OperatorReaderScope(OperatorInterceptor* reader)
     : outer_(std::exchange(current_reader, reader)) {}
 
 OperatorReaderScope::~OperatorReaderScope() { current_reader = outer_; }
@@ -66,14 +66,14 @@ at::Tensor call_operator(const c10::OperatorHandle& op, std::vector<c10::IValue>
   return stack.back().toTensor();
 }
 
-bool run_by_reader(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+bool try_reader(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
   if (!current_reader) return false;
-  OperatorReader& reader = *current_reader;
+  OperatorInterceptor& reader = *current_reader;
   const OperatorReaderScope inner_calls(nullptr);
   return reader.run(op, stack);
 }
 
-void let_operators_ask() {
+void intercept_more_operators() {
   static std::once_flag registered;
   std::call_once(registered, register_kernels);
 }

@@ -11,9 +11,9 @@
 
 namespace sluice {
 
-class OperatorReader {
+class OperatorInterceptor {
  public:
-  virtual ~OperatorReader() = default;
+  virtual ~OperatorInterceptor() = default;
   // True if it ran the operator and replaced the arguments on the stack by results. Operators that
   // it calls meanwhile do not reach it.
   virtual bool run(const c10::OperatorHandle& op, torch::jit::Stack& stack) = 0;
@@ -22,18 +22,18 @@ class OperatorReader {
 // While it lives, the operators below call the reader on this thread.
 class OperatorReaderScope {
  public:
-  explicit OperatorReaderScope(OperatorReader* reader);
+  explicit OperatorReaderScope(OperatorInterceptor* reader);
   ~OperatorReaderScope();
   OperatorReaderScope(const OperatorReaderScope&) = delete;
   OperatorReaderScope& operator=(const OperatorReaderScope&) = delete;
 
  private:
-  OperatorReader* outer_;
+  OperatorInterceptor* outer_;
 };
 
 // Calls this thread's reader, if there is one. at::linear, at::matmul, at::mm and at::addmm always
 // do so.
-bool run_by_reader(const c10::OperatorHandle& op, torch::jit::Stack& stack);
+bool try_reader(const c10::OperatorHandle& op, torch::jit::Stack& stack);
 // True for an operator that LibTorch tags as pointwise, that draws nothing and returns one tensor.
 // False for at::clone, which computes nothing.
 bool is_pointwise(const c10::OperatorHandle& op);
@@ -42,6 +42,6 @@ at::Tensor call_operator(const c10::OperatorHandle& op, std::vector<c10::IValue>
 // Lets more operators call the reader, on every thread inside a KeyedRandomScope: pointwise
 // operators, embedding, layer_norm, rms_norm, scaled_dot_product_attention and dropouts. Call it
 // while modules are made.
-void let_operators_ask();
+void intercept_more_operators();
 
 }  // namespace sluice

@@ -35,20 +35,20 @@ std::optional<detail::MicrobatchLengths> lengths_here() {
 bool wants_gradient(const at::Tensor& tensor) { return tensor.defined() && tensor.requires_grad(); }
 
 // While it lives, updates to the module's buffers go to copies, which are then discarded.
-class BuffersKept {
+class BufferUpdatesDiscarded {
  public:
-  explicit BuffersKept(const torch::nn::Module& module) {
+  explicit BufferUpdatesDiscarded(const torch::nn::Module& module) {
     for (at::Tensor& buffer : module.buffers()) {
       if (!buffer.defined()) continue;
       kept_.emplace_back(buffer, buffer.variable_data());
       buffer.set_data(buffer.detach().clone());
     }
   }
-  ~BuffersKept() {
+  ~BufferUpdatesDiscarded() {
     for (auto& [buffer, data] : kept_) buffer.set_data(data);
   }
-  BuffersKept(const BuffersKept&) = delete;
-  BuffersKept& operator=(const BuffersKept&) = delete;
+  BufferUpdatesDiscarded(const BufferUpdatesDiscarded&) = delete;
+  BufferUpdatesDiscarded& operator=(const BufferUpdatesDiscarded&) = delete;
 
  private:
   std::vector<std::pair<at::Tensor, at::Tensor>> kept_;
@@ -155,7 +155,7 @@ class RecomputedLayer final : public Node {
       by_read = backward_input(input, roots, root_gradients);
     } else if (wants_weights && owner_->holds_early_weights_) {
       const WeightSumsScope handed_over(nullptr);
-      by_read = backward_handing_up(input, roots, root_gradients, result);
+      by_read = backward_returning_weight_gradients(input, roots, root_gradients, result);
     } else {
       Engine::get_default_engine().execute(roots, root_gradients, /*keep_graph=*/false,
                                            /*create_graph=*/false, /*accumulate_grad=*/true);
@@ -202,7 +202,7 @@ class RecomputedLayer final : public Node {
       const c10::impl::ForceDispatchKeyGuard as_before(dispatch_keys_);
       const AutocastScope no_cache(std::nullopt);
       const detail::MicrobatchScope of_microbatch(lengths_ ? &*lengths_ : nullptr);
-      const BuffersKept buffers(owner_->chunk_.module(layer_));
+      const BufferUpdatesDiscarded buffers(owner_->chunk_.module(layer_));
       for (std::size_t k = 0; k < saved_.size(); ++k) {
         if (saved_[k].is_differentiable)
           handed_through.push_back(torch::autograd::impl::gradient_edge(values[k]));
@@ -231,8 +231,9 @@ class RecomputedLayer final : public Node {
   }
 
   // A whole backward in an I that holds back weight gradients until W. The node returns them.
-  Tensors backward_handing_up(const GraphInput& input, const edge_list& roots,
-                              const variable_list& gradients, variable_list& result) {
+  Tensors backward_returning_weight_gradients(const GraphInput& input, const edge_list& roots,
+                                              const variable_list& gradients,
+                                              variable_list& result) {
     edge_list wanted = input.edges();
     const auto num_inputs = static_cast<std::ptrdiff_t>(wanted.size());
     for (std::size_t i = num_reads_; i < num_outputs(); ++i) wanted.push_back(next_edge(i));

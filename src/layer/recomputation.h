@@ -27,7 +27,7 @@ class Recomputation : public std::enable_shared_from_this<Recomputation> {
   // Error(kUsage), then or in the backward, if a layer modifies what it reads.
   Chunk::LayerCall call(const MicrobatchKey& key);
   // During an I: add early weight gradients only during W.
-  void hold_early_weights(bool on) { holds_early_weights_ = on; }
+  void defer_early_weights(bool on) { holds_early_weights_ = on; }
 
  private:
   friend class RecomputedLayer;

@@ -21,7 +21,7 @@ using torch::autograd::variable_list;
 constexpr std::uint8_t kReachesInput = 1;
 constexpr std::uint8_t kReachesWeights = 2;
 
-struct ComputesWhatIsAsked final : torch::autograd::FunctionPostHook {
+struct SelectiveBackwardMark final : torch::autograd::FunctionPostHook {
   variable_list operator()(const variable_list& outputs, const variable_list&) override {
     return outputs;
   }
@@ -32,7 +32,7 @@ bool is_custom_function(const Node& node) {
   if (std::strstr(typeid(node).name(), "CppNode") == nullptr) return false;
   const auto& hooks = node.post_hooks();
   return std::none_of(hooks.begin(), hooks.end(), [](const auto& hook) {
-    return dynamic_cast<const ComputesWhatIsAsked*>(hook.get()) != nullptr;
+    return dynamic_cast<const SelectiveBackwardMark*>(hook.get()) != nullptr;
   });
 }
 
@@ -189,8 +189,9 @@ struct ReleaseAfterUse final : torch::autograd::FunctionPostHook {
 
 }  // namespace
 
-void computes_what_is_asked(const at::Tensor& y) {
-  if (const auto& node = y.grad_fn()) node->add_post_hook(std::make_unique<ComputesWhatIsAsked>());
+void declare_selective_backward(const at::Tensor& y) {
+  if (const auto& node = y.grad_fn())
+    node->add_post_hook(std::make_unique<SelectiveBackwardMark>());
 }
 
 InputBackward run_input_backward(const edge_list& roots, const variable_list& gradients,

@@ -17,7 +17,7 @@
 // Early weights get their gradient during I. These are parameters below several frontier nodes,
 // because no single node can finish their gradient. They are also parameters below a custom
 // torch::autograd::Function, which computes all its gradients at once unless
-// computes_what_is_asked() was called.
+// declare_selective_backward() was called.
 //
 // After the idea of zero-bubble schedules (Qi et al., arXiv 2401.10241); the algorithm is ours.
 #pragma once
@@ -63,7 +63,7 @@ struct InputBackward {
 
 // Declares that the torch::autograd::Function that made y computes only the gradients that
 // needs_input_grad() requests, and may run once for each.
-void computes_what_is_asked(const at::Tensor& y);
+void declare_selective_backward(const at::Tensor& y);
 
 // roots, gradients: where the backward starts, with one defined gradient per root. inputs: edges
 // whose gradient is needed. boundary: nodes treated like inputs, but without a returned gradient.

@@ -332,7 +332,7 @@ class Tape::Notes {
     const at::Generator shared = note.generator;
     note.generator = shared.clone();
     note.is_settled = true;
-    draw_for_nobody(note, shared);
+    advance_generator(note, shared);
   }
   void settle() {
     const c10::impl::ExcludeDispatchKeyGuard no_tape(kTapeKey);
@@ -340,7 +340,7 @@ class Tape::Notes {
       if (!note.is_settled) settle(note);
   }
 
-  static void draw_for_nobody(const Note& note, const at::Generator& generator) {
+  static void advance_generator(const Note& note, const at::Generator& generator) {
     const std::string& name = note.op.schema().name();
     at::Tensor whole;
     for (const at::Tensor& tensor : tensors_in(note.arguments)) whole = tensor;

@@ -64,7 +64,7 @@ class Factory {
 
   const WholeModule& whole() const { return whole_; }
   std::shared_ptr<Module> make(const Kept& kept, Drawn drawn) const {
-    return made([&] { return make_what_is_left([&] { return call(kept); }, drawn); }, kept);
+    return made([&] { return make_with_memory_for_kept([&] { return call(kept); }, drawn); }, kept);
   }
   // Makes the module without numbers.
   std::shared_ptr<Module> make_for_names() const {
@@ -73,7 +73,7 @@ class Factory {
 
  private:
   std::shared_ptr<Module> made(const ModuleMaker& without_memory, const Kept& kept) const {
-    if (whole_.is_ready || needs_memory_ || makes_without_memory()) return call(kept);
+    if (whole_.is_ready || needs_memory_ || is_making_without_memory()) return call(kept);
     try {
       return without_memory();
     } catch (const c10::Error& error) {

@@ -47,14 +47,14 @@ class DecoderAttention : public torch::nn::Module {
                    std::shared_ptr<AttentionInputs> inputs, const LayerOptions& options)
       : head_dim_(config.head_dim),
         mask_kind_{block.window,
-                   config.unseen_is_mean ? AttentionInputs::Unseen::kLeast
-                                         : AttentionInputs::Unseen::kInfinity,
+                   config.fully_masked_gets_mean ? AttentionInputs::Unseen::kLeast
+                                                 : AttentionInputs::Unseen::kInfinity,
                    /*always=*/config.attention_cap.has_value()},
         rope_(block.rope),
         wide_rope_(config.wide_rope),
         widths_{config.query_width(), config.key_value_width(), config.key_value_width()},
         head_norms_(config.head_norms),
-        unseen_is_mean_(config.unseen_is_mean),
+        unseen_is_mean_(config.fully_masked_gets_mean),
         dropout_(config.attention_dropout),
         scale_(config.attention_scale),
         cap_(config.attention_cap),

@@ -94,7 +94,8 @@ std::vector<at::Tensor> Linear::columns(const std::vector<at::Tensor>& inputs) c
       bias_.defined() ? detail::weight_slices(bias_, 0, division_.sections, tp_)
                       : std::vector<at::Tensor>();
   if (!is_transposed_) return detail::products(inputs, weights, biases);
-  std::vector<at::Tensor> parts = detail::products_alike(inputs, weights, is_transposed_);
+  std::vector<at::Tensor> parts =
+      detail::products_with_fixed_layout(inputs, weights, is_transposed_);
   for (std::size_t i = 0; i < biases.size(); ++i) parts[i] = parts[i] + biases[i];
   return parts;
 }

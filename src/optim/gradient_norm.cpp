@@ -91,7 +91,7 @@ double flat_norm(const T* x, std::int64_t count, double p) {
   return std::isinf(p) ? largest_of(partial) : scale * root(tree_sum(partial), p);
 }
 
-at::Tensor squares_there(const at::Tensor& flat) {
+at::Tensor squares_on_device(const at::Tensor& flat) {
   const std::int64_t whole = flat.numel() / kBlock * kBlock;
   const auto squares = [](const at::Tensor& rows) {
     return at::linalg_vector_norm(rows, 2.0, at::IntArrayRef(1), false, at::kDouble).square();
@@ -127,7 +127,7 @@ std::vector<double> block_squares(const at::Tensor& flat) {
     return block_results(values.const_data_ptr<float>(), values.numel(), 2.0, 1.0);
   if (values.is_cpu() && values.scalar_type() == at::kDouble)
     return block_results(values.const_data_ptr<double>(), values.numel(), 2.0, 1.0);
-  if (!values.is_cpu()) return read_numbers({squares_there(values)});
+  if (!values.is_cpu()) return read_numbers({squares_on_device(values)});
   std::vector<double> squares;
   for (std::int64_t begin = 0; begin < values.numel(); begin += kBlock) {
     const at::Tensor block = values.narrow(0, begin, std::min(kBlock, values.numel() - begin));
@@ -142,7 +142,7 @@ void take_squares(const std::function<void(const SquaresOf&)>& take) {
   std::vector<at::Tensor> there;
   take([&](const at::Tensor& flat) {
     if (flat.is_cpu()) return block_squares(flat);
-    there.push_back(squares_there(flat.detach()));
+    there.push_back(squares_on_device(flat.detach()));
     return std::vector<double>(static_cast<std::size_t>(there.back().numel()));
   });
   if (there.empty()) return;

@@ -126,11 +126,12 @@ std::vector<at::Tensor> products(const std::vector<at::Tensor>& inputs,
   return parts;
 }
 
-std::vector<at::Tensor> products_alike(const std::vector<at::Tensor>& inputs,
-                                       const std::vector<at::Tensor>& weights, bool is_transposed) {
+std::vector<at::Tensor> products_with_fixed_layout(const std::vector<at::Tensor>& inputs,
+                                                   const std::vector<at::Tensor>& weights,
+                                                   bool is_transposed) {
   std::vector<at::Tensor> parts;
   for (std::size_t i = 0; i < inputs.size(); ++i)
-    computes_what_is_asked(
+    declare_selective_backward(
         parts.emplace_back(Product::apply(inputs[i], weights[i], is_transposed)));
   return parts;
 }
@@ -140,7 +141,8 @@ at::Tensor sum_of_products(const std::vector<at::Tensor>& inputs, const InputDiv
   const auto& [weight, dim, length] = divided;
   const WeightPlace place(weight);
   const std::vector<at::Tensor> weights = weight_slices(weight, dim, {length}, tp);
-  const at::Tensor y = leave(products_alike(inputs, weights, /*is_transposed=*/dim == 0), tp);
+  const at::Tensor y =
+      leave(products_with_fixed_layout(inputs, weights, /*is_transposed=*/dim == 0), tp);
   return bias.defined() ? add_shared(y, bias, tp) : y;
 }
 

@@ -29,9 +29,9 @@ std::vector<at::Tensor> products(const std::vector<at::Tensor>& inputs,
 at::Tensor concatenated(const std::vector<at::Tensor>& parts, std::int64_t dim);
 // products() for weights that may be non-contiguous. LibTorch selects kernels by strides, so
 // weights get the same layout on any number of ranks. is_transposed: weights are [in, out].
-std::vector<at::Tensor> products_alike(const std::vector<at::Tensor>& inputs,
-                                       const std::vector<at::Tensor>& weights,
-                                       bool is_transposed = false);
+std::vector<at::Tensor> products_with_fixed_layout(const std::vector<at::Tensor>& inputs,
+                                                   const std::vector<at::Tensor>& weights,
+                                                   bool is_transposed = false);
 // A weight with divided inputs: their dimension in it, and their number in the whole weight.
 struct InputDivided {
   const at::Tensor& weight;

@@ -35,7 +35,7 @@ struct DividedWeight {
   std::string name = {};    // for messages
 };
 
-class DividedWeights : public OperatorReader {
+class DividedWeights : public OperatorInterceptor {
  public:
   explicit DividedWeights(const SliceGroup& tp) : tp_(tp), region_(tp) {}
   void add(const at::Tensor& weight, DividedWeight divided);

@@ -185,7 +185,7 @@ std::string_view name_of(ScheduleKind kind) {
   return schedule_table().at(static_cast<std::size_t>(kind)).name;
 }
 
-ScheduleKind kind_of_name(std::string_view name, ScheduleKind) {
+ScheduleKind parse_kind(std::string_view name, ScheduleKind) {
   const std::string wanted = to_lower(name);
   std::vector<std::string> spellings, names;
   for (const ScheduleInfo& info : schedule_table()) {

@@ -55,7 +55,7 @@ bool waits(const FlightRecord& record) {
   return entry && (!entry->waits_for.empty() || !entry->call.empty());
 }
 
-std::string what_it_does(const FlightRecord& record) {
+std::string activity_text(const FlightRecord& record) {
   const FlightEntry* const entry = current(record);
   if (!entry) {
     return record.pass == 0 ? "has run nothing yet"
@@ -253,7 +253,7 @@ class Alignment {
     for (const std::string& wanted : entry.waits_for) {
       const int own = index_of(record.row.instructions, wanted);
       const FlightRecord* const on = own >= 0 && record.row.peers[own] >= 0
-                                         ? look_at_message(record, own, waited)
+                                         ? follow_message_wait(record, own, waited)
                                          : look_at_collective(record, wanted, waited);
       if (on && !chained) chained = on;
     }
@@ -268,7 +268,7 @@ class Alignment {
     return index < entry->index || (index == entry->index && entry->state == FlightState::kDone);
   }
 
-  const FlightRecord* look_at_message(const FlightRecord& record, int own, double waited) {
+  const FlightRecord* follow_message_wait(const FlightRecord& record, int own, double waited) {
     const int peer = record.row.peers[own];
     const std::string wanted = formatted("{} waits {} s for '{}' of step {} from {}",
                                          name_of(record.rank), fixed(current(record)->waited, 1),
@@ -291,7 +291,7 @@ class Alignment {
     }
     if (waits(*sender)) return sender;
     add(MismatchKind::kNotSent, peer,
-        wanted + ", which has not sent it: it " + what_it_does(*sender), waited);
+        wanted + ", which has not sent it: it " + activity_text(*sender), waited);
     return nullptr;
   }
 
@@ -328,7 +328,7 @@ class Alignment {
       }
       if (!waits(*other)) {
         add(MismatchKind::kNotSent, member,
-            waiting + ": " + name_of(member) + " " + what_it_does(*other), waited);
+            waiting + ": " + name_of(member) + " " + activity_text(*other), waited);
         return nullptr;
       }
       if (!chained) chained = other;
@@ -356,7 +356,7 @@ class Alignment {
         continue;
       }
       add(MismatchKind::kNotSent, member,
-          waiting + ", to which " + name_of(member) + " has not come: it " + what_it_does(other),
+          waiting + ", to which " + name_of(member) + " has not come: it " + activity_text(other),
           waited);
       return nullptr;
     }

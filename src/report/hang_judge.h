@@ -31,8 +31,8 @@ class HangJudge {
   explicit HangJudge(const HangLimits& limits) : limits_(limits) {}
 
   void learn(const Action& action, double seconds);
-  // `running` is empty if the rank waits or is idle. `counted` is JudgeClock time. Each verdict is
-  // returned once per instruction.
+  // `running` is empty if the rank waits or is idle. `counted` is SilenceClock time. Each verdict
+  // is returned once per instruction.
   HangVerdict look(const std::optional<RunningAction>& running, Duration counted);
 
   // Results of the last look().

@@ -38,7 +38,7 @@ std::string first_step_note(double share, double seconds) {
 
 std::string unsplit_stages_text(const Plan& plan, const std::vector<int>& stages) {
   const Simulation simulation =
-      simulate(plan.program, charge_unsplit_stages(plan.costs, plan.program.num_stages(), stages));
+      simulate(plan.program, add_unsplit_costs(plan.costs, plan.program.num_stages(), stages));
   const std::string time = plan.time_unit.empty() ? fixed(simulation.makespan, 0) + " units of time"
                            : plan.time_unit == "s"
                                ? milliseconds_text(simulation.makespan)

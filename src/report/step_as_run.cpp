@@ -52,8 +52,8 @@ bool is_of_first_replica(const Mesh& mesh, int rank) {
 
 }  // namespace
 
-std::vector<RanInstruction> ran_instructions(const FlightRecord& record) {
-  std::vector<RanInstruction> ran;
+std::vector<RecordedInstruction> ran_instructions(const FlightRecord& record) {
+  std::vector<RecordedInstruction> ran;
   for (const FlightEntry& entry : record.entries) {
     if (entry.pass != record.pass) continue;
     const ActionKind kind = parse_action(entry.action).kind;
@@ -63,12 +63,12 @@ std::vector<RanInstruction> ran_instructions(const FlightRecord& record) {
   return ran;
 }
 
-Picture picture_of_ran(const std::string& title, const Plan& plan,
-                       const std::vector<std::vector<RanInstruction>>& ranks) {
+Picture picture_of_recorded_step(const std::string& title, const Plan& plan,
+                                 const std::vector<std::vector<RecordedInstruction>>& ranks) {
   const Mesh& mesh = plan.program.mesh;
   double begin = std::numeric_limits<double>::max();
   for (const auto& rank : ranks)
-    for (const RanInstruction& each : rank) begin = std::min(begin, each.start);
+    for (const RecordedInstruction& each : rank) begin = std::min(begin, each.start);
   Picture picture = {.title = title,
                      .basis = {.unit = "s", .measured = true},
                      .live_in_bytes = knows_bytes(plan.costs)};
@@ -79,7 +79,7 @@ Picture picture_of_ran(const std::string& title, const Plan& plan,
     if (!is_of_first_replica(mesh, of_run)) continue;
     if (ranks[i].empty()) return {};
     RankTimeline& rank = ran.ranks[static_cast<std::size_t>(mesh.coordinate(of_run, Axis::kPp))];
-    for (const RanInstruction& each : ranks[i]) {
+    for (const RecordedInstruction& each : ranks[i]) {
       const Action action = parse_action(each.action);
       const double start = each.start - begin, end = each.end - begin;
       ran.makespan = std::max(ran.makespan, end);

@@ -10,17 +10,17 @@
 namespace sluice {
 
 // A computation of a rank, without the waiting before it.
-struct RanInstruction {
+struct RecordedInstruction {
   std::string action;         // as in a schedule's CSV
   double start = 0, end = 0;  // seconds since 1970
 };
 
 // Returns the instructions of the rank's last pass, as far back as the record goes.
-std::vector<RanInstruction> ran_instructions(const FlightRecord& record);
+std::vector<RecordedInstruction> ran_instructions(const FlightRecord& record);
 
 // `ranks`: by rank of the run; only the first replica is drawn. A pair was recorded as one and is
 // divided as the plan expects. Empty if a drawn rank has no record.
-Picture picture_of_ran(const std::string& title, const Plan& plan,
-                       const std::vector<std::vector<RanInstruction>>& ranks);
+Picture picture_of_recorded_step(const std::string& title, const Plan& plan,
+                                 const std::vector<std::vector<RecordedInstruction>>& ranks);
 
 }  // namespace sluice

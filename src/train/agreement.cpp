@@ -24,7 +24,8 @@ struct Said {
   std::vector<std::int64_t> fingerprint;
 
   bool agrees(const Said& other) const {
-    const bool same_batch = counts == other.counts && may_be_same(fingerprint, other.fingerprint);
+    const bool same_batch =
+        counts == other.counts && fingerprints_match(fingerprint, other.fingerprint);
     return call == other.call && (replica != other.replica || same_batch) &&
            autocast == other.autocast && outputs == other.outputs && scale == other.scale;
   }

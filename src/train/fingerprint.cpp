@@ -60,7 +60,7 @@ std::vector<std::int64_t> fingerprint(const StepBatch& batch, Compared compared)
   return numbers;
 }
 
-bool may_be_same(const std::vector<std::int64_t>& a, const std::vector<std::int64_t>& b) {
+bool fingerprints_match(const std::vector<std::int64_t>& a, const std::vector<std::int64_t>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](std::int64_t x, std::int64_t y) { return x == 0 || y == 0 || x == y; });
 }

@@ -18,6 +18,6 @@ enum class Compared : std::uint8_t { kAll, kSome };
 std::vector<std::int64_t> fingerprint(const StepBatch& batch, Compared compared);
 
 // A hash of 0 matches every hash.
-bool may_be_same(const std::vector<std::int64_t>& a, const std::vector<std::int64_t>& b);
+bool fingerprints_match(const std::vector<std::int64_t>& a, const std::vector<std::int64_t>& b);
 
 }  // namespace sluice

@@ -52,7 +52,7 @@ at::Tensor Grads::of(const ParameterUse& use) {
 }
 
 void Grads::give_out() {
-  are_asked_for_ = true;
+  parameters_requested_ = true;
   if (!std::exchange(are_held_, false)) return;
   for (const OwnBlocks& own : parameters_.all()) {
     const auto held = held_.find(own.value.unsafeGetTensorImpl());
@@ -61,8 +61,8 @@ void Grads::give_out() {
   held_.clear();
 }
 
-void Grads::require_asked_for(int rank) {
-  if (are_asked_for_ || !has_step_) return;
+void Grads::require_parameters_requested(int rank) {
+  if (parameters_requested_ || !has_step_) return;
   if (parameters_.all().empty()) return;
   const std::string& first = parameters_.all().front().parameter->name;
   if (!are_held_) {

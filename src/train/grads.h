@@ -29,7 +29,7 @@ class Grads {
   void give_out();
   // If there was a step without such a request, throws Error(kUsage) with several ranks, else warns
   // once.
-  void require_asked_for(int rank);
+  void require_parameters_requested(int rank);
 
  private:
   struct Sum {
@@ -46,7 +46,7 @@ class Grads {
   std::map<const void*, Sum> sums_;         // half precision only
   std::map<const void*, at::Tensor> held_;  // withheld until give_out()
   bool are_held_;
-  bool are_asked_for_ = false, has_warned_ = false;
+  bool parameters_requested_ = false, has_warned_ = false;
   bool has_step_ = false;
 };
 

@@ -106,14 +106,14 @@ std::unique_ptr<Pipeline::Impl> Pipeline::drafted(const Model& model, Plan draft
 }
 
 StepResult Pipeline::train_step(const Inputs& inputs, const StepOptions& options) {
-  return impl_->waking_others("Pipeline::train_step", [&] {
+  return impl_->abort_on_error("Pipeline::train_step", [&] {
     PipelineRank& rank = impl_->rank;
     require_callers_update(rank.plan(), "Pipeline::train_step");
     require_something_trains(impl_->share);
     impl_->callers.require_settled("Pipeline::train_step");
     const AutocastScope autocast(rank.options().autocast);
     const StepBatch batch = impl_->training_batch(inputs, options, "Pipeline::train_step");
-    impl_->grads.require_asked_for(impl_->transport.rank());
+    impl_->grads.require_parameters_requested(impl_->transport.rank());
     StepResult result = rank.train(batch, options);
     // `.grad` may hold gradients of earlier steps, so add to it.
     rank.finish_ties();
@@ -125,7 +125,7 @@ StepResult Pipeline::train_step(const Inputs& inputs, const StepOptions& options
 }
 
 StepResult Pipeline::eval_step(const Inputs& inputs, const StepOptions& options) {
-  return impl_->waking_others("Pipeline::eval_step", [&] {
+  return impl_->abort_on_error("Pipeline::eval_step", [&] {
     PipelineRank& rank = impl_->rank;
     const AutocastScope autocast(rank.options().autocast);
     require_no_scale("Pipeline::eval_step", options.scale);
@@ -140,7 +140,7 @@ StepResult Pipeline::eval_step(const Inputs& inputs, const StepOptions& options)
 }
 
 std::vector<Values> Pipeline::predict(const Inputs& inputs, OutputRanks ranks) {
-  return impl_->waking_others("Pipeline::predict", [&] {
+  return impl_->abort_on_error("Pipeline::predict", [&] {
     PipelineRank& rank = impl_->rank;
     const AutocastScope autocast(rank.options().autocast);
     require_same_parameters(impl_->share.stages);
@@ -163,7 +163,7 @@ std::vector<Values> Pipeline::predict(const Inputs& inputs, OutputRanks ranks) {
 }
 
 void Pipeline::step(torch::optim::Optimizer& optimizer) {
-  impl_->waking_others("Pipeline::step", [&] {
+  impl_->abort_on_error("Pipeline::step", [&] {
     PipelineRank& rank = impl_->rank;
     require_callers_update(rank.plan(), "Pipeline::step");
     require_no_closure(optimizer, "Pipeline::step");
@@ -190,12 +190,12 @@ std::uint64_t Pipeline::seed() const { return impl_->rank.options().seed; }
 const Plan& Pipeline::plan() const { return impl_->rank.plan(); }
 std::vector<Stage*> Pipeline::stages() const {
   require_no_step("Pipeline::stages");
-  impl_->give_out_whole();
+  impl_->hand_out_whole_parameters();
   return impl_->share.stages.pointers();
 }
 std::vector<std::shared_ptr<torch::nn::Module>> Pipeline::modules() const {
   require_no_step("Pipeline::modules");
-  impl_->give_out_whole();
+  impl_->hand_out_whole_parameters();
   std::vector<std::shared_ptr<torch::nn::Module>> modules;
   for (const auto& stage : impl_->share.stages.stages()) {
     Chunk& chunk = stage->chunk();

@@ -54,7 +54,7 @@ struct Pipeline::Impl {
   void require_whole(const char* call) const;
   // Call this when whole parameters are requested: an optimizer may hold them, unless it has
   // blocks.
-  void give_out_whole();
+  void hand_out_whole_parameters();
   Work<GradientNorms> post_norms();
   void warn_of_loss(double loss);
   PipelineState state();
@@ -64,7 +64,7 @@ struct Pipeline::Impl {
 
   // Without the abort, an error before the executor runs would leave other ranks waiting.
   template <typename Body>
-  auto waking_others(const char* call, Body body) {
+  auto abort_on_error(const char* call, Body body) {
     require_thread(thread, call);
     try {
       const RunningStep running(call);

@@ -164,7 +164,7 @@ StepRunner& PipelineRank::training_runner(bool gathers_outputs) {
   return training_
       .emplace(std::piecewise_construct, std::tuple(gathers),
                std::forward_as_tuple(std::move(program), *share_, transport_, end_, options_,
-                                     training_observers_, update_ ? *update_ : nobodys_update_))
+                                     training_observers_, update_ ? *update_ : no_update_))
       .first->second;
 }
 

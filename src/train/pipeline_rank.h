@@ -114,7 +114,7 @@ class PipelineRank {
   std::optional<LedgerObserver> arrivals_;
   std::vector<ExecutorObserver*> observers_, training_observers_;
   TrainersUpdate* update_ = nullptr;
-  StepUpdate nobodys_update_;
+  StepUpdate no_update_;
   std::map<bool, StepRunner> training_;  // keyed by whether outputs are gathered
   std::optional<Evaluator> evaluation_;
   StepRunner* last_trained_ = nullptr;

@@ -54,7 +54,7 @@ void Pipeline::Impl::require_whole(const char* call) const {
                          "load_weights() and load() fill"});
 }
 
-void Pipeline::Impl::give_out_whole() {
+void Pipeline::Impl::hand_out_whole_parameters() {
   if (!callers.are_blocks()) grads.give_out();
 }
 
@@ -140,7 +140,7 @@ std::vector<std::pair<std::string, at::Tensor>> Pipeline::local_state_dict() con
 }
 
 std::vector<std::pair<std::string, at::Tensor>> Pipeline::state_dict() const {
-  return impl_->waking_others("Pipeline::state_dict", [&] {
+  return impl_->abort_on_error("Pipeline::state_dict", [&] {
     impl_->callers.require_settled("Pipeline::state_dict");
     require_call(impl_->world, "state_dict");
     return gather_state_dict(impl_->rank);
@@ -198,7 +198,7 @@ void Pipeline::load_state_dict(const std::vector<std::pair<std::string, at::Tens
 }
 
 void Pipeline::save(const std::string& path, const SaveOptions& options) {
-  const SaveOutcome outcome = impl_->waking_others("Pipeline::save", [&] {
+  const SaveOutcome outcome = impl_->abort_on_error("Pipeline::save", [&] {
     impl_->require_own("Pipeline::save with an optimizer", options.optimizers);
     impl_->callers.require_settled("Pipeline::save");
     require_call(impl_->world, "save");
@@ -209,7 +209,7 @@ void Pipeline::save(const std::string& path, const SaveOptions& options) {
 }
 
 LoadedState Pipeline::load(const std::string& path, const LoadOptions& options) {
-  return impl_->waking_others("Pipeline::load", [&] {
+  return impl_->abort_on_error("Pipeline::load", [&] {
     impl_->require_own("Pipeline::load with an optimizer",
                        {options.optimizers.begin(), options.optimizers.end()});
     require_call(impl_->world, "load");

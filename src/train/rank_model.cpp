@@ -17,7 +17,7 @@
 #include "layer/unfilled.h"
 #include "plan/slices.h"
 #include "sluice/error.h"
-#include "train/begin_alike.h"
+#include "train/equalize_drawn_weights.h"
 
 namespace sluice {
 namespace {
@@ -175,13 +175,13 @@ void RankModel::initialize(const Model& model, const RunOptions& options) {
       restore(*own[i], std::exchange(kept[i], {}));
     }
     stages.draw_weights(options.seed);
-    begin_alike(own, groups, static_cast<bool>(model.initialization.module));
+    equalize_drawn_weights(own, groups, static_cast<bool>(model.initialization.module));
     find_unfilled();
     for (const Stage* stage : own)
       if (sharded) sharded->end_filling(stage->index());
     return;
   }
-  begin_alike(own, groups, /*by_module=*/false);
+  equalize_drawn_weights(own, groups, /*by_module=*/false);
   find_unfilled();
   if (!shards) return;
   std::vector<Copies> made;

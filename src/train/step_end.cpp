@@ -41,7 +41,7 @@ void StepEndOps::begin_step() {
 void StepEndOps::end_step(std::int64_t step) { update_.end_step(step, result_); }
 
 void StepEndOps::finish_ties() {
-  ties_.sum_others();
+  ties_.sum_remaining_ties();
   ties_.clear();
 }
 
@@ -62,7 +62,7 @@ Work<void> StepEndOps::reduce_gradients(int stage, std::optional<int> microbatch
 Work<void> StepEndOps::reduce_tied(int group) { return ties_.reduce(group); }
 
 Work<void> StepEndOps::reduce_loss() {
-  end_layers();
+  post_layer_barrier();
   const bool asks = trains_ && requested_;
   // All tensor-parallel ranks have the same losses, so only the first one reports them.
   const Executor* const counted = rank_.groups.is_first_share() ? executor_ : nullptr;
@@ -80,7 +80,7 @@ Work<void> StepEndOps::reduce_loss() {
 
 // A rank that still waits inside a layer for this rank meets the barrier instead and fails. We need
 // not wait for the barrier, because later instructions wait for both ranks.
-void StepEndOps::end_layers() {
+void StepEndOps::post_layer_barrier() {
   if (!rank_.groups.shares) return;
   const detail::InstructionPlace place("the end of the step's layers");
   const Work<void> posted = rank_.groups.shares.barrier();

@@ -46,7 +46,7 @@ class StepEndOps final : public StepOps {
   void optimizer_step() override;
 
  private:
-  void end_layers();
+  void post_layer_barrier();
 
   RankModel& rank_;
   const bool trains_;

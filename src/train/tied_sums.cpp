@@ -90,7 +90,7 @@ Work<void> TiedSums::reduce(int group) {
   });
 }
 
-void TiedSums::sum_others() {
+void TiedSums::sum_remaining_ties() {
   for (const SharedParameter& parameter : parameters_) {
     const bool tied_here = parameter.uses.size() > 1 && parameter.ranks.size() == 1 &&
                            parameter.local_use() && !parameter.is_shared_by_slices;

@@ -29,7 +29,7 @@ class TiedSums {
   }
   // Sums what REDUCE_TIED has not: ties within this rank, then weights that slices share. Blocks,
   // and is collective over the tensor-parallel ranks.
-  void sum_others();
+  void sum_remaining_ties();
   // Call this before another step's gradients.
   void clear() { summed_.clear(); }
 

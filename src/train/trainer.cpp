@@ -40,7 +40,7 @@ std::vector<std::pair<std::string, std::string>> texts_of(const OptimizerOptions
           {"max_norm", shortest(options.max_norm)}};
 }
 
-void require_alike(const Group& world, const OptimizerOptions& options) {
+void require_matching(const Group& world, const OptimizerOptions& options) {
   const auto own = texts_of(options);
   std::vector<std::string> values, first;
   for (const auto& [option, value] : own) values.push_back(value);
@@ -74,10 +74,10 @@ struct Trainer::Impl {
 };
 
 Trainer::Trainer(Pipeline& pipeline, const OptimizerOptions& options) {
-  pipeline.impl_->waking_others("Trainer", [&] {
+  pipeline.impl_->abort_on_error("Trainer", [&] {
     require_free(pipeline.impl_->rank);
     detail::require_no_decay(pipeline.impl_->rank.plan().model, options.no_decay);
-    require_alike(pipeline.impl_->world, options);
+    require_matching(pipeline.impl_->world, options);
   });
   impl_ = std::make_unique<Impl>(*pipeline.impl_, options);
 }
@@ -85,7 +85,7 @@ Trainer::~Trainer() = default;
 
 StepResult Trainer::step(const Inputs& inputs, double learning_rate, const StepOptions& options) {
   Pipeline::Impl& pipeline = impl_->pipeline;
-  return pipeline.waking_others("Trainer::step", [&] {
+  return pipeline.abort_on_error("Trainer::step", [&] {
     require_something_trains(pipeline.share);
     const AutocastScope autocast(pipeline.rank.options().autocast);
     const StepBatch batch =
@@ -97,7 +97,7 @@ StepResult Trainer::step(const Inputs& inputs, double learning_rate, const StepO
 }
 
 StepResult Trainer::step(const StepBatch& batch, double learning_rate) {
-  impl_->pipeline.waking_others("Trainer::step", [&] {
+  impl_->pipeline.abort_on_error("Trainer::step", [&] {
     require_counted(batch, "no label of the step's batch is counted",
                     "give every step at least one label that counts");
   });

@@ -52,7 +52,7 @@ IdleWork TrainersUpdate::partial_norm(int stage, const TiedSums& ties) {
 }
 
 Work<void> TrainersUpdate::reduce_norm(TiedSums& ties, StepResult& result) {
-  ties.sum_others();
+  ties.sum_remaining_ties();
   return norms_.post().then([this, &result](GradientNorms norms) {
     result.grad_norm = norms.total;
     result.parameter_norms = std::move(norms.of_parameters);

@@ -105,7 +105,7 @@ TEST(GraphLayersTest, EveryConventionSplitsBlocksOfAGraphAsThoseOfAFamily) {
     return modules;
   };
   for (const std::string& name : partition_conventions()) {
-    const Convention convention = kind_of_name(name, Convention::kSluice);
+    const Convention convention = parse_kind(name, Convention::kSluice);
     for (const int ranks : {2, 3, 4})
       EXPECT_EQ(split(graph, convention, ranks), split(native, convention, ranks)) << name << ranks;
   }

@@ -127,7 +127,7 @@ std::vector<MeasuredMachine> told(const RunConfig& run, int num_processes, int o
     processes.push_back(std::async(std::launch::async, [run, environment, num_ranks] {
       ProcessJob job(environment,
                      {.num_ranks = num_ranks, .init_timeout = std::chrono::seconds(30)});
-      const MeasuredMachine machine = measured_once(run, job);
+      const MeasuredMachine machine = measure_and_broadcast(run, job);
       job.finish();
       return machine;
     }));

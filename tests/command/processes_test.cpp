@@ -14,7 +14,7 @@ TEST(LocalRanksTest, AllRanksHereAreConnectedAndTheSpeakerIsAmongThem) {
   const LocalRanks ranks = test::all_ranks_here(3);
   EXPECT_EQ(ranks.here, (std::vector<int>{0, 1, 2}));
   EXPECT_EQ(ranks.on_machine, 3);
-  EXPECT_TRUE(ranks.has_speaker());
+  EXPECT_TRUE(ranks.has_rank_zero());
   const auto endpoints = ranks.connect();
   ASSERT_EQ(endpoints.size(), 3u);
   EXPECT_EQ(endpoints[2]->rank(), 2);
@@ -24,7 +24,7 @@ TEST(LocalRanksTest, ValuesOfAProcessWithoutRank0AreFoundByRank) {
   LocalRanks ranks;
   ranks.num_ranks = 4;
   ranks.here = {2, 3};
-  EXPECT_FALSE(ranks.has_speaker());
+  EXPECT_FALSE(ranks.has_rank_zero());
   EXPECT_FALSE(ranks.has(0));
   EXPECT_TRUE(ranks.has(3));
   PerRank<int> values(ranks);

@@ -71,23 +71,23 @@ TEST(LayoutFreeTest, RefusesKeysThatContradictIt) {
 
 TEST(LayoutFreeTest, SaysItsPriceInMemory) {
   const RunConfig config = config_with({});
-  const std::string price = price_of_layout_free(config, plan_of_config(config));
+  const std::string price = layout_free_memory_cost(config, plan_of_config(config));
   EXPECT_TRUE(
       price.starts_with("training.layout_free = 8: gradients add up in 8 shards, each "
                         "layer is computed in 2 slices; its price on the fullest rank: "))
       << price;
   EXPECT_EQ(
-      price_of_layout_free(config_with({{"training.layout_free", "0"}}), plan_of_config(config)),
+      layout_free_memory_cost(config_with({{"training.layout_free", "0"}}), plan_of_config(config)),
       "");
 }
 
 TEST(LayoutFreeTest, NamesTheAxesThatChangeTheBits) {
   const RunConfig free = config_with({}), not_free = config_with({{"training.layout_free", "0"}});
-  EXPECT_EQ(detail::bits_of_layouts(free, plan_of_config(free)),
+  EXPECT_EQ(detail::layout_invariance_text(free, plan_of_config(free)),
             "bits: the same for any pipeline_parallel_degree and schedule but LoopedBFS, "
             "data_parallel_degree 1, "
             "2, 4 or 8, tensor_parallel_degree 1 or 2");
-  EXPECT_EQ(detail::bits_of_layouts(not_free, plan_of_config(not_free)),
+  EXPECT_EQ(detail::layout_invariance_text(not_free, plan_of_config(not_free)),
             "bits: the same for any pipeline_parallel_degree and schedule but LoopedBFS; another "
             "data_parallel_degree or tensor_parallel_degree changes the bits "
             "(training.layout_free = N keeps them for degrees that divide N)");

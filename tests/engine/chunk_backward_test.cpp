@@ -152,7 +152,7 @@ TEST(ChunkBackwardTest, TellsWhetherItSplitsAndIsToldToHoldItsWeights) {
                   return std::make_unique<NothingForW>(chunk, sums);
                 });
     initialize_parameters(stage.chunk(), 5);
-    stage.hold_early_weights(hold);
+    stage.defer_early_weights(hold);
     stage.keep(0, {stage.forward({7, 1, 0}, {at::ones({2, 16})}, {}).get("hidden")});
     EXPECT_TRUE(stage.splits_backward());
     stage.backward_input(0, {at::ones({2, 16})});

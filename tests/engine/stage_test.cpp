@@ -169,7 +169,7 @@ TEST(StageTest, GivesSharedAndCustomWeightsTheirGradientDuringI) {
 
 TEST(StageTest, HoldsEarlyWeightsUntilWWhenToldTo) {
   Stage stage = middle_stage(UserModel::kShared);
-  stage.hold_early_weights(true);
+  stage.defer_early_weights(true);
   run_forward(stage, 0);
   stage.backward_input(0, {input_of(100)});
   EXPECT_EQ(num_gradients(stage), 0u);
@@ -195,7 +195,7 @@ TEST(StageTest, HoldsEarlyWeightsOfLayersThatRunTwiceUntilW) {
     }
     Stage stage(1, Chunk(std::move(layers), 1, {"hidden"}, {"hidden"}));
     initialize_parameters(stage.chunk(), 5);
-    stage.hold_early_weights(hold);
+    stage.defer_early_weights(hold);
     at::Tensor hidden = input_of(0).set_requires_grad(true);
     const Values outputs = stage.forward({7, 1, 0}, {hidden}, {{"x", input_of(1)}});
     stage.keep(0, {outputs.get("hidden")});

@@ -27,7 +27,7 @@ extern "C" int fuzz_tokenizer_json(const std::uint8_t* data, std::size_t size) {
       for (const std::int32_t id : ids) require(id >= 0 && id < tokenizer.num_ids());
       require(tokenizer.encode(text) == ids);
       tokenizer.decode(ids);
-      tokenizer.encode_further(text);
+      tokenizer.encode_continuation(text);
     }
   } catch (const sluice::Error& error) {
     require(error.kind() == sluice::ErrorKind::kInput);

@@ -21,7 +21,7 @@ LineTable::Line line(int process, std::vector<int> ranks,
 }
 
 TEST(JudgeClockTest, LeavesOutTheTimeInWhichTheJudgeWasStopped) {
-  JudgeClock clock(kStart);
+  SilenceClock clock(kStart);
   clock.tick(kStart + milliseconds(50), milliseconds(100));
   EXPECT_EQ(clock.counted(), milliseconds(50));
   clock.tick(kStart + milliseconds(60'000), milliseconds(100));
@@ -147,9 +147,9 @@ TEST(LineTableTest, TheTellerLives) {
     table.open(line(process, {process}), milliseconds(0));
   table.end(0, kStart);
   table.finish(1);
-  EXPECT_EQ(table.lowest_living(-1), 2);
-  EXPECT_EQ(table.lowest_living(2), 3);
-  EXPECT_EQ(table.lowest_living(2, 3), -1);
+  EXPECT_EQ(table.lowest_alive(-1), 2);
+  EXPECT_EQ(table.lowest_alive(2), 3);
+  EXPECT_EQ(table.lowest_alive(2, 3), -1);
   EXPECT_FALSE(table.lives(0));
   EXPECT_EQ(table.lost(2, "is lost").teller, 3);
 }

@@ -169,8 +169,8 @@ TEST(TapeTest, WhatIsKeptHasTheNumbersThatItHasWithMemory) {
   for (const auto& [name, build] : builds()) names.push_back(name);
   for (const std::string& name : names) {
     SCOPED_TRACE(name);
-    const auto made = make_what_is_left(keyed([&name] { return std::make_shared<Built>(name); }),
-                                        Drawn::kByDefault);
+    const auto made = make_with_memory_for_kept(
+        keyed([&name] { return std::make_shared<Built>(name); }), Drawn::kByDefault);
     const auto& found = dynamic_cast<const Built&>(*made);
     EXPECT_FALSE(found.kept.empty());
     for (const auto& [inner, tensor] : found.kept)
@@ -198,7 +198,7 @@ struct SomeParametersImpl : Module {
 TEST(TapeTest, ParametersStayTheSameVariablesWithTheirViews) {
   const auto make = keyed([] { return std::make_shared<SomeParametersImpl>(); });
   const auto expected = make();
-  const auto made = make_what_is_left(make, Drawn::kNone);
+  const auto made = make_with_memory_for_kept(make, Drawn::kNone);
   const auto names = expected->named_parameters();
   for (const auto& item : made->named_parameters()) {
     expect_same(item.value().detach(), names[item.key()].detach(), item.key());
@@ -217,7 +217,7 @@ TEST(TapeTest, ParametersStayTheSameVariablesWithTheirViews) {
 TEST(TapeTest, ParametersThatAreDrawnAfterwardsGetMemoryAlone) {
   const auto make = keyed([] { return std::make_shared<SomeParametersImpl>(); });
   const auto expected = make();
-  const auto made = make_what_is_left(make, Drawn::kByDefault);
+  const auto made = make_with_memory_for_kept(make, Drawn::kByDefault);
   const auto& found = dynamic_cast<const SomeParametersImpl&>(*made);
   EXPECT_TRUE(found.up->weight.is_cpu() && found.up->bias.is_cpu());
   expect_same(found.scale.detach(), expected->named_parameters()["scale"].detach(), "scale");
@@ -248,8 +248,9 @@ TEST(TapeTest, OnlyWhatIsLeftTakesMemory) {
   EXPECT_GT(peak_of(make(7)), 2 * matrix);
   const std::int64_t left = 2 * matrix + 4 * kWidth, rest = 1 << 20;
   // tril() makes one beside it.
-  EXPECT_LE(peak_of([&] { return make_what_is_left(make(7), Drawn::kByDefault); }), left + matrix);
-  EXPECT_LE(peak_of([&] { return make_what_is_left(make(7), Drawn::kNone); }),
+  EXPECT_LE(peak_of([&] { return make_with_memory_for_kept(make(7), Drawn::kByDefault); }),
+            left + matrix);
+  EXPECT_LE(peak_of([&] { return make_with_memory_for_kept(make(7), Drawn::kNone); }),
             left + matrix + rest);
   EXPECT_EQ(peak_of([&] { return make_names(make(7)); }), 0);
 }
@@ -259,7 +260,7 @@ TEST(TapeTest, NamesAreThereWithSizesAndTypes) {
   EXPECT_EQ(made->named_parameters().keys(), SomeParametersImpl().named_parameters().keys());
   EXPECT_EQ(made->named_parameters()["up.weight"].sizes(), (std::vector<std::int64_t>{32, 8}));
   EXPECT_TRUE(made->named_parameters()["scale"].is_meta());
-  EXPECT_FALSE(makes_without_memory());
+  EXPECT_FALSE(is_making_without_memory());
   EXPECT_FALSE(torch::empty({4, 4}).is_meta());
 }
 
@@ -273,7 +274,7 @@ TEST(TapeTest, AReachIntoMemoryThatIsNotThereIsAnErrorOfTorch) {
       reach(tensor);
       return std::make_shared<Module>();
     };
-    EXPECT_THROW(make_what_is_left(make, Drawn::kByDefault), c10::Error);
+    EXPECT_THROW(make_with_memory_for_kept(make, Drawn::kByDefault), c10::Error);
     EXPECT_THROW(make_names(make), c10::Error);
     EXPECT_TRUE(make());
   }

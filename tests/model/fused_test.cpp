@@ -255,15 +255,15 @@ void for_rows_alone(const Expect& expect) {
 }
 
 TEST(FusedTest, RowsHaveTheSameNumbersUpToRoundingWhateverIsBesideThem) {
-  for_rows_alone([](const at::Tensor& alone, const at::Tensor& among_others) {
-    EXPECT_TRUE(at::allclose(alone, among_others, 1e-5, 1e-5));
+  for_rows_alone([](const at::Tensor& alone, const at::Tensor& matched_only_by_general_patterns) {
+    EXPECT_TRUE(at::allclose(alone, matched_only_by_general_patterns, 1e-5, 1e-5));
   });
 }
 
 TEST(FusedTest, WithOwnProductsRowsHaveTheSameBitsWhateverIsBesideThem) {
   SLUICE_NEEDS_OWN_PRODUCTS();
-  for_rows_alone([](const at::Tensor& alone, const at::Tensor& among_others) {
-    EXPECT_TRUE(at::equal(alone, among_others));
+  for_rows_alone([](const at::Tensor& alone, const at::Tensor& matched_only_by_general_patterns) {
+    EXPECT_TRUE(at::equal(alone, matched_only_by_general_patterns));
   });
 }
 

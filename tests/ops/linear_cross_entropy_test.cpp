@@ -187,15 +187,15 @@ void for_rows_alone(const Expect& expect) {
 }
 
 TEST(LinearCrossEntropyTest, RowsHaveTheSameGradientUpToRoundingWhateverIsBesideThem) {
-  for_rows_alone([](const at::Tensor& alone, const at::Tensor& among_others) {
-    EXPECT_TRUE(at::allclose(alone, among_others, 1e-5, 1e-6));
+  for_rows_alone([](const at::Tensor& alone, const at::Tensor& matched_only_by_general_patterns) {
+    EXPECT_TRUE(at::allclose(alone, matched_only_by_general_patterns, 1e-5, 1e-6));
   });
 }
 
 TEST(LinearCrossEntropyTest, WithOwnProductsRowsHaveTheSameGradientWhateverIsBesideThem) {
   SLUICE_NEEDS_OWN_PRODUCTS();
-  for_rows_alone([](const at::Tensor& alone, const at::Tensor& among_others) {
-    EXPECT_TRUE(at::equal(alone, among_others));
+  for_rows_alone([](const at::Tensor& alone, const at::Tensor& matched_only_by_general_patterns) {
+    EXPECT_TRUE(at::equal(alone, matched_only_by_general_patterns));
   });
 }
 

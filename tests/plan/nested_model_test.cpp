@@ -94,8 +94,8 @@ TEST(NestedModelTest, TheWholeConfigurationIsKeptForWritingItBack) {
   const ModelSpec model = parse(config);
   EXPECT_EQ(model.family, "llama");
   EXPECT_EQ(Json::parse(model.config_text), config);
-  EXPECT_TRUE(detail::is_part_of_a_whole(model.config_text));
-  EXPECT_FALSE(detail::is_part_of_a_whole(text_of("llama").dump()));
+  EXPECT_TRUE(detail::is_inside_vision_language(model.config_text));
+  EXPECT_FALSE(detail::is_inside_vision_language(text_of("llama").dump()));
 }
 
 TEST(NestedModelTest, TheHeadIsTiedWhereItIsInTransformers) {

@@ -387,11 +387,11 @@ TEST(SimulateTest, ChargesAStageThatDoesNotSplitItsWholeBackwardAtI) {
   const Program program = program_of({"0F0,0I0,0W0"});
   Costs costs;
   costs.uniform = {.forward = 1, .backward_input = 2, .backward_weight = 3, .backward = 7};
-  const Simulation simulation = simulate(program, charge_unsplit_stages(costs, 1, {0}));
+  const Simulation simulation = simulate(program, add_unsplit_costs(costs, 1, {0}));
   ASSERT_EQ(simulation.ranks[0].actions.size(), 3u);
   EXPECT_EQ(simulation.ranks[0].actions[1].end, 8);
   EXPECT_EQ(simulation.makespan, 8);
-  EXPECT_EQ(simulate(program, charge_unsplit_stages(costs, 1, {})).makespan, 6);
+  EXPECT_EQ(simulate(program, add_unsplit_costs(costs, 1, {})).makespan, 6);
 }
 
 TEST(SimulateTest, TakesCostsOfZero) {

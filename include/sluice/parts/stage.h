@@ -82,7 +82,7 @@ class Stage {
   std::size_t num_live() const;
   // Holds back weight gradients that backward_input() had to compute until W. Needed if W run in a
   // different order than I.
-  void hold_early_weights(bool on);
+  void defer_early_weights(bool on);
   // False once a backward_input() had to compute all weight gradients (docs/numbers.md).
   bool splits_backward() const;
   // Frees what was derived from the weights, such as casted copies. clear_gradients() does so too.

@@ -150,7 +150,7 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text, bool add_spec
   return ids;
 }
 
-std::vector<std::int32_t> Tokenizer::encode_further(std::string_view text) const {
+std::vector<std::int32_t> Tokenizer::encode_continuation(std::string_view text) const {
   std::vector<std::int32_t> ids;
   impl_->encode(text, true, ids);
   return ids;

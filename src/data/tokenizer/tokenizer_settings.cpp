@@ -137,7 +137,7 @@ TokenizerSettings::TokenizerSettings(const TokenizerTexts& texts)
   if (!map_.is_null()) {
     for (auto& [key, field] : map_.members()) settings_.insert_or_assign(key, field);
   }
-  refuse_unfollowed();
+  refuse_unsupported_settings();
 }
 
 JsonField TokenizerSettings::parse(const std::optional<std::string>& text,
@@ -158,7 +158,7 @@ JsonField TokenizerSettings::operator[](const std::string& key) const {
   return {none, folder_, key};
 }
 
-void TokenizerSettings::refuse_unfollowed() const {
+void TokenizerSettings::refuse_unsupported_settings() const {
   for (const KnownSetting& setting : kSettings) {
     const JsonField field = (*this)[std::string(setting.key)];
     if (setting.use != SettingUse::kRefused || is_nothing(field.json())) continue;

@@ -40,7 +40,7 @@ class TokenizerSettings {
 
  private:
   JsonField parse(const std::optional<std::string>& text, const std::string& name);
-  void refuse_unfollowed() const;
+  void refuse_unsupported_settings() const;
 
   std::string folder_;
   struct File {

@@ -73,8 +73,9 @@ bool is_target(const std::string& pattern, const LinearLayer& layer) {
 }
 
 // Whether every pattern that matches this tied layer also matches untied layers.
-bool among_others(const std::vector<std::string>& patterns, const LinearLayer& layer,
-                  const std::vector<LinearLayer>& linear) {
+bool matched_only_by_general_patterns(const std::vector<std::string>& patterns,
+                                      const LinearLayer& layer,
+                                      const std::vector<LinearLayer>& linear) {
   return std::all_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
     if (!is_target(pattern, layer)) return true;
     return std::any_of(linear.begin(), linear.end(), [&](const LinearLayer& other) {
@@ -181,7 +182,8 @@ Adapter make_adapter(const ModelSpec& model, const LoraOptions& options) {
   for (const LinearLayer& layer : linear) {
     const bool is_any = std::any_of(options.target.begin(), options.target.end(),
                                     [&](const auto& pattern) { return is_target(pattern, layer); });
-    if (!is_any || (layer.tied && among_others(options.target, layer, linear))) continue;
+    if (!is_any || (layer.tied && matched_only_by_general_patterns(options.target, layer, linear)))
+      continue;
     if (layer.tied) {
       refuse("`lora.target`",
              "'" + layer.name +

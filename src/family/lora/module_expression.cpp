@@ -241,7 +241,7 @@ class ExpressionMatcher {
     if (++steps_ > kMaxSteps) refuse("it takes too long to match");
     switch (node.kind) {
       case Node::kCharacters:
-        return behind_one_of(node.characters, begins);
+        return places_after(node.characters, begins);
       case Node::kSequence: {
         Places places = begins;
         for (const Node& part : node.parts) places = ends(part, places);
@@ -255,7 +255,7 @@ class ExpressionMatcher {
       case Node::kRepeat:
         return repeated(node, begins);
       default:
-        return those_where(node, begins);
+        return places_that_satisfy(node, begins);
     }
   }
 
@@ -269,7 +269,7 @@ class ExpressionMatcher {
     return grows;
   }
 
-  Places behind_one_of(const Characters& characters, const Places& begins) const {
+  Places places_after(const Characters& characters, const Places& begins) const {
     Places places(begins.size());
     for (std::size_t i = 0; i < name_.size(); ++i)
       places[i + 1] = begins[i] && characters[static_cast<unsigned char>(name_[i])];
@@ -287,7 +287,7 @@ class ExpressionMatcher {
     return all;
   }
 
-  Places those_where(const Node& node, const Places& begins) {
+  Places places_that_satisfy(const Node& node, const Places& begins) {
     Places places(begins.size());
     for (std::size_t i = 0; i < begins.size(); ++i) places[i] = begins[i] && holds(node, i);
     return places;

@@ -130,7 +130,7 @@ std::string_view name_of(Convention convention) {
   return detail::conventions().at(static_cast<std::size_t>(convention)).name;
 }
 
-Convention kind_of_name(std::string_view name, Convention) {
+Convention parse_kind(std::string_view name, Convention) {
   for (const ConventionRules& convention : detail::conventions()) {
     if (convention.name == name) return convention.kind;
   }

@@ -264,7 +264,7 @@ Costs read_costs(const std::string& path) {
   return parse_costs_json(read_text_or_pipe(path, kMaxFileBytes, ErrorKind::kInput), path);
 }
 
-Costs charge_unsplit_stages(Costs costs, int num_stages, const std::vector<int>& stages) {
+Costs add_unsplit_costs(Costs costs, int num_stages, const std::vector<int>& stages) {
   if (costs.per_stage.empty())
     costs.per_stage.assign(static_cast<std::size_t>(num_stages), costs.uniform);
   for (int stage : stages) {

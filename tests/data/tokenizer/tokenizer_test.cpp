@@ -157,15 +157,15 @@ TEST(TokenizerTest, PutsNothingBeforeATextThatGoesOn) {
   };
   const Tokenizer prepends = with("normalizer", {{"type", "Prepend"}, {"prepend", "_"}});
   EXPECT_EQ(prepends.encode("abc"), (Ids{40, 29}));
-  EXPECT_EQ(prepends.encode_further("abc"), (Ids{29}));
+  EXPECT_EQ(prepends.encode_continuation("abc"), (Ids{29}));
   for (const char* scheme : {"first", "always"}) {
     const Tokenizer metaspace = with("pre_tokenizer", {{"type", "Metaspace"},
                                                        {"replacement", "_"},
                                                        {"prepend_scheme", scheme},
                                                        {"split", false}});
     EXPECT_EQ(metaspace.encode("abc a"), (Ids{40, 29, 40, 0})) << scheme;
-    EXPECT_EQ(metaspace.encode_further("abc a"), (Ids{29, 40, 0})) << scheme;
-    EXPECT_EQ(metaspace.encode_further(" abc"), (Ids{40, 29})) << scheme;
+    EXPECT_EQ(metaspace.encode_continuation("abc a"), (Ids{29, 40, 0})) << scheme;
+    EXPECT_EQ(metaspace.encode_continuation(" abc"), (Ids{40, 29})) << scheme;
   }
 }
 

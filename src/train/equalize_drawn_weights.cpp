@@ -1,4 +1,4 @@
-#include "train/begin_alike.h"
+#include "train/equalize_drawn_weights.h"
 
 #include <ATen/core/grad_mode.h>
 
@@ -100,7 +100,8 @@ void copy_first(const std::vector<Stage*>& stages, const Group& group, const Wan
 
 }  // namespace
 
-void begin_alike(const std::vector<Stage*>& stages, const RunGroups& groups, bool by_module) {
+void equalize_drawn_weights(const std::vector<Stage*>& stages, const RunGroups& groups,
+                            bool by_module) {
   const at::NoGradGuard no_grad;
   const Group& world = groups.pipeline;
   const std::vector<Use> uses = gather_uses(stages, world);

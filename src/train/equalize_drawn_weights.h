@@ -11,6 +11,7 @@ namespace sluice {
 // first use. All replicas get the parameters and buffers of replica 0. Collective over all ranks.
 // by_module: Initialization::module drew the weights. Throws Error(kUsage) if a module's own
 // parameters are then on several stages, which would draw them from the same random numbers.
-void begin_alike(const std::vector<Stage*>& stages, const RunGroups& groups, bool by_module);
+void equalize_drawn_weights(const std::vector<Stage*>& stages, const RunGroups& groups,
+                            bool by_module);
 
 }  // namespace sluice

@@ -5,9 +5,9 @@
 
 namespace sluice {
 
-class ToldElsewhere : public Error {
+class ReportedElsewhere : public Error {
  public:
-  explicit ToldElsewhere(const Error& error) : Error(error) {}
+  explicit ReportedElsewhere(const Error& error) : Error(error) {}
 };
 
 }  // namespace sluice
