@@ -218,7 +218,7 @@ class Layering {
     return flow_.is_free_value(value) ? 2 : 0;
   }
 
-  // Adds batch inputs to `reads` until these give every size symbol that the layer needs.
+  // Adds batch inputs to `reads` to give every size symbol that the layer needs.
   void add_sizes(GraphLayer& layer) const {
     std::set<std::string> needed, told;
     for (const int i : layer.nodes)

@@ -24,7 +24,7 @@ struct GraphOptions {
   std::map<std::string, std::int64_t> sizes;
   std::string products;
   std::vector<std::string> operators;
-  // describe graphs with forbidden nodes too, for display
+  // describe graphs with forbidden nodes too
   bool allows_refused = false;
 };
 

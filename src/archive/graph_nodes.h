@@ -10,7 +10,6 @@ namespace sluice::detail {
 // "aten.linear.default" gives "linear"; "_operator.mul" stays whole.
 std::string_view operator_of(const GraphNode& node);
 
-// In order, with repetitions.
 std::vector<int> values_of(const GraphArgument& argument);
 std::vector<int> values_read(const GraphNode& node);
 std::vector<int> values_written(const GraphNode& node);

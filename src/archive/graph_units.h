@@ -25,7 +25,6 @@ class GraphUnits {
   // Throws Error(kUsage) if no module has the class of `cuts`.
   GraphUnits(const GraphFlow& flow, const GraphCuts& cuts);
 
-  // The units of GraphFlow::order(). Each has a key.
   std::vector<GraphUnit> in_order() const;
 
   // Returns the node's block, or the outermost module that contains no block.

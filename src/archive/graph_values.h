@@ -35,7 +35,6 @@ class GraphValues {
   // The name must be new.
   void bind(const std::string& name, GraphArgument argument, GraphScope& scope);
   GraphArgument argument(const Json& json, const GraphScope& scope);
-  // nullptr for a constant
   const std::string* name_of(const Json& json) const;
   GraphValue::Kind kind_of(const Json& json) const;
 

@@ -105,7 +105,7 @@ class IdLimits {
   }
 
   const GraphModule& module_;
-  std::set<int> same_;  // values with the input's elements
+  std::set<int> same_;
   std::optional<IdLimit> limit_;
 };
 

@@ -78,7 +78,7 @@ bool is_truth(const SizeExpression& expression);  // also 0 and 1
 SizeExpression make_constant(const SizeNumber& number);
 SizeExpression make_symbol(std::string name);
 SizeExpression make_size(SizeOp op, std::vector<SizeExpression> of);
-// `name` is from the archive: "FloorDiv", "Max", "math.ceil".
+// `name` is from the archive: "FloorDiv".
 SizeExpression call_size_function(std::string_view name, std::vector<SizeExpression> arguments);
 
 SizeExpression parse_size_text(std::string_view text);
