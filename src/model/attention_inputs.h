@@ -2,11 +2,10 @@
 // may share one object.
 //
 // Masks equal those of transformers with attention "sdpa". A token sees itself and earlier tokens
-// in its window whose mask is 1. Without a mask, it sees only its own document. A new document
-// starts where a position is not its predecessor plus one.
+// in its window whose mask is 1. Without a mask, it sees only its own document, which starts where
+// a position is not its predecessor plus one.
 //
-// Masks of a batch expire with its tensors. Only those of each thread's last microbatch are kept
-// without other users.
+// Masks of a batch expire with its tensors. Only those of each thread's last microbatch are kept.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -34,8 +33,8 @@ class AttentionInputs {
   explicit AttentionInputs(std::vector<std::shared_ptr<RotaryTable>> rotary = {})
       : rotary_(std::move(rotary)) {}
 
-  // The score of a hidden token. Attention of a token that sees nothing is zeros, or the mean of
-  // all values with kLeast.
+  // Scores of hidden tokens. A token that sees nothing gets zeros, or the mean of all values with
+  // kLeast.
   enum class Unseen { kInfinity, kLeast };
   struct Kind {
     std::int64_t window = 0;  // 0 if unlimited
@@ -43,13 +42,12 @@ class AttentionInputs {
     bool always = false;  // even if plain causal attention suffices
   };
 
-  // Returns the mask to add to the scores, [B or 1, 1, L, L]. Undefined if plain causal attention
-  // suffices. Throws Error(kUsage) if the batch's tensors are not [B, L].
+  // Returns the mask to add to the scores, [B or 1, 1, L, L]. Undefined for plain causal attention.
+  // Throws Error(kUsage) if the batch's tensors are not [B, L].
   at::Tensor mask(const BatchPositions& batch, const at::Tensor& q_BHLE, const Kind& kind);
 
   // Returns the first key that each query sees: int32 [L], or [B, L] with documents. Undefined if
-  // all are 0. Returns nothing if the microbatch has a padding mask, which first keys cannot
-  // describe.
+  // all are 0. Returns nothing if the microbatch has a padding mask.
   std::optional<at::Tensor> first_keys(const BatchPositions& batch, std::int64_t rows,
                                        std::int64_t length, std::int64_t window);
 
@@ -69,7 +67,6 @@ class AttentionInputs {
     Unseen unseen = Unseen::kInfinity;
     friend bool operator==(const Tag&, const Tag&) = default;
   };
-  // Identifies a batch's tensor, even through another view.
   struct Source {
     WeakStorage storage;
     std::int64_t offset = 0;
@@ -83,7 +80,7 @@ class AttentionInputs {
     Tag tag;
     std::thread::id thread;
     WeakTensor value;
-    at::Tensor held;  // if of the thread's last microbatch
+    at::Tensor held;
   };
   struct Static {
     Tag tag;

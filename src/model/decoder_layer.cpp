@@ -120,7 +120,7 @@ class DecoderAttention : public torch::nn::Module {
 
   at::Tensor forward(const at::Tensor& x_BLD, const BatchPositions& batch) const {
     if (tp_.slices().count > 1) return forward_slices(detail::enter(x_BLD, tp_), batch);
-    at::Tensor q_BLN, k_BLN, v_BLN;  // N: all heads
+    at::Tensor q_BLN, k_BLN, v_BLN;
     if (qkv_proj_) {
       const auto parts = qkv_proj_->forward(x_BLD).split_with_sizes(widths_, -1);
       q_BLN = parts[0], k_BLN = parts[1], v_BLN = parts[2];
@@ -194,7 +194,7 @@ class DecoderAttention : public torch::nn::Module {
   AttentionInputs::Kind mask_kind_;
   int rope_;
   bool wide_rope_;
-  std::vector<std::int64_t> widths_;  // of q, k, v
+  std::vector<std::int64_t> widths_;
   HeadNorms head_norms_;
   bool unseen_is_mean_;
   double dropout_;

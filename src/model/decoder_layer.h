@@ -38,7 +38,7 @@ std::shared_ptr<Norm> make_norm(const DecoderConfig& config, std::int64_t size,
                                 const LayerOptions& options);
 
 struct FeedForwardModule {
-  std::string name = "mlp";  // in the block
+  std::string name = "mlp";
   // default: make_gated_mlp()
   std::function<std::shared_ptr<FeedForward>(std::int64_t layer)> make;
 };

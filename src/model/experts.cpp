@@ -9,8 +9,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Computes rows[index]. `back` lists equally many places in `index` for each row. Atomic additions
-// on a GPU would sum the gradients in no fixed order.
+// Computes rows[index], where `back` lists equally many places in `index` per row. Atomic additions
+// on a GPU would sum gradients in no fixed order.
 class TakeRows : public torch::autograd::Function<TakeRows> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& rows,
@@ -28,11 +28,11 @@ class TakeRows : public torch::autograd::Function<TakeRows> {
   }
 };
 
-// Choices sorted by expert, then by token.
+// Choices sorted by expert, then token.
 struct Routes {
-  at::Tensor token;                  // by place
-  at::Tensor place;                  // by choice
-  at::Tensor choice;                 // by place
+  at::Tensor token;
+  at::Tensor place;
+  at::Tensor choice;
   std::vector<std::int64_t> counts;  // places per expert
 
   Routes(const at::Tensor& experts_TK, std::int64_t num_experts) {

@@ -1,5 +1,5 @@
-// Mixture of experts: Shazeer et al., arXiv:1701.06538. Load balancing loss: Fedus et al., "Switch
-// Transformers", arXiv:2101.03961, section 2.2.
+// Mixture of experts: Shazeer et al., arXiv:1701.06538. Load balancing loss: Fedus et al.,
+// arXiv:2101.03961, section 2.2.
 //
 // Invariants:
 // 1. Each expert processes its tokens in order, and a token sums its experts by falling
@@ -7,7 +7,7 @@
 // 2. An expert without tokens has zero gradients, so that its weights still decay.
 // 3. Tensor-parallel ranks compute the router and all experts on all rows. Their gradients are
 //    equal and must not be summed.
-// Shapes: modules.h, and T tokens (B * L), E experts, K experts per token.
+// Shapes: modules.h, and T tokens, E experts, K experts per token.
 #pragma once
 
 #include <memory>
@@ -35,7 +35,6 @@ class Experts : public detail::FeedForward {
   Experts(const detail::ExpertsConfig& config, std::int64_t hidden_size,
           const LayerOptions& options);
 
-  // Also returns the load balancing loss if enabled.
   Output forward(const at::Tensor& own_BLD, const BatchPositions& batch) const override;
 
  private:
@@ -46,7 +45,7 @@ class Experts : public detail::FeedForward {
 };
 
 // E times the sum over experts of (share of choices * mean probability). Tokens with mask 0 do not
-// count. Without tokens, the loss is 0.
+// count.
 at::Tensor load_balancing_loss(const at::Tensor& logits_TE, std::int64_t top_k,
                                const at::Tensor& mask_BL = {});
 

@@ -32,7 +32,7 @@ std::function<std::vector<TensorMeta>(const std::vector<TensorMeta>&)> shape_fun
       meta.sizes.back() = width;
     }
     std::vector<TensorMeta> written{meta};
-    written.resize(num_written, TensorMeta{{}, at::kFloat});  // losses
+    written.resize(num_written, TensorMeta{{}, at::kFloat});
     return written;
   };
 }
@@ -51,7 +51,6 @@ std::vector<AuxiliaryLoss> moe_losses(const ModelSpec& model) {
   return balance_losses(config_of(model, read));
 }
 
-// A layer of several modules has the prefix of the module around them.
 std::string prefix_of(const LayerInfo& info) {
   return info.modules.empty() ? info.name : info.name.substr(0, info.name.rfind('.'));
 }
@@ -115,7 +114,7 @@ LayerSpec describe_layer(const LayerInfo& info, const ModelSpec& model, const La
 }
 
 void freeze_as(const LayerInfo& info, LayerSpec& spec) {
-  std::vector<std::string> frozen;  // in the module
+  std::vector<std::string> frozen;
   for (const ParameterSpec& parameter : info.parameters) {
     if (!parameter.trainable) frozen.push_back(parameter.name.substr(spec.full_name("").size()));
   }

@@ -18,7 +18,6 @@ namespace sluice::detail {
 struct FamilyModules {
   std::string name;
   std::vector<LayerSpec> (*make)(const ModelSpec& model, const LayerOptions& options);
-  // Model::auxiliary, or null
   std::vector<AuxiliaryLoss> (*auxiliary)(const ModelSpec& model) = nullptr;
 };
 const std::vector<FamilyModules>& family_modules();
@@ -47,7 +46,7 @@ inline std::vector<at::Tensor> as_written(at::Tensor hidden) { return {std::move
 inline std::vector<at::Tensor> as_written(std::vector<at::Tensor> written) { return written; }
 
 // Makes `spec` run the modules that `make` creates. forward() takes one tensor per name in
-// LayerSpec::reads. It returns a tensor, or a vector if the layer writes several.
+// LayerSpec::reads, and returns a tensor or a vector.
 template <typename Make>
 void set_module(LayerSpec& spec, Make make) {
   using Module = typename decltype(make())::element_type;
@@ -67,7 +66,6 @@ void set_module(LayerSpec& spec, Make make) {
 // causal_lm_loss(), where the gradient overwrites the logits.
 LossValue fused_causal_lm_loss(const Values& outputs, const Values& batch);
 
-// For heads that compute the loss.
 LossValue loss_of_head(const Values& outputs, const Values& batch);
 
 // Each function makes a module for set_module(). make_block gets the block's number.

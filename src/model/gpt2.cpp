@@ -1,5 +1,4 @@
-// GPT-2: Radford et al., "Language Models are Unsupervised Multitask Learners", 2019. Shapes:
-// modules.h.
+// GPT-2: Radford et al., 2019. Shapes: modules.h.
 #include <ATen/ATen.h>
 
 #include <cmath>
@@ -144,7 +143,7 @@ class Gpt2Mlp : public torch::nn::Module {
         "c_proj", std::make_shared<Conv1D>(f, d, options, Division{Division::How::kRows}));
   }
 
-  // x + this(before(x)) as one node, or undefined if that is impossible.
+  // x + this(before(x)) as one node, or undefined.
   at::Tensor fused(const at::Tensor& x_BLD, const ops::NormWeights& before) const {
     if (!fused_ || !takes_fused(x_BLD)) return {};
     return ops::feed_forward_block(x_BLD, {.half = {.before = before,

@@ -131,7 +131,7 @@ class GptNeoxMlp : public torch::nn::Module {
         std::make_shared<Linear>(f, d, /*bias=*/true, options, Division{Division::How::kRows}));
   }
 
-  // this(before(x)), plus x if adds_input, as one node, or undefined if that is impossible.
+  // this(before(x)), plus x if adds_input, as one node, or undefined.
   at::Tensor fused(const at::Tensor& x_BLD, const ops::NormWeights& before, bool adds_input) const {
     if (!fused_ || !takes_fused(x_BLD)) return {};
     return ops::feed_forward_block(x_BLD, {.half = {.before = before,

@@ -38,7 +38,6 @@ at::ScalarType scalar_type_of(const std::string& dtype) {
                                   .remedy = "export the model again, with this release of torch"});
 }
 
-// held() has the layer's parameters, buffers and constants in the order of addition.
 class GraphLayerModule final : public torch::nn::Module {
  public:
   explicit GraphLayerModule(std::string class_name) : Module(std::move(class_name)) {}
@@ -60,8 +59,7 @@ class GraphLayerModule final : public torch::nn::Module {
   const std::vector<at::Tensor>& held() const { return held_; }
 
  private:
-  // Returns the submodule that has the tensor, and the tensor's name there. Creates missing
-  // submodules.
+  // Creates missing submodules.
   std::pair<Module*, std::string> place_of(const std::string& full_name) {
     Module* holder = this;
     std::size_t begin = 0;
@@ -81,7 +79,6 @@ class GraphLayerModule final : public torch::nn::Module {
   std::vector<at::Tensor> held_;
 };
 
-// `types` are the written dtypes.
 std::vector<TensorMeta> written_metas(const GraphModule& module, const std::vector<int>& reads,
                                       const std::vector<int>& writes,
                                       const std::vector<at::ScalarType>& types,
@@ -155,7 +152,7 @@ class LayerMaker {
       for (const std::size_t i : changed) read[i] = read[i].clone();
       std::vector<at::Tensor> written =
           program->run(read, held, {.training = own.is_training() || graph->is_evaluation});
-      // Values are contiguous between layers, as after a transfer.
+      // Values are contiguous between layers.
       for (at::Tensor& tensor : written) tensor = tensor.contiguous();
       return written;
     };
@@ -270,8 +267,8 @@ class LayerMaker {
     return places;
   }
 
-  // Batch inputs that the layer changes in place. They are copied, because they belong to the
-  // caller and a layer may run twice per microbatch.
+  // Batch inputs that the layer changes in place are copied, because they belong to the caller and
+  // a layer may run twice.
   std::vector<std::size_t> places_of_changed(const GraphLayer& layer) const {
     std::vector<std::size_t> places;
     for (std::size_t i = 0; i < layer.reads.size(); ++i)
@@ -332,7 +329,7 @@ LossFunction loss_of(const GraphOfModel& graph,
 }
 
 std::function<void(const std::string&, at::Tensor&)> stored_in(const Graph& graph) {
-  std::map<std::string, std::string> tensor_of;  // by use
+  std::map<std::string, std::string> tensor_of;
   for (const GraphLayer& layer : graph->layers.layers)
     for (const GraphUse& use : layer.parameters) tensor_of.emplace(use.name, use.of);
   return [graph, tensor_of](const std::string& name, at::Tensor& value) {
@@ -347,7 +344,7 @@ std::function<void(const std::string&, at::Tensor&)> stored_in(const Graph& grap
 at::Tensor read_graph_tensor(const ExportedGraph& graph, const GraphTensor& tensor) {
   const at::ScalarType dtype = scalar_type_of(tensor.dtype);
   const auto size = static_cast<std::int64_t>(c10::elementSize(dtype));
-  std::int64_t extent = 1;  // elements from first to last
+  std::int64_t extent = 1;
   bool is_empty = false;
   for (std::size_t d = 0; d < tensor.sizes.size(); ++d) {
     if (tensor.sizes[d] == 0) is_empty = true;
@@ -386,7 +383,7 @@ Model graph_model(const ModelSpec& spec, const std::vector<GraphOperator>& opera
     count = count_of(maker, *graph);
     model.loss = loss_of(*graph, count);
   }
-  // Every rank calls this for each microbatch before it runs.
+  // Every rank calls this before each microbatch runs.
   model.count = [graph, count](const Values& batch) {
     InputSizes sizes;
     for (const auto& [name, tensor] : batch)

@@ -8,8 +8,7 @@
 
 namespace sluice::detail {
 
-// `model` comes from describe_graph(), but parameters may have been frozen since. Throws
-// Error(kInput) for operators that neither LibTorch nor `operators` has.
+// `model` comes from describe_graph(). Throws Error(kInput) for unknown operators.
 Model graph_model(const ModelSpec& model, const std::vector<GraphOperator>& operators = {});
 
 // Returns a contiguous CPU tensor. Throws Error(kInput) if the file has changed or lacks the bytes.

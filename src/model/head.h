@@ -13,7 +13,7 @@ namespace sluice {
 struct HeadConfig {
   std::int64_t hidden_size = 0, vocab_size = 0;
   double logit_divisor = 1.0;
-  std::optional<double> logit_cap = {};  // logits become cap * tanh(logit / cap)
+  std::optional<double> logit_cap = {};  // cap * tanh(logit / cap)
   bool loss_by_blocks = false;
 };
 
@@ -25,7 +25,7 @@ class Head : public Linear {
 
  protected:
   bool is_sliced() const { return tp_.slices().count > 1; }
-  std::vector<at::Tensor> logits_of_slices(const at::Tensor& x_BLD) const;  // per own slice
+  std::vector<at::Tensor> logits_of_slices(const at::Tensor& x_BLD) const;
   at::Tensor scaled(at::Tensor logits_BLV) const;
 
   HeadConfig config_;
@@ -33,8 +33,8 @@ class Head : public Linear {
   bool fused_;
 };
 
-// Returns the sum of the next-token losses. Tensor-parallel ranks compute it from their own slices
-// of the vocabulary. Without labels, returns the logits.
+// The sum of the next-token losses. Tensor-parallel ranks compute it from their own slices of the
+// vocabulary. Without labels, returns the logits.
 class LossHead : public Head {
  public:
   using Head::Head;

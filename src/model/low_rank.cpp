@@ -53,7 +53,7 @@ std::set<std::string> parameters_of(const std::optional<Adapter>& adapter) {
 // Adapters of one layer, by name inside its module.
 struct Adaptations {
   std::map<std::string, AdaptedLinear> of;
-  Adapter settings;  // without layers
+  Adapter settings;
   c10::Device device;
 
   void apply(torch::nn::Module& module) const {

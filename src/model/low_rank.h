@@ -12,7 +12,6 @@
 
 namespace sluice {
 
-// Base of modules that compute y = W x.
 class AdaptableLinear : public torch::nn::Module {
  public:
   // Registers lora_A.weight [rank, in] and lora_B.weight [out, rank], float32.

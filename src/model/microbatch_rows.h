@@ -1,4 +1,4 @@
-// The rows of one microbatch as tensors. The rows must outlive this object.
+// The rows must outlive this object.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,13 +13,13 @@ namespace sluice::detail {
 
 class MicrobatchRows {
  public:
-  // Cuts rows [first, first + count) to the longest of them.
+  // Cuts rows [first, first + count) to the longest.
   MicrobatchRows(const TokenRows& rows, std::int64_t first, std::int64_t count);
 
   std::int64_t count() const { return count_; }
   std::int64_t length() const { return length_; }
 
-  // int64 [count, length] from ids, labels, attention_mask or position_ids.
+  // int64 [count, length]
   template <typename T>
   at::Tensor tensor(const std::vector<T>& values) const {
     at::Tensor result = empty_tokens();

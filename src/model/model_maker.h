@@ -18,23 +18,22 @@ class ModelMaker {
   // `model` comes from model(), or is its evaluation.
   virtual StepBatch batch(TokenRows rows, const Model& model, std::int64_t microbatch_size,
                           std::int64_t step) const = 0;
-  // For a replica whose rows begin at first_row of the step.
+  // For a replica whose rows begin at first_row.
   virtual StepBatch batch(StepShare share, const Model& model, std::int64_t first_row,
                           std::int64_t microbatch_size, std::int64_t step) const = 0;
   // The model's own count, if RowNeeds::counts_by_model.
   virtual std::int64_t count(const TokenRows& rows, const Model& model) const = 0;
-  // Artificial numbers for measurements with some layers of a model.
+  // Artificial numbers for measurements.
   virtual StepBatch made_up_batch(const ModelSpec& spec, const Model& model,
                                   const MicrobatchShape& shape, int num_microbatches,
                                   std::int64_t step) const = 0;
-  // Inputs for one text except its ids, see ModelSource::inputs_of_text().
+  // All inputs but ids, see ModelSource::inputs_of_text().
   virtual Values text_inputs(const std::vector<ValueSpec>& inputs, std::int64_t length) const = 0;
   virtual bool has_fused() const = 0;
-  // The CPU operators: "fused, avx512, own products".
+  // Such as "fused, avx512, own products".
   virtual std::string kernels(const ModelSpec& spec, bool fused) const = 0;
 };
 
-// Precondition: the model has a source.
 const ModelMaker& maker_of(const ModelSpec& spec);
 
 }  // namespace sluice

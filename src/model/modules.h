@@ -1,6 +1,6 @@
 // The parts of decoder layers, with Hugging Face's parameter names. Parameters are not initialized,
-// because weights are loaded or drawn later. torch::nn's own modules would draw every weight first.
-// A module belongs to one thread.
+// because weights are loaded or drawn later. torch::nn's modules would draw every weight first. A
+// module belongs to one thread.
 //
 // Tensor names end in their shapes:
 //   B batch   L length   D hidden size   F intermediate size   V vocabulary
@@ -36,7 +36,6 @@ class Linear : public AdaptableLinear, public SlicedModule {
  public:
   Linear(std::int64_t in, std::int64_t out, bool bias, const LayerOptions& options,
          Division division = {});
-  // [.., in] -> [.., out]. Precondition: whole, or one slice.
   at::Tensor forward(const at::Tensor& x) const;
   ops::LinearWeights weights() const { return {weight_, bias_, is_transposed_}; }
   // Divided by columns: the outputs of each own slice.
@@ -50,7 +49,7 @@ class Linear : public AdaptableLinear, public SlicedModule {
   Linear(std::int64_t in, std::int64_t out, bool bias, const LayerOptions& options,
          Division division, bool is_transposed);
 
-  at::Tensor weight_, bias_;  // [out, in] and [out], or this rank's slices
+  at::Tensor weight_, bias_;  // [out, in], [out], or own slices
 
  private:
   int dim_of_inputs() const { return is_transposed_ ? 0 : 1; }
@@ -70,7 +69,6 @@ class Conv1D : public Linear {
   at::Tensor forward(const at::Tensor& x) const;
 };
 
-// Over the last dimension.
 class Norm : public torch::nn::Module {
  public:
   virtual at::Tensor forward(const at::Tensor& x) const = 0;
@@ -114,8 +112,7 @@ class LayerNorm : public Norm {
   bool fused_;
 };
 
-// The padding row gets no gradient; -1 if none. Tensor-parallel ranks divide the rows if
-// is_divided.
+// The padding row gets no gradient. Tensor-parallel ranks divide the rows if is_divided.
 class Embedding : public torch::nn::Module, public SlicedModule {
  public:
   Embedding(std::int64_t rows, std::int64_t size, std::int64_t padding_row,
@@ -137,7 +134,7 @@ class Embedding : public torch::nn::Module, public SlicedModule {
   bool fused_;
 };
 
-// Throws Error(kUsage) if tensor-parallel ranks would have to divide `what`.
+// Throws Error(kUsage) if tensor-parallel ranks must divide `what`.
 void require_one_slice(const std::string& what);
 
 // The dtype of norms, probabilities and wide rotations.
@@ -148,7 +145,7 @@ inline at::ScalarType wide_type(const at::Tensor& x) {
 // Fused operators take float32 on the CPU, without autocast.
 bool takes_fused(const at::Tensor& x);
 
-// The whole sequence's length, where x has this rank's rows.
+// The whole sequence's length, if x has this rank's rows.
 std::int64_t whole_length(const at::Tensor& x_BLD, const SliceGroup& tp);
 
 struct AttentionSettings {
@@ -160,12 +157,11 @@ struct AttentionSettings {
 // to the scores, [B or 1, 1, L, L]. If undefined, attention is causal. Returns [B, L, H * E].
 at::Tensor attention(const at::Tensor& q_BHLE, const at::Tensor& k_BKLE, const at::Tensor& v_BKLE,
                      const at::Tensor& mask, const AttentionSettings& settings);
-// The same by plain operators. If a finite mask hides all tokens, the result is the mean of all
-// values. Scores s become cap * tanh(s / cap). The mask must be defined.
+// The same by plain operators, which need a mask. If a finite mask hides all tokens, the result is
+// the mean of all values.
 at::Tensor plain_attention(const at::Tensor& q_BHLE, const at::Tensor& k_BKLE,
                            const at::Tensor& v_BKLE, const at::Tensor& mask,
                            const std::optional<double>& cap, const AttentionSettings& settings);
-// cap * tanh(x / cap)
 at::Tensor soft_cap(const at::Tensor& x, double cap);
 
 // [B, L, heads * E] -> [B, heads, L, E], a view

@@ -1,6 +1,5 @@
-// The sum of the next tokens' cross-entropies. Labels are int64 [B, L], and token t predicts label
-// t + 1. Throws Error(kUsage) for wrong shapes, and Error(kInput) for a label outside the
-// vocabulary.
+// Sums the next tokens' cross-entropies. Labels are int64 [B, L], and token t predicts label t + 1.
+// Throws Error(kUsage) for wrong shapes, and Error(kInput) for a label outside the vocabulary.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -17,8 +17,8 @@ using detail::RopeConfig;
 
 namespace {
 
-// 1 / theta^(2r / head_dim), with the float32 operations of transformers. An error in the last bit
-// turns position 8000 by half a thousandth.
+// Uses the float32 operations of transformers. An error in the last bit turns position 8000 by half
+// a thousandth.
 std::vector<float> default_frequencies(std::int64_t head_dim, const RopeConfig& rope) {
   const at::Tensor exponent = at::arange(0, head_dim, 2, at::kFloat) / head_dim;
   const at::Tensor frequencies = at::pow(rope.theta, exponent).reciprocal();
@@ -38,7 +38,7 @@ float llama3_frequency(float frequency, const RopeConfig& rope) {
   return (1 - smooth) * frequency / factor + smooth * frequency;
 }
 
-// Peng et al., "YaRN", arXiv:2309.00071, section 3.2. Pairs that turn often in the original context
+// YaRN: Peng et al., arXiv:2309.00071, section 3.2. Pairs that turn often in the original context
 // keep their frequency. Slow pairs are interpolated, with a ramp in between.
 std::vector<float> yarn_frequencies(std::int64_t head_dim, const RopeConfig& rope) {
   const double context = static_cast<double>(rope.original_max_position_embeddings);

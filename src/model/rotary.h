@@ -1,5 +1,4 @@
-// Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", arXiv:2104.09864, in
-// the half-split form of Hugging Face.
+// Su et al., "RoFormer", arXiv:2104.09864, in the half-split form of Hugging Face.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,8 +19,7 @@ namespace sluice {
 std::vector<float> rotary_frequencies(std::int64_t head_dim, const detail::RopeConfig& rope,
                                       bool is_long = false);
 
-// Cosines and sines of position * frequency. The host computes them, so the bits are the same on
-// every device. Threads may share a table.
+// The host computes the table, so the bits are the same on every device. Threads may share it.
 class RotaryTable {
  public:
   RotaryTable(std::int64_t head_dim, const detail::RopeConfig& rope)
@@ -30,7 +28,6 @@ class RotaryTable {
                                                   : std::vector<float>()),
         original_length_(rope.original_max_position_embeddings),
         factor_(static_cast<float>(rope.attention_factor)) {}
-  // Views cos_LR, sin_LR of the table.
   std::pair<at::Tensor, at::Tensor> get(std::int64_t length, c10::Device device);
   // [B, L, R] for int64 positions [B, L], with the same bits.
   std::pair<at::Tensor, at::Tensor> at(const at::Tensor& position_ids, c10::Device device) const;
