@@ -14,6 +14,7 @@
 
 namespace sluice {
 
+// Whether a weight's file has kept tensors.
 bool is_kept_file(const std::string& file);
 
 class KeptTensors {

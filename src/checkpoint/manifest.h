@@ -1,7 +1,8 @@
 // manifest.json, the contents of a checkpoint (docs/checkpoints.md).
 //
 // Invariants of a parsed manifest:
-// 1. File names are plain, so they cannot lead outside the checkpoint.
+// 1. File names are plain, so they cannot lead outside the checkpoint. Weights are directly in it,
+//    optimizer state in "optimizer/", the caller's own tensors in "extra/".
 // 2. Names in a list are unique. Tensors in a file do not overlap, and have exactly the bytes of
 //    their dtype and shape.
 // 3. The text ends with a hash of everything before it.

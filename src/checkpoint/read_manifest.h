@@ -8,7 +8,8 @@ namespace sluice {
 
 inline constexpr const char* kNotCommitted = "no manifest.json: it was not committed";
 
-// `path` may be a link. Throws Error(kCheckpoint).
+// `path` may be a link. Throws Error(kCheckpoint) for a missing folder or manifest, and as
+// parse_manifest().
 Manifest read_manifest(const std::string& path);
 
 // True even if the checkpoint is damaged now.

@@ -75,8 +75,8 @@ struct Saver::Impl {
   Snapshot snapshot;
   std::optional<Publication> publication;  // on rank 0
   std::future<std::vector<SavedTensor>> writing;
-  std::optional<WrittenFiles> written;
-  std::future<void> committing;  // on rank 0
+  std::optional<WrittenFiles> written;  // result of `writing`
+  std::future<void> committing;         // on rank 0
   std::optional<SaveOutcome> outcome;
   std::set<std::string> not_finite;  // already warned about
 

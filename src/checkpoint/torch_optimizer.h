@@ -30,7 +30,7 @@ struct OptimizedElements {
 // by tensor (unsafeGetTensorImpl)
 using ParameterNames = std::map<const void*, OptimizedElements>;
 
-// "AdamW". Throws Error(kUsage) for unknown optimizers.
+// "AdamW". Throws Error(kUsage) unless it is Adam, AdamW, SGD, RMSprop or Adagrad.
 std::string optimizer_name(const torch::optim::Optimizer& optimizer);
 // Known optimizers are element-wise.
 bool is_known_optimizer(const torch::optim::Optimizer& optimizer);

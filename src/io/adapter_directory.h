@@ -14,7 +14,7 @@ namespace sluice {
 
 class AdapterDirectory {
  public:
-  // Opens adapter_model.safetensors. Throws Error(kInput). Threads may share the object.
+  // Throws Error(kInput). Threads may share the object.
   explicit AdapterDirectory(const std::string& path);
   const SafetensorsReader& file() const { return file_; }
 
@@ -25,11 +25,9 @@ class AdapterDirectory {
 // An adapter may store weights of its base. Throws Error(kInput) if one differs from `base`.
 void require_base_layers(const AdapterDirectory& directory, const HfDirectory& base);
 
-// Fills the adapter's parameters, or this rank's slices. Others stay unchanged. Throws
-// Error(kInput).
+// Other parameters stay unchanged. Throws Error(kInput).
 void load_adapter(const AdapterDirectory& directory, std::vector<ParameterInfo>& parameters);
-// Initializes a new adapter, which does not change the model yet. The bits are the same in every
-// layout.
+// Initializes an adapter that does not change the model yet, with the same bits in every layout.
 void draw_adapter(std::vector<ParameterInfo>& parameters, std::uint64_t seed);
 
 }  // namespace sluice

@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* kProbe = ".sluice-probe-";
 
-// Removes probes of killed processes. A live process has its answer as soon as its probe exists.
+// Removes probes of killed processes. A live process needs its probe no longer once it exists.
 void remove_probes(const std::string& folder) {
   std::vector<std::string> found;
   std::error_code error;
@@ -27,7 +27,7 @@ void remove_probes(const std::string& folder) {
        it.increment(error)) {
     if (it->path().filename().string().starts_with(kProbe)) found.push_back(it->path());
   }
-  for (const std::string& path : found) ::rmdir(path.c_str());  // only if empty
+  for (const std::string& path : found) ::rmdir(path.c_str());
 }
 
 }  // namespace
@@ -36,8 +36,7 @@ void check_writable(const std::string& folder, ErrorKind kind, std::uint64_t byt
                     std::uint64_t largest_file) {
   std::string ancestor = folder.empty() ? "." : folder;
   while (ancestor.size() > 1 && ancestor.ends_with('/')) ancestor.pop_back();
-  // Find the nearest existing ancestor. Look at each only once, because another process may create
-  // it meanwhile.
+  // Look at each ancestor only once, because another process may create it meanwhile.
   struct stat status;
   while (::lstat(ancestor.c_str(), &status) != 0) {
     if (errno != ENOENT)
@@ -69,11 +68,11 @@ void check_writable(const std::string& folder, ErrorKind kind, std::uint64_t byt
   if (::mkdtemp(probe.data()) == nullptr) {
     throw file_error(kind, "cannot write into '" + folder + "'", ancestor, errno);
   }
-  // ENOENT: another process removed the probe as a leftover.
+  // ENOENT: another process removed the probe.
   if (::rmdir(probe.c_str()) != 0 && errno != ENOENT)
     throw file_error(kind, "cannot remove what was made in '" + folder + "'", probe, errno);
   struct statvfs disk;
-  // A file system without blocks does not report its size.
+  // This file system does not report its size.
   if (::statvfs(ancestor.c_str(), &disk) != 0 || disk.f_blocks == 0) return;
   const std::uint64_t left = std::uint64_t{disk.f_bavail} * disk.f_frsize;
   if (left < bytes) {

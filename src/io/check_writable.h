@@ -8,12 +8,11 @@
 
 namespace sluice {
 
-// Upper bound of a model directory on disk, with tokenizer files of source_directory.
+// Upper bound on disk, with tokenizer files of source_directory.
 std::uint64_t hf_directory_bytes(const ModelSpec& model, const std::string& source_directory);
 
 // Checks that `folder` can be written or created, that its disk has `bytes` left, and that the
-// process may write files of largest_file bytes (ulimit -f). Leaves nothing behind. Throws
-// Error(kind) with the folder and the failing ancestor.
+// process may write files of largest_file bytes (ulimit -f). Throws Error(kind).
 void check_writable(const std::string& folder, ErrorKind kind = ErrorKind::kCheckpoint,
                     std::uint64_t bytes = 0, std::uint64_t largest_file = 1);
 

@@ -38,7 +38,7 @@ std::string conversion_advice(const std::string& path) {
          path + "').save_pretrained('NEW_DIRECTORY')\"";
 }
 
-// "model.layers.12.mlp.up_proj.weight" gives "model.layers.12", a name without numbers "".
+// "model.layers.12.mlp.up_proj.weight" gives "model.layers.12".
 std::string layer_of(std::string_view name) {
   std::size_t begin = 0;
   while (begin < name.size()) {
@@ -116,7 +116,7 @@ void check_shard_name(const std::string& shard, const std::string& directory,
   }
 }
 
-using WeightMap = std::vector<std::pair<std::string, std::string>>;  // (tensor, shard)
+using WeightMap = std::vector<std::pair<std::string, std::string>>;
 
 WeightMap read_weight_map(const std::string& directory) {
   const std::string index = directory + "/" + kIndexFile;
@@ -151,7 +151,6 @@ HfShards::HfShards(std::string path) : path_(std::move(path)) {
                  .where = path_,
                  .remedy = "`path` is a Hugging Face directory"});
   }
-  // in the order of transformers
   WeightMap map;
   refuse_broken_link(path_, kSingleFile);
   refuse_broken_link(path_, kIndexFile);

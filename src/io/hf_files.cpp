@@ -37,7 +37,7 @@ bool lies_in(const fs::path& path, const fs::path& folder) {
          folder.end();
 }
 
-// Returns the blobs folder of the Hugging Face cache that contains `folder`, or "".
+// The blobs folder of the Hugging Face cache that contains `folder`, or "".
 fs::path blobs_of(fs::path folder) {
   for (; folder.has_relative_path(); folder = folder.parent_path()) {
     const fs::path snapshots = folder.parent_path(), model = snapshots.parent_path();
@@ -133,9 +133,8 @@ CopiedFile copy_file(const std::string& from, const std::string& to) {
 }  // namespace io
 
 std::uint64_t hf_directory_bytes(const ModelSpec& model, const std::string& source_directory) {
-  constexpr std::uint64_t kEntryBytes = 256;  // in header and index, without its name
-  // for partly filled blocks and the directory
-  constexpr std::uint64_t kMargin = std::uint64_t{1} << 20;
+  constexpr std::uint64_t kEntryBytes = 256;                 // without the name
+  constexpr std::uint64_t kMargin = std::uint64_t{1} << 20;  // partly filled blocks
   std::uint64_t bytes = kMargin + 2 * model.config_text.size();
   for (const LayerInfo& layer : model.layers) {
     for (const ParameterSpec& parameter : layer.parameters) {
@@ -146,7 +145,7 @@ std::uint64_t hf_directory_bytes(const ModelSpec& model, const std::string& sour
   }
   for (const std::string& file : io::tokenizer_files(source_directory))
     bytes += File::open(file, ErrorKind::kCheckpoint, Links::kFollow, LfsPointers::kTake).size();
-  // A checkpoint copies the keys of config.json, so the file must not be a link to elsewhere.
+  // The file must not be a link to elsewhere.
   if (!source_directory.empty()) io::own_file(source_directory + "/" + io::kHfConfigFile);
   return bytes;
 }

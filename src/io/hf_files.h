@@ -1,4 +1,3 @@
-// The files of a Hugging Face directory that have no tensors.
 #pragma once
 
 #include <cstdint>
@@ -12,28 +11,26 @@ namespace sluice::io {
 inline constexpr const char* kHfIndexFile = "model.safetensors.index.json";
 inline constexpr const char* kHfConfigFile = "config.json";
 
-// "model.safetensors" or "model-00001-of-00002.safetensors", as in transformers. `number` starts at
+// As in transformers: "model.safetensors" or "model-00001-of-00002.safetensors". `number` starts at
 // 0.
 std::string shard_name(const std::string& stem, std::size_t number, std::size_t num_shards);
 // A single file is numbered too.
 std::string numbered_shard_name(const std::string& stem, std::size_t number,
                                 std::size_t num_shards);
 
-// weight_map: tensor -> shard. `bytes` is the size of all tensors.
+// weight_map: tensor -> shard
 std::string index_text(const std::map<std::string, std::string>& weight_map, std::uint64_t bytes);
 
-// Sets the weights' dtype ("float32") and the language model's architecture.
+// Sets dtype ("float32") and architecture.
 std::string config_of_weights(const std::string& config_text, const std::string& dtype);
 
-// Files of tokenizer, chat template and generation are copied to checkpoints.
 bool is_tokenizer_file(std::string_view name);
-// `directory` may be "". Throws as own_file().
+// Throws as own_file().
 std::vector<std::string> tokenizer_files(const std::string& directory);
 
-// Follows a link in a model directory. Checkpoints publish copies of such files. A link must
-// therefore stay in the directory, or lead into its own Hugging Face cache
-// (models--ORG--NAME/snapshots/REVISION/FILE -> ../../blobs/HASH). Throws Error(kInput) for other
-// links.
+// Follows a link in a model directory. Checkpoints publish copies, so the link must stay in the
+// directory or its own Hugging Face cache (models--ORG--NAME/snapshots/REVISION/FILE ->
+// ../../blobs/HASH). Otherwise throws Error(kInput).
 std::string own_file(const std::string& path);
 
 struct CopiedFile {

@@ -1,4 +1,4 @@
-// The safetensors files of a Hugging Face directory. Threads may share them.
+// Threads may share an object.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace sluice {
 
 struct TensorSource {
   const SafetensorsReader* file = nullptr;
-  const SafetensorsEntry* entry = nullptr;  // its name is the stored one
+  const SafetensorsEntry* entry = nullptr;
 };
 
 class HfShards {
@@ -28,8 +28,8 @@ class HfShards {
   // Also finds a full name in a checkpoint of the bare model, whose names lack the prefix "model."
   // or "transformer.". Pointers live as long as this object.
   std::optional<TensorSource> find(std::string_view name) const;
-  // Throws Error(kInput) with the closest name or a missing layer. `others` are needed too, so none
-  // of them is a misspelt `name`.
+  // Throws Error(kInput) with the closest name. `others` are needed too, so they are no misspelt
+  // `name`.
   TensorSource locate(std::string_view name, const std::vector<std::string>& others = {}) const;
 
  private:
@@ -40,7 +40,7 @@ class HfShards {
   std::vector<std::pair<std::string, std::uint32_t>> by_name_;  // sorted; index into shards_
 };
 
-// Compares headers with the model before any weights are loaded. Throws Error(kInput) as
+// Compares headers with the model before weights are loaded. Throws Error(kInput) as
 // load_parameters(), and if stored uses of a tied parameter differ. Returns tensors that are
 // neither in the model nor known buffers.
 std::vector<std::string> check_checkpoint(const HfDirectory& directory, const ModelSpec& model);

@@ -18,7 +18,7 @@
 namespace sluice {
 namespace {
 
-// First use -> all uses, in the model's order.
+// First use -> all uses, in order.
 using TieUses = std::map<std::string, std::vector<std::string>>;
 
 TieUses tie_uses(const ModelSpec& model) {
@@ -34,7 +34,7 @@ TieUses tie_uses(const ModelSpec& model) {
   return uses;
 }
 
-// Name -> alternative name in files.
+// Name -> name in files.
 using StoredNames = std::map<std::string, std::string>;
 
 StoredNames stored_names(const ModelSpec& model) {

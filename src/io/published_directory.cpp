@@ -27,7 +27,7 @@ constexpr const char* kKept = ".kept-";
   throw file_error(ErrorKind::kCheckpoint, what, path, error_number);
 }
 
-// ".step-00000100.tmp-..." gives "step-00000100". Other names give "", unless they belong to `own`.
+// ".step-00000100.tmp-..." gives "step-00000100". Other names give "", except `own`.
 std::string name_behind(const std::string& name, const std::string& kind, const std::string& own) {
   const std::size_t at = name.rfind(kind);
   if (!name.starts_with('.') || at == std::string::npos) return {};
@@ -35,7 +35,7 @@ std::string name_behind(const std::string& name, const std::string& kind, const 
   return behind == own || step_of_name(behind) ? behind : std::string();
 }
 
-// Returns -1 if another process holds the lock, or without locks in the file system.
+// -1 if another process has the lock, or the file system has none.
 int lock_directory(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (descriptor >= 0 && ::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
@@ -45,7 +45,7 @@ int lock_directory(const std::string& path) {
   return descriptor;
 }
 
-// Returns 0 or an errno. Adds new directories to `made`.
+// Returns 0 or an errno.
 int create_directory(const std::string& path, std::vector<std::string>& made) {
   std::error_code ignored;
   if (::mkdir(path.c_str(), 0777) != 0) {
@@ -104,8 +104,8 @@ void clean_hidden(const std::string& folder, const std::string& name, const std:
   ::close(lock);
 }
 
-// Removes the marker of an incomplete directory last, even if the power fails, so that its other
-// files stay recognizable. If the process ends just before the last step, an empty folder remains.
+// Removes kIncomplete last, even if the power fails, so that the other files stay recognizable. A
+// process that ends before the last step leaves an empty folder.
 void remove_incomplete(const std::string& path) {
   std::error_code error;
   std::vector<fs::path> files;
@@ -216,7 +216,7 @@ void remove_published(const std::string& path, Commit commit, const DirectoryKin
     sync_directory(parent_directory(path));
     std::error_code error;
     fs::remove_all(doomed, error);
-    // Another process that saves there may remove it first.
+    // Another process may clean up too.
     if (error && exists(doomed)) fail("cannot remove", doomed, error.value());
     return;
   }
@@ -283,7 +283,7 @@ PublishedDirectory::~PublishedDirectory() {
   if (lock_ >= 0) ::close(lock_);
 }
 
-// Returns 0 or an errno.
+// 0, or an errno
 int PublishedDirectory::exchange() const {
   const int failed =
       ::renameat2(AT_FDCWD, working_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE);
@@ -325,7 +325,7 @@ std::string PublishedDirectory::take_name() {
 void PublishedDirectory::give_name_back(const std::string& older) {
   std::error_code ignored;
   if (older == working_) {
-    if (exchange() != 0) published_ = true;  // keep the new one
+    if (exchange() != 0) published_ = true;
     return;
   }
   fs::rename(path_, working_, ignored);
@@ -352,9 +352,9 @@ void PublishedDirectory::publish(const std::string& marker_text) {
   } catch (...) {
     give_name_back(older);
     try {
-      sync_directory(folder_);  // before the new files are removed
+      sync_directory(folder_);  // before new files are removed
     } catch (const Error&) {
-      published_ = true;  // After a power loss either may have the name, so keep both.
+      published_ = true;  // A power loss may leave either name, so keep both.
     }
     throw;
   }

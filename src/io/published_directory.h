@@ -1,4 +1,4 @@
-// A directory that appears as a whole, or not at all. One object belongs to one thread.
+// A directory that appears as a whole, or not at all.
 //
 // kRename writes a temporary directory with the marker as its last file. It then flushes files,
 // folders, the rename, and the parent folder, in this order.
@@ -6,8 +6,8 @@
 // and the marker, written after everything is flushed, commits them. It never replaces a committed
 // directory, because the old and the new one could not both be whole.
 //
-// Killed processes leave .NAME.tmp-* (being written or removed) and .NAME.old-* (moved aside where
-// names cannot be exchanged). In marker mode, they leave a file .sluice-incomplete.
+// Killed processes leave .NAME.tmp-* (being written or removed), .NAME.old-* (moved aside), or, in
+// marker mode, a file .sluice-incomplete.
 #pragma once
 
 #include <cstdint>
@@ -19,18 +19,17 @@
 
 namespace sluice::io {
 
-// How to recognize a kind of directory.
 struct DirectoryKind {
   const char* marker;  // written last
-  // Whether a file, by its path inside, may be removed.
+  // whether a file may be removed
   bool (*is_ours)(std::string_view file);
-  // Whether the marker is whole.
+  // whether the marker is whole
   bool (*is_committed)(const std::string& path);
 };
 
 class PublishedDirectory {
  public:
-  // Creates the folders. Removes or restores what killed processes left. Throws Error(kCheckpoint).
+  // Removes or restores what killed processes left. Throws Error(kCheckpoint).
   PublishedDirectory(std::string path, Commit commit, DirectoryKind kind);
   // Removes an unpublished directory.
   ~PublishedDirectory();
@@ -40,8 +39,8 @@ class PublishedDirectory {
   // Write and flush files here before publish(), in folders at most one level deep.
   const std::string& working() const { return working_; }
   const std::string& path() const { return path_; }
-  // Writes the marker and commits. Removes an older directory of that name, or keeps it as
-  // NAME.kept-* if it has foreign files.
+  // Writes the marker and commits. An older directory is removed, or kept as NAME.kept-* if it has
+  // foreign files.
   void publish(const std::string& marker_text);
 
  private:
@@ -55,32 +54,30 @@ class PublishedDirectory {
   std::string path_, folder_, working_;
   Commit commit_;
   DirectoryKind kind_;
-  int lock_ = -1;  // keeps other processes from removing the directory
+  int lock_ = -1;  // prevents removal by other processes
   bool published_ = false;
 };
 
-// Restores directories of steps that were moved aside, unless a successor exists.
+// Restores directories that were moved aside, unless a successor exists.
 void put_back_steps(const std::string& folder);
 // Also removes uncommitted directories.
 void clean_steps(const std::string& folder, const DirectoryKind& kind);
 
-// Makes and flushes a folder and its parents. Returns new ones, parents first. Throws
-// Error(kCheckpoint).
+// Returns new folders, parents first. Throws Error(kCheckpoint).
 std::vector<std::string> make_folders(const std::string& path);
 
-// The folder may exist, since another rank may have made it. Throws Error(kCheckpoint).
+// Another rank may have made it. Throws Error(kCheckpoint).
 void ensure_folder(const std::string& path);
 
 // True if a save in marker mode has not finished.
 bool is_unfinished(const std::string& path);
-// Renames a directory to NAME.kept-*. Throws Error(kCheckpoint).
+// Renames to NAME.kept-*. Throws Error(kCheckpoint).
 void keep_beside(const std::string& path);
 
-// Whether all files are ours, in folders one level deep.
+// Looks into folders one level deep.
 bool holds_only(const std::string& path, bool (*is_ours)(std::string_view file));
 
-// Removes a directory so that no process sees it whole and then misses a file. Throws
-// Error(kCheckpoint).
+// No process sees the directory whole and then misses a file. Throws Error(kCheckpoint).
 void remove_published(const std::string& path, Commit commit, const DirectoryKind& kind);
 
 }  // namespace sluice::io

@@ -1,13 +1,11 @@
-// Reads and writes single tensors of safetensors files. Threads may share a reader, but not a
-// writer.
+// Reads and writes single tensors of safetensors files. Threads may share a reader.
 //
-// Invariants:
 // 1. Reading a tensor reads only its bytes.
 // 2. Bytes are read with pread, not mapped. A file that is truncated meanwhile is then an Error,
 //    not a SIGBUS. The destination is torch's aligned memory, because matrix kernels give other
 //    bits on other alignments.
-// 3. A file under its final name is complete and on disk: write, sync, rename, sync the directory.
-//    After an error nothing is left. For kInPlace, the enclosing directory is published as a whole.
+// 3. A file under its final name is complete and on disk. For kInPlace, the enclosing directory is
+//    published as a whole.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -29,7 +27,7 @@ enum class Links;
 
 class SafetensorsReader {
  public:
-  // Reads and checks the header. Throws Error(kInput).
+  // Throws Error(kInput).
   explicit SafetensorsReader(std::string path);
   SafetensorsReader(std::string path, Links links);
   ~SafetensorsReader();
@@ -42,22 +40,20 @@ class SafetensorsReader {
   const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
   // Offsets of entries count from here.
   std::uint64_t data_start() const;
-  // the file's bytes before the data
   std::string header_bytes() const;
   std::vector<std::string> names() const;
 
   // nullptr if missing
   const SafetensorsEntry* find(std::string_view name) const;
-  // Throws Error(kInput) with the closest name, or for a dtype that torch does not have.
+  // Throws Error(kInput), also if torch does not have the dtype.
   TensorMeta meta(std::string_view name) const;
 
   // Fills `destination` of the same shape, on any device and with any strides. Plain floats are
   // converted, other dtypes must be equal. Throws Error(kInput) if the tensor is missing or does
-  // not fit, if the file was truncated meanwhile, or if a finite number is too large for float16.
+  // not fit, if the file was truncated, or if a finite number is too large for float16.
   void read_into(std::string_view name, at::Tensor& destination) const;
-  // Reads only this slice. Throws Error(kInternal) if it is not in the tensor.
+  // Throws Error(kInternal) if the slice is not in the tensor.
   void read_into(std::string_view name, const Slice& slice, at::Tensor& destination) const;
-  // Returns the stored tensor in new CPU memory.
   at::Tensor read(std::string_view name) const;
 
  private:
@@ -67,7 +63,7 @@ class SafetensorsReader {
 
   std::string path_;
   SafetensorsHeader header_;
-  std::vector<std::uint32_t> by_name_;  // sorted by name
+  std::vector<std::uint32_t> by_name_;
   std::unique_ptr<Impl> impl_;
 };
 
@@ -80,8 +76,8 @@ class SafetensorsWriter {
     kInPlace,  // `path` must not exist; finish() only syncs
   };
 
-  // Writes the header. Throws Error(kCheckpoint) if the file cannot be written, and
-  // Error(kInternal) for repeated names or an unsupported dtype.
+  // Throws Error(kCheckpoint) if the file cannot be written, and Error(kInternal) for repeated
+  // names or unsupported dtypes.
   SafetensorsWriter(std::string path, const Plan& tensors, Placement placement = Placement::kAtomic,
                     const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
   // Removes an unfinished file.
@@ -89,12 +85,12 @@ class SafetensorsWriter {
   SafetensorsWriter(const SafetensorsWriter&) = delete;
   SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
 
-  // Writes each planned tensor once, in any order and from any device. Converts floats to the
-  // planned dtype, with one buffer in memory. Throws Error(kCheckpoint).
+  // Writes each tensor once, in any order and from any device. Converts floats to the planned
+  // dtype. Throws Error(kCheckpoint).
   void write(std::string_view name, const at::Tensor& tensor);
-  // From the start of the file. Precondition: the tensor is planned.
+  // Position in the file.
   std::uint64_t offset(std::string_view name) const;
-  // Publishes the file. Throws Error(kCheckpoint), or Error(kInternal) if a tensor is missing.
+  // Throws Error(kCheckpoint), or Error(kInternal) if a tensor is missing.
   void finish();
 
  private:

@@ -8,11 +8,11 @@
 
 namespace sluice::io {
 
-// nullopt if torch has no such dtype (packed 4 and 6 bits).
+// nullopt if torch has no such dtype
 std::optional<at::ScalarType> torch_dtype(std::string_view safetensors_dtype);
 // "" if the format has no such dtype
 std::string safetensors_dtype(at::ScalarType dtype);
-// The dtypes that are converted into each other.
+// dtypes that are converted into each other
 bool is_plain_float(at::ScalarType dtype);
 
 }  // namespace sluice::io

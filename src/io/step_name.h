@@ -9,7 +9,7 @@
 namespace sluice::io {
 
 std::string step_name(std::int64_t step);
-// nullopt unless step_name() gives the name
+// nullopt for other names
 std::optional<std::int64_t> step_of_name(std::string_view name);
 
 }  // namespace sluice::io

@@ -53,7 +53,7 @@ class GptNeoxAttention : public torch::nn::Module {
     dense_ = add("dense", d, {Division::How::kRows});
   }
 
-  // this(before(x)), plus x if adds_input, as one node, or undefined if that is impossible.
+  // this(before(x)), plus x if adds_input, as one node, or undefined.
   at::Tensor fused(const at::Tensor& x_BLD, const BatchPositions& batch,
                    const ops::NormWeights& before, bool adds_input) const {
     if (!fused_ || !takes_fused(x_BLD)) return {};
