@@ -74,6 +74,7 @@ ExportedDirectory export_checkpoint(const Checkpoint& checkpoint, const std::str
   }
   for (const auto& [name, tensors] : files) {
     Copy file = copy(name);
+    // The header was checked when the checkpoint was opened.
     file.add(tensors.begin()->first, nullptr, {});
     for (const auto& [offset, tensor] : tensors)
       file.add(tensor->bytes, &tensor->hash, tensor->name);

@@ -13,9 +13,9 @@
 namespace sluice {
 
 // Collective. Fills parameters, or this rank's slices, and buffers. Tied parameters are filled from
-// their first use. All checks precede all writes. Throws Error(kCheckpoint) if a tensor is missing,
-// has another shape, or is on no rank. begin and end surround each stage, whose parameters need
-// memory only between them.
+// their first use. A checkpoint of an adapter fills only the adapter's parameters. All checks
+// precede all writes. Throws Error(kCheckpoint) if a tensor is missing, has another shape, or is on
+// no rank. begin and end surround each stage, whose parameters need memory only between them.
 void load_stages(const Checkpoint& checkpoint, const std::vector<Stage*>& stages,
                  const Group& world, const std::function<void(Stage& stage)>& begin = {},
                  const std::function<void(Stage& stage)>& end = {});

@@ -1,5 +1,6 @@
 // Selects the checkpoints that are removed after a newer one is committed. They are committed
-// checkpoints of the same run without additional files.
+// checkpoints of the same run without additional files. A later committed checkpoint of the run
+// always stays.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,7 @@
 namespace sluice {
 
 struct TensorFile {
-  std::string name;
+  std::string name;  // in the checkpoint
   NamedTensors tensors;
 };
 

@@ -43,7 +43,8 @@ NamedTensors torch_optimizer_state(const torch::optim::Optimizer& optimizer,
 void require_own_state(const torch::optim::Optimizer& optimizer, const ParameterNames& names,
                        const Checkpoint& checkpoint);
 
-// Parameters without saved state start anew. Throws Error(kCheckpoint).
+// Replaces the optimizer's state. Parameters without saved state start anew. Throws
+// Error(kCheckpoint).
 void load_torch_optimizer(torch::optim::Optimizer& optimizer, const ParameterNames& names,
                           const Checkpoint& checkpoint);
 

@@ -27,6 +27,7 @@ struct GraphFrame {
   c10::IValue& at(int slot) { return slots[static_cast<std::size_t>(slot)]; }
 };
 
+// An argument in the operator's type.
 struct BoundArgument {
   enum class Kind : std::uint8_t {
     kConstant,  // `constant`

@@ -14,7 +14,7 @@ namespace sluice {
 
 class AdapterDirectory {
  public:
-  // Throws Error(kInput). Threads may share the object.
+  // Throws Error(kInput). Threads may share it.
   explicit AdapterDirectory(const std::string& path);
   const SafetensorsReader& file() const { return file_; }
 

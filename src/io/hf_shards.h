@@ -28,8 +28,8 @@ class HfShards {
   // Also finds a full name in a checkpoint of the bare model, whose names lack the prefix "model."
   // or "transformer.". Pointers live as long as this object.
   std::optional<TensorSource> find(std::string_view name) const;
-  // Throws Error(kInput) with the closest name. `others` are needed too, so they are no misspelt
-  // `name`.
+  // Throws Error(kInput) with the closest name. `others` are needed too, so they are never
+  // suggested.
   TensorSource locate(std::string_view name, const std::vector<std::string>& others = {}) const;
 
  private:

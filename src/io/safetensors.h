@@ -86,7 +86,7 @@ class SafetensorsWriter {
   SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
 
   // Writes each tensor once, in any order and from any device. Converts floats to the planned
-  // dtype. Throws Error(kCheckpoint).
+  // dtype, in pieces. Throws Error(kCheckpoint).
   void write(std::string_view name, const at::Tensor& tensor);
   // Position in the file.
   std::uint64_t offset(std::string_view name) const;
