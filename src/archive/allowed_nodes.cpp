@@ -10,7 +10,6 @@
 namespace sluice::detail {
 namespace {
 
-// "sluice.my_op.default" is the operator "sluice::my_op".
 bool is_given(std::string_view target, const std::vector<std::string>& given) {
   const std::size_t dot = target.find('.'), last = target.rfind('.');
   if (dot == std::string_view::npos || dot == last) return false;
@@ -26,7 +25,8 @@ bool asks_for_layout(const GraphArgument& argument) {
   return argument.kind == GraphArgument::Kind::kLayout && argument.text != "strided";
 }
 
-// as_strided() is right where its tensor lies in memory as it did at export, wherever in a storage.
+// as_strided() needs the strides from export. Storage offsets may differ, so explicit ones are
+// rejected.
 std::string refusal_of_strides(const GraphNode& node, const GraphModule& module) {
   if (node.target != "aten.as_strided.default") return {};
   for (std::size_t i = 0; i < node.arguments.size(); ++i) {

@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t kMaxWordBytes = 100;
 constexpr std::string_view kModels = "models/", kJson = ".json";
 
-// The folder that all entries of torch's archives are in, with its slash.
+// Returns the folder of all entries, with its slash.
 std::string root_of(const ZipFile& zip) {
   for (const ZipEntry& entry : zip.entries()) {
     const std::size_t slash = entry.name.find('/');
@@ -35,7 +35,6 @@ std::string root_of(const ZipFile& zip) {
                  "export the model with the tool that `sluice graph tool` prints");
 }
 
-// An entry that is one word.
 std::string word_of(const ZipFile& zip, const std::string& name) {
   const ZipEntry* entry = zip.find(name);
   if (!entry) refuse_archive(zip.name(), "the entry '" + name + "' is missing");
@@ -57,7 +56,6 @@ void check_format(const ZipFile& zip, const std::string& root) {
   }
 }
 
-// The one model of the archive.
 std::string model_name(const ZipFile& zip, const std::string& root) {
   std::vector<std::string> names;
   const std::string begin = root + std::string(kModels);

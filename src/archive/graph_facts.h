@@ -1,8 +1,4 @@
-// The facts that sluice's exporter writes into an archive beside torch's own entries:
-// extra/sluice.json.
-//
-// Owns: reading it. Does not own: what is made of it.
-// Thread-safety: pure functions.
+// Reads extra/sluice.json, the facts that sluice's exporter adds to an archive.
 #pragma once
 
 #include <string>
@@ -14,10 +10,10 @@ namespace sluice::detail {
 
 inline constexpr std::int64_t kKnownFactsFormat = 1;
 
-// where: "model.pt2, entry 'extra/sluice.json'". Throws Error(kInput) there.
+// Throws Error(kInput) at `where`.
 GraphFacts parse_graph_facts(std::string_view text, const std::string& where);
 
-// The facts fit the graph: names of results and ties exist. Gives the results their names.
+// Throws Error(kInput) if the facts do not fit the graph. Otherwise gives the results their names.
 void apply_graph_facts(const GraphFacts& facts, const std::string& where, ExportedGraph& graph);
 
 }  // namespace sluice::detail

@@ -28,7 +28,7 @@ GraphFlow::GraphFlow(const ExportedGraph& graph, const GraphModule& module, cons
   find_forbidden();
 }
 
-// A symbolic number that follows from sizes.
+// Whether the node only computes symbolic numbers that follow from sizes.
 bool GraphFlow::is_known_number(int i) const {
   const std::vector<int> written = values_written(node(i));
   return !written.empty() && std::all_of(written.begin(), written.end(), [&](int value) {
@@ -55,7 +55,7 @@ void GraphFlow::find_writers() {
   readers_.resize(module_.values.size());
   base_.resize(module_.values.size());
   for (std::size_t v = 0; v < base_.size(); ++v) base_[v] = static_cast<int>(v);
-  // Each use of a parameter is a value of its own, and all share one tensor.
+  // Each use of a parameter is a separate value, but all share one tensor.
   std::map<std::string_view, int> parameters;
   for (const GraphInput& input : module_.inputs)
     if (input.kind == InputKind::kParameter)
@@ -72,7 +72,7 @@ void GraphFlow::find_writers() {
   for (std::size_t v = 0; v < base_.size(); ++v) base_[v] = base_of(static_cast<int>(v));
 }
 
-// The first value among those that may share storage with `value`.
+// The first value that may share storage with `value`.
 int GraphFlow::base_of(int value) {
   int base = value;
   while (base_[static_cast<std::size_t>(base)] != base)
@@ -118,7 +118,7 @@ void GraphFlow::find_outputs(const Names& wanted) {
 }
 
 void GraphFlow::find_written() {
-  std::vector<bool> is_written(module_.values.size(), false);  // by base
+  std::vector<bool> is_written(module_.values.size(), false);
   for (int i = 0; i < num_nodes(); ++i)
     for (const int value : values_changed(node(i)))
       is_written[static_cast<std::size_t>(base_[static_cast<std::size_t>(value)])] = true;
@@ -135,7 +135,6 @@ void GraphFlow::find_written() {
   }
 }
 
-// The first node that changes the storage of a value.
 const GraphNode& GraphFlow::changing_node(int value) const {
   const int base = base_[static_cast<std::size_t>(value)];
   return *std::ranges::find_if(module_.nodes, [&](const GraphNode& each) {
@@ -169,8 +168,8 @@ void GraphFlow::find_free() {
   }
 }
 
-// Nodes that results or written buffers need. An assertion is kept where its module is: those of
-// free values are nobody's need, since shapes are checked by rules.
+// Finds the nodes that results or written buffers need, with the assertions in their modules.
+// Assertions on free values are dropped, because rules check the shapes.
 void GraphFlow::find_order() {
   std::vector<bool> is_needed(module_.values.size(), false);
   for (const int value : outputs_) is_needed[static_cast<std::size_t>(value)] = true;
@@ -178,7 +177,7 @@ void GraphFlow::find_order() {
     if (output.kind == GraphOutput::Kind::kBufferWrite)
       for (const int value : values_of(output.value))
         is_needed[static_cast<std::size_t>(value)] = true;
-  std::set<std::string> paths;  // of modules with a node that is needed
+  std::set<std::string> paths;
   std::vector<bool> runs(module_.nodes.size(), false);
   for (int i = num_nodes(); i-- > 0;) {
     const std::vector<int> read = values_read(node(i)), written = values_written(node(i));
@@ -201,13 +200,12 @@ void GraphFlow::find_order() {
   }
 }
 
-// no_cut_[p]: a cut before order_[p] would divide what has to stay together.
 void GraphFlow::find_forbidden() {
   std::vector<int> position(module_.nodes.size(), -1);
   for (std::size_t p = 0; p < order_.size(); ++p)
     position[static_cast<std::size_t>(order_[p])] = static_cast<int>(p);
-  std::vector<int> change(order_.size() + 2, 0);  // of the number of spans that are open
-  const auto forbid = [&](int first, int last) {  // cuts between two positions
+  std::vector<int> change(order_.size() + 2, 0);  // change of the number of open spans
+  const auto forbid = [&](int first, int last) {
     ++change[static_cast<std::size_t>(first) + 1];
     --change[static_cast<std::size_t>(last) + 1];
   };
@@ -215,11 +213,11 @@ void GraphFlow::find_forbidden() {
     const int writer = writer_[static_cast<std::size_t>(value)];
     return writer < 0 ? -1 : position[static_cast<std::size_t>(writer)];
   };
-  struct Span {  // of the nodes that touch a storage that is written
+  struct Span {  // nodes that use one written storage
     int first = -1, last = -1, last_change = -1;
     bool is_input = false;
   };
-  std::map<int, Span> spans;  // by base
+  std::map<int, Span> spans;
   const auto touch = [&](int value, int here) -> Span* {
     if (!is_written_value(value)) return nullptr;
     Span& span = spans[base_[static_cast<std::size_t>(value)]];
@@ -247,7 +245,7 @@ void GraphFlow::find_forbidden() {
     }
   }
   // Each layer gets its own copy of an input, so one layer must have all nodes that use a written
-  // one.
+  // input.
   for (const auto& [base, span] : spans)
     if (span.is_input || span.last_change > span.first)
       forbid(span.first, span.is_input ? span.last : span.last_change);

@@ -1,10 +1,5 @@
-// The values of an exported graph between its nodes: who writes and reads them, which are free,
-// which nodes have to run, where the graph may be cut.
-//
-// Owns: these facts. Does not own: layers (graph_layers.h), facts of one node (graph_nodes.h).
-// Invariants: order() has every node that is neither free nor a symbolic number and that a result
-// or a buffer needs, in the order of the graph.
-// Thread-safety: a value; it refers to the graph that it was made of.
+// The data flow of an exported graph, which must outlive this object: writers and readers of
+// values, free nodes, needed nodes and allowed cuts.
 #pragma once
 
 #include <string>
@@ -16,8 +11,8 @@ namespace sluice::detail {
 
 class GraphFlow {
  public:
-  // wanted: names of results. Throws Error(kInput) for a name that the graph does not have, for a
-  // result that is no tensor, and for a graph that changes a parameter in place.
+  // Throws Error(kInput) if a wanted result does not exist or is not a tensor, or if a node changes
+  // a parameter in place.
   GraphFlow(const ExportedGraph& graph, const GraphModule& module,
             const std::vector<std::string>& wanted);
 
@@ -29,24 +24,23 @@ class GraphFlow {
     return module_.values[static_cast<std::size_t>(value)].kind == GraphValue::Kind::kTensor;
   }
 
-  // The input that is this value; nullptr: a node writes it.
+  // nullptr if a node writes the value
   const GraphInput* input_of(int value) const { return input_of_[static_cast<std::size_t>(value)]; }
-  // Nodes, of all; -1: none.
+  // numbers of nodes; -1 if none
   int writer_of(int value) const { return writer_[static_cast<std::size_t>(value)]; }
   const std::vector<int>& readers_of(int value) const {
     return readers_[static_cast<std::size_t>(value)];
   }
   bool is_result(int value) const { return is_result_[static_cast<std::size_t>(value)]; }
   bool is_free_value(int value) const { return value_free_[static_cast<std::size_t>(value)]; }
-  // Whether a node writes the value in place, or another value that may share its storage.
+  // Whether a node writes in place to this value, or to one that may share its storage.
   bool is_written_value(int value) const { return written_[static_cast<std::size_t>(value)]; }
   bool is_free_node(int i) const { return is_free_[static_cast<std::size_t>(i)]; }
 
   const std::vector<int>& order() const { return order_; }
-  // False: a cut before order()[p] would divide what has to stay together.
+  // False if a cut before order()[p] would separate nodes that must stay together.
   bool may_cut_before(std::size_t p) const { return !no_cut_[p]; }
 
-  // As GraphLayers has them.
   const std::vector<std::string>& value_names() const { return value_names_; }
   const std::vector<std::string>& inputs() const { return inputs_; }
   const std::vector<std::string>& outputs() const { return output_names_; }
@@ -70,11 +64,11 @@ class GraphFlow {
   const GraphModule& module_;
   std::vector<std::string> value_names_, inputs_, output_names_;
   std::vector<const GraphInput*> input_of_;  // by value
-  std::vector<int> writer_, base_;           // by value
-  std::vector<std::vector<int>> readers_;    // by value
-  std::vector<bool> written_, value_free_;   // by value
-  std::vector<bool> is_result_;              // by value
-  std::vector<bool> is_free_;                // by node
+  std::vector<int> writer_, base_;
+  std::vector<std::vector<int>> readers_;
+  std::vector<bool> written_, value_free_;
+  std::vector<bool> is_result_;
+  std::vector<bool> is_free_;  // by node
   std::vector<int> outputs_, order_;
   std::vector<bool> no_cut_;
 };

@@ -17,7 +17,7 @@
 namespace sluice::detail {
 namespace {
 
-// Higher-order operators that run one graph once, in their place, with the operands after it.
+// Higher-order operators that run one graph once. The graph's operands follow it.
 constexpr std::string_view kSetGrad = "higher_order.wrap_with_set_grad_enabled";
 constexpr std::array<std::string_view, 4> kInPlace = {
     kSetGrad, "higher_order.tag_activation_checkpoint", "higher_order.invoke_subgraph",
@@ -48,7 +48,6 @@ class GraphReader : private GraphValues {
   }
 
  private:
-  // Where a node stands.
   struct Surroundings {
     GraphNode::GradMode grad_mode = GraphNode::GradMode::kAsCaller;
     int higher_order = -1;
@@ -74,8 +73,6 @@ class GraphReader : private GraphValues {
     static const Json kNone = Json::object();
     return {kNone, where_};
   }
-
-  // ---- nodes ----
 
   void read_metadata(const JsonField& node, GraphNode& made) const {
     const JsonField metadata = node.at("metadata");
@@ -144,7 +141,7 @@ class GraphReader : private GraphValues {
     return made;
   }
 
-  // The nodes of a higher-order operator's graph, where the operator is.
+  // Reads the nodes of the operator's graph in place of the operator.
   void read_in_place(const JsonField& node, const std::string& target, GraphScope& scope,
                      const Surroundings& surroundings) {
     if (std::ranges::find(kInPlace, target) == kInPlace.end()) {
@@ -230,8 +227,6 @@ class GraphReader : private GraphValues {
     return field(member.value, member.key).boolean();
   }
 
-  // ---- signature ----
-
   void read_inputs(const JsonField& graph, const JsonField& signature, const JsonField& call,
                    GraphScope& scope) {
     place_ = where_ + ", inputs";
@@ -284,7 +279,7 @@ class GraphReader : private GraphValues {
     name_batch(call);
   }
 
-  // The names that forward gives its inputs; torch's own names are in small letters.
+  // torch's own names are in lower case, so use the names in forward's signature.
   void name_batch(const JsonField& call) {
     std::optional<std::vector<std::string>> leaves;
     std::vector<std::string> arguments;
@@ -348,8 +343,6 @@ class GraphReader : private GraphValues {
       results[i]->name = has_name ? (*names)[i] : number;
     }
   }
-
-  // ---- what sizes may be ----
 
   void read_ranges(const JsonField& root) {
     place_ = where_ + ", range_constraints";

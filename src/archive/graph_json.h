@@ -1,8 +1,4 @@
-// One graph of an archive: an exported program as JSON (torch/_export/serde/schema.py, version 8).
-//
-// Owns: nodes, values, signature, ranges and rules of one program. Does not own: the file
-// (zip_file.h), where weights lie (tensor_table.h), what sluice's exporter adds (graph_facts.h).
-// Thread-safety: pure functions.
+// Reads one exported program from JSON (torch/_export/serde/schema.py, version 8).
 #pragma once
 
 #include <string>
@@ -13,8 +9,7 @@
 
 namespace sluice::detail {
 
-// At most so much of one text of JSON is read, 2 GB in memory: a graph of 61 layers has 6 MB and
-// 300,000 values.
+// At this limit JSON needs 2 GB. A graph of 61 layers has 6 MB and 300,000 values.
 inline constexpr std::size_t kMaxGraphJsonBytes = 256 << 20, kMaxGraphJsonValues = 20'000'000;
 inline constexpr std::int64_t kKnownSchema = 8;
 
@@ -23,7 +18,7 @@ struct GraphProgram {
   GraphModule module;
 };
 
-// where: "model.pt2, entry 'models/model.json'". Throws Error(kInput) there, naming the node.
+// Throws Error(kInput) at `where`.
 GraphProgram parse_graph_program(std::string_view text, const std::string& where);
 
 }  // namespace sluice::detail

@@ -75,8 +75,7 @@ class GraphSource : public ModelSource {
   std::vector<ValueSpec> inputs_;
 };
 
-// The modules that become layers of their own. A cut needs its modules as layers, and so does a
-// forward that runs twice.
+// Modules at cuts and recomputed modules become layers of their own.
 std::vector<std::string> named_modules(const ModelRequest& request, const GraphModule& graph) {
   std::vector<std::string> names = request.cuts;
   for (const std::string& name : request.recomputed) {

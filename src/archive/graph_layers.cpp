@@ -26,7 +26,6 @@ void add_once(std::vector<int>& to, int value) {
   if (!contains(to, value)) to.push_back(value);
 }
 
-// The layers of a graph, of its units.
 class Layering {
  public:
   Layering(const ExportedGraph& graph, const GraphFlow& flow, const GraphUnits& units)
@@ -70,7 +69,7 @@ class Layering {
     set_modules();
   }
 
-  // A name that was said has to be a place where a cut can be, before it and behind it.
+  // A cut must be possible before and after a module that the user named.
   void require_not_named(const GraphUnit& before, const GraphUnit& unit) const {
     if (!before.is_named && !unit.is_named) return;
     throw Error(
@@ -101,9 +100,8 @@ class Layering {
       layer->role = layer + 1 == layers.end() ? LayerRole::kHead : LayerRole::kNorm;
   }
 
-  // Modules all of whose nodes are in one layer, the outermost.
   void set_modules() {
-    std::map<std::string, std::set<int>> layers_of;  // by path
+    std::map<std::string, std::set<int>> layers_of;
     for (std::size_t l = 0; l < result_.layers.size(); ++l)
       for (const int i : result_.layers[l].nodes)
         for (const ModuleCall& call : flow_.node(i).modules)
@@ -141,8 +139,6 @@ class Layering {
     }
   }
 
-  // ---- what layers read and write ----
-
   void connect() {
     std::vector<int> layer_of(flow_.module().nodes.size(), -1);
     const int num_free = static_cast<int>(result_.free.size());
@@ -156,7 +152,7 @@ class Layering {
     find_homes();
     for (int k = 0; k < num_layers; ++k) {
       GraphLayer& layer = at(k);
-      std::map<int, int> times;  // by value: how often nodes of the layer read it
+      std::map<int, int> times;  // number of reads by value
       for (const int i : layer.nodes) {
         for (const int value : values_read(flow_.node(i))) {
           if (++times[value] > 1) continue;
@@ -186,13 +182,12 @@ class Layering {
       add_sizes(layer);
       for (const int value : layer.reads)
         if (times[value] > 1 && is_shared(value, layer)) layer.shared.push_back(value);
-      // Values that layers write come first, then the batch, then values of free layers.
+      // Values of other layers come first, then the batch, then values of free layers.
       std::stable_sort(layer.reads.begin(), layer.reads.end(),
                        [&](int a, int b) { return kind_of_read(a) < kind_of_read(b); });
     }
   }
 
-  // For each value, the only block that reads it, or that several do.
   void find_homes() {
     std::map<std::string, int> numbers;
     home_of_node_.resize(flow_.module().nodes.size());
@@ -211,7 +206,7 @@ class Layering {
   }
 
   // A value that several nodes of the layer read is shared if another block reads it too. Parts of
-  // a cut block count as one block, so gradients add up as in the whole block.
+  // a divided block count as one block, so that gradients are summed as in the whole block.
   bool is_shared(int value, const GraphLayer& layer) const {
     if (flow_.input_of(value)) return false;
     const int home = home_of_node_[static_cast<std::size_t>(layer.nodes.front())];
@@ -223,7 +218,7 @@ class Layering {
     return flow_.is_free_value(value) ? 2 : 0;
   }
 
-  // A symbol that a layer needs, and nothing that it reads tells, is told by an input of the batch.
+  // Adds batch inputs to `reads` to give every size symbol that the layer needs.
   void add_sizes(GraphLayer& layer) const {
     std::set<std::string> needed, told;
     for (const int i : layer.nodes)
@@ -262,7 +257,7 @@ class Layering {
   GraphLayers result_;
   std::map<std::string, int> names_;
   static constexpr int kNoHome = -1, kSeveralHomes = -2;
-  std::vector<int> home_of_node_, home_of_readers_;  // by node, by value
+  std::vector<int> home_of_node_, home_of_readers_;
 };
 
 }  // namespace

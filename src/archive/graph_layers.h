@@ -1,24 +1,13 @@
-// An exported graph as a list of layers: which nodes are one, what they read and write, what no
-// stage has.
-//
-// Owns: names of layers, what they read and write. Does not own: reading the archive
-// (exported_graph.h), where the graph may be cut (graph_flow.h), blocks (graph_units.h), names of
-// uses of parameters (graph_uses.h), costs (graph_model.h), running (src/graph).
-//
-// A layer is a run of nodes of one module: of a block where there are blocks, or of a module that
-// is named. Free layers depend on inputs, constants and sizes alone: they are on no stage, and
-// whoever reads what they write computes it. Symbolic numbers are in no layer: they follow from the
-// sizes of what a layer reads.
+// Divides an exported graph into layers. A layer is a run of nodes of one block, or of one module
+// that the user named. Free layers depend only on inputs, constants and sizes. Each stage that
+// reads their values computes them.
 //
 // Invariants:
-//  1. every node that is neither free nor a symbolic number, and that a result or a buffer needs,
-//  is in one layer, in order; no layer has others;
-//  2. no cut is between a tensor and a later write into it or into a view of it, nor between the
-//     nodes that read a buffer or an input of the batch which a node writes, nor inside a
-//     higher-order operator;
-//  3. layers do not depend on the names in GraphCuts, but that a named module is a layer of its
-//  own.
-// Thread-safety: values; pure functions.
+// 1. Each node that a result or buffer needs is in one layer, in order, unless it is free or a
+//    symbolic number.
+// 2. No cut separates a tensor from a later write to it or its views, or divides a higher-order
+//    operator. One layer has all nodes that read a buffer or batch input which a node writes.
+// 3. The modules named in GraphCuts do not change other layers.
 #pragma once
 
 #include <string>
@@ -30,59 +19,53 @@
 
 namespace sluice::detail {
 
-// The options that decide where layers begin.
 struct GraphCuts {
-  // The class of the blocks ("LlamaDecoderLayer", or with its module's name before it). "":
-  // elements of lists, the outermost ones.
+  // The class of the blocks, with or without its Python module. If empty, blocks are the elements
+  // of the outermost module lists.
   std::string layer_class;
-  // Modules that are layers of their own, also inside a block. Names that no node has are left to
-  // whoever looks for them.
+  // Layers of their own, even inside a block. The caller must check for unknown names.
   std::vector<std::string> modules;
 };
 
-// One use of a parameter: every node that reads it has one, with a value of its own, so that
-// gradients add up alike wherever the graph is cut.
+// Each node that reads a parameter has its own value for it, so that gradients are summed in the
+// same order for all cuts.
 struct GraphUse {
-  int value = -1;       // of the graph's input
-  std::string name;     // full name: the parameter's own, or of a later use "NAME@1"
-  std::string of;       // the parameter in ExportedGraph::tensors
-  std::string tied_to;  // full name of the first use, "" if this is it
+  int value = -1;       // value of the graph's input
+  std::string name;     // full name, or "NAME@1" for a later use
+  std::string of;       // name in ExportedGraph::tensors
+  std::string tied_to;  // name of the first use, or ""
 };
 
 struct GraphLayer {
   std::string name;
   LayerRole role = LayerRole::kBlock;
   std::string class_name;
-  std::vector<std::string> modules;  // paths of the modules that it holds whole, outermost ones
-  std::vector<int> nodes;            // in order
-  // Tensors by their values: of the batch, of free layers, of earlier layers; what later layers or
-  // the outputs read.
+  std::vector<std::string> modules;  // outermost modules that lie entirely in this layer
+  std::vector<int> nodes;
   std::vector<int> reads, writes;
-  // Those of `reads` that another block reads too, and several nodes here.
+  // values that several nodes of this layer and another block read
   std::vector<int> shared;
   std::vector<GraphUse> parameters;
-  std::vector<int> held;  // buffers and constants that it reads, by their values
-  // Names of parameters that no node reads: the last layer has them, frozen, so that a checkpoint
-  // has the whole model.
+  std::vector<int> held;  // buffers and constants
+  // Parameters that no node reads. The last layer holds them frozen, so that checkpoints are
+  // complete.
   std::vector<std::string> unread;
 };
 
 struct GraphLayers {
   std::vector<GraphLayer> layers, free;
-  std::vector<std::string> value_names;  // by value: of tensors that layers read and write
-  std::vector<std::string> inputs;       // names of the batch's inputs that are tensors
-  std::vector<std::string> outputs;      // values that were asked for, by `wanted`
-  std::vector<bool> is_free;             // by node
-  std::vector<bool> is_written;          // by value: a node writes its storage in place
+  std::vector<std::string> value_names;  // by value
+  std::vector<std::string> inputs;
+  std::vector<std::string> outputs;
+  std::vector<bool> is_free;     // by node
+  std::vector<bool> is_written;  // by value: whether a node writes to it in place
 };
 
-// wanted: names of results that are needed ("logits"). Throws Error(kUsage) for a class that no
-// module has, with the nearest, and Error(kInput) for a result that the graph does not have, or
-// that is no tensor.
+// `wanted` lists the needed results ("logits"). Throws Error(kUsage) if no module has the class,
+// and Error(kInput) if a result does not exist or is not a tensor.
 GraphLayers layers_of(const ExportedGraph& graph, const GraphModule& module, const GraphCuts& cuts,
                       const std::vector<std::string>& wanted);
 
-// Paths of the modules of a class, in order; empty: there is none.
 std::vector<std::string> modules_of_class(const GraphModule& module, const std::string& name);
 
 }  // namespace sluice::detail

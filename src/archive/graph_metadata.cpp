@@ -32,7 +32,6 @@ std::vector<ModuleCall> module_calls(const std::string& stack) {
   return calls;
 }
 
-// "modeling_llama.py:123" as sluice's exporter has it, or the innermost frame outside torch.
 std::string source_of(const std::string& trace) {
   if (trace.find("File \"") == std::string::npos) return first_line(trace);
   std::string source;

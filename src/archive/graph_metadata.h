@@ -1,7 +1,3 @@
-// Where a node of a graph comes from, as its metadata has it.
-//
-// Owns: reading these texts. Does not own: nodes (graph_json.cpp).
-// Thread-safety: pure functions.
 #pragma once
 
 #include <string>
@@ -11,11 +7,11 @@
 
 namespace sluice::detail {
 
-// stack: KEY,PATH,CLASS of every module, outermost first, with ';' between them.
+// `stack` has KEY,PATH,CLASS for every module, outermost first, separated by ';'.
 std::vector<ModuleCall> module_calls(const std::string& stack);
 
-// "modeling_llama.py:123": the line that sluice's exporter has kept, or the innermost frame outside
-// torch of a trace of Python; "" where there is none.
+// Returns "modeling_llama.py:123", or "". Sluice's exporter stores this line. For a Python stack
+// trace, it is the innermost frame outside torch.
 std::string source_of(const std::string& trace);
 
 }  // namespace sluice::detail

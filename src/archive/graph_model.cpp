@@ -26,7 +26,6 @@ const GraphValue& value_of(const GraphModule& module, int value) {
   return module.values[static_cast<std::size_t>(value)];
 }
 
-// The tensors of the batch, in the order of the model's arguments.
 std::vector<const GraphInput*> batch_inputs(const GraphModule& module) {
   std::vector<const GraphInput*> inputs;
   for (const GraphInput& input : module.inputs)
@@ -36,7 +35,6 @@ std::vector<const GraphInput*> batch_inputs(const GraphModule& module) {
   return inputs;
 }
 
-// "TaggerModel" of "my.module.TaggerModel".
 std::string class_without_module(const std::string& name) {
   const std::string last = name.substr(name.rfind('.') + 1);
   return last.empty() ? "exported graph" : last;
@@ -61,7 +59,6 @@ int value_of_result(const GraphModule& module, const std::string& name) {
   return -1;
 }
 
-// Results that are tensors.
 std::vector<std::string> tensor_results(const GraphModule& module) {
   std::vector<std::string> names;
   for (const GraphOutput& output : module.outputs) {
@@ -118,8 +115,6 @@ GraphLoss loss_of(const ExportedGraph& graph, const GraphOptions& options) {
   throw Error(ErrorKind::kUsage, {.what = what, .where = "`graph_sizes`", .remedy = remedy});
 }
 
-// ---- costs ----
-
 CallValue plain_value(const GraphArgument& argument, const GraphModule& module,
                       const SymbolValues& at) {
   using A = GraphArgument::Kind;
@@ -154,7 +149,6 @@ CallValue plain_value(const GraphArgument& argument, const GraphModule& module,
   }
 }
 
-// The calls of a layer at the sizes of a microbatch.
 class Calls {
  public:
   Calls(const GraphOfModel& model, const SymbolValues& at, Precision precision)
@@ -166,7 +160,7 @@ class Calls {
         free_(free_values(module_, layers_)) {}
 
   LayerOperators of(const GraphLayer& layer, const LayerInfo& info) {
-    std::map<int, std::string> weights;  // value -> name in the layer
+    std::map<int, std::string> weights;
     for (const GraphUse& use : layer.parameters) {
       const bool inside = use.name.starts_with(info.name + ".");
       weights[use.value] = inside ? use.name.substr(info.name.size() + 1) : use.name;
@@ -195,8 +189,7 @@ class Calls {
     return operators;
   }
 
-  // The type of a value that a layer writes: under autocast it may be another one than the graph
-  // says.
+  // Autocast may change the dtype.
   std::string type_of(int value) const {
     const auto type = types_.find(value);
     return type != types_.end() ? type->second : value_of(module_, value).dtype;
@@ -228,8 +221,8 @@ class Calls {
     to.push_back(std::move(tensor));
   }
 
-  // Adds the calls for the values that leave the layer, and returns their names: they lie
-  // as behind a transfer, and the loss is taken where the logits are.
+  // Values that leave the layer become contiguous, as for a transfer. The causal loss is computed
+  // where the logits are.
   std::vector<std::string> end(const GraphLayer& layer, std::vector<OperatorCall>& calls) const {
     std::vector<std::string> leaving;
     for (const int value : layer.writes) {
@@ -257,7 +250,7 @@ class Calls {
     return tensor;
   }
 
-  // As causal_lm_loss() calls them: its targets are the labels, moved.
+  // The calls of causal_lm_loss(). The targets are the shifted labels.
   static void add_causal_loss(const CallTensor& logits, std::vector<OperatorCall>& calls) {
     const std::int64_t tokens = saturating_multiply(logits.sizes[0], logits.sizes[1]);
     const std::vector<std::int64_t> flat = {tokens, logits.sizes[2]};
@@ -296,10 +289,10 @@ class Calls {
   const GraphLayers& layers_;
   const SymbolValues& at_;
   const std::set<int> free_;
-  std::map<int, std::string> types_;  // by value, where they are not as in the graph
+  std::map<int, std::string> types_;  // by value, changed by autocast
 };
 
-// The loss is one number (or logits), and a layer makes it.
+// A layer must compute the loss, which must be one number or logits.
 void require_loss(const GraphOfModel& model) {
   const int loss = value_of_result(model.graph.training, model.loss.output);
   const bool is_made = std::any_of(
@@ -335,7 +328,6 @@ void require_loss(const GraphOfModel& model) {
            "set `loss_output` to another of its results, or export a model that returns its loss"});
 }
 
-// Takes the second graph out of `graph`.
 ExportedGraph evaluation_of(ExportedGraph& graph) {
   ExportedGraph other;
   other.path = graph.path;
@@ -441,7 +433,7 @@ SymbolValues sizes_of(const GraphOfModel& model, const MicrobatchShape& shape,
   const auto is_of_shape = [&](const std::string& symbol) {
     return symbol == model.rows_symbol || symbol == model.length_symbol;
   };
-  std::map<std::string, std::string> names;  // by symbol
+  std::map<std::string, std::string> names;
   std::vector<std::string> known;
   for (const GraphFacts::Size& size : facts.sizes) {
     if (!is_of_shape(size.symbol)) known.push_back(size.name);
@@ -493,7 +485,8 @@ SymbolValues sizes_of(const GraphOfModel& model, const MicrobatchShape& shape,
 
 namespace {
 
-// The gradient of a value exists from the backward of its last reader until that of its writer.
+// The gradient of a value exists from the backward of its last reader until the backward of its
+// writer.
 void count_waiting_gradients(std::vector<LayerInfo>& layers, const MicrobatchShape& shape) {
   std::map<std::string, std::size_t> last_reader;
   for (std::size_t i = 0; i < layers.size(); ++i)
@@ -563,13 +556,13 @@ ModelSpec describe_graph(std::shared_ptr<const GraphOfModel> of, const GraphOpti
   if (model.loss.is_causal() && !has_input("labels"))
     spec.inputs.push_back({"labels", {kMicrobatchRows, kMicrobatchLength}, "int64"});
 
-  std::unordered_map<std::string_view, const std::string*> stored;  // by name
+  std::unordered_map<std::string_view, const std::string*> stored;
   for (const auto& [own, name] : graph.facts.stored) stored.emplace(own, &name);
   const auto stored_as = [&](const std::string& name) {
     const auto found = stored.find(name);
     return found == stored.end() ? std::string() : *found->second;
   };
-  std::unordered_map<std::string_view, const GraphTensor*> tensors;  // by name
+  std::unordered_map<std::string_view, const GraphTensor*> tensors;
   for (const GraphTensor& tensor : graph.tensors) tensors.emplace(tensor.name, &tensor);
   Calls calls(model, at, precision);
   const auto describe_layer = [&](const GraphLayer& layer) {
@@ -610,7 +603,7 @@ ModelSpec describe_graph(std::shared_ptr<const GraphOfModel> of, const GraphOpti
   };
   for (const GraphLayer& layer : layers.free) {
     LayerInfo info = describe_layer(layer);
-    double bytes = 0;  // what others read is there as long as they need it
+    double bytes = 0;  // kept as long as other layers need it
     for (const ValueSpec& value : info.writes) bytes += value.bytes_at(shape);
     info.cost = {};
     info.cost.after_forward.constant = bytes;

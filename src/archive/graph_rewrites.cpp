@@ -22,7 +22,7 @@ void rename(GraphArgument& argument, int from, int to) {
 }  // namespace
 
 void give_each_use_a_value(GraphModule& module) {
-  std::map<int, std::size_t> parameters;  // value -> input
+  std::map<int, std::size_t> parameters;
   for (std::size_t i = 0; i < module.inputs.size(); ++i)
     if (module.inputs[i].kind == InputKind::kParameter) parameters[module.inputs[i].value] = i;
   std::set<int> used;
@@ -61,7 +61,7 @@ void settle_attention(GraphModule& module, const GraphLayers& layers) {
     const GraphArgument* mask = node.argument("attn_mask");
     if (!mask || mask->kind != GraphArgument::Kind::kValue || free.contains(mask->value)) continue;
     node.target = kWrittenAttention;
-    node.results.push_back({.is_list = false, .values = {-1}});  // the weights of attention
+    node.results.push_back({.is_list = false, .values = {-1}});  // attention weights
   }
 }
 

@@ -1,5 +1,4 @@
-// Changes to a graph after it was read, so that its numbers do not depend on cuts.
-// Thread-safety: values; pure functions.
+// Rewrites of a graph that make its numeric results independent of the cuts.
 #pragma once
 
 #include <set>
@@ -10,18 +9,17 @@
 
 namespace sluice::detail {
 
-// Every node that reads a parameter gets a value of its own for it.
+// Gives each node that reads a parameter its own value for it.
 void give_each_use_a_value(GraphModule& module);
 
-// Values that are neither a parameter nor made by a layer.
+// Values that are neither parameters nor computed by a layer.
 std::set<int> free_values(const GraphModule& module, const GraphLayers& layers);
 
-// LibTorch chooses the kernel of an attention by whether its mask needs a gradient, which it does
-// not where a forward runs without a graph, as that of a layer which runs twice. Attentions whose
-// mask is of a layer become the written one, so that the bits do not depend on that.
+// LibTorch selects the attention kernel by whether the mask requires a gradient. This differs
+// between the two forwards of a recomputed layer. Attentions whose mask comes from a layer
+// therefore always use the math kernel, so that both give the same bits.
 void settle_attention(GraphModule& module, const GraphLayers& layers);
 
-// The operator of the node as it was exported.
 std::string_view exported_target(const GraphNode& node);
 
 }  // namespace sluice::detail

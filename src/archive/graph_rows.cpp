@@ -67,7 +67,7 @@ class GraphRows {
     return nullptr;
   }
 
-  // A label for each token: of the causal loss, or as an input of the same shape.
+  // Tokens have one label each, for the causal loss or as an input.
   bool is_tokens(const GraphInput& ids) const {
     const GraphSizes& sizes = value(ids).sizes;
     if (sizes.size() != 2 || !is_integer(value(ids).dtype) || !is_rows(sizes[0])) return false;
@@ -85,12 +85,12 @@ class GraphRows {
 
   bool is_rows(const SizeExpression& size) const {
     if (!graph_.rows_symbol.empty()) return size.symbol() == graph_.rows_symbol;
-    return size.is_number();  // of a graph for one number of rows
+    return size.is_number();  // fixed number of rows
   }
 
   FieldOption field(const GraphInput& of, bool tokens) const {
     const GraphSizes& sizes = value(of).sizes;
-    // The first size may be free, such as a number of images. Each row then has items of its own.
+    // A free first size, such as a number of images, gives each row its own number of items.
     const bool is_concatenated = !sizes.empty() && !is_rows(sizes[0]) && !sizes[0].is_number();
     if (sizes.empty() || (!is_rows(sizes[0]) && !is_concatenated)) {
       std::vector<std::string> texts;
@@ -123,13 +123,13 @@ class GraphRows {
     return option;
   }
 
-  // The integers of an input are below it; 0: not known.
+  // 0 if unknown
   std::int64_t below(const GraphInput* of) const {
     const auto limit = of ? id_limit(module_, of->value) : std::nullopt;
     return limit ? limit->below : 0;
   }
 
-  // The vocabulary of the logits of a causal loss; 0: not known.
+  // 0 if unknown
   std::int64_t classes_of_logits() const {
     for (const GraphOutput& output : module_.outputs) {
       if (output.name != graph_.loss.output || output.value.kind != GraphArgument::Kind::kValue)
@@ -140,7 +140,6 @@ class GraphRows {
     return 0;
   }
 
-  // The vocabulary of the table that the ids are looked up in, else of config.json.
   std::int64_t vocabulary(const GraphInput& ids) const {
     if (const std::int64_t table = below(&ids); table > 0) return table;
     if (vocab_size_ > 0) return vocab_size_;

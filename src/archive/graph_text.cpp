@@ -1,4 +1,3 @@
-// Nodes of a graph in messages.
 #include <algorithm>
 
 #include "archive/exported_graph.h"

@@ -24,7 +24,7 @@ bool is_number(std::string_view text) {
          std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-// The path up to its first component that is a number; "": none is.
+// Returns the path up to its first number, or "".
 std::string element_of_list(const std::string& path) {
   for (std::size_t begin = 0; begin <= path.size();) {
     const std::size_t end = std::min(path.find('.', begin), path.size());
@@ -77,7 +77,7 @@ void GraphUnits::find_blocks() {
                  .remedy = suggest_name(cuts_.layer_class, Names(classes.begin(), classes.end()))});
   }
   if (!blocks_.empty()) return;
-  // Without blocks, the modules next to the root that the model is made of.
+  // Without blocks, use the outermost modules that have siblings.
   std::string opened;
   while (true) {
     std::set<std::string> children;
@@ -110,7 +110,6 @@ GraphUnit GraphUnits::unit_of(const GraphNode& of) const {
   GraphUnit unit;
   for (const ModuleCall& call : of.modules) {
     const bool block = blocks_.contains(call.path), named = is_named(call.path);
-    // The innermost module that is named, else the block.
     if (named || (block && unit.key.empty()))
       unit = {.key = call.key,
               .path = call.path,
@@ -133,7 +132,6 @@ WideNumber GraphUnits::bytes_of(int value) const {
   return static_cast<WideNumber>(std::min(bytes, kMost));
 }
 
-// A value crosses every cut between its writer and its last reader.
 void GraphUnits::find_crossing() {
   const std::size_t count = flow_.order().size();
   crossing_.assign(count + 2, 0);
@@ -152,7 +150,7 @@ void GraphUnits::find_crossing() {
   for (std::size_t p = 1; p < crossing_.size(); ++p) crossing_[p] += crossing_[p - 1];
 }
 
-// Nodes [begin, end) of no unit: those before the returned position join what is before them.
+// Nodes before the returned position join the unit before them.
 std::size_t GraphUnits::place_of_cut(const std::vector<GraphUnit>& units, std::size_t begin,
                                      std::size_t end) const {
   if (begin == 0) return begin;
@@ -169,7 +167,7 @@ std::size_t GraphUnits::place_of_cut(const std::vector<GraphUnit>& units, std::s
 std::vector<GraphUnit> GraphUnits::in_order() const {
   std::vector<GraphUnit> units;
   for (const int i : flow_.order()) units.push_back(unit_of(flow_.node(i)));
-  std::set<std::string> with_parameters;  // keys of units
+  std::set<std::string> with_parameters;
   for (std::size_t p = 0; p < flow_.order().size(); ++p) {
     const std::vector<int> read = values_read(flow_.node(flow_.order()[p]));
     if (std::any_of(read.begin(), read.end(), [&](int value) {
@@ -182,7 +180,7 @@ std::vector<GraphUnit> GraphUnits::in_order() const {
     const bool alone = unit.is_block || unit.is_named || with_parameters.contains(unit.key);
     if (!alone) unit.key.clear();
   }
-  // Nodes of no unit join the one before or the one behind them, where fewer bytes cross.
+  // Nodes without a unit join a neighbour. The boundary is where the fewest bytes cross.
   for (std::size_t p = 0; p < units.size();) {
     std::size_t end = p;
     while (end < units.size() && units[end].key.empty()) ++end;
@@ -197,7 +195,7 @@ std::vector<GraphUnit> GraphUnits::in_order() const {
       } else if (end < units.size()) {
         units[k] = units[end];
       } else {
-        units[k].key = "model";  // a graph without any unit
+        units[k].key = "model";  // no units at all
       }
     }
     p = end;
@@ -205,7 +203,6 @@ std::vector<GraphUnit> GraphUnits::in_order() const {
   return units;
 }
 
-// The block that a node is in, else the outermost module that holds none.
 std::string GraphUnits::home_of(const GraphNode& of) const {
   for (const ModuleCall& call : of.modules)
     if (blocks_.contains(call.path) || !holds_blocks(call.path)) return call.path;

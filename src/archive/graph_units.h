@@ -1,8 +1,4 @@
-// Units of an exported graph: for each node that runs, the block or module that it is a part of.
-//
-// Owns: which modules are blocks, which unit a node without one joins. Does not own: layers of
-// units (graph_layers.h).
-// Thread-safety: a value; it refers to what it was made of.
+// Assigns each node that runs to a block or module. Refers to its arguments, which must outlive it.
 #pragma once
 
 #include <set>
@@ -16,23 +12,22 @@
 namespace sluice::detail {
 
 struct GraphUnit {
-  std::string key;  // "": of none
+  std::string key;
   std::string path, class_name;
   bool is_block = false, is_named = false;
 };
 
-// The class as a person would say it: the whole name, or its end behind a dot.
+// Whether `name` is the full class name, or its end after a dot.
 bool is_class(const std::string& full, const std::string& name);
 
 class GraphUnits {
  public:
-  // Throws Error(kUsage) for a class that no module has, with the nearest.
+  // Throws Error(kUsage) if no module has the class of `cuts`.
   GraphUnits(const GraphFlow& flow, const GraphCuts& cuts);
 
-  // The units of GraphFlow::order(); each has a key.
   std::vector<GraphUnit> in_order() const;
 
-  // The block that a node is in, else the outermost module that holds none.
+  // Returns the node's block, or the outermost module that contains no block.
   std::string home_of(const GraphNode& of) const;
 
  private:
@@ -48,9 +43,9 @@ class GraphUnits {
 
   const GraphFlow& flow_;
   const GraphCuts& cuts_;
-  std::set<std::string> blocks_;      // paths
-  std::vector<int> position_of_;      // by node
-  std::vector<WideNumber> crossing_;  // by place in flow_.order(): bytes that cross a cut before it
+  std::set<std::string> blocks_;
+  std::vector<int> position_of_;
+  std::vector<WideNumber> crossing_;  // bytes that cross a cut before each position
 };
 
 }  // namespace sluice::detail

@@ -17,12 +17,12 @@ class UseNames {
   UseNames(const ExportedGraph& graph, const GraphFlow& flow, std::vector<GraphLayer>& layers)
       : graph_(graph), flow_(flow), layers_(layers) {}
 
-  // A use has the name of the module that reads it, where the tensor has one there; else, the first
-  // of all, the first name of the tie group, or "NAME@1". A first name that no module reads comes
-  // before, as checkpoints of transformers have it (T5's "shared").
+  // A use gets the tensor's name in the module that reads it. Otherwise the first use gets the tie
+  // group's first name, and later ones get "NAME@1". A first name that no module reads has
+  // precedence, as in checkpoints of transformers (T5's "shared").
   void name() {
     const std::map<std::string, std::string> tied = tied_names();
-    std::map<std::string, Names> group_of;  // by first name
+    std::map<std::string, Names> group_of;
     for (const auto& [name, first] : tied) group_of[first].push_back(name);
     std::map<std::string, std::set<std::string>> paths_of;  // of the modules that read the group
     for (const GraphLayer& layer : layers_) {
@@ -31,7 +31,7 @@ class UseNames {
         paths_of[found == tied.end() ? use.of : found->second].insert(reader_of(use));
       }
     }
-    std::map<std::string, std::string> first_use;  // first name -> full name
+    std::map<std::string, std::string> first_use;
     std::set<std::string> taken;
     for (GraphLayer& layer : layers_) {
       for (GraphUse& use : layer.parameters) {
@@ -58,11 +58,11 @@ class UseNames {
   }
 
  private:
-  // {name, first name of its tie group}.
+  // name -> first name of its tie group
   std::map<std::string, std::string> tied_names() const {
     std::map<std::string, std::string> tied;
     for (const auto& [name, first] : graph_.facts.ties) tied[name] = first;
-    std::map<std::string, std::string> first_of;  // by place in the archive
+    std::map<std::string, std::string> first_of;
     for (const GraphTensor& tensor : graph_.tensors) {
       if (tensor.bytes == 0 || !tensor.is_parameter) continue;
       const auto [first, added] =
@@ -94,7 +94,7 @@ class UseNames {
   const ExportedGraph& graph_;
   const GraphFlow& flow_;
   std::vector<GraphLayer>& layers_;
-  std::map<std::string, int> times_;  // by first name: uses that have a number for a name
+  std::map<std::string, int> times_;
 };
 
 }  // namespace

@@ -1,5 +1,3 @@
-// Names of the uses of an exported graph's parameters, and which of them are tied.
-// Thread-safety: pure functions.
 #pragma once
 
 #include <vector>
@@ -9,7 +7,8 @@
 
 namespace sluice::detail {
 
-// Names the uses of all layers. The last layer gets the parameters that none has, as unread.
+// Names the layers' uses of parameters and marks the tied ones. Parameters that no layer reads
+// become `unread` of the last layer.
 void name_uses(const ExportedGraph& graph, const GraphFlow& flow, std::vector<GraphLayer>& layers);
 
 }  // namespace sluice::detail

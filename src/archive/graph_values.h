@@ -1,8 +1,3 @@
-// The values of a graph while it is read: names in scopes, and arguments that refer to them.
-//
-// Owns: values and the expressions of their sizes, kinds of arguments. Does not own: nodes and
-// signatures (graph_json.cpp).
-// Thread-safety: none.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +12,6 @@
 
 namespace sluice::detail {
 
-// The names of one graph, whose tables of values are its own.
 struct GraphScope {
   explicit GraphScope(const JsonField& graph)
       : tensors(graph.at("tensor_values").json()),
@@ -28,20 +22,19 @@ struct GraphScope {
   const Json& ints;
   const Json& bools;
   const Json& floats;
-  std::string prefix;  // of its values' names
+  std::string prefix;
   std::unordered_map<std::string, GraphArgument> named;
 };
 
-// All throw Error(kInput) at place_.
+// Names, values and arguments of a graph while it is read. All throw Error(kInput) at place_.
 class GraphValues {
  protected:
-  // A new value of a name in a graph, which has none so far. is_output: of an operator, which the
-  // archive may leave undescribed.
+  // Adds a value under a new name. The archive may leave an operator's results undescribed
+  // (is_output).
   int define(const std::string& name, GraphValue::Kind kind, GraphScope& scope, bool is_output);
-  // Gives a name its meaning, a value or a constant; it must have none so far in the graph.
+  // The name must be new.
   void bind(const std::string& name, GraphArgument argument, GraphScope& scope);
   GraphArgument argument(const Json& json, const GraphScope& scope);
-  // The name in an argument that is a value; nullptr for a constant.
   const std::string* name_of(const Json& json) const;
   GraphValue::Kind kind_of(const Json& json) const;
 
@@ -50,12 +43,12 @@ class GraphValues {
   }
   [[noreturn]] void refuse(const std::string& what) const { refuse_archive(place_, what); }
 
-  std::string place_;  // of what is read now
+  std::string place_;
   std::vector<GraphValue> values_;
 
  private:
   SizeExpression expression(const std::string& text);
-  // A number that an archive has as {"as_int": 3} or {"as_expr": {"expr_str": ..}}.
+  // Reads {"as_int": 3} or {"as_expr": {"expr_str": ..}}.
   SizeExpression symbolic(const Json& json);
   void describe_tensor(const Json& meta, GraphValue& value);
   std::vector<SizeExpression> strides_of(const Json& meta);
@@ -72,7 +65,7 @@ class GraphValues {
                      std::string_view (*table)(std::int64_t)) const;
   GraphArgument device(const Json& json) const;
 
-  std::map<std::string, SizeExpression> expressions_;  // by their texts, which come many times
+  std::map<std::string, SizeExpression> expressions_;
 };
 
 }  // namespace sluice::detail

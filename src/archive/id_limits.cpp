@@ -11,7 +11,7 @@
 namespace sluice::detail {
 namespace {
 
-// Operators whose result has every element of their first argument, and no others.
+// Operators whose result has exactly the elements of their first argument.
 constexpr std::array kSameElements = {
     std::string_view("_to_copy"),  std::string_view("alias"),
     std::string_view("clone"),     std::string_view("contiguous"),
@@ -60,7 +60,7 @@ class IdLimits {
     const bool keeps = name == "to" || std::find(kSameElements.begin(), kSameElements.end(),
                                                  name) != kSameElements.end();
     if (!keeps || !same_.contains(first)) return;
-    // Narrower integers would be others.
+    // Narrower integers would change the elements.
     const auto is_as_wide = [&](int written) {
       return value(written).dtype == "int64" || value(written).dtype == value(first).dtype;
     };
@@ -68,7 +68,7 @@ class IdLimits {
       if (is_integer(value(written)) && is_as_wide(written)) same_.insert(written);
   }
 
-  // The size of a dimension of an argument; 0: not a number.
+  // 0 if not a number
   std::int64_t size_of(const GraphArgument* argument, std::size_t dimension) const {
     if (!argument || argument->kind != GraphArgument::Kind::kValue) return 0;
     const std::vector<SizeExpression>& sizes = value(argument->value).sizes;
@@ -105,7 +105,7 @@ class IdLimits {
   }
 
   const GraphModule& module_;
-  std::set<int> same_;  // values whose elements are those of the input
+  std::set<int> same_;
   std::optional<IdLimit> limit_;
 };
 

@@ -1,10 +1,6 @@
-// The integers that an input of an exported graph may hold, where an operator takes no others.
-//
-// Owns: the way from an input to the tables and losses that read it as it is. Does not own: rows of
-// data that are compared with a limit (data.h).
-// Invariant: an input within its limit is refused by none of these operators, and one beyond it by
-// at least one of them; what a graph computes of an input before it is read has no limit here.
-// Thread-safety: pure functions.
+// Finds the integers that an input of an exported graph may hold. The limit comes from the tables
+// and losses that read the input unchanged. They accept every integer within it, and at least one
+// rejects an integer beyond it.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +11,11 @@
 namespace sluice::detail {
 
 struct IdLimit {
-  std::int64_t below = 0;               // ids are 0 or more, and less than this
-  std::optional<std::int64_t> ignored;  // or this one, of labels that a loss leaves out
+  std::int64_t below = 0;               // 0 <= id < below
+  std::optional<std::int64_t> ignored;  // also allowed: the label that the loss ignores
 };
 
-// value: of an input of integers. None: the graph takes every integer there, as far as is known.
+// Returns nothing if no limit is known.
 std::optional<IdLimit> id_limit(const GraphModule& module, int value);
 
 }  // namespace sluice::detail

@@ -10,7 +10,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// So that a hostile text costs a bounded multiple of its length.
+// Bounds the cost of a hostile text.
 constexpr std::size_t kMaxSpecBytes = 1 << 20, kMaxNameBytes = 1000;
 
 const Json* children_of(const Json& node) {
@@ -18,7 +18,7 @@ const Json* children_of(const Json& node) {
   return children && children->is_array() ? children : nullptr;
 }
 
-// The keys of a container, where it has as many as children; else numbers.
+// Uses the container's keys if it has one per child, otherwise numbers.
 Names keys_of(const Json& node, std::size_t count) {
   Names names;
   if (const Json* context = node.find("context"); context && context->is_string()) {
@@ -35,7 +35,6 @@ Names keys_of(const Json& node, std::size_t count) {
   return names;
 }
 
-// False where a part of it is no description.
 bool add_leaves(const Json& node, const std::string& name, Names& to) {
   const Json* children = children_of(node);
   if (!children) return false;
@@ -52,7 +51,6 @@ bool add_leaves(const Json& node, const std::string& name, Names& to) {
   return true;
 }
 
-// The description itself, after its version.
 std::optional<Json> root_of(std::string_view spec) {
   if (spec.size() > kMaxSpecBytes) return std::nullopt;
   std::optional<Json> parsed = parse_json(spec);

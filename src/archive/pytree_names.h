@@ -1,8 +1,3 @@
-// Names of what a model takes and returns, from the descriptions of its containers in an archive
-// (torch.utils._pytree.treespec_dumps).
-//
-// Owns: names. Does not own: which value has which name.
-// Thread-safety: pure functions.
 #pragma once
 
 #include <optional>
@@ -14,10 +9,11 @@
 
 namespace sluice::detail {
 
-// Names of the leaves in order: keys, joined by "_" where containers are in others ("past_0").
-// A leaf that is the whole has the name "". Nothing where the text is not understood.
+// Names a model's outputs from the archive's container description
+// (torch.utils._pytree.treespec_dumps). Nested keys are joined ("past_0"). A leaf that is the whole
+// output has the name "".
 std::optional<std::vector<std::string>> output_leaf_names(std::string_view spec);
-// The same of forward's inputs: positional ones have the first of `arguments`.
+// The same for inputs. Positional ones get the first names in `arguments`.
 std::optional<std::vector<std::string>> input_leaf_names(std::string_view spec,
                                                          const std::vector<std::string>& arguments);
 

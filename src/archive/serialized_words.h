@@ -1,7 +1,4 @@
-// Numbers that stand for words in an archive (torch/_export/serde/schema.py); c10's are others.
-//
-// Owns: the tables. Does not own: what a dtype is to LibTorch.
-// Thread-safety: pure functions.
+// The schema's numbers for words (torch/_export/serde/schema.py). c10 has other numbers.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +6,12 @@
 
 namespace sluice::detail {
 
-// All return "" for a number that the schema does not have.
-std::string_view serialized_dtype(std::int64_t number);          // "float32"
-std::string_view serialized_layout(std::int64_t number);         // "strided"
-std::string_view serialized_memory_format(std::int64_t number);  // "channels_last"
+// All return "" for unknown numbers.
+std::string_view serialized_dtype(std::int64_t number);
+std::string_view serialized_layout(std::int64_t number);
+std::string_view serialized_memory_format(std::int64_t number);
 
-// Bytes of one element of a dtype by its name; 0 for one that no archive has.
+// per element, 0 for an unknown dtype
 int dtype_bytes(std::string_view dtype);
 
 }  // namespace sluice::detail

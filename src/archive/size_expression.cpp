@@ -11,7 +11,7 @@
 namespace sluice::detail {
 namespace {
 
-using Values = const SymbolValues*;  // nullptr: of constants
+using Values = const SymbolValues*;  // nullptr if all are constants
 
 SizeNumber value_of(const SizeExpression& expression, Values values);
 
@@ -144,13 +144,12 @@ bool same(const SizeExpression::Node& a, const SizeExpression::Node& b) {
           a.constant == b.constant && a.of == b.of);
 }
 
-// Whether the power can be written with Python's **. A sympy power can if its exponent is at least
-// 0.
+// A sympy power equals Python's ** only for exponents >= 0.
 bool is_pythons_power(const SizeExpression::Node& node) {
   return node.op == SizeOp::kPythonPower || (node.of[1].is_number() && node.of[1].number() >= 0);
 }
 
-// How tightly an operator binds, as in Python; a function's call binds tightest.
+// How tightly an operator binds in Python.
 int binding(SizeOp op) {
   switch (op) {
     case SizeOp::kOr:
@@ -351,7 +350,7 @@ bool is_truth(const SizeExpression& expression) {
 }
 
 SizeExpression make_size(SizeOp op, std::vector<SizeExpression> of) {
-  // Bits of truth values, as sympy writes conditions.
+  // sympy writes conditions as bit operations on truth values.
   if ((op == SizeOp::kBitAnd || op == SizeOp::kBitOr) && std::ranges::all_of(of, is_truth))
     op = op == SizeOp::kBitAnd ? SizeOp::kAnd : SizeOp::kOr;
   const bool is_joining = op == SizeOp::kSum || op == SizeOp::kProduct || op == SizeOp::kAnd ||

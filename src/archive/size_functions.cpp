@@ -1,5 +1,4 @@
-// The functions of expressions of sizes, by the names that torch writes of them
-// (torch/utils/_sympy/functions.py), Python's and sympy's own.
+// torch's functions (torch/utils/_sympy/functions.py), Python's and sympy's.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -91,7 +90,6 @@ constexpr FunctionRow kFunctions[] = {
     {"trunc", SizeOp::kTruncated, 1, 1},
 };
 
-// Functions that are others of them.
 struct ComposedRow {
   std::string_view name;
   std::size_t arguments;

@@ -1,10 +1,4 @@
-// The nodes of an expression of sizes, for the sources that read it and work it out.
-//
-// Owns: the kinds of node with the names that archives have for them, making nodes.
-// Does not own: texts (size_parser.cpp), values (size_expression.cpp).
-// Invariants: constant operands are worked out where a node is made; sums and products are flat; no
-// node has more than kMaxSizeDepth below it.
-// Thread-safety: values; pure functions.
+// Nodes are evaluated when they are made if all operands are constants. Sums and products are flat.
 #pragma once
 
 #include <memory>
@@ -21,7 +15,7 @@ inline constexpr int kMaxSizeDepth = 64;
 inline constexpr std::size_t kMaxSizeText = 64 << 10;
 
 enum class SizeOp : std::uint8_t {
-  kConstant,  // a fraction or a float: a whole number has no node
+  kConstant,  // fraction or float
   kSymbol,
   kSum,
   kProduct,
@@ -29,7 +23,7 @@ enum class SizeOp : std::uint8_t {
   kTrueQuotient,   // Python's /: a float
   kFloorQuotient,  // Python's //
   kModulo,
-  kPower,        // sympy's: exact where the exponent is whole
+  kPower,        // sympy's: exact for whole exponents
   kPythonPower,  // Python's **
   kMax,
   kMin,
@@ -37,8 +31,8 @@ enum class SizeOp : std::uint8_t {
   kCeiling,
   kTruncated,
   kRounded,
-  kRoundedTo,  // so many decimals
-  kReal,       // as a float
+  kRoundedTo,
+  kReal,
   kMagnitude,
   kSquareRoot,
   kSine,
@@ -76,19 +70,17 @@ struct SizeExpression::Node {
   int depth = 1;
 };
 
-// A comparison, or what joins them.
+// Whether the operator compares, or joins comparisons.
 bool is_condition(SizeOp op);
 bool is_truth(const SizeExpression& expression);  // also 0 and 1
 
-// All throw Error(kInput) without a place, as SizeExpression::at() does.
+// All throw Error(kInput) without a place.
 SizeExpression make_constant(const SizeNumber& number);
 SizeExpression make_symbol(std::string name);
 SizeExpression make_size(SizeOp op, std::vector<SizeExpression> of);
-// A function by the name that an archive has: "FloorDiv", "Max", "math.ceil". Throws also for one
-// that is not known, and for another count of arguments than it takes.
+// `name` is from the archive: "FloorDiv".
 SizeExpression call_size_function(std::string_view name, std::vector<SizeExpression> arguments);
 
-// The parser of SizeExpression and SizeRule.
 SizeExpression parse_size_text(std::string_view text);
 
 [[noreturn]] void refuse_size(const std::string& what);

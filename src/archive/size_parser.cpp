@@ -1,6 +1,5 @@
-// Texts of sizes: sympy's srepr ("Mul(Integer(32), Symbol('s70', integer=True))"), which is calls
-// alone, and Python with its operators ("32*s70 + 1", "L['x'].size()[0] % 8 == 0 or s70 < 2"). Both
-// are read by one descent, whose depth is that of brackets and signs.
+// Parses sympy's srepr, which has only calls, and Python, which has operators. Only brackets and
+// signs increase the depth of the recursion.
 #include <algorithm>
 #include <charconv>
 #include <limits>
@@ -18,7 +17,7 @@ struct OperatorRow {
   int binding;
   SizeOp op;
 };
-// Longer ones first. kSum with "-" subtracts.
+// Longer ones come first. "-" is a kSum with a negated operand.
 constexpr OperatorRow kOperators[] = {
     {"or", 1, SizeOp::kOr},           {"and", 2, SizeOp::kAnd},
     {"==", 4, SizeOp::kEqual},        {"!=", 4, SizeOp::kNotEqual},
@@ -51,7 +50,6 @@ class SizeParser {
   }
 
  private:
-  // Counts what is open while it lives.
   class Level {
    public:
     explicit Level(SizeParser& parser) : parser_(parser) {
@@ -166,7 +164,7 @@ class SizeParser {
     return operand();
   }
 
-  // The operand behind a sign, which binds less tightly than a power.
+  // A sign binds less tightly than a power.
   SizeExpression powers() {
     SizeExpression base = signed_operand();
     if (!take("**")) return base;
@@ -287,7 +285,7 @@ class SizeParser {
     return make_constant(SizeNumber::real(is_negative ? -value : value));
   }
 
-  // "integer=True", which says what is known of a number and nothing of its value.
+  // Skips "integer=True", which does not affect the value.
   bool named_argument() {
     skip_blanks();
     const std::size_t begin = at_;
@@ -303,7 +301,7 @@ class SizeParser {
     return true;
   }
 
-  // After the L of "L['x'].size()[0]", "L['rest'][1]['y'].size()[0]", "L['count']".
+  // Parses "L['x'].size()[0]", "L['rest'][1]['y'].size()[0]" or "L['count']" after the L.
   SizeExpression size_of_input() {
     std::string name;
     while (take("[")) {

@@ -24,7 +24,7 @@ constexpr std::uint16_t kExtra64 = 1;
               {.what = std::move(what), .where = std::move(where), .remedy = std::move(remedy)});
 }
 
-// A number in the file's order of bytes, the lowest first. Precondition: it is inside.
+// little-endian
 template <typename T>
 T number_at(std::string_view bytes, std::size_t at) {
   T value = 0;
@@ -55,10 +55,10 @@ std::string bytes_at(const ZipSource& source, std::uint64_t offset, std::size_t 
 
 struct DirectoryPlace {
   std::uint64_t offset = 0, bytes = 0, entries = 0;
-  std::uint64_t end = 0;  // no directory and no entry reaches beyond
+  std::uint64_t end = 0;  // of the directory and all entries
 };
 
-// The record that ends a zip file, from the back: nothing but its comment follows it.
+// Only the file's comment may follow the end record.
 std::uint64_t find_end(const ZipSource& source, std::string& record) {
   const auto searched =
       static_cast<std::size_t>(std::min<std::uint64_t>(source.bytes, kEndBytes + kMaxCommentBytes));
@@ -92,7 +92,7 @@ DirectoryPlace find_directory(const ZipSource& source) {
       if (at > place.end - kEnd64PlaceBytes || place.end - kEnd64PlaceBytes - at < kEnd64Bytes)
         refuse(source.name, formatted("the zip file has no 64-bit end record at {}", at));
       const std::string record_64 = bytes_at(source, at, kEnd64Bytes);
-      // Its size leaves out the twelve bytes up to and with the size (APPNOTE 4.3.14.1).
+      // The size excludes the record's first twelve bytes (APPNOTE 4.3.14.1).
       const std::uint64_t left = place.end - kEnd64PlaceBytes - at - 12;
       if (u32(record_64, 0) != kEnd64 || u64(record_64, 4) != left)
         refuse(source.name, formatted("the zip file has no 64-bit end record at {}", at));
@@ -128,7 +128,7 @@ DirectoryPlace find_directory(const ZipSource& source) {
   return place;
 }
 
-// The numbers of 64 bits that stand in for those that are all ones, in the order of APPNOTE 4.5.3.
+// Replaces numbers that are all ones by 64-bit values, in the order of APPNOTE 4.5.3.
 void apply_extra_64(std::string_view extra, const std::string& where,
                     std::initializer_list<std::uint64_t*> numbers) {
   if (std::ranges::none_of(numbers, [](const auto* number) { return *number == 0xFFFFFFFF; }))
@@ -151,7 +151,7 @@ void apply_extra_64(std::string_view extra, const std::string& where,
   refuse(where, "the entry needs 64-bit sizes and has none");
 }
 
-// How its local header places an entry, which repeats the directory's name.
+// Moves entry.offset behind the local header, which must repeat the directory's name.
 void read_local_header(const ZipSource& source, ZipEntry& entry, const std::string& where) {
   const std::string header = bytes_at(source, entry.offset, kLocalHeaderBytes);
   if (u32(header, 0) != kLocalHeader)
@@ -247,7 +247,7 @@ void ZipFile::read_directory() {
   place_contents(place.offset);
 }
 
-// Where the contents are, which the local headers say, and that none is in another.
+// The local headers locate the contents. No two may overlap.
 void ZipFile::place_contents(std::uint64_t directory) {
   std::vector<ZipEntry*> by_place;
   by_place.reserve(entries_.size());

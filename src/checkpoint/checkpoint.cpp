@@ -40,7 +40,7 @@ const std::vector<SavedTensor>& tensors_of(const Manifest& manifest, SavedKind k
   return *lists[static_cast<std::size_t>(kind)];
 }
 
-// The folders of the tensors' files; a link would lead elsewhere.
+// The folder must not be a link.
 void require_own_folder(const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::symlink_status(path, error);
@@ -58,7 +58,7 @@ std::string place(const SafetensorsReader& file, const std::string& name) {
   return file.path() + ", tensor '" + name + "'";
 }
 
-// Every byte before the data is what sluice writes there, so none can be another one.
+// No hash covers the bytes before the data, so they must be exactly as sluice writes them.
 void require_plain_header(const SafetensorsReader& file) {
   static const std::map<std::string, std::string> kUsual = {{"format", "pt"}};
   const std::string found = file.header_bytes();
@@ -67,7 +67,7 @@ void require_plain_header(const SafetensorsReader& file) {
   if (!same) refuse("the header is not as sluice wrote it", file.path());
 }
 
-// The header and the manifest tell of the same tensors.
+// The header and the manifest must list the same tensors.
 void require_same(const SafetensorsReader& file, const std::vector<const SavedTensor*>& expected) {
   for (const SavedTensor* tensor : expected) {
     const SafetensorsEntry* entry = file.find(tensor->name);
@@ -85,7 +85,6 @@ void require_same(const SafetensorsReader& file, const std::vector<const SavedTe
   }
 }
 
-// Indices into a list of tensors, sorted by name.
 using TensorsByName = std::vector<std::uint32_t>;
 
 TensorsByName sorted_by_name(const std::vector<SavedTensor>& tensors) {
@@ -139,7 +138,6 @@ struct Checkpoint::Impl {
     return found == index.end() || tensors[*found].name != name ? nullptr : &tensors[*found];
   }
 
-  // The open file of a tensor.
   const SafetensorsReader& file_of(SavedKind kind, std::string_view name) const {
     if (const SavedTensor* tensor = find(kind, name)) return files.at(tensor->file);
     std::vector<std::string> names;
@@ -154,8 +152,8 @@ struct Checkpoint::Impl {
 
   std::string path;
   Manifest manifest;
-  std::map<std::string, SafetensorsReader> files;  // by name in the checkpoint
-  std::array<TensorsByName, 3> by_name;            // tensors of each kind
+  std::map<std::string, SafetensorsReader> files;
+  std::array<TensorsByName, 3> by_name;
 };
 
 namespace {

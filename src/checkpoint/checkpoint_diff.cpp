@@ -28,12 +28,11 @@ using Key = std::pair<SavedKind, std::string>;
 struct Stored {
   std::string dtype;
   std::vector<std::int64_t> shape;
-  std::string hash;  // "" where nobody has taken it
+  std::string hash;  // "" if unknown
 
   std::string form() const { return dtype + " " + shape_text(shape); }
 };
 
-// One of the two sides.
 class Side {
  public:
   explicit Side(const std::string& path) {
@@ -52,7 +51,7 @@ class Side {
     add(SavedKind::kExtra, manifest.extra_tensors);
   }
 
-  // nullptr for a Hugging Face directory.
+  // nullptr for a Hugging Face directory
   const Manifest* manifest() const { return checkpoint_ ? &checkpoint_->manifest() : nullptr; }
   const std::map<Key, Stored>& tensors() const { return tensors_; }
   const Stored* find(const Key& key) const {
@@ -60,7 +59,6 @@ class Side {
     return found == tensors_.end() ? nullptr : &found->second;
   }
 
-  // A slice as it is stored.
   at::Tensor read(const Key& key, const Slice& slice) const {
     const auto& [kind, name] = key;
     const Stored& stored = tensors_.at(key);
@@ -100,12 +98,12 @@ class Side {
   std::map<Key, Stored> tensors_;
 };
 
-// Boxes that cover the shape, each of at most `most` elements.
+// Covers the shape with boxes of at most `most` elements.
 void for_each_box(const std::vector<std::int64_t>& shape, std::int64_t most,
                   const std::function<void(const Slice&)>& visit) {
   Slice box;
   for (const std::int64_t size : shape) box.push_back({0, size});
-  // From `cut` on whole dimensions are small enough; before it the index is fixed.
+  // Dimensions from `cut` on fit whole into a box.
   std::size_t cut = shape.size();
   std::int64_t row = 1;
   while (cut > 0 && (shape[cut - 1] == 0 || row <= most / shape[cut - 1])) row *= shape[--cut];
@@ -142,7 +140,7 @@ double largest_difference(const at::Tensor& a, const at::Tensor& b) {
   return difference.max().item<double>();
 }
 
-// nullopt: they are equal. Precondition: both have the tensor, in one form.
+// Precondition: both have the tensor, with one dtype and shape.
 std::optional<TensorDifference> compare_content(const Side& a, const Side& b, const Key& key) {
   const Stored& stored = *a.find(key);
   const std::string& other = b.find(key)->hash;

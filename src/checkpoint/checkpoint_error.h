@@ -1,4 +1,3 @@
-// Errors of a file, as errors of its checkpoint.
 #pragma once
 
 #include <utility>
@@ -7,7 +6,7 @@
 
 namespace sluice {
 
-// Runs `call`; an Error(kInput) of it leaves as an Error(kCheckpoint).
+// Runs `call` and rethrows an Error(kInput) as Error(kCheckpoint).
 template <typename Call>
 decltype(auto) as_checkpoint_error(Call&& call) {
   try {

@@ -13,7 +13,6 @@
 namespace sluice {
 namespace {
 
-// One file on its way, from its first byte to its last.
 class Copy {
  public:
   Copy(const std::string& from, const std::string& to)
@@ -23,7 +22,7 @@ class Copy {
 
   std::uint64_t position() const { return position_; }
 
-  // The next bytes; hash: what they have to be, nullptr for what was compared before.
+  // `hash` is nullptr for bytes that were checked before.
   void add(std::uint64_t bytes, const std::string* hash, const std::string& name) {
     ContentHash content;
     for (const std::uint64_t end = position_ + bytes; position_ < end;) {
@@ -69,13 +68,13 @@ ExportedDirectory export_checkpoint(const Checkpoint& checkpoint, const std::str
 
   std::map<std::string, std::map<std::uint64_t, const SavedTensor*>> files;
   for (const SavedTensor& tensor : checkpoint.manifest().weights) {
-    // Those without elements share their place with another.
+    // A tensor without elements may share its offset.
     const SavedTensor*& at = files[tensor.file][tensor.offset];
     if (!at || at->bytes < tensor.bytes) at = &tensor;
   }
   for (const auto& [name, tensors] : files) {
     Copy file = copy(name);
-    // The header was compared with the manifest when the checkpoint was opened.
+    // The header was checked when the checkpoint was opened.
     file.add(tensors.begin()->first, nullptr, {});
     for (const auto& [offset, tensor] : tensors)
       file.add(tensor->bytes, &tensor->hash, tensor->name);

@@ -14,7 +14,6 @@
 namespace sluice {
 namespace {
 
-// "optimizer/state.safetensors" in the folder "optimizer".
 bool is_tensor_file_in(std::string_view file, const std::string& folder) {
   return file.starts_with(folder + "/") && file.ends_with(".safetensors");
 }

@@ -8,7 +8,7 @@
 namespace sluice {
 namespace {
 
-// The buffers of a stage, as frozen parameters.
+// Buffers, as frozen parameters.
 std::vector<ParameterInfo> buffers_of(Stage& stage) {
   std::vector<ParameterInfo> buffers;
   for (auto& [name, tensor] : stage.chunk().buffers()) {

@@ -1,5 +1,3 @@
-// Weights of a pipeline out of a Hugging Face directory, with those of an adapter.
-// Thread-safety: the functions that are returned are called by one rank's thread.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +9,9 @@
 
 namespace sluice {
 
-// Parameters as load_parameters(), buffers as load_buffers(); those of adapters stay as they are.
-// References must outlive what it returns.
+// Adapter parameters stay unchanged. The references must outlive the returned function.
 FillStage weights_of(const HfDirectory& directory, const ModelSpec& spec);
-// The same, and the parameters of adapters (lora.h): of `adapter`, or drawn without one.
+// Also fills adapters from `adapter`, or draws them without one.
 FillStage weights_of(const HfDirectory& directory, const ModelSpec& spec,
                      const AdapterDirectory* adapter, std::uint64_t seed);
 

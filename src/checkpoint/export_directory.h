@@ -1,7 +1,4 @@
-// A directory that is written beside its final name, and has it only when it is whole.
-//
-// Owns: the temporary directory, its publication. Does not own: its content.
-// Thread-safety: one thread.
+// A directory that is renamed to its final name when it is complete.
 #pragma once
 
 #include <string>
@@ -10,15 +7,15 @@ namespace sluice {
 
 class ExportDirectory {
  public:
-  // out: not there yet, or an empty directory. Throws Error(kUsage) if it is something else,
-  // Error(kCheckpoint) when nothing can be made there.
+  // Throws Error(kUsage) unless `out` is missing or empty, and Error(kCheckpoint) if it cannot be
+  // created.
   explicit ExportDirectory(std::string out);
-  // Without publish(): leaves nothing.
+  // Removes an unpublished directory.
   ~ExportDirectory();
   ExportDirectory(const ExportDirectory&) = delete;
   ExportDirectory& operator=(const ExportDirectory&) = delete;
 
-  const std::string& path() const { return path_; }  // where to write
+  const std::string& path() const { return path_; }
   void publish();
 
  private:

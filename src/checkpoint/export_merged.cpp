@@ -1,4 +1,3 @@
-// W + scale * B A, tensor by tensor.
 #include <ATen/ATen.h>
 
 #include <functional>
@@ -21,10 +20,10 @@
 namespace sluice {
 namespace {
 
-// Matrices of the adapter by the full name of the parameter, as float32.
+// The adapter's matrix for a parameter, as float32.
 using ReadMatrix = std::function<at::Tensor(const std::string& parameter)>;
 
-// Reads matrices; every tensor of a checkpoint is compared with its hash.
+// Checkpoint tensors are compared with their hashes.
 ReadMatrix matrices_of(const std::string& path) {
   if (was_committed(path)) {
     const auto checkpoint = std::make_shared<const Checkpoint>(path);
@@ -110,7 +109,7 @@ class Merge {
   const Adapter adapter_;
   const HfDirectory base_;
   const ReadMatrix read_;
-  std::map<std::string, const AdaptedLinear*> by_stored_;  // weights of the base
+  std::map<std::string, const AdaptedLinear*> by_stored_;
   std::map<std::string, const SafetensorsReader*> files_;
 };
 

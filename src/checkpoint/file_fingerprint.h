@@ -1,7 +1,4 @@
-// Files by size and content, as far as reading them takes seconds at most.
-//
-// Owns: which bytes of a list of files count; names, paths and times never do. Does not own: what
-// the files are. Thread-safety: pure functions of the files.
+// Fingerprints files by size and content. Names, paths and times do not count.
 #pragma once
 
 #include <cstdint>
@@ -17,16 +14,15 @@ inline constexpr std::uint64_t kWholeListBytes = std::uint64_t{4} << 30;
 inline constexpr std::uint64_t kSampledBlockBytes = std::uint64_t{64} << 10;
 inline constexpr std::uint64_t kMostSampledBytes = std::uint64_t{64} << 20;
 
-// The bytes of a file that are read: all of it, up to kWholeFileBytes in a list of up to
-// kWholeListBytes; else at most kMostSampledBytes, and kWholeListBytes / num_files, in blocks of
-// kSampledBlockBytes, the first and the last of the file and others evenly between them
-// (docs/training.md).
+// Returns how many bytes of a file are read, so that reading takes seconds. Files up to
+// kWholeFileBytes are read whole, in a list of up to kWholeListBytes. Others are sampled in blocks
+// of kSampledBlockBytes at even distances, including the first and the last. The samples have at
+// most kMostSampledBytes, and kWholeListBytes / num_files (docs/training.md).
 std::uint64_t counted_bytes(std::uint64_t size, std::uint64_t list_bytes, std::size_t num_files);
 
-// Adds sizes and content, in this order, and returns the size of all. Throws Error(kInput).
+// Adds all sizes and contents, and returns the total size. Throws Error(kInput).
 std::uint64_t add_files(const std::vector<std::string>& files, ContentHash& hash);
-// The same of any number of files, as images: all sizes, and the content of the first kMostFiles or
-// of so many evenly among more. Adds nothing for no file.
+// For many files, such as images. Adds all sizes, and the content of at most kMostFiles files.
 inline constexpr std::size_t kMostFiles = kWholeListBytes / (2 * kSampledBlockBytes);
 std::uint64_t add_many_files(const std::vector<std::string>& files, ContentHash& hash);
 

@@ -22,7 +22,6 @@ struct Named {
   std::vector<std::int64_t> shape;
 };
 
-// Names of every rank, in the order of its tensors.
 std::vector<std::vector<Named>> gather_names(const NamedTensors& own, const Group& world) {
   Packer message;
   message.add(own.size());
@@ -40,7 +39,6 @@ std::vector<std::vector<Named>> gather_names(const NamedTensors& own, const Grou
   return of_ranks;
 }
 
-// One tensor for all, on the host; undefined without any.
 at::Tensor packed(const NamedTensors& tensors) {
   std::vector<at::Tensor> flat;
   for (const auto& [name, tensor] : tensors) {

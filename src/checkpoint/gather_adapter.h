@@ -1,5 +1,3 @@
-// The adapter of all ranks on the one that writes it: PEFT reads one file.
-// Thread-safety: one rank's thread; collective.
 #pragma once
 
 #include "sluice/parts/group.h"
@@ -7,8 +5,8 @@
 
 namespace sluice {
 
-// Collective. The parameters of all ranks, which are all float32, on the host of member 0, under
-// their names in adapter_model.safetensors; none on the others. A copy.
+// Collective. Gathers the float32 adapter on rank 0's host, because PEFT reads a single file. Other
+// ranks get nothing.
 NamedTensors gather_adapter(const NamedTensors& own, const Group& world);
 
 }  // namespace sluice

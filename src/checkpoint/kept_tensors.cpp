@@ -22,7 +22,6 @@ std::uint64_t bytes_of(const TensorSource& tensor) {
   return tensor.entry->end - tensor.entry->begin;
 }
 
-// One after the other, at most so many bytes a file unless a tensor alone has more.
 std::vector<std::span<const TensorSource>> split(const std::vector<TensorSource>& tensors,
                                                  std::uint64_t max_file_bytes) {
   std::vector<std::span<const TensorSource>> files;

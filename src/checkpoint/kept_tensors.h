@@ -1,9 +1,5 @@
-// Tensors of model.path that no layer has: the encoders beside a language model, which every
-// checkpoint of it holds as they are.
-//
-// Owns: which they are, their files in a checkpoint, the copy. Does not own: what is a part of a
-// whole (nested.h). They are among the manifest's weights, in files
-// "kept-00001-of-0000N.safetensors". Thread-safety: const members may be called from any thread.
+// Tensors of model.path that no layer has, such as the encoders beside a language model. Each
+// checkpoint has copies in files "kept-00001-of-0000N.safetensors".
 #pragma once
 
 #include <cstdint>
@@ -18,29 +14,28 @@
 
 namespace sluice {
 
-// file: of a SavedTensor among the weights.
+// Whether a weight's file has kept tensors.
 bool is_kept_file(const std::string& file);
 
 class KeptTensors {
  public:
-  // model: the language model in `source`. Throws Error(kInput).
+  // `model` is the language model in `source`. Throws Error(kInput).
   KeptTensors(const std::string& source, const ModelSpec& model);
 
   bool empty() const { return tensors_.empty(); }
   std::uint64_t bytes() const;
-  // Byte for byte, without tensors in memory, into files of at most max_file_bytes unless one
-  // tensor is larger. Throws Error(kCheckpoint).
+  // Copies bytes without loading tensors. A file exceeds max_file_bytes only for a single tensor.
+  // Throws Error(kCheckpoint).
   std::vector<SavedTensor> copy_into(const std::string& directory,
                                      std::uint64_t max_file_bytes) const;
 
  private:
   HfDirectory source_;
-  std::vector<TensorSource> tensors_;  // by name
+  std::vector<TensorSource> tensors_;
 };
 
-// nullptr: a model that is no part of a whole, a source without weights, no parameter of it that is
-// saved. config_text, source_directory: as SaveTarget has them; saved: names of the parameters.
-// Throws Error(kInput).
+// Returns nullptr if the model is not part of a larger one, if the source has no weights, or if no
+// parameter is in `saved`. Throws Error(kInput).
 std::shared_ptr<const KeptTensors> tensors_to_keep(const std::string& config_text,
                                                    const std::string& source_directory,
                                                    const std::set<std::string>& saved);

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// An error of the checkpoint at `path`, said beside that path.
+// Describes the error relative to the checkpoint's path.
 std::string reason_of(const Error& error, const std::string& path) {
   std::string where = error.where();
   if (where == path) return error.fact();

@@ -21,12 +21,11 @@
 namespace sluice {
 namespace {
 
-// A read: which tensor, into which memory.
 struct Reading {
-  std::string name;                 // in the checkpoint
-  std::vector<std::int64_t> shape;  // shape of the whole tensor
+  std::string name;
+  std::vector<std::int64_t> shape;  // whole shape
   at::Tensor destination;
-  const ParameterInfo* parameter = nullptr;  // its parameter; null: a buffer
+  const ParameterInfo* parameter = nullptr;  // null for a buffer
 };
 
 std::vector<Reading> readings_of(const std::vector<Stage*>& stages, const Checkpoint& checkpoint) {
@@ -66,7 +65,7 @@ void require_fits(const Checkpoint& checkpoint, const std::vector<Reading>& read
   }
 }
 
-// Collective. Nothing of the checkpoint is left over.
+// Collective. Every tensor of the checkpoint needs a place on some rank.
 void require_all_used(const Checkpoint& checkpoint, const std::vector<Reading>& readings,
                       const Group& world) {
   std::set<std::string> own;
@@ -85,14 +84,14 @@ void require_all_used(const Checkpoint& checkpoint, const std::vector<Reading>& 
   }
 }
 
-// Reads a tensor; a whole one is compared with its hash.
+// Compares the hash if the slice is the whole tensor.
 void read_checked(const Checkpoint& checkpoint, SavedKind kind, const std::string& name,
                   const Slice& slice, at::Tensor& destination) {
   checkpoint.read_into(kind, name, slice, destination);
   const SavedTensor& saved = *checkpoint.find(kind, name);
   if (!is_whole(slice, saved.shape)) return;
   if (io::safetensors_dtype(destination.scalar_type()) != saved.dtype) {
-    checkpoint.read(kind, name);  // as it is stored
+    checkpoint.read(kind, name);  // verify in the stored dtype
     return;
   }
   if (tensor_hash(destination) == saved.hash) return;
@@ -102,7 +101,7 @@ void read_checked(const Checkpoint& checkpoint, SavedKind kind, const std::strin
                .remedy = "it was damaged: take an older checkpoint"});
 }
 
-// Reads the elements of the part that lie in this rank's slice of the parameter.
+// Reads the part's elements in this rank's slice.
 void read_held_part(const Checkpoint& checkpoint, SavedKind kind, const StatePart& part) {
   const ParameterInfo& parameter = *part.parameter;
   std::vector<std::int64_t> shape = parameter.global_shape;
@@ -130,7 +129,6 @@ void read_part(const Checkpoint& checkpoint, SavedKind kind, const StatePart& pa
     read_checked(checkpoint, kind, part.name, {}, whole);
     return;
   }
-  // The rows that the elements are in.
   const std::int64_t row = all / part.shape[0], end = part.begin + part.tensor.numel();
   const std::int64_t first = part.begin / row, last = (end + row - 1) / row;
   Slice slice{{first, last - first}};

@@ -1,5 +1,3 @@
-// A checkpoint into the stages of all ranks, by full name.
-// Thread-safety: one rank's thread; collective.
 #pragma once
 
 #include <cstdint>
@@ -14,30 +12,26 @@
 
 namespace sluice {
 
-// Collective over all ranks. Fills parameters (or this rank's slices of them) and buffers of the
-// stages; other uses of a tied parameter from its first. Everything is looked up and compared
-// before anything is written. Of a checkpoint of an adapter alone only its parameters are filled.
-// Throws Error(kCheckpoint): a tensor that is missing, or of another
-// shape, or in the checkpoint but on no rank.
-// begin, end (may be empty): called around each stage, whose parameters need memory between them
-// only.
+// Collective. Fills parameters, or this rank's slices, and buffers. Tied parameters are filled from
+// their first use. A checkpoint of an adapter fills only the adapter's parameters. All checks
+// precede all writes. Throws Error(kCheckpoint) if a tensor is missing, has another shape, or is on
+// no rank. begin and end surround each stage, whose parameters need memory only between them.
 void load_stages(const Checkpoint& checkpoint, const std::vector<Stage*>& stages,
                  const Group& world, const std::function<void(Stage& stage)>& begin = {},
                  const std::function<void(Stage& stage)>& end = {});
 
-// Some elements of a tensor of the optimizer's state, in the order of memory.
+// A contiguous range of a tensor of the optimizer's state.
 struct StatePart {
-  std::string name;                 // in the checkpoint
-  at::Tensor tensor;                // these elements, contiguous
-  std::vector<std::int64_t> shape;  // shape of the whole tensor
-  std::int64_t begin = 0;           // the first of the elements
-  // The parameter of which this rank holds slices: `begin` is among what it holds. null: it holds
-  // all.
+  std::string name;
+  at::Tensor tensor;                // the range
+  std::vector<std::int64_t> shape;  // whole shape
+  std::int64_t begin = 0;
+  // Set if this rank holds slices of the parameter. `begin` then counts elements that it holds.
   const ParameterInfo* parameter = nullptr;
 };
-// Fills what the checkpoint has of {"exp_avg/NAME", ..}, reading no more than the rows that the
-// elements are in; the rest becomes zero: what was frozen when it was saved has no state. Returns
-// the names of those parameters. Throws Error(kCheckpoint) for another shape.
+// Fills {"exp_avg/NAME", ..}, reading only the rows of these elements. Missing state becomes zero,
+// because a frozen parameter has none. Returns the names of those parameters. Throws
+// Error(kCheckpoint).
 std::vector<std::string> load_optimizer(const Checkpoint& checkpoint,
                                         const std::vector<StatePart>& state);
 

@@ -23,7 +23,6 @@ std::string json_text(std::string_view text) {
                                   .remedy = "save bytes as a tensor"});
 }
 
-// `"key": OPEN`, an entry a line, `CLOSE`.
 std::string block(std::string_view key, char open, char close,
                   const std::vector<std::string>& lines) {
   std::string text = ",\n  " + json_text(key) + ": " + open;
@@ -93,7 +92,7 @@ Manifest parse_manifest(std::string_view text, const std::string& file) {
 }
 
 std::string to_json(const Manifest& manifest) {
-  // A manifest that is written has to be readable one day.
+  // A written manifest must be readable.
   if (const std::optional<ErrorText> broken = broken_rule(manifest))
     throw Error(ErrorKind::kInternal, {.what = broken->what, .where = broken->where});
   std::string text = "{\n  \"format\": " + json_text(kManifestFormat);

@@ -1,16 +1,11 @@
-// manifest.json: the contents of a checkpoint.
+// manifest.json, the contents of a checkpoint (docs/checkpoints.md).
 //
-// Owns: the JSON form of a Manifest (checkpoint.h), its strict parser. Does not own: files, what
-// fingerprints are made of (src/command).
-// The format is a page: docs/checkpoints.md.
-//
-// Invariants of a parsed manifest (everything else is refused):
-//  1. Files are plain names: weights directly in the checkpoint, optimizer state in "optimizer/",
-//     the caller's own tensors in "extra/". A name is never absolute and never leads elsewhere.
-//  2. Within a list names are unique; the tensors of one file do not overlap, and each has exactly
-//     the bytes that its dtype and shape ask for.
-//  3. The text is whole: it ends with a hash of all that is before.
-// Thread-safety: values.
+// Invariants of a parsed manifest:
+// 1. File names are plain, so they cannot lead outside the checkpoint. Weights are directly in it,
+//    optimizer state in "optimizer/", the caller's own tensors in "extra/".
+// 2. Names in a list are unique. Tensors in a file do not overlap, and have exactly the bytes of
+//    their dtype and shape.
+// 3. The text ends with a hash of everything before it.
 #pragma once
 
 #include <cstddef>
@@ -27,14 +22,13 @@ inline constexpr const char* kExtraFolder = "extra";
 inline constexpr int kManifestVersion = 1;
 inline constexpr std::size_t kMaxManifestBytes = std::size_t{256} << 20;
 
-// The weights are those of an adapter (lora.h) alone, named as in adapter_model.safetensors; the
-// rest of the model is the one that `fingerprints` tells of.
+// Whether the weights are only an adapter's (lora.h). `fingerprints` then identifies the base.
 bool holds_adapter(const Manifest& manifest);
 
-// Throws Error(kCheckpoint) "file: what" for a text that is not a manifest: torn, of another
-// version, with an invariant broken. Time and memory are bounded by the length of the text.
+// Throws Error(kCheckpoint) if the text breaks an invariant. Time and memory are bounded by its
+// length.
 Manifest parse_manifest(std::string_view text, const std::string& file);
-// Deterministic; with a newline at its end. Precondition: the invariants hold.
+// Precondition: the invariants hold.
 std::string to_json(const Manifest& manifest);
 
 }  // namespace sluice

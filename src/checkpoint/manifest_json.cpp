@@ -1,5 +1,4 @@
-// The grammar is flat: an object of scalars, of maps, and of lists of records; a record has scalars
-// and at most one list of numbers. So the depth says which of these a value is:
+// The grammar is flat, so the depth identifies a value:
 //
 //   { "step": 12,                                            depth 1
 //     "settings": {"optimizer.lr": "0.001"},                 depth 2 of a map
@@ -29,7 +28,6 @@ struct Section {
   std::string_view key;
   Form form;
 };
-// Every one of them has to be there.
 constexpr std::array<Section, 17> kSections = {{{"format", Form::kText},
                                                 {"version", Form::kNumber},
                                                 {"sluice", Form::kText},
@@ -48,7 +46,7 @@ constexpr std::array<Section, 17> kSections = {{{"format", Form::kText},
                                                 {"files", Form::kRecordList},
                                                 {"hash", Form::kText}}};
 
-// Fields of records, as bits; kOfTensor and so on are those of one kind.
+// Fields of records, as bits.
 enum Field : unsigned {
   kName = 1,
   kDtype = 2,
@@ -273,9 +271,9 @@ class ManifestHandler final : public JsonEvents {
   int depth_ = 0;
   std::size_t section_ = 0;
   std::array<bool, kSections.size()> seen_ = {};
-  std::string key_;  // in a map
+  std::string key_;
   bool has_sequence_ = false;
-  SavedTensor tensor_;  // the record that is open, of whatever kind
+  SavedTensor tensor_;  // the open record of any kind
   unsigned has_field_ = 0;
   Field field_ = kName;
 };
@@ -289,7 +287,7 @@ void refuse_manifest(const std::string& file, const std::string& what, const std
 }
 
 Manifest read_manifest_json(std::string_view text, const std::string& file) {
-  // The JSON library skips a byte order mark, and takes a NUL for the end.
+  // The JSON library skips a byte order mark and stops at a NUL.
   if (text.substr(0, 1) != "{") refuse_manifest(file, "it does not start with '{'");
   if (find_nul(text) != std::string_view::npos) refuse_manifest(file, "a NUL character");
   ManifestHandler handler(file);

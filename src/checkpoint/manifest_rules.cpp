@@ -14,16 +14,16 @@ namespace sluice {
 namespace {
 
 constexpr std::uint64_t kMaxFileBytes = std::numeric_limits<std::int64_t>::max();
-// Before the data of a safetensors file is at least the length of its header.
+// the length of a safetensors header comes before the data
 constexpr std::uint64_t kMinOffset = 8;
-constexpr std::size_t kMaxNameBytes = 255;  // of a file, as file systems have it
+constexpr std::size_t kMaxNameBytes = 255;  // as in file systems
 
 bool is_hex(std::string_view text, std::size_t digits) {
   return text.size() == digits &&
          text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
-// A name that leads nowhere but into its folder, and hides from nobody.
+// Accepts visible names that stay in their folder.
 bool is_plain_name(std::string_view name) {
   return !name.empty() && name.size() <= kMaxNameBytes && name.front() != '.' &&
          std::none_of(name.begin(), name.end(), [](char c) {
@@ -31,7 +31,6 @@ bool is_plain_name(std::string_view name) {
          });
 }
 
-// folder: "" for directly in the checkpoint.
 bool is_tensor_file(std::string_view file, std::string_view folder) {
   if (!folder.empty()) {
     if (!file.starts_with(folder) || file.substr(folder.size(), 1) != "/") return false;
@@ -40,7 +39,6 @@ bool is_tensor_file(std::string_view file, std::string_view folder) {
   return is_plain_name(file) && file.ends_with(".safetensors");
 }
 
-// nullopt: it overflows, or does not fill whole bytes.
 std::optional<std::uint64_t> bytes_of(const SavedTensor& tensor) {
   auto bits = static_cast<std::uint64_t>(safetensors_dtype_bits(tensor.dtype));
   for (const std::int64_t size : tensor.shape) {
@@ -54,7 +52,7 @@ std::string place(const std::string& list, const std::string& name) {
   return formatted("{} '{}'", list, name);
 }
 
-// "" for nothing.
+// "" if nothing
 std::string wrong_with(const SavedTensor& tensor, std::string_view folder) {
   if (!is_tensor_file(tensor.file, folder)) {
     return formatted("file '{}' is not a plain name{} that ends in .safetensors", tensor.file,

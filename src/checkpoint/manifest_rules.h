@@ -1,5 +1,3 @@
-// The invariants of a manifest (manifest.h), as a check. No torch.
-// Thread-safety: pure functions.
 #pragma once
 
 #include <optional>
@@ -9,7 +7,7 @@
 
 namespace sluice {
 
-// The broken rule (.what) and its entry (.where); nullopt: nothing.
+// Returns a broken rule of manifest.h (.what) and its entry (.where).
 std::optional<ErrorText> broken_rule(const Manifest& manifest);
 
 }  // namespace sluice

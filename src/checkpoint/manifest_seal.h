@@ -1,7 +1,3 @@
-// The end of a manifest: a hash of all that is before it. No torch.
-//
-// Owns: the form of the last key. Does not own: the rest of the text.
-// Thread-safety: pure functions.
 #pragma once
 
 #include <string>
@@ -9,10 +5,9 @@
 
 namespace sluice {
 
-// text: an open JSON object without its end, "{..., \"files\": []". Returns the whole.
+// Appends a hash and closes the JSON object: "{..., \"files\": []".
 std::string seal(std::string text);
-// The text before the seal. Throws Error(kCheckpoint) naming `file`: no seal, or one of another
-// text.
+// Returns the text before the seal. Throws Error(kCheckpoint) if the seal is missing or wrong.
 std::string_view unsealed(std::string_view text, const std::string& file);
 
 }  // namespace sluice

@@ -23,8 +23,7 @@
 namespace sluice {
 namespace {
 
-// Nothing committed is replaced in marker mode; one that cannot be read any more is moved out of
-// the way.
+// Marker mode never replaces a committed checkpoint, but moves a damaged one out of the way.
 void move_damaged(const SaveTarget& target) {
   if (target.commit != Commit::kMarker || !was_committed(target.path)) return;
   try {
@@ -39,7 +38,7 @@ const SaveTarget& made_free(const SaveTarget& target) {
   return target;
 }
 
-// The floating one that most bytes have of what trains: buffers may have others.
+// The floating-point dtype with the most bytes. Buffers may have others.
 at::ScalarType dtype_of(const std::vector<SavedTensor>& weights) {
   std::map<at::ScalarType, std::uint64_t> bytes;
   for (const SavedTensor& tensor : weights) {
@@ -116,7 +115,7 @@ void Publication::commit(std::vector<SavedTensor> tensors) {
   if (!target_.after_commit) return;
   try {
     target_.after_commit();
-  } catch (...) {  // what is saved is saved
+  } catch (...) {  // the save itself succeeded
     log_warning(caught_error().what());
   }
 }

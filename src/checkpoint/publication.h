@@ -1,5 +1,4 @@
-// Rank 0's part of a save: the directory, its files without tensors, the manifest, the commit.
-// Thread-safety: one thread at a time.
+// Rank 0's part of a save.
 #pragma once
 
 #include <map>
@@ -13,14 +12,13 @@ namespace sluice {
 
 class Publication {
  public:
-  // Makes the directory to write into. In marker mode a checkpoint that is there and does not
-  // verify goes first. Throws Error(kCheckpoint).
+  // In marker mode, moves a damaged checkpoint out of the way. Throws Error(kCheckpoint).
   explicit Publication(SaveTarget target);
 
   const std::string& working() const { return directory_.working(); }
   void set_ties(std::map<std::string, std::string> ties) { target_.head.ties = std::move(ties); }
-  // tensors: of all ranks, written and flushed. Throws Error(kCheckpoint); Error(kInternal) for
-  // tensors that make no checkpoint.
+  // `tensors` come from all ranks. Throws Error(kCheckpoint), or Error(kInternal) for an invalid
+  // manifest.
   void commit(std::vector<SavedTensor> tensors);
 
  private:

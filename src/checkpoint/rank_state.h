@@ -1,5 +1,3 @@
-// The state of a rank, from its stages.
-// Thread-safety: one rank's thread.
 #pragma once
 
 #include <vector>
@@ -9,10 +7,10 @@
 
 namespace sluice {
 
-// Parameters, buffers and ties of a rank's stages; of a parameter that is divided what it holds.
+// Divided parameters only have this rank's slices.
 RankState state_of(const std::vector<Stage*>& stages);
 
-// The entries {"exp_avg/NAME", tensor} of `all` that are of the state's own parameters.
+// Selects ("exp_avg/NAME", tensor) for the state's own parameters.
 NamedTensors optimizer_state_of(const RankState& state, const NamedTensors& all);
 
 }  // namespace sluice

@@ -20,7 +20,6 @@ bool is_there(const std::string& path) {
   return fs::exists(fs::symlink_status(path, ignored));
 }
 
-// Names of the checkpoints in a folder, sorted.
 std::vector<std::string> checkpoints_in(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;
@@ -31,7 +30,6 @@ std::vector<std::string> checkpoints_in(const std::string& folder) {
   return names;
 }
 
-// "" for none.
 std::string newest(const std::vector<std::string>& names) {
   std::string found;
   std::int64_t last = -1;

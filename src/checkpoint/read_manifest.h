@@ -1,7 +1,3 @@
-// The manifest of a folder, and the errors of a folder without one.
-//
-// Owns: finding the folder and its manifest. Does not own: the other files (checkpoint.h).
-// Thread-safety: pure functions, but for the files.
 #pragma once
 
 #include <string>
@@ -12,11 +8,11 @@ namespace sluice {
 
 inline constexpr const char* kNotCommitted = "no manifest.json: it was not committed";
 
-// `path` may be a link. Throws Error(kCheckpoint): no such folder (with the nearest checkpoint
-// beside it), no manifest in it, what parse_manifest() throws.
+// `path` may be a link. Throws Error(kCheckpoint) for a missing folder or manifest, and as
+// parse_manifest().
 Manifest read_manifest(const std::string& path);
 
-// A checkpoint was committed under this path, whatever became of it since.
+// True even if the checkpoint is damaged now.
 bool was_committed(const std::string& path);
 
 }  // namespace sluice

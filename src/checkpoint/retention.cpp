@@ -16,14 +16,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The manifest of a directory that is a committed checkpoint under its own name.
+// Returns nothing unless the folder has a committed checkpoint of its step.
 std::optional<Manifest> manifest_of(const StepFolder& folder) {
   std::error_code unknown;
   if (!fs::is_directory(fs::symlink_status(folder.path, unknown))) return std::nullopt;
   try {
     Manifest manifest = read_manifest(folder.path);
     if (manifest.step == folder.step) return manifest;
-  } catch (const Error&) {  // not committed, or damaged: its owner may want to look at it
+  } catch (const Error&) {  // the user may want to inspect it
   }
   return std::nullopt;
 }
@@ -54,7 +54,6 @@ bool holds_only_its_files(const StepFolder& folder) {
   return !error;
 }
 
-// Checkpoints of the run up to `step`, by step.
 std::vector<StepFolder> own_checkpoints(const std::string& folder, std::int64_t step,
                                         const std::string& run) {
   std::vector<StepFolder> own;

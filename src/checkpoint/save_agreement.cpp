@@ -22,7 +22,6 @@ std::vector<std::string> names_of(const NamedTensors& tensors) {
   return names;
 }
 
-// The offer of one rank: the tensors that it has.
 struct Offer {
   bool sees_directory = false;
   std::vector<std::string> parameters, buffers, buffer_hashes, extra;
@@ -78,7 +77,7 @@ void require_once(const std::vector<Offer>& offers, std::vector<std::string> Off
   }
 }
 
-// The first rank of every buffer.
+// The first rank that has each buffer.
 std::map<std::string, std::size_t> owners_of_buffers(const std::vector<Offer>& offers) {
   std::map<std::string, std::size_t> owners;
   std::map<std::string, std::string> hashes;
@@ -109,8 +108,8 @@ NamedTensors weights_to_write(const RankState& state,
   return weights;
 }
 
-// Collective. What rank 0 finds; on the others whether there is any. A directory with tensors
-// beside those of the ranks has an index, so that no file may be called as if it were the only one.
+// Collective. Whether rank 0 found kept tensors; `kept` is set only there. The directory then needs
+// an index, so even a single weight file is numbered.
 bool has_kept(const SaveTarget& target, const std::vector<Offer>& offers, const Group& world,
               std::shared_ptr<const KeptTensors>& kept) {
   Packer message;
@@ -134,7 +133,7 @@ bool has_kept(const SaveTarget& target, const std::vector<Offer>& offers, const 
   return found;
 }
 
-// Collective. Numbers the files of all ranks in one row.
+// Collective. Numbers the files of all ranks consecutively.
 void add_files(const std::string& folder, const std::string& stem,
                std::vector<NamedTensors> contents, const Group& world,
                std::vector<TensorFile>& files, bool has_others = false) {
@@ -183,7 +182,7 @@ SaveAgreement agree_on_files(const std::string& directory, const RankState& stat
     return split_into_files(tensors, weights.max_bytes);
   };
   const auto rank = static_cast<std::size_t>(world.rank());
-  // The base of an adapter stays where it is, with all that is beside it.
+  // An adapter's base keeps its own tensors.
   const bool keeps = !weights.whole && has_kept(target, offers, world, agreement.kept);
   const NamedTensors own_weights = weights_to_write(state, owners, rank);
   const std::uint64_t most =

@@ -1,7 +1,3 @@
-// The agreement of the ranks of a save.
-//
-// Owns: the rank and the file of every tensor, and the check that all ranks can write.
-// Thread-safety: one rank's thread; collective over all ranks.
 #pragma once
 
 #include <map>
@@ -24,35 +20,33 @@ struct TensorFile {
 
 struct SaveAgreement {
   std::vector<TensorFile> files;            // this rank's
-  std::map<std::string, std::string> ties;  // ties of all ranks
-  std::shared_ptr<const KeptTensors> kept;  // rank 0's to copy; nullptr: none
+  std::map<std::string, std::string> ties;  // all ranks'
+  std::shared_ptr<const KeptTensors> kept;  // copied by rank 0
 };
 
-// The names of files of weights, and how they are split.
 struct WeightFiles {
   std::string stem = "model";
-  std::uint64_t max_bytes = kMaxShardBytes;  // also of other files
-  bool whole = false;                        // one file, as large as it is
+  std::uint64_t max_bytes = kMaxShardBytes;
+  bool whole = false;  // one file of any size
 };
 
-// Collective. Every tensor is in one file of one rank: parameters and optimizer state on the rank
-// that gives them, extra tensors too, a buffer on the first that has it; rank 0 copies what is
-// kept. Throws Error(kCheckpoint) on every rank when one does not see `directory` or rank 0 cannot
-// read what is to be kept, Error(kUsage) for buffers of one name that differ, Error(kInternal) for
-// a parameter or extra tensor that two ranks give.
+// Collective. Each rank writes its own tensors. The first rank that has a buffer writes it. Rank 0
+// copies kept tensors. Throws on every rank: Error(kCheckpoint) if a rank does not see `directory`
+// or kept tensors cannot be read, Error(kUsage) if buffers of one name differ, and Error(kInternal)
+// if two ranks save one tensor.
 SaveAgreement agree_on_files(const std::string& directory, const RankState& state,
                              const SaveTarget& target, const WeightFiles& weights,
                              const Group& world);
 
 struct WrittenFiles {
   std::vector<SavedTensor> tensors;
-  std::string failure;  // "" when all is written
+  std::string failure;  // "" if all is written
 };
 
 // Collective. All tensors, or the first failure.
 WrittenFiles gather_written(const WrittenFiles& own, const Group& world);
 
-// Collective. Rank 0's.
+// Collective. Returns rank 0's outcome.
 std::optional<SaveOutcome> broadcast_outcome(const std::optional<SaveOutcome>& own,
                                              const Group& world);
 

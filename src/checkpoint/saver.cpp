@@ -23,7 +23,7 @@ namespace {
 
 enum class Phase : std::uint8_t { kIdle, kWriting, kCommitting };
 
-// Or there is nothing (left) to wait for.
+// Also true if there is nothing to wait for.
 template <typename T>
 bool is_done(const std::future<T>& future, std::chrono::seconds patience) {
   return !future.valid() || future.wait_for(patience) == std::future_status::ready;
@@ -31,7 +31,7 @@ bool is_done(const std::future<T>& future, std::chrono::seconds patience) {
 
 struct Status {
   Phase phase = Phase::kIdle;
-  bool done = false;  // this rank's part of it
+  bool done = false;  // this rank's part
 };
 
 std::vector<Status> gather_status(const Status& own, const Group& world) {
@@ -46,7 +46,7 @@ std::vector<Status> gather_status(const Status& own, const Group& world) {
   return all;
 }
 
-// A run that computes with such numbers ends: these are in rows that no batch met.
+// These numbers are in rows that no batch used, otherwise the run would have failed.
 void warn_of_not_finite(const NamedTensors& parameters, std::int64_t step,
                         std::set<std::string>& told) {
   for (const auto& [name, tensor] : parameters) {
@@ -61,7 +61,7 @@ void warn_of_not_finite(const NamedTensors& parameters, std::int64_t step,
 
 bool all_done(const std::vector<Status>& all) {
   for (const Status& status : all) {
-    // A rank that is further than the leader has written its files.
+    // A rank in a later phase has written its files.
     if (status.phase == Phase::kWriting && !status.done) return false;
   }
   return true;
@@ -73,16 +73,16 @@ struct Saver::Impl {
   Phase phase = Phase::kIdle;
   SaveTarget target;
   Snapshot snapshot;
-  std::optional<Publication> publication;         // rank 0
-  std::future<std::vector<SavedTensor>> writing;  // this rank's files
-  std::optional<WrittenFiles> written;            // what came of it
-  std::future<void> committing;                   // rank 0
-  std::optional<SaveOutcome> outcome;             // outcome of the last save
-  std::set<std::string> not_finite;               // parameters of which it has warned
+  std::optional<Publication> publication;  // on rank 0
+  std::future<std::vector<SavedTensor>> writing;
+  std::optional<WrittenFiles> written;  // result of `writing`
+  std::future<void> committing;         // on rank 0
+  std::optional<SaveOutcome> outcome;
+  std::set<std::string> not_finite;  // already warned about
 
   bool leads(const Group& world) const { return world.rank() == kRankZero; }
 
-  // Collective. Rank 0's directory, which all ranks see.
+  // Collective. Returns the directory that rank 0 created.
   std::string make_directory(const Group& world) {
     Packer message;
     if (leads(world)) {
@@ -119,7 +119,7 @@ struct Saver::Impl {
   }
 
   Status status(bool wait) {
-    // Not for longer at a time than another rank may wait for a message.
+    // Wait in short intervals, so that other ranks do not run into their message timeout.
     const std::chrono::seconds patience(wait ? 1 : 0);
     Status own{phase, false};
     if (phase == Phase::kWriting) own.done = is_done(writing, patience);
@@ -134,7 +134,7 @@ struct Saver::Impl {
     outcome = std::move(came_to);
   }
 
-  // Collective. All files are written, or could not be: rank 0 commits behind the training.
+  // Collective. If all files are written, rank 0 commits in the background.
   void exchange_written(const Group& world) {
     if (phase == Phase::kIdle) {
       written = WrittenFiles{{}, formatted("rank {} had not started to save", world.rank())};
@@ -157,7 +157,6 @@ struct Saver::Impl {
     });
   }
 
-  // Collective. What rank 0 came to.
   void share_outcome(const Group& world) {
     if (leads(world) && phase == Phase::kCommitting) {
       SaveOutcome came_to{target.head.step, target.path, {}};
@@ -168,7 +167,7 @@ struct Saver::Impl {
       }
       end(std::move(came_to));
     }
-    // Without one, the leader's save did not get as far as its files.
+    // The leader's save failed before writing files.
     if (std::optional<SaveOutcome> of_leader = broadcast_outcome(outcome, world)) {
       end(std::move(*of_leader));
     } else {
@@ -177,7 +176,7 @@ struct Saver::Impl {
     }
   }
 
-  // Collective. One look at where all ranks are. true: it has ended.
+  // Collective. Checks all ranks once. Returns true if the save has ended.
   bool advance(const Group& world, bool wait) {
     const std::vector<Status> all = gather_status(status(wait), world);
     const Status& leader = all.front();
@@ -196,7 +195,7 @@ struct Saver::Impl {
 Saver::Saver() : impl_(std::make_unique<Impl>()) {}
 
 Saver::~Saver() {
-  // The files are written into a directory that publication, rank 0's, takes away.
+  // Destroying the publication removes the directory, so wait for the writers first.
   if (impl_->writing.valid()) impl_->writing.wait();
   if (impl_->committing.valid()) impl_->committing.wait();
 }
@@ -225,7 +224,7 @@ std::optional<SaveOutcome> Saver::begin(const SaveTarget& target, const RankStat
                          std::move(agreement.kept));
   } catch (const Error& error) {
     impl_->publication.reset();
-    // All ranks know of errors of these kinds.
+    // Errors of these kinds occur on all ranks.
     if (error.kind() != ErrorKind::kCheckpoint && error.kind() != ErrorKind::kUsage) throw;
     impl_->end({target.head.step, target.path, error});
     return impl_->outcome;

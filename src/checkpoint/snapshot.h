@@ -1,5 +1,4 @@
-// A copy of a rank's state on the host, which does not change while training continues.
-// Thread-safety: one thread at a time.
+// A host copy of a rank's state, which stays unchanged while training continues.
 #pragma once
 
 #include <map>
@@ -12,15 +11,15 @@ namespace sluice {
 
 class Snapshot {
  public:
-  // Copies into memory that is kept for the next time: page-locked where the state is on a GPU.
-  // The returned state is valid until then.
+  // Reuses its memory, so the result is valid until the next call. Memory is page-locked for GPU
+  // state.
   RankState take(const RankState& state);
 
  private:
   NamedTensors copy(const char* kind, const NamedTensors& tensors);
 
-  std::vector<at::Tensor> copied_;             // what a take() copies from
-  std::map<std::string, at::Tensor> buffers_;  // by kind and name
+  std::vector<at::Tensor> copied_;
+  std::map<std::string, at::Tensor> buffers_;
 };
 
 }  // namespace sluice

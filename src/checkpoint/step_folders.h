@@ -1,5 +1,3 @@
-// The folders step-<number> of a checkpoint folder, whatever is in them.
-// Thread-safety: pure functions, but for reading the folder.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +11,7 @@ struct StepFolder {
   std::string name, path;
 };
 
-// By step; none where there is no such folder. Throws Error(kCheckpoint) where it cannot be read.
+// By step, whatever they contain. Empty if `folder` is missing. Throws Error(kCheckpoint).
 std::vector<StepFolder> step_folders(const std::string& folder);
 
 }  // namespace sluice

@@ -17,8 +17,7 @@ std::string hash_of(const at::Tensor& contiguous) {
   return content_hash({static_cast<const char*>(contiguous.const_data_ptr()), contiguous.nbytes()});
 }
 
-// Counts in a contiguous tensor, on this thread alone. A number that is not finite has all bits of
-// its exponent. What is not finite has all bits of its exponent.
+// Uses only this thread. A non-finite number has all exponent bits set.
 template <typename Bits>
 std::int64_t num_with_bits(const at::Tensor& contiguous, Bits exponent) {
   const auto* const numbers = static_cast<const Bits*>(contiguous.const_data_ptr());

@@ -1,5 +1,3 @@
-// The tensors of one rank as safetensors files, with the hash of each.
-// Thread-safety: pure functions, but for writing files.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +9,17 @@
 
 namespace sluice {
 
-// In their order, into files of at most max_bytes, unless a single tensor is larger.
+// A file exceeds max_bytes only for a single tensor.
 std::vector<NamedTensors> split_into_files(const NamedTensors& tensors, std::uint64_t max_bytes);
 
-// Writes directory/file, whole and flushed, and says what is where in it. Memory: one tensor that
-// is not on the CPU already. Throws Error(kCheckpoint).
+// Writes and flushes the file. Throws Error(kCheckpoint).
 std::vector<SavedTensor> write_tensor_file(const std::string& directory, const std::string& file,
                                            const NamedTensors& tensors);
 
-// Count of the numbers of a tensor that are infinite or NaN; 0 for types that are not plain floats.
+// 0 if the dtype is not a plain float.
 std::int64_t num_not_finite(const at::Tensor& tensor);
 
-// Hash of the bytes of a tensor in row-major order.
+// Hashes the bytes in row-major order.
 std::string tensor_hash(const at::Tensor& tensor);
 
 }  // namespace sluice

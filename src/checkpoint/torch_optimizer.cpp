@@ -27,7 +27,7 @@ namespace {
 using torch::optim::Optimizer;
 using torch::optim::OptimizerParamState;
 
-// The members of one parameter's state. A tensor that is not in use is undefined.
+// Unused tensors are undefined.
 struct Fields {
   std::vector<std::pair<const char*, at::Tensor*>> tensors;
   std::int64_t* step = nullptr;
@@ -69,7 +69,6 @@ constexpr Kind kind(const char* name) {
           [](OptimizerParamState& state) { return fields_of(static_cast<State&>(state)); }};
 }
 
-// The known kind of an optimizer; null: none.
 const Kind* find_kind(const Optimizer& optimizer) {
   static constexpr std::array kKinds = {
       kind<torch::optim::AdamW, torch::optim::AdamWParamState>("AdamW"),
@@ -91,7 +90,6 @@ const Kind& kind_of(const Optimizer& optimizer) {
        .remedy = "AdamW, Adam, SGD, RMSprop and Adagrad can; save others as extra tensors"});
 }
 
-// The role of every tensor of the optimizer.
 std::vector<std::pair<at::Tensor, OptimizedElements>> named_parameters(
     const Optimizer& optimizer, const ParameterNames& names) {
   std::vector<std::pair<at::Tensor, OptimizedElements>> named;
@@ -106,7 +104,6 @@ std::string key(const char* field, const std::string& name) {
   return std::string(field) + "/" + name;
 }
 
-// The elements of a saved tensor that the optimizer has of its parameter.
 at::Tensor read_elements(const Checkpoint& checkpoint, const std::string& key,
                          const OptimizedElements& of, const at::Tensor& parameter) {
   const SavedTensor& saved = *checkpoint.find(SavedKind::kOptimizer, key);
@@ -123,7 +120,7 @@ at::Tensor read_elements(const Checkpoint& checkpoint, const std::string& key,
   return own;
 }
 
-// Fills in what is there. false: nothing is.
+// Returns false if the checkpoint has no field.
 bool read_fields(const Checkpoint& checkpoint, const OptimizedElements& of, const Fields& fields,
                  const at::Tensor& parameter) {
   const std::string& name = of.name;

@@ -1,7 +1,5 @@
-// The state of one of torch's optimizers by full names of parameters, which no layout changes.
-//
-// Does not own: its options, as the learning rate: the program that made it sets them.
-// Thread-safety: the thread of the optimizer.
+// The state of a torch optimizer by full parameter names, independent of the layout. The program
+// sets options such as the learning rate.
 #pragma once
 
 #include <cstdint>
@@ -18,39 +16,34 @@ class Optimizer;
 
 namespace sluice {
 
-// The key of Manifest::settings that says the kind of the optimizers whose state is there.
+// In Manifest::settings: the kind of the saved optimizers.
 inline constexpr const char* kOptimizerSetting = "optimizer";
 
-// The role of a tensor of the optimizer: a parameter, or some elements of one, flat.
+// A parameter, or a flat range of one.
 struct OptimizedElements {
-  std::string name;                 // full, of the parameter
-  std::vector<std::int64_t> shape;  // shape of the whole tensor
-  std::int64_t begin = 0;           // the first of the elements
-  // The parameter of which this rank holds slices: `begin` is among what it holds. null: it holds
-  // all.
+  std::string name;                 // of the parameter
+  std::vector<std::int64_t> shape;  // whole shape
+  std::int64_t begin = 0;
+  // Set if this rank holds slices of the parameter. `begin` then counts elements that it holds.
   const ParameterInfo* parameter = nullptr;
 };
-// By tensor (unsafeGetTensorImpl).
+// by tensor (unsafeGetTensorImpl)
 using ParameterNames = std::map<const void*, OptimizedElements>;
 
-// "AdamW". Throws Error(kUsage) for an optimizer whose state is not known: others than Adam, AdamW,
-// SGD, RMSprop and Adagrad.
+// "AdamW". Throws Error(kUsage) unless it is Adam, AdamW, SGD, RMSprop or Adagrad.
 std::string optimizer_name(const torch::optim::Optimizer& optimizer);
-// True for the known optimizers, which all go element by element.
+// Known optimizers are element-wise.
 bool is_known_optimizer(const torch::optim::Optimizer& optimizer);
 
-// {"exp_avg/NAME", tensor}, {"step/NAME", int64 scalar}, ..: of parameters that were updated, of
-// the elements that the optimizer has.
+// ("exp_avg/NAME", tensor), ("step/NAME", int64 scalar), .. of updated parameters.
 NamedTensors torch_optimizer_state(const torch::optim::Optimizer& optimizer,
                                    const ParameterNames& names);
 
-// Throws Error(kCheckpoint) where the checkpoint has, of a parameter of the optimizer, state that
-// only another kind of optimizer keeps.
+// Throws Error(kCheckpoint) if a parameter has state of another kind of optimizer.
 void require_own_state(const torch::optim::Optimizer& optimizer, const ParameterNames& names,
                        const Checkpoint& checkpoint);
 
-// Replaces the state by what the checkpoint has, which is of an optimizer of this name; parameters
-// without any there start anew. Of elements no more is read than the rows that they are in. Throws
+// Replaces the optimizer's state. Parameters without saved state start anew. Throws
 // Error(kCheckpoint).
 void load_torch_optimizer(torch::optim::Optimizer& optimizer, const ParameterNames& names,
                           const Checkpoint& checkpoint);

@@ -16,7 +16,7 @@
 namespace sluice {
 namespace {
 
-// A tensor, or a whole file (tensor == nullptr).
+// a whole file if `tensor` is null
 struct Piece {
   const std::string* file;
   const std::string* tensor;
@@ -42,7 +42,7 @@ class Verification {
 
   std::size_t num_pieces() const { return pieces_.size(); }
 
-  // Takes pieces until there are no more, or one is wrong.
+  // Stops at the first wrong piece.
   void work(std::vector<char>& buffer) {
     std::optional<File> file;
     for (;;) {
@@ -53,7 +53,7 @@ class Verification {
       } catch (...) {
         const std::lock_guard lock(mutex_);
         failed_ = true;
-        // The first failure, in the order of the manifest.
+        // Keep the first failure in manifest order.
         if (!failure_ || index < failed_index_) failure_ = std::current_exception();
         failed_index_ = std::min(failed_index_, index);
       }

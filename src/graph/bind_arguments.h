@@ -1,9 +1,5 @@
-// Arguments of a node, in the types of the operator's schema.
-//
-// Owns: what Python's binding converts on the way: whole numbers to floats, numbers to tensors that
-// take part in arithmetic as numbers, one number to a list of so many, tensors to optional tensors.
-// Does not own: which values have slots (graph_program.h).
-// Thread-safety: pure functions.
+// Binds a node's arguments to an operator's schema. Converts as torch's Python binding does: an
+// integer to a float, a number to a wrapped tensor, one number to a list.
 #pragma once
 
 #include <ATen/core/function_schema.h>
@@ -19,13 +15,12 @@ struct ValueSlots {
   const std::unordered_map<int, int>& slots;  // by value
 };
 
-// All arguments of the schema, in its order. Throws Error(kInput) at `call.place` for an argument
-// that the schema does not know, one that is missing and has no default, one of another type;
-// Error(kInternal) for a value without a slot.
+// Throws Error(kInput) at `call.place` if an argument is unknown, has the wrong type, or is missing
+// and has no default.
 void bind_arguments(const GraphNode& node, const ValueSlots& values,
                     const c10::FunctionSchema& schema, GraphCall& call);
 
-// Those of the node, as written.
+// Binds without a schema.
 void bind_as_written(const GraphNode& node, const ValueSlots& values, GraphCall& call);
 
 }  // namespace sluice::detail

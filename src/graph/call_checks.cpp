@@ -9,7 +9,7 @@
 namespace sluice::detail {
 namespace {
 
-// Reads the arguments of a call and leaves them in the frame.
+// Reads arguments without moving them out of the frame.
 class Arguments {
  public:
   Arguments(const GraphCall& call, GraphFrame& frame) : call_(call), frame_(frame) {}
@@ -61,7 +61,7 @@ void check_weight_norm(const GraphCall& call, GraphFrame& frame) {
 
 struct Recurrent {
   at::Tensor input;
-  at::Tensor hidden, cell;  // the states before the first token; no cell but in an LSTM
+  at::Tensor hidden, cell;  // before the first token; only an LSTM has its own cell state
   std::vector<at::Tensor> weights;
   std::int64_t num_gates = 1;
 };
@@ -125,7 +125,7 @@ at::Tensor as_lengths(const c10::IValue& lengths) {
                             : at::tensor(lengths.toIntVector(), at::kLong);
 }
 
-// The kernel reads labels only up to a row's length, so padding may hold any number.
+// The kernel reads labels only up to each row's length, so padding may have any value.
 void check_ctc(const GraphCall& call, GraphFrame& frame) {
   const Arguments arguments(call, frame);
   const at::Tensor scores = arguments.tensor(0);
@@ -145,9 +145,8 @@ void check_ctc(const GraphCall& call, GraphFrame& frame) {
               classes, " classes");
 }
 
-// LibTorch lets a view have any element of the storage. A view of its tensor's own elements does
-// not depend on what else lies in the storage. Strides are right only if the tensor lies as at
-// export.
+// LibTorch lets a view reach any element of the storage. We only allow the tensor's own elements.
+// Strides are correct only if the tensor has its strides from export.
 void check_strided(const GraphCall& call, GraphFrame& frame) {
   const Arguments arguments(call, frame);
   const at::Tensor self = arguments.tensor(0);
@@ -166,7 +165,7 @@ void check_strided(const GraphCall& call, GraphFrame& frame) {
   }
   TORCH_CHECK(sizes.size() == strides.size(), "there are ", sizes.size(), " sizes and ",
               strides.size(), " strides");
-  std::int64_t last = 0, count = 1;  // last: the farthest element, counted from the first
+  std::int64_t last = 0, count = 1;  // last: offset of the farthest element
   bool fits = true, is_empty = false;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     std::int64_t reach = 0;

@@ -1,8 +1,5 @@
-// Checks arguments that LibTorch does not check. With wrong ones some operators read beyond their
-// tensors or end the process. Graphs may come from hostile files, and labels may be wrong.
-//
-// Owns: the checks. Does not own: which operators may run at all (family/aten_table.h).
-// Thread-safety: pure functions.
+// Some operators of LibTorch would otherwise read beyond their tensors or end the process. Graphs
+// may come from hostile files, and labels may be wrong.
 #pragma once
 
 #include <string_view>
@@ -11,8 +8,7 @@
 
 namespace sluice::detail {
 
-// The check for an operator such as "aten::lstm", which throws c10::Error. nullptr: LibTorch checks
-// enough.
+// Returns nullptr if LibTorch checks "aten::lstm" enough. The check throws c10::Error.
 GraphCall::Check find_call_check(std::string_view name);
 
 }  // namespace sluice::detail

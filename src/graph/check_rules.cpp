@@ -48,7 +48,7 @@ std::vector<KnownInput> known_inputs(const GraphModule& module, const InputSizes
   return known;
 }
 
-// Inputs that have to do with a symbol, for messages.
+// For messages: the inputs that use one of the symbols.
 std::string inputs_with(const std::set<std::string>& symbols,
                         const std::vector<KnownInput>& known) {
   std::vector<std::string> texts;

@@ -48,13 +48,12 @@
 namespace sluice::detail {
 namespace {
 
-// Where an argument is: its value in place, without a copy.
 const c10::IValue& value_of(const BoundArgument& argument, GraphFrame& frame) {
   return argument.kind == BoundArgument::Kind::kConstant ? argument.constant
                                                          : frame.at(argument.slot);
 }
 
-// An argument as the operator's function takes it, and what has to live as long as the call.
+// An argument in the operator's C++ type, with temporaries that must live until the call returns.
 template <typename T>
 struct Typed;
 

@@ -1,7 +1,4 @@
-// The most frequent operators, called through their C++ functions in place of a stack.
-//
-// Owns: which these are. Does not own: the binding of arguments, which is the same for both.
-// Thread-safety: pure function.
+// Calls the most frequent operators through their C++ functions, without a stack.
 #pragma once
 
 #include <ATen/core/operator_name.h>
@@ -10,7 +7,7 @@
 
 namespace sluice::detail {
 
-// nullptr: it is called boxed.
+// nullptr: call it boxed
 GraphCall::Run direct_call(const c10::OperatorName& name);
 
 }  // namespace sluice::detail

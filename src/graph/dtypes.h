@@ -1,5 +1,3 @@
-// Names of dtypes, layouts and memory formats in archives, as torch has them.
-// Thread-safety: pure functions.
 #pragma once
 
 #include <c10/core/Layout.h>
@@ -11,9 +9,9 @@
 
 namespace sluice::detail {
 
-// nullopt: torch has none of this name.
-std::optional<at::ScalarType> scalar_type(std::string_view name);      // "float32"
-std::optional<at::Layout> layout(std::string_view name);               // "strided"
-std::optional<at::MemoryFormat> memory_format(std::string_view name);  // "channels_last"
+// All return nullopt for names that torch does not have.
+std::optional<at::ScalarType> scalar_type(std::string_view name);
+std::optional<at::Layout> layout(std::string_view name);
+std::optional<at::MemoryFormat> memory_format(std::string_view name);
 
 }  // namespace sluice::detail

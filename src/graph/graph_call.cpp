@@ -38,7 +38,6 @@ c10::IValue list_of(const BoundArgument& argument, GraphFrame& frame) {
   return {};
 }
 
-// The results of a call, one slot after the other.
 class Results {
  public:
   Results(const GraphCall& call, GraphFrame& frame) : call_(call), frame_(frame) {}

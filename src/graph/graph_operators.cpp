@@ -37,7 +37,7 @@ bool contains(const Names& names, std::string_view name) {
 struct TrainingArgument {
   std::string_view op;
   std::string_view argument;
-  bool needs_running = false;  // running statistics: without them it computes alike in evaluation
+  bool needs_running = false;  // without running statistics, evaluation is the same
 };
 
 constexpr std::array<TrainingArgument, 19> kTrainingArguments{{
@@ -67,8 +67,7 @@ bool is_attention(std::string_view op) {
          op.starts_with("aten::_scaled_dot_product_");
 }
 
-// nullptr: the operator has none of this name.
-template <typename Call>  // const or not
+template <typename Call>
 auto argument_of(Call& call, std::string_view name) -> decltype(&call.arguments.front()) {
   const auto number = call.op->schema().argumentIndexWithName(name);
   return number ? &call.arguments[static_cast<std::size_t>(*number)] : nullptr;

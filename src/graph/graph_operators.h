@@ -1,8 +1,3 @@
-// Operators by the names of an archive, and what sluice knows of some of them.
-//
-// Owns: from a target to an operator of LibTorch or one that was added, which operators draw, which
-// arguments evaluation turns. Does not own: calling them (graph_call.h).
-// Thread-safety: pure functions.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -19,29 +14,24 @@ namespace sluice::detail {
 
 struct FoundOperator {
   const GraphOperator* added = nullptr;
-  std::optional<c10::OperatorHandle> op;  // where none was added
+  std::optional<c10::OperatorHandle> op;
   bool is_found() const { return added || op; }
 };
 
-// target: "aten.linear.default". An operator of LibTorch is found if it has a row in the table
-// (family/aten_table.h).
+// Looks in `added`, then in LibTorch if family/aten_table.h allows it.
 FoundOperator find_operator(std::string_view target, const std::vector<GraphOperator>& added);
 
-// Whether the operator may draw random numbers, by its row or by the GraphOperator.
+// Whether the operator may draw random numbers.
 bool may_draw(std::string_view target, const std::vector<GraphOperator>& added);
 
-// False where the written arguments say that nothing is drawn: dropout with a probability of 0, or
-// not in training.
+// False if constant arguments rule out random numbers, as in dropout outside training.
 bool draws(const GraphCall& call);
 
-// Turns the arguments that model.eval() has otherwise: dropout, attention's dropout, random leaky
-// units, recurrent layers' dropout, batch and instance norm that keep running statistics. True:
-// there was one.
+// Changes the arguments as model.eval() does. Returns true if it changed any.
 bool turn_for_evaluation(GraphCall& call);
 
-// The keys of a module's random nodes: the path of the module that they are in and their number
-// among the random nodes of that path, in the order of the graph; so the same whichever nodes are
-// in one program. By node; 0: not random.
+// Random node -> key of its random numbers. The key depends on the module's path and on the node's
+// position among the random nodes there, but not on the division of the graph into programs.
 std::unordered_map<int, std::uint64_t> random_names(const GraphModule& module,
                                                     const std::vector<GraphOperator>& added);
 

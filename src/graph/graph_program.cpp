@@ -28,7 +28,7 @@ namespace {
 
 std::size_t index(int number) { return static_cast<std::size_t>(number); }
 
-// It compares dtypes that were recorded, which autocast and another device change rightly.
+// kSkipped compares recorded dtypes, but autocast may change dtypes.
 constexpr std::string_view kStrided = "aten.as_strided.default";
 constexpr std::string_view kSkipped = "aten._assert_tensor_metadata.default";
 
@@ -38,7 +38,7 @@ void each_value(const GraphArgument& argument, const Visit& visit) {
   for (const GraphArgument& item : argument.list) each_value(item, visit);
 }
 
-// Marks, from the last call to the first, where each slot is read for the last time.
+// Marks the last use of each slot, from the last call to the first.
 class LastUses {
  public:
   LastUses(std::size_t num_slots, const std::vector<int>& kept) : is_read_(num_slots) {
@@ -66,7 +66,7 @@ class LastUses {
     argument.is_last_use =
         argument.kind == BoundArgument::Kind::kSlot && !is_read_[index(argument.slot)];
     is_read_[index(argument.slot)] = true;
-    // Others take the value out of its slot.
+    // Other calls move the value out of its slot.
     if (argument.is_last_use && call.is_direct) call.releases.push_back(argument.slot);
   }
 
@@ -80,13 +80,13 @@ class LastUses {
                .remedy = "give a batch as the model was exported for, or export it again"});
 }
 
-// LibTorch's CPU allocator throws no type of its own.
+// LibTorch's CPU allocator has no exception type of its own.
 bool lacks_memory(std::string_view message) {
   return message.find("allocate memory") != std::string_view::npos ||
          message.find("out of memory") != std::string_view::npos;
 }
 
-// The exception of a node, with its place. What says that memory is missing passes as it is.
+// Rethrows with the node's place. Out-of-memory exceptions pass unchanged.
 [[noreturn]] void rethrow_at(const GraphCall& call) {
   try {
     throw;
@@ -153,7 +153,6 @@ class GraphProgramBuilder {
     return slot->second;
   }
 
-  // Numbers that are read and follow from sizes.
   void find_known(const std::vector<int>& nodes, const std::vector<int>& writes) {
     const auto add_known = [&](int value, bool also_constant) {
       const GraphValue& number = module_.values.at(index(value));
@@ -225,7 +224,6 @@ class GraphProgramBuilder {
     program_.calls_.push_back(std::move(call));
   }
 
-  // The strides at export of the tensor that the node reads, for the sizes of the batch.
   BoundArgument strides_of_tensor(const GraphNode& node, const std::string& place) {
     BoundArgument strides;
     strides.kind = BoundArgument::Kind::kInts;
@@ -265,8 +263,7 @@ class GraphProgramBuilder {
                  .remedy = "export the model again"});
   }
 
-  // A count of batches: an addition in place to a buffer, whose result nobody reads. In evaluation
-  // it is left out.
+  // A batch counter is a buffer that is incremented in place. Evaluation leaves it out.
   bool counts_batches(const GraphNode& node) {
     if (node.target != "aten.add_.Tensor" || node.arguments.empty()) return false;
     const GraphArgument& counter = node.arguments.front().second;

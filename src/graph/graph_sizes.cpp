@@ -12,7 +12,7 @@
 namespace sluice::detail {
 namespace {
 
-// Sizes that are remembered: a step has few different ones.
+// cached sizes; a step has few different ones
 constexpr std::size_t kNumSeen = 16;
 
 }  // namespace

@@ -1,12 +1,7 @@
-// The sizes of a program's given tensors, read as values of symbols, and the check that the
-// graph was exported for such sizes.
+// Reads the values of size symbols from a program's tensors. If the symbols of a size cannot be
+// read on their own, the whole expression becomes a variable.
 //
-// Owns: where each symbol is read from, expressions over them, their values for the sizes that were
-// seen last. Does not own: rules between sizes (check_rules.h).
-//
-// Sizes of one read that are no plain symbol, of symbols that no read has alone, are variables of
-// their own: where such an expression comes again, it is that size.
-// Thread-safety: numbers() may be called from several threads at once.
+// Threads may call numbers() at once.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,16 +18,15 @@ namespace sluice::detail {
 
 class GraphSizes {
  public:
-  // input_of: by value; nullptr: a node writes it.
   GraphSizes(const GraphModule& module, const std::vector<const GraphInput*>& input_of,
              const std::vector<int>& reads, const std::vector<int>& held);
 
-  // The place in numbers() of an expression; nullopt: the sizes of what is given do not say it.
+  // Returns the position in numbers(), or nullopt if the expression does not follow from the
+  // tensors' sizes.
   std::optional<std::size_t> find(const SizeExpression& expression);
 
   using Numbers = std::shared_ptr<const std::vector<std::int64_t>>;
-  // Throws Error(kInput) where the sizes of `read`, or the dtype of an input of the batch, are not
-  // those of the graph.
+  // Throws Error(kInput) if sizes, or dtypes of batch inputs, differ from the graph.
   Numbers numbers(const std::vector<at::Tensor>& read, const std::vector<at::Tensor>& held) const;
 
  private:
@@ -46,12 +40,12 @@ class GraphSizes {
     std::int64_t dim = 0;
     SizeExpression expression;
     std::int64_t constant = 0;
-    std::optional<std::size_t> number;  // without: the constant
+    std::optional<std::size_t> number;  // otherwise `constant`
   };
   struct Read {
-    std::string name;            // for messages: "input 'input_ids'", "value 'linear_3'"
-    std::int64_t num_dims = -1;  // -1: a symbolic number
-    std::string dtype;           // of an input of the batch; else ""
+    std::string name;
+    std::int64_t num_dims = -1;  // -1 for a symbolic number
+    std::string dtype;           // of a batch input
     std::optional<at::ScalarType> type;
   };
 
@@ -62,7 +56,7 @@ class GraphSizes {
 
   std::vector<Read> reads_;
   std::vector<Size> sizes_;
-  // numbers() has the variables first, then the derived expressions.
+  // numbers() has the variables, then `derived_`.
   std::vector<SizeExpression> variables_;
   std::vector<Source> sources_;
   std::vector<SizeExpression> derived_;

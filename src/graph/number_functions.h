@@ -1,8 +1,3 @@
-// Arithmetic with symbolic numbers: `_operator.mul`, `torch.sym_ite`, `math.floor`, as Python has
-// it.
-//
-// Owns: which there are. Does not own: numbers whose expression follows from sizes (graph_sizes.h).
-// Thread-safety: pure functions.
 #pragma once
 
 #include <string_view>
@@ -11,8 +6,8 @@
 
 namespace sluice::detail {
 
-// nullptr: the target is no such function. What it returns throws Error(kInput) without a place for
-// a division by 0 and for a number beyond 64 bits.
+// Returns Python's function on symbolic numbers, such as `torch.sym_ite`, or nullptr. The function
+// throws Error(kInput) without a place for a division by 0 and beyond 64 bits.
 NumberFunction number_function(std::string_view target);
 
 }  // namespace sluice::detail

@@ -19,8 +19,7 @@ namespace {
 
 constexpr const char* kProbe = ".sluice-probe-";
 
-// Removes probes of processes that ended between making and removing them. Whoever is alive has
-// seen by then what it wanted to know.
+// Removes probes of killed processes. A live process needs its probe no longer once it exists.
 void remove_probes(const std::string& folder) {
   std::vector<std::string> found;
   std::error_code error;
@@ -28,7 +27,7 @@ void remove_probes(const std::string& folder) {
        it.increment(error)) {
     if (it->path().filename().string().starts_with(kProbe)) found.push_back(it->path());
   }
-  for (const std::string& path : found) ::rmdir(path.c_str());  // empty ones
+  for (const std::string& path : found) ::rmdir(path.c_str());
 }
 
 }  // namespace
@@ -37,14 +36,14 @@ void check_writable(const std::string& folder, ErrorKind kind, std::uint64_t byt
                     std::uint64_t largest_file) {
   std::string ancestor = folder.empty() ? "." : folder;
   while (ancestor.size() > 1 && ancestor.ends_with('/')) ancestor.pop_back();
-  // The nearest ancestor that is there. One look at each: another process of the run may make it.
+  // Look at each ancestor only once, because another process may create it meanwhile.
   struct stat status;
   while (::lstat(ancestor.c_str(), &status) != 0) {
     if (errno != ENOENT)
       throw file_error(kind, "cannot write into '" + folder + "'", ancestor, errno);
     ancestor = parent_directory(ancestor);
   }
-  // Nothing can be created through a link without a target.
+  // Nothing can be created through a broken link.
   if (S_ISLNK(status.st_mode) && ::stat(ancestor.c_str(), &status) != 0)
     throw file_error(kind, "cannot write into '" + folder + "'", ancestor, errno);
   if (!S_ISDIR(status.st_mode)) {
@@ -62,18 +61,18 @@ void check_writable(const std::string& folder, ErrorKind kind, std::uint64_t byt
                .where = ancestor,
                .remedy = "raise the limit on the size of files (ulimit -f)"});
   }
-  // Creating is the only honest test: access() knows nothing of read-only mounts for root, quotas
-  // or file systems without directories.
+  // Only creating a folder is a reliable test. access() ignores read-only mounts for root, quotas,
+  // and file systems without directories.
   remove_probes(ancestor);
   std::string probe = ancestor + "/" + kProbe + "XXXXXX";
   if (::mkdtemp(probe.data()) == nullptr) {
     throw file_error(kind, "cannot write into '" + folder + "'", ancestor, errno);
   }
-  // ENOENT: another process that looks at this folder took it for one that was left.
+  // ENOENT: another process removed the probe.
   if (::rmdir(probe.c_str()) != 0 && errno != ENOENT)
     throw file_error(kind, "cannot remove what was made in '" + folder + "'", probe, errno);
   struct statvfs disk;
-  // Without blocks the file system does not say how large it is.
+  // This file system does not report its size.
   if (::statvfs(ancestor.c_str(), &disk) != 0 || disk.f_blocks == 0) return;
   const std::uint64_t left = std::uint64_t{disk.f_bavail} * disk.f_frsize;
   if (left < bytes) {

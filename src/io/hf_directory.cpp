@@ -38,7 +38,7 @@ std::string conversion_advice(const std::string& path) {
          path + "').save_pretrained('NEW_DIRECTORY')\"";
 }
 
-// "model.layers.12" of "model.layers.12.mlp.up_proj.weight"; "" of a name without a number.
+// "model.layers.12.mlp.up_proj.weight" gives "model.layers.12".
 std::string layer_of(std::string_view name) {
   std::size_t begin = 0;
   while (begin < name.size()) {
@@ -78,7 +78,7 @@ constexpr std::size_t kMostCandidates = 100'000;
                                       : "'" + *other + "' exists, but shards need their index"});
 }
 
-// Refuses a broken link, as in a Hugging Face cache without its blobs.
+// A Hugging Face cache without its blobs has broken links.
 void refuse_broken_link(const std::string& directory, const std::string& name) {
   const std::string path = directory + "/" + name;
   std::error_code ignored;
@@ -90,7 +90,7 @@ void refuse_broken_link(const std::string& directory, const std::string& name) {
                .remedy = "copy or download the file itself"});
 }
 
-// A shard is a name inside the directory, never a path.
+// A shard is a file in the directory, never a path.
 void check_shard_name(const std::string& shard, const std::string& directory,
                       const std::string& index) {
   const bool is_path = shard.empty() || shard.find('/') != std::string::npos ||
@@ -112,7 +112,7 @@ void check_shard_name(const std::string& shard, const std::string& directory,
   }
 }
 
-using WeightMap = std::vector<std::pair<std::string, std::string>>;  // tensor, shard
+using WeightMap = std::vector<std::pair<std::string, std::string>>;
 
 WeightMap read_weight_map(const std::string& directory) {
   const std::string index = directory + "/" + kIndexFile;
@@ -147,7 +147,6 @@ HfShards::HfShards(std::string path) : path_(std::move(path)) {
                  .where = path_,
                  .remedy = "`path` is a Hugging Face directory"});
   }
-  // The order in which transformers looks for them.
   WeightMap map;
   refuse_broken_link(path_, kSingleFile);
   refuse_broken_link(path_, kIndexFile);

@@ -37,7 +37,7 @@ bool lies_in(const fs::path& path, const fs::path& folder) {
          folder.end();
 }
 
-// The blobs folder of the Hugging Face cache if `folder` is in one of its snapshots, else "".
+// The blobs folder of the Hugging Face cache that contains `folder`, or "".
 fs::path blobs_of(fs::path folder) {
   for (; folder.has_relative_path(); folder = folder.parent_path()) {
     const fs::path snapshots = folder.parent_path(), model = snapshots.parent_path();
@@ -70,7 +70,7 @@ std::string index_text(const std::map<std::string, std::string>& weight_map, std
   return index.dump(2) + "\n";
 }
 
-// Versions of transformers before 4.56 read "torch_dtype", later ones "dtype".
+// transformers before 4.56 reads "torch_dtype", later versions "dtype".
 std::string config_of_weights(const std::string& config_text, const std::string& dtype) {
   Json config = parse_strict_json(config_text, kHfConfigFile, KeyOrder::kAsWritten);
   if (config.contains("torch_dtype")) config["torch_dtype"] = dtype;
@@ -133,8 +133,8 @@ CopiedFile copy_file(const std::string& from, const std::string& to) {
 }  // namespace io
 
 std::uint64_t hf_directory_bytes(const ModelSpec& model, const std::string& source_directory) {
-  constexpr std::uint64_t kEntryBytes = 256;  // of a tensor in header and index, but for its name
-  constexpr std::uint64_t kMargin = std::uint64_t{1} << 20;  // blocks that are not full, directory
+  constexpr std::uint64_t kEntryBytes = 256;                 // without the name
+  constexpr std::uint64_t kMargin = std::uint64_t{1} << 20;  // partly filled blocks
   std::uint64_t bytes = kMargin + 2 * model.config_text.size();
   for (const LayerInfo& layer : model.layers) {
     for (const ParameterSpec& parameter : layer.parameters) {
@@ -145,7 +145,7 @@ std::uint64_t hf_directory_bytes(const ModelSpec& model, const std::string& sour
   }
   for (const std::string& file : io::tokenizer_files(source_directory))
     bytes += File::open(file, ErrorKind::kCheckpoint, Links::kFollow, LfsPointers::kTake).size();
-  // A checkpoint copies the keys of config.json, so the file must not be a link elsewhere.
+  // The file must not be a link to elsewhere.
   if (!source_directory.empty()) io::own_file(source_directory + "/" + io::kHfConfigFile);
   return bytes;
 }

@@ -1,7 +1,4 @@
-// The files of a Hugging Face directory, and which tensor is in which of them.
-//
-// Owns: the open files, lookup by full name. Does not own: loading (hf_directory.h), the format of
-// one file (safetensors.h). Thread-safety: may be shared.
+// Threads may share an object.
 #pragma once
 
 #include <cstdint>
@@ -18,21 +15,21 @@ namespace sluice {
 
 struct TensorSource {
   const SafetensorsReader* file = nullptr;
-  const SafetensorsEntry* entry = nullptr;  // entry->name: as it is stored
+  const SafetensorsEntry* entry = nullptr;
 };
 
 class HfShards {
  public:
-  // Throws what HfDirectory's constructor says.
+  // Throws as HfDirectory's constructor.
   explicit HfShards(std::string path);
 
   const std::string& path() const { return path_; }
   std::vector<std::string> names() const;
-  // By full name. A checkpoint of the bare model, whose names lack the family's leading
-  // "model." or "transformer.", answers to the full name too. Pointers live as long as this.
+  // Also finds a full name in a checkpoint of the bare model, whose names lack the prefix "model."
+  // or "transformer.". Pointers live as long as this object.
   std::optional<TensorSource> find(std::string_view name) const;
-  // Throws Error(kInput) with the nearest name, or naming the layer that is missing as a whole.
-  // others: names that are looked up too, none of which is a misspelt `name`.
+  // Throws Error(kInput) with the closest name. `others` are needed too, so they are never
+  // suggested.
   TensorSource locate(std::string_view name, const std::vector<std::string>& others = {}) const;
 
  private:
@@ -45,9 +42,9 @@ class HfShards {
   std::vector<std::pair<std::string, std::uint32_t>> by_name_;  // sorted; index into shards_
 };
 
-// Compares headers with the whole model, for one rank to do before any weights are loaded: throws
-// Error(kInput) as load_parameters would, and for uses of a tied parameter that are all stored but
-// differ. Returns the tensors that the model has no place for, but for those known to be buffers.
+// Compares headers with the model before weights are loaded. Throws Error(kInput) as
+// load_parameters(), and if stored uses of a tied parameter differ. Returns tensors that are
+// neither in the model nor known buffers.
 std::vector<std::string> check_checkpoint(const HfDirectory& directory, const ModelSpec& model);
 
 }  // namespace sluice

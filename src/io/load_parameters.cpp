@@ -1,4 +1,3 @@
-// Weights by full name, and the comparison of a checkpoint with the model before any is loaded.
 #include <ATen/ATen.h>
 
 #include <algorithm>
@@ -19,7 +18,7 @@
 namespace sluice {
 namespace {
 
-// First use -> all uses in the order of the model, the first included.
+// First use -> all uses, in order.
 using TieUses = std::map<std::string, std::vector<std::string>>;
 
 TieUses tie_uses(const ModelSpec& model) {
@@ -35,7 +34,7 @@ TieUses tie_uses(const ModelSpec& model) {
   return uses;
 }
 
-// Name -> the name that files may have instead.
+// Name -> name in files.
 using StoredNames = std::map<std::string, std::string>;
 
 StoredNames stored_names(const ModelSpec& model) {
@@ -62,7 +61,7 @@ std::vector<std::string> names_of(const ModelSpec& model) {
   return names;
 }
 
-// The stored tensor behind a parameter: that of its first use that is stored.
+// A tied parameter has the tensor of its first stored use.
 TensorSource source_of(const HfDirectory& directory, const std::string& name,
                        const std::string& tied_to, const TieUses& ties, const StoredNames& stored,
                        const ModelSpec& model) {

@@ -27,7 +27,7 @@ constexpr const char* kKept = ".kept-";
   throw file_error(ErrorKind::kCheckpoint, what, path, error_number);
 }
 
-// ".step-00000100.tmp-..." -> "step-00000100"; "" for any other name. own: beside those of steps.
+// ".step-00000100.tmp-..." gives "step-00000100". Other names give "", except `own`.
 std::string name_behind(const std::string& name, const std::string& kind, const std::string& own) {
   const std::size_t at = name.rfind(kind);
   if (!name.starts_with('.') || at == std::string::npos) return {};
@@ -35,7 +35,7 @@ std::string name_behind(const std::string& name, const std::string& kind, const 
   return behind == own || step_of_name(behind) ? behind : std::string();
 }
 
-// flock() on the directory; -1 when another process holds it or the file system has no locks.
+// -1 if another process has the lock, or the file system has none.
 int lock_directory(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (descriptor >= 0 && ::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
@@ -45,7 +45,7 @@ int lock_directory(const std::string& path) {
   return descriptor;
 }
 
-// 0 also where it is there already, else the errno. Adds what it makes to `made`.
+// Returns 0 or an errno.
 int create_directory(const std::string& path, std::vector<std::string>& made) {
   std::error_code ignored;
   if (::mkdir(path.c_str(), 0777) != 0) {
@@ -62,7 +62,7 @@ void create_directories(const std::string& path, std::vector<std::string>& made)
   const std::string parent = parent_directory(path);
   if (failed == ENOENT && parent != path) {
     create_directories(parent, made);
-    // Once: in a working folder that was removed "." is there, and takes nothing.
+    // Only once: "." of a removed working directory exists, but nothing can be created in it.
     failed = create_directory(path, made);
   }
   if (failed != 0) fail("cannot create directory", path, failed);
@@ -87,8 +87,7 @@ bool exists(const std::string& path) {
   return fs::exists(fs::symlink_status(path, ignored));
 }
 
-// A directory that is not committed goes as a whole; one that was moved aside comes back unless its
-// successor is there.
+// Removes an uncommitted directory. Restores one that was moved aside, unless its successor exists.
 void clean_hidden(const std::string& folder, const std::string& name, const std::string& own) {
   const std::string temporary = name_behind(name, kTemporary, own),
                     aside = name_behind(name, kAside, own);
@@ -105,8 +104,8 @@ void clean_hidden(const std::string& folder, const std::string& name, const std:
   ::close(lock);
 }
 
-// The file that says so goes last, also where the power fails: whoever finds the rest knows what it
-// is. An empty folder is what is left when the process ends between the two.
+// Removes kIncomplete last, even if the power fails, so that the other files stay recognizable. A
+// process that ends before the last step leaves an empty folder.
 void remove_incomplete(const std::string& path) {
   std::error_code error;
   std::vector<fs::path> files;
@@ -116,13 +115,13 @@ void remove_incomplete(const std::string& path) {
   try {
     sync_directory(path);
   } catch (const Error&) {
-    return;  // the next save sees to it
+    return;  // the next save removes it
   }
   fs::remove(path + "/" + kIncomplete, error);
   fs::remove(path, error);
 }
 
-// Without its marker, for good, before anything that the marker speaks of goes.
+// Flushes the removal of the marker before any other file is removed.
 void remove_marker(const std::string& path, const DirectoryKind& kind) {
   if (::unlink((path + "/" + kind.marker).c_str()) != 0) {
     if (errno == ENOENT) return;
@@ -155,7 +154,6 @@ std::vector<std::string> names_in(const std::string& folder) {
   return names;
 }
 
-// Removes what killed processes left.
 void clean_up(const std::string& folder, const std::string& own, const DirectoryKind& kind) {
   for (const std::string& name : names_in(folder)) {
     if (name.starts_with('.')) {
@@ -218,11 +216,11 @@ void remove_published(const std::string& path, Commit commit, const DirectoryKin
     sync_directory(parent_directory(path));
     std::error_code error;
     fs::remove_all(doomed, error);
-    // Another process that saves there cleans up, too.
+    // Another process may clean up too.
     if (error && exists(doomed)) fail("cannot remove", doomed, error.value());
     return;
   }
-  // Should the process end here, the next save removes the rest. On a full disk it is left.
+  // If the process ends here, the next save removes the rest. A full disk may prevent that.
   try {
     if (!exists(path + "/" + kIncomplete)) write_text(path + "/" + kIncomplete, "");
   } catch (const Error&) {
@@ -276,7 +274,7 @@ PublishedDirectory::~PublishedDirectory() {
       try {
         remove_marker(working_, kind_);
         remove_incomplete(working_);
-      } catch (const Error&) {  // the next save sees to it
+      } catch (const Error&) {  // the next save removes it
       }
     } else {
       fs::remove_all(working_, ignored);
@@ -285,7 +283,7 @@ PublishedDirectory::~PublishedDirectory() {
   if (lock_ >= 0) ::close(lock_);
 }
 
-// 0, or the errno.
+// 0, or an errno
 int PublishedDirectory::exchange() const {
   const int failed =
       ::renameat2(AT_FDCWD, working_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE);
@@ -301,7 +299,7 @@ void PublishedDirectory::move_aside(const std::string& aside) {
   }
 }
 
-// Takes the final name. Returns where the older directory is now, "" if there was none.
+// Returns the older directory's new place, or "".
 std::string PublishedDirectory::take_name() {
   if (!exists(path_)) {
     rename_path(working_, path_);
@@ -316,18 +314,18 @@ std::string PublishedDirectory::take_name() {
   if (failed == 0) return working_;
   if (failed != EINVAL && failed != ENOSYS && failed != EXDEV)
     fail("cannot exchange with '" + path_ + "'", working_, failed);
-  // This file system exchanges no names. The old directory, moved aside, comes back by clean_up()
-  // if the process ends here.
+  // This file system cannot exchange names. If the process ends here, clean_up() restores the old
+  // directory.
   const std::string aside = folder_ + "/." + base_name(path_) + kAside + unique_suffix();
   move_aside(aside);
   return aside;
 }
 
-// After a commit that may not be on disk: the old state is the one that is known to be.
+// The commit may not be on disk, so restore the old directory, which is.
 void PublishedDirectory::give_name_back(const std::string& older) {
   std::error_code ignored;
   if (older == working_) {
-    if (exchange() != 0) published_ = true;  // the new state it is
+    if (exchange() != 0) published_ = true;
     return;
   }
   fs::rename(path_, working_, ignored);
@@ -343,7 +341,7 @@ void PublishedDirectory::publish(const std::string& marker_text) {
     write_text(working_ + "/" + kind_.marker, marker_text);
     sync_directory(working_);
     published_ = true;
-    fs::remove(working_ + "/" + kIncomplete, ignored);  // if not, the next one does
+    fs::remove(working_ + "/" + kIncomplete, ignored);  // otherwise the next save does
     return;
   }
   write_text(working_ + "/" + kind_.marker, marker_text);
@@ -354,10 +352,9 @@ void PublishedDirectory::publish(const std::string& marker_text) {
   } catch (...) {
     give_name_back(older);
     try {
-      sync_directory(folder_);  // before what was written goes
+      sync_directory(folder_);  // before new files are removed
     } catch (const Error&) {
-      published_ =
-          true;  // which of the two has the name after a power loss nobody knows: both stay
+      published_ = true;  // A power loss may leave either name, so keep both.
     }
     throw;
   }

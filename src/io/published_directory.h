@@ -1,17 +1,13 @@
 // A directory that appears as a whole, or not at all.
 //
-// Owns: temporary names, the commit, the exchange with an older directory of the same name, what
-//   killed processes leave behind: .NAME.tmp-* (being written, or on its way out) and .NAME.old-*
-//   (moved aside where the file system cannot exchange two names); in marker mode a file
-//   .sluice-incomplete in what is not committed yet.
-// Does not own: the files in the directory.
+// kRename writes a temporary directory with the marker as its last file. It then flushes files,
+// folders, the rename, and the parent folder, in this order.
+// kMarker is for file systems without atomic renames. Files have their final names from the start,
+// and the marker, written after everything is flushed, commits them. It never replaces a committed
+// directory, because the old and the new one could not both be whole.
 //
-// The commit, by kRename: the last file, the marker, is written into the temporary directory like
-// any other; files, folders, then the rename, then the folder above are flushed in this order. By
-// kMarker, for file systems whose renames are not atomic: files are written under their final name,
-// and the marker, after everything else is flushed, decides. Nothing that is committed is replaced
-// then, since there is no moment at which both are whole.
-// No torch. Thread-safety: one object belongs to one thread.
+// Killed processes leave .NAME.tmp-* (being written or removed), .NAME.old-* (moved aside), or, in
+// marker mode, a file .sluice-incomplete.
 #pragma once
 
 #include <cstdint>
@@ -23,31 +19,28 @@
 
 namespace sluice::io {
 
-// The marks that tell such directories from others.
 struct DirectoryKind {
-  const char* marker;  // the file that is written last
-  // By its path inside the directory: a file that may be removed.
+  const char* marker;  // written last
+  // whether a file may be removed
   bool (*is_ours)(std::string_view file);
-  // The directory has a whole marker.
+  // whether the marker is whole
   bool (*is_committed)(const std::string& path);
 };
 
 class PublishedDirectory {
  public:
-  // Creates the folders above `path` and the directory to write into; removes what no live process
-  // holds, and puts back what was moved aside. Throws Error(kCheckpoint).
+  // Removes or restores what killed processes left. Throws Error(kCheckpoint).
   PublishedDirectory(std::string path, Commit commit, DirectoryKind kind);
-  // Without publish(): removes what was written.
+  // Removes an unpublished directory.
   ~PublishedDirectory();
   PublishedDirectory(const PublishedDirectory&) = delete;
   PublishedDirectory& operator=(const PublishedDirectory&) = delete;
 
-  // The folder where files are to be written and flushed, before publish(); in folders one level
-  // deep, too.
+  // Write and flush files here before publish(), in folders at most one level deep.
   const std::string& working() const { return working_; }
   const std::string& path() const { return path_; }
-  // Writes the marker and commits. An older directory of that name is removed, or kept beside it as
-  // NAME.kept-* if it holds files of others.
+  // Writes the marker and commits. An older directory is removed, or kept as NAME.kept-* if it has
+  // foreign files.
   void publish(const std::string& marker_text);
 
  private:
@@ -61,34 +54,30 @@ class PublishedDirectory {
   std::string path_, folder_, working_;
   Commit commit_;
   DirectoryKind kind_;
-  int lock_ = -1;  // holds the working directory against the cleaning of another process
+  int lock_ = -1;  // prevents removal by other processes
   bool published_ = false;
 };
 
-// Tidies what killed processes left in a folder of step-XXXXXXXX, before somebody looks which are
-// there: what was moved aside has its name again, unless its successor took it.
+// Restores directories that were moved aside, unless a successor exists.
 void put_back_steps(const std::string& folder);
-// The same, and what is not committed, or was on its way out, is gone.
+// Also removes uncommitted directories.
 void clean_steps(const std::string& folder, const DirectoryKind& kind);
 
-// Makes a folder and those above it, flushed; which of them were not there, parents first. Throws
-// Error(kCheckpoint).
+// Returns new folders, parents first. Throws Error(kCheckpoint).
 std::vector<std::string> make_folders(const std::string& path);
 
-// Makes a folder in a working directory; one that is there, of another rank's making, is as good.
-// Throws Error(kCheckpoint).
+// Another rank may have made it. Throws Error(kCheckpoint).
 void ensure_folder(const std::string& path);
 
-// A save left it unfinished, in marker mode, or writes it still.
+// True if a save in marker mode has not finished.
 bool is_unfinished(const std::string& path);
-// Gives a directory the name NAME.kept-*, with all that is in it. Throws Error(kCheckpoint).
+// Renames to NAME.kept-*. Throws Error(kCheckpoint).
 void keep_beside(const std::string& path);
 
-// Nothing but files that are ours, in folders one level deep.
+// Looks into folders one level deep.
 bool holds_only(const std::string& path, bool (*is_ours)(std::string_view file));
 
-// Takes a directory that is committed, or was, away: no process finds it whole and then misses a
-// file. Throws Error(kCheckpoint).
+// No process sees the directory whole and then misses a file. Throws Error(kCheckpoint).
 void remove_published(const std::string& path, Commit commit, const DirectoryKind& kind);
 
 }  // namespace sluice::io

@@ -1,17 +1,11 @@
-// Tensors in safetensors files, one at a time.
+// Reads and writes single tensors of safetensors files. Threads may share a reader.
 //
-// Owns: the open file, copying single tensors out of it and into it, atomic publishing.
-// Does not own: the header's rules (safetensors_header.h), shards (hf_directory.h).
-//
-// Invariants:
-//  1. Reading a tensor reads that tensor's bytes and nothing else; a file is never read whole.
-//  2. Bytes come through pread, not through a mapping: a file that is truncated meanwhile is an
-//     Error, not a SIGBUS, and the destination is torch's own aligned memory (matrix kernels give
-//     other bits on other alignments).
-//  3. A file under its final name is complete and on disk: it is written under a temporary name,
-//     synced, renamed, and its directory synced. After any error nothing is left. (kInPlace: by
-//     the directory that it is written into, which is published as a whole.)
-// Thread-safety: a reader may be shared; a writer belongs to one thread.
+// 1. Reading a tensor reads only its bytes.
+// 2. Bytes are read with pread, not mapped. A file that is truncated meanwhile is then an Error,
+//    not a SIGBUS. The destination is torch's aligned memory, because matrix kernels give other
+//    bits on other alignments.
+// 3. A file under its final name is complete and on disk. For kInPlace, the enclosing directory is
+//    published as a whole.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -33,9 +27,8 @@ enum class Links;
 
 class SafetensorsReader {
  public:
-  // Reads and checks the header. Throws Error(kInput): missing, not a regular file, malformed.
+  // Throws Error(kInput).
   explicit SafetensorsReader(std::string path);
-  // The same; a symbolic link can be refused.
   SafetensorsReader(std::string path, Links links);
   ~SafetensorsReader();
   SafetensorsReader(SafetensorsReader&&) noexcept;
@@ -45,26 +38,22 @@ class SafetensorsReader {
   const std::vector<SafetensorsEntry>& entries() const { return header_.entries; }
   const SafetensorsHeader& header() const { return header_; }
   const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
-  // The start of the data, from which offsets of entries count.
+  // Offsets of entries count from here.
   std::uint64_t data_start() const;
-  // The bytes before the data as they are in the file.
   std::string header_bytes() const;
   std::vector<std::string> names() const;
 
-  // nullptr when the file has no such tensor.
+  // nullptr if missing
   const SafetensorsEntry* find(std::string_view name) const;
-  // Throws Error(kInput) with the nearest name; for a dtype that torch cannot represent.
+  // Throws Error(kInput), also if torch does not have the dtype.
   TensorMeta meta(std::string_view name) const;
 
-  // Fills `destination` (same shape; any device and strides) without autograd. float64, float32,
-  // float16 and bfloat16 convert into each other; other dtypes must agree.
-  // Throws Error(kInput): no such tensor, other shape, other dtype, file truncated meanwhile, a
-  // number that is finite in the file and too large for float16.
+  // Fills `destination` of the same shape, on any device and with any strides. Plain floats are
+  // converted, other dtypes must be equal. Throws Error(kInput) if the tensor is missing or does
+  // not fit, if the file was truncated, or if a finite number is too large for float16.
   void read_into(std::string_view name, at::Tensor& destination) const;
-  // Fills it with this slice of the tensor, reading no other bytes; destination has its shape.
-  // Throws Error(kInternal), too: a slice that is not one of the tensor.
+  // Throws Error(kInternal) if the slice is not in the tensor.
   void read_into(std::string_view name, const Slice& slice, at::Tensor& destination) const;
-  // The tensor as it is stored, in new memory on the CPU.
   at::Tensor read(std::string_view name) const;
 
  private:
@@ -74,7 +63,7 @@ class SafetensorsReader {
 
   std::string path_;
   SafetensorsHeader header_;
-  std::vector<std::uint32_t> by_name_;  // indices into entries, sorted by name
+  std::vector<std::uint32_t> by_name_;
   std::unique_ptr<Impl> impl_;
 };
 
@@ -83,26 +72,25 @@ class SafetensorsWriter {
   using Plan = std::vector<std::pair<std::string, TensorMeta>>;
 
   enum class Placement : std::uint8_t {
-    kAtomic,   // under a temporary name beside `path`; finish() renames
-    kInPlace,  // at once as `path`, which must not exist; finish() only syncs
+    kAtomic,   // finish() renames a temporary file
+    kInPlace,  // `path` must not exist; finish() only syncs
   };
 
-  // Fixes the layout and writes the header.
-  // Throws Error(kCheckpoint) when the file cannot be created or written; Error(kInternal) for
-  // duplicate names or a dtype that the format does not have.
+  // Throws Error(kCheckpoint) if the file cannot be written, and Error(kInternal) for repeated
+  // names or unsupported dtypes.
   SafetensorsWriter(std::string path, const Plan& tensors, Placement placement = Placement::kAtomic,
                     const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
-  // Without finish(): removes the file.
+  // Removes an unfinished file.
   ~SafetensorsWriter();
   SafetensorsWriter(const SafetensorsWriter&) = delete;
   SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
 
-  // Each tensor of the plan once, in any order; any device; floating dtypes are converted to the
-  // plan's. Copies at most one buffer of the tensor at a time. Throws Error(kCheckpoint) on I/O.
+  // Writes each tensor once, in any order and from any device. Converts floats to the planned
+  // dtype, in pieces. Throws Error(kCheckpoint).
   void write(std::string_view name, const at::Tensor& tensor);
-  // The start of a tensor's data, from the start of the file. Precondition: it is in the plan.
+  // Position in the file.
   std::uint64_t offset(std::string_view name) const;
-  // Publishes. Throws Error(kCheckpoint) on I/O; Error(kInternal) if a tensor is missing.
+  // Throws Error(kCheckpoint), or Error(kInternal) if a tensor is missing.
   void finish();
 
  private:

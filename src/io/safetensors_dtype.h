@@ -1,4 +1,3 @@
-// The dtypes that the format and torch share.
 #pragma once
 
 #include <c10/core/ScalarType.h>
@@ -9,11 +8,11 @@
 
 namespace sluice::io {
 
-// nullopt: the format has it, torch has no element type for it (packed 4 and 6 bits).
+// nullopt if torch has no such dtype
 std::optional<at::ScalarType> torch_dtype(std::string_view safetensors_dtype);
-// "" when the format has no such dtype.
+// "" if the format has no such dtype
 std::string safetensors_dtype(at::ScalarType dtype);
-// float64, float32, float16, bfloat16: those that convert into each other.
+// dtypes that are converted into each other
 bool is_plain_float(at::ScalarType dtype);
 
 }  // namespace sluice::io

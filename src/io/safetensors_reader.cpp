@@ -17,10 +17,9 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "safetensors data is little-endian");
 
-// One piece of a tensor that must be converted or brought to a device.
 constexpr std::uint64_t kStagingBytes = std::uint64_t{4} << 20;
 
-// A number that becomes infinite would be found a step later, far from its cause.
+// Detects overflow here, close to its cause.
 void require_fits_float16(const at::Tensor& values, const std::string& where) {
   if (values.scalar_type() == at::kHalf) return;
   const at::Tensor lost = at::isinf(values.to(at::kHalf)).logical_and_(at::isfinite(values));
@@ -145,7 +144,7 @@ void SafetensorsReader::read_into(std::string_view name, const Slice& slice,
   const std::uint64_t start = impl_->data_start + source.begin;
   const auto element = static_cast<std::uint64_t>(c10::elementSize(stored.dtype));
   const at::Tensor flat = destination.detach().view(-1);
-  // A file's BOOL may hold bytes other than 0 and 1, which no C++ bool may.
+  // BOOL bytes in a file may be other than 0 and 1, unlike in C++.
   const bool checked_bool = stored.dtype == at::kBool;
   if (destination.device().is_cpu() && wanted == stored.dtype && !checked_bool) {
     for_each_run(slice, whole.sizes, [&](auto in_whole, auto in_box, auto count) {

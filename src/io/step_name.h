@@ -1,5 +1,4 @@
-// The names of checkpoints: "step-00000012", at least eight digits. No torch.
-// Thread-safety: pure functions.
+// Names of checkpoints: "step-00000012", at least eight digits.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +9,7 @@
 namespace sluice::io {
 
 std::string step_name(std::int64_t step);
-// nullopt: not a name that step_name() gives.
+// nullopt for other names
 std::optional<std::int64_t> step_of_name(std::string_view name);
 
 }  // namespace sluice::io

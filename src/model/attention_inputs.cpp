@@ -23,13 +23,13 @@ void require_sizes(const at::Tensor& tensor, const char* name, at::IntArrayRef s
                                   .remedy = "give it the sizes of input_ids"});
 }
 
-// [B, L]: which of its row's documents a token is in.
+// [B, L]: number of each token's document
 at::Tensor documents(const at::Tensor& position_ids_BL) {
   const at::Tensor begins = at::diff(position_ids_BL).ne(1).to(at::kLong).cumsum(1);
   return at::constant_pad_nd(begins, {1, 0});
 }
 
-// [L, L] of bool.
+// [L, L] of bool
 at::Tensor causal(std::int64_t length, std::int64_t window, at::Device device) {
   const at::Tensor token = at::arange(length, at::TensorOptions(at::kLong).device(device));
   const at::Tensor distance_LL = token.unsqueeze(1) - token;
@@ -59,7 +59,7 @@ at::Tensor additive(const at::Tensor& seen, at::ScalarType dtype, AttentionInput
       .masked_fill_(seen.logical_not(), value);
 }
 
-// The type in which the product will be computed.
+// The product's dtype.
 at::ScalarType product_type(const at::Tensor& tensor) {
   const at::DeviceType device = tensor.device().type();
   return at::autocast::is_autocast_enabled(device) ? at::autocast::get_autocast_dtype(device)
@@ -106,7 +106,7 @@ at::Tensor AttentionInputs::of_microbatch(const std::vector<at::Tensor>& sources
     if (found.defined()) return found;
     std::erase_if(entries_, [](const Entry& entry) { return entry.value.expired(); });
   }
-  // A tensor made in inference mode could not be saved for a later backward.
+  // Autograd cannot save a tensor that was created in inference mode.
   const c10::InferenceMode normal_tensors(false);
   const at::NoGradGuard no_grad;
   at::Tensor made = make();
@@ -182,7 +182,7 @@ std::optional<at::Tensor> AttentionInputs::first_keys(const BatchPositions& batc
   auto* key = keys_BL.mutable_data_ptr<std::int32_t>();
   const std::int64_t* position = is_causal ? nullptr : position_ids.const_data_ptr<std::int64_t>();
   for (std::int64_t row = 0; row < num_rows; ++row) {
-    std::int64_t begin = 0;  // start of the document
+    std::int64_t begin = 0;  // of the document
     for (std::int64_t i = 0; i < length; ++i, ++key) {
       if (position) {
         if (i > 0 && position[0] != position[-1] + 1) begin = i;

@@ -1,15 +1,11 @@
-// The shared inputs of a model's blocks: the tokens that a token sees, and the angles of positions.
+// Masks and rotary tables that a model's blocks share, made once per microbatch and thread. Threads
+// may share one object.
 //
-// Owns: masks and rotary tables, made once for a microbatch and a thread.
-// Does not own: attention itself (modules.h), frequencies (rotary.h).
+// Masks equal those of transformers with attention "sdpa". A token sees itself and earlier tokens
+// in its window whose mask is 1. Without a mask, it sees only its own document, which starts where
+// a position is not its predecessor plus one.
 //
-// Invariants:
-//  1. Masks are those of transformers with attention "sdpa": a token sees those before it and
-//     itself, inside its window, with mask 1, and without a mask those of its own document, which
-//     starts where a position is not one more than that before it.
-//  2. What depends on a batch is held for as long as the tensors of the batch it was made from, and
-//     beside its users only for the last microbatch of a thread.
-// Thread-safety: may be shared by threads.
+// Masks of a batch expire with its tensors. Only those of each thread's last microbatch are kept.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -27,7 +23,7 @@
 
 namespace sluice {
 
-// Positions of a batch, int64 [B, L] or undefined.
+// int64 [B, L], or undefined
 struct BatchPositions {
   at::Tensor attention_mask, position_ids;
 };
@@ -37,27 +33,25 @@ class AttentionInputs {
   explicit AttentionInputs(std::vector<std::shared_ptr<RotaryTable>> rotary = {})
       : rotary_(std::move(rotary)) {}
 
-  // The score of a token that is not seen: minus infinity, so that who sees nothing gets zeros, or
-  // as the least number, so that he gets the mean of all.
+  // Scores of hidden tokens. A token that sees nothing gets zeros, or the mean of all values with
+  // kLeast.
   enum class Unseen { kInfinity, kLeast };
   struct Kind {
-    std::int64_t window = 0;  // 0: none
+    std::int64_t window = 0;  // 0 if unlimited
     Unseen unseen = Unseen::kInfinity;
-    bool always = false;  // also where plain causal attention says it all
+    bool always = false;  // even if plain causal attention suffices
   };
 
-  // The mask that is added to the scores of queries [B, H, L, E] of this dtype, [B or 1, 1, L, L].
-  // Undefined where plain causal attention says it all. Throws Error(kUsage) for other sizes than
-  // [B, L].
+  // Returns the mask to add to the scores, [B or 1, 1, L, L]. Undefined for plain causal attention.
+  // Throws Error(kUsage) if the batch's tensors are not [B, L].
   at::Tensor mask(const BatchPositions& batch, const at::Tensor& q_BHLE, const Kind& kind);
 
-  // The same as the first key that each query of [B, L] tokens sees, where a token sees all from
-  // there to itself: int32 [L], or of documents [B, L]; undefined: all are 0. None: the microbatch
-  // has a mask, which says more than that.
+  // Returns the first key that each query sees: int32 [L], or [B, L] with documents. Undefined if
+  // all are 0. Returns nothing if the microbatch has a padding mask.
   std::optional<at::Tensor> first_keys(const BatchPositions& batch, std::int64_t rows,
                                        std::int64_t length, std::int64_t window);
 
-  // Cosines and sines of the rotary table `index`: [L, R], of position_ids [B, 1, L, R].
+  // Cosines and sines of table `index`: [L, R], or [B, 1, L, R] with position_ids.
   std::pair<at::Tensor, at::Tensor> rotary(std::size_t index, const at::Tensor& position_ids,
                                            std::int64_t length, c10::Device device);
 
@@ -67,13 +61,12 @@ class AttentionInputs {
   enum class What { kIsPlain, kMask, kCosine, kSine };
   struct Tag {
     What what;
-    std::int64_t number = 0;  // number of a window or a table
+    std::int64_t number = 0;  // window or table
     at::ScalarType dtype = at::kFloat;
     c10::Device device = c10::kCPU;
     Unseen unseen = Unseen::kInfinity;
     friend bool operator==(const Tag&, const Tag&) = default;
   };
-  // Identity of the tensor of a batch, also behind another view of it.
   struct Source {
     WeakStorage storage;
     std::int64_t offset = 0;
@@ -87,7 +80,7 @@ class AttentionInputs {
     Tag tag;
     std::thread::id thread;
     WeakTensor value;
-    at::Tensor held;  // tensor of the thread's last microbatch
+    at::Tensor held;
   };
   struct Static {
     Tag tag;

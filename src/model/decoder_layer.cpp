@@ -1,7 +1,6 @@
-// Attention with rotary positions after Su et al., arXiv:2104.09864; grouped-query attention after
-// Ainslie et al., arXiv:2305.13245; gated MLP after Shazeer, arXiv:2002.05202. Llama: Touvron et
-// al., arXiv:2302.13971; Mistral: Jiang et al., arXiv:2310.06825; Qwen2 and Qwen3:
-// arXiv:2407.10671, arXiv:2505.09388. Legend of shapes: modules.h.
+// Rotary positions: Su et al., arXiv:2104.09864. Grouped-query attention: Ainslie et al.,
+// arXiv:2305.13245. Gated MLP: Shazeer, arXiv:2002.05202. Llama: arXiv:2302.13971. Mistral:
+// arXiv:2310.06825. Qwen2: arXiv:2407.10671. Qwen3: arXiv:2505.09388. Shapes: modules.h.
 #include "model/decoder_layer.h"
 
 #include <ATen/ATen.h>
@@ -86,7 +85,7 @@ class DecoderAttention : public torch::nn::Module {
     k_norm_ = register_module("k_norm", make_norm(config, each ? head_dim_ : kv, options));
   }
 
-  // x + residual_scale * behind(this(before(x))) as one node; undefined where that cannot be.
+  // x + residual_scale * behind(this(before(x))) as one node, or undefined if that is impossible.
   at::Tensor fused(const at::Tensor& x_BLD, const BatchPositions& batch,
                    const ops::NormWeights& before, const ops::NormWeights& behind,
                    double residual_scale) const {
@@ -121,7 +120,7 @@ class DecoderAttention : public torch::nn::Module {
 
   at::Tensor forward(const at::Tensor& x_BLD, const BatchPositions& batch) const {
     if (tp_.slices().count > 1) return forward_slices(detail::enter(x_BLD, tp_), batch);
-    at::Tensor q_BLN, k_BLN, v_BLN;  // N: all heads
+    at::Tensor q_BLN, k_BLN, v_BLN;
     if (qkv_proj_) {
       const auto parts = qkv_proj_->forward(x_BLD).split_with_sizes(widths_, -1);
       q_BLN = parts[0], k_BLN = parts[1], v_BLN = parts[2];
@@ -135,7 +134,6 @@ class DecoderAttention : public torch::nn::Module {
   }
 
  private:
-  // The heads of each own slice.
   at::Tensor forward_slices(const std::vector<at::Tensor>& inputs,
                             const BatchPositions& batch) const {
     std::vector<at::Tensor> q, k, v;
@@ -196,7 +194,7 @@ class DecoderAttention : public torch::nn::Module {
   AttentionInputs::Kind mask_kind_;
   int rope_;
   bool wide_rope_;
-  std::vector<std::int64_t> widths_;  // widths of q, k, v
+  std::vector<std::int64_t> widths_;
   HeadNorms head_norms_;
   bool unseen_is_mean_;
   double dropout_;

@@ -1,9 +1,3 @@
-// The layers of a decoder as a DecoderConfig describes it.
-//
-// Owns: modules of embedding, blocks, last norm and head, put together.
-// Does not own: what a family's config.json means (plan), parts (modules.h), what blocks share of a
-// microbatch (attention_inputs.h).
-// Thread-safety: as make_layers().
 #pragma once
 
 #include <functional>
@@ -19,22 +13,22 @@
 
 namespace sluice::detail {
 
-// The part of a block behind attention: [B, L, D] -> [B, L, D].
+// The part of a block after attention: [B, L, D] -> [B, L, D].
 class FeedForward : public torch::nn::Module {
  public:
   struct Output {
     at::Tensor hidden_BLD;
-    std::vector<at::Tensor> written = {};  // beside what the block hands on
+    std::vector<at::Tensor> written = {};  // additional outputs of the block
   };
   virtual Output forward(const at::Tensor& x_BLD, const BatchPositions& batch) const = 0;
-  // x + residual_scale * behind(this(before(x))) as one node; undefined where that cannot be.
+  // x + residual_scale * behind(this(before(x))) as one node, or undefined if that is impossible.
   virtual at::Tensor fused(const at::Tensor& /*x_BLD*/, const ops::NormWeights& /*before*/,
                            const ops::NormWeights& /*behind*/, double /*residual_scale*/) const {
     return {};
   }
 };
 
-// down(activation(gate(x)) * up(x)). width: of its inner layer.
+// down(activation(gate(x)) * up(x))
 std::shared_ptr<FeedForward> make_gated_mlp(const DecoderConfig& config, std::int64_t width,
                                             const LayerOptions& options);
 at::Tensor activate(const at::Tensor& x, Activation activation);
@@ -44,8 +38,9 @@ std::shared_ptr<Norm> make_norm(const DecoderConfig& config, std::int64_t size,
                                 const LayerOptions& options);
 
 struct FeedForwardModule {
-  std::string name = "mlp";                                              // in the block
-  std::function<std::shared_ptr<FeedForward>(std::int64_t layer)> make;  // none: make_gated_mlp
+  std::string name = "mlp";
+  // default: make_gated_mlp()
+  std::function<std::shared_ptr<FeedForward>(std::int64_t layer)> make;
 };
 
 std::vector<LayerSpec> make_decoder_layers(const DecoderConfig& config, const ModelSpec& model,

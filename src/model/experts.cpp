@@ -9,8 +9,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// rows[index], where `back` has for every row the places at which it is found, as many for each.
-// Rows that several places take would add up their gradients in no fixed order on a GPU.
+// Computes rows[index], where `back` lists equally many places in `index` per row. Atomic additions
+// on a GPU would sum gradients in no fixed order.
 class TakeRows : public torch::autograd::Function<TakeRows> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& rows,
@@ -28,12 +28,12 @@ class TakeRows : public torch::autograd::Function<TakeRows> {
   }
 };
 
-// The tokens of every expert: choices sorted by expert, those of one expert by token.
+// Choices sorted by expert, then token.
 struct Routes {
-  at::Tensor token;                  // token of every place
-  at::Tensor place;                  // place of every choice
-  at::Tensor choice;                 // choice of every place
-  std::vector<std::int64_t> counts;  // places of every expert
+  at::Tensor token;
+  at::Tensor place;
+  at::Tensor choice;
+  std::vector<std::int64_t> counts;  // places per expert
 
   Routes(const at::Tensor& experts_TK, std::int64_t num_experts) {
     const at::Tensor experts = experts_TK.flatten();

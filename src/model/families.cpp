@@ -32,18 +32,16 @@ std::function<std::vector<TensorMeta>(const std::vector<TensorMeta>&)> shape_fun
       meta.sizes.back() = width;
     }
     std::vector<TensorMeta> written{meta};
-    written.resize(num_written, TensorMeta{{}, at::kFloat});  // losses
+    written.resize(num_written, TensorMeta{{}, at::kFloat});
     return written;
   };
 }
 
-// Modules of a family that is a DecoderConfig and no more.
 template <DecoderConfig (*read)(const ConfigReader&)>
 std::vector<LayerSpec> decoder_layers(const ModelSpec& model, const LayerOptions& options) {
   return make_decoder_layers(config_of(model, read), model, options);
 }
 
-// Modules of a MoeConfig.
 template <MoeConfig (*read)(const ConfigReader&)>
 std::vector<LayerSpec> moe_layers(const ModelSpec& model, const LayerOptions& options) {
   return make_moe_layers(config_of(model, read), model, options);
@@ -53,7 +51,6 @@ std::vector<AuxiliaryLoss> moe_losses(const ModelSpec& model) {
   return balance_losses(config_of(model, read));
 }
 
-// A layer of several modules is the module around them.
 std::string prefix_of(const LayerInfo& info) {
   return info.modules.empty() ? info.name : info.name.substr(0, info.name.rfind('.'));
 }
@@ -101,7 +98,7 @@ LayerSpec describe_layer(const LayerInfo& info, const ModelSpec& model, const La
     if (!parameter.tied_to.empty())
       spec.ties.emplace_back(parameter.name.substr(prefix.size() + 1), parameter.tied_to);
   }
-  // The embedding's name, by which a tied head too knows that it has a padding row.
+  // A tied head has the embedding's key, so it gets the padding row too.
   const std::string embedding = model.layers.front().parameters.front().name;
   spec.initialize = [=](const std::string& name, const std::string& key, at::Tensor& value,
                         std::uint64_t seed) {
@@ -117,7 +114,7 @@ LayerSpec describe_layer(const LayerInfo& info, const ModelSpec& model, const La
 }
 
 void freeze_as(const LayerInfo& info, LayerSpec& spec) {
-  std::vector<std::string> frozen;  // names inside the module
+  std::vector<std::string> frozen;
   for (const ParameterSpec& parameter : info.parameters) {
     if (!parameter.trainable) frozen.push_back(parameter.name.substr(spec.full_name("").size()));
   }
@@ -149,7 +146,7 @@ const detail::FamilyModules& family_of(const ModelSpec& model) {
 
 namespace {
 
-// Layers with adapters, and the others of their model, are plain.
+// With an adapter, all layers use plain operators.
 bool fuses(const LayerOptions& options) { return options.fused && !options.adapter; }
 
 }  // namespace

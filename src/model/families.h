@@ -1,8 +1,3 @@
-// The families that have modules, and the common parts of their layers.
-//
-// Owns: the table of families, LayerSpecs of one input and one output, Hugging Face's initial
-// values. Does not own: configurations (plan), the modules' mathematics (decoder_layer.cpp,
-// gpt2.cpp, modules.h).
 #pragma once
 
 #include <functional>
@@ -19,11 +14,10 @@
 
 namespace sluice::detail {
 
-// The modules of the row of family/families.h that has this name.
+// A row of family/families.h.
 struct FamilyModules {
   std::string name;
   std::vector<LayerSpec> (*make)(const ModelSpec& model, const LayerOptions& options);
-  // Model::auxiliary; null: none.
   std::vector<AuxiliaryLoss> (*auxiliary)(const ModelSpec& model) = nullptr;
 };
 const std::vector<FamilyModules>& family_modules();
@@ -32,29 +26,27 @@ std::vector<LayerSpec> make_gpt2_layers(const ModelSpec& model, const LayerOptio
 std::vector<LayerSpec> make_gpt_neox_layers(const ModelSpec& model, const LayerOptions& options);
 std::vector<LayerSpec> make_starcoder2_layers(const ModelSpec& model, const LayerOptions& options);
 
-// `norm` for weights of norms, zeros for biases, normal(0, std) for the rest, zeros for the padding
-// row of the embedding.
+// Norm weights become `norm`, biases 0, other weights normal(0, std), and the embedding's padding
+// row 0.
 struct InitialValues {
-  std::function<double(const std::string& name)> std;  // by the weight's name inside the layer
-  std::int64_t padding_row = -1;                       // -1: none
+  std::function<double(const std::string& name)> std;  // by name in the layer
+  std::int64_t padding_row = -1;                       // -1 if none
   double norm = 1.0;
 };
-// transformers means 0.02 where initializer_range is 0.
+// transformers uses 0.02 if initializer_range is 0.
 double initializer_std(double initializer_range);
 
-// Name, prefix, values, shapes, ties and initialisation of the layer `info`.
 LayerSpec describe_layer(const LayerInfo& info, const ModelSpec& model, const LayerOptions& options,
                          const InitialValues& initial);
 
-// Its module comes without requires_grad where `info` says that a parameter is not trainable.
+// Freezes the parameters that `info` marks as not trainable.
 void freeze_as(const LayerInfo& info, LayerSpec& spec);
 
 inline std::vector<at::Tensor> as_written(at::Tensor hidden) { return {std::move(hidden)}; }
 inline std::vector<at::Tensor> as_written(std::vector<at::Tensor> written) { return written; }
 
-// Makes `spec` run modules that `make` creates, each with `at::Tensor forward(const at::Tensor&)`,
-// or with as many tensors as LayerSpec::reads has names; returns all that the layer writes,
-// where that is more than one.
+// Makes `spec` run the modules that `make` creates. forward() takes one tensor per name in
+// LayerSpec::reads, and returns a tensor or a vector.
 template <typename Make>
 void set_module(LayerSpec& spec, Make make) {
   using Module = typename decltype(make())::element_type;
@@ -71,14 +63,12 @@ void set_module(LayerSpec& spec, Make make) {
   };
 }
 
-// The loss of causal_lm_loss(), with the gradient in the place of the logits.
+// causal_lm_loss(), where the gradient overwrites the logits.
 LossValue fused_causal_lm_loss(const Values& outputs, const Values& batch);
 
-// The loss of a head that computes it.
 LossValue loss_of_head(const Values& outputs, const Values& batch);
 
-// The layers of a family: each function after `initial` makes a module for set_module(), that of
-// blocks from the number of the block.
+// Each function makes a module for set_module(). make_block gets the block's number.
 template <typename MakeEmbedding, typename MakeBlock, typename MakeNorm>
 std::vector<LayerSpec> assemble_layers(const ModelSpec& model, const LayerOptions& options,
                                        const InitialValues& initial, MakeEmbedding make_embedding,

@@ -1,5 +1,4 @@
-// GPT-2: Radford et al., "Language Models are Unsupervised Multitask Learners", 2019.
-// Legend of shapes: modules.h.
+// GPT-2: Radford et al., 2019. Shapes: modules.h.
 #include <ATen/ATen.h>
 
 #include <cmath>
@@ -76,7 +75,7 @@ class Gpt2Attention : public torch::nn::Module {
         "c_proj", std::make_shared<Conv1D>(d, d, options, Division{Division::How::kRows}));
   }
 
-  // x + this(before(x)) as one node; undefined where that cannot be.
+  // x + this(before(x)) as one node, or undefined if that is impossible.
   at::Tensor fused(const at::Tensor& x_BLD, const BatchPositions& batch,
                    const ops::NormWeights& before) const {
     if (!fused_ || !takes_fused(x_BLD)) return {};
@@ -113,7 +112,7 @@ class Gpt2Attention : public torch::nn::Module {
     return c_proj_->rows(parts);
   }
 
-  // [B, L, 3 N] -> [B, L, N]: the attention of heads with N channels.
+  // [B, L, 3 N] -> [B, L, N] for heads with N channels
   at::Tensor attended(const at::Tensor& all, const BatchPositions& batch) const {
     const std::vector<at::Tensor> qkv = all.chunk(3, -1);
     const at::Tensor q_BHLE = split_heads(qkv[0], head_dim_);
@@ -144,7 +143,7 @@ class Gpt2Mlp : public torch::nn::Module {
         "c_proj", std::make_shared<Conv1D>(f, d, options, Division{Division::How::kRows}));
   }
 
-  // x + this(before(x)) as one node; undefined where that cannot be.
+  // x + this(before(x)) as one node, or undefined.
   at::Tensor fused(const at::Tensor& x_BLD, const ops::NormWeights& before) const {
     if (!fused_ || !takes_fused(x_BLD)) return {};
     return ops::feed_forward_block(x_BLD, {.half = {.before = before,
@@ -210,8 +209,7 @@ class Gpt2Layer : public torch::nn::Module {
 
 std::vector<LayerSpec> make_gpt2_layers(const ModelSpec& model, const LayerOptions& options) {
   const Gpt2Config config = config_of(model, read_gpt2_config);
-  // Weights that write into the residual stream start smaller by the number of such writes
-  // (section 2.3).
+  // Weights that write to the residual stream start smaller (section 2.3).
   const double std = initializer_std(config.initializer_range);
   const double residual_std = std / std::sqrt(2.0 * static_cast<double>(config.num_layers));
   const auto initial_std = [=](const std::string& name) {

@@ -1,5 +1,4 @@
-// GPT-NeoX: Black et al., "GPT-NeoX-20B: An Open-Source Autoregressive Language Model",
-// arXiv:2204.06745. Legend of shapes: modules.h.
+// GPT-NeoX: Black et al., arXiv:2204.06745. Shapes: modules.h.
 #include <ATen/ATen.h>
 
 #include <cmath>
@@ -54,7 +53,7 @@ class GptNeoxAttention : public torch::nn::Module {
     dense_ = add("dense", d, {Division::How::kRows});
   }
 
-  // this(before(x)), and x where it adds it, as one node; undefined where that cannot be.
+  // this(before(x)), plus x if adds_input, as one node, or undefined.
   at::Tensor fused(const at::Tensor& x_BLD, const BatchPositions& batch,
                    const ops::NormWeights& before, bool adds_input) const {
     if (!fused_ || !takes_fused(x_BLD)) return {};
@@ -94,7 +93,7 @@ class GptNeoxAttention : public torch::nn::Module {
   }
 
  private:
-  // For every head its query, key and value behind each other.
+  // Each head's query, key and value are adjacent.
   at::Tensor attended(const at::Tensor& all_BLN, std::int64_t num_heads,
                       const BatchPositions& batch) const {
     const std::vector<at::Tensor> qkv =
@@ -102,7 +101,7 @@ class GptNeoxAttention : public torch::nn::Module {
     const auto [cos, sin] =
         inputs_->rotary(0, batch.position_ids, all_BLN.size(1), all_BLN.device());
     const at::Tensor q_BHLE = rotate(qkv[0], cos, sin), k_BHLE = rotate(qkv[1], cos, sin);
-    // A view would keep the queries and keys before they were turned, too.
+    // A view would keep the unrotated queries and keys in memory.
     const at::Tensor v_BHLE = qkv[2].contiguous();
     const at::Tensor mask = inputs_->mask(batch, q_BHLE, {});
     return attention(q_BHLE, k_BHLE, v_BHLE, mask, {is_training() ? dropout_ : 0.0, std::nullopt});
@@ -132,7 +131,7 @@ class GptNeoxMlp : public torch::nn::Module {
         std::make_shared<Linear>(f, d, /*bias=*/true, options, Division{Division::How::kRows}));
   }
 
-  // this(before(x)), and x where it adds it, as one node; undefined where that cannot be.
+  // this(before(x)), plus x if adds_input, as one node, or undefined.
   at::Tensor fused(const at::Tensor& x_BLD, const ops::NormWeights& before, bool adds_input) const {
     if (!fused_ || !takes_fused(x_BLD)) return {};
     return ops::feed_forward_block(x_BLD, {.half = {.before = before,
@@ -184,7 +183,7 @@ class GptNeoxLayer : public torch::nn::Module {
                      const at::Tensor& position_ids_BL) const {
     const BatchPositions batch{attention_mask_BL, position_ids_BL};
     if (fused_) {
-      // In parallel the attention adds x, and the feed-forward what it makes of x.
+      // With parallel residuals, only the attention adds x.
       const at::Tensor h_BLD =
           attention_->fused(x_BLD, batch, input_layernorm_->weights(), /*adds_input=*/true);
       if (h_BLD.defined()) {

@@ -38,7 +38,6 @@ at::ScalarType scalar_type_of(const std::string& dtype) {
                                   .remedy = "export the model again, with this release of torch"});
 }
 
-// The module of a layer: the tensors that its nodes read beside values, in the order given.
 class GraphLayerModule final : public torch::nn::Module {
  public:
   explicit GraphLayerModule(std::string class_name) : Module(std::move(class_name)) {}
@@ -60,7 +59,7 @@ class GraphLayerModule final : public torch::nn::Module {
   const std::vector<at::Tensor>& held() const { return held_; }
 
  private:
-  // The module that has the tensor, made where there is none yet, and the tensor's name in it.
+  // Creates missing submodules.
   std::pair<Module*, std::string> place_of(const std::string& full_name) {
     Module* holder = this;
     std::size_t begin = 0;
@@ -80,7 +79,6 @@ class GraphLayerModule final : public torch::nn::Module {
   std::vector<at::Tensor> held_;
 };
 
-// The sizes of what is written from those of what is read; types: of what is written.
 std::vector<TensorMeta> written_metas(const GraphModule& module, const std::vector<int>& reads,
                                       const std::vector<int>& writes,
                                       const std::vector<at::ScalarType>& types,
@@ -101,7 +99,7 @@ std::vector<TensorMeta> written_metas(const GraphModule& module, const std::vect
   return metas;
 }
 
-// True where the sizes of what a layer writes follow from those of what it reads.
+// Whether the written sizes follow from the sizes read.
 bool knows_shapes(const GraphModule& module, const GraphLayer& layer) {
   std::set<std::string> told, needed;
   for (const int value : layer.reads)
@@ -154,7 +152,7 @@ class LayerMaker {
       for (const std::size_t i : changed) read[i] = read[i].clone();
       std::vector<at::Tensor> written =
           program->run(read, held, {.training = own.is_training() || graph->is_evaluation});
-      // Between layers values lie as they do behind a transfer.
+      // Values are contiguous between layers.
       for (at::Tensor& tensor : written) tensor = tensor.contiguous();
       return written;
     };
@@ -168,7 +166,7 @@ class LayerMaker {
     return spec;
   }
 
-  // The value from the inputs of the batch alone; nullptr: it depends on more.
+  // Computes a value from the batch alone, or returns nullptr if that is impossible.
   std::function<at::Tensor(const Values&)> from_batch(const std::string& name) const {
     const GraphModule& module = module_of(graph_);
     const GraphLayers& layers = graph_->layers;
@@ -259,8 +257,8 @@ class LayerMaker {
     return own;
   }
 
-  // Gradients of what several layers read add up within a layer first, so that a layer that runs
-  // twice, or is behind a cut, gives the same sum.
+  // Gradients of a shared value are summed within each layer first, so that recomputation and cuts
+  // do not change the sum.
   static std::vector<std::size_t> places_of_shared(const GraphLayer& layer) {
     std::vector<std::size_t> places;
     for (std::size_t i = 0; i < layer.reads.size(); ++i)
@@ -269,8 +267,8 @@ class LayerMaker {
     return places;
   }
 
-  // Inputs of the batch that the layer writes in place. They need copies, since the tensors belong
-  // to the caller and a layer may run twice for one microbatch.
+  // Batch inputs that the layer changes in place are copied, because they belong to the caller and
+  // a layer may run twice.
   std::vector<std::size_t> places_of_changed(const GraphLayer& layer) const {
     std::vector<std::size_t> places;
     for (std::size_t i = 0; i < layer.reads.size(); ++i)
@@ -278,7 +276,6 @@ class LayerMaker {
     return places;
   }
 
-  // held: as made() adds them.
   std::shared_ptr<const GraphProgram> program_of(const GraphLayer& layer) const {
     std::vector<int> held;
     for (const GraphUse& use : layer.parameters) held.push_back(use.value);
@@ -292,9 +289,6 @@ class LayerMaker {
   const GraphModuleFacts facts_;
 };
 
-// ---- the loss ----
-
-// How much a microbatch counts, from the batch.
 std::function<std::int64_t(const Values&)> count_of(const LayerMaker& maker,
                                                     const GraphOfModel& graph) {
   if (graph.loss.count.empty()) return [](const Values& batch) { return count_rows(batch); };
@@ -334,9 +328,8 @@ LossFunction loss_of(const GraphOfModel& graph,
   };
 }
 
-// Values of the archive, for whatever it has the bytes of.
 std::function<void(const std::string&, at::Tensor&)> stored_in(const Graph& graph) {
-  std::map<std::string, std::string> tensor_of;  // by the name of the use
+  std::map<std::string, std::string> tensor_of;
   for (const GraphLayer& layer : graph->layers.layers)
     for (const GraphUse& use : layer.parameters) tensor_of.emplace(use.name, use.of);
   return [graph, tensor_of](const std::string& name, at::Tensor& value) {
@@ -351,7 +344,7 @@ std::function<void(const std::string&, at::Tensor&)> stored_in(const Graph& grap
 at::Tensor read_graph_tensor(const ExportedGraph& graph, const GraphTensor& tensor) {
   const at::ScalarType dtype = scalar_type_of(tensor.dtype);
   const auto size = static_cast<std::int64_t>(c10::elementSize(dtype));
-  std::int64_t extent = 1;  // elements from the first to the last
+  std::int64_t extent = 1;
   bool is_empty = false;
   for (std::size_t d = 0; d < tensor.sizes.size(); ++d) {
     if (tensor.sizes[d] == 0) is_empty = true;
@@ -390,7 +383,7 @@ Model graph_model(const ModelSpec& spec, const std::vector<GraphOperator>& opera
     count = count_of(maker, *graph);
     model.loss = loss_of(*graph, count);
   }
-  // Called on every rank for every microbatch, before it runs.
+  // Every rank calls this before each microbatch runs.
   model.count = [graph, count](const Values& batch) {
     InputSizes sizes;
     for (const auto& [name, tensor] : batch)

@@ -1,9 +1,3 @@
-// An exported graph as a model that runs: one layer a layer of the plan.
-//
-// Owns: modules with the graph's parameters and buffers under their own names, their forward, the
-// loss, initial values from the archive. Does not own: nodes that run (graph_program.h), where
-// layers begin (archive/graph_layers.h).
-// Thread-safety: as Model.
 #pragma once
 
 #include <vector>
@@ -14,13 +8,10 @@
 
 namespace sluice::detail {
 
-// model: of describe_graph(), perhaps with parameters that were frozen since. Parameters have the
-// values of the archive where it has them. Throws Error(kInput) for operators that neither LibTorch
-// nor `operators` has.
+// `model` comes from describe_graph(). Throws Error(kInput) for unknown operators.
 Model graph_model(const ModelSpec& model, const std::vector<GraphOperator>& operators = {});
 
-// A tensor of the archive, contiguous, on the CPU. Throws Error(kInput) where the file has changed
-// or has no bytes of it.
+// Returns a contiguous CPU tensor. Throws Error(kInput) if the file has changed or lacks the bytes.
 at::Tensor read_graph_tensor(const ExportedGraph& graph, const GraphTensor& tensor);
 
 }  // namespace sluice::detail

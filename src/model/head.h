@@ -1,5 +1,3 @@
-// Heads of decoders: hidden -> logits, or hidden and labels -> loss.
-// Legend of shapes: modules.h. Thread-safety: a module belongs to one thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,20 +13,19 @@ namespace sluice {
 struct HeadConfig {
   std::int64_t hidden_size = 0, vocab_size = 0;
   double logit_divisor = 1.0;
-  std::optional<double> logit_cap = {};  // logits then become cap * tanh(logit / cap)
+  std::optional<double> logit_cap = {};  // cap * tanh(logit / cap)
   bool loss_by_blocks = false;
 };
 
 class Head : public Linear {
  public:
   Head(const HeadConfig& config, const LayerOptions& options);
-  // logits_BLV; where ranks share the slices of the vocabulary, those of all on each of them.
+  // With tensor parallelism, every rank returns the whole vocabulary.
   at::Tensor forward(const at::Tensor& x_BLD) const;
 
  protected:
   bool is_sliced() const { return tp_.slices().count > 1; }
-  std::vector<at::Tensor> logits_of_slices(
-      const at::Tensor& x_BLD) const;  // logits of each own slice
+  std::vector<at::Tensor> logits_of_slices(const at::Tensor& x_BLD) const;
   at::Tensor scaled(at::Tensor logits_BLV) const;
 
   HeadConfig config_;
@@ -36,8 +33,8 @@ class Head : public Linear {
   bool fused_;
 };
 
-// The sum of the losses of the next tokens, a scalar: where ranks share the slices of the
-// vocabulary, each from the logits of its own. Without labels the logits, as Head.
+// The sum of the next-token losses. Tensor-parallel ranks compute it from their own slices of the
+// vocabulary. Without labels, returns the logits.
 class LossHead : public Head {
  public:
   using Head::Head;

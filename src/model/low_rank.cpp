@@ -16,7 +16,6 @@
 namespace sluice {
 namespace {
 
-// Holds one matrix under the name "weight".
 class Matrix : public torch::nn::Module {
  public:
   explicit Matrix(at::Tensor value) { weight = register_parameter("weight", std::move(value)); }
@@ -51,10 +50,10 @@ std::set<std::string> parameters_of(const std::optional<Adapter>& adapter) {
   return names;
 }
 
-// Adaptations of one layer, by the name inside its module.
+// Adapters of one layer, by name inside its module.
 struct Adaptations {
   std::map<std::string, AdaptedLinear> of;
-  Adapter settings;  // without its layers
+  Adapter settings;
   c10::Device device;
 
   void apply(torch::nn::Module& module) const {
@@ -87,7 +86,7 @@ void AdaptableLinear::adapt(const AdaptedLinear& layer, double scale, double dro
 
 at::Tensor AdaptableLinear::adapted(const at::Tensor& y, const at::Tensor& x) const {
   if (!a_.defined()) return y;
-  // Under autocast the products cast what they read.
+  // Autocast casts the products' inputs itself.
   const bool casts = !at::autocast::is_autocast_enabled(x.device().type());
   const at::Tensor wide = casts ? x.to(a_.scalar_type()) : x;
   const at::Tensor h = at::linear(at::dropout(wide, dropout_, is_training()), a_);

@@ -1,5 +1,3 @@
-// The two halves with torch that sluice has.
-// Thread-safety: immutable.
 #pragma once
 
 #include "model/model_maker.h"

@@ -1,8 +1,4 @@
-// The rows of one microbatch as tensors.
-//
-// Owns: their common length, and the check for masks and positions of their own.
-// Does not own: the rows, which outlive it; the choice of tensors that a model takes.
-// Thread-safety: a value, whose functions are pure.
+// The rows must outlive this object.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,13 +13,13 @@ namespace sluice::detail {
 
 class MicrobatchRows {
  public:
-  // Rows [first, first + count), as long as the longest of them.
+  // Cuts rows [first, first + count) to the longest.
   MicrobatchRows(const TokenRows& rows, std::int64_t first, std::int64_t count);
 
   std::int64_t count() const { return count_; }
   std::int64_t length() const { return length_; }
 
-  // int64 [count, length]. values: ids, labels, attention_mask or position_ids of the rows.
+  // int64 [count, length]
   template <typename T>
   at::Tensor tensor(const std::vector<T>& values) const {
     at::Tensor result = empty_tokens();
@@ -33,12 +29,11 @@ class MicrobatchRows {
     return result;
   }
 
-  bool has_mask() const;       // a token of them is hidden
-  bool has_positions() const;  // one is not at its place in the row
+  bool has_mask() const;       // a token is hidden
+  bool has_positions() const;  // a token is elsewhere than its position
 
-  // [count, sizes..] in the type of the numbers, or [items of all rows, sizes..] of a concatenated
-  // field. Sizes that are kRowTokens are length(). Throws
-  // Error(kInput) for rows of different sizes.
+  // [count, sizes..], or [items of all rows, sizes..] of a concatenated field. kRowTokens becomes
+  // length(). Throws Error(kInput) if the rows' sizes differ.
   at::Tensor field(const FieldRows& field) const;
 
  private:

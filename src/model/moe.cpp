@@ -1,5 +1,4 @@
-// Mixtral: Jiang et al., "Mixtral of Experts", arXiv:2401.04088; Qwen3-MoE: arXiv:2505.09388;
-// OLMoE: Muennighoff et al., arXiv:2409.02060.
+// Mixtral: arXiv:2401.04088. Qwen3-MoE: arXiv:2505.09388. OLMoE: arXiv:2409.02060.
 #include "model/moe.h"
 
 #include "model/decoder_layer.h"

@@ -17,8 +17,8 @@ using detail::RopeConfig;
 
 namespace {
 
-// 1 / theta^(2r / head_dim), in the float32 operations of transformers: a frequency that differs in
-// its last bit turns position 8000 by half a thousandth.
+// Uses the float32 operations of transformers. An error in the last bit turns position 8000 by half
+// a thousandth.
 std::vector<float> default_frequencies(std::int64_t head_dim, const RopeConfig& rope) {
   const at::Tensor exponent = at::arange(0, head_dim, 2, at::kFloat) / head_dim;
   const at::Tensor frequencies = at::pow(rope.theta, exponent).reciprocal();
@@ -38,9 +38,8 @@ float llama3_frequency(float frequency, const RopeConfig& rope) {
   return (1 - smooth) * frequency / factor + smooth * frequency;
 }
 
-// Peng et al., "YaRN: Efficient Context Window Extension of Large Language Models",
-// arXiv:2309.00071, section 3.2: pairs that turn often within the original context keep their
-// frequency, those that turn seldom are interpolated, with a ramp between the two.
+// YaRN: Peng et al., arXiv:2309.00071, section 3.2. Pairs that turn often in the original context
+// keep their frequency. Slow pairs are interpolated, with a ramp in between.
 std::vector<float> yarn_frequencies(std::int64_t head_dim, const RopeConfig& rope) {
   const double context = static_cast<double>(rope.original_max_position_embeddings);
   const auto pair_of_turns = [&](double turns) {
@@ -51,7 +50,7 @@ std::vector<float> yarn_frequencies(std::int64_t head_dim, const RopeConfig& rop
   if (rope.truncate) low = std::floor(low), high = std::ceil(high);
   low = std::max(low, 0.0);
   high = std::min(high, static_cast<double>(head_dim - 1));
-  if (low == high) high += 0.001;  // a step
+  if (low == high) high += 0.001;
   const at::Tensor exponent = at::arange(0, head_dim, 2, at::kFloat) / head_dim;
   const at::Tensor wavelength = at::pow(rope.theta, exponent);
   const at::Tensor ramp = ((at::arange(head_dim / 2, at::kFloat) - low) / (high - low)).clamp(0, 1);
@@ -140,7 +139,7 @@ std::pair<at::Tensor, at::Tensor> RotaryTable::get(std::int64_t length, c10::Dev
   }
   if (!entry) entry = &entries_.emplace_back(Entry{device, beyond, {}, {}});
   if (!entry->cos_LR.defined() || entry->cos_LR.size(0) < length) {
-    // A tensor made in inference mode could not be saved for a later backward.
+    // Autograd cannot save a tensor that was created in inference mode.
     const c10::InferenceMode normal_tensors(false);
     const auto rows = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(length)));
     const auto columns = static_cast<std::int64_t>(frequencies_.size());

@@ -1,9 +1,4 @@
-// Rotary position embedding: Su et al., "RoFormer: Enhanced Transformer with Rotary Position
-// Embedding", arXiv:2104.09864, in the half-split form of Hugging Face checkpoints.
-//
-// Owns: frequencies of the rope types, the table of cosines and sines.
-// Does not own: attention (modules.h).
-// Thread-safety: a table may be shared by threads.
+// Su et al., "RoFormer", arXiv:2104.09864, in the half-split form of Hugging Face.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,15 +12,14 @@
 
 namespace sluice {
 
-// Angle per position of each of the head_dim / 2 pairs: rope types "default", "linear" (positions
-// divided by a factor), "llama3" (Llama 3.1: long wavelengths divided, medium ones blended) and
-// "yarn" (the same by the number of turns within the original context) and "longrope" (divided by a
-// factor of every pair; is_long: by that for sequences beyond the original length).
+// Returns the angle per position of each of the head_dim / 2 pairs. "linear" divides positions by a
+// factor. "llama3" divides long wavelengths and blends medium ones. "yarn" selects by turns in the
+// original context. "longrope" has a factor per pair, and others beyond the original length
+// (is_long).
 std::vector<float> rotary_frequencies(std::int64_t head_dim, const detail::RopeConfig& rope,
                                       bool is_long = false);
 
-// Cosine and sine of position * frequency, float32, computed on the host: the same bits on every
-// device. Grows with the longest sequence asked for.
+// The host computes the table, so the bits are the same on every device. Threads may share it.
 class RotaryTable {
  public:
   RotaryTable(std::int64_t head_dim, const detail::RopeConfig& rope)
@@ -34,9 +28,8 @@ class RotaryTable {
                                                   : std::vector<float>()),
         original_length_(rope.original_max_position_embeddings),
         factor_(static_cast<float>(rope.attention_factor)) {}
-  // cos_LR, sin_LR on `device`: views into the table.
   std::pair<at::Tensor, at::Tensor> get(std::int64_t length, c10::Device device);
-  // [B, L, R] of the positions, int64 [B, L], on `device`: the same bits.
+  // [B, L, R] for int64 positions [B, L], with the same bits.
   std::pair<at::Tensor, at::Tensor> at(const at::Tensor& position_ids, c10::Device device) const;
 
  private:
@@ -45,19 +38,18 @@ class RotaryTable {
     bool is_long;
     at::Tensor cos_LR, sin_LR;
   };
-  // True if sequences of this length have frequencies of their own.
   bool is_long(std::int64_t length) const {
     return !long_frequencies_.empty() && length > original_length_;
   }
-  std::vector<float> frequencies_, long_frequencies_;  // the latter empty: they are the same
+  std::vector<float> frequencies_, long_frequencies_;  // latter: only longrope
   std::int64_t original_length_;
-  float factor_;  // factor of cosines and sines
+  float factor_;
   std::mutex mutex_;
   std::vector<Entry> entries_;
 };
 
-// Turns the pair (x[r], x[r + R]) of every head by its angle, r < R; what a head has beyond 2 R
-// stays. Cosines and sines are [L, R] or [B, 1, L, R].
+// Rotates each pair (x[r], x[r + R]) of a head, r < R. Channels beyond 2 R stay. Cosines and sines
+// are [L, R] or [B, 1, L, R].
 at::Tensor rotate(const at::Tensor& x_BHLE, const at::Tensor& cos_LR, const at::Tensor& sin_LR);
 
 }  // namespace sluice

@@ -1,5 +1,4 @@
-// StarCoder2: Lozhkov et al., "StarCoder 2 and The Stack v2: The Next Generation",
-// arXiv:2402.19173. Legend of shapes: modules.h.
+// StarCoder2: Lozhkov et al., arXiv:2402.19173. Shapes: modules.h.
 #include "family/starcoder2.h"
 
 #include <memory>
