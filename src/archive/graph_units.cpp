@@ -73,7 +73,7 @@ void GraphUnits::find_blocks() {
   if (blocks_.empty() && !cuts_.layer_class.empty()) {
     throw Error(ErrorKind::kUsage,
                 {.what = "the graph has no module of class '" + cuts_.layer_class + "'",
-                 .where = "`layer_class`",
+                 .where = "`layer_class`, in a configuration `model.transformer_layer_cls`",
                  .remedy = suggest_name(cuts_.layer_class, Names(classes.begin(), classes.end()))});
   }
   if (!blocks_.empty()) return;
