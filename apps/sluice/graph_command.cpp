@@ -196,7 +196,8 @@ std::vector<std::vector<ValueSpec>> crossing_of(const Inspected& of) {
   for (const LayerInfo& layer : of.spec.free_layers)
     for (const ValueSpec& value : layer.writes) everywhere.push_back(value.name);
   std::vector<std::vector<ValueSpec>> crossing;
-  for (const auto& names : crossing_values(layers, cuts, everywhere, of.graph->layers.outputs)) {
+  for (const auto& names :
+       values_crossing_cuts(layers, cuts, everywhere, of.graph->layers.outputs)) {
     crossing.emplace_back();
     for (const std::string& name : names) crossing.back().push_back(values.at(name));
   }

@@ -21,13 +21,13 @@ bool is_given(std::string_view target, const std::vector<std::string>& given) {
   });
 }
 
-bool asks_for_layout(const GraphArgument& argument) {
+bool has_unsupported_layout(const GraphArgument& argument) {
   return argument.kind == GraphArgument::Kind::kLayout && argument.text != "strided";
 }
 
 // as_strided() needs the strides from export. Storage offsets may differ, so explicit ones are
 // rejected.
-std::string refusal_of_strides(const GraphNode& node, const GraphModule& module) {
+std::string strides_error(const GraphNode& node, const GraphModule& module) {
   if (node.target != "aten.as_strided.default") return {};
   for (std::size_t i = 0; i < node.arguments.size(); ++i) {
     const auto& [name, argument] = node.arguments[i];
@@ -64,9 +64,9 @@ std::string refusal_of(const GraphNode& node, const GraphModule& module,
     return {};
   if (!find_aten_row(target))
     return formatted("'{}' is not an operator that an exported graph may run", target);
-  if (std::string why = refusal_of_strides(node, module); !why.empty()) return why;
+  if (std::string why = strides_error(node, module); !why.empty()) return why;
   for (const auto& [name, argument] : node.arguments) {
-    if (asks_for_layout(argument))
+    if (has_unsupported_layout(argument))
       return formatted("'{}' makes a tensor of the layout '{}', only strided ones are known",
                        target, argument.text);
     if (name == "pin_memory" && argument.kind == GraphArgument::Kind::kBool && argument.integer)

@@ -226,12 +226,12 @@ class Layering {
         if (const GraphValue& of = flow_.module().values[static_cast<std::size_t>(value)];
             of.number)
           of.number->add_symbols(needed);
-    const auto add_told = [&](int value) {
+    const auto add_available = [&](int value) {
       for (const SizeExpression& size :
            flow_.module().values[static_cast<std::size_t>(value)].sizes)
         if (const auto symbol = size.symbol()) told.insert(*symbol);
     };
-    for (const int value : layer.reads) add_told(value);
+    for (const int value : layer.reads) add_available(value);
     if (std::includes(told.begin(), told.end(), needed.begin(), needed.end())) return;
     for (const GraphInput& input : flow_.module().inputs) {
       if (input.kind != InputKind::kBatch || input.value < 0 || !flow_.is_tensor(input.value))
@@ -241,7 +241,7 @@ class Layering {
       });
       if (!helps) continue;
       add_once(layer.reads, input.value);
-      add_told(input.value);
+      add_available(input.value);
     }
   }
 

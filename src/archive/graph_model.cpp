@@ -346,7 +346,7 @@ std::shared_ptr<GraphOfModel> graph_with_layers(ExportedGraph graph, const Graph
       has_loss ? std::vector<std::string>{model->loss.output} : tensor_results(graph.training);
   if (!model->loss.count.empty()) wanted.push_back(model->loss.count);
   model->graph = std::move(graph);
-  give_each_use_a_value(model->graph.training);
+  split_parameter_uses(model->graph.training);
   const GraphModule& module = model->graph.training;
   const GraphFacts& facts = model->graph.facts;
   model->rows_symbol = symbol_named(facts, {"rows", "batch"});
@@ -358,7 +358,7 @@ std::shared_ptr<GraphOfModel> graph_with_layers(ExportedGraph graph, const Graph
     for (const GraphInput* input : inputs)
       if (input->name == "input_ids") model->length_symbol = symbol_at(module, *input, 1);
   model->layers = layers_of(model->graph, module, options.cuts, wanted);
-  settle_attention(model->graph.training, model->layers);
+  use_math_attention_for_layer_masks(model->graph.training, model->layers);
   const bool has_parameters =
       std::any_of(module.inputs.begin(), module.inputs.end(),
                   [](const GraphInput& input) { return input.kind == InputKind::kParameter; });

@@ -12,7 +12,7 @@ namespace {
 using InputKind = GraphInput::Kind;
 
 constexpr std::string_view kAttention = "aten.scaled_dot_product_attention.default";
-constexpr std::string_view kWrittenAttention = "aten._scaled_dot_product_attention_math.default";
+constexpr std::string_view kMathAttention = "aten._scaled_dot_product_attention_math.default";
 
 void rename(GraphArgument& argument, int from, int to) {
   if (argument.kind == GraphArgument::Kind::kValue && argument.value == from) argument.value = to;
@@ -21,7 +21,7 @@ void rename(GraphArgument& argument, int from, int to) {
 
 }  // namespace
 
-void give_each_use_a_value(GraphModule& module) {
+void split_parameter_uses(GraphModule& module) {
   std::map<int, std::size_t> parameters;
   for (std::size_t i = 0; i < module.inputs.size(); ++i)
     if (module.inputs[i].kind == InputKind::kParameter) parameters[module.inputs[i].value] = i;
@@ -54,19 +54,19 @@ std::set<int> free_values(const GraphModule& module, const GraphLayers& layers) 
   return free;
 }
 
-void settle_attention(GraphModule& module, const GraphLayers& layers) {
+void use_math_attention_for_layer_masks(GraphModule& module, const GraphLayers& layers) {
   const std::set<int> free = free_values(module, layers);
   for (GraphNode& node : module.nodes) {
     if (node.target != kAttention) continue;
     const GraphArgument* mask = node.argument("attn_mask");
     if (!mask || mask->kind != GraphArgument::Kind::kValue || free.contains(mask->value)) continue;
-    node.target = kWrittenAttention;
+    node.target = kMathAttention;
     node.results.push_back({.is_list = false, .values = {-1}});  // attention weights
   }
 }
 
 std::string_view exported_target(const GraphNode& node) {
-  return node.target == kWrittenAttention ? kAttention : std::string_view(node.target);
+  return node.target == kMathAttention ? kAttention : std::string_view(node.target);
 }
 
 }  // namespace sluice::detail

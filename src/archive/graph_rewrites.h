@@ -10,7 +10,7 @@
 namespace sluice::detail {
 
 // Gives each node that reads a parameter its own value for it.
-void give_each_use_a_value(GraphModule& module);
+void split_parameter_uses(GraphModule& module);
 
 // Values that are neither parameters nor computed by a layer.
 std::set<int> free_values(const GraphModule& module, const GraphLayers& layers);
@@ -18,7 +18,7 @@ std::set<int> free_values(const GraphModule& module, const GraphLayers& layers);
 // LibTorch selects the attention kernel by whether the mask requires a gradient. This differs
 // between the two forwards of a recomputed layer. Attentions whose mask comes from a layer
 // therefore always use the math kernel, so that both give the same bits.
-void settle_attention(GraphModule& module, const GraphLayers& layers);
+void use_math_attention_for_layer_masks(GraphModule& module, const GraphLayers& layers);
 
 std::string_view exported_target(const GraphNode& node);
 

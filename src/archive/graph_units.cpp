@@ -96,12 +96,12 @@ bool GraphUnits::is_named(const std::string& path) const {
   return std::find(cuts_.modules.begin(), cuts_.modules.end(), path) != cuts_.modules.end();
 }
 
-bool GraphUnits::holds_named(const std::string& path) const {
+bool GraphUnits::contains_named(const std::string& path) const {
   return std::any_of(cuts_.modules.begin(), cuts_.modules.end(),
                      [&](const std::string& name) { return is_inside(name, path); });
 }
 
-bool GraphUnits::holds_blocks(const std::string& path) const {
+bool GraphUnits::contains_blocks(const std::string& path) const {
   const auto next = blocks_.lower_bound(path + ".");
   return next != blocks_.end() && is_inside(*next, path);
 }
@@ -117,7 +117,7 @@ GraphUnit GraphUnits::unit_of(const GraphNode& of) const {
               .is_block = unit.is_block || block,
               .is_named = named};
     if (!unit.key.empty()) continue;
-    if (holds_blocks(call.path) || holds_named(call.path)) continue;
+    if (contains_blocks(call.path) || contains_named(call.path)) continue;
     unit = {.key = call.key, .path = call.path, .class_name = call.class_name};
   }
   return unit;
@@ -151,7 +151,7 @@ void GraphUnits::find_crossing() {
 }
 
 // Nodes before the returned position join the unit before them.
-std::size_t GraphUnits::place_of_cut(const std::vector<GraphUnit>& units, std::size_t begin,
+std::size_t GraphUnits::cheapest_cut(const std::vector<GraphUnit>& units, std::size_t begin,
                                      std::size_t end) const {
   if (begin == 0) return begin;
   if (end == units.size() || units[begin - 1].key == units[end].key) return end;
@@ -188,7 +188,7 @@ std::vector<GraphUnit> GraphUnits::in_order() const {
       ++p;
       continue;
     }
-    const std::size_t split = place_of_cut(units, p, end);
+    const std::size_t split = cheapest_cut(units, p, end);
     for (std::size_t k = p; k < end; ++k) {
       if (k < split) {
         units[k] = units[p - 1];
@@ -205,7 +205,7 @@ std::vector<GraphUnit> GraphUnits::in_order() const {
 
 std::string GraphUnits::home_of(const GraphNode& of) const {
   for (const ModuleCall& call : of.modules)
-    if (blocks_.contains(call.path) || !holds_blocks(call.path)) return call.path;
+    if (blocks_.contains(call.path) || !contains_blocks(call.path)) return call.path;
   return {};
 }
 

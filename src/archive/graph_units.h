@@ -33,12 +33,12 @@ class GraphUnits {
  private:
   void find_blocks();
   bool is_named(const std::string& path) const;
-  bool holds_named(const std::string& path) const;
-  bool holds_blocks(const std::string& path) const;
+  bool contains_named(const std::string& path) const;
+  bool contains_blocks(const std::string& path) const;
   GraphUnit unit_of(const GraphNode& of) const;
   WideNumber bytes_of(int value) const;
   void find_crossing();
-  std::size_t place_of_cut(const std::vector<GraphUnit>& units, std::size_t begin,
+  std::size_t cheapest_cut(const std::vector<GraphUnit>& units, std::size_t begin,
                            std::size_t end) const;
 
   const GraphFlow& flow_;

@@ -145,7 +145,7 @@ bool same(const SizeExpression::Node& a, const SizeExpression::Node& b) {
 }
 
 // A sympy power equals Python's ** only for exponents >= 0.
-bool is_pythons_power(const SizeExpression::Node& node) {
+bool uses_python_power(const SizeExpression::Node& node) {
   return node.op == SizeOp::kPythonPower || (node.of[1].is_number() && node.of[1].number() >= 0);
 }
 
@@ -289,8 +289,8 @@ Written written(const SizeExpression& expression) {
     fraction.replace(fraction.find('/'), 1, ", ");
     return {"Rational(" + fraction + ")", 12};
   }
-  const bool is_sympys_power = node.op == SizeOp::kPower && !is_pythons_power(node);
-  const int own = is_sympys_power ? 12 : binding(node.op);
+  const bool uses_sympy_power = node.op == SizeOp::kPower && !uses_python_power(node);
+  const int own = uses_sympy_power ? 12 : binding(node.op);
   const auto operand = [&](std::size_t i) {
     Written part = written(node.of[i]);
     return part.binding > own ? part.text : "(" + part.text + ")";
@@ -298,7 +298,7 @@ Written written(const SizeExpression& expression) {
   if (node.op == SizeOp::kNot) return {"not " + operand(0), own};
   std::string text;
   if (own == 12) {
-    text = std::string(is_sympys_power ? "Pow" : word_of(node.op)) + "(";
+    text = std::string(uses_sympy_power ? "Pow" : word_of(node.op)) + "(";
     for (std::size_t i = 0; i < node.of.size(); ++i)
       text += (i == 0 ? "" : ", ") + written(node.of[i]).text;
     return {text + ")", own};

@@ -29,11 +29,11 @@ void move_damaged(const SaveTarget& target) {
   try {
     Checkpoint(target.path).verify();
   } catch (const Error&) {
-    io::keep_beside(target.path);
+    io::rename_to_kept(target.path);
   }
 }
 
-const SaveTarget& made_free(const SaveTarget& target) {
+const SaveTarget& with_damaged_moved_aside(const SaveTarget& target) {
   move_damaged(target);
   return target;
 }
@@ -59,7 +59,7 @@ bool is_in(const std::string& file, const std::string& folder) {
 
 Publication::Publication(SaveTarget target)
     : target_(std::move(target)),
-      directory_(made_free(target_).path, target_.commit, checkpoint_kind()) {}
+      directory_(with_damaged_moved_aside(target_).path, target_.commit, checkpoint_kind()) {}
 
 void Publication::add_file(const std::string& name, const std::string& text) {
   write_text(working() + "/" + name, text);

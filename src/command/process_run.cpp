@@ -100,7 +100,7 @@ struct TrainingJob::Impl {
   // checkpoints.
   static LaunchEnvironment prepared(const RunConfig& config) {
     LaunchEnvironment environment = read_launch_environment();
-    if (environment.layout.process == 0) io::put_back_steps(config.checkpoint.folder);
+    if (environment.layout.process == 0) io::restore_moved_steps(config.checkpoint.folder);
     return environment;
   }
 };
@@ -184,7 +184,7 @@ ProcessRun::ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& s
   made_of = fingerprints_of(config, plan.model, weights);
   made_of.is_traced = traced.has_value();
   // Other processes look for checkpoints after this (TrainingJob).
-  if (ranks.has_rank_zero()) io::put_back_steps(config.checkpoint.folder);
+  if (ranks.has_rank_zero()) io::restore_moved_steps(config.checkpoint.folder);
   resume = find_resume_point(config, made_of);
   if (ranks.has_rank_zero()) log.emplace(config, plan, data, resume);
   // The log prints the warnings of `data` later.

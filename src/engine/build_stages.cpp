@@ -66,7 +66,7 @@ std::vector<Names> values_at_cuts(const Model& model, const std::vector<int>& fi
   const std::vector<int> cuts(first_layers.begin() + 1, first_layers.end());
   std::vector<Names> values(1);
   for (Names& crossing :
-       crossing_values(model.layers, cuts, values_everywhere(model), model.outputs))
+       values_crossing_cuts(model.layers, cuts, values_everywhere(model), model.outputs))
     values.push_back(std::move(crossing));
   values.push_back(model.outputs);
   return values;
@@ -104,7 +104,8 @@ std::vector<LayerSpec> fused(const Model& model, const std::vector<LayerSpec>& l
     Names leaving = outputs;
     if (behind < first + static_cast<int>(layers.size())) {
       leaving =
-          crossing_values(model.layers, {behind}, values_everywhere(model), model.outputs).front();
+          values_crossing_cuts(model.layers, {behind}, values_everywhere(model), model.outputs)
+              .front();
       for (const std::string& name : outputs)
         if (is_auxiliary(model, name)) leaving.push_back(name);
     }

@@ -114,7 +114,7 @@ void run_boxed(const GraphCall& call, GraphFrame& frame) {
   take_results_from_stack(call, frame);
 }
 
-void run_written_attention(const GraphCall& call, GraphFrame& frame) {
+void run_math_attention(const GraphCall& call, GraphFrame& frame) {
   put_arguments_on_stack(call, frame);
   const c10::DeviceType device = frame.device.type();
   if (at::autocast::is_autocast_enabled(device)) {

@@ -86,7 +86,7 @@ at::Tensor wrapped_number(const c10::IValue& number);
 void run_boxed(const GraphCall& call, GraphFrame& frame);
 // The math attention (archive/graph_rewrites.h). Autocast casts its operands as for the exported
 // operator.
-void run_written_attention(const GraphCall& call, GraphFrame& frame);
+void run_math_attention(const GraphCall& call, GraphFrame& frame);
 void run_added(const GraphCall& call, GraphFrame& frame);
 void run_number(const GraphCall& call, GraphFrame& frame);
 

@@ -126,7 +126,7 @@ bool draws(const GraphCall& call) {
   return true;
 }
 
-bool turn_for_evaluation(GraphCall& call) {
+bool switch_to_evaluation(GraphCall& call) {
   if (!call.op) return false;
   const std::string& name = call.op->operator_name().name;
   if (is_attention(name)) {

@@ -28,7 +28,7 @@ bool may_draw(std::string_view target, const std::vector<GraphOperator>& added);
 bool draws(const GraphCall& call);
 
 // Changes the arguments as model.eval() does. Returns true if it changed any.
-bool turn_for_evaluation(GraphCall& call);
+bool switch_to_evaluation(GraphCall& call);
 
 // Random node -> key of its random numbers. The key depends on the module's path and on the node's
 // position among the random nodes there, but not on the division of the graph into programs.

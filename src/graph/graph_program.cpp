@@ -195,7 +195,7 @@ class GraphProgramBuilder {
       call.check = find_call_check(found.op->operator_name().name);
       call.is_direct = call.run != nullptr;
       if (!call.run)
-        call.run = exported_target(node) == node.target ? run_boxed : run_written_attention;
+        call.run = exported_target(node) == node.target ? run_boxed : run_math_attention;
       check_results(node, call);
       bind_arguments(node, values, found.op->schema(), call);
       if (node.target == kStrided) call.exported_strides = strides_of_tensor(node, call.place);
@@ -281,7 +281,7 @@ class GraphProgramBuilder {
       return;
     }
     GraphCall turned = call;
-    if (turn_for_evaluation(turned)) {
+    if (switch_to_evaluation(turned)) {
       turned.is_random = false;
       has_evaluation_ = true;
     }

@@ -91,13 +91,13 @@ std::vector<std::string> tokenizer_files(const std::string& directory) {
     std::error_code ignored;
     const std::string path = directory + "/" + std::string(name);
     if (directory.empty() || !fs::is_regular_file(path, ignored)) continue;
-    own_file(path);
+    resolve_local_link(path);
     found.push_back(path);
   }
   return found;
 }
 
-std::string own_file(const std::string& path) {
+std::string resolve_local_link(const std::string& path) {
   std::error_code failed;
   const fs::path target = fs::canonical(path, failed);
   if (failed) return path;  // its reader reports it
@@ -114,8 +114,8 @@ std::string own_file(const std::string& path) {
 }
 
 CopiedFile copy_file(const std::string& from, const std::string& to) {
-  const File source =
-      File::open(own_file(from), ErrorKind::kCheckpoint, Links::kRefuse, LfsPointers::kTake);
+  const File source = File::open(resolve_local_link(from), ErrorKind::kCheckpoint, Links::kRefuse,
+                                 LfsPointers::kTake);
   File target = File::create(to);
   std::vector<char> buffer(std::size_t{1} << 20);
   std::uint64_t done = 0;
@@ -146,7 +146,7 @@ std::uint64_t hf_directory_bytes(const ModelSpec& model, const std::string& sour
   for (const std::string& file : io::tokenizer_files(source_directory))
     bytes += File::open(file, ErrorKind::kCheckpoint, Links::kFollow, LfsPointers::kTake).size();
   // The file must not be a link to elsewhere.
-  if (!source_directory.empty()) io::own_file(source_directory + "/" + io::kHfConfigFile);
+  if (!source_directory.empty()) io::resolve_local_link(source_directory + "/" + io::kHfConfigFile);
   return bytes;
 }
 

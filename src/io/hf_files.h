@@ -25,19 +25,19 @@ std::string index_text(const std::map<std::string, std::string>& weight_map, std
 std::string config_of_weights(const std::string& config_text, const std::string& dtype);
 
 bool is_tokenizer_file(std::string_view name);
-// Throws as own_file().
+// Throws as resolve_local_link().
 std::vector<std::string> tokenizer_files(const std::string& directory);
 
 // Follows a link in a model directory. Checkpoints publish copies, so the link must stay in the
 // directory or its own Hugging Face cache (models--ORG--NAME/snapshots/REVISION/FILE ->
 // ../../blobs/HASH). Otherwise throws Error(kInput).
-std::string own_file(const std::string& path);
+std::string resolve_local_link(const std::string& path);
 
 struct CopiedFile {
   std::uint64_t bytes = 0;
   std::string hash;
 };
-// Flushes the copy. Throws Error(kCheckpoint), and as own_file().
+// Flushes the copy. Throws Error(kCheckpoint), and as resolve_local_link().
 CopiedFile copy_file(const std::string& from, const std::string& to);
 
 }  // namespace sluice::io

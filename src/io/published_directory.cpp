@@ -28,7 +28,8 @@ constexpr const char* kKept = ".kept-";
 }
 
 // ".step-00000100.tmp-..." gives "step-00000100". Other names give "", except `own`.
-std::string name_behind(const std::string& name, const std::string& kind, const std::string& own) {
+std::string original_name(const std::string& name, const std::string& kind,
+                          const std::string& own) {
   const std::size_t at = name.rfind(kind);
   if (!name.starts_with('.') || at == std::string::npos) return {};
   const std::string behind = name.substr(1, at - 1);
@@ -89,8 +90,8 @@ bool exists(const std::string& path) {
 
 // Removes an uncommitted directory. Restores one that was moved aside, unless its successor exists.
 void clean_hidden(const std::string& folder, const std::string& name, const std::string& own) {
-  const std::string temporary = name_behind(name, kTemporary, own),
-                    aside = name_behind(name, kAside, own);
+  const std::string temporary = original_name(name, kTemporary, own),
+                    aside = original_name(name, kAside, own);
   if (temporary.empty() && aside.empty()) return;
   const std::string path = folder + "/" + name;
   const int lock = lock_directory(path);
@@ -166,9 +167,9 @@ void clean_up(const std::string& folder, const std::string& own, const Directory
 
 }  // namespace
 
-void put_back_steps(const std::string& folder) {
+void restore_moved_steps(const std::string& folder) {
   for (const std::string& name : names_in(folder)) {
-    const std::string step = name_behind(name, kAside, {});
+    const std::string step = original_name(name, kAside, {});
     if (!step.empty() && !exists(folder + "/" + step)) clean_hidden(folder, name, {});
   }
 }
@@ -190,7 +191,7 @@ void ensure_folder(const std::string& path) {
 
 bool is_unfinished(const std::string& path) { return exists(path + "/" + kIncomplete); }
 
-void keep_beside(const std::string& path) {
+void rename_to_kept(const std::string& path) {
   rename_path(path, path + kKept + unique_suffix());
   sync_directory(parent_directory(path));
 }
@@ -259,7 +260,7 @@ void PublishedDirectory::begin_marker() {
                    .remedy = "with commit = \"marker\" nothing is replaced: choose another folder, "
                              "or remove it"});
     }
-    keep_beside(path_);
+    rename_to_kept(path_);
   }
   working_ = path_;
   make_directory(working_);

@@ -59,7 +59,7 @@ class PublishedDirectory {
 };
 
 // Restores directories that were moved aside, unless a successor exists.
-void put_back_steps(const std::string& folder);
+void restore_moved_steps(const std::string& folder);
 // Also removes uncommitted directories.
 void clean_steps(const std::string& folder, const DirectoryKind& kind);
 
@@ -72,7 +72,7 @@ void ensure_folder(const std::string& path);
 // True if a save in marker mode has not finished.
 bool is_unfinished(const std::string& path);
 // Renames to NAME.kept-*. Throws Error(kCheckpoint).
-void keep_beside(const std::string& path);
+void rename_to_kept(const std::string& path);
 
 // Looks into folders one level deep.
 bool holds_only(const std::string& path, bool (*is_ours)(std::string_view file));

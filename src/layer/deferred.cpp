@@ -24,7 +24,7 @@ void empty_in_place(const at::Tensor& variable, at::Device device) {
   const at::Tensor memory = at::empty_strided(
       variable.sizes(), variable.strides(), variable.options().device(device).requires_grad(false));
   set_unfilled(memory);
-  put_in_place(variable, memory);
+  replace_tensor_data(variable, memory);
 }
 
 using Parameters = std::map<const void*, std::string>;

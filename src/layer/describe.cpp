@@ -303,7 +303,7 @@ ModelSpec describe(const std::vector<LayerSpec>& layers, const BatchMetas& batch
     batch_names.push_back(name);
     model.inputs.push_back(value_spec(name, values.at(name), rows));
   }
-  crossing_values(layers, {}, batch_names, {});  // throws for values that no layer writes
+  values_crossing_cuts(layers, {}, batch_names, {});  // throws for values that no layer writes
   for (const LayerSpec& layer : layers) {
     Probe probe(layer, static_cast<int>(model.layers.size()), values);
     LayerInfo& info = model.layers.emplace_back();

@@ -59,7 +59,7 @@ class PartFinder {
   bool is_block(const Module& module) const {
     return !block_class_.empty() && is_class(module.name(), block_class_);
   }
-  bool holds_blocks(const Module& module) const {
+  bool contains_blocks(const Module& module) const {
     for (const auto& child : module.modules(/*include_self=*/false)) {
       if (is_block(*child)) return true;
     }
@@ -75,7 +75,7 @@ class PartFinder {
       if (is_block(child)) {
         found_class_ = true;
         parts_.push_back({name, in_list, /*of_class=*/true, child.name()});
-      } else if (block_class_.empty() ? is_list(child) && !in_list : holds_blocks(child)) {
+      } else if (block_class_.empty() ? is_list(child) && !in_list : contains_blocks(child)) {
         open(child, name + ".", is_list(child));
       } else {
         parts_.push_back({name, in_list, /*of_class=*/false, child.name()});

@@ -101,7 +101,7 @@ at::Tensor view_of(const c10::Storage& storage, const at::Tensor& like) {
 
 }  // namespace
 
-void put_in_place(const at::Tensor& variable, const at::Tensor& memory) {
+void replace_tensor_data(const at::Tensor& variable, const at::Tensor& memory) {
   const c10::InferenceMode normal_tensors(false);
   variable.unsafeGetTensorImpl()->shallow_copy_from(memory.getIntrusivePtr());
   if (!torch::autograd::impl::get_autograd_meta(variable)) return;
@@ -441,7 +441,7 @@ class Tape::Notes {
     const bool is_new = !storages_[places_.at(key(tensor))].with;
     const at::Tensor memory = with_memory(tensor);
     if (is_new) set_unfilled(memory);
-    put_in_place(tensor, memory);
+    replace_tensor_data(tensor, memory);
   }
 
   void read(const std::vector<at::Tensor>& tensors) {

@@ -42,6 +42,6 @@ class Tape {
 
 // Gives the variable another tensor's memory, device and strides. Variable::set_data refuses to
 // change from or to the meta device.
-void put_in_place(const at::Tensor& variable, const at::Tensor& memory);
+void replace_tensor_data(const at::Tensor& variable, const at::Tensor& memory);
 
 }  // namespace sluice

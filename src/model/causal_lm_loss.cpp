@@ -76,7 +76,7 @@ at::Tensor next_token_sum(const at::Tensor& logits_BLV, const at::Tensor& labels
   const std::int64_t vocab_size = logits_BLV.size(2);
   const at::Tensor logits_RV = logits_BLV.flatten(0, 1);
   const at::Tensor targets_R = targets_of(labels_BL).to(logits_BLV.device());
-  if (fused && takes_fused(logits_BLV)) {
+  if (fused && supports_fused(logits_BLV)) {
     if (!are_in_vocabulary(targets_R, vocab_size)) refuse_labels(labels_BL, vocab_size);
     return ops::cross_entropy_block(logits_RV, targets_R);
   }

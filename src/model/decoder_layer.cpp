@@ -89,7 +89,7 @@ class DecoderAttention : public torch::nn::Module {
   at::Tensor fused(const at::Tensor& x_BLD, const BatchPositions& batch,
                    const ops::NormWeights& before, const ops::NormWeights& behind,
                    double residual_scale) const {
-    if (!fused_ || !takes_fused(x_BLD) || (is_training() && dropout_ > 0)) return {};
+    if (!fused_ || !supports_fused(x_BLD) || (is_training() && dropout_ > 0)) return {};
     const std::int64_t length = whole_length(x_BLD, tp_);
     const auto first_keys = inputs_->first_keys(batch, x_BLD.size(0), length, mask_kind_.window);
     if (!first_keys) return {};
@@ -230,7 +230,7 @@ class GatedMlp : public FeedForward {
 
   at::Tensor fused(const at::Tensor& x_BLD, const ops::NormWeights& before,
                    const ops::NormWeights& behind, double residual_scale) const override {
-    if (!fused_ || !takes_fused(x_BLD)) return {};
+    if (!fused_ || !supports_fused(x_BLD)) return {};
     ops::FeedForwardBlock block{.half = {.before = before,
                                          .last = down_proj_->weights(),
                                          .behind = behind,

@@ -78,7 +78,7 @@ class Gpt2Attention : public torch::nn::Module {
   // x + this(before(x)) as one node, or undefined if that is impossible.
   at::Tensor fused(const at::Tensor& x_BLD, const BatchPositions& batch,
                    const ops::NormWeights& before) const {
-    if (!fused_ || !takes_fused(x_BLD)) return {};
+    if (!fused_ || !supports_fused(x_BLD)) return {};
     const auto first_keys = inputs_->first_keys(batch, x_BLD.size(0), whole_length(x_BLD, tp_), 0);
     if (!first_keys) return {};
     const std::int64_t heads = x_BLD.size(2) / head_dim_;
@@ -145,7 +145,7 @@ class Gpt2Mlp : public torch::nn::Module {
 
   // x + this(before(x)) as one node, or undefined.
   at::Tensor fused(const at::Tensor& x_BLD, const ops::NormWeights& before) const {
-    if (!fused_ || !takes_fused(x_BLD)) return {};
+    if (!fused_ || !supports_fused(x_BLD)) return {};
     return ops::feed_forward_block(x_BLD, {.half = {.before = before,
                                                     .projections = {c_fc_->weights()},
                                                     .last = c_proj_->weights(),

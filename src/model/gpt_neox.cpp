@@ -56,7 +56,7 @@ class GptNeoxAttention : public torch::nn::Module {
   // this(before(x)), plus x if adds_input, as one node, or undefined.
   at::Tensor fused(const at::Tensor& x_BLD, const BatchPositions& batch,
                    const ops::NormWeights& before, bool adds_input) const {
-    if (!fused_ || !takes_fused(x_BLD)) return {};
+    if (!fused_ || !supports_fused(x_BLD)) return {};
     const std::int64_t length = whole_length(x_BLD, tp_);
     const auto first_keys = inputs_->first_keys(batch, x_BLD.size(0), length, 0);
     if (!first_keys) return {};
@@ -133,7 +133,7 @@ class GptNeoxMlp : public torch::nn::Module {
 
   // this(before(x)), plus x if adds_input, as one node, or undefined.
   at::Tensor fused(const at::Tensor& x_BLD, const ops::NormWeights& before, bool adds_input) const {
-    if (!fused_ || !takes_fused(x_BLD)) return {};
+    if (!fused_ || !supports_fused(x_BLD)) return {};
     return ops::feed_forward_block(x_BLD, {.half = {.before = before,
                                                     .projections = {dense_h_to_4h_->weights()},
                                                     .last = dense_4h_to_h_->weights(),

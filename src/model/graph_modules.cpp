@@ -100,7 +100,7 @@ std::vector<TensorMeta> written_metas(const GraphModule& module, const std::vect
 }
 
 // Whether the written sizes follow from the sizes read.
-bool knows_shapes(const GraphModule& module, const GraphLayer& layer) {
+bool can_infer_shapes(const GraphModule& module, const GraphLayer& layer) {
   std::set<std::string> told, needed;
   for (const int value : layer.reads)
     for (const SizeExpression& size : module.values[static_cast<std::size_t>(value)].sizes)
@@ -156,7 +156,7 @@ class LayerMaker {
       for (at::Tensor& tensor : written) tensor = tensor.contiguous();
       return written;
     };
-    if (knows_shapes(module, layer)) {
+    if (can_infer_shapes(module, layer)) {
       std::vector<at::ScalarType> types;
       for (const ValueSpec& value : info.writes) types.push_back(scalar_type_of(value.dtype));
       spec.shapes = [graph = graph_, &layer, types](const std::vector<TensorMeta>& read) {

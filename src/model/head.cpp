@@ -33,7 +33,7 @@ at::Tensor Head::forward(const at::Tensor& x_BLD) const {
 
 at::Tensor LossHead::forward(const at::Tensor& x_BLD, const at::Tensor& labels_BL) const {
   if (!labels_BL.defined()) return Head::forward(x_BLD);
-  const bool fuses = fused_ && !is_adapted() && takes_fused(x_BLD);
+  const bool fuses = fused_ && !is_adapted() && supports_fused(x_BLD);
   if (!fuses && is_sliced())
     return detail::next_token_sum(logits_of_slices(x_BLD), labels_BL, config_.vocab_size, tp_);
   if (!fuses || !(config_.loss_by_blocks || is_sliced()))

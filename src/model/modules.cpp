@@ -44,7 +44,7 @@ void require_one_slice(const std::string& what) {
                .remedy = "set degree and slices of tensor parallelism to 1"});
 }
 
-bool takes_fused(const at::Tensor& x) {
+bool supports_fused(const at::Tensor& x) {
   return x.is_cpu() && x.scalar_type() == at::kFloat && x.numel() > 0 &&
          !at::autocast::is_autocast_enabled(at::kCPU);
 }
@@ -118,7 +118,7 @@ std::vector<std::pair<std::string, ParameterSlices>> Linear::slices() const {
 }
 
 at::Tensor Linear::forward(const at::Tensor& x) const {
-  if (fused_ && !is_adapted() && takes_fused(x)) return ops::linear_block(x, weights());
+  if (fused_ && !is_adapted() && supports_fused(x)) return ops::linear_block(x, weights());
   return adapted(at::linear(x, weight_, bias_), x);
 }
 
@@ -144,7 +144,7 @@ ops::NormWeights RmsNorm::weights() const {
 }
 
 at::Tensor RmsNorm::forward(const at::Tensor& x) const {
-  if (fused_ && takes_fused(x)) return ops::norm_block(x, weights(), tp_);
+  if (fused_ && supports_fused(x)) return ops::norm_block(x, weights(), tp_);
   return normed(x, weight_, tp_);
 }
 
@@ -182,7 +182,7 @@ ops::NormWeights LayerNorm::weights() const {
 }
 
 at::Tensor LayerNorm::forward(const at::Tensor& x) const {
-  if (fused_ && takes_fused(x)) return ops::norm_block(x, weights(), tp_);
+  if (fused_ && supports_fused(x)) return ops::norm_block(x, weights(), tp_);
   return detail::layer_norm_shared(x, weight_.sizes(), weight_, bias_, eps_, tp_);
 }
 
@@ -215,7 +215,8 @@ at::Tensor Embedding::forward(const at::Tensor& ids_BL) const {
   if (is_divided_) return detail::divided_embedding(weight_, ids_BL, rows_, padding_row_, tp_);
   try {
     if (is_sliced(tp_)) return detail::embedding_shared(weight_, ids_BL, tp_);
-    if (fused_ && takes_fused(weight_)) return ops::embedding_block(ids_BL, weight_, padding_row_);
+    if (fused_ && supports_fused(weight_))
+      return ops::embedding_block(ids_BL, weight_, padding_row_);
     return at::embedding(weight_, ids_BL, padding_row_);
   } catch (const c10::IndexError&) {
     throw Error(ErrorKind::kInput,

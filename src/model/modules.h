@@ -143,7 +143,7 @@ inline at::ScalarType wide_type(const at::Tensor& x) {
 }
 
 // Fused operators take float32 on the CPU, without autocast.
-bool takes_fused(const at::Tensor& x);
+bool supports_fused(const at::Tensor& x);
 
 // The whole sequence's length, if x has this rank's rows.
 std::int64_t whole_length(const at::Tensor& x_BLD, const SliceGroup& tp);

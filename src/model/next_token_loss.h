@@ -14,7 +14,7 @@ namespace sluice::detail {
 
 // If `fused`, the gradient overwrites the logits where possible.
 at::Tensor next_token_sum(const at::Tensor& logits_BLV, const at::Tensor& labels_BL, bool fused);
-// From the head's inputs, by blocks of the vocabulary. Precondition: takes_fused(x).
+// From the head's inputs, by blocks of the vocabulary. Precondition: supports_fused(x).
 at::Tensor next_token_sum(const at::Tensor& x_BLD, const ops::LinearCrossEntropy& head,
                           const at::Tensor& labels_BL);
 

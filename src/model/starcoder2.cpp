@@ -28,7 +28,7 @@ class Starcoder2Mlp : public FeedForward {
 
   at::Tensor fused(const at::Tensor& x_BLD, const ops::NormWeights& before,
                    const ops::NormWeights& behind, double residual_scale) const override {
-    if (!fused_ || !takes_fused(x_BLD)) return {};
+    if (!fused_ || !supports_fused(x_BLD)) return {};
     return ops::feed_forward_block(x_BLD,
                                    {.half = {.before = before,
                                              .projections = {c_fc_->weights()},

@@ -45,9 +45,9 @@ std::map<std::string, std::size_t> number_writes(const std::vector<LayerNames>& 
 
 }  // namespace
 
-std::vector<Names> crossing_values(const std::vector<LayerNames>& layers,
-                                   const std::vector<int>& cuts, const Names& batch_inputs,
-                                   const Names& final_outputs) {
+std::vector<Names> values_crossing_cuts(const std::vector<LayerNames>& layers,
+                                        const std::vector<int>& cuts, const Names& batch_inputs,
+                                        const Names& final_outputs) {
   const std::set<std::string> batch(batch_inputs.begin(), batch_inputs.end());
   const auto order = number_writes(layers, batch, final_outputs);
 

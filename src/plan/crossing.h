@@ -18,7 +18,7 @@ struct LayerNames {
 // For every cut before layer `cuts[i]`: the values that cross it, in the order of their first
 // writing. batch_inputs never cross; final_outputs are read after the last layer.
 // Throws Error(kUsage) for a value that nobody writes, or a layer that writes a batch input.
-std::vector<std::vector<std::string>> crossing_values(
+std::vector<std::vector<std::string>> values_crossing_cuts(
     const std::vector<LayerNames>& layers, const std::vector<int>& cuts,
     const std::vector<std::string>& batch_inputs, const std::vector<std::string>& final_outputs);
 

@@ -148,7 +148,7 @@ TEST_F(SaveOrderTest, WhereNamesCannotBeExchangedTheNextRunFindsTheOldOrTheNew) 
       const test::TempDirectory disk;
       test::write_tree(state, disk.str());
       num_without += listed_here(disk / "checkpoint").empty();
-      io::put_back_steps(disk / "checkpoint");
+      io::restore_moved_steps(disk / "checkpoint");
       EXPECT_EQ(listed_here(disk / "checkpoint"), std::set<int>{1}) << call.text() << ", " << loss;
       ++num_states;
     });

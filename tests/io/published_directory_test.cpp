@@ -143,13 +143,13 @@ TEST(PublishedDirectoryTest, WhoeverLooksFirstPutsBackAndCleansNothingElse) {
   write_step(directory / "step-00000002", "2");
   write_step(directory / ".step-00000002.old-12", "1");
   fs::create_directory(directory / ".step-00000003.tmp-13");
-  put_back_steps(directory.str());
+  restore_moved_steps(directory.str());
   EXPECT_EQ(list_directory(directory.str()),
             (std::set<std::string>{"step-00000001", "step-00000002", ".step-00000002.old-12",
                                    ".step-00000003.tmp-13"}));
   EXPECT_EQ(read_file(directory / "step-00000001/value"), "1");
   EXPECT_EQ(read_file(directory / "step-00000002/value"), "2");
-  EXPECT_NO_THROW(put_back_steps(directory / "missing"));
+  EXPECT_NO_THROW(restore_moved_steps(directory / "missing"));
 }
 
 TEST(PublishedDirectoryTest, AFolderOfStepsIsCleanedWithoutASave) {

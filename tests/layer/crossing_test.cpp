@@ -25,20 +25,20 @@ std::vector<LayerSpec> skip_model() {
 
 TEST(CrossingTest, RelaysAValueOverTheStagesBetweenWriterAndReader) {
   const auto crossing =
-      crossing_values(skip_model(), {1, 2, 3}, {"input_ids", "labels"}, {"hidden"});
+      values_crossing_cuts(skip_model(), {1, 2, 3}, {"input_ids", "labels"}, {"hidden"});
   EXPECT_EQ(crossing[0], (Names{"hidden", "mask"}));
   EXPECT_EQ(crossing[1], (Names{"hidden", "mask", "skip"}));
   EXPECT_EQ(crossing[2], (Names{"hidden", "skip"}));
 }
 
 TEST(CrossingTest, BatchInputsNeverCross) {
-  const auto crossing =
-      crossing_values({layer("a", {"x"}, {"h"}), layer("b", {"h", "x"}, {"h"})}, {1}, {"x"}, {"h"});
+  const auto crossing = values_crossing_cuts(
+      {layer("a", {"x"}, {"h"}), layer("b", {"h", "x"}, {"h"})}, {1}, {"x"}, {"h"});
   EXPECT_EQ(crossing[0], Names{"h"});
 }
 
 TEST(CrossingTest, AValueThatIsWrittenAnewDoesNotCross) {
-  const auto crossing = crossing_values(
+  const auto crossing = values_crossing_cuts(
       {layer("a", {"x"}, {"h", "t"}), layer("b", {"h"}, {"t"}), layer("c", {"t"}, {"h"})}, {1, 2},
       {"x"}, {"h"});
   EXPECT_EQ(crossing[0], Names{"h"});
@@ -46,7 +46,7 @@ TEST(CrossingTest, AValueThatIsWrittenAnewDoesNotCross) {
 }
 
 TEST(CrossingTest, FinalOutputsCrossEveryLaterCut) {
-  const auto crossing = crossing_values(
+  const auto crossing = values_crossing_cuts(
       {layer("a", {"x"}, {"aux", "h"}), layer("b", {"h"}, {"h"}), layer("c", {"h"}, {"h"})},
       {1, 2, 3}, {"x"}, {"h", "aux"});
   for (const Names& names : crossing) EXPECT_EQ(names, (Names{"aux", "h"}));
@@ -54,8 +54,8 @@ TEST(CrossingTest, FinalOutputsCrossEveryLaterCut) {
 
 TEST(CrossingTest, RefusesAValueThatNobodyWrote) {
   try {
-    crossing_values({layer("a", {"x"}, {"hidden"}), layer("b", {"hiden"}, {"y"})}, {1}, {"x"},
-                    {"y"});
+    values_crossing_cuts({layer("a", {"x"}, {"hidden"}), layer("b", {"hiden"}, {"y"})}, {1}, {"x"},
+                         {"y"});
     FAIL() << "accepted";
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kUsage);
@@ -66,9 +66,9 @@ TEST(CrossingTest, RefusesAValueThatNobodyWrote) {
 }
 
 TEST(CrossingTest, RefusesWritingABatchInputAndCutsOutsideTheModel) {
-  EXPECT_THROW(crossing_values({layer("a", {"x"}, {"x"})}, {}, {"x"}, {}), Error);
-  EXPECT_THROW(crossing_values({layer("a", {"x"}, {"h"})}, {2}, {"x"}, {"h"}), Error);
-  EXPECT_THROW(crossing_values({layer("a", {"x"}, {"h"})}, {-1}, {"x"}, {"h"}), Error);
+  EXPECT_THROW(values_crossing_cuts({layer("a", {"x"}, {"x"})}, {}, {"x"}, {}), Error);
+  EXPECT_THROW(values_crossing_cuts({layer("a", {"x"}, {"h"})}, {2}, {"x"}, {"h"}), Error);
+  EXPECT_THROW(values_crossing_cuts({layer("a", {"x"}, {"h"})}, {-1}, {"x"}, {"h"}), Error);
 }
 
 }  // namespace

@@ -53,7 +53,7 @@ ChunkChain::ChunkChain(const ModelSpec& spec, const std::vector<int>& cuts,
       }
     }
   }
-  auto crossing = crossing_values(layers, cuts, model.inputs, outputs);
+  auto crossing = values_crossing_cuts(layers, cuts, model.inputs, outputs);
   std::vector<int> bounds{0};
   bounds.insert(bounds.end(), cuts.begin(), cuts.end());
   bounds.push_back(static_cast<int>(layers.size()));
