@@ -36,7 +36,7 @@ std::int64_t CutMemory::peak(const std::vector<int>& starts, std::int64_t enough
   return peak;
 }
 
-// The order of compute decides what is kept when; sends and receives hold nothing here.
+// Only compute actions decide how long activations are kept, so transfers are left out.
 void CutMemory::lower_rows(const std::vector<int>& starts,
                            const std::vector<StageBackward>& backwards) {
   Plan plan = question_.base();

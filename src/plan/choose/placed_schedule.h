@@ -1,4 +1,4 @@
-// A schedule by name for stages that are placed. Thread-safety: pure functions.
+// Builds a named schedule for stages that already have ranks.
 #pragma once
 
 #include <string>
@@ -8,18 +8,18 @@
 
 namespace sluice::detail {
 
-// The options that an error is about, "" where none was given: that of the name, and that which has
-// placed the stages.
+// The options to blame in an error, "" if not given: the one that named the schedule and the one
+// that placed the stages.
 struct ScheduleOptions {
   std::string name, places;
 };
 
-// Throws what make_schedule() throws, and Error(kUsage) for stages that lie along the pipeline in
-// another way than the schedule's.
+// Throws what make_schedule() throws, and Error(kUsage) if the schedule places its stages in
+// another pattern than `stage_map`.
 Schedule placed_schedule(const ScheduleName& name, const StageMap& stage_map, int num_microbatches,
                          const ScheduleOptions& said);
 
-// "[0, 1, 1, 0]".
+// Formats as "[0, 1, 1, 0]".
 std::string list_text(const std::vector<int>& list);
 
 }  // namespace sluice::detail

@@ -1,7 +1,5 @@
-// The plan of one candidate, straight: placed, cut, scheduled; lowered, proven, predicted.
-//
-// Does not own: the list of candidates (candidates.h), the choice among them (best.h).
-// Thread-safety: pure functions, but for the question's.
+// Plans a single candidate: places, cuts and schedules its stages, then lowers, verifies and
+// predicts the program.
 #pragma once
 
 #include <cstdint>
@@ -12,33 +10,33 @@
 
 namespace sluice::detail {
 
-// No cuts of a candidate fit into memory_per_rank.
+// Thrown if no cut of a candidate fits into memory_per_rank.
 class NoCutFits : public Error {
  public:
-  // Bytes: what the smallest of those that were looked at needs, and the limit.
+  // Both in bytes: the smallest need found, and the limit.
   NoCutFits(std::int64_t smallest, std::int64_t limit);
   std::int64_t smallest() const { return smallest_; }
 
  private:
   std::int64_t smallest_;
 };
-// Error(kMemory): what needs too much, the bytes of its smallest, and the limit.
+// Error(kMemory). `what` names the item that is too large; the rest is in bytes.
 Error memory_error(const std::string& what, std::int64_t smallest, std::int64_t limit);
 
 // Throws RefusedSchedule with the first violation.
 void require_proof(const Program& program, VerifyReport report, const std::string& subject);
 
-// Placed, cut and scheduled: all but program (of which the mesh is set), proof, simulation and
-// prediction. Throws as plan_pipeline(), NoCutFits among it.
+// Places, cuts and schedules. Leaves out the proof, the simulation, the prediction and the program,
+// except for its mesh. Throws as plan_pipeline() does, and NoCutFits.
 Plan draft_one(Question& question, const Candidate& candidate);
 
-// Lowers, proves and predicts, by what the stages of the partition have to compute
-// (StageContent::backward). A finished plan may be finished again, when that is otherwise than was
-// thought. Throws as plan_pipeline().
+// Lowers, verifies and predicts the plan, using StageContent::backward of each stage. If those turn
+// out to be different later, call it again on the finished plan. Throws as plan_pipeline() does.
 Plan finish_plan(Plan plan);
 
-// draft_one() of what the options ask for, which a run finishes when its modules exist. With
-// auto_schedule the whole plan, as the choice needs it. Throws as plan_pipeline().
+// Drafts the plan for these options. A run finishes the draft once its modules exist. With
+// auto_schedule the plan is complete already, because choosing requires it. Throws as
+// plan_pipeline() does.
 Plan draft_plan(ModelSpec model, const PipelineOptions& options);
 
 }  // namespace sluice::detail

@@ -1,8 +1,5 @@
-// The question that the planner is asked, with all that the candidates of its answer share.
-//
-// Owns: the checks that no candidate changes, the costs of layers, the order in which cuts are
-// tried.
-// Does not own: the list of candidates (candidates.h). Thread-safety: one object is one thread's.
+// The planner's input: the checked model and options, plus data that all candidates share, such as
+// layer costs and the order in which cuts are tried. Use a Question from one thread only.
 #pragma once
 
 #include <deque>
@@ -19,30 +16,30 @@ namespace sluice::detail {
 
 class Question {
  public:
-  // Refers to the options. Throws what plan_pipeline() throws of a model and of options that fit no
-  // candidate: Error(kUsage), for kMeasured also without times and for those of another model.
+  // Keeps a reference to `options`. Throws Error(kUsage) if the model or the options suit no
+  // candidate. For kMeasured, that includes missing times and times of another model.
   Question(ModelSpec model, const PipelineOptions& options);
 
   const PipelineOptions& options() const { return options_; }
-  // Model, with what is trained, and everything else that no candidate decides.
+  // The plan's candidate-independent parts, such as the model with its trainable layers.
   const Plan& base() const { return base_; }
 
-  // True if the costs of layers say where to cut.
+  // True if layer costs decide where the model is cut.
   bool cuts_by_costs() const { return options_.balance != Balance::kEven; }
-  // Stages, counted and placed. Throws Error(kUsage).
+  // Counts and places the stages. Throws Error(kUsage).
   Cutting placed(const PartitionOptions& partition, CutBy by) const;
-  // The cuts for these stages, the fastest first. Precondition: cuts_by_costs(). Throws as
-  // Cutting::problem().
+  // Cuts for these stages, fastest first. Requires cuts_by_costs(). Throws as Cutting::problem()
+  // does.
   CutOrder& cuts(const Cutting& cutting);
-  // The layers that run twice, ascending. Precondition: cuts_by_costs().
+  // Layers whose forward is recomputed, ascending. Requires cuts_by_costs().
   const std::vector<int>& again() const { return again_; }
 
-  // Times of layers; null: F, I and W of a stage take 1.
+  // Layer times. If null, F, I and W of every stage take 1.
   const LayerTimes* times() const { return times_.get(); }
 
  private:
   void set_times();
-  // Costs and times become those of a rank that shares every layer with others.
+  // Reduces costs and times to the share of one tensor-parallel rank.
   void take_share();
   void set_layer_costs();
 

@@ -1,6 +1,5 @@
-// The question and the answer of `sluice schedule --search`: the named schedules and the searched
-// order under the same costs and the same limit on memory. Thread-safety: pure functions, but for
-// reading files.
+// Implements `sluice schedule --search`: compares the named schedules with a searched order under
+// equal costs and memory limit.
 #pragma once
 
 #include <cstdint>
@@ -19,38 +18,39 @@ namespace sluice {
 
 struct ScheduleQuestion {
   int num_ranks = 1, num_microbatches = 1;
-  int stages_per_rank = 0;    // 0: those of the costs, else 1 and 2
-  std::string stage_to_rank;  // "loop", "v", a list; "": loop, and v where ranks have two stages
+  int stages_per_rank = 0;    // 0: as in the costs, or 1 and 2 if they do not say
+  std::string stage_to_rank;  // "loop", "v" or a list; "": loop, also v for 2 stages per rank
   std::optional<double> max_bytes;
-  std::int64_t effort = SearchOptions().effort;  // effort of the search on each map
+  std::int64_t effort = SearchOptions().effort;  // for each stage map
 };
 
 struct ScheduleAnswer {
   Schedule schedule;
-  Simulation simulation;  // with transfers
-  VerifyReport report;    // report of the program with transfers
-  std::string refusal;    // why it cannot be taken; "": it can
+  Simulation simulation;  // includes transfers
+  VerifyReport report;    // for the program with transfers
+  std::string refusal;    // why the schedule is unusable; "" if usable
 };
 
-// The most bytes that a rank keeps; 0 where they are not known.
+// Peak bytes over all ranks, or 0 if the costs contain no bytes.
 double peak_of(const ScheduleAnswer& answer);
 
 struct SearchResult {
   std::vector<ScheduleAnswer> named;
-  std::optional<ScheduleAnswer> found;  // proven; none: no order fits into memory
+  std::optional<ScheduleAnswer> found;  // verified; none if no order fits into memory
   std::optional<std::size_t> best_named;
-  // Faster than all named ones that can be taken.
+  // True if `found` is faster than every usable named schedule.
   bool is_better = false;
   std::optional<double> max_bytes;
 };
 
-// Throws Error(kUsage) for a map that does not fit, for max_bytes with costs that know no bytes,
-// and for costs of another number of stages.
+// Throws Error(kUsage) if the stage map does not fit, if max_bytes is set but the costs contain no
+// bytes, or if the costs are for another number of stages.
 SearchResult search_with_costs(const ScheduleQuestion& question, const Costs& costs);
-// A file of stages (read_costs), or of layers (read_layer_times), which are split for the ranks.
+// The file holds stage costs (read_costs) or layer times (read_layer_times). Layers are split into
+// stages first.
 SearchResult search_with_file(const ScheduleQuestion& question, const std::string& path);
 
-// The error if nothing was found: Error(kMemory), which names what needs least.
+// If nothing was found, returns an Error(kMemory) naming the schedule that needs the least memory.
 std::optional<Error> search_shortage(const SearchResult& result);
 
 }  // namespace sluice
