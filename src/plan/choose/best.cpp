@@ -35,7 +35,6 @@ std::int64_t peak_of(const Plan& plan) {
   return peak;
 }
 
-// Compares two usable candidates.
 bool is_better(const ScheduleCandidate& a, const ScheduleCandidate& b) {
   if (std::abs(a.step - b.step) > kSame * b.step) return a.step < b.step;
   return std::tie(a.stages_per_rank, a.peak_bytes) < std::tie(b.stages_per_rank, b.peak_bytes);
@@ -80,17 +79,17 @@ class BestPlan {
              [&] { return named_candidate(question_, schedule, stages_per_rank); });
   }
 
-  // Schedules with equal stage maps and costs, used as starts of one search.
+  // Starts of one search, with equal stage maps and costs.
   struct Likeness {
     StageMap stage_map;
     Costs costs;
-    double fastest = 0;     // step time of the fastest schedule
-    double more_bytes = 0;  // peak bytes beyond those that the costs cover
+    double fastest = 0;     // shortest step
+    double more_bytes = 0;  // beyond bytes in the costs
     std::vector<Schedule> schedules = {};
   };
 
   void remember(const Plan& plan, const ScheduleCandidate& shown) {
-    if (!plan.program.backwards.empty()) return;  // the search does not handle frozen stages
+    if (!plan.program.backwards.empty()) return;  // the search cannot handle frozen stages
     auto like = std::find_if(likenesses_.begin(), likenesses_.end(), [&](const Likeness& each) {
       return each.stage_map == plan.partition.stage_map &&
              each.costs.per_stage == plan.costs.per_stage;
@@ -109,7 +108,7 @@ class BestPlan {
     like->schedules.push_back(plan.schedule);
   }
 
-  // If every candidate failed for a reason other than memory, the settings are wrong.
+  // If all fail for other reasons than memory, the settings are wrong.
   void require_possible() const {
     const bool is_any_made = std::any_of(
         shown_.begin(), shown_.end(),
@@ -117,7 +116,7 @@ class BestPlan {
     if (!is_any_made && failure_) throw Error(*failure_);
   }
 
-  // Searches an order for the stage maps with the fastest named schedules.
+  // Searches the stage maps with the fastest named schedules.
   void try_searched() {
     const PipelineOptions& options = question_.options();
     if (options.num_ranks.value_or(1) < 2) return;
@@ -187,7 +186,7 @@ class BestPlan {
   std::vector<Likeness> likenesses_;
   std::optional<Plan> best_;
   std::size_t taken_ = 0;
-  std::optional<std::int64_t> smallest_;  // smallest need of a candidate that is too large
+  std::optional<std::int64_t> smallest_;  // of candidates that do not fit
   std::optional<Error> failure_;
 };
 

@@ -15,7 +15,6 @@ namespace {
 constexpr int kUsualStages = 4;  // per rank; more only if they divide the blocks evenly
 constexpr int kMostStages = 8;
 
-// Without a schedule, any number and placement of stages is allowed.
 PartitionOptions partition_options(const PipelineOptions& options, int num_ranks,
                                    const std::optional<ScheduleName>& schedule) {
   if (options.partition.num_ranks != 0 && options.partition.num_ranks != num_ranks) {
@@ -57,7 +56,7 @@ PartitionOptions partition_of_own(const PipelineOptions& options, const Schedule
 
 Candidate own_candidate(const PipelineOptions& options) {
   const Schedule& schedule = *options.own_schedule;
-  // The split and the passes below require a valid schedule.
+  // The split and the passes require a valid schedule.
   const Program bare = to_program(schedule);
   require_proof(bare, verify(bare), schedule.name);
   Candidate candidate;
@@ -137,7 +136,7 @@ std::vector<int> stages_to_try(const Question& question, const ScheduleInfo& sch
   if (asked > 0 || has_own_split(partition)) return {asked};
   if (schedule.single_stage) return {1};
   if (schedule.placement == Placement::kV) return {2};
-  // With one stage per rank, the other schedules equal single-stage ones.
+  // With one stage per rank, others equal single-stage schedules.
   std::vector<int> result;
   if (schedule.kind == ScheduleKind::kInterleavedZeroBubble) result.push_back(1);
   for (int each = 2; each <= kMostStages; ++each) {

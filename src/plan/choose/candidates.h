@@ -1,5 +1,4 @@
-// Lists the schedules that the planner may try: the user's choice, or all candidates of
-// auto_schedule.
+// The schedules that the planner tries.
 #pragma once
 
 #include <optional>
@@ -15,17 +14,17 @@ struct Candidate {
   std::optional<ScheduleName> name = {};  // if none, `own` is set
   std::optional<Schedule> own = {};       // verified
   std::string said_by = {};               // option to blame in errors, or ""
-  std::vector<std::string> notes = {};    // choices made for the user and options that were ignored
+  std::vector<std::string> notes = {};    // on defaults and ignored options
 };
 
-// The candidate if auto_schedule is off: the schedule in the options, or a default that suits the
-// stages. Throws Error(kUsage), and RefusedSchedule if the user's own schedule is invalid.
+// Used without auto_schedule: the schedule in the options, or a suitable default. Throws
+// Error(kUsage), and RefusedSchedule for an invalid schedule of the user's.
 Candidate asked_candidate(const Question& question);
 
 // With stages_per_rank = 0, the partition options decide.
 Candidate named_candidate(const Question& question, const ScheduleInfo& schedule,
                           int stages_per_rank);
-// The values of stages_per_rank to try with a schedule.
+// Values of stages_per_rank to try.
 std::vector<int> stages_to_try(const Question& question, const ScheduleInfo& schedule);
 
 Candidate searched_candidate(const Question& question, Schedule schedule);

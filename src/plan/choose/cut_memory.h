@@ -1,5 +1,5 @@
-// Predicts peak memory for many cuts of a model under one schedule. A rank's memory depends only on
-// its own stages, so predictions are cached per rank. Use a CutMemory from one thread only.
+// Predicts peak memory for many cuts under one schedule. A rank's memory depends only on its own
+// stages, so it is cached per rank. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ class CutMemory {
   // Keeps references to all arguments.
   CutMemory(const Question& question, const Cutting& cutting, const Schedule& schedule);
 
-  // Peak bytes of the largest rank. Stops early once it reaches `enough`, so a result of at least
-  // `enough` is only a lower bound.
+  // Peak bytes of the largest rank. The search stops at `enough`, so larger results are lower
+  // bounds.
   std::int64_t peak(const std::vector<int>& starts, std::int64_t enough);
 
  private:
@@ -33,7 +33,7 @@ class CutMemory {
   Program rows_;
   std::vector<StageBackward> backwards_;               // for which rows_ was lowered
   std::vector<std::map<Stages, std::int64_t>> known_;  // cached bytes, [rank]
-  int largest_ = 0;  // largest rank of the previous cut, tried first
+  int largest_ = 0;                                    // on the previous cut; tried first
 };
 
 }  // namespace sluice::detail

@@ -10,7 +10,6 @@
 namespace sluice::detail {
 namespace {
 
-// The error for a schedule whose stages do not match the map.
 Error misplaced(const Schedule& schedule, const StageMap& stage_map, const std::string& where) {
   const int stages = stage_map.num_stages(), ranks = stage_map.num_ranks();
   if (schedule.num_stages() != stages) {
@@ -34,14 +33,13 @@ Error misplaced(const Schedule& schedule, const StageMap& stage_map, const std::
                  "no `stage_to_rank`, or a schedule of your own by `own_schedule`"});
 }
 
-// True if both maps group the stages onto ranks identically, up to a renumbering of the ranks.
+// True if both maps group stages onto ranks identically, with any numbering of the ranks.
 bool lie_alike(const StageMap& places, const StageMap& stage_map) {
   if (places.num_stages() != stage_map.num_stages()) return false;
   std::vector<bool> taken(static_cast<std::size_t>(stage_map.num_ranks()), false);
   for (int stage = 0; stage < stage_map.num_stages(); ++stage) {
     const int rank = stage_map.rank_of(stage), place = places.rank_of(stage);
-    if (rank != stage_map.rank_of(place))
-      return false;  // stage `place` is the first stage on rank `place` of `places`
+    if (rank != stage_map.rank_of(place)) return false;  // `place` is this rank's first stage
     if (stage != place) continue;
     if (taken[static_cast<std::size_t>(rank)]) return false;
     taken[static_cast<std::size_t>(rank)] = true;
@@ -59,7 +57,7 @@ std::string list_text(const std::vector<int>& list) {
 
 Schedule placed_schedule(const ScheduleName& name, const StageMap& stage_map, int num_microbatches,
                          const ScheduleOptions& said) {
-  // The builder numbers ranks along the pipeline; its rows are moved to the map's ranks below.
+  // The builder numbers ranks along the pipeline.
   Schedule schedule;
   try {
     schedule = make_schedule(name, {.num_ranks = stage_map.num_ranks(),

@@ -8,18 +8,17 @@
 
 namespace sluice::detail {
 
-// The options to blame in an error, "" if not given: the one that named the schedule and the one
-// that placed the stages.
+// Options to blame in errors: for the schedule and for the placement. "" if not given.
 struct ScheduleOptions {
   std::string name, places;
 };
 
-// Throws what make_schedule() throws, and Error(kUsage) if the schedule places its stages in
-// another pattern than `stage_map`.
+// Throws make_schedule()'s errors, and Error(kUsage) if the schedule places stages in another
+// pattern.
 Schedule placed_schedule(const ScheduleName& name, const StageMap& stage_map, int num_microbatches,
                          const ScheduleOptions& said);
 
-// Formats as "[0, 1, 1, 0]".
+// "[0, 1, 1, 0]".
 std::string list_text(const std::vector<int>& list);
 
 }  // namespace sluice::detail

@@ -51,7 +51,7 @@ void warn_of_one_microbatch(const PipelineOptions& options, std::vector<std::str
   throw Error(ErrorKind::kUsage, {.what = what, .where = "`partition`", .remedy = remedy});
 }
 
-// The whole model as one stage. The set of recomputed layers does not depend on the cuts.
+// One stage suffices, since recomputation does not depend on the cuts.
 Partition uncut(const ModelSpec& model) {
   Partition whole;
   StageContent& stage = whole.stages.emplace_back();
@@ -69,7 +69,6 @@ void require_one_reduction(const PipelineOptions& options) {
                                   .remedy = "leave the hook out, or plan one replica"});
 }
 
-// Checks settings that do not depend on the schedule or the split.
 void require_layout(const PipelineOptions& options) {
   const std::optional<Schedule>& own = options.own_schedule;
   require_replicas(options.data_parallel,

@@ -1,5 +1,4 @@
-// The planner's input: the checked model and options, plus data that all candidates share, such as
-// layer costs and the order in which cuts are tried. Use a Question from one thread only.
+// The checked model and options, with data that all candidates share. Not thread-safe.
 #pragma once
 
 #include <deque>
@@ -16,30 +15,29 @@ namespace sluice::detail {
 
 class Question {
  public:
-  // Keeps a reference to `options`. Throws Error(kUsage) if the model or the options suit no
-  // candidate. For kMeasured, that includes missing times and times of another model.
+  // Keeps a reference to `options`. Throws Error(kUsage) if they suit no candidate, or if kMeasured
+  // lacks times of this model.
   Question(ModelSpec model, const PipelineOptions& options);
 
   const PipelineOptions& options() const { return options_; }
-  // The plan's candidate-independent parts, such as the model with its trainable layers.
+  // Holds everything that does not depend on the candidate.
   const Plan& base() const { return base_; }
 
-  // True if layer costs decide where the model is cut.
   bool cuts_by_costs() const { return options_.balance != Balance::kEven; }
-  // Counts and places the stages. Throws Error(kUsage).
+  // Throws Error(kUsage).
   Cutting placed(const PartitionOptions& partition, CutBy by) const;
-  // Cuts for these stages, fastest first. Requires cuts_by_costs(). Throws as Cutting::problem()
-  // does.
+  // Cuts for these stages, fastest first. Requires cuts_by_costs(). Throws Cutting::problem()'s
+  // errors.
   CutOrder& cuts(const Cutting& cutting);
   // Layers whose forward is recomputed, ascending. Requires cuts_by_costs().
   const std::vector<int>& again() const { return again_; }
 
-  // Layer times. If null, F, I and W of every stage take 1.
+  // If null, F, I and W of every stage take 1.
   const LayerTimes* times() const { return times_.get(); }
 
  private:
   void set_times();
-  // Reduces costs and times to the share of one tensor-parallel rank.
+  // Reduces costs and times to one tensor-parallel rank's share.
   void take_share();
   void set_layer_costs();
 

@@ -1,6 +1,5 @@
-// Checks for deadlock. A RECV waits for its SEND, and a collective for all of its members. A SEND
-// never waits, except with streams. In programs without transfers, a compute action waits for its
-// neighbour's action.
+// A RECV waits for its SEND, and a collective for all members. Without transfers, a compute action
+// waits for its neighbour's. A SEND waits only with streams.
 #include <algorithm>
 #include <unordered_map>
 #include <utility>
@@ -63,8 +62,8 @@ class Waits {
     }
   }
 
-  // Finds, for each RECV, the SENDs directly ahead of it or of its SEND on a stream. The row itself
-  // already waits for earlier RECVs, and for the RECV of a SEND to the same rank.
+  // For each RECV, finds the SENDs directly ahead of it, or of its SEND, on a stream. The row
+  // already waits for earlier RECVs and for those of SENDs to the same rank.
   void find_sends_ahead(Streams streams) {
     ahead_.resize(static_cast<std::size_t>(v_.program.num_ranks()));
     for (rank_ = 0; rank_ < v_.program.num_ranks(); ++rank_) {
@@ -140,8 +139,8 @@ class Waits {
 
   const Verification& v_;
   WaitGraph graph_;
-  std::vector<Collective> collectives_;  // [number]
-  // [rank][index of a RECV]: where the SENDs ahead of it end. Empty without streams.
+  std::vector<Collective> collectives_;
+  // [rank][index of a RECV]: where the SENDs ahead end. Empty without streams.
   std::vector<std::unordered_map<std::int32_t, std::vector<Place>>> ahead_;
   int rank_ = 0, index_ = 0;
 };

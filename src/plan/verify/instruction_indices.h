@@ -1,4 +1,4 @@
-// Where each instruction of one stage and microbatch stands in the row of the stage's rank.
+// Row indices of the instructions of one stage and microbatch.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace sluice::detail {
 
 struct InstructionIndices {
   static constexpr std::int32_t kAbsent = -1;
-  static constexpr std::int32_t kElsewhere = -2;  // only on ranks that do not own the stage
+  static constexpr std::int32_t kElsewhere = -2;  // only on other ranks than the stage's
 
   std::array<std::int32_t, 8> index{-1, -1, -1, -1, -1, -1, -1, -1};
 
@@ -19,7 +19,7 @@ struct InstructionIndices {
   std::int32_t& operator[](ActionKind kind) { return index[column(kind)]; }
   std::int32_t operator[](ActionKind kind) const { return index[column(kind)]; }
 
-  // Index of the first instruction (B or I) that makes the gradient of the stage's input.
+  // The first B or I, which makes the gradient of the stage's input.
   std::int32_t input_gradient() const {
     const std::int32_t whole = (*this)[ActionKind::kBackward];
     const std::int32_t half = (*this)[ActionKind::kBackwardInput];

@@ -1,16 +1,15 @@
 // A channel is fullest right after a SEND, when the sender is as far ahead of the receiver as the
-// program allows. The only receives that must precede this SEND are those that the sender can infer
-// from a chain of messages. The timing that runs only the SEND's prerequisites reaches this bound,
-// so the largest occupancy is exactly
+// program allows. Only receives that the sender can infer from a chain of messages must precede the
+// SEND. A timing that runs only the SEND's prerequisites exists, so the largest occupancy is
+// exactly
 //
 //   max over SENDs k of a channel (k + 1 - receives known to the sender).
 //
-// Vector clocks (Mattern, "Virtual time and global states of distributed systems", 1989) track how
-// many events of another rank are certainly over. Each message carries its sender's clock. Clocks
-// over all ranks would cost messages x ranks, so we
-//  1. bound every channel from above, using only direct messages from receiver to sender, and
-//  2. run clocks over some ranks at a time, for channels in falling order of bounds, until no bound
-//     exceeds the result. One or two runs suffice for pipelines.
+// Vector clocks (Mattern, "Virtual time and global states of distributed systems", 1989) count the
+// events of another rank that are certainly over. Each message carries the sender's clock. Clocks
+// over all ranks would cost messages x ranks. Step 1 therefore bounds every channel using direct
+// messages from receiver to sender. Step 2 runs clocks over some ranks at a time, in falling order
+// of bounds, until no bound exceeds the result. One or two runs suffice for pipelines.
 #include <algorithm>
 #include <array>
 #include <deque>
@@ -21,8 +20,7 @@
 namespace sluice::detail {
 namespace {
 
-// Counts the receives among the receiver's first `events_over` events, which must not decrease
-// between calls for a channel.
+// Counts receives among the receiver's first `events_over` events, which may only grow.
 class CoveredReceives {
  public:
   explicit CoveredReceives(const Traffic& traffic)
@@ -96,13 +94,13 @@ class DirectBounds {
   CoveredReceives covered_;
   std::vector<int> sent_;
   std::vector<std::int32_t>
-      heard_;  // [channel]: number of the receiver's events that the sender knows to be over
-  std::vector<std::deque<std::int32_t>> messages_;  // [channel]: number of sender's events over
-  std::vector<std::vector<int>> backwards_;         // [channel]: channels in the opposite direction
+      heard_;  // [channel]: receiver events certainly over, as seen by the sender
+  std::vector<std::deque<std::int32_t>> messages_;  // [channel]: sender events over
+  std::vector<std::vector<int>> backwards_;         // [channel]: opposite channels
   std::vector<int> bounds_;
 };
 
-// Step 2: clocks over `watched` ranks. Exact for channels that these ranks receive from.
+// Step 2: clocks over `watched` ranks, exact for channels received by them.
 class Clocks {
  public:
   static constexpr std::size_t kWidth = 64;
@@ -142,7 +140,7 @@ class Clocks {
 
  private:
   struct Message {
-    std::int32_t copy;         // index in pool_
+    std::int32_t copy;
     std::int32_t events_over;  // of the sender
   };
 
@@ -189,7 +187,7 @@ class Clocks {
     for (std::size_t i = 0; i < kWidth; ++i) into[i] = std::max(into[i], from[i]);
   }
 
-  // All SENDs of a rank share one copy of its clock until the clock changes.
+  // A rank's SENDs share one copy of its clock until the clock changes.
   std::int32_t make_copy(const Clock& clock) {
     if (free_.empty()) {
       pool_.push_back(clock);
@@ -215,11 +213,11 @@ class Clocks {
   CoveredReceives covered_;
   std::vector<int> slot_;             // [rank]: index in a clock; -1 if not watched
   std::vector<Clock> clocks_;         // [rank]
-  std::vector<std::int32_t> shared_;  // [rank]: copy of the current clock; -1 if none
+  std::vector<std::int32_t> shared_;  // [rank]: current copy; -1 if none
   std::vector<int> sent_;
   std::vector<std::deque<Message>> messages_;
   std::vector<Clock> pool_;
-  std::vector<int> users_;  // [copy]: number of references
+  std::vector<int> users_;  // [copy]: references
   std::vector<std::int32_t> free_;
   int largest_ = 0;
 };

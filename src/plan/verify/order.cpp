@@ -1,4 +1,4 @@
-// Every compute action comes after its inputs, and every SEND after its value. Missing or repeated
+// Compute actions come after their inputs, and SENDs after their values. Missing or repeated
 // instructions are reported elsewhere.
 #include "plan/verify/verification.h"
 
@@ -41,7 +41,7 @@ class RowOrder {
     }
   }
 
-  // Requires the neighbour's compute action if it is on this rank, otherwise the RECV.
+  // Needs the neighbour's action if it is on this rank, otherwise a RECV.
   void need_from(int neighbour, ActionKind recv_kind, const Action& half) {
     if (v_.program.stage_map.rank_of(neighbour) == rank_) {
       const InstructionIndices& there = v_.instructions.find({neighbour, half.microbatch});

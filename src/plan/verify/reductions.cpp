@@ -1,5 +1,5 @@
-// At the end of a step, every reduction runs once, after its gradients, and the update runs last.
-// Kinds of reductions that the program does not contain are not required.
+// Every reduction runs once, after its gradients, and the update runs last. Reductions of kinds
+// that the program lacks are not required.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -28,7 +28,7 @@ bool reduces_single(const Program& program) {
   return false;
 }
 
-// Indices of a stage's last actions.
+// Row indices of a stage's last actions.
 struct StageEnd {
   int compute = kNowhere;
   int gradient = kNowhere;
@@ -38,15 +38,14 @@ struct StageEnd {
   int update = kNowhere;
 };
 
-// Indices in a row.
 struct RowEnd {
   int compute = kNowhere;  // last
   int weight_gradient = kNowhere;
   int last_output = kNowhere;  // last forward of a last stage
-  int reduction = kNowhere;    // last REDUCE_GRAD or REDUCE_TIED
+  int reduction = kNowhere;    // REDUCE_GRAD or REDUCE_TIED
   int loss = kNowhere;
   int outputs = kNowhere;
-  int norm = kNowhere;  // first, like the losses, outputs and optimizer step
+  int norm = kNowhere;  // first, as are loss, outputs and optimizer
   int optimizer = kNowhere;
   int update = kNowhere;  // last
 };
@@ -182,8 +181,7 @@ class Reductions {
     }
   }
 
-  // This rank's stages that occur in the row, ascending. An update-only program uses all of its
-  // stages.
+  // The rank's stages in this row, ascending, or all of them in an update-only program.
   std::vector<int> stages_of_row() const {
     std::vector<int> stages;
     for (const Action& action : row()) {
@@ -202,8 +200,8 @@ class Reductions {
            kind == ActionKind::kUpdate;
   }
 
-  // PARTIAL_NORM lies between its stage's gradients and the global norm. UPDATE comes after both
-  // and after the stage's compute.
+  // PARTIAL_NORM lies between its stage's gradients and the global norm. UPDATE follows both and
+  // the stage's compute.
   void check_updates() {
     for (const int stage : stages_of_row()) {
       const StageEnd& end = stages_[stage];
@@ -281,9 +279,9 @@ class Reductions {
   const bool with_updates_, with_single_;
   int rank_ = 0;
   RowEnd end_;
-  std::set<std::pair<int, int>> unreduced_;  // {stage, microbatch}; used if with_single_
+  std::set<std::pair<int, int>> unreduced_;  // {stage, microbatch}
   std::vector<StageEnd> stages_;             // reset after each row
-  std::vector<int> tied_;                    // [group]: index in this row
+  std::vector<int> tied_;                    // [group]
 };
 
 }  // namespace

@@ -1,8 +1,7 @@
-// Ranks that wait only for messages and for room in bounded channels always stop in the same state,
-// in any timing (Kahn, "The semantics of a simple language for parallel programming", 1974). We
-// start with capacity 1. If all ranks are stuck, we raise every capacity by one and resume (Parks,
-// "Bounded scheduling of process networks", 1995). Each raise frees a SEND, so the total time is
-// linear in the number of events.
+// Ranks that wait only for messages and for room in bounded channels stop in the same state in any
+// timing (Kahn, "The semantics of a simple language for parallel programming", 1974). If all ranks
+// are stuck at capacity 1, we raise every capacity by one and resume (Parks, "Bounded scheduling of
+// process networks", 1995). Each raise frees a SEND, so the total time is linear.
 #include <utility>
 
 #include "plan/verify/traffic.h"

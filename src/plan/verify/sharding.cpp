@@ -1,4 +1,4 @@
-// In a program with UNSHARD or RESHARD, or that trains sharded parameters, a stage computes only
+// In a program that has UNSHARD or RESHARD, or trains sharded parameters, stages compute only
 // between UNSHARD and RESHARD.
 #include "base/format.h"
 #include "plan/verify/verification.h"
@@ -29,7 +29,7 @@ class Sharding {
   }
 
  private:
-  // Other values are the index of the UNSHARD.
+  // Other values are UNSHARD indices.
   static constexpr int kDropped = -1;
   static constexpr int kAssumed = -2;  // after a missing UNSHARD was reported
 

@@ -1,7 +1,7 @@
 // Models transports whose SEND ends only together with its RECV, such as NCCL.
 //
-// A stream runs its transfers in row order. A transfer needs both ranks at once, so it blocks all
-// later transfers until it heads both streams. The row's other instructions do not wait for a SEND.
+// A stream runs its transfers in row order. A transfer needs both ranks at once, so it blocks later
+// transfers until it heads both streams. Other instructions do not wait for a SEND.
 //
 // PyTorch 2.13 posts every SEND and RECV of a program separately, never in batches
 // (`_PipelineScheduleRuntime`, `_batch_p2p`). ProcessGroupNCCL uses one stream per pair of ranks,
@@ -15,7 +15,7 @@ namespace sluice::detail {
 enum class Streams : std::uint8_t {
   kNone,     // a SEND never blocks
   kPerPair,  // one for both directions
-  kPerRank,  // one for all transfers; at least as strict as kPerPair
+  kPerRank,  // one for all transfers; as strict as kPerPair or stricter
 };
 
 }  // namespace sluice::detail

@@ -1,4 +1,4 @@
-// Reduces a verified program to its transfers and collectives, and replays them under given rules.
+// A verified program's transfers and collectives, and their replay under given rules.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace sluice::detail {
 struct Event {
   enum Kind : std::int32_t { kSend, kRecv, kCollective };
   Kind kind;
-  std::int32_t target;  // index of the channel or collective
+  std::int32_t target;  // channel or collective
 };
 
 struct Traffic {
@@ -24,15 +24,15 @@ struct Traffic {
   std::vector<std::vector<int>> collectives;           // member ranks
 };
 
-// Requires a program without violations that contains its transfers.
+// Requires transfers and no violations.
 Traffic read_traffic(const Program& program, ChannelsPer channels_per);
 
-// Smallest channel capacity with which all ranks finish if a SEND waits for room.
+// Smallest channel capacity with which all ranks finish if SENDs wait for room.
 int required_capacity(const Traffic& traffic);
-// Largest number of messages in any channel, over all timings, if a SEND never waits.
+// Most messages ever in one channel, over all timings, if SENDs never wait.
 int max_in_flight(const Traffic& traffic);
 
-// Runs every rank's events until all are done. Rules provide:
+// Runs every rank's events to the end. Rules provide:
 //   bool try_run(Replay<Rules>&, int rank, Event)   false if the rank must wait for wake()
 //   bool relax()                                    called if all ranks wait; true to retry them
 template <typename Rules>
@@ -50,13 +50,13 @@ class Replay {
     runnable_.push_back(rank);
   }
 
-  // Returns false if ranks are stuck, which cannot happen in a verified program.
+  // False if ranks are stuck, which verified programs never are.
   [[nodiscard]] bool run() {
     do {
       for (std::size_t rank = at_.size(); rank-- > 0;) {
         if (at_[rank] < traffic_.events[rank].size()) wake(static_cast<int>(rank));
       }
-      // Run the last woken rank first, so that messages are received soon after they are sent.
+      // Run the last woken rank first, so that messages are received early.
       while (!runnable_.empty()) {
         const int rank = runnable_.back();
         runnable_.pop_back();
@@ -70,7 +70,7 @@ class Replay {
     return is_done();
   }
 
-  // Index of the rank's next event.
+  // Index of the next event.
   std::int32_t at(int rank) const { return static_cast<std::int32_t>(at_[rank]); }
 
  private:
@@ -96,7 +96,6 @@ void run_to_end(const Traffic& traffic, Rules& rules) {
   }
 }
 
-// Counts the ranks that have reached each collective.
 class Arrivals {
  public:
   explicit Arrivals(const Traffic& traffic)
@@ -104,7 +103,7 @@ class Arrivals {
         num_arrived_(traffic.collectives.size(), 0),
         waits_at_(traffic.events.size(), -1) {}
 
-  // Returns true once all members have arrived. Calls on_complete(members) once.
+  // True once all members have arrived. Calls on_complete(members) once.
   template <typename OnComplete>
   bool try_pass(int rank, int collective, OnComplete&& on_complete) {
     const std::vector<int>& members = traffic_.collectives[collective];

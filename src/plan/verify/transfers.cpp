@@ -22,14 +22,14 @@ struct Delivery {
   std::int32_t received;
 };
 
-// Returns the fewest receives whose move would put the channel in order: those outside the longest
-// increasing run of sends. `channel` is in receive order.
+// Returns the fewest receives whose move would put the channel in order. `channel` is in receive
+// order.
 std::vector<Delivery> out_of_order(const std::vector<Delivery>& channel) {
   const auto in_order = std::is_sorted(channel.begin(), channel.end(),
                                        [](auto& a, auto& b) { return a.sent < b.sent; });
   if (in_order) return {};
   constexpr std::size_t kNone = static_cast<std::size_t>(-1);
-  std::vector<std::size_t> ends;  // [length - 1]: the last element of the run with the smallest end
+  std::vector<std::size_t> ends;  // [length - 1]: run of this length with the smallest end
   std::vector<std::size_t> before(channel.size(), kNone);
   for (std::size_t i = 0; i < channel.size(); ++i) {
     const auto longer = std::lower_bound(
@@ -50,8 +50,8 @@ std::vector<Delivery> out_of_order(const std::vector<Delivery>& channel) {
   return culprits;
 }
 
-// PyTorch has no message tags. Between two ranks, the n-th RECV gets the n-th message. Reports
-// receives that would get a wrong message. Requires every delivery in this direction.
+// PyTorch's n-th RECV between two ranks gets the n-th message, as there are no tags. Reports RECVs
+// of wrong messages. Requires all deliveries in this direction.
 void report_wrong_messages(Verification& v, const Channel& channel,
                            const std::vector<Delivery>& deliveries) {
   std::vector<std::int32_t> sent(deliveries.size());

@@ -1,7 +1,7 @@
 // State shared by the checks of verify(). Each kind of check has its own file.
 //
-// Every fault is reported once, where it can be fixed. Checks therefore ignore instructions that
-// depend on a missing, repeated or misplaced instruction.
+// Each fault is reported once, where it can be fixed. Checks ignore instructions that depend on a
+// missing, repeated or misplaced one.
 #pragma once
 
 #include <cstdint>
@@ -29,18 +29,16 @@ class Verification {
 
   const Program& program;
   const ProofTransport transport;
-  const bool with_transfers;  // otherwise compute actions exchange values directly
+  const bool with_transfers;  // otherwise compute actions exchange values
   StageMicrobatchTable<InstructionIndices> instructions;
-  std::vector<bool> rank_is_bare;  // owns stages but has no instructions; reported once per rank
+  std::vector<bool> rank_is_bare;  // owns stages but has no instructions
 
-  // Reports a violation at an instruction.
   void report(int rank, int index, std::string reason);
-  // Reports an instruction that is missing from the rank.
   void report_absent(int rank, const Action& action, std::string reason);
-  // Reports a violation of the whole rank, or of the program for -1.
+  // Rank -1 stands for the whole program.
   void report_rank(int rank, std::string reason);
-  // Returns the violations since the last call, by rank and index. Very long lists are cut; their
-  // last entry counts the omitted violations.
+  // Returns the new violations by rank and index. The last entry counts those cut from very long
+  // lists.
   std::vector<Violation> take_violations();
   bool clean() const { return violations_.empty(); }
 
@@ -51,24 +49,24 @@ class Verification {
   std::int64_t num_cut_ = 0;
 };
 
-// Checks sizes and placement. Returns false if no other check is possible.
+// Sizes and placement. Returns false if nothing else can be checked.
 bool check_well_formed(Verification& verification);
-// Checks ranges, ownership and repetition. Fills `instructions`.
+// Ranges, ownership and repetition. Fills `instructions`.
 void index_instructions(Verification& verification);
-// Every stage runs each microbatch forward once, and backward once, as B or as I and W.
+// Every stage runs each microbatch once forward and once backward (B, or I and W).
 void check_completeness(Verification& verification);
-// Every instruction comes after its inputs in the same row.
+// Instructions come after their inputs in the row.
 void check_order(Verification& verification);
-// Every SEND has its RECV and vice versa, in equal order on every channel.
+// SENDs and RECVs match, in equal order on every channel.
 void check_transfers(Verification& verification);
 void check_sharding(Verification& verification);
 // REDUCE_*, GATHER_OUTPUTS, PARTIAL_NORM, UPDATE and OPTIMIZER_STEP.
 void check_reductions(Verification& verification);
-// Ranks must not wait for each other in a cycle. With streams, a RECV also waits for the transfers
+// Ranks must not wait for each other in a cycle. With streams, a RECV also waits for transfers
 // ahead of it and of its SEND. Reasons begin with `deadlock`. Returns false on a cycle.
 bool check_deadlock(Verification& verification, Streams streams, std::string_view deadlock);
 
-// Returns "'1F3'". Reasons quote instructions because displays may number them differently.
+// Returns "'1F3'". Reasons quote instructions because displays number them differently.
 std::string quote(const Action& action);
 std::string quote(const Program& program, int rank, int index);
 

@@ -1,4 +1,3 @@
-// Checks sizes and placement, and each instruction by itself.
 #include "base/format.h"
 #include "base/text.h"
 #include "plan/verify/verification.h"
@@ -37,7 +36,7 @@ void find_bare_ranks(Verification& v) {
   }
 }
 
-// A stage has a backward exactly if its consumer passes gradients back.
+// Only stages whose consumer returns gradients may have a backward, and they must.
 void check_backwards(Verification& v) {
   const Program& program = v.program;
   for (int stage = 0; stage < program.num_stages() && !program.backwards.empty(); ++stage) {
@@ -58,7 +57,7 @@ void check_backwards(Verification& v) {
   }
 }
 
-// Returns why frozen parameters exclude this backward action, or "".
+// Returns why freezing excludes this backward action, or "".
 std::string frozen(const Program& program, const Action& action) {
   if (program.backwards.empty() || !names_stage(action.kind)) return {};
   const StageBackward backward = program.backward_of(action.stage);

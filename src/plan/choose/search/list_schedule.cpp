@@ -72,8 +72,7 @@ class ListScheduler {
   };
 
   bool may_begin(const Rank& rank, int stage) const {
-    if (stage != rank.stages.front())
-      return true;  // memory was reserved when the rank's first stage began
+    if (stage != rank.stages.front()) return true;  // memory is reserved already
     const Stage& first = stages_[static_cast<std::size_t>(stage)];
     int ended = num_microbatches_;
     for (const int each : rank.stages)

@@ -1,5 +1,5 @@
-// List scheduling: a free rank takes the action that its policy prefers, among those that can start
-// now or within a short time.
+// List scheduling: a free rank runs the action that its policy prefers, among those that can start
+// now or soon.
 #pragma once
 
 #include <array>
@@ -12,9 +12,9 @@ namespace sluice::detail {
 struct ListPolicy {
   std::array<int, 3> preference = {1, 2, 0};  // for F, I, W; highest first
   bool late_stages_first = true;              // applies to F only
-  double look_ahead = 0;                      // how long a rank waits for a preferred action
-  int most_in_flight = 1;                     // on the last rank, from first F to last backward
-  double more_before = 1;                     // additional microbatches in flight per earlier rank
+  double look_ahead = 0;                      // longest wait for a preferred action
+  int most_in_flight = 1;                     // on the last rank, from F to backward
+  double more_before = 1;                     // extra ones per earlier rank
 
   int preference_of(ActionKind kind) const {
     const bool is_weight = kind == ActionKind::kBackwardWeight;
@@ -22,11 +22,11 @@ struct ListPolicy {
   }
 };
 
-// The policies to try, in a fixed order.
+// In a fixed order.
 std::vector<ListPolicy> list_policies(const OrderProblem& problem);
 
-// A rank starts a microbatch only if everything its stages will keep for it fits into memory.
-// Returns an empty order if nothing fits.
+// A rank starts a microbatch only if everything its stages keep for it fits. Returns an empty order
+// if nothing fits.
 Order list_schedule(const OrderProblem& problem, const ListPolicy& policy);
 
 }  // namespace sluice::detail

@@ -12,7 +12,7 @@ namespace sluice::detail {
 namespace {
 
 constexpr double kUnknown = -1;
-constexpr int kCounts = 3;  // counters per stage: F, I or B, W or B
+constexpr int kCounts = 3;  // F; I or B; W or B
 
 std::size_t cell_of(int row, int width, int column) {
   return static_cast<std::size_t>(row) * static_cast<std::size_t>(width) +
@@ -103,7 +103,7 @@ OrderMerit OrderTimer::time(const Order& order) {
   return merit;
 }
 
-// Runs the rank's steps until an input is missing. Returns false if memory runs out.
+// Runs until an input is missing. False if memory runs out.
 bool OrderTimer::run(int rank, const Order& order) {
   const std::vector<OrderStep>& row = order[static_cast<std::size_t>(rank)];
   Rank& state = ranks_[static_cast<std::size_t>(rank)];
@@ -120,7 +120,7 @@ bool OrderTimer::run(int rank, const Order& order) {
       microbatch = makes_input_gradient(step.kind) ? done[1] : done[0];
       if (microbatch >= num_microbatches) return true;
       if (makes_input_gradient(step.kind) && done[1] >= done[0]) return true;
-      // An earlier I still lacks its W. A B now would add its weight gradient out of order.
+      // Wait for the W of an earlier I, to keep weight gradients in microbatch order.
       if (step.kind == ActionKind::kBackward && done[2] != done[1]) return true;
       const std::size_t cell = cell_of(stage, num_microbatches, microbatch);
       ready = makes_input_gradient(step.kind) ? gradient_in_[cell] : forward_in_[cell];

@@ -1,8 +1,8 @@
-// Orders of compute actions and a fast timer for them. The search times hundreds of thousands of
-// similar orders, for which simulate() is too slow.
+// Orders of compute actions and a fast timer. The search times hundreds of thousands of orders, for
+// which simulate() is too slow.
 //
-// A row lists steps (stage and F, I, W or B) without microbatches. Steps of equal stage and kind
-// run in microbatch order, so the k-th belongs to microbatch k.
+// A row lists steps without microbatches. Steps of equal stage and kind run in microbatch order, so
+// the k-th belongs to microbatch k.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +19,16 @@ inline constexpr double kNever = std::numeric_limits<double>::infinity();
 
 struct OrderStep {
   std::int16_t stage = 0;
-  ActionKind kind = ActionKind::kForward;  // or a backward kind
+  ActionKind kind = ActionKind::kForward;
   friend bool operator==(const OrderStep&, const OrderStep&) = default;
 };
 using Order = std::vector<std::vector<OrderStep>>;  // [rank]
 
-// Input of the search, shared by all orders.
 struct OrderProblem {
   StageMap stage_map;
   int num_microbatches = 1;
   std::vector<StageCosts> stages;
-  std::vector<double> message_time;  // seconds or the costs' unit, per cut between stages
+  std::vector<double> message_time;  // per cut
   double latency = 0;
   std::vector<double> speed;  // [rank]
   double max_bytes = 0;       // limit per rank
@@ -42,14 +41,14 @@ struct OrderProblem {
   }
   double held_bytes(int rank) const;
 };
-// Throws Error(kUsage) if the costs are for another number of stages.
+// Throws Error(kUsage) if the number of stages differs.
 OrderProblem order_problem(const StageMap& stage_map, int num_microbatches, const Costs& costs,
                            double max_bytes);
 
 // Smaller is better. Infinite if the order cannot complete or needs too much memory.
 struct OrderMerit {
   double makespan = 0;
-  double finish = 0;  // mean finish time of all ranks; breaks ties
+  double finish = 0;  // mean over ranks; breaks ties
 };
 
 class OrderTimer {
@@ -70,13 +69,13 @@ class OrderTimer {
   const OrderProblem& problem_;
   std::vector<Rank> ranks_;
   std::vector<double> forward_in_,
-      gradient_in_;                // arrival times, [stage * num_microbatches + microbatch]
-  std::vector<Instant> channels_;  // [kind][from][to], when the channel is free again
-  std::vector<int> done_;          // [stage * 3 + k], counts of F, of I or B, of W or B
+      gradient_in_;                // [stage * num_microbatches + microbatch]
+  std::vector<Instant> channels_;  // [kind][from][to]: when free
+  std::vector<int> done_;          // [stage * 3 + k]: F, I or B, W or B
   std::int64_t num_steps_ = 0;
 };
 
-// Returns an empty order if the actions of a stage are incomplete or not in microbatch order.
+// Empty if actions are missing or not in microbatch order.
 Order order_of(const Schedule& schedule);
 Schedule schedule_of(const Order& order, const StageMap& stage_map, int num_microbatches);
 

@@ -1,6 +1,6 @@
-// The search builds list schedules with many policies and improves the best few by local search.
-// Each change moves one step of a row, or converts between B and I, W. Late acceptance (Burke and
-// Bykov, 2017) keeps a change if the order is no worse than kMemory changes ago.
+// Builds list schedules with many policies and improves the best by local search. A change moves
+// one step, or converts between B and I, W. Late acceptance (Burke and Bykov, 2017) keeps changes
+// that are no worse than the order kMemory changes ago.
 #include "plan/choose/search/search.h"
 
 #include <algorithm>
@@ -20,10 +20,10 @@ using detail::OrderStep;
 using detail::OrderTimer;
 
 constexpr std::size_t kMostStarts = 3;  // local searches
-constexpr std::size_t kMemory = 60;     // history length of late acceptance
+constexpr std::size_t kMemory = 60;     // changes
 constexpr double kShareOfFinish = 1e-3;
 
-// splitmix64 (Steele, Lea and Flood, 2014) gives equal numbers on every machine.
+// splitmix64 (Steele, Lea and Flood, 2014), equal on every machine.
 class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed) {}
@@ -84,7 +84,7 @@ class Search {
     if (!is_known) found_.push_back({std::move(order), merit});
   }
 
-  // The busiest rank's total compute time, a lower bound for any order.
+  // No order is faster than its busiest rank.
   double least_makespan(const Order& order) const {
     double least = 0;
     for (std::size_t rank = 0; rank < order.size(); ++rank) {
@@ -120,7 +120,7 @@ class Search {
     }
   }
 
-  // Returns false if nothing was changed.
+  // False if nothing changed.
   bool change(std::vector<OrderStep>& row) {
     if (row.size() < 2) return false;
     const std::size_t from = random_.below(row.size());
@@ -143,7 +143,7 @@ class Search {
     return true;
   }
 
-  // Splits B into I, W, or merges an adjacent I, W of one stage into B.
+  // Splits B, or merges an adjacent I, W of one stage.
   static bool split_or_merge(std::vector<OrderStep>& row, std::size_t at) {
     const OrderStep step = row[at];
     const auto place = row.begin() + static_cast<std::ptrdiff_t>(at);

@@ -1,10 +1,10 @@
-// Searches for the order of a step's compute actions with the shortest makespan under given costs.
+// Searches for the order of a step's compute actions with the shortest makespan.
 //
-// The effort is bounded by a count of timed instructions and the random numbers are seeded. Equal
-// inputs therefore give equal results in every process.
+// A count of timed instructions bounds the effort and random numbers are seeded, so equal inputs
+// give equal results.
 //
-// In the result, the F, the I or B, and the W or B of every stage run in microbatch order, so
-// gradients are summed in the same order as in other such schedules.
+// The F, the I or B, and the W or B of every stage run in microbatch order. Gradients are therefore
+// summed as in other such schedules.
 #pragma once
 
 #include <cstdint>
@@ -17,21 +17,19 @@
 namespace sluice {
 
 struct SearchOptions {
-  // Limit per rank in bytes, for the held_bytes of its stages plus kept_bytes of live microbatches
-  // (StageCosts). No limit if empty.
+  // Bytes per rank for its stages' held_bytes and live microbatches' kept_bytes (StageCosts).
   std::optional<double> max_bytes = {};
-  // Additional starting orders. The result is at least as fast as each start that fits into memory
-  // and runs in microbatch order.
+  // Additional starts. The result is no slower than any start that fits and runs in microbatch
+  // order.
   std::vector<Schedule> starts = {};
-  // Number of instructions to time.
+  // In timed instructions.
   std::int64_t effort = 20'000'000;
   std::uint64_t seed = 1;
 };
 
-// The units of the costs are those of simulate.h. The search ignores UNSHARD, reductions and the
-// update. The schedule's name is "searched". Returns nothing if no order fits into max_bytes.
-// Throws Error(kUsage) for a stage without a rank, for fewer than one microbatch and for costs of
-// another number of stages.
+// Costs have the units of simulate.h. UNSHARD, reductions and the update are ignored. The schedule
+// is named "searched". Returns nothing if no order fits into memory. Throws Error(kUsage) for
+// stages without a rank, no microbatch, or costs of another number of stages.
 std::optional<Schedule> search_schedule(const StageMap& stage_map, int num_microbatches,
                                         const Costs& costs, const SearchOptions& options = {});
 

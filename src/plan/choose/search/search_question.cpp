@@ -68,7 +68,6 @@ class Questioner {
     result_.max_bytes = question.max_bytes;
   }
 
-  // Evaluates the named schedules on this map, then searches for a better order.
   void ask(const StageMap& stage_map, const Costs& costs) {
     SearchOptions options;
     options.max_bytes = question_.max_bytes;
@@ -81,7 +80,7 @@ class Questioner {
                                       .stages_per_rank = stage_map.stages_per_rank(),
                                       .num_microbatches = question_.num_microbatches});
       } catch (const Error& error) {
-        continue;  // unsuited to these stages per rank or microbatches
+        continue;  // does not suit these stages or microbatches
       }
       if (answer.schedule.stage_map != stage_map) continue;
       judge(answer, costs);
@@ -140,7 +139,6 @@ class Questioner {
   SearchResult result_;
 };
 
-// Splits the layers separately for each stage map.
 SearchResult search_with_layers(const ScheduleQuestion& question, const LayerTimes& times) {
   const ModelSpec model = model_of_times(times);
   Questioner questioner(question);
