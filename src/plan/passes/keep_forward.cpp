@@ -1,6 +1,5 @@
-// Evaluation runs the forwards of a training schedule in their order. What completes keeps
-// completing: an order without a cycle has none after instructions are taken out of it. An update
-// by itself runs none of it.
+// Evaluation runs a training schedule's forwards in their order. Removing instructions from an
+// order that completes cannot cause a deadlock.
 #include "plan/neighbours.h"
 
 #include "plan/passes/passes.h"

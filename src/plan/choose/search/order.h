@@ -68,10 +68,9 @@ class OrderTimer {
 
   const OrderProblem& problem_;
   std::vector<Rank> ranks_;
-  std::vector<double> forward_in_,
-      gradient_in_;                // [stage * num_microbatches + microbatch]
-  std::vector<Instant> channels_;  // [kind][from][to]: when free
-  std::vector<int> done_;          // [stage * 3 + k]: F, I or B, W or B
+  std::vector<double> forward_in_, gradient_in_;  // [stage * num_microbatches + microbatch]
+  std::vector<Instant> channels_;                 // [kind][from][to]: when free
+  std::vector<int> done_;                         // [stage * 3 + k]: F, I or B, W or B
   std::int64_t num_steps_ = 0;
 };
 
