@@ -1,13 +1,12 @@
-// Replays the compute order and adds both ends of every transfer at one moment. SEND follows the
-// action that made the value. RECV is appended to the receiver's replayed actions. The replay
-// itself shows that every RECV finds its message. The result equals torch's `_add_send_recv`, which
-// sweeps over the ranks in ascending order and runs one ready action of each:
+// A replay of the compute order adds both ends of every transfer at one moment, so it also shows
+// that every RECV finds its message. Like torch's `_add_send_recv`, it sweeps over the ranks in
+// ascending order and runs one ready action of each:
 //
 //   rank 0   0F0  0SEND_F0                   0RECV_B0  0B0
 //   rank 1                 1RECV_F0  1F0  1B0  1SEND_B0
 //
-// Idle slots take a turn and are dropped. Torch visits every rank in every sweep, which is
-// quadratic. Here a rank without input leaves the sweeps until it gets a RECV, which is linear.
+// Idle slots take a turn and are dropped. Ranks without input leave the sweeps until they get a
+// RECV. Visiting all ranks in every sweep, as torch does, would be quadratic.
 #include <algorithm>
 #include <utility>
 
@@ -65,7 +64,6 @@ class ComputeReplay {
 
   unsigned char& marks(int stage, int microbatch) { return marks_.at({stage, microbatch}); }
 
-  // True if the half's input was received or made on this rank.
   bool ready(const Action& half) {
     const bool is_forward = half.kind == ActionKind::kForward;
     if (!is_forward && !makes_input_gradient(half.kind)) return true;

@@ -1,8 +1,5 @@
-// A pending RECV blocks instructions that do not need it, so each RECV moves down to the action
-// that does.
-//
-// RECVs never pass other transfers. torch's `_defer_recv_ops` does move them past others, so
-// gradients and activations from one rank get exchanged, or ranks deadlock.
+// A pending RECV blocks later instructions that do not need it. If RECVs passed other transfers, as
+// in torch's `_defer_recv_ops`, ranks could deadlock, or receive gradients as activations.
 #include <deque>
 #include <utility>
 

@@ -4,7 +4,7 @@
 //   1RECV_F0 1F0 1B0 1SEND_B0        stage 1 trained:  1RECV_F0 1F0 1B0
 //
 // A stage without trained weights between trained ones runs only I. Both ends of a transfer are
-// dropped together. Removing instructions from an order that completes cannot cause a deadlock.
+// dropped together, and removing instructions cannot cause a deadlock.
 #include "base/format.h"
 #include "base/text.h"
 #include "plan/neighbours.h"

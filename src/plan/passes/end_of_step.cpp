@@ -1,5 +1,5 @@
-// REDUCE_LOSS and GATHER_OUTPUTS come after all compute. Equal order on all ranks prevents
-// deadlock, and no rank waits before its row ends.
+// These come after all compute, so that no rank waits before its row ends. Equal order on all ranks
+// prevents deadlock.
 #include <algorithm>
 
 #include "sluice/program.h"

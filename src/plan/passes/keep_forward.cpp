@@ -1,5 +1,4 @@
-// Evaluation runs a training schedule's forwards in their order. Removing instructions from an
-// order that completes cannot cause a deadlock.
+// Forwards keep their order. Removing instructions cannot cause a deadlock.
 #include "plan/neighbours.h"
 
 #include "plan/passes/passes.h"

@@ -7,7 +7,7 @@
 namespace sluice {
 namespace {
 
-// The rank's stages with weight gradients, in order of first compute. Ascending if update_only.
+// In order of first compute; ascending if update_only.
 std::vector<int> trained_stages(const Program& program, int rank) {
   std::vector<int> stages;
   const auto add = [&](int stage) {

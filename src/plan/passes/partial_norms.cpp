@@ -1,5 +1,4 @@
-// Adds {s}PARTIAL_NORM where a stage's gradients are complete, so that ranks compute it while they
-// wait.
+// Ranks can compute partial norms while they wait.
 #include <algorithm>
 #include <map>
 
@@ -11,11 +10,10 @@ namespace sluice {
 namespace {
 
 struct Known {
-  std::size_t behind;  // row index after which the gradients are known
+  std::size_t behind;  // insert after this row index
   std::size_t since;   // last instruction that makes them or starts to reduce them
 };
 
-// By stage.
 std::map<int, Known> known_gradients(const Program& program, const std::vector<Action>& row,
                                      std::size_t norm) {
   std::map<int, Known> stages;
@@ -24,7 +22,7 @@ std::map<int, Known> known_gradients(const Program& program, const std::vector<A
       if (detail::makes_weight_gradient(half.kind)) stages[half.stage] = {index, index};
     });
   }
-  // Other ranks wait for these SENDs, so they go first.
+  // Other ranks wait for these SENDs.
   for (auto& [stage, known] : stages) {
     while (known.behind + 1 < norm && detail::is_send(row[known.behind + 1].kind)) ++known.behind;
   }
@@ -51,7 +49,7 @@ Program add_partial_norms(Program program) {
     std::vector<Action>& row = program.ranks[rank];
     const auto norm = std::find(row.begin(), row.end(), Action::make(ActionKind::kReduceNorm));
     if (norm == row.end()) continue;
-    // At equal places, the stage whose reduction started first goes first.
+    // The stage whose reduction started first goes first.
     std::map<std::size_t, std::multimap<std::size_t, int>> stages;
     for (const auto& [stage, known] :
          known_gradients(program, row, static_cast<std::size_t>(norm - row.begin())))

@@ -1,5 +1,3 @@
-// Reduces as soon as all microbatches that pass a stage have made their weight gradients, as
-// torch's `_add_reduce_grad` does.
 #include "plan/neighbours.h"
 
 #include "plan/passes/passes.h"
@@ -26,7 +24,7 @@ Program add_reduce_grad(Program program, bool per_microbatch) {
         }
       });
     }
-    // Reset only this row's stages. Resetting all on every rank would be quadratic.
+    // Resetting all stages on every rank would be quadratic.
     for (const Action& action : row) {
       detail::for_each_half(action, [&](const Action& half) { gradients[half.stage] = 0; });
     }

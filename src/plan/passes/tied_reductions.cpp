@@ -1,4 +1,4 @@
-// Tied reductions come after all compute. Equal order on all ranks prevents deadlock.
+// Equal order on all ranks, after all compute, prevents deadlock.
 #include <algorithm>
 
 #include "base/format.h"

@@ -1,13 +1,12 @@
-// Before every compute action, gathers the stages that the row uses next, at most
-// `max_active_stages`. Stages that leave this window are dropped first. Others are gathered in
-// order of use:
+// Before every compute action, drops stages that left the window of next uses, then gathers those
+// that entered it, in order of use:
 //
 //   0F0 1F0 2F0 2B0 1B0 0B0, two at once:
 //   0UNSHARD 1UNSHARD 0F0 0RESHARD 2UNSHARD 1F0 2F0 2B0 2RESHARD 0UNSHARD 1B0 1RESHARD 0B0 0RESHARD
 //
-// Torch's `_add_unshard_reshard` gives this result by scanning the remaining row before every
-// action. Here the window is updated instead. After an action only its own stages can leave, since
-// all other next uses got nearer. The cost is O(n log(stages of the rank)).
+// Only an action's own stages can leave the window after it, since all other next uses got nearer.
+// Updating the window costs O(n log(stages of the rank)). Torch instead scans the remaining row
+// before every action.
 #include <algorithm>
 #include <array>
 #include <queue>
@@ -73,7 +72,7 @@ class Window {
     return {two ? 2 : 1, {action.stage, action.backward_stage}};
   }
 
-  // The next use found so far. Assigns a slot to new stages.
+  // The next use found so far. Adds a slot for a new stage.
   Use next_use(int stage) {
     int& slot = slots_[stage];
     if (slot >= 0) return next_[slot];
@@ -83,8 +82,7 @@ class Window {
     return kNever;
   }
 
-  // Gathers the nearest uses until the window is full, then the backward half of a pair whose
-  // forward half came last.
+  // Fills the window. If a pair's forward half came last, also gathers its backward half.
   void fill(std::vector<int>& entering) {
     while (num_counted_ < max_active_) {
       const bool extra_is_next =
@@ -131,7 +129,7 @@ class Window {
     }
   }
 
-  // A stage that leaves and is back at once was never dropped.
+  // Stages that leave and return at once were never dropped.
   static void emit_changes(std::vector<int>& leaving, std::vector<int>& entering,
                            std::vector<Action>& result) {
     std::sort(leaving.begin(), leaving.end());
@@ -147,7 +145,7 @@ class Window {
     entering.clear();
   }
 
-  using Waiting = std::pair<Use, int>;  // {next use, stage}
+  using Waiting = std::pair<Use, int>;
   const std::vector<Action>& row_;
   int max_active_;
   std::vector<int>& slots_;
@@ -155,8 +153,8 @@ class Window {
   std::vector<int> stages_;     // [slot]
   std::vector<Use> next_;       // [slot]
   std::vector<bool> gathered_;  // [slot]
-  int num_counted_ = 0;         // gathered, without extra_
-  int extra_ = kNone;           // stage beyond the window, for a pair's backward
+  int num_counted_ = 0;         // without extra_
+  int extra_ = kNone;           // beyond the window, for a pair's backward
   std::priority_queue<Waiting, std::vector<Waiting>, std::greater<>> waiting_;  // not gathered
 };
 

@@ -1,5 +1,5 @@
 // NeMo AutoModel's rules. Embedding, norm and head do not count as layers. The first stages take
-// the remainder. Every stage has the rotary embedding. 30 layers, 8 stages: 4 4 4 4 4 4 3 3
+// the remainder: 30 layers on 8 stages make 4 4 4 4 4 4 3 3.
 #include "plan/peers/automodel.h"
 
 #include "base/format.h"

@@ -1,4 +1,4 @@
-// The parts of NeMo AutoModel's split that are not public (sluice/parts/peers.h).
+// Internal parts of NeMo AutoModel's split. The public ones are in sluice/parts/peers.h.
 #pragma once
 
 #include <string>
@@ -11,8 +11,8 @@ namespace sluice {
 // Encoders and projectors that stay on the first stage.
 const std::vector<std::string>& multimodal_suffixes();
 
-// AutoModel's check before a split. Throws Error(kUsage) if the head is tied to `embed_tokens`.
-// Unsupported structures fail later, in the split.
+// Throws Error(kUsage) if the head is tied to `embed_tokens`. Unsupported structures fail later, in
+// the split.
 void validate_hf_model_for_pipeline_support(const ModelSpec& model);
 
 }  // namespace sluice

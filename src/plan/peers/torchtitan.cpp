@@ -1,4 +1,4 @@
-// torchtitan's functions, with rules from plan/partition/torchtitan_rules.h.
+// Rules: plan/partition/torchtitan_rules.h.
 #include "base/format.h"
 #include "plan/partition/torchtitan_rules.h"
 #include "sluice/error.h"

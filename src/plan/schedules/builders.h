@@ -1,7 +1,8 @@
-// Builders of the named schedules, one file each, which names the paper and shows a timeline.
+// Builders of the named schedules.
 //
-// Builders receive a shape that make_schedule() has checked, with stages_per_rank resolved. They
-// fill `rows` of the result of start() in time linear in the grid's size.
+// A builder receives a shape that make_schedule() has checked. It runs in time linear in the grid's
+// size. In the timelines, lower case marks a rank's second stage, and B takes as long as I and W
+// together, or two F.
 #pragma once
 
 #include "sluice/schedule.h"
@@ -10,7 +11,7 @@ namespace sluice::detail {
 
 inline constexpr int kMostRanks = 1 << 16;
 
-// Creates a schedule with placed stages and one empty row per rank.
+// Stages are placed. Every rank has an empty row.
 Schedule start(std::string name, Placement placement, const ScheduleShape& shape);
 
 Schedule build_gpipe(const ScheduleShape& shape);

@@ -2,7 +2,7 @@
 // Huang et al., "GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism",
 // 2019, https://arxiv.org/abs/1811.06965
 //
-// 4 ranks, 4 microbatches. B takes twice as long as F:
+// 4 ranks, 4 microbatches:
 //
 //   rank 0  F0 F1 F2 F3                            B0    B1    B2    B3
 //   rank 1     F0 F1 F2 F3                   B0    B1    B2    B3

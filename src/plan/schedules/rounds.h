@@ -1,8 +1,8 @@
-// The depth-first order of the interleaved schedules.
+// The depth-first order of interleaved schedules.
 //
-// Microbatches run in max(1, m / p) rounds. In each round, a rank runs its first stage for all
-// microbatches of the round, then its second stage, and so on. The first rounds take one remaining
-// microbatch each. Without a remainder, these are the rounds of torch.distributed.pipelining.
+// Microbatches run in max(1, m / p) rounds. In a round, a rank runs all microbatches on its first
+// stage, then on its second stage, and so on. The first rounds take one remaining microbatch each.
+// Without a remainder, torch.distributed.pipelining uses the same rounds.
 #pragma once
 
 #include <vector>
@@ -12,7 +12,7 @@
 namespace sluice::detail {
 
 struct RoundStep {
-  int local_stage = 0;  // 0 .. stages_per_rank - 1, in model order
+  int local_stage = 0;  // in model order
   int microbatch = 0;
 };
 
@@ -24,8 +24,8 @@ struct Rounds {
 
 Rounds make_rounds(const ScheduleShape& shape);
 
-// Number of forwards before a rank's first backward: the largest round for all stages but the last,
-// and `per_hop` per later rank.
+// Forwards before a rank's first backward: the largest round for all stages but the last, and
+// `per_hop` for each later rank.
 int warmup_forwards(const ScheduleShape& shape, const Rounds& rounds, int rank, int per_hop);
 
 }  // namespace sluice::detail

@@ -1,14 +1,13 @@
 // ZBV: zero bubble on a V of stages.
 // Qi et al., "Zero Bubble Pipeline Parallelism", 2023, section 6, https://arxiv.org/abs/2401.10241
 //
-// Rank r has stages r and 2p - 1 - r. The first rank thus has the last stage, so its loss gradient
-// crosses no pipeline. 2 ranks, 3 microbatches. Lower case is the second stage. F, I and W take
-// equally long:
+// Rank r has stages r and 2p - 1 - r. The first rank has the last stage, so its loss gradient
+// crosses no pipeline. 2 ranks, 3 microbatches:
 //
 //   rank 0  F0 F1 F2 f0 i0 w0 f1 i1 w1 I0 W0 f2 i2 w2 I1 W1 I2 W2
 //   rank 1     F0 f0 F1 f1 i0 w0 F2 I0 W0 f2 i1 w1 I1 i2 I2 W1 w2 W2
 //
-// If F = I = W, there are no bubbles except the ramps. All ranks keep as many activations as 1F1B.
+// If F = I = W, only the ramps have bubbles. Every rank keeps as many activations as 1F1B's first.
 #include <algorithm>
 
 #include "plan/schedules/builders.h"
@@ -16,8 +15,8 @@
 namespace sluice::detail {
 namespace {
 
-// Builds one rank's row. The method requires 2p - 1 microbatches. With fewer, slots of missing
-// microbatches stay empty.
+// Builds a row. Chunks 0 and 1 are the rank's first and second stage. The method requires 2p - 1
+// microbatches, so slots of missing ones stay empty.
 class ZbvRow {
  public:
   ZbvRow(const ScheduleShape& shape, int rank, std::vector<Action>& row)
@@ -75,7 +74,7 @@ Schedule build_zbv_zero_bubble(const ScheduleShape& shape) {
       row.forward(1);
       row.input_and_weight(1);
     }
-    // Gradients that other ranks wait for come before weight gradients.
+    // Gradients for other ranks come before weight gradients.
     for (int i = 0; i < rank; ++i) {
       row.input(0);
       row.input(1);
