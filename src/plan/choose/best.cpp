@@ -83,8 +83,8 @@ class BestPlan {
   struct Likeness {
     StageMap stage_map;
     Costs costs;
-    double fastest = 0;     // shortest step
-    double more_bytes = 0;  // beyond bytes in the costs
+    double fastest = 0;     // step time of the fastest schedule
+    double more_bytes = 0;  // peak bytes that the costs do not cover
     std::vector<Schedule> schedules = {};
   };
 
@@ -108,7 +108,7 @@ class BestPlan {
     like->schedules.push_back(plan.schedule);
   }
 
-  // If all fail for other reasons than memory, the settings are wrong.
+  // If every candidate failed for a reason other than memory, the settings are wrong.
   void require_possible() const {
     const bool is_any_made = std::any_of(
         shown_.begin(), shown_.end(),
@@ -186,7 +186,7 @@ class BestPlan {
   std::vector<Likeness> likenesses_;
   std::optional<Plan> best_;
   std::size_t taken_ = 0;
-  std::optional<std::int64_t> smallest_;  // of candidates that do not fit
+  std::optional<std::int64_t> smallest_;  // smallest need of a candidate that does not fit
   std::optional<Error> failure_;
 };
 

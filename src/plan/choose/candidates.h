@@ -21,7 +21,7 @@ struct Candidate {
 // Error(kUsage), and RefusedSchedule for an invalid schedule of the user's.
 Candidate asked_candidate(const Question& question);
 
-// With stages_per_rank = 0, the partition options decide.
+// With stages_per_rank = 0, the partition options decide the number of stages.
 Candidate named_candidate(const Question& question, const ScheduleInfo& schedule,
                           int stages_per_rank);
 // Values of stages_per_rank to try.

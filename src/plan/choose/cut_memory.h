@@ -15,8 +15,8 @@ class CutMemory {
   // Keeps references to all arguments.
   CutMemory(const Question& question, const Cutting& cutting, const Schedule& schedule);
 
-  // Peak bytes of the largest rank. The search stops at `enough`, so larger results are lower
-  // bounds.
+  // Peak bytes of the largest rank. Stops at the first rank that needs `enough` bytes or more, so
+  // such a result is only a lower bound.
   std::int64_t peak(const std::vector<int>& starts, std::int64_t enough);
 
  private:
@@ -33,7 +33,7 @@ class CutMemory {
   Program rows_;
   std::vector<StageBackward> backwards_;               // for which rows_ was lowered
   std::vector<std::map<Stages, std::int64_t>> known_;  // cached bytes, [rank]
-  int largest_ = 0;                                    // on the previous cut; tried first
+  int largest_ = 0;  // largest rank of the previous cut; tried first
 };
 
 }  // namespace sluice::detail

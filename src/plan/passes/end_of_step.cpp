@@ -1,5 +1,5 @@
-// These come after all compute, so that no rank waits before its row ends. Equal order on all ranks
-// prevents deadlock.
+// REDUCE_LOSS and GATHER_OUTPUTS come after all compute, so that no rank waits before its row ends.
+// Equal order on all ranks prevents deadlock.
 #include <algorithm>
 
 #include "sluice/program.h"

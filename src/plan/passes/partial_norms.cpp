@@ -11,7 +11,7 @@ namespace {
 
 struct Known {
   std::size_t behind;  // insert after this row index
-  std::size_t since;   // last instruction that makes them or starts to reduce them
+  std::size_t since;   // last instruction that makes or starts to reduce the gradients
 };
 
 std::map<int, Known> known_gradients(const Program& program, const std::vector<Action>& row,

@@ -1,4 +1,4 @@
-// Equal order on all ranks, after all compute, prevents deadlock.
+// Tied reductions run after all compute, in equal order on all ranks, so they cannot deadlock.
 #include <algorithm>
 
 #include "base/format.h"

@@ -11,7 +11,7 @@ namespace sluice::detail {
 
 struct InstructionIndices {
   static constexpr std::int32_t kAbsent = -1;
-  static constexpr std::int32_t kElsewhere = -2;  // only on other ranks than the stage's
+  static constexpr std::int32_t kElsewhere = -2;  // exists only on ranks that do not own the stage
 
   std::array<std::int32_t, 8> index{-1, -1, -1, -1, -1, -1, -1, -1};
 

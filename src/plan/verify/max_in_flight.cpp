@@ -1,9 +1,9 @@
 // A channel is fullest right after a SEND, when the sender is as far ahead of the receiver as the
-// program allows. Only receives that the sender can infer from a chain of messages must precede the
-// SEND. A timing that runs only the SEND's prerequisites exists, so the largest occupancy is
-// exactly
+// program allows. The only receives that must precede a SEND are those that a chain of messages
+// reports to its sender. A timing without any other receives is possible, so the largest occupancy
+// is exactly
 //
-//   max over SENDs k of a channel (k + 1 - receives known to the sender).
+//   max over SENDs k of a channel (k + 1 - receives reported to the sender).
 //
 // Vector clocks (Mattern, "Virtual time and global states of distributed systems", 1989) count the
 // events of another rank that are certainly over. Each message carries the sender's clock. Clocks
@@ -93,8 +93,7 @@ class DirectBounds {
   Arrivals arrivals_;
   CoveredReceives covered_;
   std::vector<int> sent_;
-  std::vector<std::int32_t>
-      heard_;  // [channel]: receiver events certainly over, as seen by the sender
+  std::vector<std::int32_t> heard_;  // [channel]: receiver events reported to the sender
   std::vector<std::deque<std::int32_t>> messages_;  // [channel]: sender events over
   std::vector<std::vector<int>> backwards_;         // [channel]: opposite channels
   std::vector<int> bounds_;

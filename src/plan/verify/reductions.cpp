@@ -45,7 +45,7 @@ struct RowEnd {
   int reduction = kNowhere;    // REDUCE_GRAD or REDUCE_TIED
   int loss = kNowhere;
   int outputs = kNowhere;
-  int norm = kNowhere;  // first, as are loss, outputs and optimizer
+  int norm = kNowhere;  // first; also for loss, outputs and optimizer
   int optimizer = kNowhere;
   int update = kNowhere;  // last
 };

@@ -24,7 +24,7 @@ struct Traffic {
   std::vector<std::vector<int>> collectives;           // member ranks
 };
 
-// Requires transfers and no violations.
+// Requires a program with transfers and without violations.
 Traffic read_traffic(const Program& program, ChannelsPer channels_per);
 
 // Smallest channel capacity with which all ranks finish if SENDs wait for room.

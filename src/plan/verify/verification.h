@@ -29,7 +29,7 @@ class Verification {
 
   const Program& program;
   const ProofTransport transport;
-  const bool with_transfers;  // otherwise compute actions exchange values
+  const bool with_transfers;  // if false, compute actions exchange values directly
   StageMicrobatchTable<InstructionIndices> instructions;
   std::vector<bool> rank_is_bare;  // owns stages but has no instructions
 

@@ -10,11 +10,11 @@
 namespace sluice::detail {
 
 struct ListPolicy {
-  std::array<int, 3> preference = {1, 2, 0};  // for F, I, W; highest first
+  std::array<int, 3> preference = {1, 2, 0};  // priorities of F, I, W; the highest runs first
   bool late_stages_first = true;              // applies to F only
   double look_ahead = 0;                      // longest wait for a preferred action
   int most_in_flight = 1;                     // on the last rank, from F to backward
-  double more_before = 1;                     // extra ones per earlier rank
+  double more_before = 1;                     // additional microbatches in flight per earlier rank
 
   int preference_of(ActionKind kind) const {
     const bool is_weight = kind == ActionKind::kBackwardWeight;

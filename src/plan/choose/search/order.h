@@ -28,7 +28,7 @@ struct OrderProblem {
   StageMap stage_map;
   int num_microbatches = 1;
   std::vector<StageCosts> stages;
-  std::vector<double> message_time;  // per cut
+  std::vector<double> message_time;  // transfer time per cut
   double latency = 0;
   std::vector<double> speed;  // [rank]
   double max_bytes = 0;       // limit per rank

@@ -20,7 +20,7 @@ using detail::OrderStep;
 using detail::OrderTimer;
 
 constexpr std::size_t kMostStarts = 3;  // local searches
-constexpr std::size_t kMemory = 60;     // changes
+constexpr std::size_t kMemory = 60;     // history length of late acceptance, in changes
 constexpr double kShareOfFinish = 1e-3;
 
 // splitmix64 (Steele, Lea and Flood, 2014), equal on every machine.
@@ -143,7 +143,7 @@ class Search {
     return true;
   }
 
-  // Splits B, or merges an adjacent I, W of one stage.
+  // Splits B into I, W, or merges adjacent I, W of one stage into B.
   static bool split_or_merge(std::vector<OrderStep>& row, std::size_t at) {
     const OrderStep step = row[at];
     const auto place = row.begin() + static_cast<std::ptrdiff_t>(at);
