@@ -48,7 +48,7 @@ Program add_reduce_grad(Program program, bool per_microbatch = false);
 // Adds {g}REDUCE_TIED after all compute, in group order, on each rank with a member of a
 // multi-stage group.
 Program add_tied_reductions(Program program, std::vector<TieGroup> groups);
-// Adds REDUCE_LOSS before REDUCE_NORM and updates, or at the end.
+// On every rank, adds REDUCE_LOSS before REDUCE_NORM and updates, or at the end.
 Program add_loss_reduction(Program program);
 // Adds GATHER_OUTPUTS in the same place.
 Program add_output_gathering(Program program);

@@ -3,7 +3,7 @@
 // DeepSeek-AI, "DeepSeek-V3 Technical Report", 2024, https://arxiv.org/abs/2412.19437, and
 // https://github.com/deepseek-ai/DualPipe, which names the phases below.
 //
-// 2 ranks, 4 microbatches. F|b is an overlapped pair:
+// 2 ranks, 4 microbatches. Lower case is the second stage, F|b an overlapped pair:
 //
 //   rank 0  F0 F1 F2 f0 i0 w0 f1 F3|b1       f2|B0    b2       f3|B1    b3    I2 W2 I3 W3
 //   rank 1     F0 f0 F1 f1 F2 b0    f2|B0    F3|b1    f3|B1    b2    B2       i3 I3 w3 W3

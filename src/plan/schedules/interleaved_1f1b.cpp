@@ -2,7 +2,8 @@
 // Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using
 // Megatron-LM", 2021, https://arxiv.org/abs/2104.04473
 //
-// 2 ranks, 4 microbatches. Rank 0 has stages 0 and 2, rank 1 has 1 and 3:
+// 2 ranks, 4 microbatches. Rank 0 has stages 0 and 2, rank 1 has 1 and 3. Lower
+// case is the second stage:
 //
 //   rank 0  F0 F1 f0 f1 F2    b0    F3 b1    f2 B0    f3 B1       b2       b3    B2    B3
 //   rank 1     F0 F1 f0 b0    f1 b1    F2 B0    F3 B1    f2 b2    f3 b3    B2    B3

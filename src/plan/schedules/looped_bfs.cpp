@@ -1,7 +1,8 @@
 // Looped BFS: several stages per rank, breadth first.
 // Lamy-Poirier, "Breadth-First Pipeline Parallelism", 2022, https://arxiv.org/abs/2211.05953
 //
-// 2 ranks, 4 microbatches. Rank 0 has stages 0 and 2, rank 1 has 1 and 3:
+// 2 ranks, 4 microbatches. Rank 0 has stages 0 and 2, rank 1 has 1 and 3. Lower
+// case is the second stage:
 //
 //   rank 0  F0 F1 F2 F3 f0 f1 f2 f3          b3    b2    b1    b0    B3    B2    B1    B0
 //   rank 1     F0 F1 F2 F3 f0 f1 f2 f3 b3    b2    b1    b0    B3    B2    B1    B0

@@ -2,7 +2,7 @@
 // Qi et al., "Zero Bubble Pipeline Parallelism", 2023, section 6, https://arxiv.org/abs/2401.10241
 //
 // Rank r has stages r and 2p - 1 - r. The first rank has the last stage, so its loss gradient
-// crosses no pipeline. 2 ranks, 3 microbatches:
+// crosses no pipeline. 2 ranks, 3 microbatches. Lower case is the second stage:
 //
 //   rank 0  F0 F1 F2 f0 i0 w0 f1 i1 w1 I0 W0 f2 i2 w2 I1 W1 I2 W2
 //   rank 1     F0 f0 F1 f1 i0 w0 F2 I0 W0 f2 i1 w1 I1 i2 I2 W1 w2 W2
