@@ -14,9 +14,9 @@
 namespace sluice::detail {
 namespace {
 
-constexpr std::size_t kSearched = 2;  // kinds of stages for which an order is searched
+constexpr std::size_t kSearched = 2;  // stage maps for which an order is searched
 constexpr std::int64_t kSearchEffort = 3'000'000;
-constexpr double kSame = 1e-9;  // share of a step that makes no difference
+constexpr double kSame = 1e-9;  // relative difference that counts as equal
 
 void require_free(const PipelineOptions& options) {
   const auto refuse = [](const char* what) {
@@ -35,7 +35,6 @@ std::int64_t peak_of(const Plan& plan) {
   return peak;
 }
 
-// True if the first of two candidates that can be taken is better.
 bool is_better(const ScheduleCandidate& a, const ScheduleCandidate& b) {
   if (std::abs(a.step - b.step) > kSame * b.step) return a.step < b.step;
   return std::tie(a.stages_per_rank, a.peak_bytes) < std::tie(b.stages_per_rank, b.peak_bytes);
@@ -80,17 +79,17 @@ class BestPlan {
              [&] { return named_candidate(question_, schedule, stages_per_rank); });
   }
 
-  // Orders from which a search may begin, of equal stages on equal ranks.
+  // Starts of one search, with equal stage maps and costs.
   struct Likeness {
     StageMap stage_map;
     Costs costs;
-    double fastest = 0;     // fastest step of the schedules
-    double more_bytes = 0;  // a rank needs beside what the costs say
+    double fastest = 0;     // step time of the fastest schedule
+    double more_bytes = 0;  // peak bytes that the costs do not cover
     std::vector<Schedule> schedules = {};
   };
 
   void remember(const Plan& plan, const ScheduleCandidate& shown) {
-    if (!plan.program.backwards.empty()) return;  // what is frozen has other actions
+    if (!plan.program.backwards.empty()) return;  // the search cannot handle frozen stages
     auto like = std::find_if(likenesses_.begin(), likenesses_.end(), [&](const Likeness& each) {
       return each.stage_map == plan.partition.stage_map &&
              each.costs.per_stage == plan.costs.per_stage;
@@ -109,7 +108,7 @@ class BestPlan {
     like->schedules.push_back(plan.schedule);
   }
 
-  // If no candidate can be planned for a reason other than memory, the settings are wrong.
+  // If every candidate failed for a reason other than memory, the settings are wrong.
   void require_possible() const {
     const bool is_any_made = std::any_of(
         shown_.begin(), shown_.end(),
@@ -117,7 +116,7 @@ class BestPlan {
     if (!is_any_made && failure_) throw Error(*failure_);
   }
 
-  // Tries the searched orders where the named ones are fastest.
+  // Searches the stage maps with the fastest named schedules.
   void try_searched() {
     const PipelineOptions& options = question_.options();
     if (options.num_ranks.value_or(1) < 2) return;
@@ -170,7 +169,6 @@ class BestPlan {
     taken_ = shown_.size() - 1;
   }
 
-  // The need of a candidate that does not fit.
   void add_need(std::int64_t bytes) { smallest_ = smallest_ ? std::min(*smallest_, bytes) : bytes; }
 
   [[noreturn]] void fail() const {
@@ -183,12 +181,12 @@ class BestPlan {
   }
 
   Question question_;
-  const std::optional<std::int64_t> memory_;  // bytes of a rank
+  const std::optional<std::int64_t> memory_;  // bytes per rank
   std::vector<ScheduleCandidate> shown_;
   std::vector<Likeness> likenesses_;
   std::optional<Plan> best_;
   std::size_t taken_ = 0;
-  std::optional<std::int64_t> smallest_;  // smallest need of those that are too large
+  std::optional<std::int64_t> smallest_;  // smallest need of a candidate that does not fit
   std::optional<Error> failure_;
 };
 

@@ -1,6 +1,4 @@
-// The fastest proven plan: of all named schedules, stages a rank and a searched order.
-//
-// Thread-safety: pure functions.
+// Finds the fastest verified plan.
 #pragma once
 
 #include <string>
@@ -10,27 +8,27 @@
 
 namespace sluice::detail {
 
-// Plans every candidate, and takes the one whose step is expected to be shortest: of equal ones
-// that with fewer stages, then the one that needs less memory, then the first of the table. Only
-// programs that fit into memory_per_rank and in which gradients add up in the order of the
-// microbatches. Throws Error(kUsage) for a schedule that is given beside it, Error(kMemory) where
-// nothing fits, and what plan_pipeline() throws where no candidate can be planned.
+// Compares all named schedules, with several stages per rank, and a searched order. Returns the
+// plan with the shortest predicted step. Ties go to fewer stages, then less memory, then table
+// order. Plans must fit into memory_per_rank and sum gradients in microbatch order. Throws
+// Error(kUsage) if a schedule is also given, Error(kMemory) if nothing fits, and plan_pipeline()'s
+// errors if all candidates fail.
 Plan best_plan(ModelSpec model, const PipelineOptions& options);
 
-// The plan as a row among others, in its own words. taken: false.
+// Leaves `taken` false.
 ScheduleCandidate candidate_of(const Plan& plan);
 
-// The compared schedules; the fastest possible one is marked, if there is one.
+// Marks the fastest usable candidate, if any.
 struct LookedAt {
   std::vector<ScheduleCandidate> candidates;
-  std::string time_unit;  // as Plan::time_unit
-  bool measured = false;  // not counted
+  std::string time_unit;
+  bool measured = false;  // false if counted
 };
-// Throws as best_plan() does before it looks.
+// Throws as best_plan() does for invalid options.
 LookedAt look_at_all(ModelSpec model, const PipelineOptions& options);
 
-// Why the sums of gradients would differ from those of other schedules, "" when they do not: the W
-// or B of every stage must be in the order of the microbatches.
+// Returns "" if every stage makes its weight gradients in microbatch order. Another order changes
+// the floating-point sums.
 std::string order_of_sums_violation(const Program& program);
 
 }  // namespace sluice::detail

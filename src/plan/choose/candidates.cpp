@@ -12,10 +12,9 @@
 namespace sluice::detail {
 namespace {
 
-constexpr int kUsualStages = 4;  // a rank; more only where they divide the blocks evenly
+constexpr int kUsualStages = 4;  // per rank; more only if they divide the blocks evenly
 constexpr int kMostStages = 8;
 
-// schedule none: stages and placement are free of one.
 PartitionOptions partition_options(const PipelineOptions& options, int num_ranks,
                                    const std::optional<ScheduleName>& schedule) {
   if (options.partition.num_ranks != 0 && options.partition.num_ranks != num_ranks) {
@@ -46,7 +45,6 @@ void require_fits(const Schedule& schedule, const char* what, int found, const c
                .remedy = option + (" = " + std::to_string(found))});
 }
 
-// Its stages are where the schedule has them.
 PartitionOptions partition_of_own(const PipelineOptions& options, const Schedule& schedule) {
   PartitionOptions partition = partition_options(options, schedule.num_ranks(), std::nullopt);
   partition.placement.reset();
@@ -58,7 +56,7 @@ PartitionOptions partition_of_own(const PipelineOptions& options, const Schedule
 
 Candidate own_candidate(const PipelineOptions& options) {
   const Schedule& schedule = *options.own_schedule;
-  // Before the split and the passes, which need a schedule that makes sense.
+  // The split and the passes require a valid schedule.
   const Program bare = to_program(schedule);
   require_proof(bare, verify(bare), schedule.name);
   Candidate candidate;
@@ -89,7 +87,7 @@ int asked_stages_per_rank(const PartitionOptions& partition, int num_ranks) {
   return 0;
 }
 
-// The number of stages follows from it.
+// True if the split alone determines the number of stages.
 bool has_own_split(const PartitionOptions& partition) {
   return !partition.split_points.empty() || !partition.cuts.empty() || !partition.modules.empty() ||
          partition.layers_per_stage > 0;
@@ -130,7 +128,6 @@ Candidate named_candidate(const Question& question, const ScheduleInfo& schedule
   return candidate;
 }
 
-// Those that a schedule can have, and that the model has blocks for.
 std::vector<int> stages_to_try(const Question& question, const ScheduleInfo& schedule) {
   const ModelSpec& model = question.base().model;
   const PartitionOptions& partition = question.options().partition;
@@ -139,7 +136,7 @@ std::vector<int> stages_to_try(const Question& question, const ScheduleInfo& sch
   if (asked > 0 || has_own_split(partition)) return {asked};
   if (schedule.single_stage) return {1};
   if (schedule.placement == Placement::kV) return {2};
-  // With one stage a rank, others are schedules of one stage by another name.
+  // With one stage per rank, the other schedules equal single-stage ones.
   std::vector<int> result;
   if (schedule.kind == ScheduleKind::kInterleavedZeroBubble) result.push_back(1);
   for (int each = 2; each <= kMostStages; ++each) {

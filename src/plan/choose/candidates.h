@@ -1,8 +1,4 @@
-// The candidates that may be tried: one schedule by name or of the caller's, or those that
-// auto_schedule looks at.
-//
-// Does not own: the plan of a candidate (plan_one.h), the choice of the best (best.h).
-// Thread-safety: pure functions.
+// The schedules that the planner tries.
 #pragma once
 
 #include <optional>
@@ -14,24 +10,23 @@
 namespace sluice::detail {
 
 struct Candidate {
-  PartitionOptions partition;             // how many stages, and where; num_ranks is set
-  std::optional<ScheduleName> name = {};  // none: `own`
-  std::optional<Schedule> own = {};       // proven
-  std::string said_by = {};               // the option that names it; "": none does
-  std::vector<std::string> notes = {};    // what was chosen, or gave way
+  PartitionOptions partition;             // num_ranks is set
+  std::optional<ScheduleName> name = {};  // if none, `own` is set
+  std::optional<Schedule> own = {};       // verified
+  std::string said_by = {};               // option to blame in errors, or ""
+  std::vector<std::string> notes = {};    // on defaults and ignored options
 };
 
-// The candidate of options without auto_schedule: the schedule that they name or hold, else the one
-// that suits the stages. Throws Error(kUsage), and RefusedSchedule for one of the caller's.
+// Used without auto_schedule: the schedule in the options, or a suitable default. Throws
+// Error(kUsage), and RefusedSchedule for an invalid schedule of the user's.
 Candidate asked_candidate(const Question& question);
 
-// A schedule of the table with so many stages a rank; 0: as the options of the partition have it.
+// With stages_per_rank = 0, the partition options decide the number of stages.
 Candidate named_candidate(const Question& question, const ScheduleInfo& schedule,
                           int stages_per_rank);
-// The numbers of stages a rank to try with a schedule.
+// Values of stages_per_rank to try.
 std::vector<int> stages_to_try(const Question& question, const ScheduleInfo& schedule);
 
-// A schedule that was searched for.
 Candidate searched_candidate(const Question& question, Schedule schedule);
 
 }  // namespace sluice::detail

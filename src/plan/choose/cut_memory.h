@@ -1,8 +1,5 @@
-// The memory of the cuts of a model, of one schedule on stages that are placed.
-//
-// Does not own: the prediction (predict/memory.h), the order of the cuts (partition/cut_order.h).
-// A rank's need depends on its own stages alone: ranks that cuts share are predicted once.
-// Thread-safety: one object is one thread's.
+// Predicts peak memory for many cuts under one schedule. A rank's memory depends only on its own
+// stages, so it is cached per rank. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +12,15 @@ namespace sluice::detail {
 
 class CutMemory {
  public:
-  // Refers to all of them.
+  // Keeps references to all arguments.
   CutMemory(const Question& question, const Cutting& cutting, const Schedule& schedule);
 
-  // The most that a rank needs; at least `enough` stands for all that is more.
+  // Peak bytes of the largest rank. Stops at the first rank that needs `enough` bytes or more, so
+  // such a result is only a lower bound.
   std::int64_t peak(const std::vector<int>& starts, std::int64_t enough);
 
  private:
-  using Stages = std::vector<int>;  // stages of a rank: first and last layer, and backward of each
+  using Stages = std::vector<int>;  // first layer and next stage's first layer, per stage
 
   void lower_rows(const std::vector<int>& starts, const std::vector<StageBackward>& backwards);
   std::int64_t peak_of_rank(const std::vector<int>& starts, int rank);
@@ -33,9 +31,9 @@ class CutMemory {
   const Schedule& schedule_;
   const bool has_frozen_;
   Program rows_;
-  std::vector<StageBackward> backwards_;               // backwards of rows_
-  std::vector<std::map<Stages, std::int64_t>> known_;  // known needs by rank
-  int largest_ = 0;  // rank: the largest of the cut before is looked at first
+  std::vector<StageBackward> backwards_;               // for which rows_ was lowered
+  std::vector<std::map<Stages, std::int64_t>> known_;  // cached bytes, [rank]
+  int largest_ = 0;  // largest rank of the previous cut; tried first
 };
 
 }  // namespace sluice::detail

@@ -10,7 +10,6 @@
 namespace sluice::detail {
 namespace {
 
-// Why the stages of the builder are not those of the map.
 Error misplaced(const Schedule& schedule, const StageMap& stage_map, const std::string& where) {
   const int stages = stage_map.num_stages(), ranks = stage_map.num_ranks();
   if (schedule.num_stages() != stages) {
@@ -34,13 +33,14 @@ Error misplaced(const Schedule& schedule, const StageMap& stage_map, const std::
                  "no `stage_to_rank`, or a schedule of your own by `own_schedule`"});
 }
 
-// True if stages that are on one rank of `places` are on one rank of the map, each on its own.
+// True if both maps group stages onto ranks identically, with any numbering of the ranks.
 bool lie_alike(const StageMap& places, const StageMap& stage_map) {
   if (places.num_stages() != stage_map.num_stages()) return false;
   std::vector<bool> taken(static_cast<std::size_t>(stage_map.num_ranks()), false);
   for (int stage = 0; stage < stage_map.num_stages(); ++stage) {
     const int rank = stage_map.rank_of(stage), place = places.rank_of(stage);
-    if (rank != stage_map.rank_of(place)) return false;  // place p is where stage p is
+    // In `places`, rank number `place` holds stage number `place`.
+    if (rank != stage_map.rank_of(place)) return false;
     if (stage != place) continue;
     if (taken[static_cast<std::size_t>(rank)]) return false;
     taken[static_cast<std::size_t>(rank)] = true;
@@ -58,7 +58,7 @@ std::string list_text(const std::vector<int>& list) {
 
 Schedule placed_schedule(const ScheduleName& name, const StageMap& stage_map, int num_microbatches,
                          const ScheduleOptions& said) {
-  // A builder fills the rows of places along the pipeline.
+  // The builder numbers ranks along the pipeline.
   Schedule schedule;
   try {
     schedule = make_schedule(name, {.num_ranks = stage_map.num_ranks(),

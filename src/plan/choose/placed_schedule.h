@@ -1,4 +1,4 @@
-// A schedule by name for stages that are placed. Thread-safety: pure functions.
+// Builds a named schedule for stages that already have ranks.
 #pragma once
 
 #include <string>
@@ -8,14 +8,13 @@
 
 namespace sluice::detail {
 
-// The options that an error is about, "" where none was given: that of the name, and that which has
-// placed the stages.
+// Options to blame in errors: for the schedule and for the placement. "" if not given.
 struct ScheduleOptions {
   std::string name, places;
 };
 
-// Throws what make_schedule() throws, and Error(kUsage) for stages that lie along the pipeline in
-// another way than the schedule's.
+// Throws make_schedule()'s errors, and Error(kUsage) if the schedule places stages in another
+// pattern.
 Schedule placed_schedule(const ScheduleName& name, const StageMap& stage_map, int num_microbatches,
                          const ScheduleOptions& said);
 

@@ -48,7 +48,7 @@ std::vector<std::string> notes_of_rows(const Plan& plan) {
                 length, counted(how.num_slices(), "slice"))};
 }
 
-// The first of the cuts that fit into memory.
+// The first cut that fits into memory.
 Partition cut_by_costs(const Question& question, const Cutting& cutting, const Schedule& schedule,
                        CutOrder& cuts) {
   const std::optional<std::int64_t> most = question.options().memory_per_rank;

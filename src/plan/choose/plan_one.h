@@ -1,7 +1,4 @@
-// The plan of one candidate, straight: placed, cut, scheduled; lowered, proven, predicted.
-//
-// Does not own: the list of candidates (candidates.h), the choice among them (best.h).
-// Thread-safety: pure functions, but for the question's.
+// Plans a single candidate.
 #pragma once
 
 #include <cstdint>
@@ -12,33 +9,32 @@
 
 namespace sluice::detail {
 
-// No cuts of a candidate fit into memory_per_rank.
+// No cut of a candidate fits into memory_per_rank.
 class NoCutFits : public Error {
  public:
-  // Bytes: what the smallest of those that were looked at needs, and the limit.
+  // In bytes.
   NoCutFits(std::int64_t smallest, std::int64_t limit);
   std::int64_t smallest() const { return smallest_; }
 
  private:
   std::int64_t smallest_;
 };
-// Error(kMemory): what needs too much, the bytes of its smallest, and the limit.
+// Error(kMemory). Both numbers are in bytes.
 Error memory_error(const std::string& what, std::int64_t smallest, std::int64_t limit);
 
 // Throws RefusedSchedule with the first violation.
 void require_proof(const Program& program, VerifyReport report, const std::string& subject);
 
-// Placed, cut and scheduled: all but program (of which the mesh is set), proof, simulation and
-// prediction. Throws as plan_pipeline(), NoCutFits among it.
+// Places, cuts and schedules. Sets the program's mesh, but no other part of the program, proof,
+// simulation or prediction. Throws plan_pipeline()'s errors and NoCutFits.
 Plan draft_one(Question& question, const Candidate& candidate);
 
-// Lowers, proves and predicts, by what the stages of the partition have to compute
-// (StageContent::backward). A finished plan may be finished again, when that is otherwise than was
-// thought. Throws as plan_pipeline().
+// Lowers, verifies and predicts, using each stage's StageContent::backward. If those change later,
+// the finished plan can be finished again. Throws plan_pipeline()'s errors.
 Plan finish_plan(Plan plan);
 
-// draft_one() of what the options ask for, which a run finishes when its modules exist. With
-// auto_schedule the whole plan, as the choice needs it. Throws as plan_pipeline().
+// A run finishes this draft once its modules exist. With auto_schedule the plan is complete
+// already. Throws plan_pipeline()'s errors.
 Plan draft_plan(ModelSpec model, const PipelineOptions& options);
 
 }  // namespace sluice::detail

@@ -20,7 +20,7 @@ void require_positive(std::int64_t value, const char* option) {
                                   .remedy = "give at least 1"});
 }
 
-// Learned positions (gpt2) end; those of rotary embeddings do not.
+// Learned positions (gpt2) are limited; rotary embeddings are not.
 void require_positions(const ModelSpec& model, std::int64_t seq_len) {
   if (!model.max_positions || seq_len <= *model.max_positions) return;
   const std::string positions = std::to_string(*model.max_positions);
@@ -51,7 +51,7 @@ void warn_of_one_microbatch(const PipelineOptions& options, std::vector<std::str
   throw Error(ErrorKind::kUsage, {.what = what, .where = "`partition`", .remedy = remedy});
 }
 
-// The model as one stage: which layers run twice does not depend on where it is cut.
+// One stage suffices, since recomputation does not depend on the cuts.
 Partition uncut(const ModelSpec& model) {
   Partition whole;
   StageContent& stage = whole.stages.emplace_back();
@@ -69,7 +69,6 @@ void require_one_reduction(const PipelineOptions& options) {
                                   .remedy = "leave the hook out, or plan one replica"});
 }
 
-// Checks settings that do not depend on the schedule or the split.
 void require_layout(const PipelineOptions& options) {
   const std::optional<Schedule>& own = options.own_schedule;
   require_replicas(options.data_parallel,
@@ -152,7 +151,7 @@ void Question::set_layer_costs() {
   const int num_microbatches = options_.own_schedule ? options_.own_schedule->num_microbatches
                                                      : options_.num_microbatches.value_or(1);
   layer_costs_ = step_times(*times_, num_microbatches);
-  if (!times_->counted) return;  // a measurement runs twice what runs twice
+  if (!times_->counted) return;  // measured times already include recomputation
   for (const int layer : again_) {
     const auto i = static_cast<std::size_t>(layer);
     layer_costs_[i] += num_microbatches * times_->layers[i].forward;

@@ -1,16 +1,12 @@
-// Replays the compute order and writes both ends of every transfer at one moment: the SEND behind
-// the action that made the value, the RECV at the end of what its rank has replayed so far. So both
-// ends of a channel agree on the order, and the replay itself is a timing in which every RECV finds
-// its message. The result is torch's `_add_send_recv`:
-//
-//   sweep over the ranks in ascending order, each replaying one action if what it needs is there
+// A replay of the compute order adds both ends of every transfer at one moment, so it also shows
+// that every RECV finds its message. Like torch's `_add_send_recv`, it sweeps over the ranks in
+// ascending order and runs one ready action of each:
 //
 //   rank 0   0F0  0SEND_F0                   0RECV_B0  0B0
 //   rank 1                 1RECV_F0  1F0  1B0  1SEND_B0
 //
-// Idle slots, which a Program does not have and a grid may, take their turn and vanish.
-// torch asks every rank in every sweep, which is quadratic. Here a rank without its input is left
-// out of the sweeps until a RECV is written into its row: linear in the number of actions.
+// Idle slots take a turn and are dropped. Ranks without input leave the sweeps until they get a
+// RECV. Visiting all ranks in every sweep, as torch does, would be quadratic.
 #include <algorithm>
 #include <utility>
 
@@ -68,7 +64,6 @@ class ComputeReplay {
 
   unsigned char& marks(int stage, int microbatch) { return marks_.at({stage, microbatch}); }
 
-  // True if the input of the half is there: by a RECV, or made on this rank.
   bool ready(const Action& half) {
     const bool is_forward = half.kind == ActionKind::kForward;
     if (!is_forward && !makes_input_gradient(half.kind)) return true;
@@ -115,7 +110,7 @@ class ComputeReplay {
     program_.ranks[peer].push_back(recv);
     marks(recv.stage, recv.microbatch) |= arrived;
     if (at_[peer] == todo_[peer].size()) return;
-    // A rank above has its turn in this sweep still to come.
+    // Higher ranks still have a turn in this sweep.
     if (peer > rank)
       this_sweep_.insert(peer);
     else if (peer < rank)

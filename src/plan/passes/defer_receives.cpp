@@ -1,10 +1,5 @@
-// Moves each RECV down past the instructions that do not need it, so that a pending RECV does not
-// hold up what they compute. A RECV stays above the action that takes its value, and above every
-// transfer that was below it.
-//
-// Every rank keeps the order of its transfers, so a program that is right for a transport remains
-// right for it. torch's `_defer_recv_ops` moves a RECV past other transfers: gradients and
-// activations from one rank then arrive in each other's place, or ranks wait for each other.
+// A pending RECV blocks later instructions that do not need it. If RECVs passed other transfers, as
+// in torch's `_defer_recv_ops`, ranks could deadlock, or receive gradients as activations.
 #include <deque>
 #include <utility>
 
@@ -55,7 +50,7 @@ class Deferral {
     deferred_.pop_front();
   }
 
-  // The RECV whose value the half takes, and those above it.
+  // Emits the half's RECV and all RECVs before it.
   void emit_input(const Action& half) {
     const bool forward = half.kind == ActionKind::kForward;
     if (!forward && !detail::makes_input_gradient(half.kind)) return;
@@ -66,7 +61,7 @@ class Deferral {
 
   const Program& program_;
   detail::StageMicrobatchTable<detail::PerKind<bool>> is_deferred_;
-  std::deque<Action> deferred_;  // of the current rank, in order
+  std::deque<Action> deferred_;  // of this rank
   std::vector<Action> result_;
 };
 

@@ -1,10 +1,10 @@
-// A frozen parameter needs no gradient, and a stage below all that is trained no backward:
+// Frozen parameters need no gradient. Stages before all trained ones need no backward:
 //
 //   0F0 0SEND_F0 .. 0RECV_B0 0B0     stage 0 frozen:   0F0 0SEND_F0
 //   1RECV_F0 1F0 1B0 1SEND_B0        stage 1 trained:  1RECV_F0 1F0 1B0
 //
-// A stage without trained weights between trained ones runs I alone. Both ends of a transfer go
-// together, and an order without a cycle has none after instructions are taken out of it.
+// A stage without trained weights between trained ones runs only I. Both ends of a transfer are
+// dropped together, and removing instructions cannot cause a deadlock.
 #include "base/format.h"
 #include "base/text.h"
 #include "plan/neighbours.h"
@@ -30,7 +30,6 @@ bool is_needed(const Action& action, StageBackward backward) {
   }
 }
 
-// Without weights there is nothing but the input's gradient.
 ActionKind kind_in(ActionKind kind, StageBackward backward) {
   const bool input_only = kind == ActionKind::kBackward && backward == StageBackward::kInput;
   return input_only ? ActionKind::kBackwardInput : kind;

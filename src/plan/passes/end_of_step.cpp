@@ -1,6 +1,5 @@
-// The report of a step to every rank, REDUCE_LOSS and GATHER_OUTPUTS: above the norm and the
-// update. Behind all compute, as the tied sums: the same order everywhere cannot deadlock, and no
-// rank waits before the end of its row.
+// REDUCE_LOSS and GATHER_OUTPUTS come after all compute, so that no rank waits before its row ends.
+// Equal order on all ranks prevents deadlock.
 #include <algorithm>
 
 #include "sluice/program.h"

@@ -1,6 +1,4 @@
-// Evaluation runs the forwards of a training schedule in their order. What completes keeps
-// completing: an order without a cycle has none after instructions are taken out of it. An update
-// by itself runs none of it.
+// Forwards keep their order. Removing instructions cannot cause a deadlock.
 #include "plan/neighbours.h"
 
 #include "plan/passes/passes.h"

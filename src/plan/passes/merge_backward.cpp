@@ -1,5 +1,4 @@
-// I directly followed by the W of the same stage and microbatch is one backward: the graph is
-// walked once. torch's `_merge_bw`.
+// Merging I and W into B traverses the graph only once, as in torch's `_merge_bw`.
 #include "sluice/program.h"
 
 #include "plan/passes/passes.h"

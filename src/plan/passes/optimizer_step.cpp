@@ -1,5 +1,3 @@
-// The end of a step: the global gradient norm, then the update, on every rank; and the update of
-// each stage by itself.
 #include <algorithm>
 
 #include "plan/neighbours.h"
@@ -9,8 +7,7 @@
 namespace sluice {
 namespace {
 
-// Stages of the rank with gradients of weights, in the order of their first compute action; of an
-// update by itself all, ascending.
+// In order of first compute; ascending if update_only.
 std::vector<int> trained_stages(const Program& program, int rank) {
   std::vector<int> stages;
   const auto add = [&](int stage) {

@@ -1,4 +1,4 @@
-// {s}PARTIAL_NORM where the gradients of the stage are known, for the rank to do while it waits.
+// Ranks can compute partial norms while they wait.
 #include <algorithm>
 #include <map>
 
@@ -10,11 +10,10 @@ namespace sluice {
 namespace {
 
 struct Known {
-  std::size_t behind;  // this instruction of the row
-  std::size_t since;   // the last instruction that makes, or starts to reduce, the gradients
+  std::size_t behind;  // insert after this row index
+  std::size_t since;   // last instruction that makes or starts to reduce the gradients
 };
 
-// The places where each stage's gradients are known, by stage.
 std::map<int, Known> known_gradients(const Program& program, const std::vector<Action>& row,
                                      std::size_t norm) {
   std::map<int, Known> stages;
@@ -23,7 +22,7 @@ std::map<int, Known> known_gradients(const Program& program, const std::vector<A
       if (detail::makes_weight_gradient(half.kind)) stages[half.stage] = {index, index};
     });
   }
-  // Others wait for what the compute action sends.
+  // Other ranks wait for these SENDs.
   for (auto& [stage, known] : stages) {
     while (known.behind + 1 < norm && detail::is_send(row[known.behind + 1].kind)) ++known.behind;
   }
@@ -50,7 +49,7 @@ Program add_partial_norms(Program program) {
     std::vector<Action>& row = program.ranks[rank];
     const auto norm = std::find(row.begin(), row.end(), Action::make(ActionKind::kReduceNorm));
     if (norm == row.end()) continue;
-    // At one place that first whose reduction started first.
+    // The stage whose reduction started first goes first.
     std::map<std::size_t, std::multimap<std::size_t, int>> stages;
     for (const auto& [stage, known] :
          known_gradients(program, row, static_cast<std::size_t>(norm - row.begin())))

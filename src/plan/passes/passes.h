@@ -1,8 +1,4 @@
-// The passes that lower a Schedule into a Program.
-//
-// Owns: each pass, their names and order. Does not own: the meaning of instructions (program.h),
-// proof. Every pass is Program -> Program, keeps the order of what was there, and can be tested
-// alone. Thread-safety: pure functions.
+// The passes that lower a Schedule into a Program. All keep the order of existing instructions.
 #pragma once
 
 #include <string>
@@ -12,70 +8,62 @@
 
 namespace sluice {
 
-// Drops idle slots; microbatches flow along the chain of all stages. A schedule that already holds
-// transfers (compute_comms) keeps them. With a stage that lives on no rank the passes exchange
-// nothing.
+// Drops idle slots. Microbatches flow through all stages in order. Existing transfers
+// (compute_comms) are kept. Passes exchange nothing with a stage that has no rank.
 Program to_program(const Schedule& schedule);
 
 // ---- passes ----
-// All throw Error(kInput) for an instruction whose stage or microbatch the program does not have.
+// All throw Error(kInput) for an unknown stage or microbatch.
 
-// The forwards alone: every backward goes, a pair becomes its F; sets forward_only. For evaluation.
+// Keeps only forwards. A pair becomes its F. Sets forward_only.
 Program keep_forward(Program program);
-// The other way round, an update by itself: OPTIMIZER_STEP on every rank; sets update_only.
+// Keeps only an OPTIMIZER_STEP per rank. Sets update_only.
 Program keep_update(Program program);
-// Instructions that nothing trained needs go: W of stages that train nothing (a B becomes I), and
-// below all that is trained every backward, with SEND_B and RECV_B where the program holds them.
-// backwards: of every stage. Throws Error(kUsage) for another number of stages.
+// Drops instructions that only frozen parameters need. Stages without trained weights lose W, and
+// their B becomes I. Stages before all trained ones lose their backward and its transfers. Throws
+// Error(kUsage) unless `backwards` has one entry per stage.
 Program drop_frozen(Program program, std::vector<StageBackward> backwards);
-// {s}I{m} with the {s}W{m} of the same stage and microbatch directly after it becomes {s}B{m}.
+// Replaces I directly followed by its W with B.
 Program merge_backward(Program program);
-// Inverse: every B becomes I, W. Halves of overlapped pairs stay.
+// Replaces every B by I, W, except within pairs.
 Program split_backward(Program program);
-// Every OVERLAP becomes its F then its backward.
+// Replaces every OVERLAP by its F and its backward.
 Program split_overlap(Program program);
-// SEND directly after its compute action (both halves of a pair: forward first); the matching RECV
-// is placed on the destination at the same moment of the replay, so the order on every channel
-// agrees by construction (torch `_add_send_recv` order). Same-rank neighbours exchange nothing.
-// Throws Error(kInput) when the program holds transfers already, and, with the first stuck action
-// of every rank, when the order cannot complete.
+// Adds SEND directly after its compute action (after a pair, forward first). Both ends are added at
+// one moment of a replay, so all channels have a consistent order (torch `_add_send_recv`). Throws
+// Error(kInput) if transfers exist already or the order cannot complete. The latter error lists
+// each rank's first stuck action.
 Program add_transfers(Program program);
-// Moves every RECV down to just before the instruction that needs it, or before the next transfer
-// of its row. The order of a row's transfers stays, so the program stays right for every transport;
-// torch's `_defer_recv_ops` changes that order. Throws Error(kInput) for a RECV that nothing below
-// it needs.
+// Moves every RECV down to the instruction that needs it, or to the row's next transfer. Transfers
+// keep their order, so the program stays correct on every transport. Throws Error(kInput) for an
+// unused RECV.
 Program defer_receives(Program program);
-// UNSHARD before a stage's use, RESHARD after, at most `max_active_stages` gathered at once
-// (torch `_add_unshard_reshard`; its default is 3): the stages that the row uses next. A pair whose
-// forward stage is the last of them brings its backward stage as well. Throws Error(kUsage) for a
-// bound below 1.
+// Adds UNSHARD before and RESHARD after a stage's uses, keeping at most `max_active_stages`
+// gathered (torch `_add_unshard_reshard`). If the last of them is a pair's forward stage, its
+// backward stage is gathered, too. Throws Error(kUsage) for a limit below 1.
 Program add_unshard_reshard(Program program, int max_active_stages = 3);
-// {s}REDUCE_GRAD directly after the stage's last gradient of weights; per_microbatch:
-// {s}REDUCE_GRAD{m} directly after each.
+// Adds {s}REDUCE_GRAD directly after the stage's last weight gradient (torch `_add_reduce_grad`),
+// or {s}REDUCE_GRAD{m} after each.
 Program add_reduce_grad(Program program, bool per_microbatch = false);
-// {g}REDUCE_TIED for every group that spans several stages, in group order, on every rank that
-// holds a member, after all compute of that rank.
+// Adds {g}REDUCE_TIED after all compute, in group order, on each rank with a member of a
+// multi-stage group.
 Program add_tied_reductions(Program program, std::vector<TieGroup> groups);
-// REDUCE_LOSS on every rank: above its REDUCE_NORM, UPDATE or OPTIMIZER_STEP, else at the end.
+// On every rank, adds REDUCE_LOSS before REDUCE_NORM and updates, or at the end.
 Program add_loss_reduction(Program program);
-// GATHER_OUTPUTS on every rank: at the same place.
+// Adds GATHER_OUTPUTS in the same place.
 Program add_output_gathering(Program program);
-// REDUCE_NORM (with_norm), OPTIMIZER_STEP at the end of every rank.
 Program add_optimizer_step(Program program, bool with_norm);
-// {s}PARTIAL_NORM in every row with REDUCE_NORM, of its stages with gradients of weights: where
-// they are known, that is behind the last of them and the SEND of the same action, or behind the
-// last REDUCE_TIED with a member in the stage; of a stage with REDUCE_GRAD directly above
-// REDUCE_NORM, since waiting for it earlier would end its overlap with compute.
+// In rows with REDUCE_NORM, adds {s}PARTIAL_NORM once a stage's weight gradients are complete. That
+// is after the last one and its SEND, or after the stage's last REDUCE_TIED. With REDUCE_GRAD it is
+// directly before REDUCE_NORM, because waiting earlier would end the reduction's overlap with
+// compute.
 Program add_partial_norms(Program program);
-// OPTIMIZER_STEP becomes {s}UPDATE of every stage of its row that has gradients of weights, in the
-// order in which the row computes with them first (update_only: ascending); a row without such a
-// stage keeps its OPTIMIZER_STEP. What replicas share of an update goes on while the next stage is
-// updated.
+// Replaces OPTIMIZER_STEP by {s}UPDATE per stage with weight gradients, in order of first compute
+// (ascending if update_only). A stage's update communication overlaps the next update. Rows without
+// such stages keep OPTIMIZER_STEP.
 Program split_optimizer_step(Program program);
 
-// The passes by name, in the order in which lower() applies them for these options: forward only,
-// update only, frozen, merge, unshard, reduce gradients, transfers, defer, tied reductions, loss,
-// outputs, optimizer step, partial norms, update by stage.
+// In the order in which lower() applies them.
 struct NamedPass {
   std::string name;
   Program (*apply)(Program, const LowerOptions&) = nullptr;

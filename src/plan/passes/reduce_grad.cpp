@@ -1,6 +1,3 @@
-// {s}REDUCE_GRAD directly after the stage's last gradient of weights (the B or W of as many
-// microbatches as pass it), as early as its gradients are whole: torch's `_add_reduce_grad`. Or
-// {s}REDUCE_GRAD{m} after each of them.
 #include "plan/neighbours.h"
 
 #include "plan/passes/passes.h"
@@ -27,7 +24,7 @@ Program add_reduce_grad(Program program, bool per_microbatch) {
         }
       });
     }
-    // Only what this row counted: clearing every stage on every rank would be quadratic.
+    // Resetting all stages on every rank would be quadratic.
     for (const Action& action : row) {
       detail::for_each_half(action, [&](const Action& half) { gradients[half.stage] = 0; });
     }

@@ -1,4 +1,4 @@
-// Every B becomes I and W, so that a later pass or a hand can move W away from I.
+// Splitting B lets a later pass move W away from I.
 #include "sluice/program.h"
 
 #include "plan/passes/passes.h"

@@ -1,4 +1,3 @@
-// Every pair becomes its forward, then its backward.
 #include "plan/action_kinds.h"
 
 #include "plan/passes/passes.h"

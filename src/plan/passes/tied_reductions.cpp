@@ -1,5 +1,4 @@
-// {g}REDUCE_TIED for every group that spans several stages, in group order, on every rank that
-// holds a member. Behind all compute of the rank: the same order everywhere cannot deadlock.
+// Tied reductions run after all compute, in equal order on all ranks, so they cannot deadlock.
 #include <algorithm>
 
 #include "base/format.h"

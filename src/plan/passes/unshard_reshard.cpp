@@ -1,13 +1,12 @@
-// The stages whose sharded parameters are gathered: before every compute action, those that the
-// row uses next, at most `max_active_stages` of them. What leaves this window is dropped first,
-// what enters it is gathered in the order of use:
+// Before every compute action, drops stages that left the window of next uses, then gathers those
+// that entered it, in order of use:
 //
 //   0F0 1F0 2F0 2B0 1B0 0B0, two at once:
 //   0UNSHARD 1UNSHARD 0F0 0RESHARD 2UNSHARD 1F0 2F0 2B0 2RESHARD 0UNSHARD 1B0 1RESHARD 0B0 0RESHARD
 //
-// The result is torch's `_add_unshard_reshard`, which looks through the rest of the row before
-// every action. Here the window is kept up: after an action only its own stages can leave it, since
-// every other stage's next use has come nearer. O(n log(stages of the rank)).
+// Only an action's own stages can leave the window after it, since all other next uses got nearer.
+// Updating the window costs O(n log(stages of the rank)). Torch instead scans the remaining row
+// before every action.
 #include <algorithm>
 #include <array>
 #include <queue>
@@ -21,12 +20,12 @@
 namespace sluice {
 namespace {
 
-// A use of a stage in a row: 2 * instruction, plus 1 for the backward half of a pair.
+// 2 * instruction, plus 1 for the backward half of a pair.
 using Use = std::int64_t;
 constexpr Use kNever = -1;
 constexpr int kNone = -1;
 
-// One row. `slots` maps a stage to a dense number within the row; all of it is -1 between rows.
+// Walks one row. `slots` maps stages to dense numbers and is all -1 between rows.
 class Window {
  public:
   Window(const std::vector<Action>& row, int max_active, std::vector<int>& slots)
@@ -73,7 +72,7 @@ class Window {
     return {two ? 2 : 1, {action.stage, action.backward_stage}};
   }
 
-  // The nearest use below what was read so far; a stage is numbered when it is first met.
+  // The next use found so far. Adds a slot for a new stage.
   Use next_use(int stage) {
     int& slot = slots_[stage];
     if (slot >= 0) return next_[slot];
@@ -83,8 +82,7 @@ class Window {
     return kNever;
   }
 
-  // Takes the stages of the nearest uses in until the window is full, then the backward half of a
-  // pair whose forward half is the last of them.
+  // Fills the window. If a pair's forward half came last, also gathers its backward half.
   void fill(std::vector<int>& entering) {
     while (num_counted_ < max_active_) {
       const bool extra_is_next =
@@ -131,7 +129,7 @@ class Window {
     }
   }
 
-  // A stage that left behind the action before and is back at once was never dropped.
+  // Stages that leave and return at once were never dropped.
   static void emit_changes(std::vector<int>& leaving, std::vector<int>& entering,
                            std::vector<Action>& result) {
     std::sort(leaving.begin(), leaving.end());
@@ -147,16 +145,16 @@ class Window {
     entering.clear();
   }
 
-  using Waiting = std::pair<Use, int>;  // next use, stage
+  using Waiting = std::pair<Use, int>;
   const std::vector<Action>& row_;
   int max_active_;
   std::vector<int>& slots_;
-  std::vector<Use> following_;  // by use: the same stage's next one
-  std::vector<int> stages_;     // by slot
-  std::vector<Use> next_;       // by slot
-  std::vector<bool> gathered_;  // by slot
-  int num_counted_ = 0;         // gathered stages without the extra one
-  int extra_ = kNone;           // stage
+  std::vector<Use> following_;  // [use]: next use of that stage
+  std::vector<int> stages_;     // [slot]
+  std::vector<Use> next_;       // [slot]
+  std::vector<bool> gathered_;  // [slot]
+  int num_counted_ = 0;         // without extra_
+  int extra_ = kNone;           // beyond the window, for a pair's backward
   std::priority_queue<Waiting, std::vector<Waiting>, std::greater<>> waiting_;  // not gathered
 };
 

@@ -1,8 +1,5 @@
-// NeMo AutoModel's rules, as functions.
-//
-// Embedding, norm and head do not count as layers; the remainder goes to the first stages; the
-// rotary embedding is on every stage:
-//   30 layers, 8 stages: 4 4 4 4 4 4 3 3
+// NeMo AutoModel's rules. Embedding, norm and head do not count as layers. The first stages take
+// the remainder: 30 layers on 8 stages make 4 4 4 4 4 4 3 3.
 #include "plan/peers/automodel.h"
 
 #include "base/format.h"

@@ -1,5 +1,4 @@
-// Parts of NeMo AutoModel's split that the convention `automodel` uses beside the installed
-// functions (sluice/parts/peers.h).
+// Internal parts of NeMo AutoModel's split. The public ones are in sluice/parts/peers.h.
 #pragma once
 
 #include <string>
@@ -9,11 +8,11 @@
 
 namespace sluice {
 
-// Names of the encoders and projectors that AutoModel keeps on the first stage.
+// Encoders and projectors that stay on the first stage.
 const std::vector<std::string>& multimodal_suffixes();
 
-// AutoModel's check of a model before its split. Throws Error(kUsage) for a head that is tied to
-// `embed_tokens`. A model of another structure passes here, and the split refuses it.
+// Throws Error(kUsage) if the head is tied to `embed_tokens`. Unsupported structures fail later, in
+// the split.
 void validate_hf_model_for_pipeline_support(const ModelSpec& model);
 
 }  // namespace sluice

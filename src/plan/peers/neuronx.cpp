@@ -1,6 +1,5 @@
-// NeuronX Distributed's automatic cuts: even, the last partitions take the remainder, and a cut is
-// named after the last layer before it.
-//   10 layers, 4 partitions: 2 2 3 3, cuts after layers 1, 3, 6
+// NeuronX Distributed's cuts, named after the layer before. The last partitions take the remainder:
+// 10 layers make 2 2 3 3, cut after layers 1, 3, 6.
 #include "plan/partition/shares.h"
 
 #include "sluice/parts/peers.h"

@@ -1,4 +1,4 @@
-// torchtitan's functions, in its own vocabulary. The rules: plan/partition/torchtitan_rules.h.
+// Rules: plan/partition/torchtitan_rules.h.
 #include "base/format.h"
 #include "plan/partition/torchtitan_rules.h"
 #include "sluice/error.h"

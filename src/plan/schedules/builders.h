@@ -1,19 +1,16 @@
-// The builders of every schedule: one file each beside this one, with the paper and a drawing.
+// Builders of the named schedules.
 //
-// Owns: nothing; the table that names them is in schedule.cpp.
-// A builder gets a shape that make_schedule() has checked (counts in range, stages_per_rank
-// resolved) and fills `rows` and `num_microbatches`'s worth of actions in time linear in the size
-// of the grid. `start()` gives it everything else.
-// Thread-safety: pure functions.
+// A builder receives a shape that make_schedule() has checked. It runs in time linear in the grid's
+// size. In the timelines, B takes as long as I and W together, or two F.
 #pragma once
 
 #include "sluice/schedule.h"
 
 namespace sluice::detail {
 
-inline constexpr int kMostRanks = 1 << 16;  // of a schedule
+inline constexpr int kMostRanks = 1 << 16;
 
-// A schedule of the shape with its stages placed and one empty row a rank.
+// Stages are placed. Every rank has an empty row.
 Schedule start(std::string name, Placement placement, const ScheduleShape& shape);
 
 Schedule build_gpipe(const ScheduleShape& shape);

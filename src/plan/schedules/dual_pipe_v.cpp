@@ -1,15 +1,14 @@
-// DualPipeV: ZBV's placement, with forwards and backwards of different microbatches paired so that
-// one's communication hides behind the other's compute.
-// DeepSeek-AI, "DeepSeek-V3 Technical Report", 2024, https://arxiv.org/abs/2412.19437, and the
-// DualPipeV of https://github.com/deepseek-ai/DualPipe, whose eight phases are named below.
+// DualPipeV: on ZBV's placement, pairs forwards and backwards of different microbatches, so that
+// one's communication overlaps the other's compute.
+// DeepSeek-AI, "DeepSeek-V3 Technical Report", 2024, https://arxiv.org/abs/2412.19437, and
+// https://github.com/deepseek-ai/DualPipe, which names the phases below.
 //
-// Rank r has stage r and stage 2p - 1 - r. 2 ranks, 4 microbatches; lower case is the rank's
-// second stage, F|b one overlapped pair, B takes the time of I and W:
+// 2 ranks, 4 microbatches. Lower case is the second stage, F|b an overlapped pair:
 //
 //   rank 0  F0 F1 F2 f0 i0 w0 f1 F3|b1       f2|B0    b2       f3|B1    b3    I2 W2 I3 W3
 //   rank 1     F0 f0 F1 f1 F2 b0    f2|B0    F3|b1    f3|B1    b2    B2       i3 I3 w3 W3
 //
-// Needs as many microbatches as stages: the middle phase would be shorter than nothing.
+// With fewer microbatches than stages, phase 4 would have a negative length.
 #include <vector>
 
 #include "base/format.h"
@@ -19,7 +18,7 @@
 namespace sluice::detail {
 namespace {
 
-// Appends the actions of one rank. Chunk 0 is its first stage, chunk 1 its second.
+// Builds a row. Chunks 0 and 1 are the rank's first and second stage.
 class DualPipeRow {
  public:
   DualPipeRow(const ScheduleShape& shape, int rank, std::vector<Action>& row)
@@ -32,7 +31,7 @@ class DualPipeRow {
     row_.push_back(Action::overlap(forward_part, next_backward(backward_chunk)));
   }
 
-  // With `split`, only the gradient of the input: the one of the weights is owed.
+  // If `split`, leaves the weight gradient to weight().
   void backward(int chunk, bool split) {
     Action action = next_backward(chunk);
     if (split) {
@@ -42,7 +41,7 @@ class DualPipeRow {
     row_.push_back(action);
   }
 
-  // The oldest gradient of weights that is owed, if any.
+  // Computes the oldest missing weight gradient, if any.
   void weight() {
     if (paid_ == owed_.size()) return;
     const Action& input = owed_[paid_++];
@@ -92,7 +91,7 @@ Schedule build_dual_pipe_v(const ScheduleShape& shape) {
       row.weight();
       row.forward(1);
     }
-    // 4: F0-B1 F1-B0, overlapped; the last rank starts apart, which shortens its bubble.
+    // 4: F0-B1 F1-B0, overlapped. Starting the last rank without overlap shortens its bubble.
     for (int i = 0; i < shape.num_microbatches - 2 * ranks + rank + 1; ++i) {
       if (i == 0 && below == 0) {
         row.forward(0);
@@ -107,7 +106,7 @@ Schedule build_dual_pipe_v(const ScheduleShape& shape) {
       row.backward(1, /*split=*/false);
       row.pair(1, 0);
     }
-    // 6: B1 B0; from half way on, split. On odd ranks the split starts at the second stage.
+    // 6: B1 B0, split in the second half. On odd ranks the second stage splits first.
     const int half = (rank + 1) / 2;
     const bool odd = rank % 2 == 1;
     for (int i = 0; i <= rank; ++i) {

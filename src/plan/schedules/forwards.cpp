@@ -1,10 +1,10 @@
-// Forwards alone: in step t a stage s runs microbatch t - s, the deepest stage of a rank first.
+// Forwards only. In step t, stage s runs microbatch t - s. Deeper stages of a rank run first.
 //
 //   t        0    1    2    3
 //   rank 0   0F0  0F1  0F2
 //   rank 1        1F0  1F1  1F2
 //
-// Inputs of a forward were made in the step before, so the order completes wherever stages are.
+// Inputs are made one step earlier, so any placement works.
 #include <algorithm>
 
 #include "sluice/schedule.h"

@@ -2,14 +2,14 @@
 // Huang et al., "GPipe: Efficient Training of Giant Neural Networks using Pipeline Parallelism",
 // 2019, https://arxiv.org/abs/1811.06965
 //
-// 4 ranks, 4 microbatches; a number is its microbatch, B takes twice the time of F:
+// 4 ranks, 4 microbatches:
 //
 //   rank 0  F0 F1 F2 F3                            B0    B1    B2    B3
 //   rank 1     F0 F1 F2 F3                   B0    B1    B2    B3
 //   rank 2        F0 F1 F2 F3          B0    B1    B2    B3
 //   rank 3           F0 F1 F2 F3 B0    B1    B2    B3
 //
-// Every rank holds the activations of all microbatches. Bubble share: (p - 1) / (m + p - 1).
+// Every rank keeps all activations. The bubble's share is (p - 1) / (m + p - 1).
 #include "plan/schedules/builders.h"
 
 namespace sluice::detail {

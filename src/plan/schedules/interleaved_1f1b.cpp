@@ -1,15 +1,15 @@
-// Interleaved 1F1B: several stages a rank, depth first.
+// Interleaved 1F1B: several stages per rank, depth first.
 // Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using
 // Megatron-LM", 2021, https://arxiv.org/abs/2104.04473
 //
-// 2 ranks, 2 stages a rank, 4 microbatches. Rank 0 has stages 0 and 2, rank 1 has 1 and 3; lower
-// case is a rank's second stage; B takes twice the time of F:
+// 2 ranks, 4 microbatches. Rank 0 has stages 0 and 2, rank 1 has 1 and 3. Lower
+// case is the second stage:
 //
 //   rank 0  F0 F1 f0 f1 F2    b0    F3 b1    f2 B0    f3 B1       b2       b3    B2    B3
 //   rank 1     F0 F1 f0 b0    f1 b1    F2 B0    F3 B1    f2 b2    f3 b3    B2    B3
 //
-// The bubble of 1F1B shrinks by the number of stages a rank, for more messages and more live
-// activations. Any number of microbatches: see rounds.h.
+// The bubble is 1F1B's divided by the number of stages per rank. There are more messages and live
+// activations.
 #include <algorithm>
 
 #include "plan/schedules/builders.h"
@@ -34,7 +34,7 @@ Schedule build_interleaved_1f1b(const ScheduleShape& shape) {
     };
 
     const int warmup = warmup_forwards(shape, rounds, rank, /*per_hop=*/2);
-    // Empty slots until the first gradient has come down from the last stage.
+    // Wait for the first gradient from the last stage.
     const int first_backward = shape.stages_per_rank * ranks + 2 * (ranks - 1 - rank);
     const int wait = warmup > 0 ? std::max(0, first_backward - (warmup + rank)) : 0;
     row.reserve(2 * rounds.forward.size() + static_cast<std::size_t>(rank) +

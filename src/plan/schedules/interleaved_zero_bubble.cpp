@@ -1,17 +1,16 @@
 // Interleaved zero bubble (ZB1P, ZB-H1): 1F1B with the backward split in two.
 // Qi et al., "Zero Bubble Pipeline Parallelism", 2023, https://arxiv.org/abs/2401.10241
 //
-// I is the gradient of a stage's input, which the rank before it waits for; W, the gradient of the
-// weights, nobody waits for, so it fills what would be bubble. 4 ranks, 1 stage a rank, 6
-// microbatches; F, I and W take the same time:
+// The previous rank waits for I, the input's gradient. No rank waits for W, so W fills bubbles. 4
+// ranks, 1 stage per rank, 6 microbatches:
 //
 //   rank 0  F0 F1 F2 F3          I0 W0 F4 I1 W1 F5 I2 W2 I3 W3 I4 W4 I5 W5
 //   rank 1     F0 F1 F2       I0 F3 I1 W0 F4 I2 W1 F5 I3 W2 I4 W3 I5 W4 W5
 //   rank 2        F0 F1    I0 F2 I1 F3 I2 W0 F4 I3 W1 F5 I4 W2 I5 W3 W4 W5
 //   rank 3           F0 I0 F1 I1 F2 I2 F3 I3 W0 F4 I4 W1 F5 I5 W2 W3 W4 W5
 //
-// Rank r delays its W by r microbatches, so every rank holds as much as the first. Without a
-// remainder these are the orders of torch.distributed.pipelining; otherwise see rounds.h.
+// Rank r delays W by r microbatches, so all ranks keep equally many activations. Without a
+// remainder (rounds.h), torch.distributed.pipelining uses the same order.
 #include <algorithm>
 #include <limits>
 
@@ -53,9 +52,8 @@ std::vector<Action> make_row(const ScheduleShape& shape, const Rounds& rounds, i
   return row;
 }
 
-// Holds every forward back, in empty slots, until the stage before it is done; the rows advance
-// together, one slot at a time. As in torch, backwards do not wait: the grid shows their order
-// only.
+// Delays forwards, with empty slots, until their inputs are made. As in torch, backwards are not
+// delayed, so the grid shows only their order.
 void delay_forwards(Schedule& schedule) {
   constexpr int kNotYet = std::numeric_limits<int>::max();
   const auto num_mb = static_cast<std::size_t>(schedule.num_microbatches);

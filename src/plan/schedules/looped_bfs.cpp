@@ -1,14 +1,14 @@
-// Looped BFS: several stages a rank, breadth first.
+// Looped BFS: several stages per rank, breadth first.
 // Lamy-Poirier, "Breadth-First Pipeline Parallelism", 2022, https://arxiv.org/abs/2211.05953
 //
-// 2 ranks, 2 stages a rank, 4 microbatches. Rank 0 has stages 0 and 2, rank 1 has 1 and 3; lower
-// case is a rank's second stage; B takes twice the time of F:
+// 2 ranks, 4 microbatches. Rank 0 has stages 0 and 2, rank 1 has 1 and 3. Lower
+// case is the second stage:
 //
 //   rank 0  F0 F1 F2 F3 f0 f1 f2 f3          b3    b2    b1    b0    B3    B2    B1    B0
 //   rank 1     F0 F1 F2 F3 f0 f1 f2 f3 b3    b2    b1    b0    B3    B2    B1    B0
 //
-// A stage meets all its microbatches in a row, so sharded parameters are gathered once for all of
-// them. Backwards run from the last microbatch to the first. All activations are live at once.
+// A stage runs all microbatches in a row, so sharded parameters are gathered once. All activations
+// are live at once.
 #include "plan/schedules/builders.h"
 
 namespace sluice::detail {

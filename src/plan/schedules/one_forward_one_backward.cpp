@@ -1,4 +1,4 @@
-// 1F1B: after a warm-up, each forward is followed by the backward of an older microbatch.
+// 1F1B: after a warm-up, forwards alternate with backwards of older microbatches.
 // Narayanan et al., "Memory-Efficient Pipeline-Parallel DNN Training" (PipeDream-Flush), 2021,
 // https://arxiv.org/abs/2006.09503
 //
@@ -9,8 +9,7 @@
 //   rank 2        F0 F1       B0    F2 B1    F3 B2    F4 B3    F5 B4       B5
 //   rank 3           F0 B0    F1 B1    F2 B2    F3 B3    F4 B4    F5 B5
 //
-// Takes as long as GPipe, but rank r holds the activations of at most p - r microbatches. With
-// fewer microbatches than a rank's warm-up, all its forwards come first.
+// As fast as GPipe, but rank r keeps activations of at most p - r microbatches.
 #include <algorithm>
 
 #include "plan/schedules/builders.h"

@@ -1,14 +1,13 @@
 // ZBV: zero bubble on a V of stages.
 // Qi et al., "Zero Bubble Pipeline Parallelism", 2023, section 6, https://arxiv.org/abs/2401.10241
 //
-// Two stages a rank: rank r has stage r and stage 2p - 1 - r, so the last stage is next to the
-// first, and a rank's loss gradient needs no trip through the pipeline. 2 ranks, 3 microbatches;
-// lower case is the rank's second stage; F, I and W take the same time:
+// Rank r has stages r and 2p - 1 - r. The first rank has the last stage, so its loss gradient
+// crosses no pipeline. 2 ranks, 3 microbatches. Lower case is the second stage:
 //
 //   rank 0  F0 F1 F2 f0 i0 w0 f1 i1 w1 I0 W0 f2 i2 w2 I1 W1 I2 W2
 //   rank 1     F0 f0 F1 f1 i0 w0 F2 I0 W0 f2 i1 w1 I1 i2 I2 W1 w2 W2
 //
-// No bubble but the ramps when F = I = W, with the activations of 1F1B, the same on every rank.
+// If F = I = W, only the ramps have bubbles. Every rank keeps as many activations as 1F1B's first.
 #include <algorithm>
 
 #include "plan/schedules/builders.h"
@@ -16,8 +15,8 @@
 namespace sluice::detail {
 namespace {
 
-// Appends the actions of one rank, counting the microbatches of each kind. The method is defined
-// for 2p - 1 microbatches or more; with fewer, the slots of those that do not exist stay empty.
+// Builds a row. Chunks 0 and 1 are the rank's first and second stage. The method requires 2p - 1
+// microbatches, so slots of missing ones stay empty.
 class ZbvRow {
  public:
   ZbvRow(const ScheduleShape& shape, int rank, std::vector<Action>& row)
@@ -25,7 +24,6 @@ class ZbvRow {
         stage_{rank, 2 * shape.num_ranks - 1 - rank},
         row_(row) {}
 
-  // Chunk 0 is the rank's first stage, chunk 1 its second.
   void forward(int chunk) { append(ActionKind::kForward, chunk, forwards_[chunk]++); }
   void input(int chunk) { append(ActionKind::kBackwardInput, chunk, inputs_[chunk]++); }
   void weight(int chunk) { append(ActionKind::kBackwardWeight, chunk, weights_[chunk]++); }
@@ -61,7 +59,6 @@ Schedule build_zbv_zero_bubble(const ScheduleShape& shape) {
     cells.resize(static_cast<std::size_t>(rank));
     ZbvRow row(shape, rank, cells);
 
-    // Warm-up.
     for (int i = 0; i < 2 * (ranks - rank) - 1; ++i) row.forward(0);
     for (int i = 0; i < rank; ++i) {
       row.forward(1);
@@ -71,14 +68,13 @@ Schedule build_zbv_zero_bubble(const ScheduleShape& shape) {
       row.forward(1);
       row.input_and_weight(1);
     }
-    // Steady state.
     while (row.forwards(1) < row.forwards(0) || row.forwards(0) < planned) {
       if (row.forwards(0) < planned) row.forward(0);
       row.input_and_weight(0);
       row.forward(1);
       row.input_and_weight(1);
     }
-    // Cool-down: gradients that others wait for first, then the weights.
+    // Gradients for other ranks come before weight gradients.
     for (int i = 0; i < rank; ++i) {
       row.input(0);
       row.input(1);

@@ -1,12 +1,12 @@
-// Every stage has of every microbatch that passes it F once, and B once or I and W once each; of
-// what is frozen only what is left (drop_frozen).
+// Every stage has one F and one backward (B, or I and W) for each microbatch that passes it, except
+// for parts that drop_frozen() removed.
 #include "base/format.h"
 #include "plan/verify/verification.h"
 
 namespace sluice::detail {
 namespace {
 
-// Reports the runs of microbatches that a stage lacks, while it hears those that it has.
+// Reports ranges of missing microbatches. has() receives the present ones in order.
 class Gaps {
  public:
   Gaps(Verification& v, int stage, ActionKind kind) : v_(&v), stage_(stage), kind_(kind) {
@@ -26,7 +26,6 @@ class Gaps {
     return all_pass_ || v_->program.flow.passes(stage_, microbatch);
   }
 
-  // Runs of those that pass the stage.
   void report_up_to(int end) {
     while (next_ < end) {
       if (!passes(next_)) {
@@ -55,7 +54,6 @@ class Gaps {
   int next_ = 0;
 };
 
-// One backward: B alone, or I and W.
 void check_backward(Verification& v, int stage, int microbatch, const InstructionIndices& at) {
   const int rank = v.program.stage_map.rank_of(stage);
   const std::int32_t whole = at[ActionKind::kBackward];
@@ -98,7 +96,6 @@ class StageSweep {
     }
   }
 
-  // Closes the stage and goes to the next.
   void advance() {
     if (is_ours() && !seen_) {
       v_.report_rank(v_.program.stage_map.rank_of(stage_),
@@ -119,7 +116,7 @@ class StageSweep {
   bool has_backward(int stage) const {
     return v_.program.backward_of(stage) != StageBackward::kNone;
   }
-  // It lives on a rank that has instructions: what is wrong with the others is reported already.
+  // False for ranks without instructions, which have been reported already.
   bool is_ours() const {
     const int rank = v_.program.stage_map.rank_of(stage_);
     return rank >= 0 && rank < v_.program.num_ranks() && !v_.rank_is_bare[rank];
@@ -134,7 +131,7 @@ class StageSweep {
 }  // namespace
 
 void check_completeness(Verification& v) {
-  if (v.program.update_only) return;  // every stage that trains is updated: check_reductions()
+  if (v.program.update_only) return;  // see check_reductions()
   StageSweep sweep(v);
   v.instructions.for_each([&](StageMicrobatch of, const InstructionIndices& at) {
     if (!at.empty()) sweep.visit(of.stage, of.microbatch, at);

@@ -1,6 +1,5 @@
-// Freedom from deadlock under the strict reading: the row never waits for a SEND, a RECV waits for
-// its SEND, a collective for all of its members. Without transfers, a compute action waits for its
-// neighbour's.
+// A RECV waits for its SEND, and a collective for all members. Without transfers, a compute action
+// waits for its neighbour's. A SEND waits only with streams.
 #include <algorithm>
 #include <unordered_map>
 #include <utility>
@@ -17,10 +16,9 @@ struct Place {
   std::int32_t rank, index;
 };
 
-// The places where the members execute a collective.
 struct Collective {
-  int hub_rank = -1, hub_index = -1;        // the first member
-  std::vector<std::pair<int, int>> others;  // rank, index
+  int hub_rank = -1, hub_index = -1;        // first member
+  std::vector<std::pair<int, int>> others;  // {rank, index}
 };
 
 class Waits {
@@ -64,12 +62,12 @@ class Waits {
     }
   }
 
-  // For each RECV the SENDs that stand directly before it or before its own SEND on a stream. The
-  // row waits for a RECV there by itself, and for the RECV of a SEND to the same rank.
+  // For each RECV, finds the SENDs directly ahead of it, or of its SEND, on a stream. The row
+  // already waits for earlier RECVs and for those of SENDs to the same rank.
   void find_sends_ahead(Streams streams) {
     ahead_.resize(static_cast<std::size_t>(v_.program.num_ranks()));
     for (rank_ = 0; rank_ < v_.program.num_ranks(); ++rank_) {
-      std::unordered_map<int, Place> last;  // by stream: where its last transfer ends
+      std::unordered_map<int, Place> last;  // [stream]: where its last transfer ends
       for (index_ = 0; index_ < static_cast<int>(v_.program.ranks[rank_].size()); ++index_) {
         const Action& action = v_.program.ranks[rank_][index_];
         if (!is_transfer(action.kind) || !in_range(action)) continue;
@@ -89,7 +87,7 @@ class Waits {
     }
   }
 
-  // The hub waits until all others have come to it, and they wait for the hub.
+  // The first member waits for the others to arrive. The others wait for the first.
   void meet(const Collective& collective) {
     if (rank_ == collective.hub_rank) {
       if (index_ != collective.hub_index) return;
@@ -141,8 +139,8 @@ class Waits {
 
   const Verification& v_;
   WaitGraph graph_;
-  std::vector<Collective> collectives_;  // by number
-  // By rank and index: where the SENDs ahead of a RECV end. Empty without streams.
+  std::vector<Collective> collectives_;
+  // [rank][index of a RECV]: where the SENDs ahead end. Empty without streams.
   std::vector<std::unordered_map<std::int32_t, std::vector<Place>>> ahead_;
   int rank_ = 0, index_ = 0;
 };

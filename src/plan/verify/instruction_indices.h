@@ -1,7 +1,4 @@
-// The places of the instructions of one stage and microbatch.
-//
-// Owns: their indices in the row of the rank that owns the stage. Does not own: what they should
-// be. Thread-safety: values.
+// Row indices of the instructions of one stage and microbatch.
 #pragma once
 
 #include <algorithm>
@@ -14,15 +11,15 @@ namespace sluice::detail {
 
 struct InstructionIndices {
   static constexpr std::int32_t kAbsent = -1;
-  static constexpr std::int32_t kElsewhere = -2;  // only on a rank that does not own the stage
+  static constexpr std::int32_t kElsewhere = -2;  // exists only on ranks that do not own the stage
 
   std::array<std::int32_t, 8> index{-1, -1, -1, -1, -1, -1, -1, -1};
 
-  // Precondition: kind is F, B, I, W, SEND_* or RECV_*.
+  // Requires kind to be F, B, I, W, SEND_* or RECV_*.
   std::int32_t& operator[](ActionKind kind) { return index[column(kind)]; }
   std::int32_t operator[](ActionKind kind) const { return index[column(kind)]; }
 
-  // Index of the instruction that makes the gradient of the input: B or I, the first of them.
+  // The first B or I, which makes the gradient of the stage's input.
   std::int32_t input_gradient() const {
     const std::int32_t whole = (*this)[ActionKind::kBackward];
     const std::int32_t half = (*this)[ActionKind::kBackwardInput];

@@ -1,17 +1,15 @@
-// A channel is fullest right after a SEND, in a timing where the sender is as far ahead of the
-// receiver as the program lets it be. It cannot be ahead of the receives that must have happened
-// before that SEND: those of which the sender's rank has heard, by a chain of messages. The timing
-// that runs just what the SEND needs reaches this, so the largest occupancy is exactly
+// A channel is fullest right after a SEND, when the sender is as far ahead of the receiver as the
+// program allows. The only receives that must precede a SEND are those that a chain of messages
+// reports to its sender. A timing without any other receives is possible, so the largest occupancy
+// is exactly
 //
-//   max over SENDs k of one channel (k + 1 - receives of the channel that the sender has heard of).
+//   max over SENDs k of a channel (k + 1 - receives reported to the sender).
 //
-// Clocks say what a rank has heard of (Mattern, "Virtual time and global states of distributed
-// systems", 1989): for another rank, how many of its events are certainly over. Each message
-// carries the sender's clock. A clock over all ranks would cost messages x ranks, so:
-//  1. a bound from above for every channel, from messages that went straight from receiver to
-//  sender;
-//  2. clocks of some ranks at a time, for the channels in falling order of their bounds, until no
-//     bound is left above what was found. In pipelines one or two passes do.
+// Vector clocks (Mattern, "Virtual time and global states of distributed systems", 1989) count the
+// events of another rank that are certainly over. Each message carries the sender's clock. Clocks
+// over all ranks would cost messages x ranks. Step 1 therefore bounds every channel using direct
+// messages from receiver to sender. Step 2 runs clocks over some ranks at a time, in falling order
+// of bounds, until no bound exceeds the result. One or two runs suffice for pipelines.
 #include <algorithm>
 #include <array>
 #include <deque>
@@ -22,8 +20,7 @@
 namespace sluice::detail {
 namespace {
 
-// Counts the receives of a channel among the receiver's events that are known to be over. What is
-// known only grows along a rank.
+// Counts receives among the receiver's first `events_over` events, which may only grow.
 class CoveredReceives {
  public:
   explicit CoveredReceives(const Traffic& traffic)
@@ -41,7 +38,7 @@ class CoveredReceives {
   std::vector<std::size_t> covered_;
 };
 
-// Step 1: what each rank has heard directly.
+// Step 1: bounds from direct messages.
 class DirectBounds {
  public:
   explicit DirectBounds(const Traffic& traffic)
@@ -53,7 +50,7 @@ class DirectBounds {
         messages_(traffic.channels.size()),
         backwards_(traffic.channels.size()),
         bounds_(traffic.channels.size(), 0) {
-    std::vector<std::vector<int>> from(traffic.events.size());  // channels by sender
+    std::vector<std::vector<int>> from(traffic.events.size());  // [sender]
     for (std::size_t i = 0; i < traffic.channels.size(); ++i) {
       from[traffic.channels[i].source].push_back(static_cast<int>(i));
     }
@@ -96,14 +93,13 @@ class DirectBounds {
   Arrivals arrivals_;
   CoveredReceives covered_;
   std::vector<int> sent_;
-  std::vector<std::int32_t>
-      heard_;  // by channel: events of its receiver that its sender knows over
-  std::vector<std::deque<std::int32_t>> messages_;  // the sender's events that are over
-  std::vector<std::vector<int>> backwards_;         // channels that go the other way
+  std::vector<std::int32_t> heard_;  // [channel]: receiver events reported to the sender
+  std::vector<std::deque<std::int32_t>> messages_;  // [channel]: sender events over
+  std::vector<std::vector<int>> backwards_;         // [channel]: opposite channels
   std::vector<int> bounds_;
 };
 
-// Step 2: clocks over a few ranks, exact for the channels that these receive from.
+// Step 2: clocks over `watched` ranks, exact for channels received by them.
 class Clocks {
  public:
   static constexpr std::size_t kWidth = 64;
@@ -143,8 +139,8 @@ class Clocks {
 
  private:
   struct Message {
-    std::int32_t copy;         // copy of the sender's clock, in the pool
-    std::int32_t events_over;  // number of the events of the sender itself that are over
+    std::int32_t copy;
+    std::int32_t events_over;  // of the sender
   };
 
   void send(std::int32_t at, int channel) {
@@ -190,7 +186,7 @@ class Clocks {
     for (std::size_t i = 0; i < kWidth; ++i) into[i] = std::max(into[i], from[i]);
   }
 
-  // A rank's SENDs share one copy of its clock until it hears something new.
+  // A rank's SENDs share one copy of its clock until the clock changes.
   std::int32_t make_copy(const Clock& clock) {
     if (free_.empty()) {
       pool_.push_back(clock);
@@ -214,13 +210,13 @@ class Clocks {
   const Traffic& traffic_;
   Arrivals arrivals_;
   CoveredReceives covered_;
-  std::vector<int> slot_;             // by rank: its place in a clock; -1: not watched
-  std::vector<Clock> clocks_;         // by rank
-  std::vector<std::int32_t> shared_;  // by rank: copy of its clock as it is now; -1: none
+  std::vector<int> slot_;             // [rank]: index in a clock; -1 if not watched
+  std::vector<Clock> clocks_;         // [rank]
+  std::vector<std::int32_t> shared_;  // [rank]: current copy; -1 if none
   std::vector<int> sent_;
   std::vector<std::deque<Message>> messages_;
   std::vector<Clock> pool_;
-  std::vector<int> users_;  // by copy: messages, and the rank that shares it
+  std::vector<int> users_;  // [copy]: references
   std::vector<std::int32_t> free_;
   int largest_ = 0;
 };
@@ -236,7 +232,7 @@ int max_in_flight(const Traffic& traffic) {
                    [&](int a, int b) { return direct.bounds()[a] > direct.bounds()[b]; });
 
   int largest = 0;
-  std::vector<bool> is_known(traffic.events.size(), false);  // receivers whose channels are exact
+  std::vector<bool> is_known(traffic.events.size(), false);  // receivers watched so far
   for (std::size_t next = 0; next < order.size();) {
     std::vector<int> watched;
     for (; next < order.size() && watched.size() < Clocks::kWidth; ++next) {

@@ -1,6 +1,5 @@
-// Every instruction is below what it needs from its own row: a compute action below its inputs, a
-// SEND below the value that leaves. Nothing is said here about instructions that are missing or
-// doubled.
+// Compute actions come after their inputs, and SENDs after their values. Missing or repeated
+// instructions are reported elsewhere.
 #include "plan/verify/verification.h"
 
 namespace sluice::detail {
@@ -21,7 +20,7 @@ class RowOrder {
   }
 
  private:
-  // True if this instruction is the one that the index holds: not a repetition, in range, at home.
+  // True unless the action is repeated, out of range or on the wrong rank.
   bool counts(const Action& action) const {
     return action.microbatch >= 0 && action.microbatch < v_.program.num_microbatches &&
            v_.program.stage_map.rank_of(action.stage) == rank_ &&
@@ -42,8 +41,7 @@ class RowOrder {
     }
   }
 
-  // The result of a neighbour, if there is one: by its compute action on this rank, by a RECV from
-  // another.
+  // Needs the neighbour's action if it is on this rank, otherwise a RECV.
   void need_from(int neighbour, ActionKind recv_kind, const Action& half) {
     if (v_.program.stage_map.rank_of(neighbour) == rank_) {
       const InstructionIndices& there = v_.instructions.find({neighbour, half.microbatch});

@@ -1,5 +1,5 @@
-// The end of a step: every reduction once, after the gradients that it reduces, and the update
-// after all of them. A program without any reduction of a kind is complete without it.
+// Every reduction runs once, after its gradients, and the update runs last. Reductions of kinds
+// that the program lacks are not required.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -11,14 +11,14 @@ namespace {
 
 constexpr int kNowhere = -1;
 
-// Replicas that update without reducing would go apart.
+// Without a reduction, the weights of replicas would diverge.
 bool must_reduce(const Program& program) {
   const bool replicas =
       program.mesh.size(Axis::kDpReplicate) > 1 || program.mesh.size(Axis::kDpShard) > 1;
   return replicas && updates(program);
 }
 
-// True if gradients are reduced a microbatch at a time.
+// True if gradients are reduced per microbatch.
 bool reduces_single(const Program& program) {
   for (const std::vector<Action>& row : program.ranks) {
     for (const Action& action : row) {
@@ -28,27 +28,26 @@ bool reduces_single(const Program& program) {
   return false;
 }
 
-// The last actions of a stage in the row, by index.
+// Row indices of a stage's last actions.
 struct StageEnd {
-  int compute = kNowhere;  // last of each
+  int compute = kNowhere;
   int gradient = kNowhere;
   int reduced = kNowhere;
   int tied = kNowhere;
-  int norm = kNowhere;  // PARTIAL_NORM
+  int norm = kNowhere;
   int update = kNowhere;
 };
 
-// The last actions of a row, by index.
 struct RowEnd {
-  int compute = kNowhere;  // last compute action
+  int compute = kNowhere;  // last
   int weight_gradient = kNowhere;
   int last_output = kNowhere;  // last forward of a last stage
-  int reduction = kNowhere;    // last REDUCE_GRAD or REDUCE_TIED
+  int reduction = kNowhere;    // REDUCE_GRAD or REDUCE_TIED
   int loss = kNowhere;
   int outputs = kNowhere;
-  int norm = kNowhere;  // first of each
+  int norm = kNowhere;  // first; also for loss, outputs and optimizer
   int optimizer = kNowhere;
-  int update = kNowhere;  // last UPDATE
+  int update = kNowhere;  // last
 };
 
 class Reductions {
@@ -118,7 +117,7 @@ class Reductions {
           break;
         case ActionKind::kReduceLoss:
           once(end_.loss, index);
-          continue;  // forward only or not
+          continue;  // allowed in forward-only programs
         case ActionKind::kGatherOutputs:
           once(end_.outputs, index);
           continue;
@@ -149,7 +148,7 @@ class Reductions {
     }
   }
 
-  // REDUCE_GRAD of all microbatches once, or of each once.
+  // Either one REDUCE_GRAD per stage or one per microbatch.
   void read_reduction(const Action& action, int index) {
     if (!with_single_) {
       once(stages_[action.stage].reduced, index);
@@ -167,7 +166,6 @@ class Reductions {
     v_.report(rank_, index, "runs before " + quote(v_.program, rank_, earlier));
   }
 
-  // A stage is looked at where it is first met: by its first gradient or its reduction.
   void check_stages() {
     if (!with_reduce_grad_ || v_.program.forward_only) return;
     for (const auto& [stage, microbatch] : unreduced_)
@@ -183,7 +181,7 @@ class Reductions {
     }
   }
 
-  // Those of this rank that the row names, ascending; of an update by itself all.
+  // The rank's stages in this row, ascending, or all of them in an update-only program.
   std::vector<int> stages_of_row() const {
     std::vector<int> stages;
     for (const Action& action : row()) {
@@ -202,8 +200,8 @@ class Reductions {
            kind == ActionKind::kUpdate;
   }
 
-  // PARTIAL_NORM between the gradients of its stage and the norm of all; UPDATE after both and all
-  // that the stage computes.
+  // PARTIAL_NORM lies between its stage's gradients and the global norm. UPDATE follows both and
+  // the stage's compute.
   void check_updates() {
     for (const int stage : stages_of_row()) {
       const StageEnd& end = stages_[stage];
@@ -281,9 +279,9 @@ class Reductions {
   const bool with_updates_, with_single_;
   int rank_ = 0;
   RowEnd end_;
-  std::set<std::pair<int, int>> unreduced_;  // stage, microbatch; with_single_ only
-  std::vector<StageEnd> stages_;             // stages of this row; the others' are empty
-  std::vector<int> tied_;                    // by group: index in this row
+  std::set<std::pair<int, int>> unreduced_;  // {stage, microbatch}
+  std::vector<StageEnd> stages_;             // reset after each row
+  std::vector<int> tied_;                    // [group]
 };
 
 }  // namespace

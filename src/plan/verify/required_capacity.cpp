@@ -1,8 +1,7 @@
-// Ranks that only wait for messages and for room in bounded channels come to a halt in one certain
-// state, whatever the timing (Kahn, "The semantics of a simple language for parallel programming",
-// 1974). So: run with capacity 1; when all are stuck, that capacity is too small, and with one more
-// for every channel the run resumes from there (Parks, "Bounded scheduling of process networks",
-// 1995). Each raise frees a SEND, so all of it is linear in the number of events.
+// Ranks that wait only for messages and for room in bounded channels stop in the same state in any
+// timing (Kahn, "The semantics of a simple language for parallel programming", 1974). If all ranks
+// are stuck at capacity 1, we raise every capacity by one and resume (Parks, "Bounded scheduling of
+// process networks", 1995). Each raise frees a SEND, so the total time is linear.
 #include <utility>
 
 #include "plan/verify/traffic.h"
@@ -50,7 +49,7 @@ class BoundedChannels {
   Arrivals arrivals_;
   std::vector<int> held_;
   int capacity_ = 1;
-  bool lacks_room_ = false;  // some SEND waits
+  bool lacks_room_ = false;
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// In a program that gathers sharded parameters, or trains ranks that have shards of them, a stage
-// computes only between UNSHARD and RESHARD.
+// In a program that has UNSHARD or RESHARD, or trains sharded parameters, stages compute only
+// between UNSHARD and RESHARD.
 #include "base/format.h"
 #include "plan/verify/verification.h"
 
@@ -29,9 +29,9 @@ class Sharding {
   }
 
  private:
-  // Else the index of the UNSHARD.
+  // Other values are UNSHARD indices.
   static constexpr int kDropped = -1;
-  static constexpr int kAssumed = -2;  // a missing UNSHARD is reported: once is enough
+  static constexpr int kAssumed = -2;  // after a missing UNSHARD was reported
 
   bool is_ours(int stage) const { return v_.program.stage_map.rank_of(stage) == rank_; }
 

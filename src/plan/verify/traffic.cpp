@@ -57,7 +57,7 @@ class Reader {
   ChannelsPer channels_per_;
   Traffic traffic_;
   std::unordered_map<Channel, std::int32_t> channels_;
-  std::unordered_map<int, std::int32_t> collectives_;  // by number of the program
+  std::unordered_map<int, std::int32_t> collectives_;
 };
 
 }  // namespace

@@ -1,8 +1,4 @@
-// A proven program reduced to what ranks exchange, and the replay of it.
-//
-// Owns: the events of every rank in order; the loop that runs them under given rules.
-// Does not own: the rules (required_capacity.cpp, max_in_flight.cpp).
-// Thread-safety: values.
+// A verified program's transfers and collectives, and their replay under given rules.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +11,6 @@
 
 namespace sluice::detail {
 
-// An instruction that concerns other ranks.
 struct Event {
   enum Kind : std::int32_t { kSend, kRecv, kCollective };
   Kind kind;
@@ -23,23 +18,23 @@ struct Event {
 };
 
 struct Traffic {
-  std::vector<std::vector<Event>> events;  // by rank
+  std::vector<std::vector<Event>> events;  // [rank]
   std::vector<Channel> channels;
-  std::vector<std::vector<std::int32_t>> recv_events;  // by channel: of the destination, ascending
-  std::vector<std::vector<int>> collectives;           // members of each
+  std::vector<std::vector<std::int32_t>> recv_events;  // [channel]: indices of receiver events
+  std::vector<std::vector<int>> collectives;           // member ranks
 };
 
-// Precondition: the program has no violation, and holds its transfers.
+// Requires a program with transfers and without violations.
 Traffic read_traffic(const Program& program, ChannelsPer channels_per);
 
-// Smallest capacity of all channels, a SEND waiting for room, with which all ranks finish.
+// Smallest channel capacity with which all ranks finish if SENDs wait for room.
 int required_capacity(const Traffic& traffic);
-// Largest occupancy of a channel over every possible timing, a SEND never waiting.
+// Most messages ever in one channel, over all timings, if SENDs never wait.
 int max_in_flight(const Traffic& traffic);
 
-// Runs every rank's events until all are done. Rules:
-//   bool try_run(Replay<Rules>&, int rank, Event)   false: it has to wait until somebody wakes it
-//   bool relax()                                    nothing can run: true to try all ranks again
+// Runs every rank's events to the end. Rules provide:
+//   bool try_run(Replay<Rules>&, int rank, Event)   false if the rank must wait for wake()
+//   bool relax()                                    called if all ranks wait; true to retry them
 template <typename Rules>
 class Replay {
  public:
@@ -55,13 +50,13 @@ class Replay {
     runnable_.push_back(rank);
   }
 
-  // False when ranks are stuck, which a proven program never is.
+  // False if ranks are stuck, which verified programs never are.
   [[nodiscard]] bool run() {
     do {
       for (std::size_t rank = at_.size(); rank-- > 0;) {
         if (at_[rank] < traffic_.events[rank].size()) wake(static_cast<int>(rank));
       }
-      // Last woken first, so that messages are taken soon after they are sent.
+      // Run the last woken rank first, so that messages are received early.
       while (!runnable_.empty()) {
         const int rank = runnable_.back();
         runnable_.pop_back();
@@ -75,7 +70,7 @@ class Replay {
     return is_done();
   }
 
-  // The event that the rank is about to run.
+  // Index of the next event.
   std::int32_t at(int rank) const { return static_cast<std::int32_t>(at_[rank]); }
 
  private:
@@ -93,7 +88,6 @@ class Replay {
   std::vector<int> runnable_;
 };
 
-// Runs to the end, or throws Error(kInternal): verify() and the replay disagree.
 template <typename Rules>
 void run_to_end(const Traffic& traffic, Rules& rules) {
   if (!Replay<Rules>(traffic, rules).run()) {
@@ -102,7 +96,6 @@ void run_to_end(const Traffic& traffic, Rules& rules) {
   }
 }
 
-// The members that have come to each collective.
 class Arrivals {
  public:
   explicit Arrivals(const Traffic& traffic)
@@ -110,7 +103,7 @@ class Arrivals {
         num_arrived_(traffic.collectives.size(), 0),
         waits_at_(traffic.events.size(), -1) {}
 
-  // True when the rank may go on: all members are here. on_complete(members) is called once.
+  // True once all members have arrived. Calls on_complete(members) once.
   template <typename OnComplete>
   bool try_pass(int rank, int collective, OnComplete&& on_complete) {
     const std::vector<int>& members = traffic_.collectives[collective];
@@ -126,7 +119,7 @@ class Arrivals {
  private:
   const Traffic& traffic_;
   std::vector<int> num_arrived_;
-  std::vector<int> waits_at_;  // by rank
+  std::vector<int> waits_at_;  // [rank]
 };
 
 }  // namespace sluice::detail

@@ -1,4 +1,4 @@
-// Both ends of every transfer exist, and meet in one order on every channel.
+// Both ends of every transfer exist, in equal order on every channel.
 #include <algorithm>
 #include <iterator>
 #include <unordered_map>
@@ -9,7 +9,7 @@
 namespace sluice::detail {
 namespace {
 
-// The instruction is the one that the index holds.
+// True unless the transfer is repeated, out of range or on the wrong rank.
 bool counts(const Verification& v, int rank, int index, const Action& action) {
   return is_transfer(action.kind) && action.microbatch >= 0 &&
          action.microbatch < v.program.num_microbatches &&
@@ -17,20 +17,19 @@ bool counts(const Verification& v, int rank, int index, const Action& action) {
          v.instructions.find({action.stage, action.microbatch})[action.kind] == index;
 }
 
-// A message whose two ends exist: where on its channel it was sent, and where it is received.
 struct Delivery {
-  std::int32_t sent;      // index in the row of the sender
-  std::int32_t received;  // index in the row of the receiver
+  std::int32_t sent;
+  std::int32_t received;
 };
 
-// The receives that do not lie on the longest run in the order of the sends: the fewest whose move
-// would put the channel in order. `channel` is in the order of the receives.
+// Returns the fewest receives whose move would put the channel in order. `channel` is in receive
+// order.
 std::vector<Delivery> out_of_order(const std::vector<Delivery>& channel) {
   const auto in_order = std::is_sorted(channel.begin(), channel.end(),
                                        [](auto& a, auto& b) { return a.sent < b.sent; });
   if (in_order) return {};
   constexpr std::size_t kNone = static_cast<std::size_t>(-1);
-  std::vector<std::size_t> ends;  // by length - 1: the run of that length that ends lowest
+  std::vector<std::size_t> ends;  // [length - 1]: run of this length with the smallest end
   std::vector<std::size_t> before(channel.size(), kNone);
   for (std::size_t i = 0; i < channel.size(); ++i) {
     const auto longer = std::lower_bound(
@@ -51,8 +50,8 @@ std::vector<Delivery> out_of_order(const std::vector<Delivery>& channel) {
   return culprits;
 }
 
-// Reports the receives of torch that get another message than theirs. torch has no tags: the n-th
-// RECV of a direction gets the n-th message. Precondition: every delivery of the direction is here.
+// PyTorch messages have no tags, so the n-th RECV between two ranks gets the n-th message. Reports
+// RECVs that would get a wrong one. `deliveries` must hold all of this direction.
 void report_wrong_messages(Verification& v, const Channel& channel,
                            const std::vector<Delivery>& deliveries) {
   std::vector<std::int32_t> sent(deliveries.size());
@@ -74,7 +73,6 @@ void report_wrong_messages(Verification& v, const Channel& channel,
   }
 }
 
-// Clears `channels`.
 void check_order_of(Verification& v, std::unordered_map<Channel, std::vector<Delivery>>& channels) {
   for (auto& [channel, deliveries] : channels) {
     if (v.transport == ProofTransport::kTorch) {
@@ -93,7 +91,7 @@ void check_order_of(Verification& v, std::unordered_map<Channel, std::vector<Del
 }  // namespace
 
 void check_transfers(Verification& v) {
-  std::unordered_map<Channel, std::vector<Delivery>> channels;  // channels of one receiver
+  std::unordered_map<Channel, std::vector<Delivery>> channels;  // of one receiver
   for (int rank = 0; rank < v.program.num_ranks(); ++rank) {
     const std::vector<Action>& row = v.program.ranks[rank];
     for (int index = 0; index < static_cast<int>(row.size()); ++index) {

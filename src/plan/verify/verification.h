@@ -1,15 +1,7 @@
-// The shared part of the checks of verify(). One file per kind of check; verify.cpp runs them in
-// order.
+// State shared by the checks of verify(). Each kind of check has its own file.
 //
-// Owns: the list of violations and the index of instructions while one program is verified.
-// Thread-safety: one Verification per call.
-//
-// Invariants:
-// 1. A fault is reported once, where it can be mended. What follows from it is not: whoever needs
-// an
-//    instruction that is missing, doubled or on the wrong rank is silent about it.
-// 2. `instructions` holds the first occurrence of every instruction that is in range and on its own
-// rank.
+// Each fault is reported once, where it can be fixed. Checks ignore instructions that depend on a
+// missing, repeated or misplaced one.
 #pragma once
 
 #include <cstdint>
@@ -37,18 +29,16 @@ class Verification {
 
   const Program& program;
   const ProofTransport transport;
-  const bool with_transfers;  // else what crosses ranks is handed over by the compute actions
+  const bool with_transfers;  // if false, compute actions exchange values directly
   StageMicrobatchTable<InstructionIndices> instructions;
-  std::vector<bool> rank_is_bare;  // owns stages and has no instruction: reported as a whole
+  std::vector<bool> rank_is_bare;  // owns stages but has no instructions
 
-  // At an instruction.
   void report(int rank, int index, std::string reason);
-  // Reports that an instruction is absent which should be on this rank.
   void report_absent(int rank, const Action& action, std::string reason);
-  // Reports a violation of the rank as a whole; -1: of the program.
+  // Rank -1 stands for the whole program.
   void report_rank(int rank, std::string reason);
-  // The violations since the last call, by rank and index. A very long list is cut, with a last
-  // entry that gives the number of violations that were left out.
+  // Returns the new violations by rank and index. The last entry counts those cut from very long
+  // lists.
   std::vector<Violation> take_violations();
   bool clean() const { return violations_.empty(); }
 
@@ -59,25 +49,24 @@ class Verification {
   std::int64_t num_cut_ = 0;
 };
 
-// Sizes and placement. False: nothing else can be checked.
+// Sizes and placement. Returns false if nothing else can be checked.
 bool check_well_formed(Verification& verification);
-// Range, ownership, repetition; fills `instructions`.
+// Ranges, ownership and repetition. Fills `instructions`.
 void index_instructions(Verification& verification);
-// Every stage and microbatch forward once, and backward once or input and weight once each.
+// Every stage runs each microbatch once forward and once backward (B, or I and W).
 void check_completeness(Verification& verification);
-// Every instruction is below what it needs from its own row.
+// Instructions come after their inputs in the row.
 void check_order(Verification& verification);
-// Every SEND has its RECV and the reverse, in one order on every channel.
+// SENDs and RECVs match, in equal order on every channel.
 void check_transfers(Verification& verification);
-// UNSHARD and RESHARD.
 void check_sharding(Verification& verification);
-// REDUCE_*, GATHER_OUTPUTS, PARTIAL_NORM, UPDATE, OPTIMIZER_STEP.
+// REDUCE_*, GATHER_OUTPUTS, PARTIAL_NORM, UPDATE and OPTIMIZER_STEP.
 void check_reductions(Verification& verification);
-// No cycle of ranks that wait for each other. With streams a RECV also waits for the transfers
-// before it and before its SEND. Reasons begin with `deadlock`. False: there is a cycle.
+// Ranks must not wait for each other in a cycle. With streams, a RECV also waits for transfers
+// ahead of it and of its SEND. Reasons begin with `deadlock`. Returns false on a cycle.
 bool check_deadlock(Verification& verification, Streams streams, std::string_view deadlock);
 
-// "'1F3'". Reasons name instructions, not indices: who shows them may count otherwise.
+// Returns "'1F3'". Reasons quote instructions because displays number them differently.
 std::string quote(const Action& action);
 std::string quote(const Program& program, int rank, int index);
 

@@ -1,4 +1,3 @@
-// The proof, check by check. Each file beside this one holds one of them.
 #include "sluice/verify.h"
 
 #include <algorithm>
@@ -70,7 +69,7 @@ void check_instructions(detail::Verification& verification) {
   detail::check_deadlock(verification, detail::Streams::kNone, "deadlock");
 }
 
-// Finds deadlocks of transports whose SENDs wait. Precondition: there is no other violation.
+// For transports whose SENDs block. Requires a program without other violations.
 std::vector<Violation> find_deadlocks_of_streams(detail::Verification& verification) {
   using detail::Streams;
   if (verification.transport == ProofTransport::kRendezvous) {

@@ -1,4 +1,3 @@
-// Sizes, placement, and what makes an instruction impossible by itself.
 #include "base/format.h"
 #include "base/text.h"
 #include "plan/verify/verification.h"
@@ -11,7 +10,7 @@ std::string range_text(int first, int last) {
                        : formatted("stages {} to {} live", first, last);
 }
 
-// One violation for a run of stages without a rank.
+// Reports consecutive stages without a rank as one violation.
 void check_placement(Verification& v) {
   const Program& program = v.program;
   const auto is_placed = [&](int stage) {
@@ -37,7 +36,7 @@ void find_bare_ranks(Verification& v) {
   }
 }
 
-// A stage hands gradients on exactly to a stage that has a backward.
+// Only stages whose consumer returns gradients may have a backward, and they must.
 void check_backwards(Verification& v) {
   const Program& program = v.program;
   for (int stage = 0; stage < program.num_stages() && !program.backwards.empty(); ++stage) {
@@ -58,7 +57,7 @@ void check_backwards(Verification& v) {
   }
 }
 
-// Why a backward, or what belongs to one, is not of this program; "" when it is.
+// Returns why freezing excludes this backward action, or "".
 std::string frozen(const Program& program, const Action& action) {
   if (program.backwards.empty() || !names_stage(action.kind)) return {};
   const StageBackward backward = program.backward_of(action.stage);
@@ -80,7 +79,7 @@ std::string not_passed(int stage, int microbatch) {
   return formatted("microbatch {} does not pass stage {}", microbatch, stage);
 }
 
-// Why an action cannot be in any program of this shape; "" when it can.
+// Returns why no program of this shape can contain the action, or "".
 std::string impossible(const Program& program, const Action& action) {
   const auto beyond = [](int value, int count) { return value < 0 || value >= count; };
   if (action.kind == ActionKind::kIdle) return "an idle slot is not an instruction";
@@ -125,7 +124,7 @@ std::string misplaced(const Program& program, const Action& action, int rank) {
   return {};
 }
 
-// Why nothing is transferred here; "" when something is.
+// Returns why the transfer is unnecessary, or "".
 std::string pointless(const Program& program, const Action& transfer) {
   const int peer = peer_stage(program, transfer);
   if (peer == Flow::kNone) {

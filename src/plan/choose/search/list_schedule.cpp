@@ -50,7 +50,7 @@ class ListScheduler {
           rank = static_cast<int>(r);
         }
       }
-      if (rank < 0) return {};  // nobody may start anything: memory
+      if (rank < 0) return {};  // every rank lacks memory
       run(rank, choose(rank, soonest));
     }
     return std::move(order_);
@@ -63,8 +63,8 @@ class ListScheduler {
     int most_in_flight = 1;
   };
   struct Stage {
-    std::vector<double> forward_in, gradient_in;  // arrival by microbatch
-    int forwards = 0, inputs = 0, weights = 0;    // done
+    std::vector<double> forward_in, gradient_in;  // arrival times, [microbatch]
+    int forwards = 0, inputs = 0, weights = 0;    // completed
   };
   struct Choice {
     OrderStep step;
@@ -72,7 +72,7 @@ class ListScheduler {
   };
 
   bool may_begin(const Rank& rank, int stage) const {
-    if (stage != rank.stages.front()) return true;  // its place was taken with the first
+    if (stage != rank.stages.front()) return true;  // memory is reserved already
     const Stage& first = stages_[static_cast<std::size_t>(stage)];
     int ended = num_microbatches_;
     for (const int each : rank.stages)

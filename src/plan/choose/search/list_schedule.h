@@ -1,5 +1,5 @@
-// List scheduling: whenever a rank is free it takes, of what it could do now or a little later,
-// what its policy likes best. Thread-safety: pure functions.
+// List scheduling: a free rank runs the action that its policy prefers, among those that can start
+// now or soon.
 #pragma once
 
 #include <array>
@@ -10,11 +10,11 @@
 namespace sluice::detail {
 
 struct ListPolicy {
-  std::array<int, 3> preference = {1, 2, 0};  // preference for F, I, W: the highest first
-  bool late_stages_first = true;              // order of a rank's stages, for F
-  double look_ahead = 0;   // how long a rank waits for something that it likes better
-  int most_in_flight = 1;  // microbatches of the last rank, from the first F to the last backward
-  double more_before = 1;  // so many more on each rank before it
+  std::array<int, 3> preference = {1, 2, 0};  // priorities of F, I, W; the highest runs first
+  bool late_stages_first = true;              // applies to F only
+  double look_ahead = 0;                      // longest wait for a preferred action
+  int most_in_flight = 1;                     // on the last rank, from F to backward
+  double more_before = 1;                     // additional microbatches in flight per earlier rank
 
   int preference_of(ActionKind kind) const {
     const bool is_weight = kind == ActionKind::kBackwardWeight;
@@ -22,11 +22,11 @@ struct ListPolicy {
   }
 };
 
-// The policies that are tried, in a fixed order.
+// In a fixed order.
 std::vector<ListPolicy> list_policies(const OrderProblem& problem);
 
-// Never runs out of memory on the way: a rank starts a microbatch only when all that the rank's
-// stages will keep of it fits. Empty: that never fits.
+// A rank starts a microbatch only if everything its stages keep for it fits. Returns an empty order
+// if nothing fits.
 Order list_schedule(const OrderProblem& problem, const ListPolicy& policy);
 
 }  // namespace sluice::detail

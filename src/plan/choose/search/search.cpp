@@ -1,6 +1,6 @@
-// List scheduling by many policies, then local search from the best few: one step of a row is
-// moved, or an I and its W become a B and back, and the order is timed again. A change is kept when
-// it is no worse than the order of some changes ago (late acceptance: Burke and Bykov, 2017).
+// Builds list schedules with many policies and improves the best by local search. A change moves
+// one step, or converts between B and I, W. Late acceptance (Burke and Bykov, 2017) keeps changes
+// that are no worse than the order kMemory changes ago.
 #include "plan/choose/search/search.h"
 
 #include <algorithm>
@@ -19,11 +19,11 @@ using detail::OrderMerit;
 using detail::OrderStep;
 using detail::OrderTimer;
 
-constexpr std::size_t kMostStarts = 3;  // of local searches
-constexpr std::size_t kMemory = 60;     // changes that late acceptance looks back
+constexpr std::size_t kMostStarts = 3;  // local searches
+constexpr std::size_t kMemory = 60;     // history length of late acceptance, in changes
 constexpr double kShareOfFinish = 1e-3;
 
-// splitmix64 (Steele, Lea and Flood, 2014): the same numbers on every machine.
+// splitmix64 (Steele, Lea and Flood, 2014), equal on every machine.
 class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed) {}
@@ -44,7 +44,6 @@ struct Candidate {
   OrderMerit merit;
 };
 
-// One number for both.
 double value_of(const OrderMerit& merit) { return merit.makespan + kShareOfFinish * merit.finish; }
 
 class Search {
@@ -104,7 +103,7 @@ class Search {
       std::vector<OrderStep>& row = now.order[rank];
       std::vector<OrderStep> before = row;
       if (!change(row)) {
-        if (turn > 1000 * kMemory) break;  // rows of one step
+        if (turn > 1000 * kMemory) break;  // every row has one step
         continue;
       }
       const OrderMerit merit = timer_.time(now.order);
@@ -121,12 +120,12 @@ class Search {
     }
   }
 
-  // False: nothing was changed.
+  // False if nothing changed.
   bool change(std::vector<OrderStep>& row) {
     if (row.size() < 2) return false;
     const std::size_t from = random_.below(row.size());
     if (random_.below(8) == 0) return split_or_merge(row, from);
-    // Near places more often than far ones.
+    // Prefer short moves.
     const std::size_t reach =
         random_.below(4) == 0 ? row.size() : std::min<std::size_t>(row.size(), 6);
     const std::size_t distance = 1 + random_.below(reach);
@@ -144,7 +143,7 @@ class Search {
     return true;
   }
 
-  // B becomes I, W; I directly before W of its stage becomes B.
+  // Splits B into I, W, or merges adjacent I, W of one stage into B.
   static bool split_or_merge(std::vector<OrderStep>& row, std::size_t at) {
     const OrderStep step = row[at];
     const auto place = row.begin() + static_cast<std::ptrdiff_t>(at);

@@ -1,13 +1,10 @@
-// A schedule that is looked for: the order of a step's compute actions with the shortest makespan
-// that can be found under given costs.
+// Searches for the order of a step's compute actions with the shortest makespan.
 //
-// Owns: the search. Does not own: proof (verify.h) and prediction (simulate.h), which are those of
-// every other schedule. Bounded by a number of instructions that are looked at, never by a clock,
-// and with random numbers of its own: equal questions have equal answers in every process.
+// A count of timed instructions bounds the effort and random numbers are seeded, so equal inputs
+// give equal results.
 //
-// Invariant of what is found: the F, the I and B, and the W and B of every stage are in the order
-// of the microbatches, so that gradients add up as in every other such schedule. Thread-safety:
-// pure functions.
+// The F, the I or B, and the W or B of every stage run in microbatch order. Gradients are therefore
+// summed as in other such schedules.
 #pragma once
 
 #include <cstdint>
@@ -20,21 +17,19 @@
 namespace sluice {
 
 struct SearchOptions {
-  // The bytes of a rank at most: held_bytes of its stages and kept_bytes of what is live
-  // (StageCosts). None: no limit.
+  // Bytes per rank for its stages' held_bytes and live microbatches' kept_bytes (StageCosts).
   std::optional<double> max_bytes = {};
-  // Orders to begin with, beside those of list scheduling: what is found is at least as fast as
-  // those of them that fit and are in the order of the microbatches.
+  // Additional starts. The result is no slower than any start that fits and runs in microbatch
+  // order.
   std::vector<Schedule> starts = {};
-  // Instructions that are looked at.
+  // In timed instructions.
   std::int64_t effort = 20'000'000;
   std::uint64_t seed = 1;
 };
 
-// For stages where the map has them. Units of costs as in simulate.h; UNSHARD, reductions and the
-// update are not looked at. None: no order fits into max_bytes. The name is "searched". Throws
-// Error(kUsage) for a map with a stage that lives nowhere, fewer than one microbatch, and costs of
-// another number of stages.
+// Costs have the units of simulate.h. UNSHARD, reductions and the update are ignored. The schedule
+// is named "searched". Returns nothing if no order fits into memory. Throws Error(kUsage) for
+// stages without a rank, no microbatch, or costs of another number of stages.
 std::optional<Schedule> search_schedule(const StageMap& stage_map, int num_microbatches,
                                         const Costs& costs, const SearchOptions& options = {});
 

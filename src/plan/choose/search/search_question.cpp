@@ -17,7 +17,7 @@ namespace sluice {
 namespace {
 
 constexpr std::size_t kMaxFileBytes = std::size_t{64} << 20;
-constexpr double kSame = 1e-9;  // share of a makespan that makes no difference
+constexpr double kSame = 1e-9;  // relative difference that counts as equal
 
 [[noreturn]] void refuse(const std::string& what, const std::string& where,
                          const std::string& remedy) {
@@ -68,7 +68,6 @@ class Questioner {
     result_.max_bytes = question.max_bytes;
   }
 
-  // Named schedules on this map, and a search.
   void ask(const StageMap& stage_map, const Costs& costs) {
     SearchOptions options;
     options.max_bytes = question_.max_bytes;
@@ -81,7 +80,7 @@ class Questioner {
                                       .stages_per_rank = stage_map.stages_per_rank(),
                                       .num_microbatches = question_.num_microbatches});
       } catch (const Error& error) {
-        continue;  // not with so many stages a rank, or so few microbatches
+        continue;  // does not suit these stages or microbatches
       }
       if (answer.schedule.stage_map != stage_map) continue;
       judge(answer, costs);
@@ -140,7 +139,6 @@ class Questioner {
   SearchResult result_;
 };
 
-// Layers that are split for each map.
 SearchResult search_with_layers(const ScheduleQuestion& question, const LayerTimes& times) {
   const ModelSpec model = model_of_times(times);
   Questioner questioner(question);

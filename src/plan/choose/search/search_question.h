@@ -1,6 +1,4 @@
-// The question and the answer of `sluice schedule --search`: the named schedules and the searched
-// order under the same costs and the same limit on memory. Thread-safety: pure functions, but for
-// reading files.
+// `sluice schedule --search`: compares named schedules with a searched order.
 #pragma once
 
 #include <cstdint>
@@ -19,38 +17,39 @@ namespace sluice {
 
 struct ScheduleQuestion {
   int num_ranks = 1, num_microbatches = 1;
-  int stages_per_rank = 0;    // 0: those of the costs, else 1 and 2
-  std::string stage_to_rank;  // "loop", "v", a list; "": loop, and v where ranks have two stages
+  int stages_per_rank = 0;    // 0: as in the costs, otherwise 1 and 2
+  std::string stage_to_rank;  // "loop", "v", list; "": loop, and v for 2 stages per rank
   std::optional<double> max_bytes;
-  std::int64_t effort = SearchOptions().effort;  // effort of the search on each map
+  std::int64_t effort = SearchOptions().effort;  // per stage map
 };
 
 struct ScheduleAnswer {
   Schedule schedule;
   Simulation simulation;  // with transfers
-  VerifyReport report;    // report of the program with transfers
-  std::string refusal;    // why it cannot be taken; "": it can
+  VerifyReport report;    // with transfers
+  std::string refusal;    // "" if usable
 };
 
-// The most bytes that a rank keeps; 0 where they are not known.
+// Peak bytes over all ranks; 0 if unknown.
 double peak_of(const ScheduleAnswer& answer);
 
 struct SearchResult {
   std::vector<ScheduleAnswer> named;
-  std::optional<ScheduleAnswer> found;  // proven; none: no order fits into memory
+  std::optional<ScheduleAnswer> found;  // verified; none if nothing fits
   std::optional<std::size_t> best_named;
-  // Faster than all named ones that can be taken.
+  // Whether `found` beats every usable named schedule.
   bool is_better = false;
   std::optional<double> max_bytes;
 };
 
-// Throws Error(kUsage) for a map that does not fit, for max_bytes with costs that know no bytes,
-// and for costs of another number of stages.
+// Throws Error(kUsage) for an unsuitable map or number of stages, or if max_bytes is set but the
+// costs have no bytes.
 SearchResult search_with_costs(const ScheduleQuestion& question, const Costs& costs);
-// A file of stages (read_costs), or of layers (read_layer_times), which are split for the ranks.
+// The file holds stage costs (read_costs) or layer times (read_layer_times), which are split into
+// stages first.
 SearchResult search_with_file(const ScheduleQuestion& question, const std::string& path);
 
-// The error if nothing was found: Error(kMemory), which names what needs least.
+// If nothing fits, an Error(kMemory) that names the schedule with the least need.
 std::optional<Error> search_shortage(const SearchResult& result);
 
 }  // namespace sluice
