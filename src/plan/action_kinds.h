@@ -1,7 +1,4 @@
-// Questions about an action and its kind alone: its halves, what it makes, whether it names a
-// stage.
-//
-// Thread-safety: pure functions.
+// Properties of an action that follow from the action alone.
 #pragma once
 
 #include "sluice/parts/action.h"
@@ -9,7 +6,8 @@
 
 namespace sluice::detail {
 
-// Calls visit(F, B, I or W action) for a compute action, twice for a pair: forward first.
+// Calls visit() for each compute action (F, B, I or W) in `action`. An overlapped pair is visited
+// twice, forward first.
 template <typename Visit>
 void for_each_half(const Action& action, Visit&& visit) {
   if (action.kind == ActionKind::kOverlap) {
@@ -32,22 +30,22 @@ inline bool is_send(ActionKind kind) {
 inline bool is_recv(ActionKind kind) {
   return kind == ActionKind::kRecvForward || kind == ActionKind::kRecvBackward;
 }
-// The kind of channel of a transfer, and of the value that a compute action but W takes and makes.
+// The channel kind of a transfer. For F, B and I, the kind of the value that the action receives
+// and produces.
 inline ChannelKind channel_kind_of(ActionKind kind) {
   const bool is_activation = kind == ActionKind::kForward || kind == ActionKind::kSendForward ||
                              kind == ActionKind::kRecvForward;
   return is_activation ? ChannelKind::kActivation : ChannelKind::kGradient;
 }
 
-// True if an action of this kind names a stage of the program.
 inline bool names_stage(ActionKind kind) {
   return is_compute(kind) || is_transfer(kind) || kind == ActionKind::kUnshard ||
          kind == ActionKind::kReshard || kind == ActionKind::kReduceGrad ||
          kind == ActionKind::kUpdate || kind == ActionKind::kPartialNorm;
 }
 
-// True if ranks of one program meet in it; a collective that spans other axes alone is the same row
-// on all.
+// True for a collective between the pipeline ranks of one program. Other collectives run between
+// replicas, which all execute the same rows.
 inline bool is_collective(ActionKind kind) { return is_post(kind) && axes_of(kind).has(Axis::kPp); }
 
 }  // namespace sluice::detail

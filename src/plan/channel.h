@@ -1,6 +1,5 @@
-// The name of a channel: a FIFO from a source rank to a destination rank. Each kind of message has
-// its own, or all kinds share one, depending on the transport.
-// Thread-safety: values.
+// Names a FIFO from a source rank to a destination rank. Depending on the transport, each kind of
+// message has its own FIFO, or all kinds share one.
 #pragma once
 
 #include <array>
@@ -23,13 +22,13 @@ struct Channel {
 
 enum class ChannelsPer : std::uint8_t { kKind, kDirection };
 
-// The FIFO that carries the messages of `channel` where channels are per `per`.
+// Returns the FIFO that carries the messages of `channel`.
 inline Channel fifo_of(const Channel& channel, ChannelsPer per) {
   if (per == ChannelsPer::kKind) return channel;
   return {channel.source, channel.destination, ChannelKind::kActivation};
 }
 
-// One value for each kind.
+// One value per channel kind.
 template <typename Value>
 struct PerKind {
   std::array<Value, 2> values{};

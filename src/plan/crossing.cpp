@@ -1,5 +1,5 @@
-// The values that cross a cut are those live there. A value is live before layer c when some
-// earlier layer wrote it and the next layer at or after c that mentions it reads it.
+// The values that cross a cut are those that are live there. A value is live before layer c if an
+// earlier layer wrote it and a later layer reads it before it is overwritten.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -13,7 +13,8 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// Value -> position in the order of first writing. Checks that everything read has been written.
+// Maps each value to its position in the order of first writes. Checks that every value is written
+// before it is read.
 std::map<std::string, std::size_t> number_writes(const std::vector<LayerNames>& layers,
                                                  const std::set<std::string>& batch,
                                                  const Names& final_outputs) {
@@ -51,7 +52,8 @@ std::vector<Names> crossing_values(const std::vector<LayerNames>& layers,
   const std::set<std::string> batch(batch_inputs.begin(), batch_inputs.end());
   const auto order = number_writes(layers, batch, final_outputs);
 
-  // live[c]: before layer c. Walked backwards from the end of the model.
+  // live[c] holds the values that are live before layer c. We walk backwards from the end of the
+  // model.
   std::vector<std::set<std::string>> live(layers.size() + 1);
   for (const std::string& name : final_outputs) {
     if (!batch.count(name)) live.back().insert(name);

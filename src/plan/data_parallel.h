@@ -1,7 +1,4 @@
-// Replicas of a pipeline in its plan: whether the options hold together, and the mesh of all ranks.
-//
-// Does not own: the order in which shards add up (shard_tree.h), what replicas hold
-// (predict/memory.h). Thread-safety: pure functions.
+// Checks the data-parallel options of a plan and builds the mesh of all ranks.
 #pragma once
 
 #include <cstdint>
@@ -12,33 +9,39 @@
 
 namespace sluice::detail {
 
-// True if the shards of gradients decide the bits: not when a backend adds up, nor when every
-// microbatch is reduced by itself.
+// True if gradients are summed shard by shard, in the fixed order of shard_tree.h. False if the
+// backend sums in its own order, or if every microbatch is reduced separately.
 bool sums_in_shards(const DataParallel& options);
 
-// Throws Error(kUsage), the option as its place: fewer than one replica or too many, shards that
-// the replicas or the microbatches do not fill evenly, parameters sharded where gradients are
-// reduced a microbatch at a time; for a schedule of the caller's, collectives in it that are not
-// those that the options ask for. Returns notes of options that another one leaves without meaning.
+// Throws Error(kUsage), with the option as its place, for
+//
+//   - a number of replicas that is below 1 or too large,
+//   - shards that cannot be filled evenly by the replicas or the microbatches,
+//   - sharded parameters (ZeRO-3) together with a reduction per microbatch,
+//   - collectives in the caller's own schedule that contradict the options.
+//
+// Returns notes about options that have no effect because of another option.
 std::vector<std::string> check_data_parallel(const DataParallel& options, const Schedule& schedule,
                                              bool is_own_schedule);
 
-// The part of check_data_parallel() that is the same for every schedule.
+// Does the part of check_data_parallel() that needs no schedule.
 void require_replicas(const DataParallel& options, int num_microbatches);
 
-// num_ranks x replicas x shares ranks: replicas along dp_shard where parameters are sharded, else
-// along dp_replicate. Throws Error(kUsage) for an order that does not name pp and dp once, or pp,
-// dp, cp and tp, and for too many ranks.
+// Builds a mesh of num_ranks x replicas x tensor-parallel shares. Replicas lie along dp_shard if
+// parameters are sharded, otherwise along dp_replicate.
+//
+// Throws Error(kUsage) if there are too many ranks. Also throws if `rank_order` is not a
+// permutation of either pp and dp or of pp, dp, cp and tp.
 Mesh mesh_of(int num_ranks, const DataParallel& options, const std::string& rank_order,
              const TensorParallel& shares = {});
 
-// Ranks of a run: of the pipeline, times its replicas, times the shares of its layers.
+// All ranks of a run: pipeline ranks x replicas x tensor-parallel degree.
 std::int64_t ranks_of_run(const PipelineOptions& options);
 
-// The multiples of `step` around `value`, at least one of them above 0: "4 or 6", "6".
+// The multiples of `step` next to `value`, without 0, as "4 or 6" or "6".
 std::string nearest_multiples(std::int64_t value, std::int64_t step);
 
-// REDUCE_GRAD, UNSHARD and RESHARD, as the options need them.
+// Sets which of REDUCE_GRAD, UNSHARD and RESHARD the program needs.
 void set_lowering(const DataParallel& options, LowerOptions& lowering);
 
 }  // namespace sluice::detail

@@ -1,8 +1,5 @@
-// A layer as a list of operators: the values between them and the bytes that each needs, from which
-// its cost follows for whatever trains.
-//
-// Owns: the sum. Does not own: the needs of an operator (family/operators.h).
-// Thread-safety: values, pure functions.
+// Computes the memory and FLOPs of a layer from its operators, depending on which parameters train.
+// family/operators.h lists the operators of each kind of layer.
 #pragma once
 
 #include <cstdint>
@@ -15,39 +12,40 @@
 
 namespace sluice::detail {
 
-// The backward of an operator is there when what it reads needs a gradient ("flows") or one of its
-// weights trains.
+// When an operator needs certain bytes. A value "flows" if a gradient must be computed for it. An
+// operator has a backward if one of its inputs flows or one of its weights trains.
 enum class Needed : std::uint8_t {
-  kAlways,       // by every forward
-  kForwardOnly,  // where there is no backward
+  kAlways,       // in every forward
+  kForwardOnly,  // only without a backward
   kBackward,
-  kWeight,      // where its first weight trains
-  kNoWeight,    // with a backward, but without that
-  kTrains,      // where any of its weights does
-  kFlows,       // where anything that it reads flows
-  kFirstFlows,  // where the first value that it reads flows
+  kWeight,      // if the first weight trains
+  kNoWeight,    // with a backward, if the first weight does not train
+  kTrains,      // if any weight trains
+  kFlows,       // if any input flows
+  kFirstFlows,  // if the first input flows
   kSecondFlows,
-  kFrozen  // with a backward, but without a weight that trains
+  kFrozen  // with a backward, if no weight trains
 };
 
-// A rank that shares the layer (TensorParallel) has all of `bytes`, and its part of the others.
+// With tensor parallelism a rank needs all of `bytes`, but only its part of `columns` and `rows`.
 struct OperatorBytes {
-  ShapePolynomial LayerCost::*field = nullptr;  // the sum that it is a part of
+  ShapePolynomial LayerCost::*field = nullptr;  // the sum that these bytes are added to
   Needed needed = Needed::kBackward;
-  // Bytes of one name are there once, as large as the largest; those of others beside them.
+  // Within one layer, entries with the same name share memory, so only the largest counts. Entries
+  // with different names add up.
   std::string name;
   ShapePolynomial bytes = {};
-  ShapePolynomial columns = {};  // of its heads, its part of an inner width or of a vocabulary
-  ShapePolynomial rows = {};     // with sequence parallelism of its rows, else all
+  ShapePolynomial columns = {};  // divided with the heads, the inner width or the vocabulary
+  ShapePolynomial rows = {};     // divided only with sequence parallelism
 };
 
 struct Operator {
-  std::vector<std::string> reads;  // values; "x" enters the layer
+  std::vector<std::string> reads;  // value names; "x" is the layer's input
   std::string writes;
-  std::vector<std::string> weights;  // by their names behind the layer's, as patterns
+  std::vector<std::string> weights;  // name patterns, relative to the layer
   ShapePolynomial forward_flops, input_flops, weight_flops;
-  bool of_heads = false;  // without weights: its operations are divided where heads are
-  // One of LibTorch's operators, whose W begins with what I has left of its weights.
+  bool of_heads = false;  // has no weights, but is divided with the heads
+  // A plain LibTorch operator starts its W with the weight memory that its I left behind.
   enum class Plain : std::uint8_t { kNo, kMatrix, kNorm } plain = Plain::kNo;
   double casted_weights = 0;
   std::vector<OperatorBytes> bytes;
@@ -55,29 +53,30 @@ struct Operator {
 
 }  // namespace sluice::detail
 
-// LayerInfo::operators, in the order in which they run.
+// LayerInfo::operators, in execution order.
 struct sluice::LayerOperators {
   std::vector<detail::Operator> all;
 };
 
 namespace sluice::detail {
 
-// The part of a layer that a rank has.
+// The part of a layer that one rank computes.
 struct LayerShare {
   double columns = 1, rows = 1;
-  // True if a parameter is divided; the name is the part behind the layer's.
+  // True if the parameter is divided. The name is relative to the layer.
   std::function<bool(const std::string&)> divides = [](const std::string&) { return false; };
-  // Under plain operators I leaves nothing to W of a divided matrix of several slices, whose
-  // gradient is one, nor of a norm's weight that ranks sum.
+  // Whether I already computes certain weight gradients, so that no memory waits for W. With plain
+  // operators this holds for a divided matrix if a rank has several slices, because their gradient
+  // is computed as one. It also holds for norm weights that ranks sum.
   bool early_matrices = false, early_norms = false;
 };
 
-// trains: whether the parameter of this name behind the layer's does. flows: whether what enters
-// the layer needs a gradient.
+// trains(name) is true if the parameter trains; the name is relative to the layer. `flows` is true
+// if a gradient of the layer's input is needed.
 LayerCost cost_of(const LayerOperators& operators,
                   const std::function<bool(const std::string&)>& trains, bool flows,
                   const LayerShare& share = {});
-// With all of the layer trained.
+// The cost if everything trains.
 LayerCost cost_of(const LayerOperators& operators);
 
 }  // namespace sluice::detail

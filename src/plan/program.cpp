@@ -1,4 +1,4 @@
-// The list of passes: what lower() does, in order.
+// The lowering passes and their order.
 #include "sluice/program.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Activation checkpointing, for the plan: which layers run twice, and what that costs.
-// Thread-safety: pure functions.
+// Activation checkpointing in the plan: which layers run their forward twice, and the cost of doing
+// so.
 #pragma once
 
 #include <string>
@@ -11,16 +11,16 @@
 
 namespace sluice::detail {
 
-// Throws Error(kUsage) at "activation_checkpoint" for an empty list, and for a name or class that
-// no layer of the model has.
+// Throws Error(kUsage) at "activation_checkpoint" for an empty list, or for a layer name or class
+// that the model does not have.
 void require_recomputable(const ModelSpec& model, const ActivationCheckpoint& which);
 
-// Marks the layers in the partition and gives them the costs of layers that run twice. Returns
-// notes: stages without such a layer. Precondition: require_recomputable().
+// Marks the recomputed layers in the partition and sets their costs. Returns a note for each stage
+// that recomputes nothing. Precondition: require_recomputable() has passed.
 std::vector<std::string> set_recomputed(ModelSpec& model, Partition& partition,
                                         const ActivationCheckpoint& which);
 
-// Units, in which I and B of a stage hold the share of F that runs again.
+// Returns unit costs per stage in which B and I include the forwards that run again.
 Costs recomputation_costs(const ModelSpec& model, const Partition& partition,
                           const MicrobatchShape& microbatch);
 
