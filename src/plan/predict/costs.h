@@ -1,4 +1,4 @@
-// Costs against the program that they are for.
+// Checks costs against the program that they belong to.
 #pragma once
 
 #include "sluice/error.h"
@@ -6,12 +6,12 @@
 
 namespace sluice::detail {
 
-// The most that a cost or size in a file may be: sums of many stay finite.
+// The largest cost or size that a file may contain, so that sums stay finite.
 inline constexpr double kMostCost = 1e30;
 inline constexpr const char* kMostRemedy = "write at most 1e30";
 
-// Throws Error(kUsage), or Error(kInput) naming the file that they were read from: a list of the
-// wrong size, a cost that is negative or not finite, a speed of 0.
+// Throws Error(kUsage), or Error(kInput) naming the file that the costs were read from. Rejects
+// lists of the wrong size, negative or infinite costs, and a speed of 0.
 void require_fitting(const Costs& costs, const Program& program);
 Error wrong_costs(const Costs& costs, const std::string& what, const std::string& remedy);
 

@@ -1,4 +1,4 @@
-// The file of measured costs (docs/simulate.md): written with every field, read strictly.
+// Reads and writes files of measured costs (docs/simulate.md). Reading is strict.
 #include <array>
 #include <map>
 #include <optional>
@@ -104,7 +104,7 @@ class TimesFile {
     const Json& layers = need(document_, "layers", "");
     if (!layers.is_array() || layers.empty())
       fail("layers", "is not a list with one object per layer", kRemedy);
-    std::map<std::string, std::string> places;  // places of layers, by name
+    std::map<std::string, std::string> places;  // layer name -> place
     for (const Json& each : layers.list()) {
       const std::string at = formatted("layers[{}]", times.layers.size());
       times.layers.push_back(layer(each, at));

@@ -1,9 +1,5 @@
-// The rules of a replay that simulate() and the search for orders share, whatever a moment records
-// beside its time (what has brought it about, or nothing); and the summary of a finished replay:
-// makespan, idle time and its parts, the critical path.
-//
-// Does not own: the order in which ranks are visited, facts about an input before it arrives.
-// Thread-safety: values.
+// Rules of a program replay that simulate() and the schedule search share. The functions work for
+// any Moment type with a `time`, so that callers can record causes.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +9,6 @@
 
 namespace sluice::detail {
 
-// A moment that records nothing.
 struct Instant {
   double time = 0;
 };
@@ -23,7 +18,8 @@ const Moment& later(const Moment& a, const Moment& b) {
   return b.time > a.time ? b : a;
 }
 
-// When a message arrives that may leave at `departure`; messages of a channel follow each other.
+// When a message arrives that can leave at `departure`. Messages of one channel are sent one after
+// another.
 template <typename Moment>
 Moment arrival_of(Moment departure, double occupied, double latency, Moment& channel_free) {
   if (occupied > 0.0) {
@@ -35,12 +31,12 @@ Moment arrival_of(Moment departure, double occupied, double latency, Moment& cha
   return departure;
 }
 
-// Bytes of a rank: of its stages, and of the microbatches that are live.
+// Memory of a rank's stages and live microbatches, in bytes.
 struct LiveBytes {
   double now = 0, peak = 0;
 
   void hold(double bytes) { peak = now += bytes; }
-  // ends: nothing of the microbatch is left for a W.
+  // `ends` is true if the microbatch leaves nothing to a W.
   void count(ActionKind kind, const StageCosts& costs, bool ends) {
     if (kind == ActionKind::kForward) {
       now += costs.kept_bytes;
@@ -54,7 +50,6 @@ struct LiveBytes {
   }
 };
 
-// The cost of a half under the costs of its stage.
 inline double cost_of(ActionKind kind, const StageCosts& costs) {
   switch (kind) {
     case ActionKind::kBackward:
@@ -68,15 +63,15 @@ inline double cost_of(ActionKind kind, const StageCosts& costs) {
   }
 }
 
-// When the last row ended, posts included, and the compute action that brought it about.
+// The end of the last row, including its posts, and the compute action that determined it.
 struct End {
   double time = 0.0;
   Simulation::Step cause{-1, -1};
 };
 
-// Preconditions: `result` has the timeline and the busy time of every rank; causes[rank][index] is
-// the action that ranks[rank].actions[index] waited for, rank -1: none. Throws for a makespan that
-// is not finite.
+// Computes makespan, idle time and critical path. `result` must already have each rank's timeline
+// and busy time. causes[rank][index] is the action that ranks[rank].actions[index] waited for, with
+// rank -1 for none. Throws if the makespan is not finite.
 void summarize(const Program& program, const Costs& costs,
                const std::vector<std::vector<Simulation::Step>>& causes, const End& end,
                Simulation& result);
