@@ -1,11 +1,8 @@
-// The cuts of a chain of layers in the order of preference: those that make the slowest rank as
-// fast as it can be come first.
+// Enumerates the ways to cut a chain of layers, best first. The best cut minimizes the load of the
+// slowest rank.
 //
-// Owns: the search. Does not own: the costs of layers, names, the ranks of stages.
-//
-// Cuts whose slowest rank is equally fast: those whose largest stage is smallest come first, and
-// of those the ones whose first stages are longest. Costs are compared in steps of 1e-12 of their
-// sum. Thread-safety: one object is one thread's.
+// Ties are broken by the smaller largest stage, then by longer first stages. Costs are compared in
+// steps of 1e-12 of their sum.
 #pragma once
 
 #include <cstddef>
@@ -15,15 +12,15 @@
 namespace sluice::detail {
 
 struct SplitProblem {
-  std::vector<double> costs;       // cost of every layer, at least 0
-  int first_cut = 1;               // a stage behind the first starts at one of
-  int last_cut = 1;                // [first_cut, last_cut]
-  std::vector<int> stage_to_rank;  // rank of every stage
+  std::vector<double> costs;       // of every layer, at least 0
+  int first_cut = 1;               // every stage but the first starts
+  int last_cut = 1;                // in [first_cut, last_cut]
+  std::vector<int> stage_to_rank;  // of every stage
 };
 
-// Up to about 200,000 possible splits all of them are looked at; of more, the best is found by
-// dynamic programming where every rank has one stage, by branch and bound where ranks have several,
-// and those behind it are the ones around it. Nothing is searched before it is asked for.
+// Up to about 200,000 possible splits are all compared. Beyond that we search for the best: by
+// dynamic programming if every rank has one stage, otherwise by branch and bound. The next ones are
+// then its neighbours. The search runs on the first call of at().
 class CutOrder {
  public:
   // Precondition: the cuts fit between first_cut and last_cut.
@@ -32,8 +29,8 @@ class CutOrder {
   CutOrder& operator=(CutOrder&&) noexcept;
   ~CutOrder();
 
-  // First layer of every stage, of the cuts at this place in the order; null: those before are all
-  // that are to be looked at. Of many, only some behind the first 2,000 are.
+  // Returns the first layer of every stage for the cuts at this place, or null at the end. After
+  // the first 2,000 places, long orders are only sampled.
   const std::vector<int>* at(std::size_t place);
 
  private:
