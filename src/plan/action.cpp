@@ -12,12 +12,12 @@
 namespace sluice {
 namespace {
 
-// What the number before the word identifies.
+// What the number before the word means.
 enum class Target { kNone, kStage, kGroup };
 
 enum class Microbatch { kNone, kOptional, kRequired };
 
-// How a kind is written: {target}{word}{microbatch}, where some kinds have no target or microbatch.
+// The text form is {target}{word}{microbatch}.
 struct Spelling {
   ActionKind kind;
   std::string_view word;
@@ -69,8 +69,6 @@ void append_number(std::int32_t number, std::string& out) {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// Removes the digits at the front of `rest` and returns their value. Returns nothing if there are
-// none.
 std::optional<std::int32_t> take_number(std::string_view whole, std::string_view& rest) {
   std::size_t length = 0;
   while (length < rest.size() && is_digit(rest[length])) ++length;

@@ -1,4 +1,3 @@
-// Properties of an action that follow from the action alone.
 #pragma once
 
 #include "sluice/parts/action.h"
@@ -6,8 +5,7 @@
 
 namespace sluice::detail {
 
-// Calls visit() for each compute action (F, B, I or W) in `action`. An overlapped pair is visited
-// twice, forward first.
+// Calls visit() for each F, B, I or W in `action`; an overlapped pair has two, forward first.
 template <typename Visit>
 void for_each_half(const Action& action, Visit&& visit) {
   if (action.kind == ActionKind::kOverlap) {
@@ -30,8 +28,7 @@ inline bool is_send(ActionKind kind) {
 inline bool is_recv(ActionKind kind) {
   return kind == ActionKind::kRecvForward || kind == ActionKind::kRecvBackward;
 }
-// The channel kind of a transfer. For F, B and I, the kind of the value that the action receives
-// and produces.
+// For F, B and I, this is the kind of their input and result.
 inline ChannelKind channel_kind_of(ActionKind kind) {
   const bool is_activation = kind == ActionKind::kForward || kind == ActionKind::kSendForward ||
                              kind == ActionKind::kRecvForward;
@@ -44,8 +41,8 @@ inline bool names_stage(ActionKind kind) {
          kind == ActionKind::kUpdate || kind == ActionKind::kPartialNorm;
 }
 
-// True for a collective between the pipeline ranks of one program. Other collectives run between
-// replicas, which all execute the same rows.
+// True for a collective between pipeline ranks. Collectives between replicas need no matching,
+// because all replicas run the same rows.
 inline bool is_collective(ActionKind kind) { return is_post(kind) && axes_of(kind).has(Axis::kPp); }
 
 }  // namespace sluice::detail

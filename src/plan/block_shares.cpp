@@ -14,15 +14,15 @@ double as_double(std::int64_t count) { return static_cast<double>(count); }
 
 }  // namespace
 
-// A block belongs to the owner whose share contains the block's middle. We never loop over blocks,
-// because a configuration may name arbitrarily large sizes.
+// A block belongs to the owner whose share contains its middle. Sizes may be arbitrarily large, so
+// we never loop over blocks.
 std::vector<std::int64_t> block_shares(const std::vector<std::int64_t>& sizes, int num_owners) {
   std::vector<std::int64_t> shares(static_cast<std::size_t>(num_owners), 0);
   double all = 0, before = 0;
   for (const std::int64_t size : sizes) all += as_double(size);
   for (const std::int64_t size : sizes) {
     const std::int64_t num_whole = size / kBlock, rest = size % kBlock;
-    // The number of whole blocks whose middle lies before `place`.
+    // Counts whole blocks whose middle lies before `place`.
     const auto blocks_before = [&](double place) {
       const double blocks = std::ceil((place - before) / as_double(kBlock) - 0.5);
       return static_cast<std::int64_t>(std::clamp(blocks, 0.0, as_double(num_whole)));

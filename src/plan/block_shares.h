@@ -1,5 +1,4 @@
-// The number of parameter elements that each replica owns when the replicas share the optimizer's
-// work. src/optim/block_ranges.h computes the ranges themselves.
+// Predicts the result of src/optim/block_ranges.h, which divides parameters among replicas.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +6,8 @@
 
 namespace sluice::detail {
 
-// Returns the elements per owner, for parameters with the given numbers of elements. Parameters are
-// divided in blocks of 16384 elements, so small ones stay whole.
+// Returns the elements per owner for parameters of the given sizes. Parameters are divided in
+// blocks of 16384 elements, so small ones stay whole.
 std::vector<std::int64_t> block_shares(const std::vector<std::int64_t>& sizes, int num_owners);
 
 }  // namespace sluice::detail

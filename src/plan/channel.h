@@ -1,5 +1,5 @@
-// Names a FIFO from a source rank to a destination rank. Depending on the transport, each kind of
-// message has its own FIFO, or all kinds share one.
+// Names a FIFO between two ranks. Depending on the transport, each kind of message has its own
+// FIFO, or all share one.
 #pragma once
 
 #include <array>
@@ -22,13 +22,11 @@ struct Channel {
 
 enum class ChannelsPer : std::uint8_t { kKind, kDirection };
 
-// Returns the FIFO that carries the messages of `channel`.
 inline Channel fifo_of(const Channel& channel, ChannelsPer per) {
   if (per == ChannelsPer::kKind) return channel;
   return {channel.source, channel.destination, ChannelKind::kActivation};
 }
 
-// One value per channel kind.
 template <typename Value>
 struct PerKind {
   std::array<Value, 2> values{};

@@ -1,5 +1,5 @@
-// The values that cross a cut are those that are live there. A value is live before layer c if an
-// earlier layer wrote it and a later layer reads it before it is overwritten.
+// The values that cross a cut are those that are live there: written before it, and read after it
+// before they are overwritten.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -13,8 +13,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// Maps each value to its position in the order of first writes. Checks that every value is written
-// before it is read.
+// Positions in the order of first writes. Checks that values are written before they are read.
 std::map<std::string, std::size_t> number_writes(const std::vector<LayerNames>& layers,
                                                  const std::set<std::string>& batch,
                                                  const Names& final_outputs) {
@@ -52,8 +51,7 @@ std::vector<Names> crossing_values(const std::vector<LayerNames>& layers,
   const std::set<std::string> batch(batch_inputs.begin(), batch_inputs.end());
   const auto order = number_writes(layers, batch, final_outputs);
 
-  // live[c] holds the values that are live before layer c. We walk backwards from the end of the
-  // model.
+  // live[c] holds the values that are live before layer c.
   std::vector<std::set<std::string>> live(layers.size() + 1);
   for (const std::string& name : final_outputs) {
     if (!batch.count(name)) live.back().insert(name);

@@ -1,5 +1,3 @@
-// Finds the values that must be sent when a model is cut between two layers, and the free layers
-// that a set of layers needs.
 #pragma once
 
 #include <algorithm>
@@ -14,18 +12,18 @@ struct LayerNames {
   std::vector<std::string> reads, writes;
 };
 
-// For each cut, which lies before layer `cuts[i]`, returns the values that cross it, ordered by
-// their first write. Every rank has the batch_inputs, so they never cross. final_outputs are read
-// after the last layer.
+// For each cut, which lies before layer `cuts[i]`, returns the values that must be sent across it,
+// in the order of their first write. batch_inputs are not sent. final_outputs are read after the
+// last layer.
 //
-// Throws Error(kUsage) if a value is read that no earlier layer writes, or if a layer writes a
-// batch input.
+// Throws Error(kUsage) if a value is read before any layer writes it, or if a layer writes a batch
+// input.
 std::vector<std::vector<std::string>> crossing_values(
     const std::vector<LayerNames>& layers, const std::vector<int>& cuts,
     const std::vector<std::string>& batch_inputs, const std::vector<std::string>& final_outputs);
 
-// Returns the indices of the free layers that write a value in `read`, directly or for another
-// needed free layer, in ascending order. writes(layer, name) is true if the layer writes the value.
+// Returns the free layers that write a value in `read`, directly or through other free layers, in
+// ascending order.
 template <typename Layer, typename Writes>
 std::vector<int> needed_free_layers(const std::vector<Layer>& free, std::set<std::string> read,
                                     const Writes& writes) {

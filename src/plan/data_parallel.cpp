@@ -14,8 +14,7 @@
 namespace sluice::detail {
 namespace {
 
-// Limit for replicas and for shards. It exceeds any real machine and keeps loops over replicas
-// fast.
+// Exceeds any machine, and keeps loops over replicas fast.
 constexpr int kMostReplicas = 65536;
 
 constexpr const char* kDegree = "`data_parallel.degree`";
@@ -141,8 +140,8 @@ bool sums_in_shards(const DataParallel& options) {
 
 void require_replicas(const DataParallel& options, int num_microbatches) {
   require_degree(options.degree);
-  // With ZeRO-3, gradients stay whole until they are summed once. Reducing each microbatch would
-  // save no memory and multiply the traffic.
+  // ZeRO-3 keeps gradients whole until their one sum. Reducing each microbatch would save no memory
+  // and multiply the traffic.
   if (options.zero3 && options.per_microbatch) {
     refuse(std::string(kZero3) + " and " + kPerMicrobatch + " exclude each other", kPerMicrobatch,
            "reduce once a step where parameters are sharded");
@@ -171,7 +170,7 @@ Mesh mesh_of(int num_ranks, const DataParallel& options, const std::string& rank
   MeshSizes sizes{.pp = num_ranks};
   (options.zero3 ? sizes.dp_shard : sizes.dp_replicate) = options.degree;
   sizes.tp = shares.degree;
-  // If only one axis is larger than 1, every order gives the same mesh.
+  // With one axis, every order gives the same mesh.
   const int num_axes = (num_ranks > 1) + (options.degree > 1) + (shares.degree > 1);
   return num_axes < 2 ? Mesh(sizes) : Mesh(sizes, order);
 }

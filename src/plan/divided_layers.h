@@ -1,4 +1,3 @@
-// Rejects tensor parallelism for models that do not support it.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +12,7 @@
 
 namespace sluice::detail {
 
-// Explains why the model's layers cannot be divided among ranks. Returns "" if they can be.
+// Explains why the model does not support tensor parallelism. Returns "" if it does.
 inline std::string reason_not_divided(const ModelSpec& model) {
   const std::vector<LayerInfo>& layers = model.layers;
   const auto of_adapter = [](const ParameterSpec& parameter) { return parameter.of_adapter; };
@@ -29,8 +28,6 @@ inline std::string reason_not_divided(const ModelSpec& model) {
                    model.family, undivided->undivided);
 }
 
-// Throws Error(kUsage) if the options divide layers into slices but the model does not support
-// that.
 inline void require_divided_layers(const ModelSpec& model, const TensorParallel& how) {
   if (how.num_slices() == 1) return;
   const std::string reason = reason_not_divided(model);

@@ -1,5 +1,4 @@
-// Finds which instructions of a program belong together: the two ends of a transfer, the members of
-// a collective, and the instructions that wait for a result.
+// Finds which instructions of a program belong together.
 #pragma once
 
 #include <string>
@@ -11,13 +10,13 @@
 
 namespace sluice::detail {
 
-// True if both stages are placed, on different ranks, so that values between them are messages.
+// True if the stages are on different ranks, so that they exchange messages.
 inline bool exchanges(const Program& program, int stage, int neighbour) {
   const int here = program.stage_map.rank_of(stage), there = program.stage_map.rank_of(neighbour);
   return here >= 0 && there >= 0 && here != there;
 }
 
-// The stage at the other end of a transfer, or Flow::kNone.
+// The stage at the other end, or Flow::kNone.
 inline int peer_stage(const Program& program, const Action& transfer) {
   const ChannelKind kind = channel_kind_of(transfer.kind);
   return is_send(transfer.kind)
@@ -32,7 +31,7 @@ inline Channel channel_of(const Program& program, const Action& transfer) {
   return is_send(transfer.kind) ? Channel{here, there, kind} : Channel{there, here, kind};
 }
 
-// Returns the other end of a transfer: for SEND_F of a stage the RECV_F of its consumer, and so on.
+// Returns the other end: for SEND_F the RECV_F of the consumer, and so on.
 inline Action counterpart(const Program& program, const Action& transfer) {
   const auto other = [&](ActionKind kind) {
     return Action::make(kind, peer_stage(program, transfer), transfer.microbatch);
@@ -50,27 +49,25 @@ inline Action counterpart(const Program& program, const Action& transfer) {
 }
 
 // Collectives are numbered: REDUCE_TIED by tie group, then REDUCE_LOSS, GATHER_OUTPUTS and
-// REDUCE_NORM. number_of() returns -1 for a tie group that the program does not have.
+// REDUCE_NORM. An unknown tie group has number -1.
 inline int num_collectives(const Program& program) {
   return static_cast<int>(program.tie_groups.size()) + 3;
 }
 int number_of(const Program& program, const Action& collective);
-// Returns the ranks that execute the collective, ascending. Precondition: number_of() is not -1.
+// The ranks that execute it, ascending. Precondition: number_of() is not -1.
 std::vector<int> members_of(const Program& program, const Action& collective);
 
-// True if `user` waits for the result of `post`, which is a post or a PARTIAL_NORM earlier in the
-// same row. See program.h.
+// True if `user` waits for `post`, which is a post or PARTIAL_NORM earlier in its row (program.h).
 bool uses(const Program& program, const Action& user, const Action& post);
 
 bool holds_transfers(const Program& program);
 bool holds(const Program& program, ActionKind kind);
-// True if the program updates parameters, by OPTIMIZER_STEP or UPDATE.
 bool updates(const Program& program);
 
-// Returns text such as "rank 2, instruction 17 '1RECV_B3'".
+// "rank 2, instruction 17 '1RECV_B3'".
 std::string location_text(const Program& program, int rank, int index);
 
-// Throws Error(kInput) unless all sizes agree and every stage, rank and microbatch is in range.
+// Throws Error(kInput) unless sizes agree and every stage, rank and microbatch is in range.
 void require_in_range(const Program& program);
 
 }  // namespace sluice::detail

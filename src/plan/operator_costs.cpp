@@ -21,10 +21,9 @@ void add(ShapePolynomial& sum, const ShapePolynomial& more, double factor = 1) {
   sum = ShapePolynomial::sum(sum, more, factor);
 }
 
-// The gradients that an operator's backward has to compute.
 struct Gradients {
   bool first = false, second = false,
-       flows = false;  // whether its first, second or any input flows
+       flows = false;  // whether these inputs flow
   bool weight = false, trains = false;
 
   bool needs(Needed needed) const {
@@ -67,7 +66,7 @@ constexpr std::array kFields = {&LayerCost::after_forward,
                                 &LayerCost::pooled_in_backward,
                                 &LayerCost::pooled_in_forward};
 
-// Bytes by entry name, for one field.
+// By name.
 using Named = std::map<std::string, ShapePolynomial>;
 
 void add_largest(Named& named, const std::string& name, const ShapePolynomial& bytes) {

@@ -1,4 +1,4 @@
-// The configuration words of every enum option.
+// The configuration words of enum options.
 #pragma once
 
 #include "base/log.h"
@@ -11,7 +11,7 @@
 
 namespace sluice::detail {
 
-// The argument only selects the enum; its value is ignored.
+// The argument only selects the enum.
 const Words<OptimizerKind>& words_of(OptimizerKind);
 const Words<Decay>& words_of(Decay);
 const Words<GradientScale::Kind>& words_of(GradientScale::Kind);  // kDivisor has no word
@@ -23,7 +23,7 @@ const Words<LossChunks>& words_of(LossChunks);
 const Words<Balance>& words_of(Balance);
 const Words<ProofTransport>& words_of(ProofTransport);
 
-// Limits of GradientScale::divisor, so that a divided number stays in the range of float32.
+// Limits of GradientScale::divisor that keep quotients in the range of float32.
 inline constexpr double kLeastDivisor = 1e-30, kMostDivisor = 1e30;
 
 }  // namespace sluice::detail

@@ -1,4 +1,3 @@
-// The lowering passes and their order.
 #include "sluice/program.h"
 
 #include <algorithm>

@@ -1,5 +1,3 @@
-// Activation checkpointing in the plan: which layers run their forward twice, and the cost of doing
-// so.
 #pragma once
 
 #include <string>
@@ -11,16 +9,16 @@
 
 namespace sluice::detail {
 
-// Throws Error(kUsage) at "activation_checkpoint" for an empty list, or for a layer name or class
-// that the model does not have.
+// Throws Error(kUsage) for an empty list, or for a layer name or class that the model does not
+// have.
 void require_recomputable(const ModelSpec& model, const ActivationCheckpoint& which);
 
-// Marks the recomputed layers in the partition and sets their costs. Returns a note for each stage
-// that recomputes nothing. Precondition: require_recomputable() has passed.
+// Marks recomputed layers and sets their costs. Returns a note for each stage without one.
+// Precondition: require_recomputable().
 std::vector<std::string> set_recomputed(ModelSpec& model, Partition& partition,
                                         const ActivationCheckpoint& which);
 
-// Returns unit costs per stage in which B and I include the forwards that run again.
+// Unit costs per stage, where I and B include the recomputed forwards.
 Costs recomputation_costs(const ModelSpec& model, const Partition& partition,
                           const MicrobatchShape& microbatch);
 

@@ -13,8 +13,7 @@
 namespace sluice {
 namespace {
 
-// The most forwards in one schedule. Without a limit, a typo could take minutes and fill the
-// memory.
+// Without a limit, a typo could take minutes and fill the memory.
 constexpr std::int64_t kMaxForwards = std::int64_t{1} << 22;
 
 // Published schedules that sluice does not support, with the closest one that it does.
@@ -38,7 +37,7 @@ constexpr std::array<OtherSchedule, 13> kOtherSchedules = {{
     {"eager1f1b", "Eager-1F1B", "it runs more forwards ahead", "1F1B"},
 }};
 
-// torch accepts the names of these abstract classes and fails later.
+// torch accepts these abstract classes and fails later.
 constexpr std::array<std::string_view, 4> kAbstractNames = {
     "pipelineschedulesingle", "pipelineschedulemulti", "_pipelinescheduleruntime",
     "_scheduleforwardonly"};
@@ -214,7 +213,7 @@ ScheduleKind kind_of_name(std::string_view name, ScheduleKind) {
                                    other.what),
                  .remedy = formatted("use '{}', or read an order with --csv", other.instead)});
   }
-  // If the typo is near an alias, we suggest the schedule's main name.
+  // Suggest the main name, even for a typo of an alias.
   const std::string near = nearest_name(name, spellings);
   throw Error(ErrorKind::kUsage,
               {.what = "unknown schedule '" + std::string(name) + "'",

@@ -1,4 +1,4 @@
-// Identifies the forward and backward of one microbatch on one stage.
+// Identifies the forward and backward of a microbatch on a stage.
 #pragma once
 
 #include <compare>
@@ -8,7 +8,6 @@
 
 namespace sluice::detail {
 
-// Ordered by stage, then by microbatch.
 struct StageMicrobatch {
   std::int32_t stage = -1, microbatch = -1;
 

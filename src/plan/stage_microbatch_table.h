@@ -1,8 +1,8 @@
-// Holds a value for every stage and microbatch of a program.
+// Holds a value for every stage and microbatch.
 //
-// A complete program has at least one instruction per stage and microbatch, so a full table is no
-// larger than the program. For sparse programs the table keeps only the entries that were set.
-// Otherwise a short file that names stage 60000 and microbatch 1000000 would fill the memory.
+// The table is dense if the program has about as many instructions. Otherwise it only keeps the
+// entries that were set, because a short file that names stage 60000 and microbatch 1000000 must
+// not fill the memory.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@ class StageMicrobatchTable {
     if (is_dense_) dense_.resize(static_cast<std::size_t>(cells));
   }
 
-  // Precondition: stage and microbatch are in range. The reference stays valid.
+  // Precondition: `of` is in range. The reference stays valid.
   Value& at(StageMicrobatch of) { return is_dense_ ? dense_[cell(of)] : sparse_[of]; }
   // Returns a default Value if none was set or the stage does not exist.
   const Value& find(StageMicrobatch of) const {
@@ -43,8 +43,7 @@ class StageMicrobatchTable {
     return found == sparse_.end() ? nothing : found->second;
   }
 
-  // Calls visit(StageMicrobatch, value) in ascending order. A sparse table visits only the entries
-  // that were set.
+  // Ascending. A sparse table visits only entries that were set.
   template <typename Visit>
   void for_each(Visit&& visit) const {
     StageMicrobatch at{0, 0};

@@ -1,5 +1,4 @@
-// Makes every program that runs for a plan: training steps (optionally with gathered outputs),
-// evaluations, and the update by a caller's optimizer.
+// Makes every program that runs for a plan.
 #pragma once
 
 #include <optional>
@@ -8,24 +7,22 @@
 
 namespace sluice::detail {
 
-// The options from which the plan's training step is lowered.
+// For the training step.
 LowerOptions lowering_of(const Plan& plan);
 
-// Selects one of a plan's programs.
 struct StepProgram {
   bool gathers_outputs = false;
-  // The number of microbatches of an evaluation. Without a value, a training step.
+  // Evaluates this many microbatches. Without a value, trains.
   std::optional<int> forwards = {};
-  bool has_loss = true;  // false: the program only returns outputs
-  // Only the update by a caller's optimizer, for plans whose steps end with gradients.
+  bool has_loss = true;  // false: only outputs
+  // Only the update by a caller's optimizer, for steps that end with gradients.
   bool update_only = false;
   friend bool operator==(const StepProgram&, const StepProgram&) = default;
 };
 
-// Lowers the program without verifying it. The plan needs schedule, partition and
-// Plan::program.mesh.
+// Not verified. The plan needs schedule, partition and Plan::program.mesh.
 Program step_program(const Plan& plan, const StepProgram& which);
-// Lowers and verifies the program.
+// Verified.
 Program proven_step_program(const Plan& plan, const StepProgram& which);
 
 }  // namespace sluice::detail

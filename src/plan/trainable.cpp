@@ -19,7 +19,7 @@ const std::string& first_use(const ParameterSpec& parameter) {
   throw Error(ErrorKind::kUsage, {.what = what, .where = "`trainable`", .remedy = remedy});
 }
 
-// Cost of a frozen layer whose operators are unknown. `flows` is true if an earlier layer trains.
+// For layers with unknown operators. `flows` is true if an earlier layer trains.
 LayerCost cost_of_frozen(const LayerCost& trained, bool flows) {
   LayerCost cost = flows ? trained : LayerCost();
   cost.forward_flops = trained.forward_flops;
@@ -58,7 +58,7 @@ LayerCost cost_of_trained(const LayerInfo& layer, bool flows, const TensorParall
                   .early_norms = true});
 }
 
-// Returns "stage 2", "stages 0 and 1" or "stages 0, 1 and 2".
+// "stage 2", "stages 0 and 1" or "stages 0, 1 and 2".
 std::string stages_text(const std::vector<int>& stages) {
   std::string text = stages.size() == 1 ? "stage " : "stages ";
   for (std::size_t i = 0; i < stages.size(); ++i) {
@@ -68,7 +68,7 @@ std::string stages_text(const std::vector<int>& stages) {
   return text;
 }
 
-// Splits each name at its dots. Returns every component, every suffix and the whole name.
+// All components, suffixes and whole names.
 std::vector<std::string> words_of(const std::vector<std::string>& names) {
   std::set<std::string> words(names.begin(), names.end());
   for (const std::string& name : names) {
@@ -88,7 +88,7 @@ std::string suggestion(const std::string& pattern, const std::vector<std::string
   std::erase(bare, '*');
   while (bare.starts_with('.')) bare.erase(0, 1);
   while (bare.ends_with('.')) bare.pop_back();
-  // Hugging Face options match parts of names; ours match patterns.
+  // Hugging Face options match parts of names; ours are patterns.
   const bool is_part =
       !bare.empty() && std::any_of(names.begin(), names.end(), [&](const auto& name) {
         return name.find(bare) != std::string::npos;
@@ -126,7 +126,7 @@ void require_no_decay(const ModelSpec& model, const std::vector<std::string>& pa
 }
 
 void set_costs_of_trained(ModelSpec& model, const TensorParallel& shares) {
-  std::set<std::string> trained;  // value names that need a gradient
+  std::set<std::string> trained;  // values that need a gradient
   for (LayerInfo& layer : model.layers) {
     const bool flows = std::any_of(layer.reads.begin(), layer.reads.end(),
                                    [&](const std::string& name) { return trained.contains(name); });
@@ -152,7 +152,7 @@ void set_trainable(ModelSpec& model, const std::vector<std::string>& patterns) {
           "set requires_grad, in LayerSpec::make, or plan with describe(layers, batch)");
   }
   std::vector<std::string> names;
-  std::set<std::string> trained;  // parameter names; a tied parameter counts by its first use
+  std::set<std::string> trained;  // by the first use of a tied parameter
   for (const LayerInfo& layer : model.layers) {
     for (const ParameterSpec& parameter : layer.parameters) {
       names.push_back(parameter.name);

@@ -1,4 +1,3 @@
-// Selects which parameters of a model train.
 #pragma once
 
 #include <string>
@@ -10,33 +9,29 @@
 
 namespace sluice::detail {
 
-// Freezes every parameter unless one of its uses matches a pattern, and lowers the costs of layers
-// that then keep and compute less. Throws Error(kUsage) at "trainable" for an empty list, or for a
-// pattern that matches nothing. The error suggests the nearest name.
+// Freezes parameters unless one of their uses matches a pattern, and updates the layers' costs.
+// Throws Error(kUsage) if the list is empty or a pattern matches nothing.
 void set_trainable(ModelSpec& model, const std::vector<std::string>& patterns);
 
-// Throws Error(kUsage) at "no_decay", with the nearest name, for a pattern that matches no
-// parameter. Does nothing if the parameters are not known yet.
+// Throws Error(kUsage) if a pattern matches no parameter, unless parameters are not known yet.
 void require_no_decay(const ModelSpec& model, const std::vector<std::string>& patterns);
 
-// Freezes the layers whose names match a pattern, even if their parameters are not known yet.
-// Throws Error(kUsage), with the nearest name, for a pattern that matches no layer.
+// Freezes the layers whose names match, even if their parameters are not known yet. Throws
+// Error(kUsage) if a pattern matches nothing.
 void freeze_layers(ModelSpec& model, const std::vector<std::string>& patterns);
 
-// Recomputes the costs of all layers from their trainable parameters.
+// Recomputes all costs from the trainable parameters.
 void set_costs_of_trained(ModelSpec& model, const TensorParallel& shares = {});
 
-// Throws Error(kUsage) if the whole model is frozen.
 void require_something_to_train(const ModelSpec& model);
 
-// One entry per stage. Empty if every stage needs its full backward.
+// One per stage. Empty if every stage needs its full backward.
 std::vector<StageBackward> backwards_of(const Partition& partition);
 
-// Lowers the cost of B for stages that compute no input gradient because nothing before them
-// trains.
+// Removes the input gradient's cost from B of stages before which nothing trains.
 Costs drop_frozen_costs(Costs costs, const Partition& partition);
 
-// Explains to the user how freezing changes the program.
+// Notes for the user about stages that freezing affects.
 std::vector<std::string> frozen_notes(const Partition& partition);
 
 }  // namespace sluice::detail

@@ -1,5 +1,5 @@
-// Detects deadlocks. An edge means "instruction i of rank r waits until instruction j of rank q is
-// done".
+// Detects deadlocks between ranks: instruction i of one rank waits until instruction j of another
+// is done.
 #pragma once
 
 #include <cstddef>
@@ -11,18 +11,17 @@ class WaitGraph {
  public:
   explicit WaitGraph(int num_ranks) : waits_(static_cast<std::size_t>(num_ranks)) {}
 
-  // Call in ascending order of `index` for each rank.
+  // Call in ascending order of `index` per rank.
   void add(int rank, int index, int other_rank, int other_index) {
     waits_[rank].push_back({index, other_rank, other_index});
   }
 
   struct Stuck {
-    int rank = 0, index = 0;              // an instruction that never starts
-    int other_rank = 0, other_index = 0;  // the instruction that it waits for
+    int rank = 0, index = 0;              // never starts
+    int other_rank = 0, other_index = 0;  // what it waits for
   };
-  // Returns the ranks that wait for each other in cycles, one cycle after another. Ranks that only
-  // wait for a rank in a cycle are left out. Empty if every rank finishes. Takes O(waits log
-  // ranks).
+  // Returns the ranks that wait for each other in cycles, one cycle after another, without the
+  // ranks that only wait for a cycle. Takes O(waits log ranks).
   std::vector<Stuck> find_circles() const;
 
  private:

@@ -1,6 +1,5 @@
-// NeMo AutoModel's split: Hugging Face names with a prefix, and the rotary embedding on every
-// stage. Like AutoModel, it only supports embed_tokens, layers.K, norm and an untied lm_head.
-// Unlike AutoModel, it rejects module lists that lose a layer.
+// NeMo AutoModel's split. Like AutoModel, it only supports embed_tokens, layers.K, norm and an
+// untied lm_head. Unlike AutoModel, it rejects module lists that lose a layer.
 #include <algorithm>
 #include <string_view>
 
@@ -37,7 +36,7 @@ void require_model_name(const char* option, const std::optional<std::string>& gi
   }
 }
 
-// Converts the options for AutoModel's function. Missing names are taken from the model.
+// Missing names are taken from the model.
 HfStageOptions stage_options(const ModelSpec& model, const PartitionOptions& options) {
   const std::string& first = model.layers.front().name;
   const std::string prefix = first.substr(0, first.size() - kEmbedding.size());
@@ -51,7 +50,7 @@ HfStageOptions stage_options(const ModelSpec& model, const PartitionOptions& opt
       refuse("the parameter '" + lost + "' would be on no stage", "keep embeddings and head");
     }
   }
-  // For a nested language model, AutoModel keeps the encoders outside of its prefix.
+  // AutoModel keeps a nested language model's encoders outside of its prefix.
   const bool beside = model.num_parameters() > 0 && prefix != kBasePrefix && options.multimodal;
   std::vector<std::string> extras;
   if (beside) {

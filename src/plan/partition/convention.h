@@ -1,5 +1,4 @@
-// A convention is a set of rules by which a framework cuts models into stages. Internal to this
-// folder.
+// A convention is a framework's set of rules for cutting models into stages.
 #pragma once
 
 #include <string>
@@ -9,26 +8,26 @@
 
 namespace sluice::detail {
 
-// A model's layers by position, with the module names of a convention.
+// A model's layers by position, with the convention's module names.
 struct LayerNames {
   int num_layers = 0;     // of all kinds
-  int first_decoder = 0;  // position of the first decoder layer
+  int first_decoder = 0;  // position
   int num_decoders = 0;
-  std::vector<std::vector<std::string>> names;  // [position]
-  std::vector<std::string> stateless;           // modules without parameters, allowed on any stage
-  std::vector<std::string> extras;  // modules that the model does not list, on one stage
+  std::vector<std::vector<std::string>> names;  // by position
+  std::vector<std::string> stateless;           // no parameters; allowed on any stage
+  std::vector<std::string> extras;              // not listed by the model; on one stage
 
-  // The position of decoder layer k. With k = num_decoders, the position after the last one.
+  // For k = num_decoders, the position after the last decoder layer.
   int position(int decoder) const { return first_decoder + decoder; }
   int decoders_before(int position) const;
 };
-// Names as in the Hugging Face checkpoint.
+// Names of the Hugging Face checkpoint.
 LayerNames hf_names(const ModelSpec& model);
 // tok_embeddings, layers.K, norm and `head`.
 LayerNames titan_names(const ModelSpec& model, const std::string& head);
 
-// A split: the position of each stage's first layer (starts[0] = 0), the modules of the stages, and
-// the cuts in the convention's own terms.
+// `starts` holds each stage's first position (starts[0] = 0). The split points use the convention's
+// names.
 struct Split {
   std::vector<int> starts;
   ModuleNames modules;
@@ -36,26 +35,24 @@ struct Split {
 };
 // Precondition: starts ascends strictly from 0.
 Split split_at(const LayerNames& layers, std::vector<int> starts);
-// Takes the decoder layers per stage. The embedding goes to the first stage, norm and head to the
-// last.
+// The embedding goes to the first stage, norm and head to the last.
 Split split_by_shares(const LayerNames& layers, const std::vector<int>& shares);
 
-// Split by names. Throw for names that are unknown, unsorted or repeated. split_as_listed() also
-// throws for layers without a stage and stages without a layer.
+// Throw for names that are unknown, unsorted or repeated. split_as_listed() also throws for layers
+// without a stage and stages without a layer.
 Split split_before(const LayerNames& layers, const std::vector<std::string>& points,
                    bool decoders_only);
 Split split_after(const LayerNames& layers, const std::vector<std::string>& cuts);
 Split split_as_listed(const LayerNames& layers, const ModuleNames& modules);
 
-// The number of stages, from the first of these that is given: num_stages, layers_per_stage,
-// stages_per_rank, the size of stage_to_rank. Otherwise as many as the schedule needs. `weight` is
-// the part of num_layers + weight that is not decoder layers.
+// Uses the first that is given of num_stages, layers_per_stage, stages_per_rank and stage_to_rank,
+// otherwise what the schedule needs. `weight` is added to num_layers for layers_per_stage.
 int counted_stages(const PartitionOptions& options, const ScheduleInfo* schedule, int num_layers,
                    int weight = 0);
 // Throws if the number of ranks is not given.
 int required_ranks(const PartitionOptions& options);
 
-// One row of the table of conventions: its options, names and rule.
+// A row of the table of conventions: the supported options, names and rule.
 struct ConventionRules {
   Convention kind = Convention::kSluice;
   std::string name;
@@ -63,35 +60,35 @@ struct ConventionRules {
   bool layers_per_stage = false, rounding = false, weights = false, remainder = false;
   // embeddings, lm_head, rotary, multimodal, extra_modules, prefix, lm_head_name
   bool ends = false;
-  bool layer_each = false;  // at most as many stages as decoder layers, even for named cuts
+  bool layer_each = false;  // at most as many stages as decoder layers
   bool names_win = false;   // names override layers_per_stage; otherwise both are an error
-  int default_weight = 0;   // of the first and of the last stage
+  int default_weight = 0;   // of both ends
   LayerNames (*names)(const ModelSpec&, const PartitionOptions&) = nullptr;
   Split (*split)(const ModelSpec&, const PartitionOptions&, const ScheduleInfo*) = nullptr;
 };
 const std::vector<ConventionRules>& conventions();
 
 const ConventionRules& find_convention(const ConventionName& name);
-// The given weights, or the convention's defaults.
+// The given weights, or the defaults.
 EndWeights end_weights(const ConventionRules& convention, const PartitionOptions& options);
 bool has_names(const PartitionOptions& options);  // split points, cuts or modules
 // Removes options that names override. Returns a note for each.
 std::vector<std::string> drop_overruled(const ConventionRules& convention,
                                         PartitionOptions& options);
-// Throws Error(kUsage) for names of another convention, and names that convention.
+// Throws Error(kUsage) for names of another convention.
 void require_own_names(const ConventionRules& convention, const ModelSpec& model,
                        const PartitionOptions& options);
-// Throws Error(kUsage) for counts out of range, for options that exclude each other, and for
-// options that the convention or a split by costs does not support.
+// Throws Error(kUsage) for counts out of range and for options that exclude each other or are not
+// supported.
 void check_options(const ConventionRules& convention, const PartitionOptions& options,
                    bool by_costs);
-// Throws Error(kUsage) if names and counts imply different numbers of stages.
+// Throws Error(kUsage) if names and counts disagree.
 void require_num_stages(const PartitionOptions& options, int num_stages);
 // Throws Error(kUsage) if names make more stages than `layer_each` allows.
 void require_layers(const ConventionRules& convention, const PartitionOptions& options,
                     int num_stages, int num_decoders);
 // Throws Error(kUsage) if a V schedule does not get two stages per rank, or if the map does not fit
-// or leaves a rank without a stage.
+// or leaves a rank empty.
 StageMap place_stages(const PartitionOptions& options, const ConventionRules& convention,
                       const ScheduleInfo* schedule, int num_ranks, int num_stages);
 

@@ -18,11 +18,11 @@ using Cost = std::int64_t;  // in steps of 1e-12 of the sum, so that equal sums 
 
 constexpr Cost kNone = std::numeric_limits<Cost>::max();
 constexpr double kSteps = 1e12;
-constexpr std::int64_t kMostSplits = 200'000;  // above this, splits are not enumerated
+constexpr std::int64_t kMostSplits = 200'000;  // more are not enumerated
 constexpr std::int64_t kMostNodes = 300'000;
 constexpr std::size_t kMostAsked = 2'000;
 
-// Quality of a split; smaller is better.
+// Smaller is better.
 struct Merit {
   Cost slowest = kNone, largest_stage = kNone;
   friend auto operator<=>(const Merit&, const Merit&) = default;
@@ -93,7 +93,7 @@ class CutOrder::Splitter {
     return merit;
   }
 
-  // The number of splits. Stops counting just above kMostSplits.
+  // Stops counting just above kMostSplits.
   std::int64_t num_splits() const {
     const int places = problem_.last_cut - problem_.first_cut + 1;
     const int cuts = std::min(num_stages_ - 1, places - (num_stages_ - 1));
@@ -129,7 +129,7 @@ class CutOrder::Splitter {
       visit_all(starts, [&](const Starts& each) { all_.emplace_back(merit_of(each), each); });
       std::sort(all_.begin(), all_.end(), Better());
     }
-    // Callers spend far more time per cut than we do, so return only a sample of the slower ones.
+    // Trying a cut takes callers far longer than comparing, so sample the slower ones.
     const std::size_t rest = all_.size() > kMostAsked ? all_.size() - kMostAsked : 0;
     const std::size_t stride = 1 + rest / kMostAsked;
     const std::size_t i = place < kMostAsked ? place : kMostAsked + (place - kMostAsked) * stride;
@@ -148,7 +148,7 @@ class CutOrder::Splitter {
 
   // ---- one stage a rank: dynamic programming ----
 
-  // Minimizes the largest stage. Among equals, takes the longest first stages.
+  // Minimizes the largest stage. Ties: longest first stages.
   Starts by_programming() const {
     // least[s][i]: smallest possible largest stage when stages s.. hold layers i.. .
     std::vector<std::vector<Cost>> least(
@@ -184,8 +184,8 @@ class CutOrder::Splitter {
     bool only_faster = true;  // ignore splits that only have a smaller largest stage
   };
 
-  // True if the ranks may be able to take all layers from `position` on without exceeding `bound`.
-  // Compares the total room, and the room per rank in units of the smallest remaining layer.
+  // True if the ranks may be able to take all layers from `position` on within `bound`. Compares
+  // total room, and each rank's room in units of the smallest remaining layer.
   bool may_hold(const std::vector<Cost>& loads, int position, Cost bound) const {
     const Cost smallest = smallest_from_[static_cast<std::size_t>(position)];
     Cost room = 0;
@@ -198,8 +198,7 @@ class CutOrder::Splitter {
     return room >= sum_of(position, num_layers_) && layers >= num_heavy_from_[position];
   }
 
-  // The layers at both ends may cost almost nothing, so only the blocks between them count as whole
-  // layers.
+  // The ends may cost almost nothing, so only blocks count as whole layers.
   void count_blocks() {
     smallest_from_.assign(static_cast<std::size_t>(num_layers_) + 1, 0);
     num_heavy_from_.assign(static_cast<std::size_t>(num_layers_) + 1, 0);
@@ -305,7 +304,7 @@ class CutOrder::Splitter {
   const int num_layers_, num_stages_;
   int num_ranks_ = 0;
   std::vector<Cost> costs_;
-  std::vector<Cost> before_;  // [i]: layers before layer i
+  std::vector<Cost> before_;  // [i]: layers before i
   std::vector<Cost> smallest_from_;
   std::vector<std::int64_t> num_heavy_from_;
   std::deque<Starts> found_;  // in order of preference

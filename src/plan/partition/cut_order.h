@@ -1,6 +1,4 @@
-// Enumerates the ways to cut a chain of layers, best first. The best cut minimizes the load of the
-// slowest rank.
-//
+// Enumerates the ways to cut a chain of layers, best first: the slowest rank's load is smallest.
 // Ties are broken by the smaller largest stage, then by longer first stages. Costs are compared in
 // steps of 1e-12 of their sum.
 #pragma once
@@ -12,15 +10,15 @@
 namespace sluice::detail {
 
 struct SplitProblem {
-  std::vector<double> costs;       // of every layer, at least 0
-  int first_cut = 1;               // every stage but the first starts
+  std::vector<double> costs;       // per layer, at least 0
+  int first_cut = 1;               // later stages start
   int last_cut = 1;                // in [first_cut, last_cut]
-  std::vector<int> stage_to_rank;  // of every stage
+  std::vector<int> stage_to_rank;  // per stage
 };
 
-// Up to about 200,000 possible splits are all compared. Beyond that we search for the best: by
-// dynamic programming if every rank has one stage, otherwise by branch and bound. The next ones are
-// then its neighbours. The search runs on the first call of at().
+// Up to about 200,000 splits are all compared. Beyond that, dynamic programming finds the best if
+// every rank has one stage, otherwise branch and bound. Its neighbours follow. The search starts
+// with the first at().
 class CutOrder {
  public:
   // Precondition: the cuts fit between first_cut and last_cut.
@@ -29,8 +27,8 @@ class CutOrder {
   CutOrder& operator=(CutOrder&&) noexcept;
   ~CutOrder();
 
-  // Returns the first layer of every stage for the cuts at this place, or null at the end. After
-  // the first 2,000 places, long orders are only sampled.
+  // The first layer of every stage, or null at the end. Long orders are only sampled after the
+  // first 2,000 places.
   const std::vector<int>* at(std::size_t place);
 
  private:

@@ -84,7 +84,7 @@ int num_ranks(const PartitionOptions& options, int num_stages) {
   return std::clamp(last, 0, num_stages - 1) + 1;
 }
 
-// Checks the invariants of partition.h. A failure is a bug of a convention, not a user error.
+// See partition.h. A failure is a bug of a convention, not a user error.
 void check_invariants(const ModelSpec& model, const Partition& partition) {
   const auto fail = [](const std::string& what) {
     throw Error(ErrorKind::kInternal, {.what = "broken partition: " + what});
@@ -165,7 +165,7 @@ std::vector<StageShape> stage_shapes(const ModelSpec& model, const Partition& pa
     }
   }
   const MicrobatchShape shape{microbatch_size, seq_len};
-  // The values available so far: batch inputs and layer outputs.
+  // Batch inputs and layer outputs so far.
   std::map<std::string, ValueSpec> values;
   for (const ValueSpec& value : model.inputs) values[value.name] = value;
   for (const LayerInfo& layer : model.free_layers)
@@ -192,7 +192,7 @@ std::vector<StageShape> stage_shapes(const ModelSpec& model, const Partition& pa
     const ValueSpec output = value_of(last.writes.empty() ? "" : last.writes.front().name, last);
     of_stage.output = output.sizes_at(shape);
     of_stage.output_dtype = output.dtype;
-    // Even a head that computes the loss produces logits, block by block.
+    // A head that computes the loss also produces logits, block by block.
     if (last.computes_loss()) of_stage.output = {microbatch_size, seq_len, model.vocab_size};
   }
   return shapes;

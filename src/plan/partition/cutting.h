@@ -1,4 +1,3 @@
-// Cuts a model into stages and places the stages on ranks.
 #pragma once
 
 #include <string>
@@ -11,26 +10,26 @@
 namespace sluice::detail {
 
 enum class CutBy {
-  kRule,   // by counts or names in the options
-  kCosts,  // by the costs of layers
+  kRule,   // counts or names in the options
+  kCosts,  // costs of layers
 };
 
 class Cutting {
  public:
-  // Counts and places the stages. Keeps a reference to the model. Throws Error(kUsage) like
-  // make_partition(). With kCosts, options that name cuts are also an error.
+  // Keeps a reference to the model. Throws Error(kUsage) like make_partition(). With kCosts,
+  // options that name cuts are also an error.
   Cutting(const ModelSpec& model, const PartitionOptions& options, CutBy by);
 
   const StageMap& stage_map() const { return stage_map_; }
 
   // Precondition: kRule.
   Partition by_rule() const;
-  // `costs` has one entry per layer: its share of the rank's step time, in any unit. Throws
-  // Error(kUsage) if the number of entries is wrong or a stage would stay empty.
+  // `costs` has each layer's share of the step time, in any unit. Throws Error(kUsage) if the
+  // number of costs is wrong or a stage would stay empty.
   SplitProblem problem(const std::vector<double>& costs) const;
-  // `starts` holds the first layer of every stage, from problem().
+  // The first layer of every stage, from problem().
   Partition at(const std::vector<int>& starts) const;
-  // Like at(), but only fills in layers and backwards.
+  // Like at(), but only with layers and backwards.
   Partition outline(const std::vector<int>& starts) const;
 
  private:
@@ -39,7 +38,7 @@ class Cutting {
   const ModelSpec& model_;
   PartitionOptions options_;
   const ConventionRules& convention_;
-  std::vector<std::string> notes_;  // about overridden options
+  std::vector<std::string> notes_;
   Split rule_;
   StageMap stage_map_;
 };

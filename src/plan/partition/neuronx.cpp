@@ -1,5 +1,5 @@
-// NeuronX Distributed's split: cuts after named layers, or even cuts with the remainder last. The
-// number of stages, pp x virtual size, is cuts + 1.
+// NeuronX Distributed's split: cuts after named layers, or even cuts with the remainder last. There
+// are cuts + 1 = pp x virtual size stages.
 #include "plan/partition/convention.h"
 
 #include "sluice/parts/peers.h"

@@ -11,7 +11,7 @@ namespace sluice::detail {
 namespace {
 
 struct GivenOption {
-  const char* what;  // as in "convention X has no ..."
+  const char* what;  // in "convention X has no ..."
   bool given;
   bool ConventionRules::*applies;
 };
@@ -51,8 +51,7 @@ void require_applicable(const ConventionRules& convention, const PartitionOption
   }
 }
 
-// Names determine the whole split. Without names, only one count may determine the number of
-// stages.
+// Names determine the split. Without names, only one count may be given.
 void require_one_source(const PartitionOptions& options) {
   std::vector<std::string> names, counts;
   if (!options.split_points.empty()) names.push_back("split points");
@@ -83,7 +82,7 @@ void require_one_source(const PartitionOptions& options) {
   }
 }
 
-// Costs determine where to cut, so only options for the number of stages may accompany them.
+// Costs determine the cuts, so only numbers of stages may accompany them.
 void require_costs_alone(const ConventionRules& convention, const PartitionOptions& options) {
   const std::pair<bool, const char*> others[] = {
       {!options.split_points.empty(), "split points"},
@@ -115,7 +114,7 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// Returns -1 if no layer has the name.
+// -1 if there is none.
 int position_of(const LayerNames& layers, const std::string& name) {
   for (std::size_t i = 0; i < layers.names.size(); ++i) {
     if (contains(layers.names[i], name)) return static_cast<int>(i);
@@ -128,7 +127,7 @@ bool is_known(const LayerNames& layers, const std::string& name) {
          contains(layers.extras, name);
 }
 
-// Returns the first name that the convention does not use, or "".
+// The first name that the convention does not use, or "".
 std::string foreign_name(const LayerNames& own, const std::vector<std::string>& names) {
   std::unordered_set<std::string> known(own.stateless.begin(), own.stateless.end());
   known.insert(own.extras.begin(), own.extras.end());
@@ -157,7 +156,7 @@ void require_own_names(const ConventionRules& convention, const ModelSpec& model
                ": set `partition_convention` to that, or " +
                (has_own ? "write '" + own.names[position].front() + "'" : "leave it out"));
   }
-  // Also suggest a name if the other convention uses it but has no option for it.
+  // The other convention may use the name but have no option for it.
   for (const ConventionRules& other : conventions()) {
     const LayerNames layers = other.names(model, {});
     const int position = is_known(layers, name) ? position_of(layers, name) : -1;
@@ -222,7 +221,7 @@ void require_num_stages(const PartitionOptions& options, int num_stages) {
   }
 }
 
-// With layer_each, other stages could only stay empty. Counts are checked the same way.
+// Without a layer for each, some stage would stay empty.
 void require_layers(const ConventionRules& convention, const PartitionOptions& options,
                     int num_stages, int num_decoders) {
   if (!convention.layer_each || num_stages <= num_decoders) return;

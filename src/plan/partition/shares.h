@@ -1,4 +1,4 @@
-// Distributes numbers of layers over stages. Internal to the rules.
+// Distributes layers over stages by counts alone.
 #pragma once
 
 #include <cstdint>
@@ -20,21 +20,19 @@ inline constexpr int kMaxCount = 1 << 20;  // of layers, stages or ranks
 void require_count(const char* what, std::int64_t value, int min);
 void require_layer_each(int num_stages, int num_layers);
 
-// Returns parts that sum to `total`. `total % parts` of them get one more: the first (kFirst), the
-// last (kLast), or those around the middle, earlier ones first (kMiddle). Precondition: parts >= 1,
-// total >= 0.
+// `total % parts` parts get one more: the first, the last, or those around the middle, earlier ones
+// first. Precondition: parts >= 1, total >= 0.
 std::vector<int> even_shares(int total, int parts, Remainder remainder);
 
-// Returns decoder layers per stage, where embedding and head count as layers of the given weights.
-// Throws if there are more stages than layers and weights, or if a weight exceeds the smallest
-// share.
+// Embedding and head count as layers of the given weights. Throws if there are more stages than
+// layers and weights, or if a weight exceeds the smallest share.
 std::vector<int> weighted_shares(int num_layers, int num_stages, int input_weight,
                                  int output_weight, Remainder remainder);
 
-// Prefix sums: {3, 4, 4} -> {0, 3, 7}.
+// {3, 4, 4} -> {0, 3, 7}.
 std::vector<int> first_layers(const std::vector<int>& shares);
 
-// How many stages per rank a schedule accepts.
+// The stages per rank that a schedule accepts.
 enum class StagesNeed { kOne, kSeveral, kAny };
 StagesNeed stages_need(const ScheduleInfo* schedule);
 bool fits(StagesNeed need, int stages_per_rank);

@@ -1,5 +1,5 @@
-// sluice's own split, with Hugging Face names. Embedding, norm and head count nothing unless
-// weights are given. The remainder of 10 layers on 4 stages goes to
+// sluice's own split. Embedding, norm and head count nothing unless weights are given. The
+// remainder of 10 layers on 4 stages:
 //
 //   first 3 3 2 2, last 2 2 3 3, middle 2 3 3 2
 #include "plan/partition/convention.h"

@@ -1,6 +1,6 @@
-// Gradients flow back along values that depend on a trained parameter and that the model's outputs
-// depend on. A stage has a backward if such a value leaves it. It passes gradients on if such a
-// value enters it.
+// Gradients flow back along values that depend on a trained parameter and that an output depends
+// on. A stage has a backward if such a value leaves it. It passes gradients on if such a value
+// enters it.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -19,7 +19,7 @@ struct LayerValues {
   Names reads, writes;
 };
 
-// A layer that declares no reads or writes passes on one value.
+// A layer that declares no values passes on one.
 LayerValues values_of(const LayerInfo& layer) {
   if (layer.reads.empty() && layer.writes.empty()) return {{"hidden"}, {"hidden"}};
   LayerValues values{layer.reads, {}};
@@ -27,7 +27,7 @@ LayerValues values_of(const LayerInfo& layer) {
   return values;
 }
 
-// The values that no layer reads after their last write.
+// Values that no layer reads after their last write.
 NameSet unread_values(const std::vector<LayerValues>& layers) {
   NameSet unread;
   for (const LayerValues& layer : layers) {
@@ -37,7 +37,7 @@ NameSet unread_values(const std::vector<LayerValues>& layers) {
   return unread;
 }
 
-// Per layer, and after the last: the values that depend on a trained parameter at that point.
+// Per layer, and after the last: the values that depend on a trained parameter.
 std::vector<NameSet> trained_values(const std::vector<LayerValues>& layers,
                                     const std::vector<bool>& layer_trains) {
   std::vector<NameSet> trained(1);
@@ -62,7 +62,7 @@ bool meet(const NameSet& a, const NameSet& b) {
   return std::any_of(a.begin(), a.end(), [&](const std::string& name) { return b.contains(name); });
 }
 
-// Per layer, and after the last: whether a value that is used later depends on a trained parameter.
+// Per layer, and after the last: whether a value that is still used depends on a trained parameter.
 std::vector<bool> gradient_flows(const std::vector<LayerValues>& layers,
                                  const std::vector<bool>& layer_trains, const Names& outputs) {
   const std::vector<NameSet> trained = trained_values(layers, layer_trains);
@@ -93,7 +93,7 @@ std::vector<StageBackward> stage_backwards(const ModelSpec& model, const Partiti
     const bool trains =
         std::any_of(own.begin(), own.end(), [&](int layer) { return layer_trains[layer]; });
     arrives = s > 0 && flows[own.front()];
-    // The first stage has no input that needs a gradient, so its backward is always full.
+    // The first stage's input needs no gradient, so its backward is always full.
     if (trains)
       backwards[s] = arrives || s == 0 ? StageBackward::kFull : StageBackward::kWeights;
     else if (arrives)

@@ -1,12 +1,11 @@
-// torchtitan's three generations of splits. Stages hold tok_embeddings, layers.K, norm and the
-// head.
+// torchtitan's three generations of splits, for tok_embeddings, layers.K, norm and the head.
 //
-//   torchtitan-2024     split points (October 2024): no weights, no layers per stage; extra layers
-//                       go to the stages after the first
+//   torchtitan-2024     split points (October 2024): no weights; extra layers go to the stages
+//                       after the first
 //   torchtitan          split points (2025): before named layers, or generated with weights of
 //                       embedding and head (default 1)
-//   torchtitan-current  module lists (since July 2025): given per stage, or generated from the
-//                       number of stages with the same weights; the head is lm_head
+//   torchtitan-current  module lists (since July 2025): given, or generated from the number of
+//                       stages with the same weights; the head is lm_head
 //
 // 32 layers on 4 stages: 8 8 8 8 without weights, 8 9 8 7 with them. 10 layers: always 2 3 3 2.
 #include "plan/partition/torchtitan_rules.h"

@@ -20,8 +20,7 @@ std::int64_t bytes_of(const ShapePolynomial& cost, const MicrobatchShape& shape)
   return whole_bytes(cost.at(shape));
 }
 
-// Peak of a forward over the layers that keep nothing. The other layers keep more than they need
-// while running.
+// Peak over the layers that keep nothing. Other layers keep more than they use while running.
 std::int64_t forward_peak(const ModelSpec& model, const StageContent& stage,
                           const MicrobatchShape& shape) {
   std::int64_t kept = 0, peak = 0;
@@ -63,13 +62,13 @@ void add_pooled(const ActivationBytes& layer, ActivationBytes& sum) {
   sum.pooled_in_forward = std::max(sum.pooled_in_forward, layer.pooled_in_forward);
 }
 
-// Tracks the peak use of a rank's memory pools.
+// Tracks the peak of a rank's memory pools.
 class Pool {
  public:
   void count(ActionKind kind, const ActivationBytes& stage) {
     switch (kind) {
       case ActionKind::kForward:
-        // Layers that keep nothing run first, and the later layers reuse their blocks.
+        // Layers that keep nothing run first; later layers reuse their blocks.
         with_forward_ = std::max(with_forward_,
                                  saturating_add(saturating_add(until_input_.now, until_weight_.now),
                                                 stage.pooled_in_forward));
@@ -116,7 +115,7 @@ class Pool {
   std::int64_t in_backward_ = 0, with_forward_ = 0;
 };
 
-// Bytes of the batch inputs that layers of the stage keep.
+// Bytes of batch inputs that the stage keeps.
 std::int64_t held_inputs(const ModelSpec& model, const StageContent& stage,
                          const MicrobatchShape& shape) {
   std::int64_t bytes = 0;

@@ -19,7 +19,7 @@ constexpr std::size_t kMaxFileBytes = std::size_t{64} << 20;
 constexpr const char* kFileRemedy = "write [{\"F\": 1, \"B\": 2}, ...]: one object per stage";
 constexpr const char* kTextRemedy = "write F=1,I=1,W=1,B=2,comm=0 or name a JSON file";
 
-// Names of one stage's costs. Sizes are only allowed in files.
+// Sizes are only allowed in files.
 struct StageCostName {
   const char* name;
   double StageCosts::*cost;
@@ -47,7 +47,6 @@ std::vector<std::string> stage_cost_names(bool with_sizes) {
   return names;
 }
 
-// Costs that do not belong to a stage.
 struct CostName {
   const char* name;
   double Costs::*cost;
@@ -59,7 +58,7 @@ constexpr std::array<CostName, 6> kCollectives = {{{"REDUCE_TIED", &Costs::reduc
                                                    {"ACTION", &Costs::action},
                                                    {"parallel_ranks", &Costs::parallel_ranks}}};
 
-// Costs of a stage that were given explicitly.
+// Costs that were given explicitly.
 class GivenCosts {
  public:
   std::optional<double>* find(std::string_view name, bool with_sizes) {
@@ -69,7 +68,7 @@ class GivenCosts {
     return nullptr;
   }
 
-  // Fills the missing costs from `otherwise`. If I or W is given without B, B becomes I + W.
+  // Fills missing costs from `otherwise`. If I or W is given without B, B is I + W.
   StageCosts over(const StageCosts& otherwise) const {
     StageCosts costs = otherwise;
     bool has_backward = false, has_part = false;
@@ -314,7 +313,7 @@ class FittingCheck {
 
   void require_size(const std::string& field, std::size_t size, int wanted,
                     const std::string& of_what) const {
-    if (size == 0 || size == static_cast<std::size_t>(wanted)) return;  // the list was not given
+    if (size == 0 || size == static_cast<std::size_t>(wanted)) return;  // not given
     fail(formatted("'{}' has {}{} for {} {}", field, size, size == 1 ? " entry" : " entries",
                    wanted, of_what),
          formatted("give {}, or leave '{}' out", wanted, field));

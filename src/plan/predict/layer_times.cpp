@@ -18,7 +18,7 @@ namespace sluice {
 namespace {
 
 constexpr double kGiga = 1e9;
-constexpr std::size_t kMaxCpuInfo = std::size_t{16} << 20;  // allows a few kilobytes per core
+constexpr std::size_t kMaxCpuInfo = std::size_t{16} << 20;  // a few kilobytes per core
 
 double held_bytes(const LayerInfo& layer, OptimizerKind optimizer) {
   constexpr double kFloat32 = 4;
@@ -32,8 +32,8 @@ double held_bytes(const LayerInfo& layer, OptimizerKind optimizer) {
   return bytes + layer.cost.casted_weights;
 }
 
-// Fused operators never return their pool, so we count the pool of a backward in addition to
-// everything that is kept.
+// Fused operators never return their pool, so we add the pool of a backward to everything that is
+// kept.
 void set_activations(const ActivationBytes& bytes, LayerTime& of) {
   const auto as_double = [](std::int64_t count) { return static_cast<double>(count); };
   of.kept_bytes = as_double(bytes.after_forward) + as_double(bytes.pooled_until_input) +
@@ -54,11 +54,10 @@ double part_held(const LayerInfo& layer, const TensorParallel& how) {
   return whole > 0 ? held / whole : 1.0;
 }
 
-// Adds the exchanges between tensor-parallel shares. With sequence parallelism, each half of a
-// block gathers rows at its start and scatters sums at its end. Without it, each half sums once,
-// which sends as much in one exchange. The backward mirrors this. An embedding only has the
-// exchange at its end. A head has the one at its start, plus three small sums for a loss over a
-// divided vocabulary.
+// Adds the exchanges between shares. With sequence parallelism, each half of a block gathers rows
+// at its start and scatters sums at its end. Without it, each half sums once, which sends as much.
+// The backward mirrors this. An embedding only exchanges at its end. A head exchanges at its start,
+// and adds three small sums for the loss over a divided vocabulary.
 void add_exchanges(const LayerInfo& info, const TensorParallel& how, const LayerTimes& times,
                    LayerTime& layer) {
   double bytes = 0;
@@ -85,7 +84,7 @@ void add_exchanges(const LayerInfo& info, const TensorParallel& how, const Layer
   layer.backward += input;
 }
 
-// Appends a difference such as "seq_len 256, not 512".
+// Appends for example "seq_len 256, not 512".
 void compare(const std::string& what, const std::string& theirs, const std::string& own,
              std::vector<std::string>& differences) {
   if (theirs == own) return;
@@ -93,7 +92,7 @@ void compare(const std::string& what, const std::string& theirs, const std::stri
   differences.push_back(what + " " + shown(theirs) + ", not " + shown(own));
 }
 
-// Returns for example "layers[2] is 'model.layers.5', where the model has 'model.layers.1'", or "".
+// Describes the first difference between the layers. Returns "" if there is none.
 std::string layer_difference(const LayerTimes& times, const ModelSpec& model) {
   const std::size_t count = std::max(times.layers.size(), model.layers.size());
   for (std::size_t i = 0; i < count; ++i) {
@@ -142,7 +141,7 @@ std::string require_times_of(const LayerTimes& times, const ModelSpec& model,
                              const TimedRun& wanted) {
   std::vector<std::string> differences;
   const TimedRun& of = times.of;
-  // The fingerprint does not cover the file's own list of layers, so check the list too.
+  // The fingerprint does not cover the file's own list of layers.
   if (of.model != wanted.model || !layer_difference(times, model).empty())
     differences.push_back(model_difference(times, model));
   const auto number = [](std::int64_t value) { return std::to_string(value); };
@@ -173,8 +172,7 @@ LayerTimes without_times(const ModelSpec& model, const MicrobatchShape& microbat
   LayerTimes times;
   std::vector<int> all(model.layers.size());
   std::iota(all.begin(), all.end(), 0);
-  const double masks =
-      detail::mask_bytes(model, all, microbatch.length);  // a rank holds them all the time
+  const double masks = detail::mask_bytes(model, all, microbatch.length);  // held all the time
   for (const LayerInfo& layer : model.layers) {
     LayerTime& of = times.layers.emplace_back();
     of.name = layer.name;
@@ -299,7 +297,7 @@ Costs stage_costs(const LayerTimes& times, const Partition& partition) {
       sum.backward_input += layer.backward_input + more;
       sum.backward_weight += layer.backward_weight;
       sum.backward += layer.backward + more;
-      sum.optimizer_step += layer.optimizer_step + layer.cast;  // both run once per step
+      sum.optimizer_step += layer.optimizer_step + layer.cast;
       sum.kept_bytes += layer.kept_bytes;
       sum.kept_after_input_bytes += layer.kept_after_input_bytes;
       sum.held_bytes += layer.held_bytes;

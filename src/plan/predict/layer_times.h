@@ -1,8 +1,6 @@
-// Describes how long each layer of a model takes, measured in seconds or estimated from FLOPs, and
-// derives the costs of stages from it. docs/simulate.md describes the file format.
-//
-// There is one entry per layer of the model, in order. Times are never rescaled: a file for another
-// model, microbatch, precision, thread count or kind of operators is rejected.
+// Describes how long each layer of a model takes, measured in seconds or estimated from FLOPs. Has
+// one entry per layer, in order. A file of another model or kind of run is rejected, never
+// rescaled.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +15,12 @@
 
 namespace sluice {
 
-// Costs of one layer. The last layer includes the loss. The memory sizes are predictions (plan.h).
+// The last layer includes the loss. Memory sizes are predictions (plan.h).
 struct LayerTime : StageCosts {
   std::string name;
   LayerRole role = LayerRole::kBlock;
-  double cast = 0;          // seconds per step, to cast the weights in mixed precision
-  double output_bytes = 0;  // size of the activation sent to the next layer
+  double cast = 0;          // to cast the weights in mixed precision, once per step
+  double output_bytes = 0;  // sent to the next layer
   friend bool operator==(const LayerTime&, const LayerTime&) = default;
 };
 
@@ -36,7 +34,7 @@ struct TimedRun {
   std::string mixed_precision = "none";  // training.mixed_precision
   std::string operators = "auto";        // training.fused, perhaps with ", loss by blocks"
   std::string optimizer = "AdamW";
-  std::string recomputed = "none";  // recomputed layers: "none", "full" or their names
+  std::string recomputed = "none";  // layers: "none", "full" or their names
   std::string transport = "threads";
   std::string cpu;  // a different CPU only causes a warning
 };
@@ -45,66 +43,64 @@ struct LayerTimes {
   std::string unit = "s";  // "s", or "GFLOP" if counted
   bool counted = false;    // estimated from FLOPs
   std::vector<LayerTime> layers;
-  double latency = 0;    // of a message between ranks
+  double latency = 0;    // of a message
   double bandwidth = 0;  // bytes per unit of time; 0: infinite
-  double action = 0;     // overhead of every action
+  double action = 0;     // overhead per action
   double reduce_loss = 0, reduce_norm = 0;
-  double parallel_ranks = 0;  // ranks that have a core for each of their threads; 0: all
+  double parallel_ranks = 0;  // ranks with a core for each thread; 0: all
   TimedRun of;
-  std::string file;  // for error messages; may be empty
+  std::string file;  // for error messages
 };
 
-// Hashes the names, classes, values and parameters of all layers, which determine their times.
+// Hashes everything about the layers that determines their times.
 std::string fingerprint_of(const ModelSpec& model);
-// Returns for example "AMD EPYC 9R14", or "" if the system does not report it.
+// "AMD EPYC 9R14", or "" if unknown.
 std::string cpu_name();
 
-// The format is JSON (docs/simulate.md). Throws Error(kInput) naming file and field.
+// JSON as in docs/simulate.md. Throws Error(kInput) naming file and field.
 std::string layer_times_json(const LayerTimes& times);
 LayerTimes parse_layer_times(std::string_view text, const std::string& file_name);
-// True if the text is JSON with layer times rather than stage costs.
+// False for JSON with costs of stages.
 bool holds_layer_times(std::string_view text);
 
 // Throws Error(kInput) that lists the differences if the times belong to another model or run.
-// Returns a warning if only the CPU differs, otherwise "".
+// Returns a warning if only the CPU differs.
 std::string require_times_of(const LayerTimes& times, const ModelSpec& model,
                              const TimedRun& wanted);
 
-// Scales times to one tensor-parallel share. Compute scales with the FLOPs of both models.
-// Exchanges between shares cost as much as messages. `share` is the model with the costs of one
-// share.
+// Scales times to one tensor-parallel share, by the FLOPs of both models. Exchanges between shares
+// cost as much as messages. `share` has the costs of one share.
 LayerTimes of_one_share(LayerTimes times, const ModelSpec& whole, const ModelSpec& share,
                         const TensorParallel& how);
 
-// Names, roles and bytes of the layers, with all times 0.
+// All times are 0.
 LayerTimes without_times(const ModelSpec& model, const MicrobatchShape& microbatch,
                          OptimizerKind optimizer);
-// Estimates times in GFLOP from LayerCost. If the model has no FLOP counts, each block counts as 1.
+// Estimates times in GFLOP. If the model has no FLOP counts, each block counts as 1.
 LayerTimes counted_times(const ModelSpec& model, const MicrobatchShape& microbatch,
                          OptimizerKind optimizer);
-// Converts counted times to seconds for ranks with `flops` operations and `bandwidth` bytes per
-// second (0: infinite). Everything but matrix products and messages takes no time. Throws
-// Error(kUsage) if the model has no FLOP counts.
+// Converts counted times to seconds, for ranks with `flops` operations and `bandwidth` bytes per
+// second (0: infinite). Only matrix products and messages take time. Throws Error(kUsage) if the
+// model has no FLOP counts.
 LayerTimes at_speed(LayerTimes counted, double flops, double bandwidth);
-// Returns names and roles only, which are enough to split the model.
+// Names and roles only, which are enough to split the model.
 ModelSpec model_of_times(const LayerTimes& times);
 
 // Seconds that a layer adds to its rank's step. Splits balance these.
 double step_time(const LayerTime& layer, int num_microbatches);
 std::vector<double> step_times(const LayerTimes& times, int num_microbatches);
 
-// Measured times already include recomputation. For counted times, F of recomputed layers is added
-// to I and B.
+// Measured times include recomputation. Counted times do not, so F of recomputed layers is added to
+// I and B.
 Costs stage_costs(const LayerTimes& times, const Partition& partition);
 
 namespace detail {
 
-// Describes everything that determines a layer's time: role, class, values, parameter sizes and
-// which of them train. Equal layers yield equal text.
+// Equal layers yield equal text.
 std::string kind_text(const LayerInfo& layer);
 
-// Layers that always share a stage, in model order. Each block is a group, and so are the layers
-// before and the layers after all blocks.
+// Layers that always share a stage: those before the first block, each block, and those after the
+// last.
 struct LayerGroup {
   std::vector<int> layers;
   int measured_as = 0;  // the first group of the same kind

@@ -1,4 +1,3 @@
-// Reads and writes files of measured costs (docs/simulate.md). Reading is strict.
 #include <array>
 #include <map>
 #include <optional>
@@ -104,7 +103,7 @@ class TimesFile {
     const Json& layers = need(document_, "layers", "");
     if (!layers.is_array() || layers.empty())
       fail("layers", "is not a list with one object per layer", kRemedy);
-    std::map<std::string, std::string> places;  // layer name -> place
+    std::map<std::string, std::string> places;  // by layer name
     for (const Json& each : layers.list()) {
       const std::string at = formatted("layers[{}]", times.layers.size());
       times.layers.push_back(layer(each, at));

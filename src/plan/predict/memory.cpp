@@ -36,7 +36,7 @@ int moments_of(OptimizerKind optimizer) {
   return 0;
 }
 
-// Tied uses of a parameter each have a gradient.
+// Each use of a tied parameter has its own gradient.
 std::int64_t gradient_bytes_of(const Plan& plan, const StageContent& stage) {
   std::int64_t bytes = 0;
   if (!has_weight_gradients(stage.backward)) return bytes;
@@ -51,7 +51,7 @@ std::int64_t gradient_bytes_of(const Plan& plan, const StageContent& stage) {
   return bytes;
 }
 
-// Counts every use of a tied parameter separately.
+// Counts each use of a tied parameter.
 detail::ExchangedParameters exchanged_parameters(const Plan& plan, const StageContent& stage) {
   detail::ExchangedParameters exchanged;
   exchanged.bytes_of_number = 1;
@@ -66,12 +66,12 @@ detail::ExchangedParameters exchanged_parameters(const Plan& plan, const StageCo
   return exchanged;
 }
 
-// Parameters of a rank. Each storage counts once.
+// Each storage counts once.
 struct RankParameters {
   std::set<std::string> held;
   std::int64_t num_trained = 0;
   std::int64_t trained_bytes = 0;
-  std::int64_t shown_bytes = 0;  // `.grad` bytes if `.grad` is not the gradient sum itself
+  std::int64_t shown_bytes = 0;  // `.grad`, if it is not the gradient sum itself
   std::int64_t of_adapters = 0;
 };
 
@@ -110,8 +110,8 @@ std::int64_t mask_bytes_of(const Plan& plan, const std::vector<const StageConten
   return bytes < static_cast<double>(kTooMuch) ? static_cast<std::int64_t>(bytes) : kTooMuch;
 }
 
-// A rank without a backward waits for no gradient and runs ahead. Returns, per such rank, the peak
-// bytes of sent but not yet received activations while it runs a forward, including that forward's
+// A rank without a backward waits for no gradient and runs ahead. Returns the peak bytes that such
+// a rank has sent and no rank has received while it runs a forward, including that forward's
 // result. Uses simulated times.
 std::vector<std::int64_t> bytes_under_way(const Plan& plan) {
   const std::vector<StageContent>& stages = plan.partition.stages;
@@ -150,8 +150,8 @@ std::vector<std::int64_t> bytes_under_way(const Plan& plan) {
   return bytes;
 }
 
-// After the last microbatch, the gradients of a tied parameter are summed into an extra float32
-// tensor. Returns the largest one that the rank needs.
+// After the last microbatch, gradients of a tied parameter are summed into another float32 tensor.
+// Returns the largest one.
 std::int64_t tied_sum(const Plan& plan, const std::vector<const StageContent*>& stages) {
   std::map<std::string, std::int64_t> numbers;
   for (const LayerInfo& layer : plan.model.layers) {
@@ -178,7 +178,7 @@ std::int64_t tied_sum(const Plan& plan, const std::vector<const StageContent*>& 
 }  // namespace
 
 double mask_bytes(const ModelSpec& model, const std::vector<int>& layers, std::int64_t length) {
-  std::map<std::int64_t, double> bytes_of_score;  // by window that hides something
+  std::map<std::int64_t, double> bytes_of_score;  // by window
   for (const int layer : layers) {
     const std::optional<AttentionMask>& mask = model.layers.at(layer).mask;
     const bool hides = mask && mask->window > 0 && mask->window < length;
@@ -216,11 +216,11 @@ RankMemory rank_memory(const Plan& plan, const Partition& partition, int rank,
   }
   const bool is_ours = plan.step_end == StepEnd::kUpdate;
   const bool shards_state = replicas.degree > 1 && (replicas.zero1 || replicas.zero3);
-  // A parameter with several uses on this rank has one optimizer state.
+  // Tied parameters have one optimizer state per rank.
   const std::int64_t num_trained = shards_state
                                        ? std::min(parameters.num_trained, share.trained_numbers)
                                        : parameters.num_trained;
-  // A caller's optimizer reads `.grad` and keeps its state in the parameter's dtype.
+  // A caller's optimizer keeps its state in the parameter's dtype.
   std::int64_t shown = parameters.shown_bytes, trained = parameters.trained_bytes;
   if (shards_state) {
     shown = std::min(shown, share.trained_share);
@@ -232,8 +232,7 @@ RankMemory rank_memory(const Plan& plan, const Partition& partition, int rank,
     of.parameter_bytes =
         std::min(of.parameter_bytes, saturating_add(share.trained_share, share.frozen_share));
   }
-  // A snapshot stores each storage once, including frozen ones. With adapters it stores only the
-  // adapters.
+  // A snapshot stores each storage once, also frozen ones. With adapters it stores only those.
   if (plan.keeps_snapshot) {
     of.snapshot_bytes = (has_adapter(plan.model) ? parameters.of_adapters : of.parameter_bytes) +
                         of.optimizer_bytes;

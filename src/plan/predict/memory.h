@@ -1,4 +1,3 @@
-// Predicts from shapes how much memory each rank needs.
 #pragma once
 
 #include <vector>
@@ -7,7 +6,7 @@
 
 namespace sluice::detail {
 
-// Bytes of the attention masks that the layers build. Masks from the batch are not counted.
+// Masks that layers build. Masks from the batch are not counted.
 double mask_bytes(const ModelSpec& model, const std::vector<int>& layers, std::int64_t length);
 
 RankMemory rank_memory(const Plan& plan, const Partition& partition, int rank,

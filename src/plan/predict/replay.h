@@ -1,5 +1,5 @@
-// Rules of a program replay that simulate() and the schedule search share. The functions work for
-// any Moment type with a `time`, so that callers can record causes.
+// Rules that simulate() and the schedule search share. A Moment is any type with a `time`, so that
+// callers can record causes.
 #pragma once
 
 #include <algorithm>
@@ -18,8 +18,7 @@ const Moment& later(const Moment& a, const Moment& b) {
   return b.time > a.time ? b : a;
 }
 
-// When a message arrives that can leave at `departure`. Messages of one channel are sent one after
-// another.
+// When a message arrives that can leave at `departure`. Messages of a channel follow one another.
 template <typename Moment>
 Moment arrival_of(Moment departure, double occupied, double latency, Moment& channel_free) {
   if (occupied > 0.0) {
@@ -31,12 +30,12 @@ Moment arrival_of(Moment departure, double occupied, double latency, Moment& cha
   return departure;
 }
 
-// Memory of a rank's stages and live microbatches, in bytes.
+// Memory of a rank's stages and live microbatches.
 struct LiveBytes {
   double now = 0, peak = 0;
 
   void hold(double bytes) { peak = now += bytes; }
-  // `ends` is true if the microbatch leaves nothing to a W.
+  // `ends` is true if no W follows.
   void count(ActionKind kind, const StageCosts& costs, bool ends) {
     if (kind == ActionKind::kForward) {
       now += costs.kept_bytes;
@@ -63,15 +62,15 @@ inline double cost_of(ActionKind kind, const StageCosts& costs) {
   }
 }
 
-// The end of the last row, including its posts, and the compute action that determined it.
+// The end of the last row, including posts, and the compute action that determined it.
 struct End {
   double time = 0.0;
   Simulation::Step cause{-1, -1};
 };
 
-// Computes makespan, idle time and critical path. `result` must already have each rank's timeline
-// and busy time. causes[rank][index] is the action that ranks[rank].actions[index] waited for, with
-// rank -1 for none. Throws if the makespan is not finite.
+// Computes makespan, idle time and critical path from the timelines and busy times in `result`.
+// causes[rank][index] is the action that ranks[rank].actions[index] waited for (rank -1: none).
+// Throws if the makespan is not finite.
 void summarize(const Program& program, const Costs& costs,
                const std::vector<std::vector<Simulation::Step>>& causes, const End& end,
                Simulation& result);

@@ -12,8 +12,7 @@ namespace sluice::detail {
 namespace {
 
 constexpr std::int64_t kFloat = 4;
-constexpr std::int64_t kBucketBytes = std::int64_t{25}
-                                      << 20;  // same as in src/optim/packed_parts.h
+constexpr std::int64_t kBucketBytes = std::int64_t{25} << 20;  // as in src/optim/packed_parts.h
 
 std::int64_t sum_of(const std::vector<std::int64_t>& sizes) {
   std::int64_t sum = 0;
@@ -55,14 +54,14 @@ ReplicaBytes replica_bytes(const ExchangedParameters& stage, const DataParallel&
   const auto shares = block_shares(stage.trained, options.degree);
   const auto [least, most] = std::minmax_element(shares.begin(), shares.end());
   if (options.reduction == Reduction::kFast) {
-    // A copy of all gradients, and temporarily the sum of one bucket.
+    // A copy of all gradients, and briefly the sum of a bucket.
     std::int64_t largest = kBucketBytes;
     for (const std::int64_t size : stage.trained)
       largest = std::max(largest, saturating_multiply(kFloat, size));
     bytes.reduced = bytes.gradients;
     bytes.finishing = std::min(bytes.gradients, largest);
   } else {
-    // Sends the blocks of other owners; the results return into the same memory.
+    // Sends the blocks of other owners; results return into the same memory.
     bytes.reduced =
         saturating_multiply(most_subtrees(options) * kFloat, saturating_subtract(trained, *least));
   }
@@ -108,8 +107,8 @@ std::int64_t RowExchange::next(const Action& action) {
       gathered_ = saturating_subtract(gathered_, stage.gathered);
       break;
     case ActionKind::kReduceGrad: {
-      // Each reduction of a single microbatch has its own gradients. One set is already counted as
-      // the sum.
+      // Each reduction of a single microbatch has its own gradients. The sum already counts one
+      // set.
       std::int64_t& reducing = reducing_[action.stage];
       const bool is_another = action.microbatch >= 0 && reducing > 0;
       const std::int64_t more =

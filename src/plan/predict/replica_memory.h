@@ -1,5 +1,4 @@
-// Predicts the extra memory of data parallelism: open gradient sums, sharded parameters and buffers
-// in flight.
+// Predicts the extra memory of data parallelism.
 #pragma once
 
 #include <cstdint>
@@ -11,35 +10,35 @@
 
 namespace sluice::detail {
 
-// The most gradient sums that any replica has open: the running one, plus earlier shards with exact
+// The most gradient sums that any replica has open: the running one, and earlier shards with exact
 // reduction (shard_tree.h).
 int open_sums(const DataParallel& options);
 
 struct ExchangedParameters {
-  std::vector<std::int64_t> trained, frozen;  // numbers of elements, in layer order
-  std::int64_t bytes_of_number = 4;           // bytes per parameter element; gradients are float32
+  std::vector<std::int64_t> trained, frozen;  // elements, in layer order
+  std::int64_t bytes_of_number = 4;           // of a parameter element; gradients are float32
 };
 
-// Bytes of one stage, on the replica that needs most. Memory counts for the rank that wrote it.
-// Ranks of one process read each other's memory without a copy.
+// Bytes of one stage, on the replica that needs most. Memory counts for the rank that wrote it,
+// since ranks of one process do not copy.
 struct ReplicaBytes {
-  std::int64_t gradients = 0;        // one gradient sum
+  std::int64_t gradients = 0;        // one sum
   std::int64_t reduced = 0;          // from REDUCE_GRAD until it ends
-  std::int64_t finishing = 0;        // extra while the reduction ends
+  std::int64_t finishing = 0;        // extra while it ends
   std::int64_t updated = 0;          // from UPDATE on
   std::int64_t trained_numbers = 0;  // elements that the replica updates
   std::int64_t trained_share = 0,
-               frozen_share = 0;  // all parameters if nothing is sharded
+               frozen_share = 0;  // everything, if nothing is sharded
   std::int64_t gathered = 0;      // from UNSHARD to RESHARD
 };
 ReplicaBytes replica_bytes(const ExchangedParameters& stage, const DataParallel& options);
 
-// Tracks the bytes in exchange between replicas while a rank's row runs.
+// Bytes in exchange between replicas while a rank's row runs.
 class RowExchange {
  public:
   explicit RowExchange(const std::vector<ReplicaBytes>& stages) : stages_(stages) {}
-  // Advances to the next action, where a pair counts as two. Returns the peak when the action
-  // starts; now() holds while it runs.
+  // Returns the peak when the next action starts; now() holds while it runs. A pair counts as two
+  // actions.
   std::int64_t next(const Action& action);
   std::int64_t now() const { return now_; }
   std::int64_t most_gathered() const { return most_gathered_; }
@@ -49,8 +48,8 @@ class RowExchange {
 
   const std::vector<ReplicaBytes>& stages_;
   std::int64_t now_ = 0, gathered_ = 0, most_gathered_ = 0;
-  std::map<int, std::int64_t> messages_;  // UNSHARD bytes that no action has waited for
-  std::map<int, std::int64_t> reducing_;  // by stage
+  std::map<int, std::int64_t> messages_;  // UNSHARDs that no action has waited for
+  std::map<int, std::int64_t> reducing_;
 };
 
 }  // namespace sluice::detail

@@ -1,6 +1,5 @@
-// Replays a program. Each rank runs its row until an input is missing and continues once the
-// input's arrival time is known. The result therefore does not depend on the order in which we
-// visit ranks.
+// Each rank runs its row until an input is missing, and continues once the arrival time is known.
+// The result therefore does not depend on the order in which we visit ranks.
 #include "sluice/simulate.h"
 
 #include <algorithm>
@@ -21,7 +20,7 @@ using detail::PerKind;
 using Step = Simulation::Step;
 constexpr double kUnknown = -1.0;
 
-// A time, and the compute action whose end determined it (rank -1: the start).
+// A time, and the compute action that determined it (rank -1: the start).
 struct Moment {
   double time = 0.0;
   Step cause{-1, -1};
@@ -32,11 +31,11 @@ struct Input {
   bool is_received = false;  // its RECV has run
 };
 
-// State of one microbatch on one stage.
+// One microbatch on one stage.
 struct Work {
   PerKind<Input> inputs;
   PerKind<Moment> results;
-  PerKind<std::int32_t> made_by{{-1, -1}};  // the instruction; -1: not yet
+  PerKind<std::int32_t> made_by{{-1, -1}};  // instruction; -1: not yet
 };
 constexpr ChannelKind kActivation = ChannelKind::kActivation;
 constexpr ChannelKind kGradient = ChannelKind::kGradient;
@@ -84,12 +83,12 @@ class Simulator {
   }
 
  private:
-  // A post that its rank has not waited for yet.
+  // A post that its rank has not waited for.
   struct Post {
     Action action;
     Moment end;  // kUnknown if a collective determines it
   };
-  // A PARTIAL_NORM, which runs while its rank would be idle.
+  // A PARTIAL_NORM, which runs while its rank is idle.
   struct IdleWork {
     Action action;
     double left = 0.0;
@@ -102,7 +101,7 @@ class Simulator {
     std::vector<Post> posts;
     std::vector<IdleWork> idle_works;
     std::vector<int> updated;          // stages with an UPDATE
-    Moment unshard_free, reduce_free;  // when the next UNSHARD or REDUCE_GRAD may start
+    Moment unshard_free, reduce_free;  // when the next one may start
     std::int32_t last_compute = -1;
     int live = 0, live_until_grad_input = 0;
     detail::LiveBytes bytes;
@@ -110,7 +109,7 @@ class Simulator {
   };
   struct Collective {
     std::vector<int> arrived;
-    Moment begin;  // when the last member arrived
+    Moment begin;  // of the last member
     Moment end{kUnknown, {-1, -1}};
   };
 
@@ -158,7 +157,7 @@ class Simulator {
     return done;
   }
 
-  // When the inputs arrive. The time is kUnknown if that is not known yet.
+  // kUnknown if an arrival is not known yet.
   Moment inputs_ready(int rank, const Action& half) {
     Work& own = work(half);
     if (half.kind == ActionKind::kBackwardWeight)
@@ -214,7 +213,7 @@ class Simulator {
     result_.ranks[rank].update += cost;
   }
 
-  // Updates the stages of the rank that had no UPDATE of their own.
+  // Updates the stages that had no UPDATE of their own.
   void update_rest(int rank) {
     const std::vector<int> updated = ranks_[rank].updated;
     for (int stage = 0; stage < program_.num_stages(); ++stage) {
@@ -223,7 +222,7 @@ class Simulator {
     }
   }
 
-  // Uses idle time for pending PARTIAL_NORMs.
+  // Spends idle time on pending PARTIAL_NORMs.
   void spend_idle(int rank, double time) {
     std::vector<IdleWork>& works = ranks_[rank].idle_works;
     while (!works.empty() && time > 0.0) {
@@ -235,7 +234,7 @@ class Simulator {
     }
   }
 
-  // Finishes the idle works that `user` needs.
+  // Finishes the works that `user` needs.
   void end_idle_works(int rank, const Action& user) {
     Rank& state = ranks_[rank];
     std::erase_if(state.idle_works, [&](const IdleWork& work) {
@@ -263,7 +262,7 @@ class Simulator {
     if (detail::makes_input_gradient(kind)) --state.live_until_grad_input;
   }
 
-  // Delivers at once on the same rank. Without transfers in the program, also sends to other ranks.
+  // Without transfers in the program, results also go to other ranks at once.
   void hand_over(int rank, const Action& half) {
     const ChannelKind kind = detail::channel_kind_of(half.kind);
     Work& own = work(half);
@@ -282,8 +281,8 @@ class Simulator {
     const ChannelKind kind = detail::channel_kind_of(send.kind);
     const Work& own = work(send);
     if (own.made_by[kind] < 0) return false;
-    // If SEND directly follows its compute action, the value leaves as soon as it exists, even if
-    // the other half of a pair still runs.
+    // If SEND directly follows its action, the value leaves when it exists, even if the other half
+    // of a pair still runs.
     const bool follows = own.made_by[kind] == ranks_[rank].last_compute;
     transmit(rank, send, kind, follows ? own.results[kind] : ranks_[rank].free);
     return true;
@@ -306,8 +305,7 @@ class Simulator {
     wake(program_.stage_map.rank_of(to.stage));
   }
 
-  // Advances the rank past its posted work once everything selected by `is_used` has completed.
-  // Returns false if an end time is not known yet.
+  // Waits for the posts that `is_used` selects. Returns false if an end is not known yet.
   template <typename IsUsed>
   bool try_wait(int rank, const IsUsed& is_used) {
     Rank& state = ranks_[rank];
@@ -329,7 +327,7 @@ class Simulator {
     return all_known;
   }
 
-  // UNSHARD and REDUCE_GRAD involve only other replicas, which we assume to be equally far.
+  // UNSHARD and REDUCE_GRAD meet other replicas, which we assume to be equally far.
   void begin_alone(int rank, const Action& action) {
     Rank& state = ranks_[rank];
     const StageCosts& costs = costs_of(action.stage);
@@ -367,7 +365,7 @@ class Simulator {
   void require_finished() const {
     for (int rank = 0; rank < program_.num_ranks(); ++rank) {
       if (ranks_[rank].is_done) continue;
-      // A rank that finished its row still waits for posts. We then report its last instruction.
+      // If the row is finished, its posts are not. Report the last instruction.
       const std::size_t at = std::min(ranks_[rank].at, program_.ranks[rank].size() - 1);
       throw Error(ErrorKind::kInput,
                   {.what = "the program cannot complete: some inputs never arrive",
@@ -385,7 +383,7 @@ class Simulator {
   std::unordered_map<detail::Channel, Moment> channels_;  // when each becomes free
   Moment unused_;                                         // for messages that take no time
   std::vector<int> runnable_;
-  std::vector<std::vector<Step>> causes_;  // per rank and action: the action that it waited for
+  std::vector<std::vector<Step>> causes_;  // per rank and action
   Simulation result_;
 };
 

@@ -10,7 +10,7 @@ namespace {
 
 using Step = Simulation::Step;
 
-// Sets every rank's finish and the makespan. Returns the action that ends last.
+// Sets finish times and makespan. Returns the action that ends last.
 Step find_last(Simulation& result) {
   Step last{-1, -1};
   for (std::size_t rank = 0; rank < result.ranks.size(); ++rank) {
@@ -24,7 +24,7 @@ Step find_last(Simulation& result) {
   return last;
 }
 
-// Returns the total idle time of all ranks.
+// Returns the total idle time.
 double divide_idle_time(Simulation& result) {
   double idle = 0.0;
   for (RankTimeline& rank : result.ranks) {
