@@ -12,12 +12,11 @@
 namespace sluice {
 namespace {
 
-// What the number before the word means.
 enum class Target { kNone, kStage, kGroup };
 
 enum class Microbatch { kNone, kOptional, kRequired };
 
-// The text form is {target}{word}{microbatch}.
+// The text of an action is {target}{word}{microbatch}.
 struct Spelling {
   ActionKind kind;
   std::string_view word;

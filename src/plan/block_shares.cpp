@@ -22,7 +22,6 @@ std::vector<std::int64_t> block_shares(const std::vector<std::int64_t>& sizes, i
   for (const std::int64_t size : sizes) all += as_double(size);
   for (const std::int64_t size : sizes) {
     const std::int64_t num_whole = size / kBlock, rest = size % kBlock;
-    // Counts whole blocks whose middle lies before `place`.
     const auto blocks_before = [&](double place) {
       const double blocks = std::ceil((place - before) / as_double(kBlock) - 0.5);
       return static_cast<std::int64_t>(std::clamp(blocks, 0.0, as_double(num_whole)));

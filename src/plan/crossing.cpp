@@ -13,7 +13,8 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// Positions in the order of first writes. Checks that values are written before they are read.
+// Returns positions in the order of first writes. Checks that values are written before they are
+// read.
 std::map<std::string, std::size_t> number_writes(const std::vector<LayerNames>& layers,
                                                  const std::set<std::string>& batch,
                                                  const Names& final_outputs) {
@@ -51,7 +52,6 @@ std::vector<Names> crossing_values(const std::vector<LayerNames>& layers,
   const std::set<std::string> batch(batch_inputs.begin(), batch_inputs.end());
   const auto order = number_writes(layers, batch, final_outputs);
 
-  // live[c] holds the values that are live before layer c.
   std::vector<std::set<std::string>> live(layers.size() + 1);
   for (const std::string& name : final_outputs) {
     if (!batch.count(name)) live.back().insert(name);

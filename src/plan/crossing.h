@@ -14,10 +14,8 @@ struct LayerNames {
 
 // For each cut, which lies before layer `cuts[i]`, returns the values that must be sent across it,
 // in the order of their first write. batch_inputs are not sent. final_outputs are read after the
-// last layer.
-//
-// Throws Error(kUsage) if a value is read before any layer writes it, or if a layer writes a batch
-// input.
+// last layer. Throws Error(kUsage) if a value is read before it is written, or if a layer writes a
+// batch input.
 std::vector<std::vector<std::string>> crossing_values(
     const std::vector<LayerNames>& layers, const std::vector<int>& cuts,
     const std::vector<std::string>& batch_inputs, const std::vector<std::string>& final_outputs);

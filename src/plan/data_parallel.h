@@ -12,14 +12,8 @@ namespace sluice::detail {
 // order, or if every microbatch is reduced separately.
 bool sums_in_shards(const DataParallel& options);
 
-// Throws Error(kUsage) for
-//
-//   - a number of replicas that is below 1 or too large,
-//   - shards that the replicas or microbatches do not fill evenly,
-//   - ZeRO-3 together with a reduction per microbatch,
-//   - collectives in the caller's own schedule that contradict the options.
-//
-// Returns notes about options that have no effect.
+// Throws Error(kUsage) if the options contradict each other, the number of microbatches, or the
+// collectives in the caller's own schedule. Returns notes about options that have no effect.
 std::vector<std::string> check_data_parallel(const DataParallel& options, const Schedule& schedule,
                                              bool is_own_schedule);
 

@@ -76,7 +76,7 @@ std::vector<int> members_of(const Program& program, const Action& collective) {
 
 bool uses(const Program& program, const Action& user, const Action& post) {
   if (user.kind == ActionKind::kOptimizerStep) return post.kind != ActionKind::kUnshard;
-  // These use the results of one stage.
+  // UPDATE and PARTIAL_NORM only use the results of their own stage.
   const bool is_update = user.kind == ActionKind::kUpdate;
   const bool ends_stage = is_update || user.kind == ActionKind::kPartialNorm;
   switch (post.kind) {

@@ -66,7 +66,6 @@ constexpr std::array kFields = {&LayerCost::after_forward,
                                 &LayerCost::pooled_in_backward,
                                 &LayerCost::pooled_in_forward};
 
-// By name.
 using Named = std::map<std::string, ShapePolynomial>;
 
 void add_largest(Named& named, const std::string& name, const ShapePolynomial& bytes) {

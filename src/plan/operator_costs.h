@@ -1,5 +1,5 @@
-// Computes a layer's memory and FLOPs from its operators (family/operators.h), depending on which
-// parameters train.
+// Computes the memory and FLOPs of a layer from its operators (family/operators.h), depending on
+// which parameters train.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +52,7 @@ struct Operator {
 
 }  // namespace sluice::detail
 
-// In execution order.
+// Operators are in execution order.
 struct sluice::LayerOperators {
   std::vector<detail::Operator> all;
 };
@@ -74,7 +74,7 @@ struct LayerShare {
 LayerCost cost_of(const LayerOperators& operators,
                   const std::function<bool(const std::string&)>& trains, bool flows,
                   const LayerShare& share = {});
-// If everything trains.
+// The cost if every parameter trains.
 LayerCost cost_of(const LayerOperators& operators);
 
 }  // namespace sluice::detail

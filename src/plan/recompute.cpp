@@ -84,8 +84,8 @@ ShapePolynomial bytes_of(const ValueSpec& value) {
 LayerCost cost_of_running_twice(const LayerInfo& layer,
                                 const std::map<std::string, ShapePolynomial>& values) {
   LayerCost cost = layer.cost;
-  if (cost.after_forward == ShapePolynomial()) return cost;  // nothing to save
-  if (layer.role == LayerRole::kHead) {                      // keeps only its input anyway
+  if (cost.after_forward == ShapePolynomial()) return cost;
+  if (layer.role == LayerRole::kHead) {  // a head keeps only its input anyway
     for (const ValueSpec& value : layer.writes)
       cost.on_entry = ShapePolynomial::sum(cost.on_entry, bytes_of(value));
     return cost;
@@ -97,11 +97,11 @@ LayerCost cost_of_running_twice(const LayerInfo& layer,
       entering = ShapePolynomial::sum(entering, value->second);
   }
   cost.after_forward = entering;
-  // Fused operators then hold memory only during the backward.
+  // Fused operators of a recomputed layer hold memory only during the backward.
   cost.pooled_in_backward = ShapePolynomial::sum(cost.pooled_in_backward, cost.pooled_until_input);
   cost.pooled_after_input = ShapePolynomial::sum(cost.pooled_after_input, cost.pooled_until_weight);
   cost.pooled_until_input = cost.pooled_until_weight = {};
-  // An embedding peaks at its end, which at_end counts.
+  // An embedding peaks at the end of its backward, which at_end counts.
   if (cost.at_end == ShapePolynomial())
     cost.on_entry = ShapePolynomial::sum(
         ShapePolynomial::sum(cost.on_entry, layer.cost.after_forward), entering, -1.0);

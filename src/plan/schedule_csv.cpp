@@ -134,7 +134,7 @@ void require_plausible(const Extent& extent, const std::string& file) {
   }
 }
 
-// Prefers the rank that computes a stage to ranks that only transfer it.
+// A stage belongs to the rank that computes it rather than to one that transfers it.
 std::vector<int> infer_stage_to_rank(const std::vector<std::vector<Action>>& rows, int num_stages) {
   std::vector<int> stage_to_rank(static_cast<std::size_t>(num_stages), -1);
   for (const bool computing : {true, false}) {
@@ -194,7 +194,7 @@ Schedule read_schedule_csv(const std::string& path, const std::vector<int>& stag
 std::string to_csv(const std::vector<std::vector<Action>>& rows) {
   std::string text;
   for (const std::vector<Action>& row : rows) {
-    // Without quotes, one idle slot would read back as no slot.
+    // Without quotes, a row with one idle slot would read back as a row without slots.
     if (row.size() == 1 && row.front().kind == ActionKind::kIdle) text += "\"\"";
     for (std::size_t slot = 0; slot < row.size(); ++slot) {
       if (slot > 0) text += ',';

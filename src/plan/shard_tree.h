@@ -2,11 +2,10 @@
 // for any number of replicas. The sum of shards [b, e) is the sum of the first half, [b, b + (e -
 // b) / 2), plus the sum of the rest:
 //
-//               [0,6)                  [0,8)
-//           [0,3)   [3,6)          [0,4)   [4,8)        three replicas of 6 own [0,2), [2,4),
-//           [4,6):
-//          0 [1,3) 3 [4,6)        [0,2)    ...          largest subtrees 0 1 | 2 3 | [4,6)
-//            1 2     4 5          0   1
+//              [0,6)                  [0,8)
+//          [0,3)   [3,6)          [0,4)   [4,8)        three replicas of 6 own [0,2), [2,4), [4,6):
+//         0 [1,3) 3 [4,6)        [0,2)    ...          largest subtrees 0 1 | 2 3 | [4,6)
+//           1 2     4 5          0   1
 //
 // A replica pushes the sum of each shard on a stack and then adds the two latest sums
 // num_additions_after() times. Its largest_subtrees() remain. Pushing these for all replicas on one

@@ -1,8 +1,8 @@
 // Holds a value for every stage and microbatch.
 //
-// The table is dense if the program has about as many instructions. Otherwise it only keeps the
-// entries that were set, because a short file that names stage 60000 and microbatch 1000000 must
-// not fill the memory.
+// The table is dense if the program has about as many instructions as the table has entries.
+// Otherwise it only keeps the entries that were set, because a short file that names stage 60000
+// and microbatch 1000000 must not fill the memory.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,7 @@ class StageMicrobatchTable {
     return found == sparse_.end() ? nothing : found->second;
   }
 
-  // Ascending. A sparse table visits only entries that were set.
+  // Visits in ascending order. A sparse table visits only entries that were set.
   template <typename Visit>
   void for_each(Visit&& visit) const {
     StageMicrobatch at{0, 0};

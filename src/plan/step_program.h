@@ -1,4 +1,4 @@
-// Makes every program that runs for a plan.
+// Makes every program that runs for a plan: training steps, evaluations and separate updates.
 #pragma once
 
 #include <optional>
@@ -7,22 +7,20 @@
 
 namespace sluice::detail {
 
-// For the training step.
 LowerOptions lowering_of(const Plan& plan);
 
 struct StepProgram {
   bool gathers_outputs = false;
-  // Evaluates this many microbatches. Without a value, trains.
+  // Evaluates this many microbatches. Without a value, the program is a training step.
   std::optional<int> forwards = {};
-  bool has_loss = true;  // false: only outputs
+  bool has_loss = true;  // false: the program only returns outputs
   // Only the update by a caller's optimizer, for steps that end with gradients.
   bool update_only = false;
   friend bool operator==(const StepProgram&, const StepProgram&) = default;
 };
 
-// Not verified. The plan needs schedule, partition and Plan::program.mesh.
+// Does not verify the program. The plan needs schedule, partition and Plan::program.mesh.
 Program step_program(const Plan& plan, const StepProgram& which);
-// Verified.
 Program proven_step_program(const Plan& plan, const StepProgram& which);
 
 }  // namespace sluice::detail

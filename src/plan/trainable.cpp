@@ -19,7 +19,8 @@ const std::string& first_use(const ParameterSpec& parameter) {
   throw Error(ErrorKind::kUsage, {.what = what, .where = "`trainable`", .remedy = remedy});
 }
 
-// For layers with unknown operators. `flows` is true if an earlier layer trains.
+// The cost of a frozen layer whose operators are unknown. `flows` is true if an earlier layer
+// trains.
 LayerCost cost_of_frozen(const LayerCost& trained, bool flows) {
   LayerCost cost = flows ? trained : LayerCost();
   cost.forward_flops = trained.forward_flops;
@@ -58,7 +59,7 @@ LayerCost cost_of_trained(const LayerInfo& layer, bool flows, const TensorParall
                   .early_norms = true});
 }
 
-// "stage 2", "stages 0 and 1" or "stages 0, 1 and 2".
+// Returns "stage 2", "stages 0 and 1" or "stages 0, 1 and 2".
 std::string stages_text(const std::vector<int>& stages) {
   std::string text = stages.size() == 1 ? "stage " : "stages ";
   for (std::size_t i = 0; i < stages.size(); ++i) {
@@ -68,7 +69,7 @@ std::string stages_text(const std::vector<int>& stages) {
   return text;
 }
 
-// All components, suffixes and whole names.
+// Returns all components, suffixes and whole names.
 std::vector<std::string> words_of(const std::vector<std::string>& names) {
   std::set<std::string> words(names.begin(), names.end());
   for (const std::string& name : names) {
@@ -152,7 +153,7 @@ void set_trainable(ModelSpec& model, const std::vector<std::string>& patterns) {
           "set requires_grad, in LayerSpec::make, or plan with describe(layers, batch)");
   }
   std::vector<std::string> names;
-  std::set<std::string> trained;  // by the first use of a tied parameter
+  std::set<std::string> trained;  // a tied parameter counts by its first use
   for (const LayerInfo& layer : model.layers) {
     for (const ParameterSpec& parameter : layer.parameters) {
       names.push_back(parameter.name);

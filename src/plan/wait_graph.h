@@ -17,11 +17,11 @@ class WaitGraph {
   }
 
   struct Stuck {
-    int rank = 0, index = 0;              // never starts
-    int other_rank = 0, other_index = 0;  // what it waits for
+    int rank = 0, index = 0;              // this instruction never starts
+    int other_rank = 0, other_index = 0;  // because it waits for this one
   };
-  // Returns the ranks that wait for each other in cycles, one cycle after another, without the
-  // ranks that only wait for a cycle. Takes O(waits log ranks).
+  // Returns the ranks that wait for each other in cycles, one cycle after another. Leaves out ranks
+  // that only wait for a cycle. Empty if every rank finishes. Takes O(waits log ranks).
   std::vector<Stuck> find_circles() const;
 
  private:

@@ -36,7 +36,7 @@ void require_model_name(const char* option, const std::optional<std::string>& gi
   }
 }
 
-// Missing names are taken from the model.
+// Takes missing names from the model.
 HfStageOptions stage_options(const ModelSpec& model, const PartitionOptions& options) {
   const std::string& first = model.layers.front().name;
   const std::string prefix = first.substr(0, first.size() - kEmbedding.size());

@@ -49,7 +49,6 @@ Split split_as_listed(const LayerNames& layers, const ModuleNames& modules);
 // otherwise what the schedule needs. `weight` is added to num_layers for layers_per_stage.
 int counted_stages(const PartitionOptions& options, const ScheduleInfo* schedule, int num_layers,
                    int weight = 0);
-// Throws if the number of ranks is not given.
 int required_ranks(const PartitionOptions& options);
 
 // A row of the table of conventions: the supported options, names and rule.
@@ -69,7 +68,7 @@ struct ConventionRules {
 const std::vector<ConventionRules>& conventions();
 
 const ConventionRules& find_convention(const ConventionName& name);
-// The given weights, or the defaults.
+// The given weights, or the convention's defaults.
 EndWeights end_weights(const ConventionRules& convention, const PartitionOptions& options);
 bool has_names(const PartitionOptions& options);  // split points, cuts or modules
 // Removes options that names override. Returns a note for each.

@@ -22,7 +22,7 @@ constexpr std::int64_t kMostSplits = 200'000;  // more are not enumerated
 constexpr std::int64_t kMostNodes = 300'000;
 constexpr std::size_t kMostAsked = 2'000;
 
-// Smaller is better.
+// The merit of a split. Smaller is better.
 struct Merit {
   Cost slowest = kNone, largest_stage = kNone;
   friend auto operator<=>(const Merit&, const Merit&) = default;
@@ -148,9 +148,9 @@ class CutOrder::Splitter {
 
   // ---- one stage a rank: dynamic programming ----
 
-  // Minimizes the largest stage. Ties: longest first stages.
+  // Minimizes the largest stage. Among equals, takes the longest first stages.
   Starts by_programming() const {
-    // least[s][i]: smallest possible largest stage when stages s.. hold layers i.. .
+    // least[s][i] is the smallest possible largest stage if stages s.. hold layers i.. .
     std::vector<std::vector<Cost>> least(
         static_cast<std::size_t>(num_stages_),
         std::vector<Cost>(static_cast<std::size_t>(num_layers_) + 1, kNone));
@@ -307,7 +307,7 @@ class CutOrder::Splitter {
   std::vector<Cost> before_;  // [i]: layers before i
   std::vector<Cost> smallest_from_;
   std::vector<std::int64_t> num_heavy_from_;
-  std::deque<Starts> found_;  // in order of preference
+  std::deque<Starts> found_;
   std::vector<std::pair<Merit, Starts>> all_;
   std::unordered_set<Starts, HashOfStarts> seen_;
   std::priority_queue<std::pair<Merit, Starts>, std::vector<std::pair<Merit, Starts>>, Worse> open_;

@@ -22,12 +22,12 @@ class Cutting {
 
   const StageMap& stage_map() const { return stage_map_; }
 
-  // Precondition: kRule.
+  // Precondition: the object was made with CutBy::kRule.
   Partition by_rule() const;
   // `costs` has each layer's share of the step time, in any unit. Throws Error(kUsage) if the
   // number of costs is wrong or a stage would stay empty.
   SplitProblem problem(const std::vector<double>& costs) const;
-  // The first layer of every stage, from problem().
+  // `starts` holds the first layer of every stage.
   Partition at(const std::vector<int>& starts) const;
   // Like at(), but only with layers and backwards.
   Partition outline(const std::vector<int>& starts) const;

@@ -45,7 +45,7 @@ class NameIndex {
   }
 
   [[noreturn]] void unknown(const std::string& what, const std::string& name) const {
-    // Report the valid range if only digits differ: "model.layers.9" is no typo of
+    // If only digits differ, report the valid range: "model.layers.9" is no typo of
     // "model.layers.0".
     const bool is_beyond = std::any_of(all_.begin(), all_.end(), [&](const std::string& other) {
       return without_digits(other) == without_digits(name);
@@ -67,7 +67,8 @@ class NameIndex {
   std::vector<std::string> all_;
 };
 
-// Positions of names that must ascend. Within [min, max], a cut leaves layers on both sides.
+// Returns positions of names that must ascend. Within [min, max], a cut leaves layers on both
+// sides.
 std::vector<int> ascending_positions(const LayerNames& layers, const std::string& what,
                                      const std::vector<std::string>& names, int min, int max,
                                      bool decoders_only) {

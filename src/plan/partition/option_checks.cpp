@@ -114,7 +114,6 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// -1 if there is none.
 int position_of(const LayerNames& layers, const std::string& name) {
   for (std::size_t i = 0; i < layers.names.size(); ++i) {
     if (contains(layers.names[i], name)) return static_cast<int>(i);
@@ -127,7 +126,7 @@ bool is_known(const LayerNames& layers, const std::string& name) {
          contains(layers.extras, name);
 }
 
-// The first name that the convention does not use, or "".
+// Returns the first name that the convention does not use, or "".
 std::string foreign_name(const LayerNames& own, const std::vector<std::string>& names) {
   std::unordered_set<std::string> known(own.stateless.begin(), own.stateless.end());
   known.insert(own.extras.begin(), own.extras.end());
@@ -221,7 +220,8 @@ void require_num_stages(const PartitionOptions& options, int num_stages) {
   }
 }
 
-// Without a layer for each, some stage would stay empty.
+// With layer_each, a stage may hold only an end, but a model needs as many layers as stages. Counts
+// have the same limit.
 void require_layers(const ConventionRules& convention, const PartitionOptions& options,
                     int num_stages, int num_decoders) {
   if (!convention.layer_each || num_stages <= num_decoders) return;

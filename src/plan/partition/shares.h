@@ -29,7 +29,7 @@ std::vector<int> even_shares(int total, int parts, Remainder remainder);
 std::vector<int> weighted_shares(int num_layers, int num_stages, int input_weight,
                                  int output_weight, Remainder remainder);
 
-// {3, 4, 4} -> {0, 3, 7}.
+// Returns prefix sums: {3, 4, 4} -> {0, 3, 7}.
 std::vector<int> first_layers(const std::vector<int>& shares);
 
 // The stages per rank that a schedule accepts.
@@ -41,7 +41,7 @@ std::string need_text(StagesNeed need);
 VirtualStages virtual_stages(int num_layers, int layers_per_stage, int pp_size, StagesNeed need,
                              Rounding rounding, const char* noun = "layer");
 
-// The schedule's default; 1 without a schedule.
+// Returns the schedule's default, or 1 without a schedule.
 int natural_stages_per_rank(const ScheduleInfo* schedule);
 
 }  // namespace sluice::detail

@@ -19,7 +19,7 @@ struct LayerValues {
   Names reads, writes;
 };
 
-// A layer that declares no values passes on one.
+// A layer that declares no values passes on one value.
 LayerValues values_of(const LayerInfo& layer) {
   if (layer.reads.empty() && layer.writes.empty()) return {{"hidden"}, {"hidden"}};
   LayerValues values{layer.reads, {}};
@@ -27,7 +27,7 @@ LayerValues values_of(const LayerInfo& layer) {
   return values;
 }
 
-// Values that no layer reads after their last write.
+// Returns the values that no layer reads after their last write.
 NameSet unread_values(const std::vector<LayerValues>& layers) {
   NameSet unread;
   for (const LayerValues& layer : layers) {
@@ -37,7 +37,7 @@ NameSet unread_values(const std::vector<LayerValues>& layers) {
   return unread;
 }
 
-// Per layer, and after the last: the values that depend on a trained parameter.
+// Returns, for each layer and the end, the values that depend on a trained parameter there.
 std::vector<NameSet> trained_values(const std::vector<LayerValues>& layers,
                                     const std::vector<bool>& layer_trains) {
   std::vector<NameSet> trained(1);
@@ -62,7 +62,8 @@ bool meet(const NameSet& a, const NameSet& b) {
   return std::any_of(a.begin(), a.end(), [&](const std::string& name) { return b.contains(name); });
 }
 
-// Per layer, and after the last: whether a value that is still used depends on a trained parameter.
+// Returns, for each layer and the end, whether a value that is used later depends on a trained
+// parameter.
 std::vector<bool> gradient_flows(const std::vector<LayerValues>& layers,
                                  const std::vector<bool>& layer_trains, const Names& outputs) {
   const std::vector<NameSet> trained = trained_values(layers, layer_trains);

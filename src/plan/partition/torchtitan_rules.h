@@ -7,14 +7,14 @@
 
 namespace sluice::detail {
 
-// layers_per_stage must fit exactly, weights included.
+// Requires that layers_per_stage fits exactly, weights included.
 int rigid_num_stages(StagesNeed need, int pp_degree, int num_layers, int layers_per_stage,
                      int input_weight, int output_weight);
 
-// Layers per stage in torchtitan-2024.
+// Returns layers per stage as torchtitan-2024.
 std::vector<int> shares_2024(int num_layers, int num_stages);
 
-// The first decoder layer of every stage.
+// `starts` holds the first decoder layer of every stage.
 std::vector<std::string> titan_split_points(const std::vector<int>& starts);
 ModuleNames titan_modules(const std::vector<int>& starts, int num_layers, const std::string& head);
 

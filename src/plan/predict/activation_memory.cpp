@@ -62,7 +62,6 @@ void add_pooled(const ActivationBytes& layer, ActivationBytes& sum) {
   sum.pooled_in_forward = std::max(sum.pooled_in_forward, layer.pooled_in_forward);
 }
 
-// Tracks the peak of a rank's memory pools.
 class Pool {
  public:
   void count(ActionKind kind, const ActivationBytes& stage) {
@@ -115,7 +114,6 @@ class Pool {
   std::int64_t in_backward_ = 0, with_forward_ = 0;
 };
 
-// Bytes of batch inputs that the stage keeps.
 std::int64_t held_inputs(const ModelSpec& model, const StageContent& stage,
                          const MicrobatchShape& shape) {
   std::int64_t bytes = 0;

@@ -11,17 +11,17 @@
 
 namespace sluice {
 
-// LayerCost's bytes at one shape.
+// The byte fields of LayerCost at one shape.
 struct ActivationBytes {
   std::int64_t after_forward = 0, after_input = 0, on_entry = 0, at_end = 0;
   std::int64_t in_forward = 0;
-  // Corrections to on_entry for recomputed layers: in I, weight gradients of later layers still
-  // wait; in W, recomputed values are already counted.
+  // Corrections to on_entry for recomputed layers. In I, weight gradients of later layers still
+  // wait. In W, the recomputed values are already counted.
   std::int64_t more_in_input = 0, less_in_weight = 0;
   // Pools of fused operators: sums over a stage's layers, and the largest layer.
   std::int64_t pooled_until_input = 0, pooled_until_weight = 0, pooled_after_input = 0;
   std::int64_t largest_after_input = 0, pooled_in_backward = 0, pooled_in_forward = 0;
-  // Shared by all microbatches.
+  // Copies of weights, shared by all microbatches.
   std::int64_t casted_weights = 0;
 };
 

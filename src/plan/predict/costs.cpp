@@ -19,7 +19,7 @@ constexpr std::size_t kMaxFileBytes = std::size_t{64} << 20;
 constexpr const char* kFileRemedy = "write [{\"F\": 1, \"B\": 2}, ...]: one object per stage";
 constexpr const char* kTextRemedy = "write F=1,I=1,W=1,B=2,comm=0 or name a JSON file";
 
-// Sizes are only allowed in files.
+// Sizes are only allowed in files, not in text.
 struct StageCostName {
   const char* name;
   double StageCosts::*cost;
@@ -58,7 +58,6 @@ constexpr std::array<CostName, 6> kCollectives = {{{"REDUCE_TIED", &Costs::reduc
                                                    {"ACTION", &Costs::action},
                                                    {"parallel_ranks", &Costs::parallel_ranks}}};
 
-// Costs that were given explicitly.
 class GivenCosts {
  public:
   std::optional<double>* find(std::string_view name, bool with_sizes) {
@@ -313,7 +312,7 @@ class FittingCheck {
 
   void require_size(const std::string& field, std::size_t size, int wanted,
                     const std::string& of_what) const {
-    if (size == 0 || size == static_cast<std::size_t>(wanted)) return;  // not given
+    if (size == 0 || size == static_cast<std::size_t>(wanted)) return;
     fail(formatted("'{}' has {}{} for {} {}", field, size, size == 1 ? " entry" : " entries",
                    wanted, of_what),
          formatted("give {}, or leave '{}' out", wanted, field));

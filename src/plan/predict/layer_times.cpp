@@ -18,7 +18,7 @@ namespace sluice {
 namespace {
 
 constexpr double kGiga = 1e9;
-constexpr std::size_t kMaxCpuInfo = std::size_t{16} << 20;  // a few kilobytes per core
+constexpr std::size_t kMaxCpuInfo = std::size_t{16} << 20;
 
 double held_bytes(const LayerInfo& layer, OptimizerKind optimizer) {
   constexpr double kFloat32 = 4;
@@ -92,7 +92,6 @@ void compare(const std::string& what, const std::string& theirs, const std::stri
   differences.push_back(what + " " + shown(theirs) + ", not " + shown(own));
 }
 
-// Describes the first difference between the layers. Returns "" if there is none.
 std::string layer_difference(const LayerTimes& times, const ModelSpec& model) {
   const std::size_t count = std::max(times.layers.size(), model.layers.size());
   for (std::size_t i = 0; i < count; ++i) {
@@ -172,7 +171,8 @@ LayerTimes without_times(const ModelSpec& model, const MicrobatchShape& microbat
   LayerTimes times;
   std::vector<int> all(model.layers.size());
   std::iota(all.begin(), all.end(), 0);
-  const double masks = detail::mask_bytes(model, all, microbatch.length);  // held all the time
+  const double masks =
+      detail::mask_bytes(model, all, microbatch.length);  // a rank holds them all the time
   for (const LayerInfo& layer : model.layers) {
     LayerTime& of = times.layers.emplace_back();
     of.name = layer.name;

@@ -20,7 +20,7 @@ struct LayerTime : StageCosts {
   std::string name;
   LayerRole role = LayerRole::kBlock;
   double cast = 0;          // to cast the weights in mixed precision, once per step
-  double output_bytes = 0;  // sent to the next layer
+  double output_bytes = 0;  // size of the activation for the next layer
   friend bool operator==(const LayerTime&, const LayerTime&) = default;
 };
 
@@ -34,7 +34,7 @@ struct TimedRun {
   std::string mixed_precision = "none";  // training.mixed_precision
   std::string operators = "auto";        // training.fused, perhaps with ", loss by blocks"
   std::string optimizer = "AdamW";
-  std::string recomputed = "none";  // layers: "none", "full" or their names
+  std::string recomputed = "none";  // recomputed layers: "none", "full" or their names
   std::string transport = "threads";
   std::string cpu;  // a different CPU only causes a warning
 };
@@ -43,13 +43,13 @@ struct LayerTimes {
   std::string unit = "s";  // "s", or "GFLOP" if counted
   bool counted = false;    // estimated from FLOPs
   std::vector<LayerTime> layers;
-  double latency = 0;    // of a message
+  double latency = 0;    // of a message between ranks
   double bandwidth = 0;  // bytes per unit of time; 0: infinite
-  double action = 0;     // overhead per action
+  double action = 0;     // overhead of each action
   double reduce_loss = 0, reduce_norm = 0;
   double parallel_ranks = 0;  // ranks with a core for each thread; 0: all
   TimedRun of;
-  std::string file;  // for error messages
+  std::string file;
 };
 
 // Hashes everything about the layers that determines their times.
@@ -60,7 +60,6 @@ std::string cpu_name();
 // JSON as in docs/simulate.md. Throws Error(kInput) naming file and field.
 std::string layer_times_json(const LayerTimes& times);
 LayerTimes parse_layer_times(std::string_view text, const std::string& file_name);
-// False for JSON with costs of stages.
 bool holds_layer_times(std::string_view text);
 
 // Throws Error(kInput) that lists the differences if the times belong to another model or run.
@@ -73,7 +72,6 @@ std::string require_times_of(const LayerTimes& times, const ModelSpec& model,
 LayerTimes of_one_share(LayerTimes times, const ModelSpec& whole, const ModelSpec& share,
                         const TensorParallel& how);
 
-// All times are 0.
 LayerTimes without_times(const ModelSpec& model, const MicrobatchShape& microbatch,
                          OptimizerKind optimizer);
 // Estimates times in GFLOP. If the model has no FLOP counts, each block counts as 1.
@@ -96,7 +94,7 @@ Costs stage_costs(const LayerTimes& times, const Partition& partition);
 
 namespace detail {
 
-// Equal layers yield equal text.
+// Layers that take equally long yield equal text.
 std::string kind_text(const LayerInfo& layer);
 
 // Layers that always share a stage: those before the first block, each block, and those after the

@@ -51,7 +51,7 @@ std::int64_t gradient_bytes_of(const Plan& plan, const StageContent& stage) {
   return bytes;
 }
 
-// Counts each use of a tied parameter.
+// Counts each use of a tied parameter separately.
 detail::ExchangedParameters exchanged_parameters(const Plan& plan, const StageContent& stage) {
   detail::ExchangedParameters exchanged;
   exchanged.bytes_of_number = 1;
@@ -66,7 +66,7 @@ detail::ExchangedParameters exchanged_parameters(const Plan& plan, const StageCo
   return exchanged;
 }
 
-// Each storage counts once.
+// Parameters of a rank, where each storage counts once.
 struct RankParameters {
   std::set<std::string> held;
   std::int64_t num_trained = 0;
@@ -178,7 +178,7 @@ std::int64_t tied_sum(const Plan& plan, const std::vector<const StageContent*>& 
 }  // namespace
 
 double mask_bytes(const ModelSpec& model, const std::vector<int>& layers, std::int64_t length) {
-  std::map<std::int64_t, double> bytes_of_score;  // by window
+  std::map<std::int64_t, double> bytes_of_score;  // one entry per window
   for (const int layer : layers) {
     const std::optional<AttentionMask>& mask = model.layers.at(layer).mask;
     const bool hides = mask && mask->window > 0 && mask->window < length;

@@ -35,7 +35,7 @@ struct LiveBytes {
   double now = 0, peak = 0;
 
   void hold(double bytes) { peak = now += bytes; }
-  // `ends` is true if no W follows.
+  // `ends` is true if no W follows for the microbatch.
   void count(ActionKind kind, const StageCosts& costs, bool ends) {
     if (kind == ActionKind::kForward) {
       now += costs.kept_bytes;

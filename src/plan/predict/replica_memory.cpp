@@ -54,14 +54,14 @@ ReplicaBytes replica_bytes(const ExchangedParameters& stage, const DataParallel&
   const auto shares = block_shares(stage.trained, options.degree);
   const auto [least, most] = std::minmax_element(shares.begin(), shares.end());
   if (options.reduction == Reduction::kFast) {
-    // A copy of all gradients, and briefly the sum of a bucket.
+    // Replicas hold a copy of all gradients, and briefly the sum of a bucket.
     std::int64_t largest = kBucketBytes;
     for (const std::int64_t size : stage.trained)
       largest = std::max(largest, saturating_multiply(kFloat, size));
     bytes.reduced = bytes.gradients;
     bytes.finishing = std::min(bytes.gradients, largest);
   } else {
-    // Sends the blocks of other owners; results return into the same memory.
+    // Each replica sends the blocks of other owners. Results return into the same memory.
     bytes.reduced =
         saturating_multiply(most_subtrees(options) * kFloat, saturating_subtract(trained, *least));
   }

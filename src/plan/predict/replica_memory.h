@@ -22,9 +22,9 @@ struct ExchangedParameters {
 // Bytes of one stage, on the replica that needs most. Memory counts for the rank that wrote it,
 // since ranks of one process do not copy.
 struct ReplicaBytes {
-  std::int64_t gradients = 0;        // one sum
+  std::int64_t gradients = 0;        // one sum of all gradients
   std::int64_t reduced = 0;          // from REDUCE_GRAD until it ends
-  std::int64_t finishing = 0;        // extra while it ends
+  std::int64_t finishing = 0;        // extra while the reduction ends
   std::int64_t updated = 0;          // from UPDATE on
   std::int64_t trained_numbers = 0;  // elements that the replica updates
   std::int64_t trained_share = 0,

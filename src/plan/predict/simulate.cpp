@@ -31,7 +31,7 @@ struct Input {
   bool is_received = false;  // its RECV has run
 };
 
-// One microbatch on one stage.
+// State of one microbatch on one stage.
 struct Work {
   PerKind<Input> inputs;
   PerKind<Moment> results;
@@ -100,8 +100,8 @@ class Simulator {
     Moment free;
     std::vector<Post> posts;
     std::vector<IdleWork> idle_works;
-    std::vector<int> updated;          // stages with an UPDATE
-    Moment unshard_free, reduce_free;  // when the next one may start
+    std::vector<int> updated;
+    Moment unshard_free, reduce_free;  // when the rank's next one may start
     std::int32_t last_compute = -1;
     int live = 0, live_until_grad_input = 0;
     detail::LiveBytes bytes;
@@ -109,7 +109,7 @@ class Simulator {
   };
   struct Collective {
     std::vector<int> arrived;
-    Moment begin;  // of the last member
+    Moment begin;  // when the last member arrived
     Moment end{kUnknown, {-1, -1}};
   };
 
@@ -157,7 +157,7 @@ class Simulator {
     return done;
   }
 
-  // kUnknown if an arrival is not known yet.
+  // Returns time kUnknown if an arrival is not known yet.
   Moment inputs_ready(int rank, const Action& half) {
     Work& own = work(half);
     if (half.kind == ActionKind::kBackwardWeight)
@@ -213,7 +213,6 @@ class Simulator {
     result_.ranks[rank].update += cost;
   }
 
-  // Updates the stages that had no UPDATE of their own.
   void update_rest(int rank) {
     const std::vector<int> updated = ranks_[rank].updated;
     for (int stage = 0; stage < program_.num_stages(); ++stage) {
@@ -234,7 +233,6 @@ class Simulator {
     }
   }
 
-  // Finishes the works that `user` needs.
   void end_idle_works(int rank, const Action& user) {
     Rank& state = ranks_[rank];
     std::erase_if(state.idle_works, [&](const IdleWork& work) {
@@ -365,7 +363,7 @@ class Simulator {
   void require_finished() const {
     for (int rank = 0; rank < program_.num_ranks(); ++rank) {
       if (ranks_[rank].is_done) continue;
-      // If the row is finished, its posts are not. Report the last instruction.
+      // A rank that finished its row still waits for posts. We report its last instruction.
       const std::size_t at = std::min(ranks_[rank].at, program_.ranks[rank].size() - 1);
       throw Error(ErrorKind::kInput,
                   {.what = "the program cannot complete: some inputs never arrive",
@@ -383,7 +381,7 @@ class Simulator {
   std::unordered_map<detail::Channel, Moment> channels_;  // when each becomes free
   Moment unused_;                                         // for messages that take no time
   std::vector<int> runnable_;
-  std::vector<std::vector<Step>> causes_;  // per rank and action
+  std::vector<std::vector<Step>> causes_;  // the action that each action waited for
   Simulation result_;
 };
 

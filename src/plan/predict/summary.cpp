@@ -24,7 +24,6 @@ Step find_last(Simulation& result) {
   return last;
 }
 
-// Returns the total idle time.
 double divide_idle_time(Simulation& result) {
   double idle = 0.0;
   for (RankTimeline& rank : result.ranks) {
