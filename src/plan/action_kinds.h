@@ -41,8 +41,8 @@ inline bool names_stage(ActionKind kind) {
          kind == ActionKind::kUpdate || kind == ActionKind::kPartialNorm;
 }
 
-// True for a collective between pipeline ranks. Collectives between replicas need no matching,
-// because all replicas run the same rows.
+// True for a collective between pipeline ranks. Collectives between replicas are the same row on
+// all of them.
 inline bool is_collective(ActionKind kind) { return is_post(kind) && axes_of(kind).has(Axis::kPp); }
 
 }  // namespace sluice::detail

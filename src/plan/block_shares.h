@@ -6,8 +6,8 @@
 
 namespace sluice::detail {
 
-// Returns the elements per owner for parameters of the given sizes. Parameters are divided in
-// blocks of 16384 elements, so small ones stay whole.
+// Returns the elements per owner. Parameters are divided in blocks of 16384 elements, so small ones
+// stay whole.
 std::vector<std::int64_t> block_shares(const std::vector<std::int64_t>& sizes, int num_owners);
 
 }  // namespace sluice::detail

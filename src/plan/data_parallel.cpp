@@ -170,7 +170,6 @@ Mesh mesh_of(int num_ranks, const DataParallel& options, const std::string& rank
   MeshSizes sizes{.pp = num_ranks};
   (options.zero3 ? sizes.dp_shard : sizes.dp_replicate) = options.degree;
   sizes.tp = shares.degree;
-  // With one axis, every order gives the same mesh.
   const int num_axes = (num_ranks > 1) + (options.degree > 1) + (shares.degree > 1);
   return num_axes < 2 ? Mesh(sizes) : Mesh(sizes, order);
 }

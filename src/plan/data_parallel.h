@@ -17,7 +17,6 @@ bool sums_in_shards(const DataParallel& options);
 std::vector<std::string> check_data_parallel(const DataParallel& options, const Schedule& schedule,
                                              bool is_own_schedule);
 
-// Does the part of check_data_parallel() that needs no schedule.
 void require_replicas(const DataParallel& options, int num_microbatches);
 
 // Replicas lie along dp_shard if parameters are sharded, otherwise along dp_replicate. Throws
@@ -26,13 +25,11 @@ void require_replicas(const DataParallel& options, int num_microbatches);
 Mesh mesh_of(int num_ranks, const DataParallel& options, const std::string& rank_order,
              const TensorParallel& shares = {});
 
-// Pipeline ranks x replicas x tensor-parallel degree.
 std::int64_t ranks_of_run(const PipelineOptions& options);
 
 // The positive multiples next to `value`, as "4 or 6" or "6".
 std::string nearest_multiples(std::int64_t value, std::int64_t step);
 
-// Adds REDUCE_GRAD, UNSHARD and RESHARD if the options need them.
 void set_lowering(const DataParallel& options, LowerOptions& lowering);
 
 }  // namespace sluice::detail

@@ -1,4 +1,3 @@
-// Finds which instructions of a program belong together.
 #pragma once
 
 #include <string>
@@ -54,7 +53,7 @@ inline int num_collectives(const Program& program) {
   return static_cast<int>(program.tie_groups.size()) + 3;
 }
 int number_of(const Program& program, const Action& collective);
-// The ranks that execute it, ascending. Precondition: number_of() is not -1.
+// Ascending. Precondition: number_of() is not -1.
 std::vector<int> members_of(const Program& program, const Action& collective);
 
 // True if `user` waits for `post`, which is a post or PARTIAL_NORM earlier in its row (program.h).

@@ -1,5 +1,4 @@
-// Computes the memory and FLOPs of a layer from its operators (family/operators.h), depending on
-// which parameters train.
+// Computes a layer's memory and FLOPs from its operators, depending on which parameters train.
 #pragma once
 
 #include <cstdint>
@@ -52,14 +51,12 @@ struct Operator {
 
 }  // namespace sluice::detail
 
-// Operators are in execution order.
 struct sluice::LayerOperators {
   std::vector<detail::Operator> all;
 };
 
 namespace sluice::detail {
 
-// The part of a layer that one rank computes.
 struct LayerShare {
   double columns = 1, rows = 1;
   // Takes a parameter name relative to the layer.

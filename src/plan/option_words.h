@@ -1,4 +1,3 @@
-// The configuration words of enum options.
 #pragma once
 
 #include "base/log.h"

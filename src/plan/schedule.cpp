@@ -213,7 +213,6 @@ ScheduleKind kind_of_name(std::string_view name, ScheduleKind) {
                                    other.what),
                  .remedy = formatted("use '{}', or read an order with --csv", other.instead)});
   }
-  // Suggest the main name, even for a typo of an alias.
   const std::string near = nearest_name(name, spellings);
   throw Error(ErrorKind::kUsage,
               {.what = "unknown schedule '" + std::string(name) + "'",

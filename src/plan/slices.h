@@ -51,7 +51,6 @@ std::int64_t most_held(const ParameterSpec& parameter, const TensorParallel& opt
 
 bool is_divided(const LayerInfo& layer);
 
-// Throws Error(kUsage) if the slices would cut key-value heads of a layer.
 void require_dividable(const ModelSpec& model, const TensorParallel& options);
 
 }  // namespace sluice::detail

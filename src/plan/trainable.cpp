@@ -69,7 +69,6 @@ std::string stages_text(const std::vector<int>& stages) {
   return text;
 }
 
-// Returns all components, suffixes and whole names.
 std::vector<std::string> words_of(const std::vector<std::string>& names) {
   std::set<std::string> words(names.begin(), names.end());
   for (const std::string& name : names) {

@@ -1,3 +1,4 @@
+// Selects which parameters of a model train.
 #pragma once
 
 #include <string>
@@ -13,14 +14,13 @@ namespace sluice::detail {
 // Throws Error(kUsage) if the list is empty or a pattern matches nothing.
 void set_trainable(ModelSpec& model, const std::vector<std::string>& patterns);
 
-// Throws Error(kUsage) if a pattern matches no parameter, unless parameters are not known yet.
+// Throws Error(kUsage) if a pattern matches no known parameter.
 void require_no_decay(const ModelSpec& model, const std::vector<std::string>& patterns);
 
 // Freezes the layers whose names match, even if their parameters are not known yet. Throws
 // Error(kUsage) if a pattern matches nothing.
 void freeze_layers(ModelSpec& model, const std::vector<std::string>& patterns);
 
-// Recomputes all costs from the trainable parameters.
 void set_costs_of_trained(ModelSpec& model, const TensorParallel& shares = {});
 
 void require_something_to_train(const ModelSpec& model);
@@ -31,7 +31,6 @@ std::vector<StageBackward> backwards_of(const Partition& partition);
 // Removes the input gradient's cost from B of stages before which nothing trains.
 Costs drop_frozen_costs(Costs costs, const Partition& partition);
 
-// Notes for the user about stages that freezing affects.
 std::vector<std::string> frozen_notes(const Partition& partition);
 
 }  // namespace sluice::detail

@@ -23,7 +23,6 @@ struct LayerNames {
 };
 // Names of the Hugging Face checkpoint.
 LayerNames hf_names(const ModelSpec& model);
-// tok_embeddings, layers.K, norm and `head`.
 LayerNames titan_names(const ModelSpec& model, const std::string& head);
 
 // `starts` holds each stage's first position (starts[0] = 0). The split points use the convention's
@@ -51,7 +50,7 @@ int counted_stages(const PartitionOptions& options, const ScheduleInfo* schedule
                    int weight = 0);
 int required_ranks(const PartitionOptions& options);
 
-// A row of the table of conventions: the supported options, names and rule.
+// A row of the table of conventions.
 struct ConventionRules {
   Convention kind = Convention::kSluice;
   std::string name;
@@ -68,7 +67,6 @@ struct ConventionRules {
 const std::vector<ConventionRules>& conventions();
 
 const ConventionRules& find_convention(const ConventionName& name);
-// The given weights, or the convention's defaults.
 EndWeights end_weights(const ConventionRules& convention, const PartitionOptions& options);
 bool has_names(const PartitionOptions& options);  // split points, cuts or modules
 // Removes options that names override. Returns a note for each.
@@ -81,7 +79,6 @@ void require_own_names(const ConventionRules& convention, const ModelSpec& model
 // supported.
 void check_options(const ConventionRules& convention, const PartitionOptions& options,
                    bool by_costs);
-// Throws Error(kUsage) if names and counts disagree.
 void require_num_stages(const PartitionOptions& options, int num_stages);
 // Throws Error(kUsage) if names make more stages than `layer_each` allows.
 void require_layers(const ConventionRules& convention, const PartitionOptions& options,

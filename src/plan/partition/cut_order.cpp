@@ -28,7 +28,7 @@ struct Merit {
   friend auto operator<=>(const Merit&, const Merit&) = default;
 };
 
-// Ties: longer first stages are better.
+// Among equals, longer first stages are better.
 struct Better {
   bool operator()(const std::pair<Merit, Starts>& a, const std::pair<Merit, Starts>& b) const {
     return a.first != b.first ? a.first < b.first : a.second > b.second;

@@ -165,7 +165,6 @@ std::vector<StageShape> stage_shapes(const ModelSpec& model, const Partition& pa
     }
   }
   const MicrobatchShape shape{microbatch_size, seq_len};
-  // Contains batch inputs and the outputs of the layers so far.
   std::map<std::string, ValueSpec> values;
   for (const ValueSpec& value : model.inputs) values[value.name] = value;
   for (const LayerInfo& layer : model.free_layers)

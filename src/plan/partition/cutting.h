@@ -1,3 +1,4 @@
+// Cuts a model into stages and places them on ranks.
 #pragma once
 
 #include <string>

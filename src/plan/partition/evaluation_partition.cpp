@@ -18,7 +18,6 @@ namespace {
                .remedy = "cut the model elsewhere, or train without evaluations"});
 }
 
-// Returns the first layer of each stage, followed by the number of layers.
 std::vector<int> begins_of(const ModelSpec& model, const Partition& training) {
   const std::vector<LayerInfo>& layers = model.evaluation->layers;
   std::vector<int> begins = {0};
@@ -37,7 +36,6 @@ std::vector<int> begins_of(const ModelSpec& model, const Partition& training) {
   return begins;
 }
 
-// Returns the parameter names on each rank, including the names of first uses.
 std::vector<std::set<std::string>> names_by_rank(const ModelSpec& model,
                                                  const Partition& partition) {
   std::vector<std::set<std::string>> names(static_cast<std::size_t>(partition.num_ranks()));

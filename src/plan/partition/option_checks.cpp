@@ -126,7 +126,6 @@ bool is_known(const LayerNames& layers, const std::string& name) {
          contains(layers.extras, name);
 }
 
-// Returns the first name that the convention does not use, or "".
 std::string foreign_name(const LayerNames& own, const std::vector<std::string>& names) {
   std::unordered_set<std::string> known(own.stateless.begin(), own.stateless.end());
   known.insert(own.extras.begin(), own.extras.end());

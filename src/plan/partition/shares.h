@@ -1,4 +1,3 @@
-// Distributes layers over stages by counts alone.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +31,6 @@ std::vector<int> weighted_shares(int num_layers, int num_stages, int input_weigh
 // Returns prefix sums: {3, 4, 4} -> {0, 3, 7}.
 std::vector<int> first_layers(const std::vector<int>& shares);
 
-// The stages per rank that a schedule accepts.
 enum class StagesNeed { kOne, kSeveral, kAny };
 StagesNeed stages_need(const ScheduleInfo* schedule);
 bool fits(StagesNeed need, int stages_per_rank);

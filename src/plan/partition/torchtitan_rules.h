@@ -11,7 +11,6 @@ namespace sluice::detail {
 int rigid_num_stages(StagesNeed need, int pp_degree, int num_layers, int layers_per_stage,
                      int input_weight, int output_weight);
 
-// Returns layers per stage as torchtitan-2024.
 std::vector<int> shares_2024(int num_layers, int num_stages);
 
 // `starts` holds the first decoder layer of every stage.

@@ -11,7 +11,6 @@
 
 namespace sluice {
 
-// The byte fields of LayerCost at one shape.
 struct ActivationBytes {
   std::int64_t after_forward = 0, after_input = 0, on_entry = 0, at_end = 0;
   std::int64_t in_forward = 0;

@@ -44,7 +44,6 @@ void set_activations(const ActivationBytes& bytes, LayerTime& of) {
                      as_double(bytes.pooled_in_backward) + as_double(bytes.largest_after_input);
 }
 
-// The fraction of a layer's parameters that one share holds.
 double part_held(const LayerInfo& layer, const TensorParallel& how) {
   double held = 0, whole = 0;
   for (const ParameterSpec& parameter : layer.parameters) {
@@ -84,7 +83,6 @@ void add_exchanges(const LayerInfo& info, const TensorParallel& how, const Layer
   layer.backward += input;
 }
 
-// Appends for example "seq_len 256, not 512".
 void compare(const std::string& what, const std::string& theirs, const std::string& own,
              std::vector<std::string>& differences) {
   if (theirs == own) return;

@@ -81,7 +81,6 @@ LayerTimes counted_times(const ModelSpec& model, const MicrobatchShape& microbat
 // second (0: infinite). Only matrix products and messages take time. Throws Error(kUsage) if the
 // model has no FLOP counts.
 LayerTimes at_speed(LayerTimes counted, double flops, double bandwidth);
-// Names and roles only, which are enough to split the model.
 ModelSpec model_of_times(const LayerTimes& times);
 
 // Seconds that a layer adds to its rank's step. Splits balance these.

@@ -51,7 +51,6 @@ std::int64_t gradient_bytes_of(const Plan& plan, const StageContent& stage) {
   return bytes;
 }
 
-// Counts each use of a tied parameter separately.
 detail::ExchangedParameters exchanged_parameters(const Plan& plan, const StageContent& stage) {
   detail::ExchangedParameters exchanged;
   exchanged.bytes_of_number = 1;
@@ -124,7 +123,7 @@ std::vector<std::int64_t> bytes_under_way(const Plan& plan) {
   const Simulation run = simulate(
       plan.program,
       stage_costs(counted_times(plan.model, plan.microbatch, plan.optimizer), plan.partition));
-  std::map<std::pair<int, int>, double> received;  // {stage, microbatch} -> start
+  std::map<std::pair<int, int>, double> received;
   for (const RankTimeline& row : run.ranks) {
     for (const TimedAction& timed : row.actions)
       if (timed.action.kind == ActionKind::kForward)

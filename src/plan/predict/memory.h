@@ -6,7 +6,7 @@
 
 namespace sluice::detail {
 
-// Bytes of the masks that layers build. Masks from the batch are not counted.
+// Does not count masks that a batch brings.
 double mask_bytes(const ModelSpec& model, const std::vector<int>& layers, std::int64_t length);
 
 RankMemory rank_memory(const Plan& plan, const Partition& partition, int rank,

@@ -31,7 +31,6 @@ struct Input {
   bool is_received = false;  // its RECV has run
 };
 
-// State of one microbatch on one stage.
 struct Work {
   PerKind<Input> inputs;
   PerKind<Moment> results;
