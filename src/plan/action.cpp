@@ -12,12 +12,11 @@
 namespace sluice {
 namespace {
 
-// The meaning of the number in front of the word.
 enum class Target { kNone, kStage, kGroup };
 
 enum class Microbatch { kNone, kOptional, kRequired };
 
-// The spelling of a kind: {target}{word}{microbatch}, without the parts that it does not use.
+// The text of an action is {target}{word}{microbatch}.
 struct Spelling {
   ActionKind kind;
   std::string_view word;
@@ -69,7 +68,6 @@ void append_number(std::int32_t number, std::string& out) {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// Takes the digits at the front of `rest`; nothing when there are none.
 std::optional<std::int32_t> take_number(std::string_view whole, std::string_view& rest) {
   std::size_t length = 0;
   while (length < rest.size() && is_digit(rest[length])) ++length;

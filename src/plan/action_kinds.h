@@ -1,7 +1,3 @@
-// Questions about an action and its kind alone: its halves, what it makes, whether it names a
-// stage.
-//
-// Thread-safety: pure functions.
 #pragma once
 
 #include "sluice/parts/action.h"
@@ -9,7 +5,7 @@
 
 namespace sluice::detail {
 
-// Calls visit(F, B, I or W action) for a compute action, twice for a pair: forward first.
+// Calls visit() for each F, B, I or W in `action`; an overlapped pair has two, forward first.
 template <typename Visit>
 void for_each_half(const Action& action, Visit&& visit) {
   if (action.kind == ActionKind::kOverlap) {
@@ -32,22 +28,21 @@ inline bool is_send(ActionKind kind) {
 inline bool is_recv(ActionKind kind) {
   return kind == ActionKind::kRecvForward || kind == ActionKind::kRecvBackward;
 }
-// The kind of channel of a transfer, and of the value that a compute action but W takes and makes.
+// For F, B and I, this is the kind of their input and result.
 inline ChannelKind channel_kind_of(ActionKind kind) {
   const bool is_activation = kind == ActionKind::kForward || kind == ActionKind::kSendForward ||
                              kind == ActionKind::kRecvForward;
   return is_activation ? ChannelKind::kActivation : ChannelKind::kGradient;
 }
 
-// True if an action of this kind names a stage of the program.
 inline bool names_stage(ActionKind kind) {
   return is_compute(kind) || is_transfer(kind) || kind == ActionKind::kUnshard ||
          kind == ActionKind::kReshard || kind == ActionKind::kReduceGrad ||
          kind == ActionKind::kUpdate || kind == ActionKind::kPartialNorm;
 }
 
-// True if ranks of one program meet in it; a collective that spans other axes alone is the same row
-// on all.
+// True for a collective between pipeline ranks. Collectives between replicas are the same row on
+// all of them.
 inline bool is_collective(ActionKind kind) { return is_post(kind) && axes_of(kind).has(Axis::kPp); }
 
 }  // namespace sluice::detail

@@ -14,15 +14,14 @@ double as_double(std::int64_t count) { return static_cast<double>(count); }
 
 }  // namespace
 
-// A block belongs to the owner into whose share its middle falls. Sizes may be anything that a
-// configuration says, so no block is looked at by itself.
+// A block belongs to the owner whose share contains its middle. Sizes may be arbitrarily large, so
+// we never loop over blocks.
 std::vector<std::int64_t> block_shares(const std::vector<std::int64_t>& sizes, int num_owners) {
   std::vector<std::int64_t> shares(static_cast<std::size_t>(num_owners), 0);
   double all = 0, before = 0;
   for (const std::int64_t size : sizes) all += as_double(size);
   for (const std::int64_t size : sizes) {
     const std::int64_t num_whole = size / kBlock, rest = size % kBlock;
-    // Whole blocks whose middle lies in front of `place`.
     const auto blocks_before = [&](double place) {
       const double blocks = std::ceil((place - before) / as_double(kBlock) - 0.5);
       return static_cast<std::int64_t>(std::clamp(blocks, 0.0, as_double(num_whole)));

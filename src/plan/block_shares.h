@@ -1,7 +1,4 @@
-// Counts of the numbers of parameters that each replica gets where they are divided among them.
-//
-// Does not own: the ranges of these numbers (src/optim/block_ranges.h; this is their count).
-// Thread-safety: pure functions.
+// Predicts the result of src/optim/block_ranges.h, which divides parameters among replicas.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +6,8 @@
 
 namespace sluice::detail {
 
-// By owner, of parameters of these sizes. Parameters go in blocks of 16384 numbers, so that small
-// ones are not divided.
+// Returns the elements per owner. Parameters are divided in blocks of 16384 elements, so small ones
+// stay whole.
 std::vector<std::int64_t> block_shares(const std::vector<std::int64_t>& sizes, int num_owners);
 
 }  // namespace sluice::detail

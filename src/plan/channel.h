@@ -1,6 +1,5 @@
-// The name of a channel: a FIFO from a source rank to a destination rank. Each kind of message has
-// its own, or all kinds share one, depending on the transport.
-// Thread-safety: values.
+// Names a FIFO between two ranks. Depending on the transport, each kind of message has its own
+// FIFO, or all share one.
 #pragma once
 
 #include <array>
@@ -23,13 +22,11 @@ struct Channel {
 
 enum class ChannelsPer : std::uint8_t { kKind, kDirection };
 
-// The FIFO that carries the messages of `channel` where channels are per `per`.
 inline Channel fifo_of(const Channel& channel, ChannelsPer per) {
   if (per == ChannelsPer::kKind) return channel;
   return {channel.source, channel.destination, ChannelKind::kActivation};
 }
 
-// One value for each kind.
 template <typename Value>
 struct PerKind {
   std::array<Value, 2> values{};

@@ -1,5 +1,5 @@
-// The values that cross a cut are those live there. A value is live before layer c when some
-// earlier layer wrote it and the next layer at or after c that mentions it reads it.
+// The values that cross a cut are those that are live there: written before it, and read after it
+// before they are overwritten.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -13,7 +13,8 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// Value -> position in the order of first writing. Checks that everything read has been written.
+// Returns positions in the order of first writes. Checks that values are written before they are
+// read.
 std::map<std::string, std::size_t> number_writes(const std::vector<LayerNames>& layers,
                                                  const std::set<std::string>& batch,
                                                  const Names& final_outputs) {
@@ -51,7 +52,6 @@ std::vector<Names> values_crossing_cuts(const std::vector<LayerNames>& layers,
   const std::set<std::string> batch(batch_inputs.begin(), batch_inputs.end());
   const auto order = number_writes(layers, batch, final_outputs);
 
-  // live[c]: before layer c. Walked backwards from the end of the model.
   std::vector<std::set<std::string>> live(layers.size() + 1);
   for (const std::string& name : final_outputs) {
     if (!batch.count(name)) live.back().insert(name);

@@ -1,6 +1,3 @@
-// The names that go from layer to layer: the values that cross a cut, the free layers that are
-// needed.
-// Thread-safety: pure functions.
 #pragma once
 
 #include <algorithm>
@@ -15,15 +12,16 @@ struct LayerNames {
   std::vector<std::string> reads, writes;
 };
 
-// For every cut before layer `cuts[i]`: the values that cross it, in the order of their first
-// writing. batch_inputs never cross; final_outputs are read after the last layer.
-// Throws Error(kUsage) for a value that nobody writes, or a layer that writes a batch input.
+// For each cut, which lies before layer `cuts[i]`, returns the values that must be sent across it,
+// in the order of their first write. batch_inputs are not sent. final_outputs are read after the
+// last layer. Throws Error(kUsage) if a value is read before it is written, or if a layer writes a
+// batch input.
 std::vector<std::vector<std::string>> values_crossing_cuts(
     const std::vector<LayerNames>& layers, const std::vector<int>& cuts,
     const std::vector<std::string>& batch_inputs, const std::vector<std::string>& final_outputs);
 
-// Indices, in order, of the free layers that write what is read, also by each other.
-// writes(layer, name): whether the layer writes it.
+// Returns the free layers that write a value in `read`, directly or through other free layers, in
+// ascending order.
 template <typename Layer, typename Writes>
 std::vector<int> needed_free_layers(const std::vector<Layer>& free, std::set<std::string> read,
                                     const Writes& writes) {

@@ -14,10 +14,9 @@
 namespace sluice::detail {
 namespace {
 
-// The most replicas, and the most shards: more than any machine has, and quick to count.
+// The limit exceeds any machine, and keeps loops over replicas fast.
 constexpr int kMostReplicas = 65536;
 
-// Options, as messages name them.
 constexpr const char* kDegree = "`data_parallel.degree`";
 constexpr const char* kShards = "`data_parallel.shards`";
 constexpr const char* kZero3 = "`data_parallel.zero3`";
@@ -98,7 +97,6 @@ std::vector<std::string> notes_of_replicas(const DataParallel& options) {
       (fast ? "the transport adds up in its own order" : "every microbatch is reduced by itself")};
 }
 
-// The short orders, and every order of all four.
 std::vector<std::string> all_orders() {
   std::vector<std::string> orders = {"pp,dp", "dp,pp"};
   std::vector<std::string> words = {"cp", "dp", "pp", "tp"};
@@ -107,7 +105,6 @@ std::vector<std::string> all_orders() {
   return orders;
 }
 
-// The axes in the order that the words name.
 Mesh::Order axes_in_order(const std::string& rank_order) {
   const std::string all = rank_order + (rank_order.size() == 5 ? ",cp,tp" : "");
   std::vector<Axis> axes;
@@ -143,8 +140,8 @@ bool sums_in_shards(const DataParallel& options) {
 
 void require_replicas(const DataParallel& options, int num_microbatches) {
   require_degree(options.degree);
-  // Gradients are whole until their one sum: reducing each microbatch would save nothing, and send
-  // as many times as much.
+  // ZeRO-3 keeps gradients whole until their one sum. Reducing each microbatch would save no memory
+  // and multiply the traffic.
   if (options.zero3 && options.per_microbatch) {
     refuse(std::string(kZero3) + " and " + kPerMicrobatch + " exclude each other", kPerMicrobatch,
            "reduce once a step where parameters are sharded");
@@ -173,7 +170,6 @@ Mesh mesh_of(int num_ranks, const DataParallel& options, const std::string& rank
   MeshSizes sizes{.pp = num_ranks};
   (options.zero3 ? sizes.dp_shard : sizes.dp_replicate) = options.degree;
   sizes.tp = shares.degree;
-  // One axis alone has the ranks in their order.
   const int num_axes = (num_ranks > 1) + (options.degree > 1) + (shares.degree > 1);
   return num_axes < 2 ? Mesh(sizes) : Mesh(sizes, order);
 }

@@ -1,5 +1,3 @@
-// Models whose layers are not divided among ranks.
-// Thread-safety: pure functions.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +12,7 @@
 
 namespace sluice::detail {
 
-// Why the layers of this model are not divided among ranks; "" if they can be.
+// Explains why the model does not support tensor parallelism. Returns "" if it does.
 inline std::string reason_not_divided(const ModelSpec& model) {
   const std::vector<LayerInfo>& layers = model.layers;
   const auto of_adapter = [](const ParameterSpec& parameter) { return parameter.of_adapter; };
@@ -30,7 +28,6 @@ inline std::string reason_not_divided(const ModelSpec& model) {
                    model.family, undivided->undivided);
 }
 
-// Throws Error(kUsage) if slices are asked for and the layers of the model have none.
 inline void require_divided_layers(const ModelSpec& model, const TensorParallel& how) {
   if (how.num_slices() == 1) return;
   const std::string reason = reason_not_divided(model);

@@ -19,7 +19,6 @@ bool any_action(const Program& program, Wanted wanted) {
 
 bool in_range(int value, int count) { return value >= 0 && value < count; }
 
-// True if the stage has a use of the parameter that a REDUCE_TIED is about.
 bool is_member(const Program& program, int stage, const Action& reduce_tied) {
   if (number_of(program, reduce_tied) < 0) return false;
   const std::vector<int>& stages = program.tie_groups[reduce_tied.group].stages;
@@ -77,7 +76,7 @@ std::vector<int> members_of(const Program& program, const Action& collective) {
 
 bool uses(const Program& program, const Action& user, const Action& post) {
   if (user.kind == ActionKind::kOptimizerStep) return post.kind != ActionKind::kUnshard;
-  // For one stage: the norm of its gradients, and the posts that the update waits for.
+  // UPDATE and PARTIAL_NORM only use the results of their own stage.
   const bool is_update = user.kind == ActionKind::kUpdate;
   const bool ends_stage = is_update || user.kind == ActionKind::kPartialNorm;
   switch (post.kind) {

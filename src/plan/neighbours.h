@@ -1,7 +1,3 @@
-// The neighbours in a program, who hand values to each other: transfers between stages,
-// collectives, and who uses what.
-//
-// Thread-safety: pure functions.
 #pragma once
 
 #include <string>
@@ -13,13 +9,13 @@
 
 namespace sluice::detail {
 
-// Both stages live somewhere, on different ranks: what passes between them is a message.
+// True if the stages are on different ranks, so that they exchange messages.
 inline bool exchanges(const Program& program, int stage, int neighbour) {
   const int here = program.stage_map.rank_of(stage), there = program.stage_map.rank_of(neighbour);
   return here >= 0 && there >= 0 && here != there;
 }
 
-// The stage at the other end of a transfer; Flow::kNone: there is none.
+// The stage at the other end, or Flow::kNone.
 inline int peer_stage(const Program& program, const Action& transfer) {
   const ChannelKind kind = channel_kind_of(transfer.kind);
   return is_send(transfer.kind)
@@ -27,7 +23,6 @@ inline int peer_stage(const Program& program, const Action& transfer) {
              : program.flow.source(kind, transfer.stage, transfer.microbatch);
 }
 
-// The channel along which the message of a transfer goes.
 inline Channel channel_of(const Program& program, const Action& transfer) {
   const int here = program.stage_map.rank_of(transfer.stage);
   const int there = program.stage_map.rank_of(peer_stage(program, transfer));
@@ -35,7 +30,7 @@ inline Channel channel_of(const Program& program, const Action& transfer) {
   return is_send(transfer.kind) ? Channel{here, there, kind} : Channel{there, here, kind};
 }
 
-// The transfer that matches this one: SEND_F of a stage with RECV_F of its consumer, and so on.
+// Returns the other end: for SEND_F the RECV_F of the consumer, and so on.
 inline Action counterpart(const Program& program, const Action& transfer) {
   const auto other = [&](ActionKind kind) {
     return Action::make(kind, peer_stage(program, transfer), transfer.microbatch);
@@ -52,28 +47,26 @@ inline Action counterpart(const Program& program, const Action& transfer) {
   }
 }
 
-// Collectives are numbered: REDUCE_TIED by its group, then REDUCE_LOSS,
-// GATHER_OUTPUTS and REDUCE_NORM. -1: a group that the program does not have.
+// Collectives are numbered: REDUCE_TIED by tie group, then REDUCE_LOSS, GATHER_OUTPUTS and
+// REDUCE_NORM. An unknown tie group has number -1.
 inline int num_collectives(const Program& program) {
   return static_cast<int>(program.tie_groups.size()) + 3;
 }
 int number_of(const Program& program, const Action& collective);
-// The ranks that execute it, ascending. Precondition: number_of() is not -1.
+// Ascending. Precondition: number_of() is not -1.
 std::vector<int> members_of(const Program& program, const Action& collective);
 
-// True if an instruction uses what a post, or a PARTIAL_NORM, above it in its row began, and so
-// waits for it (program.h).
+// True if `user` waits for `post`, which is a post or PARTIAL_NORM earlier in its row (program.h).
 bool uses(const Program& program, const Action& user, const Action& post);
 
 bool holds_transfers(const Program& program);
 bool holds(const Program& program, ActionKind kind);
-// True if it updates parameters: by OPTIMIZER_STEP or by UPDATE.
 bool updates(const Program& program);
 
 // "rank 2, instruction 17 '1RECV_B3'".
 std::string location_text(const Program& program, int rank, int index);
 
-// Throws Error(kInput) unless the sizes agree and every stage, rank and microbatch is in range.
+// Throws Error(kInput) unless sizes agree and every stage, rank and microbatch is in range.
 void require_in_range(const Program& program);
 
 }  // namespace sluice::detail

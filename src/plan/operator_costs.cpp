@@ -21,9 +21,9 @@ void add(ShapePolynomial& sum, const ShapePolynomial& more, double factor = 1) {
   sum = ShapePolynomial::sum(sum, more, factor);
 }
 
-// Gradients that an operator's backward has to compute.
 struct Gradients {
-  bool first = false, second = false, flows = false;  // facts about the values that it reads
+  bool first = false, second = false,
+       flows = false;  // whether these inputs flow
   bool weight = false, trains = false;
 
   bool needs(Needed needed) const {
@@ -66,7 +66,6 @@ constexpr std::array kFields = {&LayerCost::after_forward,
                                 &LayerCost::pooled_in_backward,
                                 &LayerCost::pooled_in_forward};
 
-// Bytes by name, of one field.
 using Named = std::map<std::string, ShapePolynomial>;
 
 void add_largest(Named& named, const std::string& name, const ShapePolynomial& bytes) {

@@ -1,8 +1,4 @@
-// A layer as a list of operators: the values between them and the bytes that each needs, from which
-// its cost follows for whatever trains.
-//
-// Owns: the sum. Does not own: the needs of an operator (family/operators.h).
-// Thread-safety: values, pure functions.
+// Computes a layer's memory and FLOPs from its operators, depending on which parameters train.
 #pragma once
 
 #include <cstdint>
@@ -15,39 +11,39 @@
 
 namespace sluice::detail {
 
-// The backward of an operator is there when what it reads needs a gradient ("flows") or one of its
-// weights trains.
+// When an operator needs certain bytes. A value "flows" if its gradient is needed. An operator has
+// a backward if an input flows or a weight trains.
 enum class Needed : std::uint8_t {
-  kAlways,       // by every forward
-  kForwardOnly,  // where there is no backward
+  kAlways,
+  kForwardOnly,  // only without a backward
   kBackward,
-  kWeight,      // where its first weight trains
-  kNoWeight,    // with a backward, but without that
-  kTrains,      // where any of its weights does
-  kFlows,       // where anything that it reads flows
-  kFirstFlows,  // where the first value that it reads flows
+  kWeight,      // the first weight trains
+  kNoWeight,    // it has a backward, but the first weight is frozen
+  kTrains,      // any weight trains
+  kFlows,       // any input flows
+  kFirstFlows,  // the first input flows
   kSecondFlows,
-  kFrozen  // with a backward, but without a weight that trains
+  kFrozen  // it has a backward, but no weight trains
 };
 
-// A rank that shares the layer (TensorParallel) has all of `bytes`, and its part of the others.
+// A tensor-parallel rank needs all of `bytes`, but only its part of `columns` and `rows`.
 struct OperatorBytes {
-  ShapePolynomial LayerCost::*field = nullptr;  // the sum that it is a part of
+  ShapePolynomial LayerCost::*field = nullptr;
   Needed needed = Needed::kBackward;
-  // Bytes of one name are there once, as large as the largest; those of others beside them.
+  // Entries of a layer with the same name share memory: the largest counts. Others add up.
   std::string name;
   ShapePolynomial bytes = {};
-  ShapePolynomial columns = {};  // of its heads, its part of an inner width or of a vocabulary
-  ShapePolynomial rows = {};     // with sequence parallelism of its rows, else all
+  ShapePolynomial columns = {};  // divided with heads, inner width or vocabulary
+  ShapePolynomial rows = {};     // divided by sequence parallelism
 };
 
 struct Operator {
-  std::vector<std::string> reads;  // values; "x" enters the layer
+  std::vector<std::string> reads;  // "x" is the layer's input
   std::string writes;
-  std::vector<std::string> weights;  // by their names behind the layer's, as patterns
+  std::vector<std::string> weights;  // name patterns, relative to the layer
   ShapePolynomial forward_flops, input_flops, weight_flops;
-  bool of_heads = false;  // without weights: its operations are divided where heads are
-  // One of LibTorch's operators, whose W begins with what I has left of its weights.
+  bool of_heads = false;  // divided with the heads although it has no weights
+  // For plain LibTorch operators, see LayerShare::early_matrices.
   enum class Plain : std::uint8_t { kNo, kMatrix, kNorm } plain = Plain::kNo;
   double casted_weights = 0;
   std::vector<OperatorBytes> bytes;
@@ -55,29 +51,27 @@ struct Operator {
 
 }  // namespace sluice::detail
 
-// LayerInfo::operators, in the order in which they run.
 struct sluice::LayerOperators {
   std::vector<detail::Operator> all;
 };
 
 namespace sluice::detail {
 
-// The part of a layer that a rank has.
 struct LayerShare {
   double columns = 1, rows = 1;
-  // True if a parameter is divided; the name is the part behind the layer's.
+  // Takes a parameter name relative to the layer.
   std::function<bool(const std::string&)> divides = [](const std::string&) { return false; };
-  // Under plain operators I leaves nothing to W of a divided matrix of several slices, whose
-  // gradient is one, nor of a norm's weight that ranks sum.
+  // Plain operators compute some weight gradients already in I, so nothing waits for W: those of
+  // divided matrices if a rank has several slices, and those of norm weights that ranks sum.
   bool early_matrices = false, early_norms = false;
 };
 
-// trains: whether the parameter of this name behind the layer's does. flows: whether what enters
-// the layer needs a gradient.
+// trains(name) takes a name relative to the layer. `flows` is true if the layer's input needs a
+// gradient.
 LayerCost cost_of(const LayerOperators& operators,
                   const std::function<bool(const std::string&)>& trains, bool flows,
                   const LayerShare& share = {});
-// With all of the layer trained.
+// The cost if every parameter trains.
 LayerCost cost_of(const LayerOperators& operators);
 
 }  // namespace sluice::detail

@@ -1,4 +1,3 @@
-// The list of passes: what lower() does, in order.
 #include "sluice/program.h"
 
 #include <algorithm>

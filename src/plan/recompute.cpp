@@ -64,7 +64,6 @@ bool is_chosen(const LayerInfo& layer, const ActivationCheckpoint& which) {
   return false;
 }
 
-// Bytes of a value, as a function of the shape of the microbatch.
 ShapePolynomial bytes_of(const ValueSpec& value) {
   auto count = static_cast<double>(dtype_bytes(value.dtype));
   int rows = 0, lengths = 0;
@@ -81,12 +80,12 @@ ShapePolynomial bytes_of(const ValueSpec& value) {
   return lengths == 1 ? ShapePolynomial{.per_token = count} : ShapePolynomial{.per_pair = count};
 }
 
-// It keeps what enters it, and what it kept otherwise is there when its backward starts.
+// A recomputed layer keeps only its inputs. Everything else exists again when its backward starts.
 LayerCost cost_of_running_twice(const LayerInfo& layer,
                                 const std::map<std::string, ShapePolynomial>& values) {
   LayerCost cost = layer.cost;
-  if (cost.after_forward == ShapePolynomial()) return cost;  // no backward, or nothing to save
-  if (layer.role == LayerRole::kHead) {  // its input is all that it keeps; the rest is the loss's
+  if (cost.after_forward == ShapePolynomial()) return cost;
+  if (layer.role == LayerRole::kHead) {  // a head keeps only its input anyway
     for (const ValueSpec& value : layer.writes)
       cost.on_entry = ShapePolynomial::sum(cost.on_entry, bytes_of(value));
     return cost;
@@ -98,11 +97,11 @@ LayerCost cost_of_running_twice(const LayerInfo& layer,
       entering = ShapePolynomial::sum(entering, value->second);
   }
   cost.after_forward = entering;
-  // Fused operators leave nothing that waits for the backward.
+  // Fused operators of a recomputed layer hold memory only during the backward.
   cost.pooled_in_backward = ShapePolynomial::sum(cost.pooled_in_backward, cost.pooled_until_input);
   cost.pooled_after_input = ShapePolynomial::sum(cost.pooled_after_input, cost.pooled_until_weight);
   cost.pooled_until_input = cost.pooled_until_weight = {};
-  // The extra memory of the last layer of a backward is in at_end.
+  // An embedding peaks at the end of its backward, which at_end counts.
   if (cost.at_end == ShapePolynomial())
     cost.on_entry = ShapePolynomial::sum(
         ShapePolynomial::sum(cost.on_entry, layer.cost.after_forward), entering, -1.0);
@@ -121,7 +120,7 @@ std::vector<std::string> set_recomputed(ModelSpec& model, Partition& partition,
                                         const ActivationCheckpoint& which) {
   if (which.kind == ActivationCheckpoint::kNone) return {};
   std::vector<std::string> notes;
-  std::map<std::string, ShapePolynomial> values;  // written so far
+  std::map<std::string, ShapePolynomial> values;
   for (StageContent& stage : partition.stages) {
     for (const int i : stage.layers) {
       LayerInfo& layer = model.layers[i];
@@ -148,12 +147,12 @@ Costs recomputation_costs(const ModelSpec& model, const Partition& partition,
     double all = 0, again = 0;
     for (const int i : stage.layers) all += model.layers[i].cost.forward_flops.at(microbatch);
     for (const int i : stage.recomputed) {
-      const LayerCost& cost = model.layers[i].cost;  // without a backward it runs once
+      const LayerCost& cost = model.layers[i].cost;  // without a backward, the forward runs once
       const bool has_backward =
           cost.input_flops.at(microbatch) + cost.weight_flops.at(microbatch) > 0;
       if (has_backward) again += cost.forward_flops.at(microbatch);
     }
-    if (all <= 0) {  // not known: layers count alike
+    if (all <= 0) {  // unknown FLOPs: all layers count the same
       all = static_cast<double>(stage.layers.size());
       again = static_cast<double>(stage.recomputed.size());
     }

@@ -1,5 +1,3 @@
-// Activation checkpointing, for the plan: which layers run twice, and what that costs.
-// Thread-safety: pure functions.
 #pragma once
 
 #include <string>
@@ -11,16 +9,16 @@
 
 namespace sluice::detail {
 
-// Throws Error(kUsage) at "activation_checkpoint" for an empty list, and for a name or class that
-// no layer of the model has.
+// Throws Error(kUsage) for an empty list, or for a layer name or class that the model does not
+// have.
 void require_recomputable(const ModelSpec& model, const ActivationCheckpoint& which);
 
-// Marks the layers in the partition and gives them the costs of layers that run twice. Returns
-// notes: stages without such a layer. Precondition: require_recomputable().
+// Marks recomputed layers and sets their costs. Returns a note for each stage without one.
+// Precondition: require_recomputable().
 std::vector<std::string> set_recomputed(ModelSpec& model, Partition& partition,
                                         const ActivationCheckpoint& which);
 
-// Units, in which I and B of a stage hold the share of F that runs again.
+// Unit costs per stage, where I and B include the recomputed forwards.
 Costs recomputation_costs(const ModelSpec& model, const Partition& partition,
                           const MicrobatchShape& microbatch);
 

@@ -13,12 +13,12 @@
 namespace sluice {
 namespace {
 
-// Forwards of one schedule. Beyond them a typo would take minutes and fill the memory.
+// Without a limit, a typo could take minutes and fill the memory.
 constexpr std::int64_t kMaxForwards = std::int64_t{1} << 22;
 
-// Schedules of the field that sluice does not make, and the nearest one that it does.
+// Published schedules that sluice does not support, with the closest one that it does.
 struct OtherSchedule {
-  std::string_view spelling;  // in lower case, without "schedule", '-', '_' and spaces
+  std::string_view spelling;  // lower case, without a leading "schedule", '-', '_' and spaces
   std::string_view name, what, instead;
 };
 constexpr std::array<OtherSchedule, 13> kOtherSchedules = {{
@@ -37,7 +37,7 @@ constexpr std::array<OtherSchedule, 13> kOtherSchedules = {{
     {"eager1f1b", "Eager-1F1B", "it runs more forwards ahead", "1F1B"},
 }};
 
-// torch finds these by name too, and fails later.
+// torch accepts these abstract classes and fails later.
 constexpr std::array<std::string_view, 4> kAbstractNames = {
     "pipelineschedulesingle", "pipelineschedulemulti", "_pipelinescheduleruntime",
     "_scheduleforwardonly"};
@@ -213,7 +213,6 @@ ScheduleKind parse_kind(std::string_view name, ScheduleKind) {
                                    other.what),
                  .remedy = formatted("use '{}', or read an order with --csv", other.instead)});
   }
-  // A typo of an alias is answered with the canonical name.
   const std::string near = nearest_name(name, spellings);
   throw Error(ErrorKind::kUsage,
               {.what = "unknown schedule '" + std::string(name) + "'",

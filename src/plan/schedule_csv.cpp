@@ -1,6 +1,5 @@
-// torch's CSV (docs/schedules.md). Every limit below keeps memory in proportion to the file: a
-// few bytes of text must not make a reader of the schedule reserve room for billions of
-// microbatches.
+// Reads and writes torch's schedule CSV (docs/schedules.md). The limits keep memory proportional to
+// the file: a few bytes must not make us allocate billions of microbatches.
 #include <algorithm>
 #include <cstdint>
 
@@ -22,7 +21,6 @@ constexpr std::int64_t kForwardsPerAction = 16;
 constexpr std::int64_t kFreeForwards = 1 << 16;
 constexpr const char* kTooLarge = "is it the right file?";
 
-// Counts that the actions of a file name.
 struct Extent {
   int num_stages = 0;
   int num_microbatches = 0;
@@ -36,7 +34,7 @@ class CsvReader {
   std::vector<std::vector<Action>> read_rows() {
     constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
     if (text_.starts_with(kByteOrderMark)) text_.remove_prefix(kByteOrderMark.size());
-    // Blank lines at the end are an editor's; a blank line between rows is a rank without actions.
+    // Editors add blank lines at the end. Elsewhere, a blank line is a rank without actions.
     const std::size_t last = text_.find_last_not_of(" \t\r\n");
     const std::size_t line_end =
         last == std::string_view::npos ? 0 : text_.find_first_of("\r\n", last);
@@ -136,7 +134,7 @@ void require_plausible(const Extent& extent, const std::string& file) {
   }
 }
 
-// A stage lives where it computes; failing that, where it is sent, received or gathered.
+// A stage belongs to the rank that computes it rather than to one that transfers it.
 std::vector<int> infer_stage_to_rank(const std::vector<std::vector<Action>>& rows, int num_stages) {
   std::vector<int> stage_to_rank(static_cast<std::size_t>(num_stages), -1);
   for (const bool computing : {true, false}) {
@@ -196,7 +194,7 @@ Schedule read_schedule_csv(const std::string& path, const std::vector<int>& stag
 std::string to_csv(const std::vector<std::vector<Action>>& rows) {
   std::string text;
   for (const std::vector<Action>& row : rows) {
-    // Without quotes a row of one idle slot would read back as a row without slots.
+    // Without quotes, a row with one idle slot would read back as a row without slots.
     if (row.size() == 1 && row.front().kind == ActionKind::kIdle) text += "\"\"";
     for (std::size_t slot = 0; slot < row.size(); ++slot) {
       if (slot > 0) text += ',';

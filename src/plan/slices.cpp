@@ -10,10 +10,9 @@
 namespace sluice::detail {
 namespace {
 
-// The most slices: more than a layer has heads.
+// More slices than any layer has heads.
 constexpr int kMostSlices = 65536;
 
-// Options, as messages name them.
 constexpr const char* kDegree = "`tensor_parallel.degree`";
 constexpr const char* kSlices = "`tensor_parallel.slices`";
 
@@ -22,7 +21,7 @@ constexpr const char* kSlices = "`tensor_parallel.slices`";
   throw Error(ErrorKind::kUsage, {.what = what, .where = where, .remedy = remedy});
 }
 
-// The values around `wanted` for which `fits` holds, at least one: "2 or 4", "8".
+// The nearest numbers that satisfy `fits`, as "2 or 4" or "8".
 template <typename Fits>
 std::string nearest(std::int64_t wanted, std::int64_t most, const Fits& fits) {
   std::int64_t below = wanted - 1, above = wanted + 1;

@@ -1,5 +1,4 @@
-// One stage at work on one microbatch: what a forward and its backward are of.
-// Thread-safety: values.
+// Identifies the forward and backward of a microbatch on a stage.
 #pragma once
 
 #include <compare>
@@ -9,7 +8,6 @@
 
 namespace sluice::detail {
 
-// In order: by stage, then by microbatch.
 struct StageMicrobatch {
   std::int32_t stage = -1, microbatch = -1;
 

@@ -1,10 +1,8 @@
-// Something for every stage and microbatch of a program.
+// Holds a value for every stage and microbatch.
 //
-// A complete program has at least one instruction for each stage and microbatch, so a table over
-// all of them is in proportion to it. With fewer instructions, only those that occur are kept: a
-// few lines of text that name stage 60000 and microbatch 1000000 must not fill the memory.
-//
-// Thread-safety: values.
+// The table is dense if the program has about as many instructions as the table has entries.
+// Otherwise it only keeps the entries that were set, because a short file that names stage 60000
+// and microbatch 1000000 must not fill the memory.
 #pragma once
 
 #include <algorithm>
@@ -34,9 +32,9 @@ class StageMicrobatchTable {
     if (is_dense_) dense_.resize(static_cast<std::size_t>(cells));
   }
 
-  // Precondition: both in range. The reference stays valid.
+  // Precondition: `of` is in range. The reference stays valid.
   Value& at(StageMicrobatch of) { return is_dense_ ? dense_[cell(of)] : sparse_[of]; }
-  // A fresh Value where nothing was put, and for a stage that does not exist.
+  // Returns a default Value if none was set or the stage does not exist.
   const Value& find(StageMicrobatch of) const {
     static const Value nothing;
     if (of.stage < 0 || of.stage >= num_stages_) return nothing;
@@ -45,7 +43,7 @@ class StageMicrobatchTable {
     return found == sparse_.end() ? nothing : found->second;
   }
 
-  // visit(StageMicrobatch, value) in ascending order; of a sparse table, those that were put.
+  // Visits in ascending order. A sparse table visits only entries that were set.
   template <typename Visit>
   void for_each(Visit&& visit) const {
     StageMicrobatch at{0, 0};

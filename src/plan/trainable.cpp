@@ -19,8 +19,8 @@ const std::string& first_use(const ParameterSpec& parameter) {
   throw Error(ErrorKind::kUsage, {.what = what, .where = "`trainable`", .remedy = remedy});
 }
 
-// Cost of a layer of which no operators are known, and nothing is trained: `flows` when something
-// before it is.
+// The cost of a frozen layer whose operators are unknown. `flows` is true if an earlier layer
+// trains.
 LayerCost cost_of_frozen(const LayerCost& trained, bool flows) {
   LayerCost cost = flows ? trained : LayerCost();
   cost.forward_flops = trained.forward_flops;
@@ -32,7 +32,7 @@ LayerCost cost_of_frozen(const LayerCost& trained, bool flows) {
 
 LayerCost cost_of_trained(const LayerInfo& layer, bool flows, const TensorParallel& shares) {
   if (!layer.operators) return layer.trains() ? layer.cost : cost_of_frozen(layer.cost, flows);
-  std::vector<std::string> trained;  // names behind the layer's
+  std::vector<std::string> trained;  // relative to the layer
   for (const ParameterSpec& parameter : layer.parameters) {
     const bool inside = parameter.name.starts_with(layer.name + ".");
     if (parameter.trainable)
@@ -59,7 +59,7 @@ LayerCost cost_of_trained(const LayerInfo& layer, bool flows, const TensorParall
                   .early_norms = true});
 }
 
-// "stage 2", "stages 0 and 1", "stages 0, 1 and 2".
+// Returns "stage 2", "stages 0 and 1" or "stages 0, 1 and 2".
 std::string stages_text(const std::vector<int>& stages) {
   std::string text = stages.size() == 1 ? "stage " : "stages ";
   for (std::size_t i = 0; i < stages.size(); ++i) {
@@ -69,7 +69,6 @@ std::string stages_text(const std::vector<int>& stages) {
   return text;
 }
 
-// "q_proj" of "model.layers.0.self_attn.q_proj.weight", and the whole name.
 std::vector<std::string> words_of(const std::vector<std::string>& names) {
   std::set<std::string> words(names.begin(), names.end());
   for (const std::string& name : names) {
@@ -89,7 +88,7 @@ std::string suggestion(const std::string& pattern, const std::vector<std::string
   std::erase(bare, '*');
   while (bare.starts_with('.')) bare.erase(0, 1);
   while (bare.ends_with('.')) bare.pop_back();
-  // Hugging Face takes parts of names where sluice takes patterns.
+  // Hugging Face options match parts of names; ours are patterns.
   const bool is_part =
       !bare.empty() && std::any_of(names.begin(), names.end(), [&](const auto& name) {
         return name.find(bare) != std::string::npos;
@@ -101,7 +100,6 @@ std::string suggestion(const std::string& pattern, const std::vector<std::string
   return "did you mean '" + (is_whole ? near : "*" + near + "*") + "'?";
 }
 
-// Each pattern has to match a name.
 void require_matches(const char* option, const std::vector<std::string>& patterns,
                      const std::vector<std::string>& names) {
   for (const std::string& pattern : patterns) {
@@ -128,7 +126,7 @@ void require_no_decay(const ModelSpec& model, const std::vector<std::string>& pa
 }
 
 void set_costs_of_trained(ModelSpec& model, const TensorParallel& shares) {
-  std::set<std::string> trained;  // values
+  std::set<std::string> trained;  // values that need a gradient
   for (LayerInfo& layer : model.layers) {
     const bool flows = std::any_of(layer.reads.begin(), layer.reads.end(),
                                    [&](const std::string& name) { return trained.contains(name); });
@@ -154,7 +152,7 @@ void set_trainable(ModelSpec& model, const std::vector<std::string>& patterns) {
           "set requires_grad, in LayerSpec::make, or plan with describe(layers, batch)");
   }
   std::vector<std::string> names;
-  std::set<std::string> trained;  // first uses
+  std::set<std::string> trained;  // a tied parameter counts by its first use
   for (const LayerInfo& layer : model.layers) {
     for (const ParameterSpec& parameter : layer.parameters) {
       names.push_back(parameter.name);

@@ -1,5 +1,4 @@
-// The trained part of a model, by patterns of names.
-// Thread-safety: pure functions.
+// Selects which parameters of a model train.
 #pragma once
 
 #include <string>
@@ -11,32 +10,27 @@
 
 namespace sluice::detail {
 
-// Freezes the parameters of which no use matches a pattern, and lowers the costs of layers that
-// then keep and compute less. Throws Error(kUsage) at "trainable" for an empty list, and for a
-// pattern that matches nothing, with the nearest name.
+// Freezes parameters unless one of their uses matches a pattern, and updates the layers' costs.
+// Throws Error(kUsage) if the list is empty or a pattern matches nothing.
 void set_trainable(ModelSpec& model, const std::vector<std::string>& patterns);
 
-// Throws Error(kUsage) at "no_decay" for a pattern that matches no parameter, with the nearest one.
-// Checks nothing for a model whose parameters are not known yet.
+// Throws Error(kUsage) if a pattern matches no known parameter.
 void require_no_decay(const ModelSpec& model, const std::vector<std::string>& patterns);
 
-// Freezes whole layers by patterns of their names, also those of which the parameters are not
-// known. Throws Error(kUsage) for a pattern that matches no layer, with the nearest name.
+// Freezes the layers whose names match, even if their parameters are not known yet. Throws
+// Error(kUsage) if a pattern matches nothing.
 void freeze_layers(ModelSpec& model, const std::vector<std::string>& patterns);
 
-// Sets the costs of all layers by what of them is trained.
 void set_costs_of_trained(ModelSpec& model, const TensorParallel& shares = {});
 
-// Throws Error(kUsage) when all of a model is frozen.
 void require_something_to_train(const ModelSpec& model);
 
-// By stage. Empty: there is nothing that a program could leave out.
+// One per stage. Empty if every stage needs its full backward.
 std::vector<StageBackward> backwards_of(const Partition& partition);
 
-// B of a stage below which nothing is trained costs what it does without I.
+// Removes the input gradient's cost from B of stages before which nothing trains.
 Costs drop_frozen_costs(Costs costs, const Partition& partition);
 
-// The effects of freezing on the program, for people; empty: none.
 std::vector<std::string> frozen_notes(const Partition& partition);
 
 }  // namespace sluice::detail

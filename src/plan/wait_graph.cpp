@@ -14,11 +14,11 @@ constexpr int kFinished = std::numeric_limits<int>::max();
 
 std::vector<WaitGraph::Stuck> WaitGraph::find_circles() const {
   const int num_ranks = static_cast<int>(waits_.size());
-  using Sleeper = std::pair<int, int>;  // the index that it waits for, rank
+  using Sleeper = std::pair<int, int>;  // {index that it waits for, rank}
   using Sleepers = std::priority_queue<Sleeper, std::vector<Sleeper>, std::greater<>>;
-  std::vector<Sleepers> sleepers(waits_.size());      // by the rank that they wait for
-  std::vector<std::size_t> passed(waits_.size(), 0);  // waits that are over
-  std::vector<int> at(waits_.size(), 0);              // instructions below this one are done
+  std::vector<Sleepers> sleepers(waits_.size());  // by the rank that they wait for
+  std::vector<std::size_t> passed(waits_.size(), 0);
+  std::vector<int> at(waits_.size(), 0);  // instructions before this index are done
   std::vector<int> runnable(waits_.size());
   for (int rank = 0; rank < num_ranks; ++rank) runnable[rank] = rank;
 
@@ -42,7 +42,7 @@ std::vector<WaitGraph::Stuck> WaitGraph::find_circles() const {
   }
 
   std::vector<Stuck> circles;
-  std::vector<int> seen(waits_.size(), -1);  // by the rank from which the walk started
+  std::vector<int> seen(waits_.size(), -1);
   for (int start = 0; start < num_ranks; ++start) {
     int rank = start;
     while (at[rank] != kFinished && seen[rank] < 0) {
@@ -50,7 +50,7 @@ std::vector<WaitGraph::Stuck> WaitGraph::find_circles() const {
       rank = waits_[rank][passed[rank]].other_rank;
     }
     if (at[rank] == kFinished || seen[rank] != start) continue;
-    const int first = rank;  // the walk came back to itself here
+    const int first = rank;  // the rank is on a cycle
     do {
       const Wait& wait = waits_[rank][passed[rank]];
       circles.push_back({rank, wait.index, wait.other_rank, wait.other_index});

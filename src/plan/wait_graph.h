@@ -1,7 +1,5 @@
-// Ranks that run their rows and wait for each other: can they finish?
-//
-// Owns: "instruction i of rank r waits until instruction j of rank q is done", and the replay of
-// it. Does not own: why (verify). Thread-safety: values.
+// Detects deadlocks between ranks: instruction i of one rank waits until instruction j of another
+// is done.
 #pragma once
 
 #include <cstddef>
@@ -13,17 +11,17 @@ class WaitGraph {
  public:
   explicit WaitGraph(int num_ranks) : waits_(static_cast<std::size_t>(num_ranks)) {}
 
-  // Per rank in ascending order of `index`.
+  // Call in ascending order of `index` per rank.
   void add(int rank, int index, int other_rank, int other_index) {
     waits_[rank].push_back({index, other_rank, other_index});
   }
 
   struct Stuck {
     int rank = 0, index = 0;              // this instruction never starts
-    int other_rank = 0, other_index = 0;  // it waits for this one
+    int other_rank = 0, other_index = 0;  // because it waits for this one
   };
-  // The ranks that wait for each other in circles, circle by circle; ranks that only wait for one
-  // of these are left out. Empty: every rank finishes. O(waits log ranks).
+  // Returns the ranks that wait for each other in cycles, one cycle after another. Leaves out ranks
+  // that only wait for a cycle. Empty if every rank finishes. Takes O(waits log ranks).
   std::vector<Stuck> find_circles() const;
 
  private:

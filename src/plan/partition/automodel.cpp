@@ -1,7 +1,5 @@
-// NeMo AutoModel's split: Hugging Face names under a prefix, the rotary embedding on every stage,
-// and whatever else the first stage must hold. Like its source it takes models of the structure
-// embed_tokens, layers.K, norm, lm_head, and none with a tied head; unlike it, a list of modules
-// that loses a layer is refused.
+// NeMo AutoModel's split. Like AutoModel, it only supports embed_tokens, layers.K, norm and an
+// untied lm_head. Unlike AutoModel, it rejects module lists that lose a layer.
 #include <algorithm>
 #include <string_view>
 
@@ -17,7 +15,6 @@ namespace {
 constexpr std::string_view kEmbedding = "embed_tokens";
 constexpr std::string_view kBasePrefix = "model.";
 
-// embed_tokens, layers, norm and head.
 bool has_known_structure(const ModelSpec& model) {
   return static_cast<int>(model.layers.size()) >= model.block_range().second + 2 &&
          model.layers.front().name.ends_with(kEmbedding);
@@ -39,7 +36,7 @@ void require_model_name(const char* option, const std::optional<std::string>& gi
   }
 }
 
-// The options as AutoModel's function takes them; names that are not given are the model's.
+// Takes missing names from the model.
 HfStageOptions stage_options(const ModelSpec& model, const PartitionOptions& options) {
   const std::string& first = model.layers.front().name;
   const std::string prefix = first.substr(0, first.size() - kEmbedding.size());
@@ -53,7 +50,7 @@ HfStageOptions stage_options(const ModelSpec& model, const PartitionOptions& opt
       refuse("the parameter '" + lost + "' would be on no stage", "keep embeddings and head");
     }
   }
-  // AutoModel keeps the encoders of a nested language model beside it.
+  // AutoModel keeps a nested language model's encoders outside of its prefix.
   const bool beside = model.num_parameters() > 0 && prefix != kBasePrefix && options.multimodal;
   std::vector<std::string> extras;
   if (beside) {

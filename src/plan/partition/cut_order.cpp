@@ -14,21 +14,21 @@ namespace sluice::detail {
 namespace {
 
 using Starts = std::vector<int>;
-using Cost = std::int64_t;  // in steps of 1e-12 of the sum, so that equal sums are equal
+using Cost = std::int64_t;  // in steps of 1e-12 of the sum, so that equal sums compare equal
 
 constexpr Cost kNone = std::numeric_limits<Cost>::max();
 constexpr double kSteps = 1e12;
-constexpr std::int64_t kMostSplits = 200'000;  // of which all are looked at
+constexpr std::int64_t kMostSplits = 200'000;  // more are not enumerated
 constexpr std::int64_t kMostNodes = 300'000;
 constexpr std::size_t kMostAsked = 2'000;
 
-// The merit by which a split is judged: smaller is better.
+// The merit of a split. Smaller is better.
 struct Merit {
   Cost slowest = kNone, largest_stage = kNone;
   friend auto operator<=>(const Merit&, const Merit&) = default;
 };
 
-// Longer first stages first.
+// Among equals, longer first stages are better.
 struct Better {
   bool operator()(const std::pair<Merit, Starts>& a, const std::pair<Merit, Starts>& b) const {
     return a.first != b.first ? a.first < b.first : a.second > b.second;
@@ -93,7 +93,7 @@ class CutOrder::Splitter {
     return merit;
   }
 
-  // Ways to choose the cuts, up to a little more than are looked at.
+  // Stops counting just above kMostSplits.
   std::int64_t num_splits() const {
     const int places = problem_.last_cut - problem_.first_cut + 1;
     const int cuts = std::min(num_stages_ - 1, places - (num_stages_ - 1));
@@ -129,7 +129,7 @@ class CutOrder::Splitter {
       visit_all(starts, [&](const Starts& each) { all_.emplace_back(merit_of(each), each); });
       std::sort(all_.begin(), all_.end(), Better());
     }
-    // Asking takes far longer than comparing: of those behind the fastest only some are asked.
+    // Trying a cut takes callers far longer than comparing, so sample the slower ones.
     const std::size_t rest = all_.size() > kMostAsked ? all_.size() - kMostAsked : 0;
     const std::size_t stride = 1 + rest / kMostAsked;
     const std::size_t i = place < kMostAsked ? place : kMostAsked + (place - kMostAsked) * stride;
@@ -140,7 +140,7 @@ class CutOrder::Splitter {
     if (!found_.empty()) return &found_.front();
     std::pair<Merit, Starts> best;
     Starts starts = {0};
-    visit_all(starts, [&](const Starts& each) {  // the longest first stages come first
+    visit_all(starts, [&](const Starts& each) {  // longest first stages come first
       if (const Merit merit = merit_of(each); merit < best.first) best = {merit, each};
     });
     return &found_.emplace_back(std::move(best.second));
@@ -148,9 +148,9 @@ class CutOrder::Splitter {
 
   // ---- one stage a rank: dynamic programming ----
 
-  // The least largest stage; then, of the splits with it, the longest first stages.
+  // Minimizes the largest stage. Among equals, takes the longest first stages.
   Starts by_programming() const {
-    // least[s][i]: of the largest stage when layers i.. are the stages s.. .
+    // least[s][i] is the smallest possible largest stage if stages s.. hold layers i.. .
     std::vector<std::vector<Cost>> least(
         static_cast<std::size_t>(num_stages_),
         std::vector<Cost>(static_cast<std::size_t>(num_layers_) + 1, kNone));
@@ -181,11 +181,11 @@ class CutOrder::Splitter {
     Cost largest = 0;
     std::pair<Merit, Starts> best;
     std::int64_t nodes = 0;
-    bool only_faster = true;  // a smaller largest stage alone is not looked for
+    bool only_faster = true;  // ignore splits that only have a smaller largest stage
   };
 
-  // True if ranks with these loads can take the layers from `position` on and stay at or below
-  // `bound`: together, and each in whole layers no smaller than the smallest left.
+  // True if the ranks may be able to take all layers from `position` on within `bound`. Compares
+  // total room, and each rank's room in units of the smallest remaining layer.
   bool may_hold(const std::vector<Cost>& loads, int position, Cost bound) const {
     const Cost smallest = smallest_from_[static_cast<std::size_t>(position)];
     Cost room = 0;
@@ -198,7 +198,7 @@ class CutOrder::Splitter {
     return room >= sum_of(position, num_layers_) && layers >= num_heavy_from_[position];
   }
 
-  // Ends of the chain may cost next to nothing: only blocks between them count as whole layers.
+  // The ends may cost almost nothing, so only blocks count as whole layers.
   void count_blocks() {
     smallest_from_.assign(static_cast<std::size_t>(num_layers_) + 1, 0);
     num_heavy_from_.assign(static_cast<std::size_t>(num_layers_) + 1, 0);
@@ -240,7 +240,7 @@ class CutOrder::Splitter {
       });
       return;
     }
-    // From even lengths outwards, so that a good split comes early.
+    // Try even lengths first, to find a good split early.
     const int from = std::max(problem_.first_cut, begin + 1), to = problem_.last_cut - (left - 1);
     const Cost even = before_[begin] + (before_.back() - before_[begin]) / (left + 1);
     std::vector<int> nexts(static_cast<std::size_t>(to - from + 1));
@@ -270,7 +270,7 @@ class CutOrder::Splitter {
     return search.best.second;
   }
 
-  // ---- too many to look at all: those that differ from the best by few layers ----
+  // ---- too many to enumerate: neighbours of the best split ----
 
   bool find_next() {
     if (found_.empty()) {
@@ -304,10 +304,10 @@ class CutOrder::Splitter {
   const int num_layers_, num_stages_;
   int num_ranks_ = 0;
   std::vector<Cost> costs_;
-  std::vector<Cost> before_;  // cost of the layers before each
+  std::vector<Cost> before_;  // [i]: layers before i
   std::vector<Cost> smallest_from_;
   std::vector<std::int64_t> num_heavy_from_;
-  std::deque<Starts> found_;  // in the order of preference
+  std::deque<Starts> found_;
   std::vector<std::pair<Merit, Starts>> all_;
   std::unordered_set<Starts, HashOfStarts> seen_;
   std::priority_queue<std::pair<Merit, Starts>, std::vector<std::pair<Merit, Starts>>, Worse> open_;

@@ -1,11 +1,6 @@
-// The cuts of a chain of layers in the order of preference: those that make the slowest rank as
-// fast as it can be come first.
-//
-// Owns: the search. Does not own: the costs of layers, names, the ranks of stages.
-//
-// Cuts whose slowest rank is equally fast: those whose largest stage is smallest come first, and
-// of those the ones whose first stages are longest. Costs are compared in steps of 1e-12 of their
-// sum. Thread-safety: one object is one thread's.
+// Enumerates the ways to cut a chain of layers, best first: the slowest rank's load is smallest.
+// Ties are broken by the smaller largest stage, then by longer first stages. Costs are compared in
+// steps of 1e-12 of their sum.
 #pragma once
 
 #include <cstddef>
@@ -15,15 +10,15 @@
 namespace sluice::detail {
 
 struct SplitProblem {
-  std::vector<double> costs;       // cost of every layer, at least 0
-  int first_cut = 1;               // a stage behind the first starts at one of
-  int last_cut = 1;                // [first_cut, last_cut]
-  std::vector<int> stage_to_rank;  // rank of every stage
+  std::vector<double> costs;       // per layer, at least 0
+  int first_cut = 1;               // later stages start
+  int last_cut = 1;                // in [first_cut, last_cut]
+  std::vector<int> stage_to_rank;  // per stage
 };
 
-// Up to about 200,000 possible splits all of them are looked at; of more, the best is found by
-// dynamic programming where every rank has one stage, by branch and bound where ranks have several,
-// and those behind it are the ones around it. Nothing is searched before it is asked for.
+// Up to about 200,000 splits are all compared. Beyond that, dynamic programming finds the best if
+// every rank has one stage, otherwise branch and bound. Its neighbours follow. The search starts
+// with the first at().
 class CutOrder {
  public:
   // Precondition: the cuts fit between first_cut and last_cut.
@@ -32,8 +27,8 @@ class CutOrder {
   CutOrder& operator=(CutOrder&&) noexcept;
   ~CutOrder();
 
-  // First layer of every stage, of the cuts at this place in the order; null: those before are all
-  // that are to be looked at. Of many, only some behind the first 2,000 are.
+  // The first layer of every stage, or null at the end. Long orders are only sampled after the
+  // first 2,000 places.
   const std::vector<int>* at(std::size_t place);
 
  private:

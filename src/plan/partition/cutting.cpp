@@ -47,7 +47,7 @@ std::vector<TieGroup> tie_groups(const ModelSpec& model, const std::vector<Stage
   };
   for (const LayerInfo& layer : model.layers) {
     for (const ParameterSpec& parameter : layer.parameters) {
-      if (!parameter.trainable) continue;  // no gradients to sum
+      if (!parameter.trainable) continue;
       if (!parameter.tied_to.empty() && group_of(parameter.tied_to) == groups.end()) {
         groups.push_back({parameter.tied_to, {}});
       }
@@ -76,7 +76,7 @@ void set_backwards(const ModelSpec& model, Partition& partition) {
   for (StageContent& stage : partition.stages) stage.backward = backwards[stage.stage];
 }
 
-// The number of ranks, where it is not given: that of the map, else one rank a stage.
+// Defaults to the ranks of the map, or to one rank per stage.
 int num_ranks(const PartitionOptions& options, int num_stages) {
   if (options.num_ranks != 0) return options.num_ranks;
   if (options.stage_to_rank.empty()) return num_stages;
@@ -84,7 +84,7 @@ int num_ranks(const PartitionOptions& options, int num_stages) {
   return std::clamp(last, 0, num_stages - 1) + 1;
 }
 
-// The invariants of partition.h. A failure is a defect of a convention, not of its user.
+// See partition.h. A failure is a bug of a convention, not a user error.
 void check_invariants(const ModelSpec& model, const Partition& partition) {
   const auto fail = [](const std::string& what) {
     throw Error(ErrorKind::kInternal, {.what = "broken partition: " + what});
@@ -165,7 +165,6 @@ std::vector<StageShape> stage_shapes(const ModelSpec& model, const Partition& pa
     }
   }
   const MicrobatchShape shape{microbatch_size, seq_len};
-  // The values at hand: those of the batch, then what the layers write.
   std::map<std::string, ValueSpec> values;
   for (const ValueSpec& value : model.inputs) values[value.name] = value;
   for (const LayerInfo& layer : model.free_layers)
@@ -192,7 +191,7 @@ std::vector<StageShape> stage_shapes(const ModelSpec& model, const Partition& pa
     const ValueSpec output = value_of(last.writes.empty() ? "" : last.writes.front().name, last);
     of_stage.output = output.sizes_at(shape);
     of_stage.output_dtype = output.dtype;
-    // For a head that computes the loss, too: the logits that it makes by blocks.
+    // A head that computes the loss also produces logits, block by block.
     if (last.computes_loss()) of_stage.output = {microbatch_size, seq_len, model.vocab_size};
   }
   return shapes;

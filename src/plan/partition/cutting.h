@@ -1,8 +1,4 @@
-// A model that is cut into stages, whose number and places come first.
-//
-// Owns: which options go together, how many stages there are, which rank has which, and the
-// Partition of given cuts. Does not own: the order in which cuts are tried (cut_order.h).
-// Thread-safety: const after construction.
+// Cuts a model into stages and places them on ranks.
 #pragma once
 
 #include <string>
@@ -15,26 +11,26 @@
 namespace sluice::detail {
 
 enum class CutBy {
-  kRule,   // counts, or the names in the options
-  kCosts,  // what layers take
+  kRule,   // counts or names in the options
+  kCosts,  // costs of layers
 };
 
 class Cutting {
  public:
-  // Counts the stages and places them. Refers to the model. Throws Error(kUsage) as
-  // make_partition(); with kCosts also for options that say where to cut.
+  // Keeps a reference to the model. Throws Error(kUsage) like make_partition(). With kCosts,
+  // options that name cuts are also an error.
   Cutting(const ModelSpec& model, const PartitionOptions& options, CutBy by);
 
   const StageMap& stage_map() const { return stage_map_; }
 
-  // Precondition: kRule.
+  // Precondition: the object was made with CutBy::kRule.
   Partition by_rule() const;
-  // costs: of every layer of the model, all that it takes of a rank's step, in any unit. Throws
-  // Error(kUsage) for costs of another number of layers, and for stages that cannot be filled.
+  // `costs` has each layer's share of the step time, in any unit. Throws Error(kUsage) if the
+  // number of costs is wrong or a stage would stay empty.
   SplitProblem problem(const std::vector<double>& costs) const;
-  // starts: first layer of every stage, of a cut of problem().
+  // `starts` holds the first layer of every stage.
   Partition at(const std::vector<int>& starts) const;
-  // The same with layers and backwards of the stages alone.
+  // Like at(), but only with layers and backwards.
   Partition outline(const std::vector<int>& starts) const;
 
  private:
@@ -43,12 +39,12 @@ class Cutting {
   const ModelSpec& model_;
   PartitionOptions options_;
   const ConventionRules& convention_;
-  std::vector<std::string> notes_;  // options that gave way to others
+  std::vector<std::string> notes_;
   Split rule_;
   StageMap stage_map_;
 };
 
-// The split with which the slowest rank is as fast as it can be. Throws as Cutting.
+// Minimizes the load of the slowest rank. Throws like Cutting.
 Partition split_by_costs(const ModelSpec& model, const PartitionOptions& options,
                          const std::vector<double>& costs);
 

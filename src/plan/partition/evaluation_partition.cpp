@@ -18,7 +18,6 @@ namespace {
                .remedy = "cut the model elsewhere, or train without evaluations"});
 }
 
-// The first layer of every stage, and behind them the number of layers.
 std::vector<int> begins_of(const ModelSpec& model, const Partition& training) {
   const std::vector<LayerInfo>& layers = model.evaluation->layers;
   std::vector<int> begins = {0};
@@ -37,7 +36,6 @@ std::vector<int> begins_of(const ModelSpec& model, const Partition& training) {
   return begins;
 }
 
-// Names of parameters on each rank, by use and by first use.
 std::vector<std::set<std::string>> names_by_rank(const ModelSpec& model,
                                                  const Partition& partition) {
   std::vector<std::set<std::string>> names(static_cast<std::size_t>(partition.num_ranks()));

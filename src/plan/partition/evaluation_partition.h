@@ -1,5 +1,4 @@
-// Where a model is cut in evaluation, when that is other layers than those that train.
-// Thread-safety: pure functions.
+// Cuts a model whose evaluation has other layers than its training.
 #pragma once
 
 #include "sluice/partition.h"
@@ -7,13 +6,12 @@
 
 namespace sluice {
 
-// The same stages on the same ranks: each begins at the layer of the evaluation that has the name
-// of its first layer in `training`. model: with an evaluation, whose layers those of the result
-// are. Throws Error(kUsage) naming the layer where the evaluation has none of that name, or reads a
-// parameter on another rank than has it.
+// Each stage starts at the evaluation layer that has the name of its first training layer. The
+// result refers to layers of `model.evaluation`, which must exist. Throws Error(kUsage) if that
+// layer is missing or a parameter is on another rank.
 Partition evaluation_partition(const ModelSpec& model, const Partition& training);
 
-// Throws as evaluation_partition() where the plan's model has an evaluation of its own.
+// Throws like evaluation_partition(). Does nothing if the model has no evaluation of its own.
 void require_evaluation(const Plan& plan);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// Splits by name: cut before, cut after, or listed stage by stage.
+// Splits by name: before a layer, after a layer, or as listed per stage.
 #include <algorithm>
 #include <set>
 #include <unordered_map>
@@ -28,7 +28,6 @@ std::string quoted_list(const std::vector<std::string>& names) {
   return text;
 }
 
-// Positions of layers by the names of their modules.
 class NameIndex {
  public:
   explicit NameIndex(const LayerNames& layers) : layers_(layers) {
@@ -46,7 +45,8 @@ class NameIndex {
   }
 
   [[noreturn]] void unknown(const std::string& what, const std::string& name) const {
-    // "model.layers.9" is no misspelt "model.layers.0": the range says which there are.
+    // If only digits differ, report the valid range: "model.layers.9" is no typo of
+    // "model.layers.0".
     const bool is_beyond = std::any_of(all_.begin(), all_.end(), [&](const std::string& other) {
       return without_digits(other) == without_digits(name);
     });
@@ -67,7 +67,8 @@ class NameIndex {
   std::vector<std::string> all_;
 };
 
-// Positions of names that must ascend. [min, max]: those where a cut leaves a layer on both sides.
+// Returns positions of names that must ascend. Within [min, max], a cut leaves layers on both
+// sides.
 std::vector<int> ascending_positions(const LayerNames& layers, const std::string& what,
                                      const std::vector<std::string>& names, int min, int max,
                                      bool decoders_only) {

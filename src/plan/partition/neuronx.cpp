@@ -1,5 +1,5 @@
-// NeuronX Distributed's split: cuts after named layers, or even cuts with the remainder last.
-// Stages must be pp x virtual size = cuts + 1.
+// NeuronX Distributed's split: cuts after named layers, or even cuts with the remainder last. There
+// are cuts + 1 = pp x virtual size stages.
 #include "plan/partition/convention.h"
 
 #include "sluice/parts/peers.h"

@@ -1,4 +1,3 @@
-// Options that contradict each other, or that the convention has no meaning for.
 #include <algorithm>
 #include <unordered_set>
 #include <utility>
@@ -12,7 +11,7 @@ namespace sluice::detail {
 namespace {
 
 struct GivenOption {
-  const char* what;  // "convention X has no ..."
+  const char* what;  // in "convention X has no ..."
   bool given;
   bool ConventionRules::*applies;
 };
@@ -52,7 +51,7 @@ void require_applicable(const ConventionRules& convention, const PartitionOption
   }
 }
 
-// Names settle everything; counts settle the number of stages in one way.
+// Names determine the split. Without names, only one count may be given.
 void require_one_source(const PartitionOptions& options) {
   std::vector<std::string> names, counts;
   if (!options.split_points.empty()) names.push_back("split points");
@@ -83,7 +82,7 @@ void require_one_source(const PartitionOptions& options) {
   }
 }
 
-// Costs settle where the cuts are, counts how many.
+// Costs determine the cuts, so only numbers of stages may accompany them.
 void require_costs_alone(const ConventionRules& convention, const PartitionOptions& options) {
   const std::pair<bool, const char*> others[] = {
       {!options.split_points.empty(), "split points"},
@@ -115,7 +114,6 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// Position of the layer that has the name; -1: none.
 int position_of(const LayerNames& layers, const std::string& name) {
   for (std::size_t i = 0; i < layers.names.size(); ++i) {
     if (contains(layers.names[i], name)) return static_cast<int>(i);
@@ -128,7 +126,6 @@ bool is_known(const LayerNames& layers, const std::string& name) {
          contains(layers.extras, name);
 }
 
-// The first that is none of the convention's; "": all are.
 std::string foreign_name(const LayerNames& own, const std::vector<std::string>& names) {
   std::unordered_set<std::string> known(own.stateless.begin(), own.stateless.end());
   known.insert(own.extras.begin(), own.extras.end());
@@ -139,7 +136,7 @@ std::string foreign_name(const LayerNames& own, const std::vector<std::string>& 
   return {};
 }
 
-// applies: the option that takes such names.
+// `applies` is the option that takes such names.
 void require_own_names(const ConventionRules& convention, const ModelSpec& model,
                        const PartitionOptions& options, const char* what,
                        const std::vector<std::string>& names, bool ConventionRules::*applies) {
@@ -157,7 +154,7 @@ void require_own_names(const ConventionRules& convention, const ModelSpec& model
                ": set `partition_convention` to that, or " +
                (has_own ? "write '" + own.names[position].front() + "'" : "leave it out"));
   }
-  // A convention that takes no such names, but has this one.
+  // The other convention may use the name but have no option for it.
   for (const ConventionRules& other : conventions()) {
     const LayerNames layers = other.names(model, {});
     const int position = is_known(layers, name) ? position_of(layers, name) : -1;
@@ -211,7 +208,6 @@ void check_options(const ConventionRules& convention, const PartitionOptions& op
   if (by_costs) require_costs_alone(convention, options);
 }
 
-// Stages that the names make must be those that the counts ask for.
 void require_num_stages(const PartitionOptions& options, int num_stages) {
   const std::int64_t asked = options.num_stages != 0
                                  ? options.num_stages
@@ -223,7 +219,8 @@ void require_num_stages(const PartitionOptions& options, int num_stages) {
   }
 }
 
-// A stage may hold an end alone only while the others hold the layers: counts refuse the same.
+// With layer_each, a stage may hold only an end, but a model needs as many layers as stages. Counts
+// have the same limit.
 void require_layers(const ConventionRules& convention, const PartitionOptions& options,
                     int num_stages, int num_decoders) {
   if (!convention.layer_each || num_stages <= num_decoders) return;

@@ -1,4 +1,3 @@
-// The placement of stages on ranks.
 #include <algorithm>
 
 #include "base/format.h"

@@ -116,7 +116,7 @@ namespace {
 
 int ceil_div(int a, int b) { return a / b + (a % b != 0); }
 
-// The layers_per_stage nearest to the one asked for that fits, as advice.
+// Suggests the nearest layers_per_stage that works.
 std::string fitting_layers_per_stage(int num_layers, int pp_size, StagesNeed need, int asked) {
   int best = 0;
   for (int candidate = 1; candidate <= num_layers; ++candidate) {

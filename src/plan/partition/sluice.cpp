@@ -1,6 +1,7 @@
-// sluice's own split: Hugging Face names; embedding, norm and head count for nothing unless weights
-// are given; the remainder goes where the options say.
-//   10 layers, 4 stages: first 3 3 2 2, last 2 2 3 3, middle 2 3 3 2
+// sluice's own split. Embedding, norm and head count nothing unless weights are given. The
+// remainder of 10 layers on 4 stages:
+//
+//   first 3 3 2 2, last 2 2 3 3, middle 2 3 3 2
 #include "plan/partition/convention.h"
 #include "plan/partition/shares.h"
 

@@ -1,5 +1,5 @@
-// A gradient flows back along the values through which something trained reaches what leaves the
-// model. A stage takes part when such a value leaves it, and hands gradients on when such a value
+// Gradients flow back along values that depend on a trained parameter and that an output depends
+// on. A stage has a backward if such a value leaves it. It passes gradients on if such a value
 // enters it.
 #include <algorithm>
 #include <map>
@@ -19,7 +19,7 @@ struct LayerValues {
   Names reads, writes;
 };
 
-// A layer that does not say what it reads and writes hands on one value.
+// A layer that declares no values passes on one value.
 LayerValues values_of(const LayerInfo& layer) {
   if (layer.reads.empty() && layer.writes.empty()) return {{"hidden"}, {"hidden"}};
   LayerValues values{layer.reads, {}};
@@ -27,7 +27,7 @@ LayerValues values_of(const LayerInfo& layer) {
   return values;
 }
 
-// The values that no layer reads after the last one that writes them.
+// Returns the values that no layer reads after their last write.
 NameSet unread_values(const std::vector<LayerValues>& layers) {
   NameSet unread;
   for (const LayerValues& layer : layers) {
@@ -37,7 +37,7 @@ NameSet unread_values(const std::vector<LayerValues>& layers) {
   return unread;
 }
 
-// By layer, and behind the last: the values that hold something trained there.
+// Returns, for each layer and the end, the values that depend on a trained parameter there.
 std::vector<NameSet> trained_values(const std::vector<LayerValues>& layers,
                                     const std::vector<bool>& layer_trains) {
   std::vector<NameSet> trained(1);
@@ -62,8 +62,8 @@ bool meet(const NameSet& a, const NameSet& b) {
   return std::any_of(a.begin(), a.end(), [&](const std::string& name) { return b.contains(name); });
 }
 
-// By layer, and behind the last: whether a value that is used from there on holds something
-// trained.
+// Returns, for each layer and the end, whether a value that is used later depends on a trained
+// parameter.
 std::vector<bool> gradient_flows(const std::vector<LayerValues>& layers,
                                  const std::vector<bool>& layer_trains, const Names& outputs) {
   const std::vector<NameSet> trained = trained_values(layers, layer_trains);
@@ -94,7 +94,7 @@ std::vector<StageBackward> stage_backwards(const ModelSpec& model, const Partiti
     const bool trains =
         std::any_of(own.begin(), own.end(), [&](int layer) { return layer_trains[layer]; });
     arrives = s > 0 && flows[own.front()];
-    // The first stage has no input that could want a gradient: it has all that there is.
+    // The first stage's input needs no gradient, so its backward is always full.
     if (trains)
       backwards[s] = arrives || s == 0 ? StageBackward::kFull : StageBackward::kWeights;
     else if (arrives)

@@ -1,5 +1,3 @@
-// The part of a backward that each stage has to compute.
-// Thread-safety: pure functions.
 #pragma once
 
 #include <string>
@@ -9,8 +7,8 @@
 
 namespace sluice {
 
-// The backwards that the stages of a partition have to compute when these layers train, by what
-// layers read and write. outputs: the values that leave the model; empty: all that no layer reads.
+// Returns the part of the backward that each stage computes. Empty `outputs` stand for all values
+// that no layer reads.
 std::vector<StageBackward> stage_backwards(const ModelSpec& model, const Partition& partition,
                                            const std::vector<bool>& layer_trains,
                                            const std::vector<std::string>& outputs = {});

@@ -1,11 +1,13 @@
-// torchtitan's three generations. Stages hold tok_embeddings, layers.K, norm and the head.
-//   torchtitan-2024     split points (October 2024): no weights, no layers per stage; the first
-//                       stage has the base number of layers, the extra ones go to those after it
-//   torchtitan          split points (2025): cut before the named layer, or generated with the
-//                       weights of embedding and head, 1 unless given
-//   torchtitan-current  module lists (since July 2025): given per stage, or generated from the
-//                       number of stages with the same weights; the head is lm_head
-// 4 stages of 32 layers: 8 8 8 8 without weights, 8 9 8 7 with them; of 10 layers: 2 3 3 2 in all.
+// torchtitan's three generations of splits, for tok_embeddings, layers.K, norm and the head.
+//
+//   torchtitan-2024     split points (October 2024): no weights; extra layers go to the stages
+//                       after the first
+//   torchtitan          split points (2025): before named layers, or generated with weights of
+//                       embedding and head (default 1)
+//   torchtitan-current  module lists (since July 2025): given, or generated from the number of
+//                       stages with the same weights; the head is lm_head
+//
+// 32 layers on 4 stages: 8 8 8 8 without weights, 8 9 8 7 with them. 10 layers: always 2 3 3 2.
 #include "plan/partition/torchtitan_rules.h"
 
 #include "plan/partition/convention.h"
@@ -18,7 +20,7 @@ EndWeights weights_of(const PartitionOptions& options) {
   return end_weights(find_convention(options.convention), options);
 }
 
-// The cuts are named by decoder layers even where a stage has none: `layers.8` of 8.
+// torchtitan names cuts by decoder layer, even if the stage has none: `layers.8` of 8.
 Split weighted_split(const LayerNames& layers, int num_stages, const EndWeights& weights) {
   const std::vector<int> shares = weighted_shares(layers.num_decoders, num_stages, weights.first,
                                                   weights.last, Remainder::kFirst);

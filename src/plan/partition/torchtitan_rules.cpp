@@ -1,9 +1,9 @@
-// torchtitan's three generations of split rules.
+// Effective layers are decoder layers plus the weights of embedding and head. 32 layers with
+// weights 1 and 1 on four stages make 34 = 9 + 9 + 8 + 8. Without the weights:
 //
-// Effective layers: decoder layers plus what embedding and head count for. 32 layers, weights 1 and
-// 1, four stages: 34 = 9 + 9 + 8 + 8, less the weights
 //   | E 0..7 | 8..16 | 17..24 | 25..31 N H |      layers.8, layers.17, layers.25
-// A stage may thus hold only the embedding, or only norm and head.
+//
+// So a stage may hold only the embedding, or only norm and head.
 #include "plan/partition/torchtitan_rules.h"
 
 #include <algorithm>
@@ -49,7 +49,7 @@ std::vector<int> shares_2024(int num_layers, int num_stages) {
   require_count("the number of stages", num_stages, 1);
   require_layer_each(num_stages, num_layers);
   std::vector<int> shares(static_cast<std::size_t>(num_stages), num_layers / num_stages);
-  // The first stage gets none; what the middle stages do not take is left to the last.
+  // Extra layers go to the stages after the first.
   std::for_each_n(shares.begin() + (num_stages > 1 ? 1 : 0), num_layers % num_stages,
                   [](int& share) { ++share; });
   return shares;

@@ -1,4 +1,3 @@
-// Parts of torchtitan's rules that its functions and its conventions share. Internal.
 #pragma once
 
 #include <string>
@@ -8,14 +7,13 @@
 
 namespace sluice::detail {
 
-// Stages when layers_per_stage must fit exactly, weights counted.
+// Requires that layers_per_stage fits exactly, weights included.
 int rigid_num_stages(StagesNeed need, int pp_degree, int num_layers, int layers_per_stage,
                      int input_weight, int output_weight);
 
-// Layers per stage of the first generation.
 std::vector<int> shares_2024(int num_layers, int num_stages);
 
-// starts: first decoder layer of every stage.
+// `starts` holds the first decoder layer of every stage.
 std::vector<std::string> titan_split_points(const std::vector<int>& starts);
 ModuleNames titan_modules(const std::vector<int>& starts, int num_layers, const std::string& head);
 

@@ -20,8 +20,7 @@ std::int64_t bytes_of(const ShapePolynomial& cost, const MicrobatchShape& shape)
   return whole_bytes(cost.at(shape));
 }
 
-// The most that a forward holds while it runs a layer that keeps nothing: of others, what they keep
-// is more.
+// Peak over the layers that keep nothing. Other layers keep more than they use while running.
 std::int64_t forward_peak(const ModelSpec& model, const StageContent& stage,
                           const MicrobatchShape& shape) {
   std::int64_t kept = 0, peak = 0;
@@ -63,13 +62,12 @@ void add_pooled(const ActivationBytes& layer, ActivationBytes& sum) {
   sum.pooled_in_forward = std::max(sum.pooled_in_forward, layer.pooled_in_forward);
 }
 
-// The most memory that is in use at once along a row of instructions.
 class Pool {
  public:
   void count(ActionKind kind, const ActivationBytes& stage) {
     switch (kind) {
       case ActionKind::kForward:
-        // Layers that keep nothing run before those that do, and leave blocks as large to them.
+        // Layers that keep nothing run first; later layers reuse their blocks.
         with_forward_ = std::max(with_forward_,
                                  saturating_add(saturating_add(until_input_.now, until_weight_.now),
                                                 stage.pooled_in_forward));
@@ -116,7 +114,6 @@ class Pool {
   std::int64_t in_backward_ = 0, with_forward_ = 0;
 };
 
-// Inputs of a microbatch that layers of the stage keep.
 std::int64_t held_inputs(const ModelSpec& model, const StageContent& stage,
                          const MicrobatchShape& shape) {
   std::int64_t bytes = 0;
@@ -168,7 +165,7 @@ ActivationBytes stage_activations(const ModelSpec& model, const StageContent& st
   sum.more_in_input = saturating_subtract(on_input, sum.on_entry);
   sum.less_in_weight = saturating_subtract(sum.on_entry, on_weight);
   sum.in_forward = forward_peak(model, stage, shape);
-  if (stage.backward != StageBackward::kNone)  // counted from what is kept afterwards
+  if (stage.backward != StageBackward::kNone)  // relative to what the forward keeps
     sum.in_forward = sum.in_forward > sum.after_forward
                          ? saturating_subtract(sum.in_forward, sum.after_forward)
                          : 0;
@@ -182,7 +179,7 @@ RowActivations row_activations(const std::vector<Action>& row,
   std::int64_t held = 0, peak_with_exchange = 0;
   detail::RowExchange exchange(replicas);
   Pool pool;
-  std::set<int> casted;  // stages
+  std::set<int> casted;  // stages whose weights are cast
   const auto reach = [&](std::int64_t bytes, std::int64_t exchanged) {
     result.peak = std::max(result.peak, bytes);
     peak_with_exchange = std::max(peak_with_exchange, saturating_add(bytes, exchanged));

@@ -1,4 +1,3 @@
-// Costs from text and from files (docs/simulate.md).
 #include "plan/predict/costs.h"
 
 #include <algorithm>
@@ -20,7 +19,7 @@ constexpr std::size_t kMaxFileBytes = std::size_t{64} << 20;
 constexpr const char* kFileRemedy = "write [{\"F\": 1, \"B\": 2}, ...]: one object per stage";
 constexpr const char* kTextRemedy = "write F=1,I=1,W=1,B=2,comm=0 or name a JSON file";
 
-// Costs of one stage, by the names of the instructions; sizes only in files.
+// Sizes are only allowed in files, not in text.
 struct StageCostName {
   const char* name;
   double StageCosts::*cost;
@@ -48,7 +47,6 @@ std::vector<std::string> stage_cost_names(bool with_sizes) {
   return names;
 }
 
-// Costs that are no stage's.
 struct CostName {
   const char* name;
   double Costs::*cost;
@@ -60,7 +58,6 @@ constexpr std::array<CostName, 6> kCollectives = {{{"REDUCE_TIED", &Costs::reduc
                                                    {"ACTION", &Costs::action},
                                                    {"parallel_ranks", &Costs::parallel_ranks}}};
 
-// The costs of a stage, as far as they are given.
 class GivenCosts {
  public:
   std::optional<double>* find(std::string_view name, bool with_sizes) {
@@ -70,8 +67,7 @@ class GivenCosts {
     return nullptr;
   }
 
-  // The given costs, and the rest as in `otherwise`; B is I + W when one of these is given and B is
-  // not.
+  // Fills missing costs from `otherwise`. If I or W is given without B, B is I + W.
   StageCosts over(const StageCosts& otherwise) const {
     StageCosts costs = otherwise;
     bool has_backward = false, has_part = false;
@@ -278,7 +274,6 @@ Costs add_unsplit_costs(Costs costs, int num_stages, const std::vector<int>& sta
 namespace detail {
 namespace {
 
-// Costs against the program that they are for.
 class FittingCheck {
  public:
   FittingCheck(const Costs& costs, const Program& program) : costs_(costs), program_(program) {}
@@ -315,10 +310,9 @@ class FittingCheck {
       require_number(stage.*each.cost, each.is_size ? each.name : "a cost");
   }
 
-  // An empty list says nothing.
   void require_size(const std::string& field, std::size_t size, int wanted,
                     const std::string& of_what) const {
-    if (size == 0 || size == static_cast<std::size_t>(wanted)) return;  // empty: not given
+    if (size == 0 || size == static_cast<std::size_t>(wanted)) return;
     fail(formatted("'{}' has {}{} for {} {}", field, size, size == 1 ? " entry" : " entries",
                    wanted, of_what),
          formatted("give {}, or leave '{}' out", wanted, field));

@@ -1,4 +1,3 @@
-// Costs against the program that they are for.
 #pragma once
 
 #include "sluice/error.h"
@@ -6,12 +5,12 @@
 
 namespace sluice::detail {
 
-// The most that a cost or size in a file may be: sums of many stay finite.
+// Limit for numbers in files, so that sums stay finite.
 inline constexpr double kMostCost = 1e30;
 inline constexpr const char* kMostRemedy = "write at most 1e30";
 
-// Throws Error(kUsage), or Error(kInput) naming the file that they were read from: a list of the
-// wrong size, a cost that is negative or not finite, a speed of 0.
+// Throws Error(kUsage), or Error(kInput) for costs from a file, if a list has the wrong size, a
+// cost is negative or not finite, or a speed is 0.
 void require_fitting(const Costs& costs, const Program& program);
 Error wrong_costs(const Costs& costs, const std::string& what, const std::string& remedy);
 

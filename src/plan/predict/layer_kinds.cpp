@@ -1,4 +1,4 @@
-// Layers that take equally long: one of each kind is measured for all.
+// Groups layers that take equally long, so that only one of each kind is measured.
 #include "plan/predict/layer_times.h"
 
 #include <map>
@@ -16,7 +16,7 @@ std::string list_text(const std::vector<std::int64_t>& sizes) {
 
 }  // namespace
 
-// Parameters under their names inside the layer: blocks that are alike then read alike.
+// Names relative to the layer make equal blocks yield equal text.
 std::string kind_text(const LayerInfo& layer) {
   std::string text = formatted("{} {}", static_cast<int>(layer.role), layer.class_name);
   for (const std::string& name : layer.reads) text += " <" + name;
@@ -35,7 +35,7 @@ std::vector<LayerGroup> layer_groups(const ModelSpec& model) {
   const auto [first, last] = model.block_range();
   const int num_layers = static_cast<int>(model.layers.size());
   std::vector<LayerGroup> groups;
-  std::multimap<std::string, int> of_kind;  // groups that are measured
+  std::multimap<std::string, int> of_kind;
   const auto add = [&](int begin, int end) {
     if (begin == end) return;
     LayerGroup& group = groups.emplace_back();

@@ -18,7 +18,7 @@ namespace sluice {
 namespace {
 
 constexpr double kGiga = 1e9;
-constexpr std::size_t kMaxCpuInfo = std::size_t{16} << 20;  // a few kilobytes a core
+constexpr std::size_t kMaxCpuInfo = std::size_t{16} << 20;
 
 double held_bytes(const LayerInfo& layer, OptimizerKind optimizer) {
   constexpr double kFloat32 = 4;
@@ -32,9 +32,8 @@ double held_bytes(const LayerInfo& layer, OptimizerKind optimizer) {
   return bytes + layer.cost.casted_weights;
 }
 
-// Sets activations as predict/memory.h counts them, one layer by itself. Blocks of fused operators
-// that stay with the rank are as much as was ever in use of them: what a backward takes is there
-// beside all that is kept.
+// Fused operators never return their pool, so we add the pool of a backward to everything that is
+// kept.
 void set_activations(const ActivationBytes& bytes, LayerTime& of) {
   const auto as_double = [](std::int64_t count) { return static_cast<double>(count); };
   of.kept_bytes = as_double(bytes.after_forward) + as_double(bytes.pooled_until_input) +
@@ -45,7 +44,6 @@ void set_activations(const ActivationBytes& bytes, LayerTime& of) {
                      as_double(bytes.pooled_in_backward) + as_double(bytes.largest_after_input);
 }
 
-// The part of a layer's parameters that a share of it holds.
 double part_held(const LayerInfo& layer, const TensorParallel& how) {
   double held = 0, whole = 0;
   for (const ParameterSpec& parameter : layer.parameters) {
@@ -55,10 +53,10 @@ double part_held(const LayerInfo& layer, const TensorParallel& how) {
   return whole > 0 ? held / whole : 1.0;
 }
 
-// Adds what shares of a divided layer exchange. Each half of a block gathers rows on its way in and
-// scatters sums of them on its way out, or without sequence parallelism adds up once, which sends
-// as much in one exchange. In the backward it is the other way round. An embedding has the way out
-// alone; a head has the way in, and the three small sums of a loss over a divided vocabulary.
+// Adds the exchanges between shares. With sequence parallelism, each half of a block gathers rows
+// at its start and scatters sums at its end. Without it, each half sums once, which sends as much.
+// The backward mirrors this. An embedding only exchanges at its end. A head exchanges at its start,
+// and adds three small sums for the loss over a divided vocabulary.
 void add_exchanges(const LayerInfo& info, const TensorParallel& how, const LayerTimes& times,
                    LayerTime& layer) {
   double bytes = 0;
@@ -85,7 +83,6 @@ void add_exchanges(const LayerInfo& info, const TensorParallel& how, const Layer
   layer.backward += input;
 }
 
-// Notes the first difference: "seq_len 256, not 512".
 void compare(const std::string& what, const std::string& theirs, const std::string& own,
              std::vector<std::string>& differences) {
   if (theirs == own) return;
@@ -93,7 +90,6 @@ void compare(const std::string& what, const std::string& theirs, const std::stri
   differences.push_back(what + " " + shown(theirs) + ", not " + shown(own));
 }
 
-// "layers[2] is 'model.layers.5', where the model has 'model.layers.1'", "" for the same layers.
 std::string layer_difference(const LayerTimes& times, const ModelSpec& model) {
   const std::size_t count = std::max(times.layers.size(), model.layers.size());
   for (std::size_t i = 0; i < count; ++i) {
@@ -142,7 +138,7 @@ std::string require_times_of(const LayerTimes& times, const ModelSpec& model,
                              const TimedRun& wanted) {
   std::vector<std::string> differences;
   const TimedRun& of = times.of;
-  // The fingerprint says nothing of the list beside it.
+  // The fingerprint does not cover the file's own list of layers.
   if (of.model != wanted.model || !layer_difference(times, model).empty())
     differences.push_back(model_difference(times, model));
   const auto number = [](std::int64_t value) { return std::to_string(value); };
@@ -174,7 +170,7 @@ LayerTimes without_times(const ModelSpec& model, const MicrobatchShape& microbat
   std::vector<int> all(model.layers.size());
   std::iota(all.begin(), all.end(), 0);
   const double masks =
-      detail::mask_bytes(model, all, microbatch.length);  // of a rank, all the time
+      detail::mask_bytes(model, all, microbatch.length);  // a rank holds them all the time
   for (const LayerInfo& layer : model.layers) {
     LayerTime& of = times.layers.emplace_back();
     of.name = layer.name;
@@ -252,7 +248,7 @@ LayerTimes at_speed(LayerTimes counted, double flops, double bandwidth) {
                                     .where = "--flops",
                                     .remedy = "leave it out"});
   }
-  const double seconds = kGiga / flops;  // seconds of one unit
+  const double seconds = kGiga / flops;
   for (LayerTime& layer : counted.layers) {
     for (double* time :
          {&layer.forward, &layer.backward_input, &layer.backward_weight, &layer.backward})
@@ -299,7 +295,7 @@ Costs stage_costs(const LayerTimes& times, const Partition& partition) {
       sum.backward_input += layer.backward_input + more;
       sum.backward_weight += layer.backward_weight;
       sum.backward += layer.backward + more;
-      sum.optimizer_step += layer.optimizer_step + layer.cast;  // each once a step
+      sum.optimizer_step += layer.optimizer_step + layer.cast;
       sum.kept_bytes += layer.kept_bytes;
       sum.kept_after_input_bytes += layer.kept_after_input_bytes;
       sum.held_bytes += layer.held_bytes;

@@ -1,14 +1,6 @@
-// The times that the layers of a model take on a machine: measured seconds, or counted operations.
-//
-// Owns: LayerTimes, the file of them (docs/simulate.md), their counted form, which layers take
-// equally long, and the costs of the stages of a partition that follow from them. Does not own:
-// measuring (job.h), the replay of a program (simulate.h).
-//
-// Invariants:
-//  1. Times have one entry for every layer of the model that they are of, in its order.
-//  2. A file of another model, microbatch, precision, number of threads or kind of operators is
-//     refused, and never scaled to fit.
-// Thread-safety: values, pure functions but for reading files.
+// Describes how long each layer of a model takes, measured in seconds or estimated from FLOPs. Has
+// one entry per layer, in order. A file of another model or kind of run is rejected, never
+// rescaled.
 #pragma once
 
 #include <cstdint>
@@ -23,99 +15,92 @@
 
 namespace sluice {
 
-// The costs of one layer; the last layer's hold the loss. Bytes are about what memory is predicted
-// to be (plan.h).
+// The last layer includes the loss. Memory sizes are predictions (plan.h).
 struct LayerTime : StageCosts {
   std::string name;
   LayerRole role = LayerRole::kBlock;
-  double cast = 0;          // casting its weights in mixed precision, once a step
-  double output_bytes = 0;  // handed on to the next layer
+  double cast = 0;          // to cast the weights in mixed precision, once per step
+  double output_bytes = 0;  // size of the activation for the next layer
   friend bool operator==(const LayerTime&, const LayerTime&) = default;
 };
 
-// The subject of times: they hold for nothing else.
+// The run for which times are valid.
 struct TimedRun {
   std::string model;  // fingerprint_of()
   std::string family;
   MicrobatchShape microbatch;
   std::int64_t threads_per_rank = 1;
-  std::string dtype = "float32";         // dtype of the parameters
-  std::string mixed_precision = "none";  // as training.mixed_precision
-  std::string operators = "auto";        // training.fused; ", loss by blocks"
+  std::string dtype = "float32";         // of the parameters
+  std::string mixed_precision = "none";  // training.mixed_precision
+  std::string operators = "auto";        // training.fused, perhaps with ", loss by blocks"
   std::string optimizer = "AdamW";
-  std::string recomputed = "none";  // layers that run twice: "none", "full", or their names
+  std::string recomputed = "none";  // recomputed layers: "none", "full" or their names
   std::string transport = "threads";
-  std::string cpu;  // another one is allowed, with a warning
+  std::string cpu;  // a different CPU only causes a warning
 };
 
 struct LayerTimes {
-  std::string unit = "s";         // unit of all times: "s", or "GFLOP" of counted ones
-  bool counted = false;           // from operations, not measured
-  std::vector<LayerTime> layers;  // layers of the whole model
-  double latency = 0;             // latency of a message between ranks
-  double bandwidth = 0;           // bytes per unit of time; 0: infinite
-  double action = 0;              // time of every action beside its layers
+  std::string unit = "s";  // "s", or "GFLOP" if counted
+  bool counted = false;    // estimated from FLOPs
+  std::vector<LayerTime> layers;
+  double latency = 0;    // of a message between ranks
+  double bandwidth = 0;  // bytes per unit of time; 0: infinite
+  double action = 0;     // overhead of each action
   double reduce_loss = 0, reduce_norm = 0;
-  double parallel_ranks = 0;  // number of ranks with a core for each of their threads; 0: all
+  double parallel_ranks = 0;  // ranks with a core for each thread; 0: all
   TimedRun of;
-  std::string file;  // file that they were read from; for errors
+  std::string file;
 };
 
-// A hash of what decides the times of layers: their names, classes, values and parameters.
+// Hashes everything about the layers that determines their times.
 std::string fingerprint_of(const ModelSpec& model);
-// "AMD EPYC 9R14", as the system calls it; "" where it does not say.
+// "AMD EPYC 9R14", or "" if unknown.
 std::string cpu_name();
 
-// The JSON of docs/simulate.md. Throws Error(kInput) naming file and field.
+// JSON as in docs/simulate.md. Throws Error(kInput) naming file and field.
 std::string layer_times_json(const LayerTimes& times);
 LayerTimes parse_layer_times(std::string_view text, const std::string& file_name);
-// True for a JSON document that is one of these, rather than the costs of stages.
 bool holds_layer_times(std::string_view text);
 
-// Throws Error(kInput) with what differs, of a model or run that the times are not of. Returns a
-// warning of another CPU, "" for the same.
+// Throws Error(kInput) that lists the differences if the times belong to another model or run.
+// Returns a warning if only the CPU differs.
 std::string require_times_of(const LayerTimes& times, const ModelSpec& model,
                              const TimedRun& wanted);
 
-// The same of a rank that has one of the shares of each layer that is divided: that part of its
-// operations, as the costs of both models count them, and of its memory; what it exchanges with the
-// other shares takes what messages do. share: the model with the costs of a share.
+// Scales times to one tensor-parallel share, by the FLOPs of both models. Exchanges between shares
+// cost as much as messages. `share` has the costs of one share.
 LayerTimes of_one_share(LayerTimes times, const ModelSpec& whole, const ModelSpec& share,
                         const TensorParallel& how);
 
-// Names, roles and bytes of the layers; no times.
 LayerTimes without_times(const ModelSpec& model, const MicrobatchShape& microbatch,
                          OptimizerKind optimizer);
-// Operations as LayerCost counts them, in GFLOP; of a model that counts none, 1 for each block.
+// Estimates times in GFLOP. If the model has no FLOP counts, each block counts as 1.
 LayerTimes counted_times(const ModelSpec& model, const MicrobatchShape& microbatch,
                          OptimizerKind optimizer);
-// Counted times as seconds of ranks that do `flops` operations a second each and pass `bandwidth`
-// bytes a second to each other (0: in no time). Nothing but matrix products and messages takes
-// time. Throws Error(kUsage) of a model that counts none.
+// Converts counted times to seconds, for ranks with `flops` operations and `bandwidth` bytes per
+// second (0: infinite). Only matrix products and messages take time. Throws Error(kUsage) if the
+// model has no FLOP counts.
 LayerTimes at_speed(LayerTimes counted, double flops, double bandwidth);
-// The model that times are of, as far as they know it: names and roles, enough for a split.
 ModelSpec model_of_times(const LayerTimes& times);
 
-// The seconds of a rank's step that one layer takes: a split balances these.
+// Seconds that a layer adds to its rank's step. Splits balance these.
 double step_time(const LayerTime& layer, int num_microbatches);
 std::vector<double> step_times(const LayerTimes& times, int num_microbatches);
 
-// The costs of the stages of a partition. A measurement runs twice what runs twice; of counted
-// operations F is added to I and B here.
+// Measured times include recomputation. Counted times do not, so F of recomputed layers is added to
+// I and B.
 Costs stage_costs(const LayerTimes& times, const Partition& partition);
 
 namespace detail {
 
-// The properties of a layer that decide how long it takes: role, class, values, sizes of parameters
-// and what of them is trained, under names that are the same for layers that are alike.
+// Layers that take equally long yield equal text.
 std::string kind_text(const LayerInfo& layer);
 
-// Layers that are never on different stages, in the order of the model: those before the first
-// block, each from the first to the last block, and those behind.
+// Layers that always share a stage: those before the first block, each block, and those after the
+// last.
 struct LayerGroup {
   std::vector<int> layers;
-  int measured_as =
-      0;  // the group of the same kind that comes first; its own number, if it is that
+  int measured_as = 0;  // the first group of the same kind
 };
 std::vector<LayerGroup> layer_groups(const ModelSpec& model);
 

@@ -23,7 +23,7 @@ std::int64_t RankMemory::total_bytes() const {
 namespace detail {
 namespace {
 
-// Bytes of a number in sums of gradients and in the optimizer's state, whatever the parameters are.
+// Gradient sums and optimizer state are float32 for any parameter dtype.
 constexpr std::int64_t kFloat32 = 4;
 
 int moments_of(OptimizerKind optimizer) {
@@ -36,7 +36,7 @@ int moments_of(OptimizerKind optimizer) {
   return 0;
 }
 
-// The gradients of all its uses.
+// Each use of a tied parameter has its own gradient.
 std::int64_t gradient_bytes_of(const Plan& plan, const StageContent& stage) {
   std::int64_t bytes = 0;
   if (!has_weight_gradients(stage.backward)) return bytes;
@@ -51,7 +51,6 @@ std::int64_t gradient_bytes_of(const Plan& plan, const StageContent& stage) {
   return bytes;
 }
 
-// Every use of a parameter by itself.
 detail::ExchangedParameters exchanged_parameters(const Plan& plan, const StageContent& stage) {
   detail::ExchangedParameters exchanged;
   exchanged.bytes_of_number = 1;
@@ -66,13 +65,13 @@ detail::ExchangedParameters exchanged_parameters(const Plan& plan, const StageCo
   return exchanged;
 }
 
-// The parameters of a rank together, each storage once.
+// Parameters of a rank, where each storage counts once.
 struct RankParameters {
   std::set<std::string> held;
   std::int64_t num_trained = 0;
   std::int64_t trained_bytes = 0;
-  std::int64_t shown_bytes = 0;  // bytes of `.grad` where it is not the sum itself
-  std::int64_t of_adapters = 0;  // bytes
+  std::int64_t shown_bytes = 0;  // `.grad`, if it is not the gradient sum itself
+  std::int64_t of_adapters = 0;
 };
 
 void add_parameters(const Plan& plan, const StageContent& stage, RankParameters& of,
@@ -102,7 +101,6 @@ bool has_adapter(const ModelSpec& model) {
   });
 }
 
-// Bytes of the masks of all stages of the rank.
 std::int64_t mask_bytes_of(const Plan& plan, const std::vector<const StageContent*>& stages) {
   std::vector<int> layers;
   for (const StageContent* stage : stages)
@@ -111,9 +109,9 @@ std::int64_t mask_bytes_of(const Plan& plan, const std::vector<const StageConten
   return bytes < static_cast<double>(kTooMuch) ? static_cast<std::int64_t>(bytes) : kTooMuch;
 }
 
-// Bytes that each rank without a backward has sent and nobody has received yet, at their most while
-// it runs a forward, whose result is among them: it waits for no gradient and runs ahead. By
-// expected times.
+// A rank without a backward waits for no gradient and runs ahead. Returns the peak bytes that such
+// a rank has sent and no rank has received while it runs a forward, including that forward's
+// result. Uses simulated times.
 std::vector<std::int64_t> bytes_under_way(const Plan& plan) {
   const std::vector<StageContent>& stages = plan.partition.stages;
   std::vector<std::int64_t> bytes(static_cast<std::size_t>(plan.partition.num_ranks()));
@@ -125,7 +123,7 @@ std::vector<std::int64_t> bytes_under_way(const Plan& plan) {
   const Simulation run = simulate(
       plan.program,
       stage_costs(counted_times(plan.model, plan.microbatch, plan.optimizer), plan.partition));
-  std::map<std::pair<int, int>, double> received;  // stage and microbatch
+  std::map<std::pair<int, int>, double> received;
   for (const RankTimeline& row : run.ranks) {
     for (const TimedAction& timed : row.actions)
       if (timed.action.kind == ActionKind::kForward)
@@ -151,8 +149,8 @@ std::vector<std::int64_t> bytes_under_way(const Plan& plan) {
   return bytes;
 }
 
-// The float32 sum of a tied parameter, which is made beside the gradients of its uses when no
-// microbatch is live any more: of those with a use on the rank, the largest.
+// After the last microbatch, gradients of a tied parameter are summed into another float32 tensor.
+// Returns the largest one.
 std::int64_t tied_sum(const Plan& plan, const std::vector<const StageContent*>& stages) {
   std::map<std::string, std::int64_t> numbers;
   for (const LayerInfo& layer : plan.model.layers) {
@@ -179,7 +177,7 @@ std::int64_t tied_sum(const Plan& plan, const std::vector<const StageContent*>& 
 }  // namespace
 
 double mask_bytes(const ModelSpec& model, const std::vector<int>& layers, std::int64_t length) {
-  std::map<std::int64_t, double> bytes_of_score;  // by windows that hide something
+  std::map<std::int64_t, double> bytes_of_score;  // one entry per window
   for (const int layer : layers) {
     const std::optional<AttentionMask>& mask = model.layers.at(layer).mask;
     const bool hides = mask && mask->window > 0 && mask->window < length;
@@ -199,7 +197,7 @@ RankMemory rank_memory(const Plan& plan, const Partition& partition, int rank,
   std::vector<const StageContent*> stages;
   std::vector<ActivationBytes> activations(partition.stages.size());
   std::vector<ReplicaBytes> exchanged(replicas.degree > 1 ? partition.stages.size() : 0);
-  ReplicaBytes share;  // share of all stages together
+  ReplicaBytes share;  // of all stages
   for (const StageContent& stage : partition.stages) {
     if (stage.rank != rank) continue;
     stages.push_back(&stage);
@@ -217,11 +215,11 @@ RankMemory rank_memory(const Plan& plan, const Partition& partition, int rank,
   }
   const bool is_ours = plan.step_end == StepEnd::kUpdate;
   const bool shards_state = replicas.degree > 1 && (replicas.zero1 || replicas.zero3);
-  // A parameter with several uses here has one state.
+  // Tied parameters have one optimizer state per rank.
   const std::int64_t num_trained = shards_state
                                        ? std::min(parameters.num_trained, share.trained_numbers)
                                        : parameters.num_trained;
-  // A caller's optimizer reads `.grad`, in the dtype of the parameter, and has its state in that.
+  // A caller's optimizer keeps its state in the parameter's dtype.
   std::int64_t shown = parameters.shown_bytes, trained = parameters.trained_bytes;
   if (shards_state) {
     shown = std::min(shown, share.trained_share);
@@ -233,8 +231,7 @@ RankMemory rank_memory(const Plan& plan, const Partition& partition, int rank,
     of.parameter_bytes =
         std::min(of.parameter_bytes, saturating_add(share.trained_share, share.frozen_share));
   }
-  // Each storage once, as it is saved: a parameter for all its uses, frozen ones too.
-  // An adapter is saved alone.
+  // A snapshot stores each storage once, also frozen ones. With adapters it stores only those.
   if (plan.keeps_snapshot) {
     of.snapshot_bytes = (has_adapter(plan.model) ? parameters.of_adapters : of.parameter_bytes) +
                         of.optimizer_bytes;

@@ -1,9 +1,5 @@
-// The rules of a replay that simulate() and the search for orders share, whatever a moment records
-// beside its time (what has brought it about, or nothing); and the summary of a finished replay:
-// makespan, idle time and its parts, the critical path.
-//
-// Does not own: the order in which ranks are visited, facts about an input before it arrives.
-// Thread-safety: values.
+// Rules that simulate() and the schedule search share. A Moment is any type with a `time`, so that
+// callers can record causes.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +9,6 @@
 
 namespace sluice::detail {
 
-// A moment that records nothing.
 struct Instant {
   double time = 0;
 };
@@ -23,7 +18,7 @@ const Moment& later(const Moment& a, const Moment& b) {
   return b.time > a.time ? b : a;
 }
 
-// When a message arrives that may leave at `departure`; messages of a channel follow each other.
+// When a message arrives that can leave at `departure`. Messages of a channel follow one another.
 template <typename Moment>
 Moment arrival_of(Moment departure, double occupied, double latency, Moment& channel_free) {
   if (occupied > 0.0) {
@@ -35,12 +30,12 @@ Moment arrival_of(Moment departure, double occupied, double latency, Moment& cha
   return departure;
 }
 
-// Bytes of a rank: of its stages, and of the microbatches that are live.
+// Memory of a rank's stages and live microbatches.
 struct LiveBytes {
   double now = 0, peak = 0;
 
   void hold(double bytes) { peak = now += bytes; }
-  // ends: nothing of the microbatch is left for a W.
+  // `ends` is true if no W follows for the microbatch.
   void count(ActionKind kind, const StageCosts& costs, bool ends) {
     if (kind == ActionKind::kForward) {
       now += costs.kept_bytes;
@@ -54,7 +49,6 @@ struct LiveBytes {
   }
 };
 
-// The cost of a half under the costs of its stage.
 inline double cost_of(ActionKind kind, const StageCosts& costs) {
   switch (kind) {
     case ActionKind::kBackward:
@@ -68,15 +62,15 @@ inline double cost_of(ActionKind kind, const StageCosts& costs) {
   }
 }
 
-// When the last row ended, posts included, and the compute action that brought it about.
+// The end of the last row, including posts, and the compute action that determined it.
 struct End {
   double time = 0.0;
   Simulation::Step cause{-1, -1};
 };
 
-// Preconditions: `result` has the timeline and the busy time of every rank; causes[rank][index] is
-// the action that ranks[rank].actions[index] waited for, rank -1: none. Throws for a makespan that
-// is not finite.
+// Computes makespan, idle time and critical path from the timelines and busy times in `result`.
+// causes[rank][index] is the action that ranks[rank].actions[index] waited for (rank -1: none).
+// Throws if the makespan is not finite.
 void summarize(const Program& program, const Costs& costs,
                const std::vector<std::vector<Simulation::Step>>& causes, const End& end,
                Simulation& result);

@@ -20,7 +20,7 @@ std::int64_t sum_of(const std::vector<std::int64_t>& sizes) {
   return sum;
 }
 
-// Subtrees of shards that a replica sends the sums of, at most.
+// The most subtree sums that any replica sends.
 std::int64_t most_subtrees(const DataParallel& options) {
   if (!sums_in_shards(options)) return 1;
   std::size_t most = 1;
@@ -54,14 +54,14 @@ ReplicaBytes replica_bytes(const ExchangedParameters& stage, const DataParallel&
   const auto shares = block_shares(stage.trained, options.degree);
   const auto [least, most] = std::minmax_element(shares.begin(), shares.end());
   if (options.reduction == Reduction::kFast) {
-    // A copy of all; and the sum of a bucket, which replicas make for themselves.
+    // Replicas hold a copy of all gradients, and briefly the sum of a bucket.
     std::int64_t largest = kBucketBytes;
     for (const std::int64_t size : stage.trained)
       largest = std::max(largest, saturating_multiply(kFloat, size));
     bytes.reduced = bytes.gradients;
     bytes.finishing = std::min(bytes.gradients, largest);
   } else {
-    // Blocks that others own go to them; what comes back lies in the same memory.
+    // Each replica sends the blocks of other owners. Results return into the same memory.
     bytes.reduced =
         saturating_multiply(most_subtrees(options) * kFloat, saturating_subtract(trained, *least));
   }
@@ -78,7 +78,7 @@ ReplicaBytes replica_bytes(const ExchangedParameters& stage, const DataParallel&
   return bytes;
 }
 
-// A rank's part of an UNSHARD is gone when the stage is used.
+// Using a gathered stage frees the rank's own part of the message.
 std::int64_t RowExchange::use(int stage) {
   const auto found = messages_.find(stage);
   if (found == messages_.end()) return now_;
@@ -107,7 +107,8 @@ std::int64_t RowExchange::next(const Action& action) {
       gathered_ = saturating_subtract(gathered_, stage.gathered);
       break;
     case ActionKind::kReduceGrad: {
-      // Reductions of single microbatches are a set each; one is counted as the sum.
+      // Each reduction of a single microbatch has its own gradients. The sum already counts one
+      // set.
       std::int64_t& reducing = reducing_[action.stage];
       const bool is_another = action.microbatch >= 0 && reducing > 0;
       const std::int64_t more =

@@ -1,5 +1,5 @@
-// The replay. Its result does not depend on the order in which ranks are looked at: each runs its
-// row until an input is missing, and goes on when the input's time of arrival is known.
+// Each rank runs its row until an input is missing, and continues once the arrival time is known.
+// The result therefore does not depend on the order in which we visit ranks.
 #include "sluice/simulate.h"
 
 #include <algorithm>
@@ -20,23 +20,21 @@ using detail::PerKind;
 using Step = Simulation::Step;
 constexpr double kUnknown = -1.0;
 
-// A moment, and the compute action whose end brought it about; rank -1: the start.
+// A time, and the compute action that determined it (rank -1: the start).
 struct Moment {
   double time = 0.0;
   Step cause{-1, -1};
 };
 
-// A value on its way to a compute action.
 struct Input {
   Moment arrival{kUnknown, {-1, -1}};
-  bool is_received = false;  // its RECV has been passed
+  bool is_received = false;  // its RECV has run
 };
 
-// One stage at work on one microbatch.
 struct Work {
   PerKind<Input> inputs;
   PerKind<Moment> results;
-  PerKind<std::int32_t> made_by{{-1, -1}};  // instruction that made the result; -1: not yet
+  PerKind<std::int32_t> made_by{{-1, -1}};  // instruction; -1: not yet
 };
 constexpr ChannelKind kActivation = ChannelKind::kActivation;
 constexpr ChannelKind kGradient = ChannelKind::kGradient;
@@ -84,33 +82,33 @@ class Simulator {
   }
 
  private:
-  // A post that its rank has not waited for yet.
+  // A post that its rank has not waited for.
   struct Post {
     Action action;
-    Moment end;  // time kUnknown: see the collective
+    Moment end;  // kUnknown if a collective determines it
   };
-  // A PARTIAL_NORM that its rank has not ended yet.
+  // A PARTIAL_NORM, which runs while its rank is idle.
   struct IdleWork {
     Action action;
     double left = 0.0;
   };
   struct Rank {
     std::size_t at = 0;
-    bool forward_half_done = false;  // the forward of the pair at `at` is done
-    bool is_done = false;            // the row, and all that it posted
+    bool forward_half_done = false;  // of the pair at `at`
+    bool is_done = false;            // row and posts have ended
     Moment free;
     std::vector<Post> posts;
     std::vector<IdleWork> idle_works;
-    std::vector<int> updated;          // stages, by an UPDATE
-    Moment unshard_free, reduce_free;  // when the next UNSHARD, REDUCE_GRAD of the rank may start
-    std::int32_t last_compute = -1;    // instruction
+    std::vector<int> updated;
+    Moment unshard_free, reduce_free;  // when the rank's next one may start
+    std::int32_t last_compute = -1;
     int live = 0, live_until_grad_input = 0;
     detail::LiveBytes bytes;
     bool is_queued = true;
   };
   struct Collective {
     std::vector<int> arrived;
-    Moment begin;  // when the last of them arrived
+    Moment begin;  // when the last member arrived
     Moment end{kUnknown, {-1, -1}};
   };
 
@@ -158,7 +156,7 @@ class Simulator {
     return done;
   }
 
-  // When the inputs are there; time kUnknown: not yet.
+  // Returns time kUnknown if an arrival is not known yet.
   Moment inputs_ready(int rank, const Action& half) {
     Work& own = work(half);
     if (half.kind == ActionKind::kBackwardWeight)
@@ -214,7 +212,6 @@ class Simulator {
     result_.ranks[rank].update += cost;
   }
 
-  // The stages of the rank that no UPDATE was about.
   void update_rest(int rank) {
     const std::vector<int> updated = ranks_[rank].updated;
     for (int stage = 0; stage < program_.num_stages(); ++stage) {
@@ -223,7 +220,7 @@ class Simulator {
     }
   }
 
-  // The rank would wait this long.
+  // Spends idle time on pending PARTIAL_NORMs.
   void spend_idle(int rank, double time) {
     std::vector<IdleWork>& works = ranks_[rank].idle_works;
     while (!works.empty() && time > 0.0) {
@@ -235,7 +232,6 @@ class Simulator {
     }
   }
 
-  // Ends the idle works that the instruction uses, before it.
   void end_idle_works(int rank, const Action& user) {
     Rank& state = ranks_[rank];
     std::erase_if(state.idle_works, [&](const IdleWork& work) {
@@ -247,7 +243,7 @@ class Simulator {
 
   void count_live(int rank, const Action& half) {
     const StageBackward backward = program_.backward_of(half.stage);
-    if (backward == StageBackward::kNone && !program_.forward_only) return;  // it keeps nothing
+    if (backward == StageBackward::kNone && !program_.forward_only) return;
     const ActionKind kind = half.kind;
     Rank& state = ranks_[rank];
     RankTimeline& timeline = result_.ranks[rank];
@@ -263,7 +259,7 @@ class Simulator {
     if (detail::makes_input_gradient(kind)) --state.live_until_grad_input;
   }
 
-  // To the neighbour on this rank at once; to another rank too when nothing else says when.
+  // Without transfers in the program, results also go to other ranks at once.
   void hand_over(int rank, const Action& half) {
     const ChannelKind kind = detail::channel_kind_of(half.kind);
     Work& own = work(half);
@@ -282,7 +278,8 @@ class Simulator {
     const ChannelKind kind = detail::channel_kind_of(send.kind);
     const Work& own = work(send);
     if (own.made_by[kind] < 0) return false;
-    // Directly behind its action, a value leaves when it is made: before the other half of a pair.
+    // If SEND directly follows its action, the value leaves when it exists, even if the other half
+    // of a pair still runs.
     const bool follows = own.made_by[kind] == ranks_[rank].last_compute;
     transmit(rank, send, kind, follows ? own.results[kind] : ranks_[rank].free);
     return true;
@@ -305,8 +302,7 @@ class Simulator {
     wake(program_.stage_map.rank_of(to.stage));
   }
 
-  // The rank goes on when all of its posts that `is_used` are over; false: one of them is not known
-  // to be.
+  // Waits for the posts that `is_used` selects. Returns false if an end is not known yet.
   template <typename IsUsed>
   bool try_wait(int rank, const IsUsed& is_used) {
     Rank& state = ranks_[rank];
@@ -328,7 +324,7 @@ class Simulator {
     return all_known;
   }
 
-  // UNSHARD and REDUCE_GRAD: with ranks of other pipelines, which are as far as this one.
+  // UNSHARD and REDUCE_GRAD meet other replicas, which we assume to be equally far.
   void begin_alone(int rank, const Action& action) {
     Rank& state = ranks_[rank];
     const StageCosts& costs = costs_of(action.stage);
@@ -366,7 +362,7 @@ class Simulator {
   void require_finished() const {
     for (int rank = 0; rank < program_.num_ranks(); ++rank) {
       if (ranks_[rank].is_done) continue;
-      // At the end of its row, its last instruction waits for what was posted.
+      // A rank that finished its row still waits for posts. We report its last instruction.
       const std::size_t at = std::min(ranks_[rank].at, program_.ranks[rank].size() - 1);
       throw Error(ErrorKind::kInput,
                   {.what = "the program cannot complete: some inputs never arrive",
@@ -380,11 +376,11 @@ class Simulator {
   const bool with_transfers_;
   detail::StageMicrobatchTable<Work> work_;
   std::vector<Rank> ranks_;
-  std::vector<Collective> collectives_;                   // by number
-  std::unordered_map<detail::Channel, Moment> channels_;  // when each is free again
-  Moment unused_;                                         // moment of messages that take no time
+  std::vector<Collective> collectives_;
+  std::unordered_map<detail::Channel, Moment> channels_;  // when each becomes free
+  Moment unused_;                                         // for messages that take no time
   std::vector<int> runnable_;
-  std::vector<std::vector<Step>> causes_;  // as the actions of ranks: what each waited for
+  std::vector<std::vector<Step>> causes_;  // the action that each action waited for
   Simulation result_;
 };
 

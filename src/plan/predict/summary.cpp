@@ -10,7 +10,7 @@ namespace {
 
 using Step = Simulation::Step;
 
-// Fills the ranks' finish and makespan. Returns the action that ends last, of the first such rank.
+// Sets finish times and makespan. Returns the action that ends last.
 Step find_last(Simulation& result) {
   Step last{-1, -1};
   for (std::size_t rank = 0; rank < result.ranks.size(); ++rank) {
@@ -24,7 +24,6 @@ Step find_last(Simulation& result) {
   return last;
 }
 
-// Returns the idle time of all ranks together.
 double divide_idle_time(Simulation& result) {
   double idle = 0.0;
   for (RankTimeline& rank : result.ranks) {
