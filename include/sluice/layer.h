@@ -161,6 +161,8 @@ LayerSpec layer(std::string name, std::vector<std::string> reads, std::vector<st
 // instead of the default generator. Each device has its own stream. Scopes nest and must end on
 // their thread. Backwards are not keyed, so a custom function that recomputes its forward there
 // must save its random numbers.
+//
+//     const KeyedRandomScope scope(seed, step, "loader", 0);
 class KeyedRandomScope {
  public:
   KeyedRandomScope(std::uint64_t seed, std::int64_t step, std::string_view layer,
