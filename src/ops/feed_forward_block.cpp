@@ -31,10 +31,10 @@ class FeedForwardNode final : public HalfBlockNode {
   std::string name() const override { return "FeedForwardBlock"; }
 
  private:
-  // Columns of the inner layer, among those of this rank.
+  // `first` and `size` are columns of this rank's part of the inner layer.
   struct Slice {
     std::int64_t first, size;
-    std::int64_t at;  // of its matrices, among one of each slice
+    std::int64_t at;  // offset in floats, if each slice had one matrix
   };
 
   void take_forward_memory() override {
@@ -55,9 +55,9 @@ class FeedForwardNode final : public HalfBlockNode {
     d_result_ = all.take(result_floats());
   }
 
-  // Products in front of the activation, whose gradients take their place. Gate and up of one
-  // weight are one product, where no slice lies between their columns; else each fills a matrix of
-  // its own: both of one half would leave the cache sooner.
+  // The products before the activation; their gradients overwrite them. If one weight holds gate
+  // and up and their columns are adjacent, one product computes both. Otherwise gate and up get a
+  // matrix each, because the two halves of one wide row would leave the cache sooner.
   std::vector<Product> products(std::int64_t index) const override {
     const Slice& slice = of(index);
     if (is_one_matrix_) {
@@ -115,7 +115,7 @@ class FeedForwardNode final : public HalfBlockNode {
   }
 
   const Slice& of(std::int64_t index) const { return slices_[static_cast<std::size_t>(index)]; }
-  // Each matrix of a slice begins as memory of its own does.
+  // With several slices, each matrix starts as aligned as memory of its own would.
   std::int64_t matrix_floats(std::int64_t width) const {
     return sliced_ ? aligned_floats(rows_ * width) : rows_ * width;
   }
@@ -131,11 +131,11 @@ class FeedForwardNode final : public HalfBlockNode {
 
   const Activation activation_;
   const bool is_gated_;
-  const std::int64_t width_, inner_, num_inner_;  // of all slices, and of this rank's
+  const std::int64_t width_, inner_, num_inner_;  // width_: over all slices; inner_: of this rank
   const bool is_one_matrix_;
   std::vector<Slice> slices_;
-  std::int64_t floats_ = 0;                            // of a matrix of each slice
-  float *projected_ = nullptr, *activated_ = nullptr;  // in kept_
+  std::int64_t floats_ = 0;                            // size of one matrix per slice
+  float *projected_ = nullptr, *activated_ = nullptr;  // point into kept_
 };
 
 }  // namespace

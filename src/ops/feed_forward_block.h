@@ -1,10 +1,7 @@
-// The feed-forward half of a decoder block as one node:
-// y = x + scale * norm(down(activation(gate(norm(x))) * up(norm(x)))), or without a gate.
-//
-// Owns: the activation, forwards and backwards, what it keeps between them.
-// Does not own: norms, products, residual, exchanges (half_block.h), modules (src/model).
-// Gated: Shazeer, arXiv:2002.05202. CPU, float32. Thread-safety: pure functions; a graph belongs to
-// one rank's thread.
+// Computes the feed-forward half of a decoder block as one autograd node:
+//   y = x + scale * norm(down(activation(gate(norm(x))) * up(norm(x))))
+// or the same without a gate. Gated layers follow Shazeer, arXiv:2002.05202. CPU and float32 only.
+// One rank's thread must run both forward and backward of a graph.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,15 +14,17 @@
 namespace sluice::ops {
 
 struct FeedForwardBlock {
-  // Projections: gated, gate and up, or one of both, gate first; else one.
+  // A gated layer has two projections, gate and up, or one that produces first gate, then up. A
+  // layer without a gate has one.
   HalfBlock half;
   bool is_gated = true;
   Activation activation = Activation::kSilu;
-  std::int64_t width = 0;  // of the inner layer in all slices; read where there are several
+  // Size of the inner layer over all slices. Only read if there are several slices.
+  std::int64_t width = 0;
 };
 
-// x_BLD, float32; with sequence parallelism the rows of this rank. Throws Error(kUsage) where ranks
-// have different numbers of them.
+// x_BLD is float32. With sequence parallelism it holds this rank's rows only; throws Error(kUsage)
+// if ranks hold different numbers of rows.
 at::Tensor feed_forward_block(const at::Tensor& x_BLD, const FeedForwardBlock& block);
 
 }  // namespace sluice::ops

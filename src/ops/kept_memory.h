@@ -1,17 +1,13 @@
-// Memory of activations that is kept from microbatch to microbatch, so that its pages are mapped
-// once.
+// A pool of activation memory that is reused from microbatch to microbatch, so that its pages are
+// mapped only once.
 //
-// Owns: blocks of floats of this thread, free ones by their size.
-// Does not own: what is in them. Blocks are tensors of LibTorch's allocator, so that a ledger of
-// memory counts them, free ones too.
+// Each thread has a pool. A block may be released on any thread and returns to the pool of the
+// thread that took it. If that thread has ended, the block is freed. Blocks come from LibTorch's
+// allocator, so memory ledgers count them, including free ones.
 //
-// Invariants:
-//  1. A block comes back to the thread that took it, whoever lets it go; when that thread has ended
-//     it is freed.
-//  2. Of each size at most what was in use at once is kept, and of all together what was in use at
-//     once, at most, beside what is in use: sizes that nobody has taken for the longest time are
-//     let go first.
-// Thread-safety: blocks may be let go on any thread.
+// The pool does not grow without bound. Per size, it keeps at most as many blocks as were ever in
+// use at once. Over all sizes, free blocks take at most the peak of memory in use. The least
+// recently used sizes are freed first.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,7 +19,7 @@ namespace sluice::ops {
 
 class KeptPool;
 
-// Some floats, or none; their numbers mean nothing at first.
+// Uninitialized floats, or no memory at all.
 class KeptBlock {
  public:
   KeptBlock() = default;
@@ -42,9 +38,9 @@ class KeptBlock {
   float* data_ = nullptr;
 };
 
-// floats: at least 0. Throws what LibTorch's allocator throws.
+// `floats` must not be negative. Throws what LibTorch's allocator throws.
 KeptBlock take_memory(std::int64_t floats);
-// Frees the blocks of this thread that nobody uses: after passes of sizes that do not come again.
+// Frees the unused blocks of this thread's pool. Call it when their sizes will not be needed again.
 void drop_free_memory();
 
 }  // namespace sluice::ops

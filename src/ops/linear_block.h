@@ -1,5 +1,5 @@
-// A linear layer, and a norm, each as one node whose weight gradients are added where they add up.
-// CPU, float32. Thread-safety: pure functions; a graph belongs to one rank's thread.
+// A linear layer and a norm as autograd nodes that accumulate weight gradients in place. CPU and
+// float32 only. One rank's thread must run both forward and backward of a graph.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,9 +10,9 @@
 
 namespace sluice::ops {
 
-// [.., in] -> [.., out].
+// [.., in] -> [.., out]
 at::Tensor linear_block(const at::Tensor& x, const LinearWeights& weights);
-// [.., width] of the norm's weight; where ranks divide rows, those of this one of [B, L, width].
+// x is [.., width]. With sequence parallelism x is [B, L, width] and holds this rank's rows only.
 at::Tensor norm_block(const at::Tensor& x, const NormWeights& weights,
                       const SliceGroup& slices = {});
 

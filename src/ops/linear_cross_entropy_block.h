@@ -1,26 +1,23 @@
-// A linear layer and the sum of the softmax cross-entropies of its rows as one node, by blocks of
-// its outputs: all logits are never there at once.
+// Computes a linear layer and the summed softmax cross-entropy of its outputs as one autograd node.
+// It works by blocks of classes, so that all logits never exist at once.
 //
-//   forward:   for each block: logits, their exponentials relative to the largest so far, and of
-//              these, where a gradient of x is wanted, its part of that gradient
-//   I:         that gradient, times the gradient of the loss
-//   W:         for each block: the logits again, their gradient in their place, and its product
-//              with x, which is the block's part of the weight's gradient
+//   forward: for each block, computes the logits and their exponentials relative to the largest
+//            logit so far. Adds the block's part of the gradient of x, if that is needed.
+//   I:       multiplies the gradient of x by the gradient of the loss.
+//   W:       for each block, computes the logits again and replaces them by their gradient. The
+//            product with x is the block's part of the weight's gradient.
 //
-// So nothing of the size of the logits waits between the three, and they are made once more, in W
-// alone: 2 products in the forward and 2 in W, where a linear layer with a loss behind it has 1
-// in each of F, I and W.
+// No tensor as large as the logits stays alive between these passes. The price is one more product:
+// 2 in the forward, 0 in I and 2 in W, where a linear layer followed by a loss has 1 in each.
 //
-// Slices of classes exchange the largest logits and sums in the forward, the gradient of x in I.
-// Without blocks the exponentials of a slice stay to the backward, where they become the gradient
-// of its logits: 1 product in each of F, I and W.
+// With slices of classes, ranks exchange largest logits and sums in the forward, and sum the
+// gradient of x in I. Without blocks, the exponentials stay alive until the backward, which turns
+// them into the gradient of the logits. That costs 1 product in each of forward, I and W.
 //
-// Owns: the order of the blocks. Does not own: how many outputs are a block (its caller, by
-// constants), the arithmetic of a block (kernels.h).
-// CPU, float32. Invariant: the bits depend on operands, size of a block and, of LibTorch's products
-// (products.h), number of threads and of rows; each part of the weight's gradient is one product
-// over all rows.
-// Thread-safety: pure functions; a graph belongs to one rank's thread.
+// CPU and float32 only. The bits depend on the operands and the block size. With LibTorch's
+// products (products.h), they also depend on the number of threads and rows. Each part of the
+// weight's gradient is one product over all rows. One rank's thread must run both forward and
+// backward of a graph.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -33,20 +30,22 @@
 namespace sluice::ops {
 
 struct LinearCrossEntropy {
-  LinearWeights linear;    // without bias, [classes, in]
-  float scale = 1;         // of the logits
-  float cap = 0;           // they then become cap * tanh(logit / cap); 0: none
-  std::int64_t block = 0;  // outputs of one; 0: all of a slice, which are kept
+  LinearWeights linear;  // [classes, in], without bias
+  float scale = 1;       // multiplies the logits
+  // The scaled logits become cap * tanh(logit / cap). 0 disables the cap.
+  float cap = 0;
+  // Classes per block. 0 means all classes of a slice, whose exponentials are then kept.
+  std::int64_t block = 0;
 
-  // The weight has the classes of this rank's slices, of all `classes`. Each slice has blocks of
-  // its own, its own largest logit and gradient of x; these are put together when all are there.
+  // The weight holds the classes of this rank's slices, out of `classes`. Each slice has its own
+  // blocks, largest logit and gradient of x. These are combined after the last block.
   SliceGroup slices = {};
   std::int64_t classes = 0;
 };
 
-// x [.., in], of R rows, of which this rank may have a part (sequence parallelism); labels_R: int64
-// in [0, classes), or negative: does not count. Returns a float32 scalar. Precondition: the labels
-// are in range.
+// x is [.., in] and has R rows, of which this rank may hold a part (sequence parallelism). labels_R
+// holds int64 classes in [0, classes), which are not checked; rows with a negative label do not
+// count. Returns a float32 scalar.
 at::Tensor linear_cross_entropy_block(const at::Tensor& x, const LinearCrossEntropy& loss,
                                       const at::Tensor& labels_R);
 

@@ -1,5 +1,4 @@
-// The shared parts of the operators of sluice/parts/ops.h.
-// Thread-safety: pure functions.
+// Helpers shared by the operators of sluice/parts/ops.h.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -19,8 +18,8 @@ namespace sluice::ops {
   throw Error(ErrorKind::kUsage, {.what = what, .where = op, .remedy = remedy});
 }
 
-// Kernels take plain float32 on the CPU: no other layout, no subclass, no transform (vmap, forward
-// mode) that would have to see operators.
+// True if the kernels can run on these tensors: plain strided float32 on the CPU. Tensor subclasses
+// and transforms (vmap, forward-mode AD) must see the operators, so they are excluded.
 inline bool kernels_take(std::initializer_list<at::Tensor> tensors) {
   for (const at::Tensor& tensor : tensors) {
     if (tensor.device() != at::kCPU || tensor.scalar_type() != at::kFloat ||
@@ -31,7 +30,8 @@ inline bool kernels_take(std::initializer_list<at::Tensor> tensors) {
   return true;
 }
 
-// The gradients of `operators`, which can be differentiated again: for create_graph.
+// Returns gradients that can be differentiated again, by running `operators` under autograd. Needed
+// for create_graph.
 template <typename Operators>
 std::vector<at::Tensor> differentiable_gradients(const std::vector<at::Tensor>& inputs,
                                                  const at::Tensor& gradient,

@@ -1,8 +1,4 @@
 // Norms inside fused blocks.
-//
-// Owns: NormWeights, what a norm keeps for its backward.
-// Does not own: the arithmetic (kernels.h).
-// Thread-safety: pure functions.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,9 +14,9 @@ namespace sluice::ops {
 struct NormWeights {
   enum class Kind : std::uint8_t { kNone, kRms, kLayer };
   Kind kind = Kind::kNone;
-  at::Tensor weight = {}, bias = {};  // bias: of kLayer
+  at::Tensor weight = {}, bias = {};  // only kLayer has a bias
   double eps = 0;
-  float offset = 0;  // of the weights of kRms: 1 in Gemma
+  float offset = 0;  // added to the weights of kRms; 1 in Gemma
   bool is_there() const { return kind != Kind::kNone; }
   std::int64_t width() const { return weight.numel(); }
   std::int64_t weight_floats() const {
@@ -28,10 +24,11 @@ struct NormWeights {
   }
 };
 
-// statistics [kNormFloats, rows] are written. kLayer: rows of x and y follow each other.
+// Writes statistics [kNormFloats, rows] for the backward. With kLayer, x and y must be contiguous.
 void norm(const NormWeights& weights, std::int64_t rows, ConstRows x, Rows y, float* statistics);
-// dx = residual (null: 0; as dx) + the gradient of x; weight_gradients [weight_floats()]: those of
-// weight and bias, null: not wanted. dx may be dy or the residual.
+// dx = residual + the gradient of x. A null residual counts as 0; else its rows lie as those of dx.
+// Writes the gradients of weight and bias to weight_gradients [weight_floats()] unless it is null.
+// dx may share memory with dy or the residual.
 void norm_gradient(const NormWeights& weights, std::int64_t rows, ConstRows dy, ConstRows x,
                    const float* statistics, const float* residual, Rows dx,
                    float* weight_gradients);
