@@ -1,4 +1,4 @@
-// AdamW (optim/adamw.cpp has its equations). See vectors.h for how these headers are used.
+// AdamW (equations in optim/adamw.cpp). See vectors.h for the rules of these headers.
 #pragma once
 
 #include "ops/kernels/kernels.h"

@@ -1,4 +1,4 @@
-// Rows: adding, scaling, turning pairs of channels. See vectors.h for how these headers are used.
+// Additions and rotations of rows. See vectors.h for the rules of these headers.
 #pragma once
 
 #include "ops/kernels/vectors.h"

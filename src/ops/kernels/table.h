@@ -1,4 +1,4 @@
-// The table of kernels of one instruction set. See vectors.h for how these headers are used.
+// The kernel table of one instruction set. See vectors.h for the rules of these headers.
 #pragma once
 
 #include "ops/kernels/activation_kernels.h"
