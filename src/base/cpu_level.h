@@ -1,7 +1,5 @@
-// The instruction sets that kernels are compiled for, and which of them this process uses.
-//
-// Owns: SLUICE_CPU and its words. Does not own: the kernels (ops/kernels).
-// Thread-safety: pure functions of the processor and the environment.
+// The instruction sets that kernels are compiled for. SLUICE_CPU limits which of them this process
+// uses.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +9,20 @@ namespace sluice {
 
 inline constexpr const char* kCpuVariable = "SLUICE_CPU";
 
-// In ascending order: a processor that has one has those before it.
+// Ascending: a processor that supports a level also supports all lower ones.
 enum class CpuLevel : std::uint8_t {
-  kBase,    // what every processor of the architecture has
+  kBase,    // every processor of the architecture
   kAvx2,    // AVX2 and FMA
   kAvx512,  // AVX-512 F, VL, DQ and BW
 };
 
-// Throws Error(kUsage) at another word than base, avx2 and avx512, with the nearest.
+// Accepts base, avx2 and avx512. Throws Error(kUsage) for other words and suggests the nearest.
 CpuLevel parse_cpu_level(std::string_view word);
 
-// The best that this processor has.
+// The best level of this processor.
 CpuLevel processor_level();
 
-// The better of those that the processor has and SLUICE_CPU, where it is set, allows. Throws as
-// parse_cpu_level.
+// The best level of this processor that SLUICE_CPU allows. Throws as parse_cpu_level().
 CpuLevel cpu_level();
 
 }  // namespace sluice

@@ -1,9 +1,6 @@
-// A JSON value: read from text (strict_json.h), looked into, built and written.
-//
-// Owns: the value, and the text that is written of it. Does not own: reading (json_events.h).
-// The members of an object are sorted where the object was read, else in the order in which they
-// were added. Where a value is not of the type that is asked for, Error(kInternal).
-// Thread-safety: values.
+// A JSON value, which can be parsed (strict_json.h), inspected, built and written. Parsed objects
+// have sorted members, others keep insertion order. Accessors throw Error(kInternal) if the value
+// has another type.
 #pragma once
 
 #include <concepts>
@@ -38,13 +35,13 @@ class Json {
   Json(const char* text);
   Json(std::string text);
   Json(std::string_view text);
-  Json(const void*) = delete;                   // would be a bool
+  Json(const void*) = delete;                   // would convert to bool
   Json(std::initializer_list<Member> members);  // {{"name", 1}, {"other", "text"}}
   template <typename T>
-  Json(const std::optional<T>& value) : Json() {  // null for none
+  Json(const std::optional<T>& value) : Json() {  // null for std::nullopt
     if (value) *this = Json(*value);
   }
-  // A list; a map is an object.
+  // A list, or an object if the range is a map.
   template <typename Range>
   requires requires(const Range& range) {
     range.begin() != range.end();
@@ -71,7 +68,7 @@ class Json {
   bool is_boolean() const;
   bool is_number() const;
   bool is_number_integer() const;
-  bool is_number_unsigned() const;  // read as one, or of an unsigned type
+  bool is_number_unsigned() const;  // parsed as unsigned, or built from an unsigned type
   bool is_string() const;
   bool is_array() const;
   bool is_object() const;
@@ -79,7 +76,7 @@ class Json {
   std::string type_name() const;  // "array", "number"
 
   bool boolean() const;
-  // The value of any number.
+  // Accepts any number.
   std::int64_t integer() const;
   std::uint64_t unsigned_integer() const;
   double number() const;
@@ -87,32 +84,32 @@ class Json {
   const List& list() const;
   const Members& members() const;
 
-  // Size of a list or an object; 0 of null, 1 of others.
+  // The size of a list or an object, 0 for null, 1 for other values.
   std::size_t size() const;
   bool empty() const { return size() == 0; }
 
-  // nullptr where there is none, and in what is no object.
+  // nullptr if the member is missing or this is not an object.
   const Json* find(std::string_view key) const;
   bool contains(std::string_view key) const { return find(key) != nullptr; }
-  // Null where there is none.
+  // Null if the member is missing.
   const Json& at(std::string_view key) const;
-  // Adds what is not there. Null becomes an object. Looks through all members of an object that was
-  // not read: build a large one with add().
+  // Adds a missing member; null becomes an object. Linear search unless the object was parsed, so
+  // build large objects with add().
   Json& operator[](std::string_view key);
-  // Adds a member, whose key the object does not have yet. Null becomes an object.
+  // The object must not have the key yet. Null becomes an object.
   Json& add(std::string key, Json value);
   void erase(std::string_view key);
-  // Sets all members of another object.
+  // Sets all members of `other`.
   void update(const Json& other);
   // Null becomes a list.
   Json& push_back(Json value);
 
-  // Numbers by their value, of whatever type they are.
+  // Compares numbers by value, regardless of their type.
   bool operator==(const Json& other) const;
 
-  // One line, or lines that are indented by so many blanks. What is no UTF-8 becomes U+FFFD.
+  // One line, or lines indented by `indent` blanks. Invalid UTF-8 becomes U+FFFD.
   std::string dump(int indent = -1) const;
-  // Nothing where a text in it is no UTF-8.
+  // std::nullopt if a text is not valid UTF-8.
   std::optional<std::string> dump_valid() const;
   // In ASCII, for messages.
   std::string shown() const;

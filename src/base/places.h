@@ -1,6 +1,4 @@
-// Places in a run, as errors, logs and reports name them.
-//
-// Thread-safety: pure functions.
+// Names of places in a run, for errors, logs and reports.
 #pragma once
 
 #include <string>

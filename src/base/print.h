@@ -1,8 +1,5 @@
-// Standard output: all that the commands print goes through here.
-//
-// Owns: keeping text of files, names and models from steering a terminal. Does not own: errors of
-// writing (apps/sluice/command_line.h). No torch.
-// Thread-safety: as std::cout.
+// Commands write to standard output only through these functions, so that foreign text cannot
+// control the terminal. Thread-safe as std::cout is.
 #pragma once
 
 #include <string_view>
@@ -11,10 +8,9 @@
 
 namespace sluice {
 
-// Prints text for people, as printable_lines() shows it.
+// Prints text for people, filtered by printable_lines().
 void print(std::string_view text, Colors colors = Colors::kReplace);
-// Prints the bytes as they are: JSON, and other text for programs that holds no foreign text as it
-// is.
+// Prints bytes unchanged: JSON and other output for programs, without raw foreign text.
 void print_exact(std::string_view text);
 
 }  // namespace sluice

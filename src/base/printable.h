@@ -1,8 +1,6 @@
-// Text of unknown length and content, made fit for one line that a person reads. No torch.
-//
-// Owns: characters that steer a terminal, line breaks, and how much of a long value is shown. Every
-// part of an Error and everything that print() writes passes through here; warnings that quote
-// values call it themselves. Thread-safety: pure functions.
+// Makes unknown text safe to show on one line: removes terminal controls and line breaks, and
+// shortens it. Error and print() apply this to all their text. Warnings must call it for values
+// that they quote.
 #pragma once
 
 #include <cstddef>
@@ -11,25 +9,23 @@
 
 namespace sluice {
 
-// Longer words are cut in the middle, "abc...xyz"; a word with a '/' is a path, which one wants to
-// find again.
+// Longer words are cut in the middle, "abc...xyz". Words with a '/' are paths, which readers must
+// be able to find, so they may be longer.
 inline constexpr std::size_t kMaxShownWord = 100;
 inline constexpr std::size_t kMaxShownPath = 250;
 inline constexpr std::size_t kMaxShownText = 800;
 
-// On one line, with control characters as '?', invalid UTF-8 as U+FFFD, words of at most
-// kMaxShownWord (paths: kMaxShownPath) bytes and at most max_bytes in all. What is printable comes
-// back unchanged.
+// Replaces control characters by '?' and invalid UTF-8 by U+FFFD. Cuts words to kMaxShownWord bytes
+// (paths: kMaxShownPath) and the text to max_bytes. Returns printable text unchanged.
 std::string printable(std::string_view text, std::size_t max_bytes = kMaxShownText);
 
-// The whole text with its lines and tabs. All other characters that steer a terminal become '?': C0
-// and C1 controls, the marks and overrides of writing direction (U+202E), and separators that end a
-// line elsewhere (U+2028). With Colors::kKeep, sequences that set colours stay.
+// Keeps all lines and tabs. Replaces other characters that control a terminal by '?': C0 and C1
+// controls, writing direction marks (U+202E), and Unicode line separators (U+2028). Colors::kKeep
+// keeps colour sequences.
 enum class Colors { kReplace, kKeep };
 std::string printable_lines(std::string_view text, Colors colors = Colors::kReplace);
 
-// The text with U+FFFD in place of bytes that are not UTF-8 (Unicode 15, 3.9: one for each maximal
-// part of a character).
+// Replaces invalid bytes by U+FFFD, one per maximal part of a character (Unicode 15, 3.9).
 std::string valid_utf8(std::string_view text);
 
 }  // namespace sluice

@@ -1,8 +1,4 @@
-// The matrix products that fused operators take, and which of them this process takes.
-//
-// Owns: SLUICE_PRODUCTS and its words, the choice by processor.
-// Does not own: the products (ops/products.h).
-// Thread-safety: pure functions of the processor and the environment.
+// The matrix products of fused operators. SLUICE_PRODUCTS chooses between them.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +10,14 @@ inline constexpr const char* kProductsVariable = "SLUICE_PRODUCTS";
 
 enum class ProductKind : std::uint8_t {
   kOwn,       // ops/kernels
-  kLibtorch,  // of the BLAS that LibTorch carries, or LibTorch's own
+  kLibtorch,  // from LibTorch's BLAS, or LibTorch itself
 };
 
-// Throws Error(kUsage) at another word than own and libtorch, with the nearest.
+// Accepts own and libtorch. Throws Error(kUsage) for other words and suggests the nearest.
 ProductKind parse_product_kind(std::string_view word);
 
-// The kind that SLUICE_PRODUCTS names; where it is not set, our own products where they are faster:
-// on AMD's processors at the level AVX-512. Throws as parse_product_kind and cpu_level.
+// The kind that SLUICE_PRODUCTS names. By default kOwn where it is faster: on AMD processors with
+// AVX-512. Throws as parse_product_kind() and cpu_level().
 ProductKind product_kind();
 
 }  // namespace sluice

@@ -1,5 +1,4 @@
-// The words in which enumerators are written: one literal table an enum, and both ways through it.
-// Thread-safety: pure functions.
+// Conversions between enumerators and words. Each enum has one literal table.
 #pragma once
 
 #include <string>
@@ -29,7 +28,7 @@ std::vector<std::string> words_in(const Words<Enum>& table) {
   return words;
 }
 
-// Precondition: the word is one of the table's.
+// Precondition: the table has the word.
 template <typename Enum>
 Enum meaning_of(const Words<Enum>& table, const std::string& word) {
   for (const auto& [text, meaning] : table) {
@@ -38,8 +37,8 @@ Enum meaning_of(const Words<Enum>& table, const std::string& word) {
   return {};
 }
 
-// The same for a word that was written at `where`: Error(kUsage) with the nearest, "unknown <noun>
-// '..'", where the table has it not.
+// The same for a word from a user. Throws Error(kUsage) at `where`, "unknown <noun> '..'" with the
+// nearest word, if the table lacks it.
 template <typename Enum>
 Enum parse_word(const Words<Enum>& table, const std::string& word, const std::string& noun,
                 const std::string& where) {
