@@ -1,5 +1,4 @@
-// 128-bit XXH3 (https://xxhash.com) of content, as 32 hexadecimal digits. It detects damage, not
-// tampering.
+// 128-bit XXH3 (https://xxhash.com) in hexadecimal. It detects damage, not tampering.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +16,7 @@ class ContentHash {
   ContentHash& operator=(const ContentHash&) = delete;
 
   void add(const void* data, std::size_t count);
-  std::string digits() const;  // hash of everything added so far
+  std::string digits() const;  // of everything added so far
 
  private:
   struct Impl;

@@ -8,7 +8,7 @@
 namespace sluice {
 
 // Set to 1 to let ranks on one machine share a device, for tests. Collectives within a backward
-// then need a process per rank, because LibTorch's engine has one thread per device.
+// then need one process per rank, because LibTorch's engine has one thread per device.
 inline constexpr const char* kShareDeviceVariable = "SLUICE_SHARE_DEVICE";
 bool ranks_share_devices();
 
@@ -17,8 +17,7 @@ struct DriverDevice {
   std::int64_t bytes = 0;  // total memory
 };
 
-// The devices that CUDA_VISIBLE_DEVICES leaves, in CUDA's order. Empty if no driver is installed or
-// it fails to start.
+// The devices that CUDA_VISIBLE_DEVICES leaves, in CUDA's order. Empty without a working driver.
 std::vector<DriverDevice> driver_devices();
 
 }  // namespace sluice

@@ -1,6 +1,5 @@
-// File descriptors with errors that name the file, helpers for small files, and the steps of an
-// atomic publish. Several threads may read one File at the same time (pread). Only one thread may
-// write to it.
+// Files with errors that name the file, and the steps of an atomic publish. Several threads may
+// read one File at once, but only one may write.
 #pragma once
 
 #include <sys/types.h>
@@ -16,15 +15,14 @@
 
 namespace sluice {
 
-// For example "No space left on device".
 std::string errno_text(int error_number);
 
 enum class Access { kRead, kWrite };
 
-// Whether a symbolic link as the last part of a path is followed or an error.
+// How to treat a symbolic link as the last part of a path.
 enum class Links { kFollow, kRefuse };
 
-// Whether a Git LFS pointer in place of the content is an error or read as plain bytes.
+// Whether to accept a Git LFS pointer as content.
 enum class LfsPointers { kRefuse, kTake };
 
 // "WHAT: No space left on device" at `path`, with a remedy.
@@ -33,11 +31,11 @@ Error file_error(ErrorKind kind, const std::string& what, const std::string& pat
 
 class File {
  public:
-  // Opens a regular file. All errors about this file have kind `kind`. By default a Git LFS pointer
-  // is an error, so that no reader mistakes it for the content.
+  // Opens a regular file. All errors about the file have kind `kind`. A Git LFS pointer is an error
+  // by default, because it is not the content.
   static File open(const std::string& path, ErrorKind kind = ErrorKind::kInput,
                    Links links = Links::kFollow, LfsPointers pointers = LfsPointers::kRefuse);
-  // Creates a file with the umask's mode. An existing file or link is an error.
+  // An existing file or link is an error. The umask decides the mode.
   static File create(const std::string& path, ErrorKind kind = ErrorKind::kCheckpoint);
 
   File(File&& other) noexcept;
@@ -47,12 +45,11 @@ class File {
   const std::string& path() const { return path_; }
   std::uint64_t size() const;
 
-  // Reads exactly `count` bytes. A shorter file is an error.
+  // A file that ends too early is an error.
   void read(void* buffer, std::size_t count, std::uint64_t offset) const;
-  // Reads up to `count` bytes. Returns fewer only at the end of the file.
+  // Returns less than `count` only at the end of the file.
   std::size_t read_some(void* buffer, std::size_t count, std::uint64_t offset) const;
   void write(const void* buffer, std::size_t count, std::uint64_t offset);
-  // Flushes data and size to disk.
   void sync();
   // Reports errors of delayed writes.
   void close();
@@ -67,23 +64,21 @@ class File {
   Access access_;
 };
 
-// Reads a whole small file. Throws Error(kind) if it is missing, unreadable, not a regular file or
-// longer than max_bytes.
+// Throws Error(kind) if the file is missing, unreadable, not regular or longer than max_bytes.
 std::string read_text(const std::string& path, std::size_t max_bytes,
                       ErrorKind kind = ErrorKind::kInput, Links links = Links::kFollow);
-// The same, but also reads pipes such as `<(...)` and devices, until they are closed. Throws if no
-// data arrives for kLongestPause.
+// Also reads devices and pipes such as `<(...)` until they are closed. Throws if no data arrives
+// for kLongestPause.
 std::string read_text_or_pipe(const std::string& path, std::size_t max_bytes, ErrorKind kind);
 inline constexpr std::chrono::seconds kLongestPause{2};
 
-// Creates, writes and syncs a file. Not atomic: use it inside a directory that is published as a
-// whole.
+// Creates and syncs a file, but not atomically. The directory should be published as a whole.
 void write_text(const std::string& path, const std::string& text);
 
-// Writes all of `text` at the current position. Returns 0 or an errno.
+// Returns 0 or an errno.
 int write_all(int descriptor, std::string_view text);
-// Atomically replaces `path` through a temporary file beside it. Returns 0 or an errno; on failure
-// `path` is unchanged. The default mode follows the umask.
+// Atomically replaces `path` through a temporary file. Returns 0, or an errno with `path`
+// unchanged. The umask decides the default mode.
 int replace_file(const std::string& path, std::string_view text, std::optional<mode_t> mode = {});
 
 // Makes renames and creations in `directory` durable.
@@ -92,7 +87,7 @@ void rename_path(const std::string& from, const std::string& to);
 // "." for a name without a slash.
 std::string parent_directory(const std::string& path);
 std::string base_name(const std::string& path);
-// 16 random hexadecimal digits, for unique names.
+// 16 random hexadecimal digits.
 std::string unique_suffix();
 
 }  // namespace sluice

@@ -1,10 +1,9 @@
-// formatted("rank {} of {}", rank, num_ranks): the subset of std::format that messages need. g++ 12
-// lacks std::format, which could replace it with the same patterns.
+// formatted("rank {} of {}", rank, num_ranks), a subset of std::format, which g++ 12 lacks. Named
+// differently, because std::string arguments would also find std::format.
 //
 // "{}" is the next value, an integer or text; "{{" and "}}" are braces. Patterns are checked at
-// compile time. Doubles, bools and characters do not compile, because they can be written in
-// several ways; see fixed() and shortest() (base/text.h). The name avoids `format`, which would be
-// ambiguous with std::format for std::string arguments.
+// compile time. Doubles, bools and characters do not compile, because their text is ambiguous; see
+// fixed() and shortest() (base/text.h).
 #pragma once
 
 #include <concepts>
@@ -16,8 +15,7 @@
 namespace sluice {
 namespace detail {
 
-// The number of values in a pattern. Throws at an unmatched brace, which fails a compile-time
-// check.
+// Throws at an unmatched brace, which is a compile error in a constant.
 constexpr std::size_t num_values(std::string_view pattern) {
   std::size_t count = 0;
   for (std::size_t i = 0; i < pattern.size(); ++i) {
@@ -48,7 +46,7 @@ class FormatPattern {
 template <typename T>
 concept NumberValue = std::integral<T> && !std::same_as<T, bool> && !std::same_as<T, char>;
 
-// A value as text: its own digits, or a view of the caller's text.
+// A value as text, either as own digits or as a view of the caller's text.
 class ValueText {
  public:
   explicit ValueText(std::string_view text) : text_(text) {}
@@ -69,7 +67,7 @@ class ValueText {
   void write_signed(long long value);
   void write_unsigned(unsigned long long value);
 
-  char digits_[20];  // fits every 64-bit integer
+  char digits_[20];  // fits any 64-bit integer
   std::string_view text_;
 };
 

@@ -4,8 +4,8 @@
 
 namespace sluice {
 
-// If `path` does not exist and looks like a Hugging Face Hub model ("Qwen/Qwen2.5-0.5B"), returns
-// advice with the download command. Otherwise "".
+// Returns advice with the download command if `path` does not exist and looks like a Hugging Face
+// Hub model ("Qwen/Qwen2.5-0.5B"), else "".
 std::string download_advice(const std::string& path);
 
 }  // namespace sluice

@@ -1,6 +1,5 @@
-// A JSON value, which can be parsed (strict_json.h), inspected, built and written. Parsed objects
-// have sorted members, others keep insertion order. Accessors throw Error(kInternal) if the value
-// has another type.
+// A JSON value. Parsed objects (strict_json.h) have sorted members, others keep insertion order.
+// Accessors throw Error(kInternal) for a value of another type.
 #pragma once
 
 #include <concepts>
@@ -68,7 +67,7 @@ class Json {
   bool is_boolean() const;
   bool is_number() const;
   bool is_number_integer() const;
-  bool is_number_unsigned() const;  // parsed as unsigned, or built from an unsigned type
+  bool is_number_unsigned() const;  // parsed or built as unsigned
   bool is_string() const;
   bool is_array() const;
   bool is_object() const;
@@ -76,7 +75,6 @@ class Json {
   std::string type_name() const;  // "array", "number"
 
   bool boolean() const;
-  // Accepts any number.
   std::int64_t integer() const;
   std::uint64_t unsigned_integer() const;
   double number() const;
@@ -84,32 +82,31 @@ class Json {
   const List& list() const;
   const Members& members() const;
 
-  // The size of a list or an object, 0 for null, 1 for other values.
+  // Size of a list or an object, 0 for null, otherwise 1.
   std::size_t size() const;
   bool empty() const { return size() == 0; }
 
-  // nullptr if the member is missing or this is not an object.
+  // nullptr if the member is missing or this is no object.
   const Json* find(std::string_view key) const;
   bool contains(std::string_view key) const { return find(key) != nullptr; }
   // Null if the member is missing.
   const Json& at(std::string_view key) const;
-  // Adds a missing member; null becomes an object. Linear search unless the object was parsed, so
-  // build large objects with add().
+  // Adds a missing member; null becomes an object. Linear search unless parsed, so build large
+  // objects with add().
   Json& operator[](std::string_view key);
-  // The object must not have the key yet. Null becomes an object.
+  // The key must be new. Null becomes an object.
   Json& add(std::string key, Json value);
   void erase(std::string_view key);
-  // Sets all members of `other`.
   void update(const Json& other);
   // Null becomes a list.
   Json& push_back(Json value);
 
-  // Compares numbers by value, regardless of their type.
+  // Compares numbers by value, not type.
   bool operator==(const Json& other) const;
 
-  // One line, or lines indented by `indent` blanks. Invalid UTF-8 becomes U+FFFD.
+  // On one line if indent < 0. Invalid UTF-8 becomes U+FFFD.
   std::string dump(int indent = -1) const;
-  // std::nullopt if a text is not valid UTF-8.
+  // std::nullopt if a text is invalid UTF-8.
   std::optional<std::string> dump_valid() const;
   // In ASCII, for messages.
   std::string shown() const;

@@ -1,5 +1,4 @@
-// Reads JSON text as a stream of events and stores nothing. It limits no depth and accepts
-// duplicate keys.
+// Reads JSON text as a stream of events. Accepts any depth and duplicate keys.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +11,7 @@ namespace sluice {
 struct JsonFault {
   std::size_t byte = 0;       // where reading ended, from 1
   std::string reason;         // "syntax error while parsing value - ..."
-  bool is_too_large = false;  // a number does not fit a double
+  bool is_too_large = false;  // exceeds the range of double
 };
 
 // Return false to stop reading.
@@ -34,7 +33,7 @@ class JsonEvents {
   virtual void malformed(const JsonFault& fault) = 0;
 };
 
-// Skips a byte order mark. A NUL ends the text (find_nul in strict_json.h).
+// Skips a byte order mark. A NUL ends the text, see find_nul() in strict_json.h.
 void read_json(std::string_view text, JsonEvents& events);
 
 }  // namespace sluice

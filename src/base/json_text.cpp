@@ -1,4 +1,4 @@
-// The only source that includes the JSON library, because its header slows down compilation.
+// The only source that includes the JSON library, whose header compiles slowly.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -31,7 +31,7 @@ class EventForwarder final : public nlohmann::json_sax<nlohmann::json> {
 
   bool parse_error(std::size_t byte, const std::string&,
                    const nlohmann::json::exception& error) override {
-    // Removes the library's prefix, "[json.exception.parse_error.101] parse error at ...: " or
+    // Removes the library's prefix "[json.exception.parse_error.101] parse error at ...: " or
     // "[json.exception.out_of_range.406] ".
     const bool is_too_large = dynamic_cast<const nlohmann::json::out_of_range*>(&error) != nullptr;
     std::string reason = error.what();
@@ -66,9 +66,9 @@ WrittenJson written(const Json& value) {
   return nullptr;
 }
 
-// The length of the first character if JSON may hold it unescaped but it controls a terminal
-// (base/printable.h), otherwise 0. These are DEL, U+0080 to U+009F, U+061C, U+200E, U+200F, U+2028
-// to U+202E and U+2066 to U+2069.
+// Length of the first character if it controls a terminal (base/printable.h) and JSON allows it
+// unescaped, else 0: DEL, U+0080 to U+009F, U+061C, U+200E, U+200F, U+2028 to U+202E, U+2066 to
+// U+2069.
 std::size_t steering_length(std::string_view text) {
   const auto byte = [&](std::size_t i) {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;

@@ -1,19 +1,19 @@
-// Sizes that the kernels and the memory prediction share.
+// Sizes that kernels and memory prediction share.
 #pragma once
 
 #include <cstdint>
 
 namespace sluice::ops {
 
-// The attention kernels require head_dim to be a multiple of this.
+// head_dim must be a multiple of this.
 inline constexpr std::int64_t kFusedHeadMultiple = 16;
-// Queries per block of attention, a multiple of every tile's rows.
+// Queries per block of attention, a multiple of all tile heights.
 inline constexpr std::int64_t kQueryBlock = 48;
-// Padding between rows of scores, in floats, so that no two rows share a cache set.
+// Padding of each row of scores in floats, so that no two rows share a cache set.
 inline constexpr std::int64_t kScoreSlack = 16;
-// K, K^T, V^T, dK and dV: matrices [block of keys, head_dim] of the attention gradient.
+// The attention gradient's matrices of a block of keys: K, K^T, V^T, dK, dV.
 inline constexpr std::int64_t kKeyMatrices = 5;
-// Floats per row that the gradient of a norm needs.
+// Floats per row kept for the gradient of a norm.
 inline constexpr std::int64_t kNormFloats = 2;
 // Classes per block of a fused output layer and loss.
 inline constexpr std::int64_t kLossBlock = 2048;

@@ -1,4 +1,4 @@
-// Reads lines of a file or of stdin in bounded memory.
+// Reads lines in bounded memory.
 #pragma once
 
 #include <cstddef>
@@ -16,27 +16,27 @@ namespace sluice {
 class LineReader {
  public:
   struct Line {
-    // Without '\n' and empty if the line is too long. Valid until the next call of next().
+    // Without '\n'; empty if too long. Valid until the next next().
     std::string_view text;
     bool has_end = false;  // a '\n' follows
     bool is_too_long = false;
   };
-  // The reader skips at most this many bytes of a line that is too long.
+  // Bytes to skip of a line that is too long.
   static constexpr std::uint64_t kMostSkipped = std::uint64_t{256} << 20;
 
-  // Lines may have max_bytes. The file must outlive the reader.
+  // The file must outlive the reader.
   LineReader(const File& file, std::size_t max_bytes, ErrorKind kind = ErrorKind::kInput);
   static LineReader of_stdin(std::size_t max_bytes);
 
-  // std::nullopt at the end. Throws Error(kind) for a line longer than max_bytes + kMostSkipped.
+  // std::nullopt at the end. Throws Error(kind) beyond max_bytes + kMostSkipped bytes.
   std::optional<Line> next();
-  // The same, but throws for any line longer than max_bytes.
+  // Also throws for a line longer than max_bytes.
   std::optional<std::string_view> next_text();
-  // "FILE:LINE" of the line that next() returned last.
+  // "FILE:LINE" of the last line that next() returned.
   std::string where() const;
 
  private:
-  // Reads up to `count` bytes into `buffer`; 0 at the end.
+  // Returns 0 at the end.
   using ReadSome = std::function<std::size_t(char* buffer, std::size_t count)>;
   LineReader(std::string path, ReadSome read_some, std::size_t max_bytes, ErrorKind kind);
   Line take(std::size_t length, bool has_end, bool is_too_long);

@@ -1,4 +1,4 @@
-// The log, which is thread-safe. sluice/error.h sets its level and sink.
+// The thread-safe log. sluice/error.h sets its level and sink.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// "debug", "info", "warning", "error". Setting log_level to any other word throws Error(kUsage).
+// "debug", "info", "warning", "error".
 std::string_view to_text(LogLevel level);
 LogLevel log_level(std::string_view name);
 
@@ -20,7 +20,7 @@ void log_info(std::string_view message);
 void log_warning(std::string_view message);
 void log_error(std::string_view message);
 
-// The first 64 different warnings of this process, oldest first.
+// The first 64 different warnings, oldest first.
 std::vector<std::string> logged_warnings();
 
 }  // namespace sluice

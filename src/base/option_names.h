@@ -1,5 +1,5 @@
-// The library writes option names in backquotes, as `num_microbatches`. A command replaces them by
-// its own names, as --microbatches.
+// Option names in messages. The library writes `num_microbatches` in backquotes; a command replaces
+// it by its own --microbatches.
 #pragma once
 
 #include <functional>
@@ -10,13 +10,13 @@
 
 namespace sluice {
 
-// Returns the caller's name of a library option, or "" if it has none.
+// Returns the command's name of an option, or "".
 using NameOfOption = std::function<std::string(std::string_view option)>;
 
-// Replaces backquoted options by the caller's names. Options without a name keep their backquotes.
+// Options without a name keep their backquotes.
 std::string with_names(std::string_view text, const NameOfOption& name_of);
 
-// Replaces the names in all three parts of the error.
+// Also in the place and the remedy.
 Error with_names(const Error& error, const NameOfOption& name_of);
 
 // The first backquoted word of a text, or "".

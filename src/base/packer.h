@@ -1,11 +1,11 @@
-// Packs messages between ranks into bytes.
+// Packs messages between ranks.
 //
 // Each value follows a tag byte. 'b' bool: 1 byte, 0 or 1. 'i' integer: 8 bytes, signed. 'd'
-// double: 8 bytes. 's' string: its length as 8 bytes, then its bytes. 'B', 'I', 'D', 'S' are lists:
-// the length as 8 bytes, then elements without tags. Numbers are little-endian.
+// double: 8 bytes. 's' string: length as 8 bytes, then its bytes. 'B', 'I', 'D', 'S' lists: length
+// as 8 bytes, then elements without tags. Numbers are little-endian.
 //
-// Unpacking returns exactly the packed bits, or throws Error(kPeer) with the expected and the found
-// value. Damaged bytes cannot make it allocate more than a few times their number.
+// Unpacking is exact to the bit, or throws Error(kPeer) with the expected and the found value.
+// Damaged bytes cannot make it allocate more than a few times their number.
 #pragma once
 
 #include <bit>
@@ -46,8 +46,7 @@ constexpr char packed_tag() {
 
 }  // namespace detail
 
-// bool, integers, double, std::string, and vectors of them. All integers travel as 64 bits and must
-// fit the type that reads them.
+// All integers travel as 64 bits and must fit the type that reads them.
 template <typename T>
 concept Packable = std::integral<typename detail::PackedElement<T>::Type> ||
                    std::same_as < typename detail::PackedElement<T>::Type,
@@ -92,7 +91,7 @@ class Packer {
 
 class Unpacker {
  public:
-  // `where` names the message in errors ("end of step, from rank 2").
+  // `where` appears in errors ("end of step, from rank 2").
   Unpacker(std::string bytes, std::string where)
       : bytes_(std::move(bytes)), where_(std::move(where)) {}
 

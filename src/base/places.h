@@ -1,4 +1,3 @@
-// Names of places in a run, for errors, logs and reports.
 #pragma once
 
 #include <string>

@@ -1,5 +1,4 @@
-// Commands write to standard output only through these functions, so that foreign text cannot
-// control the terminal. Thread-safe as std::cout is.
+// Commands print only through these functions, so that foreign text cannot control the terminal.
 #pragma once
 
 #include <string_view>
@@ -8,9 +7,10 @@
 
 namespace sluice {
 
-// Prints text for people, filtered by printable_lines().
+// Filters the text by printable_lines().
 void print(std::string_view text, Colors colors = Colors::kReplace);
-// Prints bytes unchanged: JSON and other output for programs, without raw foreign text.
+// Prints bytes unchanged, for JSON and other output for programs. It must not contain raw foreign
+// text.
 void print_exact(std::string_view text);
 
 }  // namespace sluice

@@ -1,4 +1,3 @@
-// The matrix products of fused operators. SLUICE_PRODUCTS chooses between them.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +12,11 @@ enum class ProductKind : std::uint8_t {
   kLibtorch,  // from LibTorch's BLAS, or LibTorch itself
 };
 
-// Accepts own and libtorch. Throws Error(kUsage) for other words and suggests the nearest.
+// Throws Error(kUsage) unless the word is own or libtorch.
 ProductKind parse_product_kind(std::string_view word);
 
-// The kind that SLUICE_PRODUCTS names. By default kOwn where it is faster: on AMD processors with
-// AVX-512. Throws as parse_product_kind() and cpu_level().
+// The kind that SLUICE_PRODUCTS names. The default is kOwn where it is faster: on AMD processors
+// with AVX-512. Throws as parse_product_kind() and cpu_level().
 ProductKind product_kind();
 
 }  // namespace sluice

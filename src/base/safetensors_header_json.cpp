@@ -1,5 +1,5 @@
-// Parses as a stream, so a hostile header costs no more memory than its entries and cannot overflow
-// the stack.
+// Parses as a stream. A hostile header therefore costs no more memory than its entries and cannot
+// overflow the stack.
 #include "base/safetensors_header_json.h"
 
 #include <array>
@@ -15,7 +15,7 @@
 namespace sluice::io {
 namespace {
 
-// serde_json, which the reference package uses, rejects a 128th level.
+// serde_json, which the reference package uses, rejects level 128.
 constexpr int kMaxDepth = 127;
 
 class HeaderHandler final : public JsonEvents {
@@ -248,7 +248,7 @@ void refuse_header(const std::string& file, const std::string& what, const std::
 }
 
 SafetensorsHeader read_header_json(std::string_view json, const std::string& file) {
-  // The JSON library skips a byte order mark, which the format does not allow.
+  // The JSON library skips a byte order mark, but the format has none.
   if (json.substr(0, 3) == "\xEF\xBB\xBF") {
     refuse_header(file, "the header starts with a byte order mark");
   }

@@ -1,5 +1,5 @@
-// Sums and products of sizes that saturate at the largest number, because a configuration may
-// contain any size. Precondition: no operand is negative.
+// Sums and products that stop at the largest number, because a configuration may hold any size.
+// Operands must not be negative.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,3 @@
-// Text for people: tables, sizes, counts, and properties of the terminal.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +10,14 @@ namespace sluice {
 
 // ---- terminal ----
 bool is_terminal(int file_descriptor);
-// True for a terminal, unless TERM is "dumb" or NO_COLOR is set.
+// True for a terminal unless TERM is "dumb" or NO_COLOR is nonempty.
 bool use_color(int file_descriptor);
-// Columns of the terminal, at least 40, or `otherwise` without a terminal.
+// Columns, at least 40. Returns `otherwise` without a terminal.
 int terminal_width(int file_descriptor, int otherwise = 120);
 
 // ---- numbers ----
 std::string human_bytes(std::int64_t bytes);  // "512B", "1.50KiB", "7.00GiB"
-// The same, rounded so that reading it back gives at least `bytes`.
+// Rounds up, so that reading it back gives at least `bytes`.
 std::string needed_bytes(std::int64_t bytes);
 std::string with_commas(std::int64_t value);  // "2,449"
 std::string counted(std::int64_t count,
@@ -27,14 +26,14 @@ std::string fixed(double value, int digits);  // "3.21"
 std::string shortest(double value);           // round-trips: "0.25", "3e-04"
 std::string shape_text(const std::vector<std::int64_t>& sizes);  // "[2, 16]"
 
-// Breaks `text` at spaces into lines of at most `width` columns, each ending in '\n'. Every line
-// starts with `indent`, all but the first with two more spaces.
+// Breaks `text` at spaces into lines of at most `width` columns that end in '\n'. Lines start with
+// `indent`, all but the first with two more spaces.
 std::string wrapped(std::string_view text, int width, std::string_view indent = {});
 
 // ---- tables ----
 enum class Align { kLeft, kRight };
 
-// Columns are two spaces apart; widths count UTF-8 characters. A row may have fewer cells than
+// Columns are two spaces apart. Widths count UTF-8 characters. Rows may have fewer cells than
 // columns.
 class TextTable {
  public:
@@ -42,12 +41,11 @@ class TextTable {
     std::string title;
     Align align = Align::kLeft;
   };
-  // The title line is omitted if all titles are empty.
+  // Empty titles have no title line.
   explicit TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {}
-  // Precondition: at most as many cells as columns.
   void add_row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
-  // Returns lines that start with `indent` and end in '\n'. If width > 0, columns that do not fit
-  // form another table that repeats the first column, and text in a last column is wrapped.
+  // Lines start with `indent` and end in '\n'. If width > 0, columns that do not fit form another
+  // table that repeats the first column, and a last column of text is wrapped.
   std::string to_string(std::string_view indent = {}, int width = 0) const;
 
  private:
@@ -65,7 +63,7 @@ std::vector<std::string> split(std::string_view text, char separator);  // "" is
 std::string_view trim(std::string_view text);
 std::string to_lower(std::string_view text);
 std::string first_line(std::string_view text);
-// Quotes the text for a shell if necessary.
+// Quotes the text unless all of its characters are plain.
 std::string shell_word(const std::string& text);
 std::string replace_all(std::string text, std::string_view from, std::string_view to);
 

@@ -3,8 +3,8 @@
 
 namespace sluice {
 
-// kAuto means kThreads within one process. Between processes it means NCCL if every rank has its
-// own process and GPU, otherwise Gloo.
+// kAuto means kThreads within one process. Otherwise it means NCCL if every rank has its own
+// process and GPU, else Gloo.
 enum class TransportKind { kAuto, kThreads, kGloo, kNccl };
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// Conversions between enumerators and words. Each enum has one literal table.
+// Converts between enumerators and words, with one table per enum.
 #pragma once
 
 #include <string>
@@ -37,8 +37,7 @@ Enum meaning_of(const Words<Enum>& table, const std::string& word) {
   return {};
 }
 
-// The same for a word from a user. Throws Error(kUsage) at `where`, "unknown <noun> '..'" with the
-// nearest word, if the table lacks it.
+// For a user's word at `where`. Throws Error(kUsage) "unknown <noun> '..'" with the nearest word.
 template <typename Enum>
 Enum parse_word(const Words<Enum>& table, const std::string& word, const std::string& noun,
                 const std::string& where) {
