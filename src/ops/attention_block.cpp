@@ -11,11 +11,9 @@
 namespace sluice::ops {
 namespace {
 
-// Where one slice keeps its queries, keys and values within a row of the projected matrix. All
-// members are in floats.
+// Columns of a slice's queries, keys and values in a row of the projected matrix.
 struct Columns {
   std::int64_t width, queries, keys, values;
-  // Distance from the queries of one key-value head to the queries of the next.
   std::int64_t of_next_head;
   std::int64_t of_next_key;
 
@@ -33,7 +31,7 @@ struct Columns {
   }
 };
 
-// Sizes of one slice. `length` counts the whole sequence, including the rows of other ranks.
+// `length` includes the rows of other ranks.
 struct Sizes {
   std::int64_t batch, length, heads, key_value_heads, head_dim, query_width, key_width;
 
@@ -47,7 +45,7 @@ struct Sizes {
         key_width(key_value_heads * b.head_dim) {}
 };
 
-// Normalizes each row in groups of `norm.width()` floats, over the first `columns` floats.
+// Normalizes the first `columns` floats of each row, in groups of norm.width().
 void head_norm(const NormWeights& norm, std::int64_t rows, std::int64_t columns, ConstRows x,
                Rows y, float* inverses) {
   const std::int64_t width = norm.width(), groups = columns / width;
@@ -61,7 +59,7 @@ void head_norm(const NormWeights& norm, std::int64_t rows, std::int64_t columns,
   });
 }
 
-// Replaces d, the gradient of the norm's output, by the gradient of x.
+// Overwrites d, the gradient of the output, with the gradient of x.
 void head_norm_gradient(const NormWeights& norm, std::int64_t rows, std::int64_t columns, Rows d,
                         ConstRows x, const float* inverses, float* weight_gradient) {
   const std::int64_t width = norm.width(), groups = columns / width;
@@ -168,8 +166,7 @@ class AttentionNode final : public HalfBlockNode {
     turn(d_projected(slice), -1);
   }
 
-  // The gradients of the head norms replace d_projected. Weight gradients are summed over the
-  // slices of this rank.
+  // Head norms overwrite d_projected. Weight gradients are summed over this rank's slices.
   void finish_gradients() override {
     if (!b_.query_norm.is_there()) return;
     for (const bool of_keys : {false, true}) {
@@ -191,7 +188,6 @@ class AttentionNode final : public HalfBlockNode {
   }
 
   std::int64_t raw_width() const { return s_.query_width + s_.key_width; }
-  // How many groups of channels in a row are normalized separately.
   std::int64_t groups_of(bool of_keys) const {
     return of_keys ? s_.key_width / b_.key_norm.width() : s_.query_width / b_.query_norm.width();
   }
@@ -206,7 +202,7 @@ class AttentionNode final : public HalfBlockNode {
     return (of_keys ? key_inverses_ : query_inverses_) + slice * rows_ * groups_of(of_keys);
   }
 
-  // The outputs of a projection that belong to a slice, and their first column in the slice's rows.
+  // A slice's outputs of a projection, and their first column in its rows.
   struct Outputs {
     LinearPart part;
     std::int64_t column = 0;
@@ -221,16 +217,15 @@ class AttentionNode final : public HalfBlockNode {
       if (projection == 0) return {{part(0, q), 0}};
       return {{part(0, k), projection == 1 ? q : q + k}};
     }
-    // One product suffices if the slice's columns lie side by side.
     if (b_.interleaved_heads || !sliced_) return {{part(0, c_.width), 0}};
     return {{part(0, q), 0}, {part(q, k), q}, {part(q + k, k), q + k}};
   }
 
-  // Applies the rotary embedding to the queries and keys of all rows, in place.
+  // Rotates the queries and keys of all rows, in place.
   void turn(float* projected, float direction) const {
     if (!p_.cosines.defined()) return;
     const std::int64_t half = p_.cosines.size(-1), length = s_.length;
-    const bool of_rows = p_.cosines.dim() == 4;  // each sequence has its own angles
+    const bool of_rows = p_.cosines.dim() == 4;
     const auto *cosines = p_.cosines.const_data_ptr<float>(),
                *sines = p_.sines.const_data_ptr<float>();
     at::parallel_for(0, s_.batch, 1, [&](std::int64_t begin, std::int64_t end) {
@@ -264,7 +259,6 @@ class AttentionNode final : public HalfBlockNode {
               {first + c_.keys, c_.width}, inverses(slice, /*of_keys=*/true));
   }
 
-  // `index` counts the slice's pairs of sequence and key-value head.
   AttentionCall call(std::int64_t slice, std::int64_t index, float* scratch) const {
     const std::int64_t sequence = index / s_.key_value_heads, head = index % s_.key_value_heads,
                        group = s_.heads / s_.key_value_heads;
@@ -324,10 +318,10 @@ class AttentionNode final : public HalfBlockNode {
   AttentionPositions p_;
   const Sizes s_;
   const Columns c_;
-  float* attended_ = nullptr;  // points into kept_
+  float* attended_ = nullptr;  // in kept_
   float *projected_ = nullptr, *log_sums_ = nullptr, *raw_ = nullptr, *query_inverses_ = nullptr,
-        *key_inverses_ = nullptr;  // point into only_input_
-  float* d_projected_ = nullptr;   // points into gradients_
+        *key_inverses_ = nullptr;  // in only_input_
+  float* d_projected_ = nullptr;   // in gradients_
 };
 
 }  // namespace

@@ -1,4 +1,3 @@
-// Helpers shared by the autograd nodes of this folder.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,7 +14,7 @@
 
 namespace sluice::ops {
 
-// Hands out consecutive parts of one block of memory.
+// Hands out consecutive parts of a memory block.
 class Floats {
  public:
   explicit Floats(float* begin) : next_(begin) {}
@@ -25,28 +24,26 @@ class Floats {
   float* next_;
 };
 
-// y = scale * (inner W^T) + bias + x. A null x counts as 0. For half blocks that have no norm at
-// their end.
+// y = scale * (inner W^T) + bias + x. A null x counts as 0.
 void add_result(std::int64_t rows, const LinearWeights& last, ConstRows inner, const float* x,
                 float scale, float* y);
 
-// y = scale * y + x, where y already holds the sum over slices.
+// y = scale * y + x. A null x counts as 0.
 void add_sum(std::int64_t size, const float* x, float scale, float* y);
 
-// Passes on the gradients of weight `index` and of the bias at `index` + 1.
+// Gives the gradients of weight `index` and bias `index` + 1.
 void give_linear(std::int64_t rows, const LinearWeights& weights, std::size_t index, ConstRows dy,
                  ConstRows x, float scale, WeightGradients& gradients);
-// Passes on the gradients of a norm's weight at `index` and of its bias at `index` + 1. `gradient`
-// has the layout that norm_gradient() writes.
+// The same for a norm. `gradient` is what norm_gradient() wrote.
 void give_norm(const NormWeights& norm, std::size_t index, const float* gradient,
                WeightGradients& gradients);
 
 void scale_all(std::int64_t size, float scale, float* values);
 
-// Throws Error(kUsage) that names `node`. Accepts an undefined weight.
+// Throws Error(kUsage). Undefined weights are fine.
 void require_contiguous(const std::string& node, const at::Tensor& weight);
 
-// Runs the forward of a node. Connects the node to the autograd graph if any gradient is needed.
+// Runs a node's forward and, if gradients are needed, adds the node to the autograd graph.
 template <typename NodeType, typename... Arguments>
 at::Tensor run_node(const at::Tensor& x, Arguments&&... arguments) {
   const at::Tensor input = x.contiguous();

@@ -41,7 +41,7 @@ class CrossEntropyNode final : public SplitNode {
 
  protected:
   Work<at::Tensor> input_half(const at::Tensor& gradient, bool /*wanted*/) override {
-    // If this node holds the only reference, the gradient may overwrite the logits.
+    // As the only owner, the gradient may overwrite the logits.
     at::Tensor result =
         logits_.storage().use_count() == 1 ? std::exchange(logits_, {}) : logits_.clone();
     logits_.reset();

@@ -4,10 +4,9 @@
 
 namespace sluice::ops {
 
-// Returns the sum of the softmax cross-entropies of the rows of logits, as a float32 scalar. CPU
-// and float32 only. labels_R holds int64 classes in [0, V), which are not checked; rows with a
-// negative label do not count. The backward overwrites the logits if it holds the only reference to
-// their storage.
+// Returns the summed softmax cross-entropy of rows of float32 CPU logits. Labels are int64 in [0,
+// V), unchecked; negative labels do not count. The backward overwrites the logits unless their
+// storage is shared.
 at::Tensor cross_entropy_block(const at::Tensor& logits_RV, const at::Tensor& labels_R);
 
 }  // namespace sluice::ops

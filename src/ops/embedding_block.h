@@ -6,9 +6,9 @@
 
 namespace sluice::ops {
 
-// Looks up rows of a table. The backward accumulates into the weight's gradient in place. CPU and
-// float32 only. ids are int64; an id outside of the table throws c10::IndexError. Row `padding_row`
-// gets no gradient; -1 means that there is no such row.
+// Looks up rows of a float32 CPU table by int64 ids. The backward accumulates into the weight's
+// gradient. Row `padding_row` gets no gradient (-1: none). Throws c10::IndexError for an id outside
+// of the table.
 at::Tensor embedding_block(const at::Tensor& ids, const at::Tensor& table_VD,
                            std::int64_t padding_row);
 

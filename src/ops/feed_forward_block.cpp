@@ -31,10 +31,11 @@ class FeedForwardNode final : public HalfBlockNode {
   std::string name() const override { return "FeedForwardBlock"; }
 
  private:
-  // `first` and `size` are columns of this rank's part of the inner layer.
+  // Columns of this rank's part of the inner layer.
   struct Slice {
     std::int64_t first, size;
-    std::int64_t at;  // offset in floats, if each slice had one matrix
+    // Offset in floats, counting one matrix per slice.
+    std::int64_t at;
   };
 
   void take_forward_memory() override {
@@ -55,9 +56,9 @@ class FeedForwardNode final : public HalfBlockNode {
     d_result_ = all.take(result_floats());
   }
 
-  // The products before the activation; their gradients overwrite them. If one weight holds gate
-  // and up and their columns are adjacent, one product computes both. Otherwise gate and up get a
-  // matrix each, because the two halves of one wide row would leave the cache sooner.
+  // Gradients overwrite these products. Gate and up of one weight are one product if their columns
+  // are adjacent. Otherwise each has a matrix, because parts of wide rows would leave the cache
+  // sooner.
   std::vector<Product> products(std::int64_t index) const override {
     const Slice& slice = of(index);
     if (is_one_matrix_) {
@@ -115,7 +116,7 @@ class FeedForwardNode final : public HalfBlockNode {
   }
 
   const Slice& of(std::int64_t index) const { return slices_[static_cast<std::size_t>(index)]; }
-  // With several slices, each matrix starts as aligned as memory of its own would.
+  // Matrices of slices are aligned as if allocated separately.
   std::int64_t matrix_floats(std::int64_t width) const {
     return sliced_ ? aligned_floats(rows_ * width) : rows_ * width;
   }
@@ -131,11 +132,11 @@ class FeedForwardNode final : public HalfBlockNode {
 
   const Activation activation_;
   const bool is_gated_;
-  const std::int64_t width_, inner_, num_inner_;  // width_: over all slices; inner_: of this rank
+  const std::int64_t width_, inner_, num_inner_;  // width_ over all slices, inner_ of this rank
   const bool is_one_matrix_;
   std::vector<Slice> slices_;
-  std::int64_t floats_ = 0;                            // size of one matrix per slice
-  float *projected_ = nullptr, *activated_ = nullptr;  // point into kept_
+  std::int64_t floats_ = 0;                            // one matrix per slice
+  float *projected_ = nullptr, *activated_ = nullptr;  // in kept_
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
-// Computes the feed-forward half of a decoder block as one autograd node:
+// The feed-forward half of a decoder block as one autograd node, with a gate (Shazeer,
+// arXiv:2002.05202) or without:
 //   y = x + scale * norm(down(activation(gate(norm(x))) * up(norm(x))))
-// or the same without a gate. Gated layers follow Shazeer, arXiv:2002.05202. CPU and float32 only.
-// One rank's thread must run both forward and backward of a graph.
+// CPU and float32 only.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,17 +14,16 @@
 namespace sluice::ops {
 
 struct FeedForwardBlock {
-  // A gated layer has two projections, gate and up, or one that produces first gate, then up. A
-  // layer without a gate has one.
+  // With a gate: projections gate and up, or one that yields gate, then up. Otherwise one.
   HalfBlock half;
   bool is_gated = true;
   Activation activation = Activation::kSilu;
-  // Size of the inner layer over all slices. Only read if there are several slices.
+  // Inner size over all slices. Only read if there are several.
   std::int64_t width = 0;
 };
 
-// x_BLD is float32. With sequence parallelism it holds this rank's rows only; throws Error(kUsage)
-// if ranks hold different numbers of rows.
+// With sequence parallelism, x holds this rank's rows. Throws Error(kUsage) if ranks have different
+// numbers of rows.
 at::Tensor feed_forward_block(const at::Tensor& x_BLD, const FeedForwardBlock& block);
 
 }  // namespace sluice::ops

@@ -45,7 +45,7 @@ void check_first_key(const at::Tensor& first_BL, const at::Tensor& q_BLHE) {
                 "give each token the first token of its document");
 }
 
-// Returns int32 [B, L], or an undefined tensor if every query attends to all earlier keys.
+// Int32 [B, L]. Undefined if queries see all earlier keys.
 at::Tensor first_keys(const at::Tensor& q_BLHE, const FusedAttentionOptions& options) {
   const std::int64_t length = q_BLHE.size(1);
   const bool windowed = options.window > 0 && options.window < length;
@@ -81,7 +81,7 @@ at::Tensor by_operators(const at::Tensor& q_BLHE, const at::Tensor& k_BLGE,
   return at::matmul(at::softmax(scores, -1), v.repeat_interleave(group, 1)).transpose(1, 2);
 }
 
-// Copies x unless the heads of a row are contiguous. The distance between rows is arbitrary.
+// Copies x unless each row is contiguous. Rows may lie anywhere.
 at::Tensor by_rows(const at::Tensor& x_BLHE) {
   const bool as_it_is =
       x_BLHE.stride(3) == 1 && (x_BLHE.size(2) == 1 || x_BLHE.stride(2) == x_BLHE.size(3)) &&
@@ -93,7 +93,7 @@ at::Tensor like_rows(const at::Tensor& x_BLHE) {
   return at::empty(x_BLHE.sizes(), x_BLHE.options().memory_format(at::MemoryFormat::Contiguous));
 }
 
-// The kernel requires equal row strides of k and v. The stride of q may differ.
+// The kernel requires the same row stride for k and v.
 struct Rows {
   at::Tensor q, k, v;
 
@@ -105,8 +105,8 @@ struct Rows {
   }
 };
 
-// Calls run(call, b, g, head) for each sequence b and key-value head g. `head` is the first query
-// head of g.
+// Calls run(call, b, g, head) per sequence b and key-value head g. `head` is the first query head
+// of g.
 template <typename Run>
 void each_head(const Rows& in, const at::Tensor& out, const at::Tensor& log_sums_BHL,
                const at::Tensor& first_BL, double scale, double cap, const Run& run) {
@@ -204,7 +204,7 @@ at::Tensor fused_attention(const at::Tensor& q_BLHE, const at::Tensor& k_BLGE,
   const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(head_dim)));
   if (head_dim % 16 != 0 || head_dim > 256 || !ops::kernels_take({q_BLHE, k_BLGE, v_BLGE}))
     return by_operators(q_BLHE, k_BLGE, v_BLGE, first_BL, scale, options.cap);
-  // apply() accepts an undefined tensor only as an optional.
+  // apply() accepts undefined tensors only as optionals.
   const auto first = first_BL.defined() ? std::optional<at::Tensor>(first_BL) : std::nullopt;
   return Attention::apply(q_BLHE, k_BLGE, v_BLGE, first, scale, options.cap);
 }

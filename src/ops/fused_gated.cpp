@@ -37,7 +37,7 @@ at::Tensor by_operators(Activation activation, const at::Tensor& gate, const at:
   return {};
 }
 
-// The kernel gets the contiguous tensors as one long row.
+// The kernel sees contiguous tensors as one row.
 struct Gated : torch::autograd::Function<Gated> {
   static at::Tensor forward(AutogradContext* context, std::int64_t activation,
                             const at::Tensor& gate_in, const at::Tensor& up_in) {
@@ -61,7 +61,7 @@ struct Gated : torch::autograd::Function<Gated> {
           });
       return {{}, found[0], found[1]};
     }
-    // The kernel overwrites gate and up with their gradients, so it works on copies.
+    // The kernel overwrites gate and up with their gradients.
     const at::Tensor dy = gradients[0].contiguous();
     const at::Tensor gate = saved[0].clone(at::MemoryFormat::Contiguous),
                      up = saved[1].clone(at::MemoryFormat::Contiguous);

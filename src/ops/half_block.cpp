@@ -42,8 +42,7 @@ std::vector<at::Tensor> HalfBlockNode::weights() const {
 void HalfBlockNode::free_input_half() {
   only_input_.reset();
   summed_.reset();
-  if (half_.before.is_there() || entered_.defined())
-    x_.reset();  // otherwise weight_half() reads it
+  if (half_.before.is_there() || entered_.defined()) x_.reset();  // else read by weight_half()
 }
 
 void HalfBlockNode::free_all() {
@@ -122,13 +121,12 @@ std::vector<HalfBlockNode::WeightedProduct> HalfBlockNode::weighted_products(
   return all;
 }
 
-// The input of the projections, with the rows of all ranks.
+// The projections' input, rows of all ranks.
 const float* HalfBlockNode::input() const {
   if (entered_.defined()) return entered_.const_data_ptr<float>();
   return half_.before.is_there() ? normed_ : x_.const_data_ptr<float>();
 }
 
-// Applies the first norm to this rank's rows, then gathers the rows of all ranks.
 void HalfBlockNode::enter(const float* x) {
   const bool has_before = half_.before.is_there();
   if (!sliced_) {
@@ -142,8 +140,7 @@ void HalfBlockNode::enter(const float* x) {
   if (divides_rows(half_.slices)) require_even_rows(entered_, rows_ / x_.size(0));
 }
 
-// Sums the outputs of all slices over all ranks. Then adds bias, norm and residual, which are not
-// sliced.
+// Sums over slices and ranks, then adds the unsliced parts.
 at::Tensor HalfBlockNode::leave(const float* x) {
   at::Tensor sum_BLD = at::empty({x_.size(0), rows_ / x_.size(0), hidden_}, x_.options());
   sum_slices(0, own_, rows_ * hidden_, sum_BLD.mutable_data_ptr<float>(),
@@ -209,7 +206,6 @@ Work<at::Tensor> HalfBlockNode::input_half(const at::Tensor& gradient, bool want
       });
 }
 
-// Computes the gradient of the input of the norm `behind`.
 void HalfBlockNode::through_behind(const float* dy, float* d_result) const {
   norm_gradient_blocks(half_.behind, blocks_, dy, result_, behind_, nullptr, d_result, d_behind_);
   scale_all(own_size_, half_.residual_scale, d_result);
@@ -231,7 +227,7 @@ at::Tensor HalfBlockNode::gradient_of_input(const float* dy) const {
   return dx_BLD;
 }
 
-// The sum over this rank's slices of the gradient of the projections' input.
+// The gradient of the projections' input, summed over this rank's slices.
 at::Tensor HalfBlockNode::gradient_of_slices() const {
   at::Tensor sum_BLD = at::empty({x_.size(0), rows_ / x_.size(0), hidden_}, x_.options());
   sum_slices(0, own_, rows_ * hidden_, sum_BLD.mutable_data_ptr<float>(),
@@ -239,8 +235,7 @@ at::Tensor HalfBlockNode::gradient_of_slices() const {
   return sum_BLD;
 }
 
-// On entry dx is the gradient of the projections' input, summed over all ranks. On return it is the
-// gradient of x.
+// Turns the gradient of the projections' input, summed over all ranks, into the gradient of x.
 void HalfBlockNode::leave_backwards(const at::Tensor& gradient, at::Tensor& dx_BLD) const {
   const auto* dy = gradient.const_data_ptr<float>();
   auto* dx = dx_BLD.mutable_data_ptr<float>();
@@ -260,8 +255,8 @@ void HalfBlockNode::project_gradient(std::int64_t slice, float* d_input, bool ad
   }
 }
 
-// Sums weight gradients over the ranks: those of head norms always, those of other norms if ranks
-// hold different rows. has_before: also those of the norm `before`.
+// Sums weight gradients over ranks: of head norms always, of other norms if ranks hold different
+// rows. has_before: the first norm's gradient exists.
 void HalfBlockNode::sum_shared_weights(bool has_before) const {
   float* first = divides_rows(half_.slices) ? (has_before ? d_before_ : d_behind_) : d_inside_;
   sum_over_ranks(first, d_end_ - first, in_backward());

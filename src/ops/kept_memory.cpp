@@ -42,7 +42,7 @@ class KeptPool {
       sizes_[floats].free.push_back(std::move(memory));
       free_ += floats;
     } catch (const std::bad_alloc&) {
-      // The memory is freed instead.
+      // Frees the memory instead.
     }
   }
 
@@ -65,7 +65,7 @@ class KeptPool {
     std::vector<at::Tensor> free;
   };
 
-  // If memory runs out, frees unused blocks of other sizes and tries again.
+  // If memory runs out, frees unused blocks and retries.
   at::Tensor allocate(std::int64_t floats) {
     const auto memory_of = [floats] {
       at::Tensor memory = at::empty({floats}, at::TensorOptions(at::kFloat));

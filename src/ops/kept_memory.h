@@ -1,13 +1,11 @@
-// A pool of activation memory that is reused from microbatch to microbatch, so that its pages are
-// mapped only once.
+// Activation memory that is reused across microbatches, so that its pages are mapped once.
 //
-// Each thread has a pool. A block may be released on any thread and returns to the pool of the
-// thread that took it. If that thread has ended, the block is freed. Blocks come from LibTorch's
-// allocator, so memory ledgers count them, including free ones.
+// Each thread has a pool. A block may be released on any thread and returns to the pool it came
+// from, or is freed if that pool's thread has ended. Blocks come from LibTorch's allocator, so
+// memory ledgers count them even while free.
 //
-// The pool does not grow without bound. Per size, it keeps at most as many blocks as were ever in
-// use at once. Over all sizes, free blocks take at most the peak of memory in use. The least
-// recently used sizes are freed first.
+// Per size, a pool keeps at most as many blocks as were in use at once. All free blocks together
+// never exceed the peak in use; least recently used sizes are freed first.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,7 +17,7 @@ namespace sluice::ops {
 
 class KeptPool;
 
-// Uninitialized floats, or no memory at all.
+// Uninitialized floats, or nothing.
 class KeptBlock {
  public:
   KeptBlock() = default;
@@ -38,9 +36,9 @@ class KeptBlock {
   float* data_ = nullptr;
 };
 
-// `floats` must not be negative. Throws what LibTorch's allocator throws.
+// Throws what LibTorch's allocator throws.
 KeptBlock take_memory(std::int64_t floats);
-// Frees the unused blocks of this thread's pool. Call it when their sizes will not be needed again.
+// Frees unused blocks. For use before sizes change.
 void drop_free_memory();
 
 }  // namespace sluice::ops

@@ -1,5 +1,5 @@
 // A linear layer and a norm as autograd nodes that accumulate weight gradients in place. CPU and
-// float32 only. One rank's thread must run both forward and backward of a graph.
+// float32 only.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,7 +12,7 @@ namespace sluice::ops {
 
 // [.., in] -> [.., out]
 at::Tensor linear_block(const at::Tensor& x, const LinearWeights& weights);
-// x is [.., width]. With sequence parallelism x is [B, L, width] and holds this rank's rows only.
+// x is [.., width], or this rank's rows of [B, L, width].
 at::Tensor norm_block(const at::Tensor& x, const NormWeights& weights,
                       const SliceGroup& slices = {});
 

@@ -23,7 +23,7 @@ namespace {
 
 class LinearCrossEntropyNode final : public SplitNode {
  public:
-  // wants_input, wants_weight: whether a backward may need the gradient of x or of the weight.
+  // wants_*: a backward may need this gradient.
   LinearCrossEntropyNode(const at::Tensor& x, LinearCrossEntropy loss, at::Tensor labels_R,
                          bool wants_input, bool wants_weight)
       : x_(gathered_rows(x, loss.slices)),
@@ -63,7 +63,7 @@ class LinearCrossEntropyNode final : public SplitNode {
     share_backward(loss_.slices);
     return at::scalar_tensor(sum(all[0].chosen), x_.options());
   }
-  // Frees x. Call it if no backward needs the weight's gradient.
+  // For a backward without weight gradients.
   void forget_input() { x_.reset(); }
 
  protected:
@@ -72,8 +72,7 @@ class LinearCrossEntropyNode final : public SplitNode {
     if (keeps_logits_) finish_logits(scale);
     if (!wanted) return ready({});
     if (keeps_logits_) return start_summed_rows(gradient_of_input(), in_backward());
-    // Multiply by the scale after the sum over ranks. The bits then do not depend on the number of
-    // ranks, because the slices' gradients are not scaled yet.
+    // Scaling after the sum over ranks gives the same bits for any number of ranks.
     return start_summed_rows(std::exchange(dx_, {}), in_backward())
         .then([in = in_, scale](const at::Tensor& sum) {
           auto* dx = sum.mutable_data_ptr<float>();
@@ -112,17 +111,17 @@ class LinearCrossEntropyNode final : public SplitNode {
   }
 
  private:
-  // `first` counts the classes of this rank, `of_all` is the slice's first class among all classes.
+  // `of_all` is the slice's first class among all classes.
   struct Slice {
     std::int64_t first, size, of_all;
   };
-  // Per row of a slice: the largest logit, the sum of e^(logit - top), and the logit of the label.
-  // `chosen` is 0 if the label is in another slice.
+  // Per row: largest logit, sum of e^(logit - top), and the label's logit, or 0 if another slice
+  // has it.
   struct Statistics {
     std::vector<float> top, chosen;
     std::vector<double> total;
-    // The gradient of x before the division by `total`, without the label's term. A single slice
-    // uses dx_ instead.
+    // Gradient of x before the division by `total`, without the label's term. A single slice uses
+    // dx_.
     KeptBlock dx;
   };
 
@@ -135,8 +134,7 @@ class LinearCrossEntropyNode final : public SplitNode {
     return {.first = slice.first, .size = slice.size, .length = loss_.classes};
   }
 
-  // Calls run(part, logits) for each block of the slice, in order. Returns the memory of the
-  // logits.
+  // Calls run(part, logits) per block, in order. Returns the memory of the logits.
   template <typename Run>
   at::Tensor for_blocks(const Slice& slice, const Run& run) const {
     const std::int64_t largest = loss_.block == 0 ? slice.size : std::min(loss_.block, slice.size);
@@ -152,7 +150,6 @@ class LinearCrossEntropyNode final : public SplitNode {
     return logits;
   }
 
-  // Computes logits and statistics of a slice, block by block.
   Statistics pass(const Slice& slice) {
     const auto rows = static_cast<std::size_t>(rows_);
     Statistics found{.top = std::vector<float>(rows, kNoLogit),
@@ -199,8 +196,7 @@ class LinearCrossEntropyNode final : public SplitNode {
             .total = total + begin};
   }
 
-  // Combines the statistics of all slices into top_ and total_. all[0].chosen becomes the logits of
-  // the labels.
+  // Combines all slices into top_ and total_. all[0].chosen gets the labels' logits.
   void put_together(std::vector<Statistics>& all) {
     const auto rows = static_cast<std::size_t>(rows_);
     at::Tensor largest = at::empty({rows_}, x_.options());
@@ -234,9 +230,8 @@ class LinearCrossEntropyNode final : public SplitNode {
     });
   }
 
-  // The blocks summed e^(z - top) times slope and weights. Dividing by the total turns the
-  // exponentials into probabilities. Then the weights of the label are subtracted. On return dx_
-  // holds the sum over this rank's slices.
+  // The blocks summed e^(z - top) * slope * weights. Dividing by the total gives probabilities;
+  // then the label's weights are subtracted. Leaves the sum over this rank's slices in dx_.
   void finish_input_gradient(const std::vector<Statistics>& all) {
     const std::vector<float>& chosen = all[0].chosen;
     if (slices_.size() == 1)
@@ -262,8 +257,7 @@ class LinearCrossEntropyNode final : public SplitNode {
     });
   }
 
-  // Calls run(row, label) for each row that counts. `label` is relative to the slice, or -1 if the
-  // label is in another slice.
+  // Calls run(row, label) for rows that count. `label` is relative to the slice, -1 outside of it.
   template <typename Run>
   void for_counted_rows(const Slice& slice, const Run& run) const {
     const auto* labels = labels_.const_data_ptr<std::int64_t>();
@@ -276,7 +270,7 @@ class LinearCrossEntropyNode final : public SplitNode {
     });
   }
 
-  // The factor that turns the exponentials of a row of the slice into gradients.
+  // Turns exponentials of a row into gradients.
   float factor(const Statistics& of_slice, std::size_t row) const {
     double factor = static_cast<double>(loss_.scale) / total_[row];
     if (is_sliced(loss_.slices)) {
@@ -284,7 +278,7 @@ class LinearCrossEntropyNode final : public SplitNode {
     }
     return static_cast<float>(factor);
   }
-  // The derivative of scaling and capping at a logit whose capped value is `chosen`.
+  // Derivative of scale and cap where the capped logit is `chosen`.
   float slope(float chosen) const {
     const float x = loss_.cap > 0 ? chosen / loss_.cap : 0;
     return loss_.scale * (1 - x * x);
@@ -298,7 +292,7 @@ class LinearCrossEntropyNode final : public SplitNode {
     for (const float chosen : all[0].chosen) slopes_.push_back(slope(chosen));
   }
 
-  // Replaces the exponentials by `scale` times the gradient of the logits.
+  // Turns exponentials into `scale` times the logits' gradient.
   void finish_logits(float scale) {
     for (std::size_t i = 0; i < slices_.size(); ++i) {
       auto* logits = logits_[i].mutable_data_ptr<float>();
@@ -333,22 +327,21 @@ class LinearCrossEntropyNode final : public SplitNode {
     return loss;
   }
 
-  at::Tensor x_;  // all rows, also those of other ranks
+  at::Tensor x_;  // rows of all ranks
   const LinearCrossEntropy loss_;
   at::Tensor labels_;
   const std::int64_t in_;
   const std::vector<std::int64_t> sizes_;  // of x_
   const std::int64_t rows_;
-  // keeps_logits_: the backward uses the kept exponentials. makes_dx_: the forward computes the
-  // gradient of x by blocks.
+  // keeps_logits_: until the backward. makes_dx_: in the forward, by blocks.
   const bool keeps_logits_, makes_dx_;
   std::vector<Slice> slices_;
   std::vector<at::Tensor> logits_;           // per slice: exponentials, then their gradient
-  std::vector<std::vector<float>> factors_;  // per slice and row, see factor()
-  std::vector<float> slopes_;                // per row, slope() of the label's logit
-  at::Tensor dx_;                            // gradient of the sum of the losses
-  std::vector<float> top_;                   // per row, the largest logit
-  std::vector<double> total_;                // per row, the sum of e^(logit - top)
+  std::vector<std::vector<float>> factors_;  // per slice and row
+  std::vector<float> slopes_;                // per row, of the label's logit
+  at::Tensor dx_;                            // not yet scaled
+  std::vector<float> top_;                   // per row
+  std::vector<double> total_;                // per row
 };
 
 }  // namespace

@@ -1,4 +1,3 @@
-// Helpers shared by the operators of sluice/parts/ops.h.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -18,8 +17,8 @@ namespace sluice::ops {
   throw Error(ErrorKind::kUsage, {.what = what, .where = op, .remedy = remedy});
 }
 
-// True if the kernels can run on these tensors: plain strided float32 on the CPU. Tensor subclasses
-// and transforms (vmap, forward-mode AD) must see the operators, so they are excluded.
+// True for plain strided float32 on the CPU. Subclasses and transforms (vmap, forward-mode AD) must
+// see the operators.
 inline bool kernels_take(std::initializer_list<at::Tensor> tensors) {
   for (const at::Tensor& tensor : tensors) {
     if (tensor.device() != at::kCPU || tensor.scalar_type() != at::kFloat ||
@@ -30,8 +29,7 @@ inline bool kernels_take(std::initializer_list<at::Tensor> tensors) {
   return true;
 }
 
-// Returns gradients that can be differentiated again, by running `operators` under autograd. Needed
-// for create_graph.
+// Runs `operators` under autograd, so that create_graph works.
 template <typename Operators>
 std::vector<at::Tensor> differentiable_gradients(const std::vector<at::Tensor>& inputs,
                                                  const at::Tensor& gradient,

@@ -1,4 +1,3 @@
-// Norms inside fused blocks.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,13 +9,13 @@
 
 namespace sluice::ops {
 
-// Zhang and Sennrich, arXiv:1910.07467; Ba et al., arXiv:1607.06450. CPU, float32, contiguous.
+// arXiv:1910.07467 (kRms), arXiv:1607.06450 (kLayer). CPU, float32, contiguous.
 struct NormWeights {
   enum class Kind : std::uint8_t { kNone, kRms, kLayer };
   Kind kind = Kind::kNone;
-  at::Tensor weight = {}, bias = {};  // only kLayer has a bias
+  at::Tensor weight = {}, bias = {};  // bias only for kLayer
   double eps = 0;
-  float offset = 0;  // added to the weights of kRms; 1 in Gemma
+  float offset = 0;  // added to kRms weights; 1 in Gemma
   bool is_there() const { return kind != Kind::kNone; }
   std::int64_t width() const { return weight.numel(); }
   std::int64_t weight_floats() const {
@@ -24,11 +23,10 @@ struct NormWeights {
   }
 };
 
-// Writes statistics [kNormFloats, rows] for the backward. With kLayer, x and y must be contiguous.
+// Writes statistics [kNormFloats, rows]. kLayer requires contiguous x and y.
 void norm(const NormWeights& weights, std::int64_t rows, ConstRows x, Rows y, float* statistics);
-// dx = residual + the gradient of x. A null residual counts as 0; else its rows lie as those of dx.
-// Writes the gradients of weight and bias to weight_gradients [weight_floats()] unless it is null.
-// dx may share memory with dy or the residual.
+// dx = residual + the gradient of x. residual and weight_gradients [weight_floats()] may be null.
+// The residual has dx's row stride. dx may overwrite dy or the residual.
 void norm_gradient(const NormWeights& weights, std::int64_t rows, ConstRows dy, ConstRows x,
                    const float* statistics, const float* residual, Rows dx,
                    float* weight_gradients);

@@ -1,4 +1,3 @@
-// Runs row kernels on the intra-op threads of the calling thread.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -14,16 +13,15 @@ namespace sluice::ops {
 // Rows per task of a thread.
 inline constexpr std::int64_t kRowBlock = 64;
 
-// Calls run(begin, end) for parts of the rows, which must be independent of each other.
+// Calls run(begin, end) for parts of the rows, on the intra-op threads.
 template <typename Run>
 void for_rows(std::int64_t rows, const Run& run) {
   if (at::get_num_threads() == 1 || rows <= kRowBlock) return run(0, rows);
   at::parallel_for(0, rows, kRowBlock, run);
 }
 
-// Calls run(begin, end, sums) for blocks of rows. It must add the block's rows, first to last, to
-// sums[width], which start at 0. Summing by blocks keeps the sums of many rows accurate. The result
-// does not depend on the number of threads.
+// run(begin, end, sums) adds rows in order to sums[width], initially 0. Summing by blocks is more
+// accurate for many rows, and does not depend on the number of threads.
 template <typename Run>
 void for_rows_with_sums(std::int64_t rows, std::int64_t width, float* sums, const Run& run) {
   std::fill_n(sums, width, 0.0F);

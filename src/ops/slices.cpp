@@ -15,7 +15,7 @@
 namespace sluice::ops {
 namespace {
 
-// A cache line, in floats.
+// A cache line.
 constexpr std::int64_t kAlignedFloats = 16;
 
 bool is_aligned(const float* data) {
@@ -26,7 +26,6 @@ int dimension_of(const LinearWeights& weights, const LinearPart& part) {
   return part.of_inputs == weights.is_transposed ? 0 : 1;
 }
 
-// Copies the gradient to the target, or adds it if `adds`.
 void write(const float* gradient, std::int64_t rows, std::int64_t width, Rows target, bool adds) {
   for (std::int64_t row = 0; row < rows; ++row) {
     float* to = target.data + row * target.stride;
@@ -44,8 +43,7 @@ void sum_rows(std::int64_t rows, std::int64_t width, ConstRows x, float* sums) {
   });
 }
 
-// run(block, to) writes the sums of one block. The blocks of a slice are added one after the other,
-// the slices as a tree.
+// run(block, to) writes a block's sums. Adds blocks of a slice in order, and slices as a tree.
 template <typename Run>
 void sum_blocks(const std::vector<RowBlock>& blocks, std::int64_t width, float* sums,
                 const Run& run) {

@@ -1,4 +1,4 @@
-// AdamW (equations in optim/adamw.cpp). See vectors.h for the rules of these headers.
+// AdamW, see optim/adamw.cpp for its equations.
 #pragma once
 
 #include "ops/kernels/kernels.h"

@@ -1,20 +1,17 @@
-// Causal attention of one sequence and one key-value head. See vectors.h for the rules of these
-// headers.
+// Causal attention of one sequence and one key-value head.
 //
-// Forward: for each block of queries, loops over blocks of keys. Each row keeps its largest score
-// and the sum of exponentials so far. A larger score rescales the output so far (Milakov and
-// Gimelshein 2018, arXiv:1805.02867; Dao 2022, arXiv:2205.14135). Up to kForwardKeys keys form one
-// block, which needs no rescaling.
+// Forward: loops over blocks of queries, then keys. Rows keep their largest score and sum of
+// exponentials; a larger score rescales the output (arXiv:1805.02867, arXiv:2205.14135). Up to
+// kForwardKeys keys are one block and need no rescaling.
 //
-// Gradient: for each block of keys, loops over blocks of queries, so that K, V and their gradients
-// stay in the cache. Probabilities are recomputed from the scores and log_sums. With s = scale q k,
-// t = cap tanh(s / cap), p = e^(t - log_sum):
+// Gradient: loops over blocks of keys, then queries, so that K, V and their gradients stay in the
+// cache. Recomputes probabilities from log_sums. With s = scale q k, t = cap tanh(s / cap), p =
+// e^(t - log_sum):
 //   dv = p^T do,   ds = p (do v^T - sum(o do)) (1 - (t / cap)^2) scale,
 //   dq = ds k,     dk = ds^T q
 //
-// All products run on register tiles (tiles.h), on K^T and V^T packed once. Rows of scores are
-// padded to whole vectors. The order of blocks depends on sizes and first_key, not on the
-// instruction set.
+// Sizes and first_key alone fix the order of blocks, not the instruction set. Rows of scores are
+// padded to whole vectors.
 #pragma once
 
 #include "base/kernel_sizes.h"
@@ -26,11 +23,10 @@ namespace sluice::ops {
 namespace {
 
 constexpr Index kQueries = kQueryBlock;
-constexpr Index kForwardKeys = 1024;  // per block; its scores take 192 KiB
+constexpr Index kForwardKeys = 1024;  // scores of a block take 192 KiB
 constexpr Index kSlack = kScoreSlack;
 
-// Keys per block of the gradient. K, K^T, V^T, dK and dV of a block take at most 480 KiB, unless
-// that is less than 64 keys.
+// Keys per block. K, K^T, V^T, dK and dV take at most 480 KiB, or 64 keys.
 inline Index gradient_keys(Index head_dim) {
   return most(64, least(1024, 24576 / head_dim / 64 * 64));
 }
@@ -44,10 +40,10 @@ Index attention_scratch(Index length, Index head_dim) {
   const Index forward = 2 * padded(length) * head_dim + kQueries * (forward_keys(length) + kSlack);
   const Index keys = gradient_keys(length, head_dim);
   const Index gradient = kKeyMatrices * keys * head_dim + 2 * kQueries * (keys + kSlack + head_dim);
-  return most(forward, gradient) + kLine;  // for alignment to a cache line
+  return most(forward, gradient) + kLine;  // for cache line alignment
 }
 
-// Packs factor * X^T into panels [head_dim, kPanel]. Pads with zeros behind `length`.
+// Packs factor * X^T into zero-padded panels [head_dim, kPanel].
 inline void pack_transposed(Index length, Index head_dim, const float* x, Index stride,
                             float factor, float* y) {
   const Index columns = (length + kPanel - 1) / kPanel * kPanel;
@@ -71,8 +67,7 @@ inline void pack_transposed(Index length, Index head_dim, const float* x, Index 
   }
 }
 
-// A tile multiplies masked keys and values by probability 0. Infinity and NaN would turn these
-// products into NaN, so such inputs take one query at a time.
+// Masked keys and values are multiplied by 0, which gives NaN unless they are finite.
 inline bool all_finite(Index rows, Index width, const float* x, Index stride) {
   Floats sums{};
   for (Index row = 0; row < rows; ++row) {
@@ -80,7 +75,7 @@ inline bool all_finite(Index rows, Index width, const float* x, Index stride) {
   }
   return sum(sums) == 0.0f;
 }
-// Queries per block. A single query meets no later keys.
+// A single query meets no later keys.
 inline Index queries_at_once(bool finite) { return finite ? kQueries : 1; }
 
 inline void copy_rows(Index rows, Index width, const float* x, Index x_stride, float* y,
@@ -91,8 +86,7 @@ inline void copy_rows(Index rows, Index width, const float* x, Index x_stride, f
   }
 }
 
-// scores[r, j] = q[r] . k[j] for at least all j <= r + diagonal. `panels` come from
-// pack_transposed().
+// scores[r, j] = q[r] . k[j] at least for j <= r + diagonal. `panels`: from pack_transposed().
 inline void scores_of(Index rows, Index keys, Index diagonal, Index head_dim, const float* q,
                       Index stride, const float* panels, float* scores, Index scores_stride) {
   for (Index j = 0; j < keys; j += kPanel) {
@@ -114,12 +108,12 @@ inline void scores_of(Index rows, Index keys, Index diagonal, Index head_dim, co
   }
 }
 
-// The visible scores [low, high) of a row, and their padding to whole vectors [begin, end).
+// Visible scores [low, high), padded to whole vectors [begin, end).
 struct Seen {
   Index low, high, begin, end;
 };
 
-// The keys [first, row], clipped to `keys` keys that start at `from`.
+// Keys [first, row] relative to `from`.
 inline Seen seen_of(Index from, Index keys, Index first, Index row) {
   const Index low = most(first - from, 0), high = least(row + 1 - from, keys);
   if (low >= high) return {0, 0, 0, 0};
@@ -130,10 +124,9 @@ inline void fill(float* row, Index begin, Index end, float value) {
   for (Index j = begin; j < end; ++j) row[j] = value;
 }
 
-// A block of queries and the keys that they meet.
 struct Block {
   Index begin, rows;                               // queries
-  Index from, keys;                                // keys; `from` is the start of a panel
+  Index from, keys;                                // keys; `from` starts a panel
   Index diagonal() const { return begin - from; }  // query r sees keys up to r + diagonal
 };
 
@@ -155,8 +148,8 @@ inline Index first_of(const AttentionCall& call, Index row) {
 
 inline float exp_of(float x) { return exp_of(all(x))[0]; }
 
-// exponentials() turns rows of scores into probabilities that are not yet divided by the row's sum.
-// It rescales `out` if a row's largest score grew.
+// exponentials() turns scores into probabilities before the division by the row's sum. A grown
+// largest score rescales `out`.
 struct RowState {
   float top[kQueries], total[kQueries];
 };
@@ -245,8 +238,7 @@ void attention(const AttentionCall& call) {
   }
 }
 
-// On entry p holds scores and ds holds do v^T. On return p holds probabilities and ds the gradient
-// of q k.
+// Turns p from scores into probabilities, and ds from do v^T into the gradient of q k.
 inline void gradients_of_scores(const AttentionCall& call, const Block& block, Index head,
                                 const float* d_out, float* p, float* ds, Index stride) {
   const float inverse_cap = 1.0f / call.cap;
@@ -302,8 +294,7 @@ void attention_gradient(const AttentionGradientCall& gradient) {
     const Index at_once = queries_at_once(all_finite(num_keys, head_dim, keys, head_dim));
     for (Index head = 0; head < call.group; ++head) {
       for (Index begin = key / at_once * at_once; begin < length; begin += at_once) {
-        if (first_of(call, begin) >= key + num_keys)
-          break;  // later queries do not see the keys either
+        if (first_of(call, begin) >= key + num_keys) break;  // later queries do not see them either
         const Block block = block_of(call, begin, at_once, key, key + num_keys);
         const Index at = block.from - key;
         copy_rows(block.rows, head_dim, call.q + begin * call.row_stride + head * head_dim,

@@ -1,4 +1,4 @@
-// Baseline x86-64 or any other architecture: 4 floats per vector.
+// Any processor.
 #define SLUICE_KERNEL_FLOATS 4
 #include "ops/kernels/levels.h"
 #include "ops/kernels/table.h"

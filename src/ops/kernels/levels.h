@@ -1,5 +1,4 @@
-// The kernel tables of all compiled instruction sets. A processor may lack some of them, so callers
-// must use kernels().
+// All compiled kernel tables. The processor may not support each; prefer kernels().
 #pragma once
 
 #include "base/cpu_level.h"

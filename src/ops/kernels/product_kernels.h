@@ -1,14 +1,12 @@
-// Products of large matrices, for processors on which they are faster than LibTorch's. See
-// vectors.h for the rules of these headers.
+// Products of large matrices, for processors on which they beat LibTorch's.
 //
-// A panel of B, kPanel columns wide, stays in the L2 cache while tiles of A pass by. The sums of a
-// tile stay in registers (Goto and van de Geijn, "Anatomy of High-Performance Matrix
-// Multiplication", TOMS 2008). A transposed B is transposed panel by panel. That costs a few
-// percent of a product of a few hundred rows, so nothing is packed in advance.
+// A panel of B stays in the L2 cache while tiles of A pass by; a tile's sums stay in registers
+// (Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", TOMS 2008). A
+// transposed B is transposed panel by panel. That costs a few percent for a few hundred rows, so
+// nothing is packed in advance.
 //
-// The depth alone decides how an element of C is summed: each part of the depth is a chain of
-// multiply-adds from zero, and is then added to C. Bits do not depend on tiles or on other rows and
-// columns.
+// The depth alone decides how an element of C is summed: chains of multiply-adds over parts of the
+// depth, each from zero, are added to C.
 #pragma once
 
 #include "ops/kernels/kernels.h"
@@ -18,11 +16,10 @@ namespace sluice::ops {
 namespace {
 
 constexpr Index kShortDepth = 256;  // per part, if a_column is 1
-// Per part otherwise. It exceeds the depth of most products.
+// Per part otherwise, as deep as most products.
 constexpr Index kLongDepth = 2048;
-constexpr Index kBlockOfA = 131072;  // floats of A per block, half of an L2 cache
+constexpr Index kBlockOfA = 131072;  // half of an L2 cache
 
-// One tile of Rows rows and Vectors vectors of columns.
 template <int Rows, int Vectors>
 inline void product_tile(Index depth, const float* a, Index a_row, Index a_column, const float* b,
                          Index b_row, float* c, Index c_row, bool add) {
@@ -52,8 +49,8 @@ inline void product_tile(Index depth, const float* a, Index a_row, Index a_colum
   }
 }
 
-// Prefetches the source of the next panel, line by line, while tiles pass by the current one.
-// Weights come from memory, not from a cache.
+// Prefetches the next panel's source while tiles pass by the current panel, because weights come
+// from memory.
 class NextPanel {
  public:
   NextPanel() = default;
@@ -95,7 +92,7 @@ inline void product_panel(Index rows, Index depth, const float* a, Index a_row, 
                              c_row, add);
 }
 
-// y [depth, kPanel] = factor * x [depth, columns], padded with zeros.
+// y [depth, kPanel] = factor * x, padded with zeros.
 inline void copy_panel(Index depth, Index columns, const float* x, Index x_row, float factor,
                        float* y) {
   for (Index k = 0; k < depth; ++k, x += x_row, y += kPanel) {
@@ -105,7 +102,7 @@ inline void copy_panel(Index depth, Index columns, const float* x, Index x_row, 
 }
 
 #if SLUICE_KERNEL_FLOATS == 16
-// Transposes kTurn rows and columns of x, times factor. Rows of y are kPanel apart.
+// Transposes factor * x, kTurn by kTurn.
 constexpr Index kTurn = 16;
 inline void turn_block(const float* x, Index x_row, float factor, float* y) {
   Floats r[16], t[16];
@@ -128,7 +125,7 @@ inline void turn_block(const float* x, Index x_row, float factor, float* y) {
                                                  10, 11, 26, 27, 14, 15, 30, 31);
     }
   }
-  // r[4 g + c] now holds rows 4 g .. 4 g + 3. Its quarter q is column 4 q + c.
+  // r[4 g + c] holds rows 4 g .. 4 g + 3; its quarter q is column 4 q + c.
 #pragma GCC unroll 4
   for (int c = 0; c < 4; ++c) {
     t[c] = __builtin_shufflevector(r[c], r[4 + c], 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25,
@@ -171,7 +168,7 @@ inline void turn_block(const float* x, Index x_row, float factor, float* y) {
 }
 #endif
 
-// y [depth, kPanel] = factor * transpose of x [columns, depth], padded with zeros.
+// y [depth, kPanel] = factor * x [columns, depth]^T, padded with zeros.
 inline void turn_panel(Index depth, Index columns, const float* x, Index x_row, float factor,
                        float* y) {
   const Index whole_columns = columns / kTurn * kTurn, whole_depth = depth / kTurn * kTurn;
@@ -191,12 +188,11 @@ inline Index rows_of_block(Index depth) {
   return most(kBlockOfA / most(depth, 1) / kTileSums * kTileSums, 4 * kTileSums);
 }
 
-// Columns that do not fill whole vectors are computed outside of C, this many rows at once.
+// Rows computed at once for columns that do not fill whole vectors.
 constexpr Index kNarrowRows = 4 * kTileSums;
 
 std::int64_t product_scratch() { return kPanel * (kLongDepth + kNarrowRows) + kLine; }
 
-// One part of the depth, one block of rows, one panel of columns.
 struct PanelProduct {
   Index rows, columns, depth;
   const float* a;
@@ -218,8 +214,7 @@ struct PanelProduct {
     run_wide<1>();
   }
 
-  // For columns that do not fill whole vectors. B must be 0 behind them. beside [kNarrowRows,
-  // kPanel].
+  // For columns that do not fill whole vectors. beside: [kNarrowRows, kPanel].
   void run_narrow(float* beside) const {
     for (Index row = 0; row < rows; row += kNarrowRows) {
       PanelProduct part = *this;
@@ -245,7 +240,6 @@ struct PanelProduct {
   }
 };
 
-// The panel that starts at `column`, in the same part of the depth.
 inline NextPanel next_panel(const ProductCall& p, Index k, Index depth, Index column) {
   if (column >= p.columns) return {};
   const Index columns = least(kPanel, p.columns - column);

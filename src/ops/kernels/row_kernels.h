@@ -1,4 +1,3 @@
-// Additions and rotations of rows. See vectors.h for the rules of these headers.
 #pragma once
 
 #include "ops/kernels/vectors.h"

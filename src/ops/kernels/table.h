@@ -1,4 +1,3 @@
-// The kernel table of one instruction set. See vectors.h for the rules of these headers.
 #pragma once
 
 #include "ops/kernels/activation_kernels.h"

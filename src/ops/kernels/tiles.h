@@ -1,9 +1,7 @@
-// Small matrix products for attention by tiles whose sums stay in registers. See vectors.h for the
-// rules of these headers.
+// Small matrix products for attention, whose sums stay in registers.
 //
-// Every element of C is one chain of multiply-adds over the depth, from first to last, in any tile.
-// Bits therefore do not depend on the number of rows. Triangular shapes skip only products with
-// zeros of A.
+// Every element of C is one chain of multiply-adds over the depth, in order and in any tile. Bits
+// do not depend on the number of rows. Triangles skip only products with zeros of A.
 #pragma once
 
 #include "ops/kernels/vectors.h"
@@ -11,8 +9,8 @@
 namespace sluice::ops {
 namespace {
 
-// AVX-512 has 32 registers for 24 sums, 4 vectors of B and one element of A. The others have 16,
-// for 12 sums, 2 vectors and one element.
+// AVX-512 has 32 registers: 24 sums, 4 vectors of B, an element of A. Others have 16: 12 sums, 2
+// vectors, an element.
 constexpr int kTileSums = kFloats == 16 ? 24 : 12;
 constexpr int kTileVectors = kFloats == 16 ? 4 : 2;
 constexpr Index kPanel = kTileVectors * kFloats;  // columns
@@ -20,13 +18,13 @@ constexpr Index kPanel = kTileVectors * kFloats;  // columns
 inline Four load_four(const float* p) { return *reinterpret_cast<const FourInMemory*>(p); }
 inline void store_four(float* p, Four v) { *reinterpret_cast<FourInMemory*>(p) = v; }
 
-constexpr Index kLine = 64 / sizeof(float);  // a cache line, in floats
-// Rounds p up to the next cache line.
+constexpr Index kLine = 64 / sizeof(float);  // cache line, in floats
+// Rounds up to a cache line.
 inline float* cache_line(float* p) {
   return p + (64 - reinterpret_cast<std::uintptr_t>(p) % 64) % 64 / sizeof(float);
 }
 
-// Which elements (i, k) of A may be nonzero: all, k <= i + diagonal, or i <= k + diagonal.
+// Nonzero elements of A: all, k <= i + diagonal, or i <= k + diagonal.
 enum class Shape : std::uint8_t { kWhole, kLower, kUpper };
 
 // A(i, k) is a[i * a_row + k * a_column].
@@ -74,7 +72,7 @@ inline void tile(const Product& p, Index row, Index column) {
   }
 }
 
-// `first`, where the rows start, must be a multiple of every tile's height.
+// `first` must be a multiple of every tile's height.
 template <int Vectors>
 inline void column_panel(const Product& p, Index column, Index first = 0) {
   constexpr int kRows = kTileSums / Vectors;
@@ -97,7 +95,7 @@ inline void panel_of(const Product& p, Index column, Index vectors, Index first 
 inline void multiply(const Product& p, Index columns) {
   Index vectors = columns / kFloats;
   for (Index column = 0; vectors > 0;) {
-    // Makes panels about equally wide: 5 vectors become 3 and 2.
+    // Equally wide panels: 5 vectors become 3 and 2.
     const Index panels = (vectors + kTileVectors - 1) / kTileVectors;
     const Index width = (vectors + panels - 1) / panels;
     panel_of(p, column, width);

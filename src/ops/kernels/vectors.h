@@ -1,10 +1,6 @@
-// SIMD vectors and helpers for the kernels. Compiled once per instruction set, with
-// SLUICE_KERNEL_FLOATS set to 16, 8 or 4.
-//
-// Rules of this header and of all *_kernels.h:
-//   - Everything has internal linkage, and nothing calls standard library functions that the
-//     compiler may emit. Otherwise the linker could use one instruction set's copy everywhere.
-//   - Nothing is read or written outside of the given elements.
+// SIMD vectors and helpers. All headers of kernels are compiled once per instruction set, with
+// SLUICE_KERNEL_FLOATS 16, 8 or 4. Therefore everything has internal linkage and avoids standard
+// library functions. Otherwise the linker might use one instruction set's copy for all.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +31,7 @@ inline Floats larger(Floats a, Floats b) { return a > b ? a : b; }
 inline Index least(Index a, Index b) { return a < b ? a : b; }
 inline Index most(Index a, Index b) { return a > b ? a : b; }
 
-// The first n elements of a vector, 0 < n < kFloats. Other elements read as 0 and are not written.
+// The first n elements, 0 < n < kFloats. Others read as 0 and are not written.
 #if SLUICE_KERNEL_FLOATS == 16
 inline __mmask16 first(int n) { return static_cast<__mmask16>((1U << n) - 1); }
 inline Floats load_first(const float* p, int n) { return _mm512_maskz_loadu_ps(first(n), p); }
@@ -73,8 +69,7 @@ inline Floats square_root(Floats v) {
 }
 #endif
 
-// each_vector() visits the whole vectors of a row, then the rest. Both types have the same
-// operations, so a kernel needs only one body.
+// each_vector() visits whole vectors, then the rest of a row, so that kernels need only one body.
 struct Whole {
   static Floats read(const float* p) { return load(p); }
   static void write(float* p, Floats v) { store(p, v); }
@@ -87,7 +82,7 @@ struct Rest {
   Floats keep(Floats v, Floats others) const { return keep_first(v, n, others); }
 };
 
-template <class Body>  // body(index of the vector's first element, Whole or Rest)
+template <class Body>  // body(index of the first element, Whole or Rest)
 inline void each_vector(Index size, Body body) {
   Index i = 0;
   for (; i + kFloats <= size; i += kFloats) body(i, Whole{});
@@ -128,7 +123,7 @@ inline float largest(Floats v) {
 }
 #endif
 
-// Sums term(index, Whole or Rest) over a row. Four partial sums hide the latency of additions.
+// Sums term(index, Whole or Rest). Four partial sums hide the latency of additions.
 template <class Term>
 inline float sum_of(Index size, Term term) {
   Floats sums[4] = {};
@@ -142,8 +137,8 @@ inline float sum_of(Index size, Term term) {
   return sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
-// e^x for x <= 88, within 2 ulp. Below -87 it returns 0, because denormals slow down every later
-// product. Uses Cody and Waite's reduction to [-ln 2 / 2, ln 2 / 2].
+// e^x for x <= 88, within 2 ulp, by Cody and Waite's reduction. Returns 0 below -87, because
+// denormals would slow down every later product.
 inline Floats exp_of(Floats x) {
   const Floats low = all(-87.0f), y = x < low ? low : x;
   const Floats shifted = y * 1.44269504f + 12582912.0f,
@@ -163,13 +158,13 @@ inline Floats exp_of(Floats x) {
   return x < low ? Floats{} : p * scale;
 }
 
-// 1 / (1 + e^-x), or 0 if e^-x would overflow.
+// 0 where e^-x would overflow.
 inline Floats sigmoid(Floats x) {
   const Floats high = all(87.0f), minus = -x, y = minus > high ? high : minus;
   return minus > high ? Floats{} : 1.0f / (1.0f + exp_of(y));
 }
 
-// Within 3 ulp. Uses a polynomial near 0, where 1 - 2 / (e^2x + 1) would cancel.
+// Within 3 ulp. 1 - 2 / (e^2x + 1) would cancel near 0.
 inline Floats tanh_of(Floats x) {
   const Floats size = x < Floats{} ? -x : x;
   const Floats z = x * x;
