@@ -7,13 +7,13 @@
 
 namespace sluice {
 
-// Error(kUsage) for too many open files, Error(kMemory) for exhausted memory or threads, otherwise
-// Error(kPeer). The text is "WHAT: Too many open files" plus the limit to raise.
+// Returns Error(kUsage) for too many open files, Error(kMemory) for exhausted memory or threads,
+// otherwise Error(kPeer). The text is "WHAT: Too many open files" plus the limit to raise.
 Error system_error(const std::string& what, int error_number, const std::string& place = {});
 
-// Returns an Error unchanged. Others get `place`: std::bad_alloc is kMemory, a std::system_error
-// about an exhausted limit becomes system_error(), the rest is kInternal with the first line of the
-// message.
+// Returns an Error unchanged. Other exceptions get `place`. std::bad_alloc becomes kMemory, a
+// std::system_error about an exhausted limit system_error(), anything else kInternal with the first
+// line of its message.
 Error as_error(const std::exception_ptr& thrown, const std::string& place = {});
 
 }  // namespace sluice

@@ -12,7 +12,6 @@ inline std::string short_class_name(const std::string& class_name) {
   return name;
 }
 
-// Accepts the full name, or the name without scope or "Impl".
 inline bool is_class(const std::string& class_name, const std::string& by) {
   if (class_name.empty() || by.empty()) return false;
   const std::string name = short_class_name(class_name);

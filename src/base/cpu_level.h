@@ -8,7 +8,7 @@ namespace sluice {
 
 inline constexpr const char* kCpuVariable = "SLUICE_CPU";
 
-// In ascending order. Each level includes all lower ones.
+// In ascending order; each level includes all lower ones.
 enum class CpuLevel : std::uint8_t {
   kBase,    // every processor of the architecture
   kAvx2,    // AVX2 and FMA
@@ -18,10 +18,9 @@ enum class CpuLevel : std::uint8_t {
 // Throws Error(kUsage) unless the word is base, avx2 or avx512.
 CpuLevel parse_cpu_level(std::string_view word);
 
-// The highest level of this processor.
 CpuLevel processor_level();
 
-// The highest level that SLUICE_CPU allows. Throws as parse_cpu_level().
+// The highest level that the processor has and SLUICE_CPU allows. Throws as parse_cpu_level().
 CpuLevel cpu_level();
 
 }  // namespace sluice

@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-// Longer names are not typing errors, and their distance is expensive.
+// Longer names are not typing errors, and their distance is expensive to compute.
 constexpr std::size_t kMaxNearName = 200;
 // A fact may quote the whole line of another Error.
 constexpr std::size_t kMaxLine = 3 * (kMaxShownText + 2);

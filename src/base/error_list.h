@@ -7,8 +7,8 @@
 
 namespace sluice {
 
-// Several failures found together, such as all wrong keys of a configuration. Converts to the first
-// Error; the program prints all.
+// Several failures found together, such as all wrong keys of a configuration. As an Error it is the
+// first failure.
 class ErrorList : public Error {
  public:
   // Precondition: not empty.

@@ -24,8 +24,8 @@ namespace {
 // Linux transfers at most 0x7ffff000 bytes per call. Smaller pieces react to signals sooner.
 constexpr std::size_t kMaxTransfer = std::size_t{1} << 30;
 
-// Exceeding `ulimit -f` raises SIGXFSZ, which would end the process, before EFBIG. This scope
-// blocks and drops the signal.
+// Writing beyond `ulimit -f` raises SIGXFSZ, which would end the process, and then fails with
+// EFBIG. This scope blocks and drops the signal.
 class FileSizeSignalHold {
  public:
   FileSizeSignalHold() {
@@ -365,7 +365,7 @@ std::string base_name(const std::string& path) {
 }
 
 std::string unique_suffix() {
-  // Process ids do not differ between containers.
+  // Random, because processes in different containers may have the same id.
   std::random_device source;
   const std::uint64_t bits = (std::uint64_t{source()} << 32) | source();
   static constexpr char kDigits[] = "0123456789abcdef";

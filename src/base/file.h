@@ -1,5 +1,5 @@
 // Files with errors that name the file, and the steps of an atomic publish. Several threads may
-// read one File at once, but only one may write.
+// read a File at once, but only one may write.
 #pragma once
 
 #include <sys/types.h>
@@ -19,10 +19,8 @@ std::string errno_text(int error_number);
 
 enum class Access { kRead, kWrite };
 
-// How to treat a symbolic link as the last part of a path.
 enum class Links { kFollow, kRefuse };
 
-// Whether to accept a Git LFS pointer as content.
 enum class LfsPointers { kRefuse, kTake };
 
 // "WHAT: No space left on device" at `path`, with a remedy.
@@ -31,8 +29,8 @@ Error file_error(ErrorKind kind, const std::string& what, const std::string& pat
 
 class File {
  public:
-  // Opens a regular file. All errors about the file have kind `kind`. A Git LFS pointer is an error
-  // by default, because it is not the content.
+  // All errors about the file have kind `kind`. A Git LFS pointer is an error by default, because
+  // it is not the content.
   static File open(const std::string& path, ErrorKind kind = ErrorKind::kInput,
                    Links links = Links::kFollow, LfsPointers pointers = LfsPointers::kRefuse);
   // An existing file or link is an error. The umask decides the mode.
@@ -75,7 +73,6 @@ inline constexpr std::chrono::seconds kLongestPause{2};
 // Creates and syncs a file, but not atomically. The directory should be published as a whole.
 void write_text(const std::string& path, const std::string& text);
 
-// Returns 0 or an errno.
 int write_all(int descriptor, std::string_view text);
 // Atomically replaces `path` through a temporary file. Returns 0, or an errno with `path`
 // unchanged. The umask decides the default mode.
@@ -87,7 +84,6 @@ void rename_path(const std::string& from, const std::string& to);
 // "." for a name without a slash.
 std::string parent_directory(const std::string& path);
 std::string base_name(const std::string& path);
-// 16 random hexadecimal digits.
 std::string unique_suffix();
 
 }  // namespace sluice

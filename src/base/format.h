@@ -1,8 +1,8 @@
-// formatted("rank {} of {}", rank, num_ranks), a subset of std::format, which g++ 12 lacks. Named
-// differently, because std::string arguments would also find std::format.
+// formatted("rank {} of {}", rank, num_ranks), a subset of std::format, which g++ 12 lacks. It has
+// another name, because calls with a std::string would also find std::format.
 //
 // "{}" is the next value, an integer or text; "{{" and "}}" are braces. Patterns are checked at
-// compile time. Doubles, bools and characters do not compile, because their text is ambiguous; see
+// compile time. Doubles, bools and characters do not compile, because their text is ambiguous. See
 // fixed() and shortest() (base/text.h).
 #pragma once
 
@@ -46,7 +46,7 @@ class FormatPattern {
 template <typename T>
 concept NumberValue = std::integral<T> && !std::same_as<T, bool> && !std::same_as<T, char>;
 
-// A value as text, either as own digits or as a view of the caller's text.
+// A value as text. Holds its own digits or a view of the caller's text.
 class ValueText {
  public:
   explicit ValueText(std::string_view text) : text_(text) {}

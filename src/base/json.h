@@ -86,12 +86,12 @@ class Json {
   std::size_t size() const;
   bool empty() const { return size() == 0; }
 
-  // nullptr if the member is missing or this is no object.
+  // nullptr if there is no such member.
   const Json* find(std::string_view key) const;
   bool contains(std::string_view key) const { return find(key) != nullptr; }
-  // Null if the member is missing.
+  // Null if there is no such member.
   const Json& at(std::string_view key) const;
-  // Adds a missing member; null becomes an object. Linear search unless parsed, so build large
+  // Adds a missing member; null becomes an object. Searches linearly unless parsed, so build large
   // objects with add().
   Json& operator[](std::string_view key);
   // The key must be new. Null becomes an object.

@@ -67,8 +67,8 @@ WrittenJson written(const Json& value) {
 }
 
 // Length of the first character if it controls a terminal (base/printable.h) and JSON allows it
-// unescaped, else 0: DEL, U+0080 to U+009F, U+061C, U+200E, U+200F, U+2028 to U+202E, U+2066 to
-// U+2069.
+// unescaped, else 0. These are DEL, U+0080 to U+009F, U+061C, U+200E, U+200F, U+2028 to U+202E,
+// U+2066 to U+2069.
 std::size_t steering_length(std::string_view text) {
   const auto byte = [&](std::size_t i) {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
@@ -92,8 +92,7 @@ std::size_t steering_length(std::string_view text) {
   }
 }
 
-// Escapes characters that control a terminal. They occur only in strings, where \uXXXX has the same
-// value.
+// Escapes terminal controls. They occur only in strings, where \uXXXX has the same value.
 std::string with_escapes(std::string json) {
   const auto begins_one = [](char c) {
     return c == '\x7f' || c == '\xc2' || c == '\xd8' || c == '\xe2';

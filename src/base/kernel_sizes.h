@@ -11,7 +11,7 @@ inline constexpr std::int64_t kFusedHeadMultiple = 16;
 inline constexpr std::int64_t kQueryBlock = 48;
 // Padding of each row of scores in floats, so that no two rows share a cache set.
 inline constexpr std::int64_t kScoreSlack = 16;
-// The attention gradient's matrices of a block of keys: K, K^T, V^T, dK, dV.
+// K, K^T, V^T, dK and dV, each [block of keys, head_dim], in the gradient of attention.
 inline constexpr std::int64_t kKeyMatrices = 5;
 // Floats per row kept for the gradient of a norm.
 inline constexpr std::int64_t kNormFloats = 2;

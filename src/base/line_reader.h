@@ -16,21 +16,21 @@ namespace sluice {
 class LineReader {
  public:
   struct Line {
-    // Without '\n'; empty if too long. Valid until the next next().
+    // Without '\n'. Empty if too long. Valid until the next call of next().
     std::string_view text;
     bool has_end = false;  // a '\n' follows
     bool is_too_long = false;
   };
-  // Bytes to skip of a line that is too long.
+  // The reader skips at most this much of a line that is too long.
   static constexpr std::uint64_t kMostSkipped = std::uint64_t{256} << 20;
 
   // The file must outlive the reader.
   LineReader(const File& file, std::size_t max_bytes, ErrorKind kind = ErrorKind::kInput);
   static LineReader of_stdin(std::size_t max_bytes);
 
-  // std::nullopt at the end. Throws Error(kind) beyond max_bytes + kMostSkipped bytes.
+  // std::nullopt at the end. Throws Error(kind) for a line longer than max_bytes + kMostSkipped.
   std::optional<Line> next();
-  // Also throws for a line longer than max_bytes.
+  // The same, but throws for every line longer than max_bytes.
   std::optional<std::string_view> next_text();
   // "FILE:LINE" of the last line that next() returned.
   std::string where() const;
@@ -48,7 +48,7 @@ class LineReader {
   ReadSome read_some_;
   std::size_t max_bytes_;
   ErrorKind kind_;
-  std::string buffer_;  // unread from begin_ on
+  std::string buffer_;  // unread text starts at begin_
   std::size_t begin_ = 0;
   std::int64_t line_ = 0;
 };

@@ -10,13 +10,12 @@
 
 namespace sluice {
 
-// Returns the command's name of an option, or "".
+// Returns the command's name of an option, or "" if it has none.
 using NameOfOption = std::function<std::string(std::string_view option)>;
 
 // Options without a name keep their backquotes.
 std::string with_names(std::string_view text, const NameOfOption& name_of);
 
-// Also in the place and the remedy.
 Error with_names(const Error& error, const NameOfOption& name_of);
 
 // The first backquoted word of a text, or "".

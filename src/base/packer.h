@@ -4,8 +4,8 @@
 // double: 8 bytes. 's' string: length as 8 bytes, then its bytes. 'B', 'I', 'D', 'S' lists: length
 // as 8 bytes, then elements without tags. Numbers are little-endian.
 //
-// Unpacking is exact to the bit, or throws Error(kPeer) with the expected and the found value.
-// Damaged bytes cannot make it allocate more than a few times their number.
+// Unpacking returns exactly the packed bits, or throws Error(kPeer). Damaged bytes cannot make it
+// allocate more than a few times their number.
 #pragma once
 
 #include <bit>

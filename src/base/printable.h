@@ -8,8 +8,8 @@
 
 namespace sluice {
 
-// Longer words become "abc...xyz". Words with a '/' are paths, which people must find again, and
-// may be longer.
+// Longer words become "abc...xyz". Paths, which contain a '/', may be longer so that people can
+// find them.
 inline constexpr std::size_t kMaxShownWord = 100;
 inline constexpr std::size_t kMaxShownPath = 250;
 inline constexpr std::size_t kMaxShownText = 800;
@@ -19,7 +19,7 @@ inline constexpr std::size_t kMaxShownText = 800;
 std::string printable(std::string_view text, std::size_t max_bytes = kMaxShownText);
 
 // Keeps lines and tabs. Replaces other terminal controls by '?': C0 and C1, writing direction marks
-// (U+202E) and Unicode line separators (U+2028). kKeep keeps colour sequences.
+// (U+202E) and Unicode line separators (U+2028). Colors::kKeep keeps colour sequences.
 enum class Colors { kReplace, kKeep };
 std::string printable_lines(std::string_view text, Colors colors = Colors::kReplace);
 

@@ -26,8 +26,8 @@ std::string fixed(double value, int digits);  // "3.21"
 std::string shortest(double value);           // round-trips: "0.25", "3e-04"
 std::string shape_text(const std::vector<std::int64_t>& sizes);  // "[2, 16]"
 
-// Breaks `text` at spaces into lines of at most `width` columns that end in '\n'. Lines start with
-// `indent`, all but the first with two more spaces.
+// Breaks `text` at spaces into lines of at most `width` columns. Lines start with `indent`, all but
+// the first with two more spaces, and end in '\n'.
 std::string wrapped(std::string_view text, int width, std::string_view indent = {});
 
 // ---- tables ----
@@ -41,7 +41,7 @@ class TextTable {
     std::string title;
     Align align = Align::kLeft;
   };
-  // Empty titles have no title line.
+  // Without titles there is no title line.
   explicit TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {}
   void add_row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
   // Lines start with `indent` and end in '\n'. If width > 0, columns that do not fit form another

@@ -37,7 +37,8 @@ Enum meaning_of(const Words<Enum>& table, const std::string& word) {
   return {};
 }
 
-// For a user's word at `where`. Throws Error(kUsage) "unknown <noun> '..'" with the nearest word.
+// For a word that a user wrote at `where`. Throws Error(kUsage) "unknown <noun> '..'" with the
+// nearest word.
 template <typename Enum>
 Enum parse_word(const Words<Enum>& table, const std::string& word, const std::string& noun,
                 const std::string& where) {

@@ -11,7 +11,7 @@
 namespace sluice::ops {
 namespace {
 
-// Columns of a slice's queries, keys and values in a row of the projected matrix.
+// Where a row of the projected matrix holds a slice's queries, keys and values.
 struct Columns {
   std::int64_t width, queries, keys, values;
   std::int64_t of_next_head;
@@ -166,7 +166,7 @@ class AttentionNode final : public HalfBlockNode {
     turn(d_projected(slice), -1);
   }
 
-  // Head norms overwrite d_projected. Weight gradients are summed over this rank's slices.
+  // The gradients of the head norms' inputs overwrite d_projected.
   void finish_gradients() override {
     if (!b_.query_norm.is_there()) return;
     for (const bool of_keys : {false, true}) {
@@ -239,7 +239,7 @@ class AttentionNode final : public HalfBlockNode {
         if (b_.interleaved_heads) {
           rotate(c_.queries, s_.heads, 3 * s_.head_dim);
           rotate(c_.keys, s_.heads, 3 * s_.head_dim);
-        } else {  // the keys follow the queries
+        } else {
           rotate(c_.queries, s_.heads + s_.key_value_heads, s_.head_dim);
         }
       }

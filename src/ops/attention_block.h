@@ -1,9 +1,9 @@
-// The attention half of a decoder block as one autograd node: y = x + scale *
-// norm(out(attention(norm(x)))).
+// The attention half of a decoder block as one autograd node:
+//   y = x + scale * norm(out(attention(norm(x))))
 //
-// Equals the operators in src/model, up to rounding. Attention follows arXiv:1706.03762, grouped
-// keys arXiv:2305.13245, and rotary positions arXiv:2104.09864. A sequence's bits do not depend on
-// other sequences of the microbatch. CPU and float32 only.
+// Results equal those of the operators in src/model, up to rounding. Attention follows
+// arXiv:1706.03762, grouped keys arXiv:2305.13245, and rotary positions arXiv:2104.09864. The bits
+// of a sequence do not depend on other sequences of the microbatch. CPU and float32 only.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,8 +15,8 @@
 namespace sluice::ops {
 
 struct AttentionBlock {
-  // Projections q, k and v, or one for all three. The single one orders columns as all queries, all
-  // keys, all values. With interleaved heads (GPT-NeoX), each head's q, k and v are adjacent.
+  // Three projections q, k and v, or a single one, whose columns are first all queries, then all
+  // keys, then all values. With interleaved heads (GPT-NeoX), q, k and v of a head are adjacent.
   HalfBlock half;
   bool interleaved_heads = false;
   // RMS norms applied before the rotary embedding, as wide as one head or all heads.

@@ -31,7 +31,7 @@ void add_result(std::int64_t rows, const LinearWeights& last, ConstRows inner, c
 // y = scale * y + x. A null x counts as 0.
 void add_sum(std::int64_t size, const float* x, float scale, float* y);
 
-// Gives the gradients of weight `index` and bias `index` + 1.
+// Stores the gradients of weight `index` and bias `index` + 1.
 void give_linear(std::int64_t rows, const LinearWeights& weights, std::size_t index, ConstRows dy,
                  ConstRows x, float scale, WeightGradients& gradients);
 // The same for a norm. `gradient` is what norm_gradient() wrote.
@@ -40,7 +40,7 @@ void give_norm(const NormWeights& norm, std::size_t index, const float* gradient
 
 void scale_all(std::int64_t size, float scale, float* values);
 
-// Throws Error(kUsage). Undefined weights are fine.
+// Throws Error(kUsage). An undefined weight passes.
 void require_contiguous(const std::string& node, const at::Tensor& weight);
 
 // Runs a node's forward and, if gradients are needed, adds the node to the autograd graph.

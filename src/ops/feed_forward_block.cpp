@@ -34,7 +34,7 @@ class FeedForwardNode final : public HalfBlockNode {
   // Columns of this rank's part of the inner layer.
   struct Slice {
     std::int64_t first, size;
-    // Offset in floats, counting one matrix per slice.
+    // Offset of the slice's matrices, in floats of a single matrix.
     std::int64_t at;
   };
 
@@ -57,8 +57,8 @@ class FeedForwardNode final : public HalfBlockNode {
   }
 
   // Gradients overwrite these products. Gate and up of one weight are one product if their columns
-  // are adjacent. Otherwise each has a matrix, because parts of wide rows would leave the cache
-  // sooner.
+  // are adjacent. Otherwise gate and up have separate matrices, because halves of wide rows would
+  // leave the cache sooner.
   std::vector<Product> products(std::int64_t index) const override {
     const Slice& slice = of(index);
     if (is_one_matrix_) {
@@ -132,10 +132,10 @@ class FeedForwardNode final : public HalfBlockNode {
 
   const Activation activation_;
   const bool is_gated_;
-  const std::int64_t width_, inner_, num_inner_;  // width_ over all slices, inner_ of this rank
+  const std::int64_t width_, inner_, num_inner_;  // width_: over all slices; inner_: of this rank
   const bool is_one_matrix_;
   std::vector<Slice> slices_;
-  std::int64_t floats_ = 0;                            // one matrix per slice
+  std::int64_t floats_ = 0;                            // floats of one matrix per slice
   float *projected_ = nullptr, *activated_ = nullptr;  // in kept_
 };
 

@@ -14,11 +14,12 @@
 namespace sluice::ops {
 
 struct FeedForwardBlock {
-  // With a gate: projections gate and up, or one that yields gate, then up. Otherwise one.
+  // With a gate, two projections gate and up, or one that yields first gate, then up. Without a
+  // gate, one projection.
   HalfBlock half;
   bool is_gated = true;
   Activation activation = Activation::kSilu;
-  // Inner size over all slices. Only read if there are several.
+  // Inner size over all slices. Not read if there is only one.
   std::int64_t width = 0;
 };
 

@@ -45,7 +45,7 @@ void check_first_key(const at::Tensor& first_BL, const at::Tensor& q_BLHE) {
                 "give each token the first token of its document");
 }
 
-// Int32 [B, L]. Undefined if queries see all earlier keys.
+// Returns int32 [B, L], or an undefined tensor if queries see all earlier keys.
 at::Tensor first_keys(const at::Tensor& q_BLHE, const FusedAttentionOptions& options) {
   const std::int64_t length = q_BLHE.size(1);
   const bool windowed = options.window > 0 && options.window < length;
@@ -81,7 +81,7 @@ at::Tensor by_operators(const at::Tensor& q_BLHE, const at::Tensor& k_BLGE,
   return at::matmul(at::softmax(scores, -1), v.repeat_interleave(group, 1)).transpose(1, 2);
 }
 
-// Copies x unless each row is contiguous. Rows may lie anywhere.
+// Copies x unless each row is contiguous. The row stride is arbitrary.
 at::Tensor by_rows(const at::Tensor& x_BLHE) {
   const bool as_it_is =
       x_BLHE.stride(3) == 1 && (x_BLHE.size(2) == 1 || x_BLHE.stride(2) == x_BLHE.size(3)) &&

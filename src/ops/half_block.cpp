@@ -121,7 +121,7 @@ std::vector<HalfBlockNode::WeightedProduct> HalfBlockNode::weighted_products(
   return all;
 }
 
-// The projections' input, rows of all ranks.
+// Returns the input of the projections, for the rows of all ranks.
 const float* HalfBlockNode::input() const {
   if (entered_.defined()) return entered_.const_data_ptr<float>();
   return half_.before.is_there() ? normed_ : x_.const_data_ptr<float>();
@@ -140,7 +140,7 @@ void HalfBlockNode::enter(const float* x) {
   if (divides_rows(half_.slices)) require_even_rows(entered_, rows_ / x_.size(0));
 }
 
-// Sums over slices and ranks, then adds the unsliced parts.
+// Sums the last layer over slices and ranks, then adds bias, norm and residual.
 at::Tensor HalfBlockNode::leave(const float* x) {
   at::Tensor sum_BLD = at::empty({x_.size(0), rows_ / x_.size(0), hidden_}, x_.options());
   sum_slices(0, own_, rows_ * hidden_, sum_BLD.mutable_data_ptr<float>(),
@@ -255,8 +255,8 @@ void HalfBlockNode::project_gradient(std::int64_t slice, float* d_input, bool ad
   }
 }
 
-// Sums weight gradients over ranks: of head norms always, of other norms if ranks hold different
-// rows. has_before: the first norm's gradient exists.
+// Sums weight gradients over ranks. Head norms always need the sum, other norms only if ranks hold
+// different rows. has_before: whether to include the norm of x.
 void HalfBlockNode::sum_shared_weights(bool has_before) const {
   float* first = divides_rows(half_.slices) ? (has_before ? d_before_ : d_behind_) : d_inside_;
   sum_over_ranks(first, d_end_ - first, in_backward());

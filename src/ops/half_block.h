@@ -1,9 +1,10 @@
-// The common frame of both halves of a decoder block, as an autograd node: y = x + scale *
-// norm(last(inside(projections(norm(x))))). Subclasses compute `inside`.
+// The frame that both halves of a decoder block share, as an autograd node:
+//   y = x + scale * norm(last(inside(projections(norm(x)))))
+// Subclasses compute `inside`.
 //
 // Norms and residual are computed once, not per slice (slices.h). Ranks communicate only in the
-// forward and in the gradient of x. If a backward computes both halves, the all-reduce of the
-// gradient of x overlaps with the gradients of the weight matrices. CPU and float32 only.
+// forward and in the gradient of x. If a backward computes both halves, summing the gradient of x
+// over ranks overlaps with the gradients of the weight matrices. CPU and float32 only.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -26,19 +27,19 @@ struct HalfBlock {
   std::vector<LinearWeights> projections = {};
   LinearWeights last;
   NormWeights behind;  // of the output of `last`
-  // Multiplies the term added to x. Must be 1 if `last` has a bias.
+  // Multiplies the term that is added to x. Must be 1 if `last` has a bias.
   float residual_scale = 1;
   bool adds_input = true;  // if false, x is not added
 
-  // This rank holds its slices' outputs of each projection, their inputs of `last`, and the whole
-  // bias of `last`.
+  // Of each projection, this rank holds the outputs of its slices. Of `last`, it holds the inputs
+  // of its slices and the whole bias.
   SliceGroup slices = {};
 };
 
 class HalfBlockNode : public SplitNode {
  public:
   at::Tensor forward();
-  std::vector<at::Tensor> weights() const;  // ordered by kBefore and the other indices
+  std::vector<at::Tensor> weights() const;  // in the order of kBefore, kBehind, kLast, kProjections
 
  protected:
   // A slice's outputs of a projection. Their gradient dy may overwrite y.
@@ -56,13 +57,13 @@ class HalfBlockNode : public SplitNode {
   virtual void take_forward_memory() = 0;
   virtual void take_backward_memory() = 0;
   virtual std::vector<Product> products(std::int64_t slice) const = 0;
-  // The slice's inputs of the last layer, and their rows.
+  // The inputs of the last layer that belong to a slice, and their rows.
   virtual LinearPart inputs(std::int64_t slice) const = 0;
   virtual ConstRows inner(std::int64_t slice) const = 0;
-  // From products to inner rows, and back from the gradient d_inner.
+  // run() turns products into inner rows, run_gradient() their gradient into dy.
   virtual void run(std::int64_t slice) = 0;
   virtual void run_gradient(std::int64_t slice, const float* d_inner) = 0;
-  // These weights come after the projections'. finish_gradients() runs after all slices.
+  // Weights beyond those of the projections. finish_gradients() runs after all slices.
   virtual std::vector<at::Tensor> weights_inside() const { return {}; }
   virtual void finish_gradients() {}
   virtual void give_inside(WeightGradients& /*gradients*/) {}
@@ -80,13 +81,13 @@ class HalfBlockNode : public SplitNode {
   void place_input(Floats& only);
   std::int64_t result_floats() const { return half_.behind.is_there() && !sliced_ ? own_size_ : 0; }
   std::int64_t sum_floats() const;
-  // Weight gradients: of the norms, then `inside` floats.
+  // Places the weight gradients of the norms, then `inside` floats.
   void place_sums(Floats& all, std::int64_t inside);
 
   at::Tensor x_;
   const HalfBlock half_;
   const bool sliced_;
-  const std::int64_t own_;                       // number of slices
+  const std::int64_t own_;                       // number of this rank's slices
   const std::int64_t hidden_, own_size_, rows_;  // own_size_: floats of x; rows_: of all ranks
   // only_input_ is freed after input_half(), the others after the whole backward.
   KeptBlock kept_, only_input_, gradients_;
@@ -94,8 +95,8 @@ class HalfBlockNode : public SplitNode {
   float* d_inside_ = nullptr;
 
  private:
-  // Parts of a transposed matrix must be copied. So all outputs of a projection in a slice become
-  // one product.
+  // Parts of a transposed matrix must be copied. Therefore one product covers all outputs of such a
+  // projection in a slice.
   struct WeightedProduct {
     LinearWeights weights;
     Rows y, dy;
@@ -120,7 +121,8 @@ class HalfBlockNode : public SplitNode {
   void give_projection(std::size_t projection, WeightGradients& gradients) const;
 
   const std::vector<RowBlock> blocks_;  // of x
-  // Rows of all ranks: the projections' input, and the gradient of the output of `last`.
+  // For the rows of all ranks: the input of the projections, and the gradient of the output of
+  // `last`.
   at::Tensor entered_, of_all_rows_;
   at::Tensor summed_;        // input of the norm `behind`
   float* normed_ = nullptr;  // in kept_

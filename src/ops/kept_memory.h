@@ -1,11 +1,11 @@
 // Activation memory that is reused across microbatches, so that its pages are mapped once.
 //
-// Each thread has a pool. A block may be released on any thread and returns to the pool it came
-// from, or is freed if that pool's thread has ended. Blocks come from LibTorch's allocator, so
-// memory ledgers count them even while free.
+// Each thread has a pool. A block may be released on any thread and returns to its pool, or is
+// freed if the pool's thread has ended. Blocks come from LibTorch's allocator, so memory ledgers
+// count them even while free.
 //
-// Per size, a pool keeps at most as many blocks as were in use at once. All free blocks together
-// never exceed the peak in use; least recently used sizes are freed first.
+// A pool keeps at most as many blocks of a size as were in use at once. All its free blocks
+// together do not exceed the peak in use; the least recently used sizes are freed first.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,7 +17,7 @@ namespace sluice::ops {
 
 class KeptPool;
 
-// Uninitialized floats, or nothing.
+// Uninitialized floats, or no memory.
 class KeptBlock {
  public:
   KeptBlock() = default;
@@ -38,7 +38,7 @@ class KeptBlock {
 
 // Throws what LibTorch's allocator throws.
 KeptBlock take_memory(std::int64_t floats);
-// Frees unused blocks. For use before sizes change.
+// Frees the unused blocks of this thread, for example when their sizes will not recur.
 void drop_free_memory();
 
 }  // namespace sluice::ops

@@ -23,7 +23,7 @@ namespace {
 
 class LinearCrossEntropyNode final : public SplitNode {
  public:
-  // wants_*: a backward may need this gradient.
+  // wants_input, wants_weight: whether a backward may need this gradient.
   LinearCrossEntropyNode(const at::Tensor& x, LinearCrossEntropy loss, at::Tensor labels_R,
                          bool wants_input, bool wants_weight)
       : x_(gathered_rows(x, loss.slices)),
@@ -63,7 +63,7 @@ class LinearCrossEntropyNode final : public SplitNode {
     share_backward(loss_.slices);
     return at::scalar_tensor(sum(all[0].chosen), x_.options());
   }
-  // For a backward without weight gradients.
+  // Called if no backward needs the weight's gradient.
   void forget_input() { x_.reset(); }
 
  protected:
@@ -72,7 +72,7 @@ class LinearCrossEntropyNode final : public SplitNode {
     if (keeps_logits_) finish_logits(scale);
     if (!wanted) return ready({});
     if (keeps_logits_) return start_summed_rows(gradient_of_input(), in_backward());
-    // Scaling after the sum over ranks gives the same bits for any number of ranks.
+    // We scale after the sum over ranks, so that bits do not depend on the number of ranks.
     return start_summed_rows(std::exchange(dx_, {}), in_backward())
         .then([in = in_, scale](const at::Tensor& sum) {
           auto* dx = sum.mutable_data_ptr<float>();
@@ -115,13 +115,12 @@ class LinearCrossEntropyNode final : public SplitNode {
   struct Slice {
     std::int64_t first, size, of_all;
   };
-  // Per row: largest logit, sum of e^(logit - top), and the label's logit, or 0 if another slice
-  // has it.
+  // For each row, the largest logit, the sum of e^(logit - top), and the label's logit. `chosen` is
+  // 0 if another slice has the label.
   struct Statistics {
     std::vector<float> top, chosen;
     std::vector<double> total;
-    // Gradient of x before the division by `total`, without the label's term. A single slice uses
-    // dx_.
+    // The gradient of x times `total`, without the label's term. Unused with a single slice.
     KeptBlock dx;
   };
 
@@ -196,7 +195,7 @@ class LinearCrossEntropyNode final : public SplitNode {
             .total = total + begin};
   }
 
-  // Combines all slices into top_ and total_. all[0].chosen gets the labels' logits.
+  // Combines the statistics of all slices in top_, total_ and all[0].chosen.
   void put_together(std::vector<Statistics>& all) {
     const auto rows = static_cast<std::size_t>(rows_);
     at::Tensor largest = at::empty({rows_}, x_.options());
@@ -230,8 +229,9 @@ class LinearCrossEntropyNode final : public SplitNode {
     });
   }
 
-  // The blocks summed e^(z - top) * slope * weights. Dividing by the total gives probabilities;
-  // then the label's weights are subtracted. Leaves the sum over this rank's slices in dx_.
+  // So far dx holds the sum of e^(z - top) * slope * weights. Dividing by the total turns
+  // exponentials into probabilities; then the label's weights are subtracted. Afterwards dx_ is the
+  // sum over this rank's slices.
   void finish_input_gradient(const std::vector<Statistics>& all) {
     const std::vector<float>& chosen = all[0].chosen;
     if (slices_.size() == 1)
@@ -257,7 +257,8 @@ class LinearCrossEntropyNode final : public SplitNode {
     });
   }
 
-  // Calls run(row, label) for rows that count. `label` is relative to the slice, -1 outside of it.
+  // Calls run(row, label) for rows that count. `label` is relative to the slice, or -1 if it is in
+  // another one.
   template <typename Run>
   void for_counted_rows(const Slice& slice, const Run& run) const {
     const auto* labels = labels_.const_data_ptr<std::int64_t>();
@@ -270,7 +271,7 @@ class LinearCrossEntropyNode final : public SplitNode {
     });
   }
 
-  // Turns exponentials of a row into gradients.
+  // Returns the factor between exponentials and gradients of a row.
   float factor(const Statistics& of_slice, std::size_t row) const {
     double factor = static_cast<double>(loss_.scale) / total_[row];
     if (is_sliced(loss_.slices)) {
@@ -278,7 +279,7 @@ class LinearCrossEntropyNode final : public SplitNode {
     }
     return static_cast<float>(factor);
   }
-  // Derivative of scale and cap where the capped logit is `chosen`.
+  // Returns the derivative of scale and cap at the capped logit `chosen`.
   float slope(float chosen) const {
     const float x = loss_.cap > 0 ? chosen / loss_.cap : 0;
     return loss_.scale * (1 - x * x);
@@ -333,15 +334,15 @@ class LinearCrossEntropyNode final : public SplitNode {
   const std::int64_t in_;
   const std::vector<std::int64_t> sizes_;  // of x_
   const std::int64_t rows_;
-  // keeps_logits_: until the backward. makes_dx_: in the forward, by blocks.
+  // The backward needs kept logits, or the forward computes the gradient of x by blocks.
   const bool keeps_logits_, makes_dx_;
   std::vector<Slice> slices_;
-  std::vector<at::Tensor> logits_;           // per slice: exponentials, then their gradient
+  std::vector<at::Tensor> logits_;           // per slice: exponentials, then the logits' gradient
   std::vector<std::vector<float>> factors_;  // per slice and row
   std::vector<float> slopes_;                // per row, of the label's logit
-  at::Tensor dx_;                            // not yet scaled
-  std::vector<float> top_;                   // per row
-  std::vector<double> total_;                // per row
+  at::Tensor dx_;                            // gradient of x, not yet scaled
+  std::vector<float> top_;                   // per row, see Statistics
+  std::vector<double> total_;
 };
 
 }  // namespace

@@ -34,8 +34,8 @@ struct LinearCrossEntropy {
   // Classes per block. 0: the whole slice, whose exponentials are kept.
   std::int64_t block = 0;
 
-  // The weight holds this rank's share of `classes`. Slices are blocked separately and combined at
-  // the end.
+  // Each rank holds the weights of its slices, out of `classes`. Slices have separate blocks and
+  // are combined at the end.
   SliceGroup slices = {};
   std::int64_t classes = 0;
 };

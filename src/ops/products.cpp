@@ -11,7 +11,7 @@
 #include "ops/kernels/kernels.h"
 #include "ops/parallel_rows.h"
 
-// From the BLAS inside libtorch_cpu (MKL in published builds), which has no header.
+// Belongs to the BLAS inside libtorch_cpu (MKL in published builds), which has no header.
 extern "C" void sgemm_(const char* transpose_a, const char* transpose_b, const int* m, const int* n,
                        const int* k, const float* alpha, const float* a, const int* lda,
                        const float* b, const int* ldb, const float* beta, float* c, const int* ldc)
@@ -44,7 +44,6 @@ at::Tensor matrix(const float* data, std::int64_t rows, std::int64_t columns, st
 // Row-major C^T [n, m] = op(B)^T op(A)^T.
 void run_own(const Product& p, float scale, bool adds) {
   for_rows(p.n, [&](std::int64_t begin, std::int64_t end) {
-    // No tensor, as in any matrix library.
     thread_local const std::unique_ptr<float[]> scratch(
         new float[static_cast<std::size_t>(kernels().product_scratch())]);
     kernels().product({.rows = end - begin,

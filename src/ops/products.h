@@ -1,10 +1,10 @@
-// Float32 products with the weights of linear layers. Rows may be part of a wider matrix.
+// Float32 products with the weights of linear layers. Rows may be columns of a wider matrix.
 //
-// Uses our own kernels or LibTorch's BLAS (base/product_kind.h), on at::get_num_threads() threads.
-// A program linked with another BLAS uses that one and its threads.
+// base/product_kind.h chooses between our kernels and LibTorch's BLAS. Both run on
+// at::get_num_threads() threads, unless the program is linked with another BLAS.
 //
-// Our products depend on the operands only, and rows of x do not affect each other in y and dx.
-// Bits of LibTorch's products also depend on the number of threads and rows, and on addresses
+// Bits of our products depend on the operands only, and rows of x do not affect each other in y and
+// dx. Bits of LibTorch's products also depend on the number of threads and rows, and on addresses
 // modulo 64 bytes.
 #pragma once
 
@@ -34,8 +34,8 @@ struct ConstRows {
   ConstRows(const Rows& rows) : data(rows.data), stride(rows.stride) {}  // NOLINT: as a span
 };
 
-// "own products", "products of LibTorch's BLAS", or "products of LibTorch" if that BLAS exports no
-// symbol.
+// "own products", "products of LibTorch's BLAS", or "products of LibTorch" if the BLAS function is
+// not available.
 const char* products_name();
 
 // y = scale * (x W^T) + bias (+ y if `adds`).

@@ -15,7 +15,7 @@
 namespace sluice::ops {
 namespace {
 
-// A cache line.
+// One cache line.
 constexpr std::int64_t kAlignedFloats = 16;
 
 bool is_aligned(const float* data) {
@@ -43,7 +43,8 @@ void sum_rows(std::int64_t rows, std::int64_t width, ConstRows x, float* sums) {
   });
 }
 
-// run(block, to) writes a block's sums. Adds blocks of a slice in order, and slices as a tree.
+// run(block, to) writes the sums of a block. Blocks of a slice are added in order, slices as a
+// tree.
 template <typename Run>
 void sum_blocks(const std::vector<RowBlock>& blocks, std::int64_t width, float* sums,
                 const Run& run) {

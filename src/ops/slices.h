@@ -1,9 +1,9 @@
 // Slices inside an autograd node, for ranks that share a layer (sluice/parts/tensor_parallel.h).
 //
-// Results have the same bits on any number of ranks. Each slice is computed separately and with the
-// same memory layout everywhere, copying weights if necessary. Slices are summed as a tree
-// (parallel/tree_exchange.h). Only sizes of the whole layer decide which products accumulate in
-// place. With one slice per rank, nothing is copied or buffered.
+// Results have the same bits on any number of ranks. Each slice is therefore computed separately,
+// from the same memory layout everywhere, which may require copying weights. Slices are added as a
+// tree (parallel/tree_exchange.h). Only the sizes of the whole layer decide which products
+// accumulate in place. With one slice per rank, nothing is copied or buffered.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -29,24 +29,24 @@ inline std::int64_t aligned_floats(std::int64_t floats) { return (floats + 15) /
 
 // Consecutive rows of one slice and one sequence.
 struct RowBlock {
-  std::int64_t slice = 0;  // 0 is this rank's first slice
+  std::int64_t slice = 0;  // 0 for this rank's first slice
   std::int64_t first = 0, rows = 0;
 };
-// Blocks of x [B, L, D] by slice, then by sequence. A single slice has one block. is_whole: x has
-// the rows of all ranks.
+// Returns blocks of x [B, L, D], by slice, then by sequence. A single slice has one block.
+// is_whole: x has the rows of all ranks.
 std::vector<RowBlock> row_blocks(const at::Tensor& x, const SliceGroup& tp, bool is_whole = false);
 
-// A slice's outputs or inputs of one section (such as all queries).
+// The outputs or inputs of a slice, within one section such as all queries.
 struct LinearPart {
   bool of_inputs = false;
-  std::int64_t first = 0, size = 0;  // among this rank's
-  std::int64_t length = 0;           // section over all ranks
+  std::int64_t first = 0, size = 0;  // among those of this rank
+  std::int64_t length = 0;           // of the section over all ranks
 };
-// Only parts of outputs include the bias.
+// Includes the bias only for outputs.
 LinearWeights weights_of(const LinearWeights& own, const LinearPart& part);
-// Several parts of outputs, side by side.
+// Joins several parts of outputs.
 LinearWeights weights_of(const LinearWeights& own, const std::vector<LinearPart>& parts);
-// `target` is for all weights of this rank.
+// `target` is the gradient of all weights that this rank holds.
 void add_weight_gradient(std::int64_t rows, const LinearWeights& own, const LinearPart& part,
                          const SliceGroup& tp, ConstRows dy, ConstRows x, float scale,
                          const WeightGradients::Target& target);
@@ -79,10 +79,10 @@ void norm_gradient_blocks(const NormWeights& weights, const std::vector<RowBlock
 
 // Returns x itself if ranks do not divide rows.
 at::Tensor gathered_rows(const at::Tensor& x, const SliceGroup& tp);
-// The sum over ranks. If ranks divide rows, only this rank's.
+// Returns the sum over ranks, but only this rank's rows if ranks divide rows.
 at::Tensor summed_rows(const at::Tensor& own, const SliceGroup& tp);
 Work<at::Tensor> start_summed_rows(const at::Tensor& own, const SliceGroup& tp);
-// Throws Error(kUsage) unless x has `length` rows per sequence, which differ if ranks hold unequal
+// Throws Error(kUsage) unless x has `length` rows per sequence. Otherwise ranks hold different
 // numbers of rows.
 void require_even_rows(const at::Tensor& x, std::int64_t length);
 // In place.

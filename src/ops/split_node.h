@@ -1,10 +1,10 @@
-// An autograd node whose backward has two halves: the gradient of its input, then the gradients of
-// its weights, which accumulate in place (weight_sums.h). src/layer/split_backward.h decides when a
-// half runs.
+// An autograd node whose backward has two halves. The first computes the gradient of its input, the
+// second the gradients of its weights, which accumulate in place (weight_sums.h).
+// src/layer/split_backward.h decides when a half runs.
 //
-// One engine pass with both halves gives the same bits as two passes. Memory that only the first
-// half needs is freed after it, the rest after the second half, or at once if no weight needs a
-// gradient. In one pass, the second half overlaps with the exchanges of the first.
+// Running both halves in one engine pass gives the same bits as two passes, but the second half
+// overlaps with the exchanges of the first. Memory that only the first half needs is freed after
+// it. The rest is freed after the second half, or at once if no weight needs a gradient.
 //
 // Throws Error(kUsage) if a weight or the input was modified since the forward, and for a second
 // backward.
@@ -26,7 +26,7 @@ class WeightGradients {
  public:
   // True once per weight that needs a gradient.
   bool wants(std::size_t weight) const { return wanted_[weight]; }
-  // Shaped as the weight. `adds`: accumulate instead of overwriting.
+  // Has the weight's shape. `adds`: accumulate instead of overwriting.
   struct Target {
     float* data = nullptr;
     bool adds = false;
@@ -55,11 +55,11 @@ class SplitNode : public torch::autograd::Node {
   void release_variables() final;
 
  protected:
-  // `gradient` is contiguous. Unless `wanted`, the result is undefined. The Work may wait for other
-  // ranks; it ends before the next call.
+  // `gradient` is contiguous. If not `wanted`, the result is undefined. The caller waits for the
+  // Work, which may need other ranks, before the next call.
   virtual Work<at::Tensor> input_half(const at::Tensor& gradient, bool wanted) = 0;
   virtual void weight_half(const at::Tensor& gradient, WeightGradients& gradients) = 0;
-  // Gives weight gradients that input_half() computed.
+  // Stores weight gradients that input_half() computed.
   virtual void give_rest(WeightGradients& /*gradients*/) {}
   virtual void free_input_half() = 0;
   virtual void free_all() = 0;
@@ -71,7 +71,7 @@ class SplitNode : public torch::autograd::Node {
     return Work<at::Tensor>([dx = std::move(dx)] { return dx; });
   }
 
-  // The backward exchanges with these ranks, under the forward's call place.
+  // The backward communicates with these ranks, under the call place of the forward.
   void share_backward(const SliceGroup& ranks);
   const SliceGroup& in_backward() const { return in_backward_; }
 
@@ -83,7 +83,7 @@ class SplitNode : public torch::autograd::Node {
   c10::VariableVersion input_version_;  // does not keep the input alive
   std::uint32_t entered_with_ = 0;
   std::vector<bool> weights_left_;  // gradients not yet computed
-  SliceGroup in_backward_;          // a single slice by default
+  SliceGroup in_backward_;
   bool input_done_ = false;
   bool is_over_ = false;
 };

@@ -1,17 +1,16 @@
 // Causal attention of one sequence and one key-value head.
 //
-// Forward: loops over blocks of queries, then keys. Rows keep their largest score and sum of
+// The forward loops over blocks of queries, then keys. Each row keeps its largest score and sum of
 // exponentials; a larger score rescales the output (arXiv:1805.02867, arXiv:2205.14135). Up to
-// kForwardKeys keys are one block and need no rescaling.
+// kForwardKeys keys form one block, without rescaling.
 //
-// Gradient: loops over blocks of keys, then queries, so that K, V and their gradients stay in the
-// cache. Recomputes probabilities from log_sums. With s = scale q k, t = cap tanh(s / cap), p =
-// e^(t - log_sum):
+// The gradient loops over blocks of keys, then queries, so that K, V and their gradients stay in
+// the cache. It recomputes probabilities from log_sums. With s = scale q k, t = cap tanh(s / cap)
+// and p = e^(t - log_sum):
 //   dv = p^T do,   ds = p (do v^T - sum(o do)) (1 - (t / cap)^2) scale,
 //   dq = ds k,     dk = ds^T q
 //
-// Sizes and first_key alone fix the order of blocks, not the instruction set. Rows of scores are
-// padded to whole vectors.
+// The order of blocks does not depend on the instruction set.
 #pragma once
 
 #include "base/kernel_sizes.h"
@@ -26,7 +25,7 @@ constexpr Index kQueries = kQueryBlock;
 constexpr Index kForwardKeys = 1024;  // scores of a block take 192 KiB
 constexpr Index kSlack = kScoreSlack;
 
-// Keys per block. K, K^T, V^T, dK and dV take at most 480 KiB, or 64 keys.
+// Keys per block. K, K^T, V^T, dK and dV take at most 480 KiB, unless 64 keys take more.
 inline Index gradient_keys(Index head_dim) {
   return most(64, least(1024, 24576 / head_dim / 64 * 64));
 }
@@ -40,7 +39,7 @@ Index attention_scratch(Index length, Index head_dim) {
   const Index forward = 2 * padded(length) * head_dim + kQueries * (forward_keys(length) + kSlack);
   const Index keys = gradient_keys(length, head_dim);
   const Index gradient = kKeyMatrices * keys * head_dim + 2 * kQueries * (keys + kSlack + head_dim);
-  return most(forward, gradient) + kLine;  // for cache line alignment
+  return most(forward, gradient) + kLine;  // to align to a cache line
 }
 
 // Packs factor * X^T into zero-padded panels [head_dim, kPanel].
@@ -67,7 +66,7 @@ inline void pack_transposed(Index length, Index head_dim, const float* x, Index 
   }
 }
 
-// Masked keys and values are multiplied by 0, which gives NaN unless they are finite.
+// Masked keys and values are multiplied by 0. Infinity or NaN would spread to other queries.
 inline bool all_finite(Index rows, Index width, const float* x, Index stride) {
   Floats sums{};
   for (Index row = 0; row < rows; ++row) {
@@ -75,7 +74,7 @@ inline bool all_finite(Index rows, Index width, const float* x, Index stride) {
   }
   return sum(sums) == 0.0f;
 }
-// A single query meets no later keys.
+// A block of one query contains no later keys.
 inline Index queries_at_once(bool finite) { return finite ? kQueries : 1; }
 
 inline void copy_rows(Index rows, Index width, const float* x, Index x_stride, float* y,
@@ -86,7 +85,7 @@ inline void copy_rows(Index rows, Index width, const float* x, Index x_stride, f
   }
 }
 
-// scores[r, j] = q[r] . k[j] at least for j <= r + diagonal. `panels`: from pack_transposed().
+// Computes q[r] . k[j] at least for all j <= r + diagonal. `panels` come from pack_transposed().
 inline void scores_of(Index rows, Index keys, Index diagonal, Index head_dim, const float* q,
                       Index stride, const float* panels, float* scores, Index scores_stride) {
   for (Index j = 0; j < keys; j += kPanel) {
@@ -108,12 +107,12 @@ inline void scores_of(Index rows, Index keys, Index diagonal, Index head_dim, co
   }
 }
 
-// Visible scores [low, high), padded to whole vectors [begin, end).
+// The visible scores [low, high) of a row, and [begin, end) padded to whole vectors.
 struct Seen {
   Index low, high, begin, end;
 };
 
-// Keys [first, row] relative to `from`.
+// Which of `keys` keys from `from` on lie in [first, row].
 inline Seen seen_of(Index from, Index keys, Index first, Index row) {
   const Index low = most(first - from, 0), high = least(row + 1 - from, keys);
   if (low >= high) return {0, 0, 0, 0};
@@ -148,8 +147,8 @@ inline Index first_of(const AttentionCall& call, Index row) {
 
 inline float exp_of(float x) { return exp_of(all(x))[0]; }
 
-// exponentials() turns scores into probabilities before the division by the row's sum. A grown
-// largest score rescales `out`.
+// exponentials() turns scores into probabilities times `total`. If the largest score grew, it
+// rescales `out`.
 struct RowState {
   float top[kQueries], total[kQueries];
 };

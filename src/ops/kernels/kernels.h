@@ -1,11 +1,11 @@
 // Single-threaded float32 kernels of the fused operators, compiled once per instruction set.
 //
-// Sums run in an order that only sizes decide, so bits do not depend on alignment or threads. They
-// differ between instruction sets. Rows (in attention: sequences and key-value heads) do not affect
-// each other; sums over rows run from first to last.
+// The order of sums depends only on sizes, so bits do not depend on alignment or threads. They
+// differ between instruction sets. Rows do not affect each other, except in sums over rows, which
+// run from first to last.
 //
-// Pointers need 4-byte alignment only. Strides are in floats. Kernels are thread-safe on disjoint
-// memory.
+// Pointers need 4-byte alignment only. Sizes are any positive numbers unless noted. Strides are in
+// floats. Kernels are thread-safe on disjoint memory.
 #pragma once
 
 #include <cstdint>
@@ -15,40 +15,40 @@ namespace sluice::ops {
 
 enum class Activation : std::uint8_t { kSilu, kGelu, kGeluTanh, kRelu };
 
-// One sequence and key-value head with its `group` query heads. Query r sees keys [first_key[r],
-// r].
+// Causal attention of one sequence and key-value head with its `group` query heads. Query r sees
+// keys [first_key[r], r].
 struct AttentionCall {
   std::int64_t length = 0, group = 1;
   std::int64_t head_dim = 0;  // a multiple of 16
   // q holds `group` heads side by side, k and v one.
   const float *q = nullptr, *k = nullptr, *v = nullptr;
   std::int64_t row_stride = 0;
-  float* out = nullptr;  // as q, rows `out_stride` apart
+  float* out = nullptr;  // layout of q, rows `out_stride` apart
   std::int64_t out_stride = 0;
   float* log_sums = nullptr;  // [group, length]: log of the sum of exponentials
   float scale = 1;            // of the scores
-  float cap = 0;              // cap * tanh(score / cap); 0: none
+  float cap = 0;              // scores become cap * tanh(score / cap); 0: none
   // [length], ascending: start of the window or document. Null: all 0.
   const std::int32_t* first_key = nullptr;
   float* scratch = nullptr;    // attention_scratch() floats
   std::int64_t kv_stride = 0;  // of k and v; 0: row_stride
 };
 
-// Gradients are laid out as q, k and v, except for strides.
+// Gradients have the layout of q, k and v, except for strides.
 struct AttentionGradientCall {
   AttentionCall forward;         // `out` and `log_sums` are read
   const float* d_out = nullptr;  // layout of `out`
   float *dq = nullptr, *dk = nullptr, *dv = nullptr;
-  std::int64_t dq_stride = 0, dkv_stride = 0;  // 0: as q; as k and v
+  std::int64_t dq_stride = 0, dkv_stride = 0;  // 0: strides of q and of k
 };
 
-// C [rows, columns] = scale * A B (+ C if `add`).
+// C [rows, columns] = scale * A B, plus C if `add`.
 struct ProductCall {
   std::int64_t rows = 0, columns = 0, depth = 0;
-  // A(i, k) is a[i * a_row + k * a_column]. One stride must be 1.
+  // A(i, k) is a[i * a_row + k * a_column]. One of the strides must be 1.
   const float* a = nullptr;
   std::int64_t a_row = 0, a_column = 1;
-  // B(k, j) is b[k * b_row + j], transposed b[j * b_row + k].
+  // B(k, j) is b[k * b_row + j], or b[j * b_row + k] if transposed.
   const float* b = nullptr;
   std::int64_t b_row = 0;
   bool b_transposed = false;
@@ -64,11 +64,11 @@ struct LossBlock {
   std::int64_t rows = 0, columns = 0;
   float* logits = nullptr;               // [rows, columns]
   std::int64_t first = 0;                // class of column 0
-  const std::int64_t* labels = nullptr;  // [rows], of all classes; negative: not counted
+  const std::int64_t* labels = nullptr;  // [rows], among all classes; negative: does not count
   float scale = 1, cap = 0;              // z = scale * logit, then cap * tanh(z / cap)
   float* top = nullptr;                  // largest z; initially kNoLogit
   double* total = nullptr;               // sum of e^(z - top); initially 0
-  float* chosen = nullptr;               // z of the label, from its block
+  float* chosen = nullptr;               // z of the label, set by its block
 };
 inline constexpr float kNoLogit = -3.402823466e+38F;
 
@@ -85,13 +85,13 @@ struct Kernels {
   std::string_view name;  // "avx512", "avx2", "base"
 
   // ---- norms: rows of `width` floats ----
-  // y = x / rms(x) * (offset + weight), inverse[row] = 1 / rms(x), eps under the root. offset is 1
-  // in Gemma. y may be x.
+  // y = x / rms(x) * (offset + weight), and inverse[row] = 1 / rms(x). eps is added under the root.
+  // offset is 1 in Gemma. y may be x.
   void (*rms_norm)(std::int64_t rows, std::int64_t width, const float* x, std::int64_t x_stride,
                    const float* weight, float offset, float eps, float* y, std::int64_t y_stride,
                    float* inverse);
-  // dx = residual + the gradient of x. Adds to d_weight. residual and d_weight may be null; the
-  // residual's rows are dx_stride apart. dx may be dy or residual.
+  // dx = residual + the gradient of x. Adds the weight's gradient to d_weight. residual and
+  // d_weight may be null; residual has dx's stride. dx may be dy or residual.
   void (*rms_norm_gradient)(std::int64_t rows, std::int64_t width, const float* dy,
                             std::int64_t dy_stride, const float* x, std::int64_t x_stride,
                             const float* inverse, const float* weight, float offset,
@@ -106,10 +106,10 @@ struct Kernels {
                               float* d_weight, float* d_bias);
 
   // ---- feed-forward ----
-  // y = activation(gate) * up. `stride` is of gate and up.
+  // y = activation(gate) * up. Rows of gate and up are `stride` apart.
   void (*gated)(Activation activation, std::int64_t rows, std::int64_t width, const float* gate,
                 const float* up, std::int64_t stride, float* y);
-  // Overwrites gate and up with gradients.
+  // Overwrites gate and up with their gradients.
   void (*gated_gradient)(Activation activation, std::int64_t rows, std::int64_t width, float* gate,
                          float* up, std::int64_t stride, const float* dy);
   void (*activation)(Activation activation, std::int64_t size, const float* x, float* y);
@@ -132,14 +132,14 @@ struct Kernels {
                  float direction);
 
   // ---- attention ----
-  // Scratch floats for both calls below.
+  // Scratch floats that both calls below need.
   std::int64_t (*attention_scratch)(std::int64_t length, std::int64_t head_dim);
   void (*attention)(const AttentionCall& call);
   void (*attention_gradient)(const AttentionGradientCall& call);
 
   // ---- products ----
   std::int64_t (*product_scratch)();
-  // Splitting C into rows and columns does not change bits.
+  // The bits do not depend on how callers split C into rows and columns.
   void (*product)(const ProductCall& call);
 
   // ---- loss ----
@@ -147,22 +147,22 @@ struct Kernels {
   // of losses. Rows with a negative label have no loss and gradient 0.
   double (*cross_entropy)(std::int64_t rows, std::int64_t classes, float* logits,
                           const std::int64_t* labels, float scale);
-  // Does not change the logits.
+  // The same sum, with unchanged logits.
   double (*cross_entropy_value)(std::int64_t rows, std::int64_t classes, const float* logits,
                                 const std::int64_t* labels);
 
-  // Forward by blocks, in order. Logits become e^(z - top) times the cap's slope, or 0 in rows that
+  // Forward, in order of blocks. Logits become e^(z - top) times the cap's slope, or 0 in rows that
   // do not count. The caller must multiply results of earlier blocks by rescale[row].
   void (*loss_block)(const LossBlock& block, float* rescale);
   // Backward, with the final top and total. Logits become scale * their gradient.
   void (*loss_block_gradient)(const LossBlock& block, float scale);
 
   // ---- optimizer ----
-  // Bits do not depend on an element's position.
+  // The bits of an element do not depend on its position.
   void (*adamw)(const AdamWCall& call);
 };
 
-// The best kernels of this processor within SLUICE_CPU (base, avx2, avx512), chosen once.
+// The best kernels that this processor has and SLUICE_CPU (base, avx2, avx512) allows.
 const Kernels& kernels();
 
 }  // namespace sluice::ops

@@ -1,4 +1,4 @@
-// All compiled kernel tables. The processor may not support each; prefer kernels().
+// All compiled kernel tables. The processor may lack some of them, so callers use kernels().
 #pragma once
 
 #include "base/cpu_level.h"

@@ -1,12 +1,12 @@
-// Products of large matrices, for processors on which they beat LibTorch's.
+// Products of large matrices, for processors on which they are faster than LibTorch's.
 //
-// A panel of B stays in the L2 cache while tiles of A pass by; a tile's sums stay in registers
+// A panel of B stays in the L2 cache while tiles of A pass by. A tile's sums stay in registers
 // (Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", TOMS 2008). A
 // transposed B is transposed panel by panel. That costs a few percent for a few hundred rows, so
 // nothing is packed in advance.
 //
-// The depth alone decides how an element of C is summed: chains of multiply-adds over parts of the
-// depth, each from zero, are added to C.
+// The bits of an element of C depend only on the depth, its row of A and its column of B. Each part
+// of the depth is a chain of multiply-adds from zero, then added to C.
 #pragma once
 
 #include "ops/kernels/kernels.h"
@@ -16,9 +16,9 @@ namespace sluice::ops {
 namespace {
 
 constexpr Index kShortDepth = 256;  // per part, if a_column is 1
-// Per part otherwise, as deep as most products.
+// Used if a_column is not 1; as deep as most products.
 constexpr Index kLongDepth = 2048;
-constexpr Index kBlockOfA = 131072;  // half of an L2 cache
+constexpr Index kBlockOfA = 131072;  // floats per block, half of an L2 cache
 
 template <int Rows, int Vectors>
 inline void product_tile(Index depth, const float* a, Index a_row, Index a_column, const float* b,
@@ -125,7 +125,7 @@ inline void turn_block(const float* x, Index x_row, float factor, float* y) {
                                                  10, 11, 26, 27, 14, 15, 30, 31);
     }
   }
-  // r[4 g + c] holds rows 4 g .. 4 g + 3; its quarter q is column 4 q + c.
+  // r[4 g + c] holds rows 4 g .. 4 g + 3. Its quarter q is column 4 q + c.
 #pragma GCC unroll 4
   for (int c = 0; c < 4; ++c) {
     t[c] = __builtin_shufflevector(r[c], r[4 + c], 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25,

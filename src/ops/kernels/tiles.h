@@ -9,8 +9,8 @@
 namespace sluice::ops {
 namespace {
 
-// AVX-512 has 32 registers: 24 sums, 4 vectors of B, an element of A. Others have 16: 12 sums, 2
-// vectors, an element.
+// AVX-512 has 32 registers for 24 sums, 4 vectors of B and one element of A. Others have 16 for 12
+// sums, 2 vectors and one element.
 constexpr int kTileSums = kFloats == 16 ? 24 : 12;
 constexpr int kTileVectors = kFloats == 16 ? 4 : 2;
 constexpr Index kPanel = kTileVectors * kFloats;  // columns
@@ -24,7 +24,7 @@ inline float* cache_line(float* p) {
   return p + (64 - reinterpret_cast<std::uintptr_t>(p) % 64) % 64 / sizeof(float);
 }
 
-// Nonzero elements of A: all, k <= i + diagonal, or i <= k + diagonal.
+// Where A may be nonzero: everywhere, k <= i + diagonal, or i <= k + diagonal.
 enum class Shape : std::uint8_t { kWhole, kLower, kUpper };
 
 // A(i, k) is a[i * a_row + k * a_column].

@@ -1,6 +1,6 @@
-// SIMD vectors and helpers. All headers of kernels are compiled once per instruction set, with
-// SLUICE_KERNEL_FLOATS 16, 8 or 4. Therefore everything has internal linkage and avoids standard
-// library functions. Otherwise the linker might use one instruction set's copy for all.
+// SIMD vectors for the kernels. Kernel headers are compiled once per instruction set, with
+// SLUICE_KERNEL_FLOATS 16, 8 or 4. Everything has internal linkage and calls no standard library
+// functions. Otherwise the linker might use one instruction set's copy for all.
 #pragma once
 
 #include <cstdint>
@@ -138,7 +138,7 @@ inline float sum_of(Index size, Term term) {
 }
 
 // e^x for x <= 88, within 2 ulp, by Cody and Waite's reduction. Returns 0 below -87, because
-// denormals would slow down every later product.
+// denormals would slow down later products.
 inline Floats exp_of(Floats x) {
   const Floats low = all(-87.0f), y = x < low ? low : x;
   const Floats shifted = y * 1.44269504f + 12582912.0f,
@@ -158,13 +158,13 @@ inline Floats exp_of(Floats x) {
   return x < low ? Floats{} : p * scale;
 }
 
-// 0 where e^-x would overflow.
+// 1 / (1 + e^-x), or 0 where e^-x would overflow.
 inline Floats sigmoid(Floats x) {
   const Floats high = all(87.0f), minus = -x, y = minus > high ? high : minus;
   return minus > high ? Floats{} : 1.0f / (1.0f + exp_of(y));
 }
 
-// Within 3 ulp. 1 - 2 / (e^2x + 1) would cancel near 0.
+// Within 3 ulp. Near 0, where 1 - 2 / (e^2x + 1) would cancel, it uses a polynomial.
 inline Floats tanh_of(Floats x) {
   const Floats size = x < Floats{} ? -x : x;
   const Floats z = x * x;
