@@ -16,7 +16,7 @@ class ContentHash {
   ContentHash& operator=(const ContentHash&) = delete;
 
   void add(const void* data, std::size_t count);
-  std::string digits() const;  // of everything added so far
+  std::string digits() const;
 
  private:
   struct Impl;

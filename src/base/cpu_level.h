@@ -8,7 +8,7 @@ namespace sluice {
 
 inline constexpr const char* kCpuVariable = "SLUICE_CPU";
 
-// In ascending order; each level includes all lower ones.
+// In ascending order.
 enum class CpuLevel : std::uint8_t {
   kBase,    // every processor of the architecture
   kAvx2,    // AVX2 and FMA

@@ -9,7 +9,6 @@
 namespace sluice {
 namespace {
 
-// Driver functions (cuda.h) return 0 for success. A device is an int.
 using Init = int (*)(unsigned);
 using GetCount = int (*)(int*);
 using Get = int (*)(int*, int);

@@ -14,7 +14,7 @@ bool ranks_share_devices();
 
 struct DriverDevice {
   std::string name;
-  std::int64_t bytes = 0;  // total memory
+  std::int64_t bytes = 0;
 };
 
 // The devices that CUDA_VISIBLE_DEVICES leaves, in CUDA's order. Empty without a working driver.

@@ -259,7 +259,6 @@ std::string read_to_end(const std::string& path, std::size_t max_bytes, ErrorKin
   }
 }
 
-// Waits for data, with a timeout.
 ssize_t read_pipe(int descriptor, char* buffer, std::size_t count, const std::string& path,
                   ErrorKind kind) {
   const auto pause = std::chrono::milliseconds(kLongestPause);

@@ -23,7 +23,6 @@ enum class Links { kFollow, kRefuse };
 
 enum class LfsPointers { kRefuse, kTake };
 
-// "WHAT: No space left on device" at `path`, with a remedy.
 Error file_error(ErrorKind kind, const std::string& what, const std::string& path, int error_number,
                  Access access = Access::kWrite);
 
@@ -43,7 +42,6 @@ class File {
   const std::string& path() const { return path_; }
   std::uint64_t size() const;
 
-  // A file that ends too early is an error.
   void read(void* buffer, std::size_t count, std::uint64_t offset) const;
   // Returns less than `count` only at the end of the file.
   std::size_t read_some(void* buffer, std::size_t count, std::uint64_t offset) const;
@@ -81,7 +79,6 @@ int replace_file(const std::string& path, std::string_view text, std::optional<m
 // Makes renames and creations in `directory` durable.
 void sync_directory(const std::string& directory);
 void rename_path(const std::string& from, const std::string& to);
-// "." for a name without a slash.
 std::string parent_directory(const std::string& path);
 std::string base_name(const std::string& path);
 std::string unique_suffix();

@@ -46,7 +46,6 @@ class FormatPattern {
 template <typename T>
 concept NumberValue = std::integral<T> && !std::same_as<T, bool> && !std::same_as<T, char>;
 
-// A value as text. Holds its own digits or a view of the caller's text.
 class ValueText {
  public:
   explicit ValueText(std::string_view text) : text_(text) {}
@@ -67,7 +66,7 @@ class ValueText {
   void write_signed(long long value);
   void write_unsigned(unsigned long long value);
 
-  char digits_[20];  // fits any 64-bit integer
+  char digits_[20];
   std::string_view text_;
 };
 

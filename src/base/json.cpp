@@ -98,7 +98,6 @@ std::size_t Json::size() const {
   return is_null() ? 0 : 1;
 }
 
-// The position of the member, or where to insert it.
 Json::Members::const_iterator Json::place_of(const Object& object, std::string_view key) const {
   const Members& members = object.members;
   if (!object.sorted) return std::ranges::find(members, key, &Member::key);
@@ -130,7 +129,7 @@ Json& Json::operator[](std::string_view key) {
 
 Json& Json::add(std::string key, Json value) {
   if (is_null()) value_.emplace<Object>();
-  members();  // throws unless it is an object
+  members();
   Object& object = std::get<Object>(value_);
   const auto place = object.sorted ? place_of(object, key) : object.members.cend();
   return object.members.insert(place, {std::move(key), std::move(value)})->value;

@@ -21,7 +21,7 @@ class Json {
   using List = std::vector<Json>;
   using Members = std::vector<Member>;
 
-  Json() noexcept;  // null
+  Json() noexcept;
   Json(std::nullptr_t) noexcept;
   Json(bool value);
   Json(int value);
@@ -72,7 +72,7 @@ class Json {
   bool is_array() const;
   bool is_object() const;
 
-  std::string type_name() const;  // "array", "number"
+  std::string type_name() const;
 
   bool boolean() const;
   std::int64_t integer() const;
@@ -86,10 +86,10 @@ class Json {
   std::size_t size() const;
   bool empty() const { return size() == 0; }
 
-  // nullptr if there is no such member.
+  // Returns nullptr if there is none.
   const Json* find(std::string_view key) const;
   bool contains(std::string_view key) const { return find(key) != nullptr; }
-  // Null if there is no such member.
+  // Returns null if there is none.
   const Json& at(std::string_view key) const;
   // Adds a missing member; null becomes an object. Searches linearly unless parsed, so build large
   // objects with add().
@@ -98,13 +98,12 @@ class Json {
   Json& add(std::string key, Json value);
   void erase(std::string_view key);
   void update(const Json& other);
-  // Null becomes a list.
   Json& push_back(Json value);
 
   // Compares numbers by value, not type.
   bool operator==(const Json& other) const;
 
-  // On one line if indent < 0. Invalid UTF-8 becomes U+FFFD.
+  // Invalid UTF-8 becomes U+FFFD.
   std::string dump(int indent = -1) const;
   // std::nullopt if a text is invalid UTF-8.
   std::optional<std::string> dump_valid() const;

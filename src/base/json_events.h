@@ -9,8 +9,8 @@
 namespace sluice {
 
 struct JsonFault {
-  std::size_t byte = 0;       // where reading ended, from 1
-  std::string reason;         // "syntax error while parsing value - ..."
+  std::size_t byte = 0;  // where reading ended, from 1
+  std::string reason;
   bool is_too_large = false;  // exceeds the range of double
 };
 
@@ -23,7 +23,6 @@ class JsonEvents {
   virtual bool number_integer(std::int64_t value) = 0;  // negative
   virtual bool number_unsigned(std::uint64_t value) = 0;
   virtual bool number_float(double value) = 0;
-  // May move from `text`.
   virtual bool string(std::string& text) = 0;
   virtual bool key(std::string& text) = 0;
   virtual bool start_object() = 0;

@@ -22,7 +22,7 @@ class EventForwarder final : public nlohmann::json_sax<nlohmann::json> {
     return events_.number_float(value);
   }
   bool string(string_t& text) override { return events_.string(text); }
-  bool binary(binary_t&) override { return false; }  // cannot occur in text
+  bool binary(binary_t&) override { return false; }
   bool key(string_t& text) override { return events_.key(text); }
   bool start_object(std::size_t) override { return events_.start_object(); }
   bool end_object() override { return events_.end_object(); }
@@ -92,7 +92,7 @@ std::size_t steering_length(std::string_view text) {
   }
 }
 
-// Escapes terminal controls. They occur only in strings, where \uXXXX has the same value.
+// Terminal controls occur only in strings, where \uXXXX has the same value.
 std::string with_escapes(std::string json) {
   const auto begins_one = [](char c) {
     return c == '\x7f' || c == '\xc2' || c == '\xd8' || c == '\xe2';

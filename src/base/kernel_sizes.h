@@ -1,4 +1,4 @@
-// Sizes that kernels and memory prediction share.
+// Sizes shared with the memory prediction.
 #pragma once
 
 #include <cstdint>

@@ -15,7 +15,6 @@ constexpr std::uint64_t mix_bits(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// One step of SplitMix64.
 constexpr std::uint64_t next_bits(std::uint64_t& state) {
   return mix_bits(state += 0x9e3779b97f4a7c15ULL);
 }

@@ -18,7 +18,7 @@ class LineReader {
   struct Line {
     // Without '\n'. Empty if too long. Valid until the next call of next().
     std::string_view text;
-    bool has_end = false;  // a '\n' follows
+    bool has_end = false;
     bool is_too_long = false;
   };
   // The reader skips at most this much of a line that is too long.
@@ -36,7 +36,6 @@ class LineReader {
   std::string where() const;
 
  private:
-  // Returns 0 at the end.
   using ReadSome = std::function<std::size_t(char* buffer, std::size_t count)>;
   LineReader(std::string path, ReadSome read_some, std::size_t max_bytes, ErrorKind kind);
   Line take(std::size_t length, bool has_end, bool is_too_long);
@@ -48,7 +47,7 @@ class LineReader {
   ReadSome read_some_;
   std::size_t max_bytes_;
   ErrorKind kind_;
-  std::string buffer_;  // unread text starts at begin_
+  std::string buffer_;
   std::size_t begin_ = 0;
   std::int64_t line_ = 0;
 };

@@ -18,7 +18,6 @@ std::string with_names(std::string_view text, const NameOfOption& name_of);
 
 Error with_names(const Error& error, const NameOfOption& name_of);
 
-// The first backquoted word of a text, or "".
 std::string first_option(std::string_view text);
 
 }  // namespace sluice

@@ -115,7 +115,7 @@ class Unpacker {
  private:
   [[noreturn]] void fail(const std::string& expected, const std::string& found) const;
   void take_tag(char expected);
-  std::size_t take_length(std::size_t bytes_each);  // throws if the message is shorter
+  std::size_t take_length(std::size_t bytes_each);
   std::uint64_t take_bits();
   bool take_bool();
   template <Packable T>

@@ -75,7 +75,7 @@ std::string without_controls(std::string_view text, bool keep_lines, Colors colo
 }
 
 bool is_inside_character(std::string_view text, std::size_t at) {
-  return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80;  // of UTF-8
+  return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80;
 }
 
 // Two thirds of the result come from the start.

@@ -8,7 +8,7 @@ namespace sluice {
 inline constexpr const char* kProductsVariable = "SLUICE_PRODUCTS";
 
 enum class ProductKind : std::uint8_t {
-  kOwn,       // ops/kernels
+  kOwn,
   kLibtorch,  // from LibTorch's BLAS, or LibTorch itself
 };
 

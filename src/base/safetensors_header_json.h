@@ -16,7 +16,6 @@ inline constexpr std::string_view kMetadataKey = "__metadata__";
 
 inline constexpr const char* kDamagedRemedy = "the file is damaged: copy or download it again";
 
-// Throws Error(kInput) at "file, tensor 'name'".
 [[noreturn]] void refuse_header(const std::string& file, const std::string& what,
                                 const std::string& name = {});
 
@@ -28,7 +27,6 @@ struct ReadHeader {
   SafetensorsHeader header;
   std::uint64_t data_start = 0;
 };
-// Throws as parse_safetensors_header().
 ReadHeader read_header(const File& file);
 
 }  // namespace io

@@ -151,7 +151,7 @@ std::vector<std::size_t> TextTable::widths() const {
 }
 
 std::string TextTable::to_string(std::string_view indent, int width) const {
-  constexpr std::size_t kLeastText = 24;  // columns of a wrapped text
+  constexpr std::size_t kLeastText = 24;
   const std::vector<std::size_t> widths = this->widths();
   std::string text;
   std::vector<std::size_t> block;

@@ -33,15 +33,13 @@ std::string wrapped(std::string_view text, int width, std::string_view indent = 
 // ---- tables ----
 enum class Align { kLeft, kRight };
 
-// Columns are two spaces apart. Widths count UTF-8 characters. Rows may have fewer cells than
-// columns.
+// Columns are two spaces apart. Rows may have fewer cells than columns.
 class TextTable {
  public:
   struct Column {
     std::string title;
     Align align = Align::kLeft;
   };
-  // Without titles there is no title line.
   explicit TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {}
   void add_row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
   // Lines start with `indent` and end in '\n'. If width > 0, columns that do not fit form another

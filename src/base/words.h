@@ -12,7 +12,6 @@ namespace sluice::detail {
 template <typename Enum>
 using Words = std::vector<std::pair<std::string, Enum>>;
 
-// Precondition: the table has every enumerator.
 template <typename Enum>
 std::string word_of(const Words<Enum>& table, Enum value) {
   for (const auto& [word, meaning] : table) {

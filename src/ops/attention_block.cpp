@@ -59,7 +59,6 @@ void head_norm(const NormWeights& norm, std::int64_t rows, std::int64_t columns,
   });
 }
 
-// Overwrites d, the gradient of the output, with the gradient of x.
 void head_norm_gradient(const NormWeights& norm, std::int64_t rows, std::int64_t columns, Rows d,
                         ConstRows x, const float* inverses, float* weight_gradient) {
   const std::int64_t width = norm.width(), groups = columns / width;
@@ -221,7 +220,6 @@ class AttentionNode final : public HalfBlockNode {
     return {{part(0, q), 0}, {part(q, k), q}, {part(q + k, k), q + k}};
   }
 
-  // Rotates the queries and keys of all rows, in place.
   void turn(float* projected, float direction) const {
     if (!p_.cosines.defined()) return;
     const std::int64_t half = p_.cosines.size(-1), length = s_.length;
@@ -318,10 +316,10 @@ class AttentionNode final : public HalfBlockNode {
   AttentionPositions p_;
   const Sizes s_;
   const Columns c_;
-  float* attended_ = nullptr;  // in kept_
+  float* attended_ = nullptr;
   float *projected_ = nullptr, *log_sums_ = nullptr, *raw_ = nullptr, *query_inverses_ = nullptr,
-        *key_inverses_ = nullptr;  // in only_input_
-  float* d_projected_ = nullptr;   // in gradients_
+        *key_inverses_ = nullptr;
+  float* d_projected_ = nullptr;
 };
 
 }  // namespace

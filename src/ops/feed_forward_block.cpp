@@ -116,7 +116,6 @@ class FeedForwardNode final : public HalfBlockNode {
   }
 
   const Slice& of(std::int64_t index) const { return slices_[static_cast<std::size_t>(index)]; }
-  // Matrices of slices are aligned as if allocated separately.
   std::int64_t matrix_floats(std::int64_t width) const {
     return sliced_ ? aligned_floats(rows_ * width) : rows_ * width;
   }
@@ -135,8 +134,8 @@ class FeedForwardNode final : public HalfBlockNode {
   const std::int64_t width_, inner_, num_inner_;  // width_: over all slices; inner_: of this rank
   const bool is_one_matrix_;
   std::vector<Slice> slices_;
-  std::int64_t floats_ = 0;                            // floats of one matrix per slice
-  float *projected_ = nullptr, *activated_ = nullptr;  // in kept_
+  std::int64_t floats_ = 0;  // floats of one matrix per slice
+  float *projected_ = nullptr, *activated_ = nullptr;
 };
 
 }  // namespace

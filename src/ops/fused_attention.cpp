@@ -73,15 +73,14 @@ at::Tensor by_operators(const at::Tensor& q_BLHE, const at::Tensor& k_BLGE,
   const auto type = q.options().dtype(at::kInt).requires_grad(false);
   const at::Tensor place_L = at::arange(length, type);
   at::Tensor seen = place_L.unsqueeze(0).le(place_L.unsqueeze(1));
-  if (first_BL.defined())
-    seen = seen & place_L.ge(first_BL.unsqueeze(2)).unsqueeze(1);  // [B, 1, L, L]
+  if (first_BL.defined()) seen = seen & place_L.ge(first_BL.unsqueeze(2)).unsqueeze(1);
   at::Tensor scores = at::matmul(q, k.repeat_interleave(group, 1).transpose(2, 3)) * scale;
   if (cap > 0) scores = at::tanh(scores / cap) * cap;
   scores = scores.masked_fill(seen.logical_not(), -INFINITY);
   return at::matmul(at::softmax(scores, -1), v.repeat_interleave(group, 1)).transpose(1, 2);
 }
 
-// Copies x unless each row is contiguous. The row stride is arbitrary.
+// Copies x unless each row is contiguous.
 at::Tensor by_rows(const at::Tensor& x_BLHE) {
   const bool as_it_is =
       x_BLHE.stride(3) == 1 && (x_BLHE.size(2) == 1 || x_BLHE.stride(2) == x_BLHE.size(3)) &&
@@ -204,7 +203,6 @@ at::Tensor fused_attention(const at::Tensor& q_BLHE, const at::Tensor& k_BLGE,
   const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(head_dim)));
   if (head_dim % 16 != 0 || head_dim > 256 || !ops::kernels_take({q_BLHE, k_BLGE, v_BLGE}))
     return by_operators(q_BLHE, k_BLGE, v_BLGE, first_BL, scale, options.cap);
-  // apply() accepts undefined tensors only as optionals.
   const auto first = first_BL.defined() ? std::optional<at::Tensor>(first_BL) : std::nullopt;
   return Attention::apply(q_BLHE, k_BLGE, v_BLGE, first, scale, options.cap);
 }

@@ -37,7 +37,6 @@ at::Tensor by_operators(Activation activation, const at::Tensor& gate, const at:
   return {};
 }
 
-// The kernel sees contiguous tensors as one row.
 struct Gated : torch::autograd::Function<Gated> {
   static at::Tensor forward(AutogradContext* context, std::int64_t activation,
                             const at::Tensor& gate_in, const at::Tensor& up_in) {

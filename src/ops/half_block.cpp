@@ -227,7 +227,6 @@ at::Tensor HalfBlockNode::gradient_of_input(const float* dy) const {
   return dx_BLD;
 }
 
-// The gradient of the projections' input, summed over this rank's slices.
 at::Tensor HalfBlockNode::gradient_of_slices() const {
   at::Tensor sum_BLD = at::empty({x_.size(0), rows_ / x_.size(0), hidden_}, x_.options());
   sum_slices(0, own_, rows_ * hidden_, sum_BLD.mutable_data_ptr<float>(),
@@ -235,7 +234,8 @@ at::Tensor HalfBlockNode::gradient_of_slices() const {
   return sum_BLD;
 }
 
-// Turns the gradient of the projections' input, summed over all ranks, into the gradient of x.
+// dx is the gradient of the projections' input, summed over all ranks, and becomes the gradient of
+// x.
 void HalfBlockNode::leave_backwards(const at::Tensor& gradient, at::Tensor& dx_BLD) const {
   const auto* dy = gradient.const_data_ptr<float>();
   auto* dx = dx_BLD.mutable_data_ptr<float>();

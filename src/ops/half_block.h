@@ -23,7 +23,7 @@
 namespace sluice::ops {
 
 struct HalfBlock {
-  NormWeights before;  // of x
+  NormWeights before;
   std::vector<LinearWeights> projections = {};
   LinearWeights last;
   NormWeights behind;  // of the output of `last`
@@ -39,7 +39,7 @@ struct HalfBlock {
 class HalfBlockNode : public SplitNode {
  public:
   at::Tensor forward();
-  std::vector<at::Tensor> weights() const;  // in the order of kBefore, kBehind, kLast, kProjections
+  std::vector<at::Tensor> weights() const;
 
  protected:
   // A slice's outputs of a projection. Their gradient dy may overwrite y.
@@ -51,16 +51,15 @@ class HalfBlockNode : public SplitNode {
 
   HalfBlockNode(const at::Tensor& x_BLD, HalfBlock half);
 
-  // ---- the inside ----
+  // ---- implemented by subclasses ----
 
   // Allocate kept_ and only_input_, or gradients_. The frame's part comes last.
   virtual void take_forward_memory() = 0;
   virtual void take_backward_memory() = 0;
   virtual std::vector<Product> products(std::int64_t slice) const = 0;
-  // The inputs of the last layer that belong to a slice, and their rows.
   virtual LinearPart inputs(std::int64_t slice) const = 0;
   virtual ConstRows inner(std::int64_t slice) const = 0;
-  // run() turns products into inner rows, run_gradient() their gradient into dy.
+  // run() computes inner rows from products. run_gradient() goes back from d_inner to dy.
   virtual void run(std::int64_t slice) = 0;
   virtual void run_gradient(std::int64_t slice, const float* d_inner) = 0;
   // Weights beyond those of the projections. finish_gradients() runs after all slices.
@@ -73,7 +72,7 @@ class HalfBlockNode : public SplitNode {
 
   static constexpr std::size_t kBefore = 0, kBehind = 2, kLast = 4, kProjections = 6;
 
-  // ---- memory of the frame, in blocks of the inside ----
+  // ---- memory of the frame ----
 
   std::int64_t kept_floats() const { return keeps_normed() ? rows_ * hidden_ : 0; }
   void place_kept(Floats& kept);
@@ -91,7 +90,7 @@ class HalfBlockNode : public SplitNode {
   const std::int64_t hidden_, own_size_, rows_;  // own_size_: floats of x; rows_: of all ranks
   // only_input_ is freed after input_half(), the others after the whole backward.
   KeptBlock kept_, only_input_, gradients_;
-  float* d_result_ = nullptr;  // in gradients_, like d_inside_
+  float* d_result_ = nullptr;
   float* d_inside_ = nullptr;
 
  private:
@@ -120,14 +119,13 @@ class HalfBlockNode : public SplitNode {
   void sum_shared_weights(bool has_before) const;
   void give_projection(std::size_t projection, WeightGradients& gradients) const;
 
-  const std::vector<RowBlock> blocks_;  // of x
+  const std::vector<RowBlock> blocks_;
   // For the rows of all ranks: the input of the projections, and the gradient of the output of
   // `last`.
   at::Tensor entered_, of_all_rows_;
-  at::Tensor summed_;        // input of the norm `behind`
-  float* normed_ = nullptr;  // in kept_
-  float *before_ = nullptr, *result_ = nullptr,
-        *behind_ = nullptr;  // in only_input_ or summed_
+  at::Tensor summed_;  // input of the norm `behind`
+  float* normed_ = nullptr;
+  float *before_ = nullptr, *result_ = nullptr, *behind_ = nullptr;
   float *d_before_ = nullptr, *d_behind_ = nullptr, *d_end_ = nullptr;
 };
 

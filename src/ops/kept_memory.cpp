@@ -42,7 +42,7 @@ class KeptPool {
       sizes_[floats].free.push_back(std::move(memory));
       free_ += floats;
     } catch (const std::bad_alloc&) {
-      // Frees the memory instead.
+      // The catch block frees the memory.
     }
   }
 
@@ -82,7 +82,6 @@ class KeptPool {
     return memory_of();
   }
 
-  // Precondition: free_ > 0.
   void drop_oldest() {
     auto oldest = sizes_.end();
     for (auto size = sizes_.begin(); size != sizes_.end(); ++size) {

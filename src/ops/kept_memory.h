@@ -36,7 +36,6 @@ class KeptBlock {
   float* data_ = nullptr;
 };
 
-// Throws what LibTorch's allocator throws.
 KeptBlock take_memory(std::int64_t floats);
 // Frees the unused blocks of this thread, for example when their sizes will not recur.
 void drop_free_memory();

@@ -49,7 +49,7 @@ class LinearNode final : public SplitNode {
  private:
   at::Tensor x_;
   const LinearWeights w_;
-  const std::vector<std::int64_t> sizes_;  // of the input
+  const std::vector<std::int64_t> sizes_;
   const std::int64_t rows_;
 };
 

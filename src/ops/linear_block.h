@@ -10,7 +10,6 @@
 
 namespace sluice::ops {
 
-// [.., in] -> [.., out]
 at::Tensor linear_block(const at::Tensor& x, const LinearWeights& weights);
 // x is [.., width], or this rank's rows of [B, L, width].
 at::Tensor norm_block(const at::Tensor& x, const NormWeights& weights,

@@ -23,7 +23,6 @@ namespace {
 
 class LinearCrossEntropyNode final : public SplitNode {
  public:
-  // wants_input, wants_weight: whether a backward may need this gradient.
   LinearCrossEntropyNode(const at::Tensor& x, LinearCrossEntropy loss, at::Tensor labels_R,
                          bool wants_input, bool wants_weight)
       : x_(gathered_rows(x, loss.slices)),
@@ -63,7 +62,6 @@ class LinearCrossEntropyNode final : public SplitNode {
     share_backward(loss_.slices);
     return at::scalar_tensor(sum(all[0].chosen), x_.options());
   }
-  // Called if no backward needs the weight's gradient.
   void forget_input() { x_.reset(); }
 
  protected:
@@ -293,7 +291,6 @@ class LinearCrossEntropyNode final : public SplitNode {
     for (const float chosen : all[0].chosen) slopes_.push_back(slope(chosen));
   }
 
-  // Turns exponentials into `scale` times the logits' gradient.
   void finish_logits(float scale) {
     for (std::size_t i = 0; i < slices_.size(); ++i) {
       auto* logits = logits_[i].mutable_data_ptr<float>();
@@ -332,16 +329,15 @@ class LinearCrossEntropyNode final : public SplitNode {
   const LinearCrossEntropy loss_;
   at::Tensor labels_;
   const std::int64_t in_;
-  const std::vector<std::int64_t> sizes_;  // of x_
+  const std::vector<std::int64_t> sizes_;
   const std::int64_t rows_;
-  // The backward needs kept logits, or the forward computes the gradient of x by blocks.
   const bool keeps_logits_, makes_dx_;
   std::vector<Slice> slices_;
-  std::vector<at::Tensor> logits_;           // per slice: exponentials, then the logits' gradient
-  std::vector<std::vector<float>> factors_;  // per slice and row
-  std::vector<float> slopes_;                // per row, of the label's logit
-  at::Tensor dx_;                            // gradient of x, not yet scaled
-  std::vector<float> top_;                   // per row, see Statistics
+  std::vector<at::Tensor> logits_;  // per slice: exponentials, then the logits' gradient
+  std::vector<std::vector<float>> factors_;
+  std::vector<float> slopes_;  // slope() of each label's logit
+  at::Tensor dx_;              // gradient of x, not yet scaled
+  std::vector<float> top_;
   std::vector<double> total_;
 };
 

@@ -28,7 +28,7 @@ namespace sluice::ops {
 
 struct LinearCrossEntropy {
   LinearWeights linear;  // [classes, in], without bias
-  float scale = 1;       // multiplies the logits
+  float scale = 1;
   // Scaled logits become cap * tanh(logit / cap). 0: none.
   float cap = 0;
   // Classes per block. 0: the whole slice, whose exponentials are kept.

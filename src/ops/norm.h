@@ -13,7 +13,7 @@ namespace sluice::ops {
 struct NormWeights {
   enum class Kind : std::uint8_t { kNone, kRms, kLayer };
   Kind kind = Kind::kNone;
-  at::Tensor weight = {}, bias = {};  // bias only for kLayer
+  at::Tensor weight = {}, bias = {};
   double eps = 0;
   float offset = 0;  // added to kRms weights; 1 in Gemma
   bool is_there() const { return kind != Kind::kNone; }

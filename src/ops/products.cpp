@@ -41,7 +41,6 @@ at::Tensor matrix(const float* data, std::int64_t rows, std::int64_t columns, st
   return at::from_blob(const_cast<float*>(data), {rows, columns}, {stride, 1}, at::kFloat);
 }
 
-// Row-major C^T [n, m] = op(B)^T op(A)^T.
 void run_own(const Product& p, float scale, bool adds) {
   for_rows(p.n, [&](std::int64_t begin, std::int64_t end) {
     thread_local const std::unique_ptr<float[]> scratch(

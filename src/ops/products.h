@@ -17,7 +17,7 @@ namespace sluice::ops {
 // y = x W^T + bias. CPU, float32, contiguous.
 struct LinearWeights {
   at::Tensor weight;     // [out, in]; transposed (GPT-2's Conv1D): [in, out]
-  at::Tensor bias = {};  // [out], or undefined
+  at::Tensor bias = {};  // may be undefined
   bool is_transposed = false;
   std::int64_t out() const { return weight.size(is_transposed ? 1 : 0); }
   std::int64_t in() const { return weight.size(is_transposed ? 0 : 1); }

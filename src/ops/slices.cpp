@@ -15,7 +15,6 @@
 namespace sluice::ops {
 namespace {
 
-// One cache line.
 constexpr std::int64_t kAlignedFloats = 16;
 
 bool is_aligned(const float* data) {

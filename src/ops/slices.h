@@ -24,12 +24,11 @@ inline bool is_sliced(const SliceGroup& tp) { return tp.slices().count > 1; }
 // True if each rank holds only its own rows of input and output.
 inline bool divides_rows(const SliceGroup& tp) { return tp.sequence_parallel() && tp.degree() > 1; }
 
-// Rounds up to whole cache lines.
 inline std::int64_t aligned_floats(std::int64_t floats) { return (floats + 15) / 16 * 16; }
 
 // Consecutive rows of one slice and one sequence.
 struct RowBlock {
-  std::int64_t slice = 0;  // 0 for this rank's first slice
+  std::int64_t slice = 0;
   std::int64_t first = 0, rows = 0;
 };
 // Returns blocks of x [B, L, D], by slice, then by sequence. A single slice has one block.
@@ -44,7 +43,6 @@ struct LinearPart {
 };
 // Includes the bias only for outputs.
 LinearWeights weights_of(const LinearWeights& own, const LinearPart& part);
-// Joins several parts of outputs.
 LinearWeights weights_of(const LinearWeights& own, const std::vector<LinearPart>& parts);
 // `target` is the gradient of all weights that this rank holds.
 void add_weight_gradient(std::int64_t rows, const LinearWeights& own, const LinearPart& part,

@@ -32,7 +32,6 @@ class WeightGradients {
     bool adds = false;
   };
   Target begin(std::size_t weight);
-  // For an already computed gradient.
   void give(std::size_t weight, const float* gradient);
 
  private:
@@ -46,7 +45,6 @@ class WeightGradients {
 
 class SplitNode : public torch::autograd::Node {
  public:
-  // True if grad mode is on and any tensor requires a gradient. Tensors may be undefined.
   static bool wants_gradients(const at::Tensor& input, const std::vector<at::Tensor>& weights);
   // Makes this node the grad_fn of `output`. Call at most once.
   void connect(const at::Tensor& input, const std::vector<at::Tensor>& weights, at::Tensor& output);
@@ -82,7 +80,7 @@ class SplitNode : public torch::autograd::Node {
   std::vector<std::int64_t> versions_;
   c10::VariableVersion input_version_;  // does not keep the input alive
   std::uint32_t entered_with_ = 0;
-  std::vector<bool> weights_left_;  // gradients not yet computed
+  std::vector<bool> weights_left_;
   SliceGroup in_backward_;
   bool input_done_ = false;
   bool is_over_ = false;

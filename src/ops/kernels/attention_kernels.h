@@ -39,7 +39,7 @@ Index attention_scratch(Index length, Index head_dim) {
   const Index forward = 2 * padded(length) * head_dim + kQueries * (forward_keys(length) + kSlack);
   const Index keys = gradient_keys(length, head_dim);
   const Index gradient = kKeyMatrices * keys * head_dim + 2 * kQueries * (keys + kSlack + head_dim);
-  return most(forward, gradient) + kLine;  // to align to a cache line
+  return most(forward, gradient) + kLine;
 }
 
 // Packs factor * X^T into zero-padded panels [head_dim, kPanel].
@@ -124,8 +124,8 @@ inline void fill(float* row, Index begin, Index end, float value) {
 }
 
 struct Block {
-  Index begin, rows;                               // queries
-  Index from, keys;                                // keys; `from` starts a panel
+  Index begin, rows;
+  Index from, keys;                                // `from` starts a panel
   Index diagonal() const { return begin - from; }  // query r sees keys up to r + diagonal
 };
 
@@ -293,7 +293,7 @@ void attention_gradient(const AttentionGradientCall& gradient) {
     const Index at_once = queries_at_once(all_finite(num_keys, head_dim, keys, head_dim));
     for (Index head = 0; head < call.group; ++head) {
       for (Index begin = key / at_once * at_once; begin < length; begin += at_once) {
-        if (first_of(call, begin) >= key + num_keys) break;  // later queries do not see them either
+        if (first_of(call, begin) >= key + num_keys) break;
         const Block block = block_of(call, begin, at_once, key, key + num_keys);
         const Index at = block.from - key;
         copy_rows(block.rows, head_dim, call.q + begin * call.row_stride + head * head_dim,

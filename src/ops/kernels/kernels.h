@@ -26,17 +26,17 @@ struct AttentionCall {
   float* out = nullptr;  // layout of q, rows `out_stride` apart
   std::int64_t out_stride = 0;
   float* log_sums = nullptr;  // [group, length]: log of the sum of exponentials
-  float scale = 1;            // of the scores
-  float cap = 0;              // scores become cap * tanh(score / cap); 0: none
-  // [length], ascending: start of the window or document. Null: all 0.
+  float scale = 1;
+  float cap = 0;  // scores become cap * tanh(score / cap); 0: none
+  // [length], ascending, first_key[r] <= r. Null means all 0.
   const std::int32_t* first_key = nullptr;
-  float* scratch = nullptr;    // attention_scratch() floats
+  float* scratch = nullptr;
   std::int64_t kv_stride = 0;  // of k and v; 0: row_stride
 };
 
 // Gradients have the layout of q, k and v, except for strides.
 struct AttentionGradientCall {
-  AttentionCall forward;         // `out` and `log_sums` are read
+  AttentionCall forward;
   const float* d_out = nullptr;  // layout of `out`
   float *dq = nullptr, *dk = nullptr, *dv = nullptr;
   std::int64_t dq_stride = 0, dkv_stride = 0;  // 0: strides of q and of k
@@ -56,13 +56,13 @@ struct ProductCall {
   std::int64_t c_row = 0;
   float scale = 1;
   bool add = false;
-  float* scratch = nullptr;  // product_scratch() floats
+  float* scratch = nullptr;
 };
 
 // A block of classes, and statistics of rows over all blocks so far.
 struct LossBlock {
   std::int64_t rows = 0, columns = 0;
-  float* logits = nullptr;               // [rows, columns]
+  float* logits = nullptr;
   std::int64_t first = 0;                // class of column 0
   const std::int64_t* labels = nullptr;  // [rows], among all classes; negative: does not count
   float scale = 1, cap = 0;              // z = scale * logit, then cap * tanh(z / cap)
@@ -74,7 +74,7 @@ inline constexpr float kNoLogit = -3.402823466e+38F;
 
 struct AdamWCall {
   std::int64_t size = 0;
-  float *value = nullptr, *mean = nullptr, *square = nullptr;  // updated
+  float *value = nullptr, *mean = nullptr, *square = nullptr;
   const float* gradient = nullptr;
   double lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0;
   double correction1 = 1, correction2 = 1;  // 1 - beta^step

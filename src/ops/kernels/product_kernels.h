@@ -92,7 +92,6 @@ inline void product_panel(Index rows, Index depth, const float* a, Index a_row, 
                              c_row, add);
 }
 
-// y [depth, kPanel] = factor * x, padded with zeros.
 inline void copy_panel(Index depth, Index columns, const float* x, Index x_row, float factor,
                        float* y) {
   for (Index k = 0; k < depth; ++k, x += x_row, y += kPanel) {
@@ -102,7 +101,6 @@ inline void copy_panel(Index depth, Index columns, const float* x, Index x_row, 
 }
 
 #if SLUICE_KERNEL_FLOATS == 16
-// Transposes factor * x, kTurn by kTurn.
 constexpr Index kTurn = 16;
 inline void turn_block(const float* x, Index x_row, float factor, float* y) {
   Floats r[16], t[16];
@@ -168,7 +166,7 @@ inline void turn_block(const float* x, Index x_row, float factor, float* y) {
 }
 #endif
 
-// y [depth, kPanel] = factor * x [columns, depth]^T, padded with zeros.
+// Writes the zero-padded transpose of factor * x to y [depth, kPanel].
 inline void turn_panel(Index depth, Index columns, const float* x, Index x_row, float factor,
                        float* y) {
   const Index whole_columns = columns / kTurn * kTurn, whole_depth = depth / kTurn * kTurn;
@@ -188,7 +186,7 @@ inline Index rows_of_block(Index depth) {
   return most(kBlockOfA / most(depth, 1) / kTileSums * kTileSums, 4 * kTileSums);
 }
 
-// Rows computed at once for columns that do not fill whole vectors.
+// Columns that do not fill whole vectors are computed outside of C, in blocks of this many rows.
 constexpr Index kNarrowRows = 4 * kTileSums;
 
 std::int64_t product_scratch() { return kPanel * (kLongDepth + kNarrowRows) + kLine; }

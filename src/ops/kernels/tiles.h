@@ -13,13 +13,12 @@ namespace {
 // sums, 2 vectors and one element.
 constexpr int kTileSums = kFloats == 16 ? 24 : 12;
 constexpr int kTileVectors = kFloats == 16 ? 4 : 2;
-constexpr Index kPanel = kTileVectors * kFloats;  // columns
+constexpr Index kPanel = kTileVectors * kFloats;
 
 inline Four load_four(const float* p) { return *reinterpret_cast<const FourInMemory*>(p); }
 inline void store_four(float* p, Four v) { *reinterpret_cast<FourInMemory*>(p) = v; }
 
-constexpr Index kLine = 64 / sizeof(float);  // cache line, in floats
-// Rounds up to a cache line.
+constexpr Index kLine = 64 / sizeof(float);
 inline float* cache_line(float* p) {
   return p + (64 - reinterpret_cast<std::uintptr_t>(p) % 64) % 64 / sizeof(float);
 }
@@ -91,11 +90,10 @@ inline void panel_of(const Product& p, Index column, Index vectors, Index first 
   column_panel<1>(p, column, first);
 }
 
-// columns: a multiple of kFloats.
 inline void multiply(const Product& p, Index columns) {
   Index vectors = columns / kFloats;
   for (Index column = 0; vectors > 0;) {
-    // Equally wide panels: 5 vectors become 3 and 2.
+    // Makes panels equally wide: 5 vectors become 3 and 2.
     const Index panels = (vectors + kTileVectors - 1) / kTileVectors;
     const Index width = (vectors + panels - 1) / panels;
     panel_of(p, column, width);
