@@ -1,4 +1,4 @@
-// Converts between enumerators and words, with one table per enum.
+// Converts between enumerators and words, with one complete table per enum.
 #pragma once
 
 #include <string>

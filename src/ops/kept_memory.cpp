@@ -42,7 +42,7 @@ class KeptPool {
       sizes_[floats].free.push_back(std::move(memory));
       free_ += floats;
     } catch (const std::bad_alloc&) {
-      // The catch block frees the memory.
+      // The pool cannot keep the memory, so it is freed.
     }
   }
 
