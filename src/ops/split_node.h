@@ -7,8 +7,7 @@
 // it. The rest is freed after the second half, or at once if no weight needs a gradient.
 //
 // Throws Error(kUsage) if a weight or the input was modified since the forward, and for a second
-// backward. One
-// rank's thread runs the node.
+// backward. One rank's thread runs the node.
 #pragma once
 
 #include <cstdint>
