@@ -1,4 +1,3 @@
-// Any exception as the one Error of sluice.
 #pragma once
 
 #include <exception>
@@ -8,14 +7,13 @@
 
 namespace sluice {
 
-// "WHAT: Too many open files" and the limit to raise, for a system call that failed: Error(kUsage)
-// where no more files may be opened, Error(kMemory) where memory or threads are used up, else
-// Error(kPeer).
+// Returns Error(kUsage) for too many open files, Error(kMemory) for exhausted memory or threads,
+// otherwise Error(kPeer). The text is "WHAT: Too many open files" plus the limit to raise.
 Error system_error(const std::string& what, int error_number, const std::string& place = {});
 
-// An exception as an Error: an Error as it is; all else at `place`, std::bad_alloc as kMemory,
-// std::system_error by system_error() where a limit was reached, others as kInternal with the first
-// line of their message.
+// Returns an Error unchanged. Other exceptions get `place`. std::bad_alloc becomes kMemory, a
+// std::system_error about an exhausted limit system_error(), anything else kInternal with the first
+// line of its message.
 Error as_error(const std::exception_ptr& thrown, const std::string& place = {});
 
 }  // namespace sluice

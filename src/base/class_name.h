@@ -1,11 +1,10 @@
-// Names of C++ classes, as users write them.
 #pragma once
 
 #include <string>
 
 namespace sluice {
 
-// "Block" of "mine::BlockImpl".
+// "Block" for "mine::BlockImpl".
 inline std::string short_class_name(const std::string& class_name) {
   const std::size_t scope = class_name.rfind("::");
   std::string name = scope == std::string::npos ? class_name : class_name.substr(scope + 2);
@@ -13,7 +12,6 @@ inline std::string short_class_name(const std::string& class_name) {
   return name;
 }
 
-// By its full name, or that without scope, or without "Impl".
 inline bool is_class(const std::string& class_name, const std::string& by) {
   if (class_name.empty() || by.empty()) return false;
   const std::string name = short_class_name(class_name);

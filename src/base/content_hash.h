@@ -1,6 +1,4 @@
-// The hash of content: 128 bits of XXH3 (https://xxhash.com), as 32 hexadecimal digits. It finds
-// damage, not malice. No torch.
-// Thread-safety: a ContentHash belongs to one thread.
+// 128-bit XXH3 (https://xxhash.com) in hexadecimal. It detects damage, not tampering.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +16,7 @@ class ContentHash {
   ContentHash& operator=(const ContentHash&) = delete;
 
   void add(const void* data, std::size_t count);
-  std::string digits() const;  // hash of all that was added so far
+  std::string digits() const;
 
  private:
   struct Impl;

@@ -1,7 +1,4 @@
-// The instruction sets that kernels are compiled for, and which of them this process uses.
-//
-// Owns: SLUICE_CPU and its words. Does not own: the kernels (ops/kernels).
-// Thread-safety: pure functions of the processor and the environment.
+// The instruction sets of the kernels. SLUICE_CPU limits the level that this process uses.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +8,19 @@ namespace sluice {
 
 inline constexpr const char* kCpuVariable = "SLUICE_CPU";
 
-// In ascending order: a processor that has one has those before it.
+// In ascending order.
 enum class CpuLevel : std::uint8_t {
-  kBase,    // what every processor of the architecture has
+  kBase,    // every processor of the architecture
   kAvx2,    // AVX2 and FMA
   kAvx512,  // AVX-512 F, VL, DQ and BW
 };
 
-// Throws Error(kUsage) at another word than base, avx2 and avx512, with the nearest.
+// Throws Error(kUsage) unless the word is base, avx2 or avx512.
 CpuLevel parse_cpu_level(std::string_view word);
 
-// The best that this processor has.
 CpuLevel processor_level();
 
-// The better of those that the processor has and SLUICE_CPU, where it is set, allows. Throws as
-// parse_cpu_level.
+// The highest level that the processor has and SLUICE_CPU allows. Throws as parse_cpu_level().
 CpuLevel cpu_level();
 
 }  // namespace sluice

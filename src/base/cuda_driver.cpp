@@ -9,7 +9,6 @@
 namespace sluice {
 namespace {
 
-// Results of the driver's functions (cuda.h): 0 is success. A device is an int.
 using Init = int (*)(unsigned);
 using GetCount = int (*)(int*);
 using Get = int (*)(int*, int);
@@ -29,7 +28,7 @@ bool ranks_share_devices() {
 }
 
 std::vector<DriverDevice> driver_devices() {
-  // Never closed: what it has started cannot be ended.
+  // Never closed, because the driver cannot be shut down.
   void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (!library) return {};
   const auto init = function_of<Init>(library, "cuInit");

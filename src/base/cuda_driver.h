@@ -1,8 +1,4 @@
-// The GPUs of this machine as NVIDIA's driver knows them: without LibTorch, without CUDA's headers.
-//
-// Owns: the loading of the driver's library, and the variable by which ranks share devices.
-// Does not own: what LibTorch can do with a device (device/device.h). Thread-safety: pure
-// functions, but for the driver's library, which has its own.
+// Lists this machine's GPUs through NVIDIA's driver, without LibTorch or CUDA headers.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +7,17 @@
 
 namespace sluice {
 
-// 1 lets ranks of one machine share a device: for tests. A collective within a backward then needs
-// its ranks in several processes, since one thread of LibTorch's engine serves a device.
+// Set to 1 to let ranks on one machine share a device, for tests. Collectives within a backward
+// then need one process per rank, because LibTorch's engine has one thread per device.
 inline constexpr const char* kShareDeviceVariable = "SLUICE_SHARE_DEVICE";
 bool ranks_share_devices();
 
 struct DriverDevice {
   std::string name;
-  std::int64_t bytes = 0;  // of its memory, in all
+  std::int64_t bytes = 0;
 };
 
-// In the order in which CUDA numbers them, those that CUDA_VISIBLE_DEVICES leaves. None where there
-// is no driver, or one that does not start.
+// The devices that CUDA_VISIBLE_DEVICES leaves, in CUDA's order. Empty without a working driver.
 std::vector<DriverDevice> driver_devices();
 
 }  // namespace sluice

@@ -1,5 +1,3 @@
-// Distance between a misspelt name and another one.
-// Thread-safety: pure functions.
 #pragma once
 
 #include <cstddef>

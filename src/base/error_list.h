@@ -1,5 +1,3 @@
-// Several failures that were found together, such as all wrong keys of a configuration.
-// Thread-safety: values.
 #pragma once
 
 #include <utility>
@@ -9,10 +7,11 @@
 
 namespace sluice {
 
-// As an Error it is the first of them; the program prints one line for each.
+// Several failures found together, such as all wrong keys of a configuration. As an Error it is the
+// first failure.
 class ErrorList : public Error {
  public:
-  // Precondition: at least one.
+  // Precondition: not empty.
   explicit ErrorList(std::vector<Error> errors)
       : Error(errors.front()), errors_(std::move(errors)) {}
   const std::vector<Error>& errors() const { return errors_; }

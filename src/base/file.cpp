@@ -21,11 +21,11 @@
 namespace sluice {
 namespace {
 
-// Linux transfers at most 0x7ffff000 bytes per call; smaller pieces also keep signals timely.
+// Linux transfers at most 0x7ffff000 bytes per call. Smaller pieces react to signals sooner.
 constexpr std::size_t kMaxTransfer = std::size_t{1} << 30;
 
-// A write beyond the limit on file sizes (a quota by `ulimit -f`) fails with EFBIG, but first sends
-// this thread SIGXFSZ, which ends the process. In this scope the signal is held back and dropped.
+// Writing beyond `ulimit -f` raises SIGXFSZ, which would end the process, and then fails with
+// EFBIG. This scope blocks and drops the signal.
 class FileSizeSignalHold {
  public:
   FileSizeSignalHold() {
@@ -46,7 +46,7 @@ class FileSizeSignalHold {
   sigset_t signal_, before_;
 };
 
-// Network and user-space file systems let a signal interrupt what local ones finish.
+// Retries calls that a signal interrupted, as happens on network and user-space file systems.
 template <class Call>
 int uninterrupted(const Call& call) {
   int result;
@@ -68,7 +68,7 @@ Error not_regular(const std::string& path, ErrorKind kind, mode_t mode) {
                                               : "name a file, or a link to one"});
 }
 
-// A Git LFS pointer is a text of at most 1024 bytes that begins with this line
+// First lines of a Git LFS pointer, a text of at most 1024 bytes
 // (https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md). The second form is from before 2014.
 constexpr std::string_view kLfsVersions[] = {"version https://git-lfs.github.com/spec/",
                                              "version https://hawser.github.com/spec/"};
@@ -164,7 +164,7 @@ void File::fail(const std::string& what, int error_number) const {
 }
 
 File File::open(const std::string& path, ErrorKind kind, Links links, LfsPointers pointers) {
-  // O_NONBLOCK: opening a FIFO in place of the file must not wait for a writer.
+  // Without O_NONBLOCK, opening a FIFO would wait for a writer.
   const int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | (links == Links::kRefuse ? O_NOFOLLOW : 0);
   const int descriptor = uninterrupted([&] { return ::open(path.c_str(), flags); });
   if (descriptor < 0 && errno == ELOOP && links == Links::kRefuse) {
@@ -233,14 +233,14 @@ void File::sync() {
 }
 
 void File::close() {
-  // Interrupted, Linux has closed it.
+  // After EINTR, Linux has closed the descriptor.
   if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR)
     fail("cannot close file", errno);
 }
 
 namespace {
 
-// Not by its size: files of /proc have none, and a file may grow.
+// Ignores the file's size: /proc reports 0, and a file may grow.
 std::string read_to_end(const std::string& path, std::size_t max_bytes, ErrorKind kind,
                         const std::function<ssize_t(char* buffer, std::size_t count)>& read_some) {
   std::string text;
@@ -259,7 +259,6 @@ std::string read_to_end(const std::string& path, std::size_t max_bytes, ErrorKin
   }
 }
 
-// Waits for what comes, and not for ever.
 ssize_t read_pipe(int descriptor, char* buffer, std::size_t count, const std::string& path,
                   ErrorKind kind) {
   const auto pause = std::chrono::milliseconds(kLongestPause);
@@ -342,8 +341,7 @@ void sync_directory(const std::string& directory) {
   const int result = uninterrupted([&] { return ::fsync(descriptor); });
   const int error_number = errno;
   ::close(descriptor);
-  // Some network file systems cannot sync directories and say EINVAL; they order metadata
-  // themselves.
+  // EINVAL: some network file systems cannot sync directories, but order metadata themselves.
   if (result != 0 && error_number != EINVAL) {
     fail_checkpoint("cannot sync directory to disk", directory, error_number);
   }
@@ -366,7 +364,7 @@ std::string base_name(const std::string& path) {
 }
 
 std::string unique_suffix() {
-  // Random, not the process id: in containers every process has the same one.
+  // Random, because processes in different containers may have the same id.
   std::random_device source;
   const std::uint64_t bits = (std::uint64_t{source()} << 32) | source();
   static constexpr char kDigits[] = "0123456789abcdef";

@@ -1,12 +1,9 @@
-// Texts with values in them: formatted("rank {} of {}", rank, num_ranks).
+// formatted("rank {} of {}", rank, num_ranks), a subset of std::format, which g++ 12 lacks. It has
+// another name, because calls with a std::string would also find std::format.
 //
-// Owns: as much of std::format as messages need. "{}" is the next value, an integer or text; "{{"
-// and "}}" are braces. A pattern that does not fit its values does not compile, nor does a bool, a
-// character or a double, which can be written in several ways; fixed() and shortest() write doubles
-// (base/text.h).
-// std::format may take its place, with the same patterns: g++ 12 lacks it. Not named `format`: a
-// call with a std::string would also find that of std, where there is one.
-// Thread-safety: pure functions.
+// "{}" is the next value, an integer or text; "{{" and "}}" are braces. Patterns are checked at
+// compile time. Doubles, bools and characters do not compile, because their text is ambiguous. See
+// fixed() and shortest() (base/text.h).
 #pragma once
 
 #include <concepts>
@@ -18,7 +15,7 @@
 namespace sluice {
 namespace detail {
 
-// Number of values that a pattern takes; throws where a brace has no other, which no constant may.
+// Throws at an unmatched brace, which is a compile error in a constant.
 constexpr std::size_t num_values(std::string_view pattern) {
   std::size_t count = 0;
   for (std::size_t i = 0; i < pattern.size(); ++i) {
@@ -49,7 +46,6 @@ class FormatPattern {
 template <typename T>
 concept NumberValue = std::integral<T> && !std::same_as<T, bool> && !std::same_as<T, char>;
 
-// A value as text: digits of its own, or a view of what the caller has.
 class ValueText {
  public:
   explicit ValueText(std::string_view text) : text_(text) {}
@@ -70,7 +66,7 @@ class ValueText {
   void write_signed(long long value);
   void write_unsigned(unsigned long long value);
 
-  char digits_[20];  // of the least and of the largest number
+  char digits_[20];
   std::string_view text_;
 };
 

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Common names of local folders, which are no owners on the Hub.
+// Common local folder names, which are no owners on the Hub.
 constexpr std::array kFolders = {"models",     "model", "outputs", "output", "checkpoints",
                                  "checkpoint", "data",  "runs",    "tmp"};
 constexpr std::array kFileEndings = {".json", ".pt2", ".pt", ".safetensors", ".toml", ".gguf"};

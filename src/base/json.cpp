@@ -98,7 +98,6 @@ std::size_t Json::size() const {
   return is_null() ? 0 : 1;
 }
 
-// The place of the member, or the place to insert it.
 Json::Members::const_iterator Json::place_of(const Object& object, std::string_view key) const {
   const Members& members = object.members;
   if (!object.sorted) return std::ranges::find(members, key, &Member::key);
@@ -123,14 +122,14 @@ const Json& Json::at(std::string_view key) const {
 Json& Json::operator[](std::string_view key) {
   if (is_null()) value_.emplace<Object>();
   if (const Json* value = find(key)) return const_cast<Json&>(*value);
-  members();  // refuses what is no object
+  members();  // throws unless it is an object
   Object& object = std::get<Object>(value_);
   return object.members.insert(place_of(object, key), {std::string(key), {}})->value;
 }
 
 Json& Json::add(std::string key, Json value) {
   if (is_null()) value_.emplace<Object>();
-  members();  // refuses what is no object
+  members();
   Object& object = std::get<Object>(value_);
   const auto place = object.sorted ? place_of(object, key) : object.members.cend();
   return object.members.insert(place, {std::move(key), std::move(value)})->value;
@@ -148,7 +147,7 @@ void Json::update(const Json& other) {
 
 Json& Json::push_back(Json value) {
   if (is_null()) value_.emplace<List>();
-  list();  // refuses what is no list
+  list();  // throws unless it is a list
   return std::get<List>(value_).emplace_back(std::move(value));
 }
 

@@ -1,9 +1,5 @@
-// A JSON value: read from text (strict_json.h), looked into, built and written.
-//
-// Owns: the value, and the text that is written of it. Does not own: reading (json_events.h).
-// The members of an object are sorted where the object was read, else in the order in which they
-// were added. Where a value is not of the type that is asked for, Error(kInternal).
-// Thread-safety: values.
+// A JSON value. Parsed objects (strict_json.h) have sorted members, others keep insertion order.
+// Accessors throw Error(kInternal) for a value of another type.
 #pragma once
 
 #include <concepts>
@@ -25,7 +21,7 @@ class Json {
   using List = std::vector<Json>;
   using Members = std::vector<Member>;
 
-  Json() noexcept;  // null
+  Json() noexcept;
   Json(std::nullptr_t) noexcept;
   Json(bool value);
   Json(int value);
@@ -38,13 +34,13 @@ class Json {
   Json(const char* text);
   Json(std::string text);
   Json(std::string_view text);
-  Json(const void*) = delete;                   // would be a bool
+  Json(const void*) = delete;                   // would convert to bool
   Json(std::initializer_list<Member> members);  // {{"name", 1}, {"other", "text"}}
   template <typename T>
-  Json(const std::optional<T>& value) : Json() {  // null for none
+  Json(const std::optional<T>& value) : Json() {  // null for std::nullopt
     if (value) *this = Json(*value);
   }
-  // A list; a map is an object.
+  // A list, or an object if the range is a map.
   template <typename Range>
   requires requires(const Range& range) {
     range.begin() != range.end();
@@ -71,15 +67,14 @@ class Json {
   bool is_boolean() const;
   bool is_number() const;
   bool is_number_integer() const;
-  bool is_number_unsigned() const;  // read as one, or of an unsigned type
+  bool is_number_unsigned() const;  // parsed or built as unsigned
   bool is_string() const;
   bool is_array() const;
   bool is_object() const;
 
-  std::string type_name() const;  // "array", "number"
+  std::string type_name() const;
 
   bool boolean() const;
-  // The value of any number.
   std::int64_t integer() const;
   std::uint64_t unsigned_integer() const;
   double number() const;
@@ -87,32 +82,30 @@ class Json {
   const List& list() const;
   const Members& members() const;
 
-  // Size of a list or an object; 0 of null, 1 of others.
+  // Size of a list or an object, 0 for null, otherwise 1.
   std::size_t size() const;
   bool empty() const { return size() == 0; }
 
-  // nullptr where there is none, and in what is no object.
+  // Returns nullptr if there is none.
   const Json* find(std::string_view key) const;
   bool contains(std::string_view key) const { return find(key) != nullptr; }
-  // Null where there is none.
+  // Returns null if there is none.
   const Json& at(std::string_view key) const;
-  // Adds what is not there. Null becomes an object. Looks through all members of an object that was
-  // not read: build a large one with add().
+  // Adds a missing member; null becomes an object. Searches linearly unless parsed, so build large
+  // objects with add().
   Json& operator[](std::string_view key);
-  // Adds a member, whose key the object does not have yet. Null becomes an object.
+  // The key must be new. Null becomes an object.
   Json& add(std::string key, Json value);
   void erase(std::string_view key);
-  // Sets all members of another object.
   void update(const Json& other);
-  // Null becomes a list.
   Json& push_back(Json value);
 
-  // Numbers by their value, of whatever type they are.
+  // Compares numbers by value, not type.
   bool operator==(const Json& other) const;
 
-  // One line, or lines that are indented by so many blanks. What is no UTF-8 becomes U+FFFD.
+  // Invalid UTF-8 becomes U+FFFD.
   std::string dump(int indent = -1) const;
-  // Nothing where a text in it is no UTF-8.
+  // std::nullopt if a text is invalid UTF-8.
   std::optional<std::string> dump_valid() const;
   // In ASCII, for messages.
   std::string shown() const;

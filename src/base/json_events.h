@@ -1,7 +1,4 @@
-// The text of a JSON document as a stream of its values, which keeps nothing of it.
-//
-// Owns: reading. Does not own: the use of the values, limits on depth, keys that come twice.
-// Thread-safety: pure but for what the handler does.
+// Reads JSON text as a stream of events. Accepts any depth and duplicate keys.
 #pragma once
 
 #include <cstddef>
@@ -12,21 +9,20 @@
 namespace sluice {
 
 struct JsonFault {
-  std::size_t byte = 0;       // where reading ended, from 1
-  std::string reason;         // "syntax error while parsing value - ..."
-  bool is_too_large = false;  // a number beyond all doubles
+  std::size_t byte = 0;  // where reading ended, from 1
+  std::string reason;
+  bool is_too_large = false;  // exceeds the range of double
 };
 
-// Reading ends where one returns false.
+// Return false to stop reading.
 class JsonEvents {
  public:
   virtual ~JsonEvents() = default;
   virtual bool null() = 0;
   virtual bool boolean(bool value) = 0;
-  virtual bool number_integer(std::int64_t value) = 0;  // below 0
+  virtual bool number_integer(std::int64_t value) = 0;  // negative
   virtual bool number_unsigned(std::uint64_t value) = 0;
   virtual bool number_float(double value) = 0;
-  // Texts may be moved from.
   virtual bool string(std::string& text) = 0;
   virtual bool key(std::string& text) = 0;
   virtual bool start_object() = 0;
@@ -36,7 +32,7 @@ class JsonEvents {
   virtual void malformed(const JsonFault& fault) = 0;
 };
 
-// A byte order mark is skipped, and a NUL ends the text (find_nul in strict_json.h).
+// Skips a byte order mark. A NUL ends the text, see find_nul() in strict_json.h.
 void read_json(std::string_view text, JsonEvents& events);
 
 }  // namespace sluice

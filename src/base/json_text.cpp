@@ -1,4 +1,4 @@
-// JSON as text: the one source that knows the library, whose header costs more than all of ours.
+// The only source that includes the JSON library, whose header compiles slowly.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -22,7 +22,7 @@ class EventForwarder final : public nlohmann::json_sax<nlohmann::json> {
     return events_.number_float(value);
   }
   bool string(string_t& text) override { return events_.string(text); }
-  bool binary(binary_t&) override { return false; }  // not in text
+  bool binary(binary_t&) override { return false; }
   bool key(string_t& text) override { return events_.key(text); }
   bool start_object(std::size_t) override { return events_.start_object(); }
   bool end_object() override { return events_.end_object(); }
@@ -31,7 +31,7 @@ class EventForwarder final : public nlohmann::json_sax<nlohmann::json> {
 
   bool parse_error(std::size_t byte, const std::string&,
                    const nlohmann::json::exception& error) override {
-    // Without the library's own prefix, "[json.exception.parse_error.101] parse error at ...: " or
+    // Removes the library's prefix "[json.exception.parse_error.101] parse error at ...: " or
     // "[json.exception.out_of_range.406] ".
     const bool is_too_large = dynamic_cast<const nlohmann::json::out_of_range*>(&error) != nullptr;
     std::string reason = error.what();
@@ -66,9 +66,9 @@ WrittenJson written(const Json& value) {
   return nullptr;
 }
 
-// The length of the first character if JSON may hold it unescaped and it controls a terminal
-// (base/printable.h), else 0. These are DEL, U+0080 to U+009F, U+061C, U+200E, U+200F, U+2028 to
-// U+202E and U+2066 to U+2069.
+// Length of the first character if it controls a terminal (base/printable.h) and JSON allows it
+// unescaped, else 0. These are DEL, U+0080 to U+009F, U+061C, U+200E, U+200F, U+2028 to U+202E,
+// U+2066 to U+2069.
 std::size_t steering_length(std::string_view text) {
   const auto byte = [&](std::size_t i) {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
@@ -92,8 +92,7 @@ std::size_t steering_length(std::string_view text) {
   }
 }
 
-// Escapes characters that control a terminal. They occur only in strings, where \uXXXX has the same
-// value.
+// Terminal controls occur only in strings, where \uXXXX has the same value.
 std::string with_escapes(std::string json) {
   const auto begins_one = [](char c) {
     return c == '\x7f' || c == '\xc2' || c == '\xd8' || c == '\xe2';

@@ -1,22 +1,21 @@
-// Sizes of our kernels that the prediction of memory knows, too.
-// Thread-safety: constants.
+// Sizes shared with the memory prediction.
 #pragma once
 
 #include <cstdint>
 
 namespace sluice::ops {
 
-// Channels of a head of which the kernels of attention take multiples.
+// head_dim must be a multiple of this.
 inline constexpr std::int64_t kFusedHeadMultiple = 16;
-// Queries of a block of attention: a multiple of every tile's rows.
+// Queries per block of attention, a multiple of all tile heights.
 inline constexpr std::int64_t kQueryBlock = 48;
-// Floats between rows of scores: no two of them in the same cache set.
+// Padding of each row of scores in floats, so that no two rows share a cache set.
 inline constexpr std::int64_t kScoreSlack = 16;
-// Matrices of a head's width and a block of keys in the gradient of attention: K, K^T, V^T, dK, dV.
+// K, K^T, V^T, dK and dV, each [block of keys, head_dim], in the gradient of attention.
 inline constexpr std::int64_t kKeyMatrices = 5;
-// Numbers of each row that the gradient of a norm needs.
+// Floats per row kept for the gradient of a norm.
 inline constexpr std::int64_t kNormFloats = 2;
-// Entries of the vocabulary of which a head that computes the loss makes logits at once.
+// Classes per block of a fused output layer and loss.
 inline constexpr std::int64_t kLossBlock = 2048;
 
 }  // namespace sluice::ops

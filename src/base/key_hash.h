@@ -1,8 +1,5 @@
-// From the key of a random stream to the bits that start it.
-//
-// Owns: the mixing. Does not own: generators.
-// These functions decide the bits of every run: changing one changes all results.
-// Thread-safety: pure functions.
+// Turns the key of a random stream into its initial bits. Changing these functions changes the
+// results of every run.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +8,13 @@
 namespace sluice {
 
 // The finalizer of SplitMix64 (Steele, Lea, Flood: "Fast Splittable Pseudorandom Number
-// Generators", OOPSLA 2014): a bijection in which every input bit reaches every output bit.
+// Generators", OOPSLA 2014), a bijection. Every input bit affects every output bit.
 constexpr std::uint64_t mix_bits(std::uint64_t x) {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
   return x ^ (x >> 31);
 }
 
-// One SplitMix64 step: the next number of the sequence that `state` is at.
 constexpr std::uint64_t next_bits(std::uint64_t& state) {
   return mix_bits(state += 0x9e3779b97f4a7c15ULL);
 }
@@ -27,7 +23,7 @@ constexpr std::uint64_t absorb(std::uint64_t hash, std::uint64_t value) {
   return mix_bits((hash ^ value) + 0x9e3779b97f4a7c15ULL);
 }
 
-// FNV-1a over the bytes, then mixed, since FNV alone leaves the high bits of short names poor.
+// FNV-1a alone leaves the high bits of short names poor, so we mix the result.
 constexpr std::uint64_t hash_name(std::string_view name) {
   std::uint64_t hash = 0xcbf29ce484222325ULL;
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;

@@ -75,7 +75,6 @@ LineReader::Line LineReader::take(std::size_t length, bool has_end, bool is_too_
   return {text, has_end, is_too_long};
 }
 
-// Reads more text behind the unread part. False at the end.
 bool LineReader::read_more() {
   buffer_.erase(0, begin_);
   begin_ = 0;

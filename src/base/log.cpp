@@ -19,7 +19,6 @@ constexpr std::array<std::string_view, 4> kNames = {"debug", "info", "warning", 
 
 std::atomic<LogLevel> least_level{LogLevel::kInfo};
 
-// The output of the process: there is one stderr.
 struct Output {
   std::mutex mutex;
   LogSink sink;
@@ -33,7 +32,7 @@ Output& output() {
 
 void write_to_stderr(LogLevel level, std::string_view message) {
   std::string line = "sluice: ";
-  // Messages quote names and texts of files.
+  // Messages may quote names and file contents.
   line.append(to_text(level)).append(": ").append(printable_lines(message)).append("\n");
   std::fwrite(line.data(), 1, line.size(), stderr);
 }

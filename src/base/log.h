@@ -1,8 +1,4 @@
-// The log: all that the library says besides results and errors, a line at a time.
-//
-// Does not own: the level of the log, and the sink of its lines (sluice/error.h); errors that end a
-// call, what a run prints of itself.
-// Thread-safety: every function may be called from any thread.
+// The thread-safe log. sluice/error.h sets its level and sink.
 #pragma once
 
 #include <string>
@@ -13,7 +9,7 @@
 
 namespace sluice {
 
-// "debug", "info", "warning", "error". log_level throws Error(kUsage) for any other word.
+// "debug", "info", "warning", "error". log_level() throws Error(kUsage) for other words.
 std::string_view to_text(LogLevel level);
 LogLevel log_level(std::string_view name);
 
@@ -24,7 +20,7 @@ void log_info(std::string_view message);
 void log_warning(std::string_view message);
 void log_error(std::string_view message);
 
-// The warnings that were said in this process, oldest first: the first 64, each once.
+// The first 64 different warnings, oldest first.
 std::vector<std::string> logged_warnings();
 
 }  // namespace sluice

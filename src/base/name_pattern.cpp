@@ -5,7 +5,7 @@
 namespace sluice {
 
 bool matches_pattern(std::string_view pattern, std::string_view name) {
-  // Greedy with one point of return: after a mismatch the last `*` takes one character more.
+  // Greedy with one backtracking point: after a mismatch the last `*` takes one character more.
   std::size_t p = 0, n = 0;
   std::size_t star = std::string_view::npos, resume = 0;
   while (n < name.size()) {

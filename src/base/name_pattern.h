@@ -1,5 +1,3 @@
-// Name patterns of the configuration ("*.bias", "model.layers.*.norm.weight").
-// Thread-safety: pure functions.
 #pragma once
 
 #include <string>
@@ -8,7 +6,7 @@
 
 namespace sluice {
 
-// `*` stands for any run of characters, dots included; everything else for itself.
+// Patterns such as "*.bias". `*` matches any characters, including dots.
 bool matches_pattern(std::string_view pattern, std::string_view name);
 bool matches_any(const std::vector<std::string>& patterns, std::string_view name);
 

@@ -1,17 +1,11 @@
-// Messages between ranks, packed in bytes: values in a row, each after a byte that says its type.
+// Packs messages between ranks.
 //
-// Owns: the format, and that a message which says something else than expected is an error.
-// Does not own: sending bytes to another rank (comm), their meaning.
+// Each value follows a tag byte. 'b' bool: 1 byte, 0 or 1. 'i' integer: 8 bytes, signed. 'd'
+// double: 8 bytes. 's' string: length as 8 bytes, then its bytes. 'B', 'I', 'D', 'S' lists: length
+// as 8 bytes, then elements without tags. Numbers are little-endian.
 //
-// Format: tag, then the value. 'b' bool: 1 byte, 0 or 1. 'i' integer: 8 bytes, signed. 'd' double:
-// 8 bytes. 's' string: its length as 8 bytes, its bytes. 'B', 'I', 'D', 'S', a list of these: its
-// length as 8 bytes, its elements without tags. Numbers are little-endian.
-//
-// Invariants:
-//  1. A reader gives the bits that were written, or throws Error(kPeer) naming what was expected
-//     and what was found.
-//  2. Whatever the bytes are, what a reader allocates is at most a few times their number.
-// Thread-safety: values.
+// Unpacking returns exactly the packed bits, or throws Error(kPeer). Damaged bytes cannot make it
+// allocate more than a few times their number.
 #pragma once
 
 #include <bit>
@@ -52,8 +46,7 @@ constexpr char packed_tag() {
 
 }  // namespace detail
 
-// bool, integers, double, std::string, and vectors of them. Integers of every width travel as 64
-// bits, and must fit where they are read.
+// All integers travel as 64 bits and must fit the type that reads them.
 template <typename T>
 concept Packable = std::integral<typename detail::PackedElement<T>::Type> ||
                    std::same_as < typename detail::PackedElement<T>::Type,
@@ -98,11 +91,10 @@ class Packer {
 
 class Unpacker {
  public:
-  // where: whose message it is, for errors ("end of step, from rank 2").
+  // `where` appears in errors ("end of step, from rank 2").
   Unpacker(std::string bytes, std::string where)
       : bytes_(std::move(bytes)), where_(std::move(where)) {}
 
-  // The next value.
   template <Packable T>
   T take() {
     take_tag(detail::packed_tag<T>());
@@ -117,13 +109,13 @@ class Unpacker {
       return get<T>();
     }
   }
-  // After the last value: throws if there is another.
+  // Throws if values are left.
   void finish() const;
 
  private:
   [[noreturn]] void fail(const std::string& expected, const std::string& found) const;
   void take_tag(char expected);
-  std::size_t take_length(std::size_t bytes_each);  // refuses more than the message has room for
+  std::size_t take_length(std::size_t bytes_each);
   std::uint64_t take_bits();
   bool take_bool();
   template <Packable T>

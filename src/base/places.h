@@ -1,6 +1,3 @@
-// Places in a run, as errors, logs and reports name them.
-//
-// Thread-safety: pure functions.
 #pragma once
 
 #include <string>

@@ -1,8 +1,4 @@
-// Standard output: all that the commands print goes through here.
-//
-// Owns: keeping text of files, names and models from steering a terminal. Does not own: errors of
-// writing (apps/sluice/command_line.h). No torch.
-// Thread-safety: as std::cout.
+// Commands print only through these functions, so that foreign text cannot control the terminal.
 #pragma once
 
 #include <string_view>
@@ -11,10 +7,9 @@
 
 namespace sluice {
 
-// Prints text for people, as printable_lines() shows it.
+// Filters the text by printable_lines().
 void print(std::string_view text, Colors colors = Colors::kReplace);
-// Prints the bytes as they are: JSON, and other text for programs that holds no foreign text as it
-// is.
+// Prints bytes unchanged, for output that programs read. It must not contain raw foreign text.
 void print_exact(std::string_view text);
 
 }  // namespace sluice

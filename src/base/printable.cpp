@@ -13,8 +13,7 @@ struct Character {
   bool valid = false;
 };
 
-// The first character of `text`, which is not empty. If it is invalid, `bytes` is the length of its
-// valid start.
+// `text` must not be empty. For an invalid character, `bytes` is the length of its valid start.
 Character first_character(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = byte(0);
@@ -24,7 +23,7 @@ Character first_character(std::string_view text) {
   char32_t code = lead & (0xffu >> (length + 1));
   for (std::size_t i = 1; i < length; ++i) {
     if (i >= text.size() || (byte(i) & 0xc0) != 0x80) return {i};
-    // Overlong forms, surrogates, and values above U+10FFFF.
+    // Rejects overlong forms, surrogates and values above U+10FFFF.
     if (i == 1 && ((lead == 0xe0 && byte(1) < 0xa0) || (lead == 0xed && byte(1) > 0x9f) ||
                    (lead == 0xf0 && byte(1) < 0x90) || (lead == 0xf4 && byte(1) > 0x8f)))
       return {};
@@ -41,7 +40,7 @@ bool steers_terminal(char32_t code) {
   return sets_direction || code == 0x2028 || code == 0x2029;
 }
 
-// Length of a colour sequence, ESC [ NUMBERS m, at the start of `text`, or 0.
+// Length of a colour sequence ESC [ NUMBERS m at the start, or 0.
 std::size_t color_length(std::string_view text) {
   if (!text.starts_with("\033[")) return 0;
   const std::size_t end = text.find_first_not_of("0123456789;", 2);
@@ -76,10 +75,10 @@ std::string without_controls(std::string_view text, bool keep_lines, Colors colo
 }
 
 bool is_inside_character(std::string_view text, std::size_t at) {
-  return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80;  // of UTF-8
+  return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80;
 }
 
-// Two thirds of what is shown are the start.
+// Two thirds of the result come from the start.
 std::string cut(std::string_view text, std::size_t max_bytes) {
   constexpr std::string_view kDots = "...";
   if (text.size() <= max_bytes) return std::string(text);
@@ -98,7 +97,7 @@ std::string printable(std::string_view text, std::size_t max_bytes) {
   for (std::size_t begin = 0; begin < line.size();) {
     const std::size_t end = std::min(line.find(' ', begin), line.size());
     std::string_view word = std::string_view(line).substr(begin, end - begin);
-    // A part of an error that was cut is not cut again in its line.
+    // A part of an Error may already be cut to the limit. The ';' behind it must not count.
     const bool ends_part = word.ends_with(';');
     if (ends_part) word.remove_suffix(1);
     const bool is_path = word.find('/') != std::string_view::npos;

@@ -1,8 +1,5 @@
-// Text of unknown length and content, made fit for one line that a person reads. No torch.
-//
-// Owns: characters that steer a terminal, line breaks, and how much of a long value is shown. Every
-// part of an Error and everything that print() writes passes through here; warnings that quote
-// values call it themselves. Thread-safety: pure functions.
+// Makes unknown text safe to print, without terminal controls. Error and print() apply this;
+// warnings must call it for values that they quote.
 #pragma once
 
 #include <cstddef>
@@ -11,25 +8,22 @@
 
 namespace sluice {
 
-// Longer words are cut in the middle, "abc...xyz"; a word with a '/' is a path, which one wants to
-// find again.
+// Longer words become "abc...xyz". Paths, which contain a '/', may be longer so that people can
+// find them.
 inline constexpr std::size_t kMaxShownWord = 100;
 inline constexpr std::size_t kMaxShownPath = 250;
 inline constexpr std::size_t kMaxShownText = 800;
 
-// On one line, with control characters as '?', invalid UTF-8 as U+FFFD, words of at most
-// kMaxShownWord (paths: kMaxShownPath) bytes and at most max_bytes in all. What is printable comes
-// back unchanged.
+// Returns one line of at most max_bytes. Controls become '?', invalid UTF-8 becomes U+FFFD, and
+// words are cut to kMaxShownWord bytes (paths: kMaxShownPath). Printable text stays unchanged.
 std::string printable(std::string_view text, std::size_t max_bytes = kMaxShownText);
 
-// The whole text with its lines and tabs. All other characters that steer a terminal become '?': C0
-// and C1 controls, the marks and overrides of writing direction (U+202E), and separators that end a
-// line elsewhere (U+2028). With Colors::kKeep, sequences that set colours stay.
+// Keeps lines and tabs. Replaces other terminal controls by '?': C0 and C1, writing direction marks
+// (U+202E) and Unicode line separators (U+2028). Colors::kKeep keeps colour sequences.
 enum class Colors { kReplace, kKeep };
 std::string printable_lines(std::string_view text, Colors colors = Colors::kReplace);
 
-// The text with U+FFFD in place of bytes that are not UTF-8 (Unicode 15, 3.9: one for each maximal
-// part of a character).
+// Replaces each maximal invalid part of a character by U+FFFD (Unicode 15, 3.9).
 std::string valid_utf8(std::string_view text);
 
 }  // namespace sluice

@@ -1,8 +1,3 @@
-// The matrix products that fused operators take, and which of them this process takes.
-//
-// Owns: SLUICE_PRODUCTS and its words, the choice by processor.
-// Does not own: the products (ops/products.h).
-// Thread-safety: pure functions of the processor and the environment.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +8,15 @@ namespace sluice {
 inline constexpr const char* kProductsVariable = "SLUICE_PRODUCTS";
 
 enum class ProductKind : std::uint8_t {
-  kOwn,       // ops/kernels
-  kLibtorch,  // of the BLAS that LibTorch carries, or LibTorch's own
+  kOwn,
+  kLibtorch,  // from LibTorch's BLAS, or LibTorch itself
 };
 
-// Throws Error(kUsage) at another word than own and libtorch, with the nearest.
+// Throws Error(kUsage) unless the word is own or libtorch.
 ProductKind parse_product_kind(std::string_view word);
 
-// The kind that SLUICE_PRODUCTS names; where it is not set, our own products where they are faster:
-// on AMD's processors at the level AVX-512. Throws as parse_product_kind and cpu_level.
+// The kind that SLUICE_PRODUCTS names. The default is kOwn where it is faster: on AMD processors
+// with AVX-512. Throws as parse_product_kind() and cpu_level().
 ProductKind product_kind();
 
 }  // namespace sluice

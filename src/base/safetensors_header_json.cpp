@@ -1,5 +1,5 @@
-// The parse is a stream: entries are built while the JSON is read, so a hostile header costs no
-// more memory than its entries, and nothing is ever nested on the stack.
+// Parses as a stream. A hostile header therefore costs no more memory than its entries and cannot
+// overflow the stack.
 #include "base/safetensors_header_json.h"
 
 #include <array>
@@ -15,7 +15,7 @@
 namespace sluice::io {
 namespace {
 
-// serde_json, which the reference package parses with, refuses a 128th level.
+// serde_json, which the reference package uses, rejects level 128.
 constexpr int kMaxDepth = 127;
 
 class HeaderHandler final : public JsonEvents {
@@ -153,7 +153,7 @@ class HeaderHandler final : public JsonEvents {
     if (++depth_ > kMaxDepth) refuse_header(file_, "the header is nested deeper than 127 levels");
   }
 
-  // Ends skipping after a whole value of an unknown field; ends "__metadata__": null.
+  // Ends skipping after the whole value of an unknown field. Also handles "__metadata__": null.
   bool value_done() {
     if (skipping()) {
       if (depth_ == skip_from_) skip_from_ = -1;
@@ -231,7 +231,7 @@ class HeaderHandler final : public JsonEvents {
   State state_ = State::kStart;
   Field field_ = Field::kUnknown;
   int depth_ = 0;
-  int skip_from_ = -1;  // depth at which the skipped value hangs; -1: not skipping
+  int skip_from_ = -1;  // depth of the skipped value; -1: not skipping
   bool has_metadata_ = false;
   std::string metadata_key_;
   SafetensorsEntry entry_;
@@ -248,7 +248,7 @@ void refuse_header(const std::string& file, const std::string& what, const std::
 }
 
 SafetensorsHeader read_header_json(std::string_view json, const std::string& file) {
-  // The JSON library skips a byte order mark; the format has none.
+  // The JSON library skips a byte order mark, but the format has none.
   if (json.substr(0, 3) == "\xEF\xBB\xBF") {
     refuse_header(file, "the header starts with a byte order mark");
   }

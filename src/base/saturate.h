@@ -1,6 +1,5 @@
-// Sums and products of sizes that stop at the largest number, since a configuration may ask for
-// anything. What has reached it is too much to count, and stays so.
-// Precondition: no operand is negative. Thread-safety: pure functions.
+// Sums and products that stop at the largest number, because a configuration may hold any size.
+// Operands must not be negative.
 #pragma once
 
 #include <cstdint>

@@ -115,7 +115,7 @@ class JsonBuilder final : public JsonEvents {
   const std::string& file_;
   KeyOrder order_;
   std::size_t max_values_, num_values_ = 0;
-  std::vector<Json> open_;  // lists and objects
+  std::vector<Json> open_;
   Json root_;
 };
 

@@ -22,7 +22,7 @@ std::size_t display_width(std::string_view text) {
   }));
 }
 
-// Broken at spaces; a longer word has a line of its own. At least one line.
+// Breaks at spaces; a longer word gets its own line. Returns at least one line.
 std::vector<std::string> lines_of(std::string_view text, std::size_t first_width,
                                   std::size_t width) {
   std::vector<std::string> lines = {""};
@@ -87,7 +87,7 @@ std::string needed_bytes(std::int64_t bytes) {
     ++unit;
   }
   if (unit == 0) return std::to_string(bytes) + "B";
-  // Whole units apart, so that no product overflows.
+  // Handles whole units separately to avoid overflow.
   const std::int64_t hundredths =
       bytes / factor * 100 + (bytes % factor * 100 + factor - 1) / factor;
   return formatted("{}.{}{}{}", hundredths / 100, hundredths % 100 / 10, hundredths % 10,
@@ -151,7 +151,7 @@ std::vector<std::size_t> TextTable::widths() const {
 }
 
 std::string TextTable::to_string(std::string_view indent, int width) const {
-  constexpr std::size_t kLeastText = 24;  // columns of a text that is wrapped
+  constexpr std::size_t kLeastText = 24;
   const std::vector<std::size_t> widths = this->widths();
   std::string text;
   std::vector<std::size_t> block;

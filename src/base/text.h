@@ -1,7 +1,3 @@
-// Text for people: aligned tables, sizes and counts, and what the terminal can show.
-//
-// Owns: formatting. Does not own: writing it anywhere.
-// Thread-safety: pure functions, but for those that ask the terminal or the environment.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +10,14 @@ namespace sluice {
 
 // ---- terminal ----
 bool is_terminal(int file_descriptor);
-// Colour is wanted: a terminal, TERM is not "dumb", NO_COLOR is unset or empty.
+// True for a terminal unless TERM is "dumb" or NO_COLOR is nonempty.
 bool use_color(int file_descriptor);
-// Columns of the terminal, at least 40; `otherwise` without a terminal.
+// Columns, at least 40. Returns `otherwise` without a terminal.
 int terminal_width(int file_descriptor, int otherwise = 120);
 
 // ---- numbers ----
 std::string human_bytes(std::int64_t bytes);  // "512B", "1.50KiB", "7.00GiB"
-// The same for an amount that is needed: never less than it when it is read back.
+// Rounds up, so that reading it back gives at least `bytes`.
 std::string needed_bytes(std::int64_t bytes);
 std::string with_commas(std::int64_t value);  // "2,449"
 std::string counted(std::int64_t count,
@@ -30,27 +26,24 @@ std::string fixed(double value, int digits);  // "3.21"
 std::string shortest(double value);           // round-trips: "0.25", "3e-04"
 std::string shape_text(const std::vector<std::int64_t>& sizes);  // "[2, 16]"
 
-// Lines ending in '\n', of at most `width` columns where the words allow it: `indent`, then words
-// of `text`; all lines but the first start two columns further.
+// Breaks `text` at spaces into lines of at most `width` columns. Lines start with `indent`, all but
+// the first with two more spaces, and end in '\n'.
 std::string wrapped(std::string_view text, int width, std::string_view indent = {});
 
 // ---- tables ----
 enum class Align { kLeft, kRight };
 
-// Columns are two spaces apart; widths count UTF-8 characters. A row with fewer cells than columns
-// ends early.
+// Columns are two spaces apart. Rows may have fewer cells than columns.
 class TextTable {
  public:
   struct Column {
     std::string title;
     Align align = Align::kLeft;
   };
-  // With all titles empty there is no title line.
   explicit TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {}
-  // Precondition: at most as many cells as columns.
   void add_row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
-  // Lines ending in '\n', each after `indent`. With a width above 0, columns that do not fit follow
-  // in a table of their own, after the first column again; a last column of text is wrapped.
+  // Lines start with `indent` and end in '\n'. If width > 0, columns that do not fit form another
+  // table that repeats the first column, and a last column of text is wrapped.
   std::string to_string(std::string_view indent = {}, int width = 0) const;
 
  private:
@@ -68,7 +61,7 @@ std::vector<std::string> split(std::string_view text, char separator);  // "" is
 std::string_view trim(std::string_view text);
 std::string to_lower(std::string_view text);
 std::string first_line(std::string_view text);
-// The text as a shell reads it: in quotes, unless all of its characters are plain.
+// Quotes the text unless all of its characters are plain.
 std::string shell_word(const std::string& text);
 std::string replace_all(std::string text, std::string_view from, std::string_view to);
 

@@ -1,10 +1,10 @@
-// The ways of tensors between ranks, as `parallelism.transport` names them. Pure data.
+// The values of `parallelism.transport`.
 #pragma once
 
 namespace sluice {
 
-// kAuto: between processes NCCL where each is a rank with a GPU of its own, else Gloo; in one
-// process as kThreads.
+// kAuto means kThreads within one process. Otherwise it means NCCL if every rank has its own
+// process and GPU, else Gloo.
 enum class TransportKind { kAuto, kThreads, kGloo, kNccl };
 
 }  // namespace sluice

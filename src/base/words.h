@@ -1,5 +1,4 @@
-// The words in which enumerators are written: one literal table an enum, and both ways through it.
-// Thread-safety: pure functions.
+// Converts between enumerators and words, with one complete table per enum.
 #pragma once
 
 #include <string>
@@ -13,7 +12,6 @@ namespace sluice::detail {
 template <typename Enum>
 using Words = std::vector<std::pair<std::string, Enum>>;
 
-// Precondition: the table has every enumerator.
 template <typename Enum>
 std::string word_of(const Words<Enum>& table, Enum value) {
   for (const auto& [word, meaning] : table) {
@@ -29,7 +27,7 @@ std::vector<std::string> words_in(const Words<Enum>& table) {
   return words;
 }
 
-// Precondition: the word is one of the table's.
+// Precondition: the table has the word.
 template <typename Enum>
 Enum meaning_of(const Words<Enum>& table, const std::string& word) {
   for (const auto& [text, meaning] : table) {
@@ -38,8 +36,8 @@ Enum meaning_of(const Words<Enum>& table, const std::string& word) {
   return {};
 }
 
-// The same for a word that was written at `where`: Error(kUsage) with the nearest, "unknown <noun>
-// '..'", where the table has it not.
+// For a word that a user wrote at `where`. Throws Error(kUsage) "unknown <noun> '..'" with the
+// nearest word.
 template <typename Enum>
 Enum parse_word(const Words<Enum>& table, const std::string& word, const std::string& noun,
                 const std::string& where) {

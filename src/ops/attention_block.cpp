@@ -11,10 +11,10 @@
 namespace sluice::ops {
 namespace {
 
-// Columns of queries, keys and values of a slice in the rows of one matrix.
+// Where a row of the projected matrix holds a slice's queries, keys and values.
 struct Columns {
   std::int64_t width, queries, keys, values;
-  std::int64_t of_next_head;  // from the queries of a key-value head to those of the next
+  std::int64_t of_next_head;
   std::int64_t of_next_key;
 
   explicit Columns(const AttentionBlock& b) {
@@ -31,7 +31,7 @@ struct Columns {
   }
 };
 
-// Sizes of a slice; lengths of sequences of all rows.
+// `length` includes the rows of other ranks.
 struct Sizes {
   std::int64_t batch, length, heads, key_value_heads, head_dim, query_width, key_width;
 
@@ -45,7 +45,7 @@ struct Sizes {
         key_width(key_value_heads * b.head_dim) {}
 };
 
-// Head norms: `norm` of each group of its width in `columns` numbers of every row.
+// Normalizes the first `columns` floats of each row, in groups of norm.width().
 void head_norm(const NormWeights& norm, std::int64_t rows, std::int64_t columns, ConstRows x,
                Rows y, float* inverses) {
   const std::int64_t width = norm.width(), groups = columns / width;
@@ -59,7 +59,6 @@ void head_norm(const NormWeights& norm, std::int64_t rows, std::int64_t columns,
   });
 }
 
-// In place: d becomes the gradient of x.
 void head_norm_gradient(const NormWeights& norm, std::int64_t rows, std::int64_t columns, Rows d,
                         ConstRows x, const float* inverses, float* weight_gradient) {
   const std::int64_t width = norm.width(), groups = columns / width;
@@ -166,7 +165,7 @@ class AttentionNode final : public HalfBlockNode {
     turn(d_projected(slice), -1);
   }
 
-  // In place of those of the projected; those of the weights are sums over own slices.
+  // The gradients of the head norms' inputs overwrite d_projected.
   void finish_gradients() override {
     if (!b_.query_norm.is_there()) return;
     for (const bool of_keys : {false, true}) {
@@ -188,14 +187,12 @@ class AttentionNode final : public HalfBlockNode {
   }
 
   std::int64_t raw_width() const { return s_.query_width + s_.key_width; }
-  // Groups of channels in a row that a norm of heads takes by themselves.
   std::int64_t groups_of(bool of_keys) const {
     return of_keys ? s_.key_width / b_.key_norm.width() : s_.query_width / b_.query_norm.width();
   }
   float* d_head_norm(bool of_keys) const {
     return d_inside_ + (of_keys ? b_.query_norm.weight_floats() : 0);
   }
-  // The rows of a slice.
   float* projected(std::int64_t slice) const { return projected_ + slice * rows_ * c_.width; }
   float* d_projected(std::int64_t slice) const { return d_projected_ + slice * rows_ * c_.width; }
   float* attended(std::int64_t slice) const { return attended_ + slice * rows_ * s_.query_width; }
@@ -204,7 +201,7 @@ class AttentionNode final : public HalfBlockNode {
     return (of_keys ? key_inverses_ : query_inverses_) + slice * rows_ * groups_of(of_keys);
   }
 
-  // Outputs of a projection that a slice has, and their column in its rows.
+  // A slice's outputs of a projection, and their first column in its rows.
   struct Outputs {
     LinearPart part;
     std::int64_t column = 0;
@@ -219,16 +216,14 @@ class AttentionNode final : public HalfBlockNode {
       if (projection == 0) return {{part(0, q), 0}};
       return {{part(0, k), projection == 1 ? q : q + k}};
     }
-    // One product of all columns where no slice lies between them.
     if (b_.interleaved_heads || !sliced_) return {{part(0, c_.width), 0}};
     return {{part(0, q), 0}, {part(q, k), q}, {part(q + k, k), q + k}};
   }
 
-  // The queries and keys of all rows, in place.
   void turn(float* projected, float direction) const {
     if (!p_.cosines.defined()) return;
     const std::int64_t half = p_.cosines.size(-1), length = s_.length;
-    const bool of_rows = p_.cosines.dim() == 4;  // every sequence has its own
+    const bool of_rows = p_.cosines.dim() == 4;
     const auto *cosines = p_.cosines.const_data_ptr<float>(),
                *sines = p_.sines.const_data_ptr<float>();
     at::parallel_for(0, s_.batch, 1, [&](std::int64_t begin, std::int64_t end) {
@@ -242,7 +237,7 @@ class AttentionNode final : public HalfBlockNode {
         if (b_.interleaved_heads) {
           rotate(c_.queries, s_.heads, 3 * s_.head_dim);
           rotate(c_.keys, s_.heads, 3 * s_.head_dim);
-        } else {  // keys follow the queries
+        } else {
           rotate(c_.queries, s_.heads + s_.key_value_heads, s_.head_dim);
         }
       }
@@ -262,7 +257,6 @@ class AttentionNode final : public HalfBlockNode {
               {first + c_.keys, c_.width}, inverses(slice, /*of_keys=*/true));
   }
 
-  // The call for the sequence and key-value head `index` of a slice.
   AttentionCall call(std::int64_t slice, std::int64_t index, float* scratch) const {
     const std::int64_t sequence = index / s_.key_value_heads, head = index % s_.key_value_heads,
                        group = s_.heads / s_.key_value_heads;
@@ -322,10 +316,10 @@ class AttentionNode final : public HalfBlockNode {
   AttentionPositions p_;
   const Sizes s_;
   const Columns c_;
-  float* attended_ = nullptr;  // in kept_
+  float* attended_ = nullptr;
   float *projected_ = nullptr, *log_sums_ = nullptr, *raw_ = nullptr, *query_inverses_ = nullptr,
-        *key_inverses_ = nullptr;  // in only_input_
-  float* d_projected_ = nullptr;   // in gradients_
+        *key_inverses_ = nullptr;
+  float* d_projected_ = nullptr;
 };
 
 }  // namespace

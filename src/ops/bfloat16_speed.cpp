@@ -11,7 +11,7 @@
 namespace sluice::ops {
 namespace {
 
-constexpr std::int64_t kRows = 256, kSize = 512;  // of a layer's product
+constexpr std::int64_t kRows = 256, kSize = 512;  // typical of a layer
 constexpr int kRounds = 6;
 
 double seconds_of(const at::Tensor& a, const at::Tensor& b) {
@@ -27,7 +27,7 @@ double bfloat16_time() {
   const at::Tensor a = at::ones({kRows, kSize}), b = at::ones({kSize, kSize});
   const at::Tensor narrow_a = a.to(at::kBFloat16), narrow_b = b.to(at::kBFloat16);
   double wide = std::numeric_limits<double>::infinity(), narrow = wide;
-  for (int round = 0; round < kRounds; ++round) {  // in turns; the first ones warm up
+  for (int round = 0; round < kRounds; ++round) {  // the first rounds warm up
     wide = std::min(wide, seconds_of(a, b));
     narrow = std::min(narrow, seconds_of(narrow_a, narrow_b));
   }

@@ -1,5 +1,3 @@
-// The shared parts of the nodes of both halves of a decoder block.
-// Thread-safety: pure functions.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -16,7 +14,7 @@
 
 namespace sluice::ops {
 
-// One after another in a block of memory.
+// Hands out consecutive parts of a memory block.
 class Floats {
  public:
   explicit Floats(float* begin) : next_(begin) {}
@@ -26,28 +24,26 @@ class Floats {
   float* next_;
 };
 
-// The end of a half of a block that has no norm behind it: y = scale * (inner W^T) + x (null: 0),
-// and the bias.
+// y = scale * (inner W^T) + bias + x. A null x counts as 0.
 void add_result(std::int64_t rows, const LinearWeights& last, ConstRows inner, const float* x,
                 float scale, float* y);
 
-// The same of a sum over slices, in place: y = scale * y + x.
+// y = scale * y + x. A null x counts as 0.
 void add_sum(std::int64_t size, const float* x, float scale, float* y);
 
-// Gradients of weight `index` and the bias behind it.
+// Stores the gradients of weight `index` and bias `index` + 1.
 void give_linear(std::int64_t rows, const LinearWeights& weights, std::size_t index, ConstRows dy,
                  ConstRows x, float scale, WeightGradients& gradients);
-// Gives the gradients of a norm's weight `index` and the bias behind it. gradient: as
-// norm_gradient() writes it.
+// The same for a norm. `gradient` is what norm_gradient() wrote.
 void give_norm(const NormWeights& norm, std::size_t index, const float* gradient,
                WeightGradients& gradients);
 
 void scale_all(std::int64_t size, float scale, float* values);
 
-// node: its name, for the message. An undefined weight is none.
+// Throws Error(kUsage). An undefined weight passes.
 void require_contiguous(const std::string& node, const at::Tensor& weight);
 
-// Runs the forward of a node and hangs the node into the graph, where anything wants a gradient.
+// Runs a node's forward and, if gradients are needed, adds the node to the autograd graph.
 template <typename NodeType, typename... Arguments>
 at::Tensor run_node(const at::Tensor& x, Arguments&&... arguments) {
   const at::Tensor input = x.contiguous();

@@ -31,10 +31,11 @@ class FeedForwardNode final : public HalfBlockNode {
   std::string name() const override { return "FeedForwardBlock"; }
 
  private:
-  // Columns of the inner layer, among those of this rank.
+  // Columns of this rank's part of the inner layer.
   struct Slice {
     std::int64_t first, size;
-    std::int64_t at;  // of its matrices, among one of each slice
+    // Offset of the slice's matrices, in floats of a single matrix.
+    std::int64_t at;
   };
 
   void take_forward_memory() override {
@@ -55,9 +56,9 @@ class FeedForwardNode final : public HalfBlockNode {
     d_result_ = all.take(result_floats());
   }
 
-  // Products in front of the activation, whose gradients take their place. Gate and up of one
-  // weight are one product, where no slice lies between their columns; else each fills a matrix of
-  // its own: both of one half would leave the cache sooner.
+  // Gradients overwrite these products. Gate and up of one weight are one product if their columns
+  // are adjacent. Otherwise gate and up have separate matrices, because halves of wide rows would
+  // leave the cache sooner.
   std::vector<Product> products(std::int64_t index) const override {
     const Slice& slice = of(index);
     if (is_one_matrix_) {
@@ -115,7 +116,6 @@ class FeedForwardNode final : public HalfBlockNode {
   }
 
   const Slice& of(std::int64_t index) const { return slices_[static_cast<std::size_t>(index)]; }
-  // Each matrix of a slice begins as memory of its own does.
   std::int64_t matrix_floats(std::int64_t width) const {
     return sliced_ ? aligned_floats(rows_ * width) : rows_ * width;
   }
@@ -131,11 +131,11 @@ class FeedForwardNode final : public HalfBlockNode {
 
   const Activation activation_;
   const bool is_gated_;
-  const std::int64_t width_, inner_, num_inner_;  // of all slices, and of this rank's
+  const std::int64_t width_, inner_, num_inner_;  // width_: over all slices; inner_: of this rank
   const bool is_one_matrix_;
   std::vector<Slice> slices_;
-  std::int64_t floats_ = 0;                            // of a matrix of each slice
-  float *projected_ = nullptr, *activated_ = nullptr;  // in kept_
+  std::int64_t floats_ = 0;  // floats of one matrix per slice
+  float *projected_ = nullptr, *activated_ = nullptr;
 };
 
 }  // namespace

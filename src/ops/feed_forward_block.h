@@ -1,10 +1,7 @@
-// The feed-forward half of a decoder block as one node:
-// y = x + scale * norm(down(activation(gate(norm(x))) * up(norm(x)))), or without a gate.
-//
-// Owns: the activation, forwards and backwards, what it keeps between them.
-// Does not own: norms, products, residual, exchanges (half_block.h), modules (src/model).
-// Gated: Shazeer, arXiv:2002.05202. CPU, float32. Thread-safety: pure functions; a graph belongs to
-// one rank's thread.
+// The feed-forward half of a decoder block as one autograd node, with a gate (Shazeer,
+// arXiv:2002.05202) or without:
+//   y = x + scale * norm(down(activation(gate(norm(x))) * up(norm(x))))
+// CPU and float32 only.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,15 +14,17 @@
 namespace sluice::ops {
 
 struct FeedForwardBlock {
-  // Projections: gated, gate and up, or one of both, gate first; else one.
+  // With a gate, two projections gate and up, or one that yields first gate, then up. Without a
+  // gate, one projection.
   HalfBlock half;
   bool is_gated = true;
   Activation activation = Activation::kSilu;
-  std::int64_t width = 0;  // of the inner layer in all slices; read where there are several
+  // Inner size over all slices. Not read if there is only one.
+  std::int64_t width = 0;
 };
 
-// x_BLD, float32; with sequence parallelism the rows of this rank. Throws Error(kUsage) where ranks
-// have different numbers of them.
+// With sequence parallelism, x holds this rank's rows. Throws Error(kUsage) if ranks have different
+// numbers of rows.
 at::Tensor feed_forward_block(const at::Tensor& x_BLD, const FeedForwardBlock& block);
 
 }  // namespace sluice::ops

@@ -45,7 +45,7 @@ void check_first_key(const at::Tensor& first_BL, const at::Tensor& q_BLHE) {
                 "give each token the first token of its document");
 }
 
-// int32 [B, L], or undefined where all queries see all keys before them.
+// Returns int32 [B, L], or an undefined tensor if queries see all earlier keys.
 at::Tensor first_keys(const at::Tensor& q_BLHE, const FusedAttentionOptions& options) {
   const std::int64_t length = q_BLHE.size(1);
   const bool windowed = options.window > 0 && options.window < length;
@@ -73,15 +73,14 @@ at::Tensor by_operators(const at::Tensor& q_BLHE, const at::Tensor& k_BLGE,
   const auto type = q.options().dtype(at::kInt).requires_grad(false);
   const at::Tensor place_L = at::arange(length, type);
   at::Tensor seen = place_L.unsqueeze(0).le(place_L.unsqueeze(1));
-  if (first_BL.defined())
-    seen = seen & place_L.ge(first_BL.unsqueeze(2)).unsqueeze(1);  // [B, 1, L, L]
+  if (first_BL.defined()) seen = seen & place_L.ge(first_BL.unsqueeze(2)).unsqueeze(1);
   at::Tensor scores = at::matmul(q, k.repeat_interleave(group, 1).transpose(2, 3)) * scale;
   if (cap > 0) scores = at::tanh(scores / cap) * cap;
   scores = scores.masked_fill(seen.logical_not(), -INFINITY);
   return at::matmul(at::softmax(scores, -1), v.repeat_interleave(group, 1)).transpose(1, 2);
 }
 
-// Numbers of a head, and heads, side by side: a row is one run of numbers, rows lie anywhere.
+// Copies x unless each row is contiguous.
 at::Tensor by_rows(const at::Tensor& x_BLHE) {
   const bool as_it_is =
       x_BLHE.stride(3) == 1 && (x_BLHE.size(2) == 1 || x_BLHE.stride(2) == x_BLHE.size(3)) &&
@@ -93,7 +92,7 @@ at::Tensor like_rows(const at::Tensor& x_BLHE) {
   return at::empty(x_BLHE.sizes(), x_BLHE.options().memory_format(at::MemoryFormat::Contiguous));
 }
 
-// Keys and values with rows of one length; those of queries may differ.
+// The kernel requires the same row stride for k and v.
 struct Rows {
   at::Tensor q, k, v;
 
@@ -105,7 +104,8 @@ struct Rows {
   }
 };
 
-// run(call, b, g, head): the call of sequence b and key-value head g, whose first query head it is.
+// Calls run(call, b, g, head) per sequence b and key-value head g. `head` is the first query head
+// of g.
 template <typename Run>
 void each_head(const Rows& in, const at::Tensor& out, const at::Tensor& log_sums_BHL,
                const at::Tensor& first_BL, double scale, double cap, const Run& run) {
@@ -203,7 +203,6 @@ at::Tensor fused_attention(const at::Tensor& q_BLHE, const at::Tensor& k_BLGE,
   const double scale = options.scale.value_or(1 / std::sqrt(static_cast<double>(head_dim)));
   if (head_dim % 16 != 0 || head_dim > 256 || !ops::kernels_take({q_BLHE, k_BLGE, v_BLGE}))
     return by_operators(q_BLHE, k_BLGE, v_BLGE, first_BL, scale, options.cap);
-  // apply() takes no undefined tensor but as an optional one.
   const auto first = first_BL.defined() ? std::optional<at::Tensor>(first_BL) : std::nullopt;
   return Attention::apply(q_BLHE, k_BLGE, v_BLGE, first, scale, options.cap);
 }

@@ -37,7 +37,6 @@ at::Tensor by_operators(Activation activation, const at::Tensor& gate, const at:
   return {};
 }
 
-// Both are contiguous, so that they are one row.
 struct Gated : torch::autograd::Function<Gated> {
   static at::Tensor forward(AutogradContext* context, std::int64_t activation,
                             const at::Tensor& gate_in, const at::Tensor& up_in) {
@@ -61,7 +60,7 @@ struct Gated : torch::autograd::Function<Gated> {
           });
       return {{}, found[0], found[1]};
     }
-    // The kernel turns values into gradients where they lie.
+    // The kernel overwrites gate and up with their gradients.
     const at::Tensor dy = gradients[0].contiguous();
     const at::Tensor gate = saved[0].clone(at::MemoryFormat::Contiguous),
                      up = saved[1].clone(at::MemoryFormat::Contiguous);

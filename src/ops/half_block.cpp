@@ -42,7 +42,7 @@ std::vector<at::Tensor> HalfBlockNode::weights() const {
 void HalfBlockNode::free_input_half() {
   only_input_.reset();
   summed_.reset();
-  if (half_.before.is_there() || entered_.defined()) x_.reset();  // else the weights' half reads it
+  if (half_.before.is_there() || entered_.defined()) x_.reset();  // else read by weight_half()
 }
 
 void HalfBlockNode::free_all() {
@@ -121,13 +121,12 @@ std::vector<HalfBlockNode::WeightedProduct> HalfBlockNode::weighted_products(
   return all;
 }
 
-// The input of the projections, all rows.
+// Returns the input of the projections, for the rows of all ranks.
 const float* HalfBlockNode::input() const {
   if (entered_.defined()) return entered_.const_data_ptr<float>();
   return half_.before.is_there() ? normed_ : x_.const_data_ptr<float>();
 }
 
-// The norm of the rows of this rank, and those of the others.
 void HalfBlockNode::enter(const float* x) {
   const bool has_before = half_.before.is_there();
   if (!sliced_) {
@@ -141,7 +140,7 @@ void HalfBlockNode::enter(const float* x) {
   if (divides_rows(half_.slices)) require_even_rows(entered_, rows_ / x_.size(0));
 }
 
-// The sum over all slices, and what is done once behind it.
+// Sums the last layer over slices and ranks, then adds bias, norm and residual.
 at::Tensor HalfBlockNode::leave(const float* x) {
   at::Tensor sum_BLD = at::empty({x_.size(0), rows_ / x_.size(0), hidden_}, x_.options());
   sum_slices(0, own_, rows_ * hidden_, sum_BLD.mutable_data_ptr<float>(),
@@ -207,7 +206,6 @@ Work<at::Tensor> HalfBlockNode::input_half(const at::Tensor& gradient, bool want
       });
 }
 
-// The gradient in front of the norm behind, and that of what it adds to.
 void HalfBlockNode::through_behind(const float* dy, float* d_result) const {
   norm_gradient_blocks(half_.behind, blocks_, dy, result_, behind_, nullptr, d_result, d_behind_);
   scale_all(own_size_, half_.residual_scale, d_result);
@@ -229,7 +227,6 @@ at::Tensor HalfBlockNode::gradient_of_input(const float* dy) const {
   return dx_BLD;
 }
 
-// The sum over the slices of this rank, in front of the norm of x.
 at::Tensor HalfBlockNode::gradient_of_slices() const {
   at::Tensor sum_BLD = at::empty({x_.size(0), rows_ / x_.size(0), hidden_}, x_.options());
   sum_slices(0, own_, rows_ * hidden_, sum_BLD.mutable_data_ptr<float>(),
@@ -237,7 +234,8 @@ at::Tensor HalfBlockNode::gradient_of_slices() const {
   return sum_BLD;
 }
 
-// dx: the sum over all slices, then what it makes of x.
+// dx is the gradient of the projections' input, summed over all ranks, and becomes the gradient of
+// x.
 void HalfBlockNode::leave_backwards(const at::Tensor& gradient, at::Tensor& dx_BLD) const {
   const auto* dy = gradient.const_data_ptr<float>();
   auto* dx = dx_BLD.mutable_data_ptr<float>();
@@ -257,8 +255,8 @@ void HalfBlockNode::project_gradient(std::int64_t slice, float* d_input, bool ad
   }
 }
 
-// Gradients that are sums over heads, and those over rows where these are divided. has_before: that
-// of the norm of x, too.
+// Sums weight gradients over ranks. Head norms always need the sum, other norms only if ranks hold
+// different rows. has_before: whether to include the norm of x.
 void HalfBlockNode::sum_shared_weights(bool has_before) const {
   float* first = divides_rows(half_.slices) ? (has_before ? d_before_ : d_behind_) : d_inside_;
   sum_over_ranks(first, d_end_ - first, in_backward());

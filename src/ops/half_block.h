@@ -1,16 +1,10 @@
-// The frame that both halves of a decoder block have, as a node:
-// y = x + scale * norm(last(inside(projections(norm(x))))).
+// The frame that both halves of a decoder block share, as an autograd node:
+//   y = x + scale * norm(last(inside(projections(norm(x)))))
+// Subclasses compute `inside`.
 //
-// Owns: norms and residual, the products of the projections and of the last layer, slice by slice,
-// the exchanges with other ranks, the memory of all that.
-// Does not own: what is inside (attention_block.cpp, feed_forward_block.cpp).
-//
-// Invariants:
-//  1. Norms and residual are computed once, whatever the slices (slices.h).
-//  2. Sums over ranks, and rows of other ranks, are exchanged in the forward and the gradient of x
-//     alone. The sum of what the projections give that gradient is on its way while the gradients
-//     of the matrices are computed, where a backward asks for both.
-// CPU, float32. Thread-safety: one rank's thread.
+// Norms and residual are computed once, not per slice (slices.h). Ranks communicate only in the
+// forward and in the gradient of x. If a backward computes both halves, summing the gradient of x
+// over ranks overlaps with the gradients of the weight matrices. CPU and float32 only.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -29,25 +23,26 @@
 namespace sluice::ops {
 
 struct HalfBlock {
-  NormWeights before;  // of x
+  NormWeights before;
   std::vector<LinearWeights> projections = {};
   LinearWeights last;
-  NormWeights behind;        // of the result
-  float residual_scale = 1;  // of what is added to x; 1 where last has a bias
-  bool adds_input = true;    // else y is what would be added
+  NormWeights behind;  // of the output of `last`
+  // Multiplies the term that is added to x. Must be 1 if `last` has a bias.
+  float residual_scale = 1;
+  bool adds_input = true;  // if false, x is not added
 
-  // The weights are those that this rank's slices have of projections (their outputs), and of last
-  // (its inputs, its bias whole).
+  // Of each projection, this rank holds the outputs of its slices. Of `last`, it holds the inputs
+  // of its slices and the whole bias.
   SliceGroup slices = {};
 };
 
 class HalfBlockNode : public SplitNode {
  public:
   at::Tensor forward();
-  std::vector<at::Tensor> weights() const;  // as kBefore and the others below
+  std::vector<at::Tensor> weights() const;
 
  protected:
-  // A slice's part of a projection: its outputs, and their gradient, which may take their place.
+  // A slice's outputs of a projection. Their gradient dy may overwrite y.
   struct Product {
     std::size_t projection = 0;
     LinearPart part;
@@ -56,19 +51,18 @@ class HalfBlockNode : public SplitNode {
 
   HalfBlockNode(const at::Tensor& x_BLD, HalfBlock half);
 
-  // ---- the inside ----
+  // ---- implemented by subclasses ----
 
-  // Take kept_ and only_input_; gradients_. What is inside first, then the frame's.
+  // Allocate kept_ and only_input_, or gradients_. The frame's part comes last.
   virtual void take_forward_memory() = 0;
   virtual void take_backward_memory() = 0;
   virtual std::vector<Product> products(std::int64_t slice) const = 0;
-  // The inputs of the last layer that a slice has, and their rows.
   virtual LinearPart inputs(std::int64_t slice) const = 0;
   virtual ConstRows inner(std::int64_t slice) const = 0;
-  // From the products of a slice to its inner rows, and their gradient d_inner back.
+  // run() computes inner rows from products. run_gradient() goes back from d_inner to dy.
   virtual void run(std::int64_t slice) = 0;
   virtual void run_gradient(std::int64_t slice, const float* d_inner) = 0;
-  // Weights inside, behind those of projections; what is left to do when all slices have gradients.
+  // Weights beyond those of the projections. finish_gradients() runs after all slices.
   virtual std::vector<at::Tensor> weights_inside() const { return {}; }
   virtual void finish_gradients() {}
   virtual void give_inside(WeightGradients& /*gradients*/) {}
@@ -76,10 +70,9 @@ class HalfBlockNode : public SplitNode {
   void free_input_half() override;
   void free_all() override;
 
-  // Places in weights().
   static constexpr std::size_t kBefore = 0, kBehind = 2, kLast = 4, kProjections = 6;
 
-  // ---- memory of the frame, in blocks of the inside ----
+  // ---- memory of the frame ----
 
   std::int64_t kept_floats() const { return keeps_normed() ? rows_ * hidden_ : 0; }
   void place_kept(Floats& kept);
@@ -87,21 +80,22 @@ class HalfBlockNode : public SplitNode {
   void place_input(Floats& only);
   std::int64_t result_floats() const { return half_.behind.is_there() && !sliced_ ? own_size_ : 0; }
   std::int64_t sum_floats() const;
-  // Sums over rows: those of the norms, then `inside` of sums over heads.
+  // Places the weight gradients of the norms, then `inside` floats.
   void place_sums(Floats& all, std::int64_t inside);
 
   at::Tensor x_;
   const HalfBlock half_;
   const bool sliced_;
-  const std::int64_t own_;                       // slices
-  const std::int64_t hidden_, own_size_, rows_;  // own_size_: of x; rows of all ranks
-  KeptBlock kept_, only_input_, gradients_;      // to the end; to the end of the input's half
-  float* d_result_ = nullptr;                    // in gradients_, as d_inside_ is
+  const std::int64_t own_;                       // number of this rank's slices
+  const std::int64_t hidden_, own_size_, rows_;  // own_size_: floats of x; rows_: of all ranks
+  // only_input_ is freed after input_half(), the others after the whole backward.
+  KeptBlock kept_, only_input_, gradients_;
+  float* d_result_ = nullptr;
   float* d_inside_ = nullptr;
 
  private:
-  // A product with its weights. Columns of a transposed matrix have to be copied where they are not
-  // all, so those that a slice has of one projection are one product.
+  // Parts of a transposed matrix must be copied. Therefore one product covers all outputs of such a
+  // projection in a slice.
   struct WeightedProduct {
     LinearWeights weights;
     Rows y, dy;
@@ -125,12 +119,13 @@ class HalfBlockNode : public SplitNode {
   void sum_shared_weights(bool has_before) const;
   void give_projection(std::size_t projection, WeightGradients& gradients) const;
 
-  const std::vector<RowBlock> blocks_;  // of x
-  // Rows of all ranks: the input of the projections, the gradient behind their sum.
+  const std::vector<RowBlock> blocks_;
+  // For the rows of all ranks: the input of the projections, and the gradient of the output of
+  // `last`.
   at::Tensor entered_, of_all_rows_;
-  at::Tensor summed_;                                                // in front of the norm behind
-  float* normed_ = nullptr;                                          // in kept_
-  float *before_ = nullptr, *result_ = nullptr, *behind_ = nullptr;  // in only_input_, or summed_
+  at::Tensor summed_;  // input of the norm `behind`
+  float* normed_ = nullptr;
+  float *before_ = nullptr, *result_ = nullptr, *behind_ = nullptr;
   float *d_before_ = nullptr, *d_behind_ = nullptr, *d_end_ = nullptr;
 };
 

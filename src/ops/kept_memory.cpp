@@ -42,7 +42,7 @@ class KeptPool {
       sizes_[floats].free.push_back(std::move(memory));
       free_ += floats;
     } catch (const std::bad_alloc&) {
-      // It is freed instead.
+      // The pool cannot keep the memory, so it is freed.
     }
   }
 
@@ -65,7 +65,7 @@ class KeptPool {
     std::vector<at::Tensor> free;
   };
 
-  // Free memory of other sizes goes first, where there is no more memory.
+  // If memory runs out, frees unused blocks and retries.
   at::Tensor allocate(std::int64_t floats) {
     const auto memory_of = [floats] {
       at::Tensor memory = at::empty({floats}, at::TensorOptions(at::kFloat));
@@ -82,7 +82,6 @@ class KeptPool {
     return memory_of();
   }
 
-  // Precondition: something is free.
   void drop_oldest() {
     auto oldest = sizes_.end();
     for (auto size = sizes_.begin(); size != sizes_.end(); ++size) {
@@ -97,7 +96,7 @@ class KeptPool {
   std::mutex mutex_;
   std::map<std::int64_t, Size> sizes_;
   std::int64_t takes_ = 0;
-  std::int64_t in_use_ = 0, most_in_use_ = 0, free_ = 0;  // floats
+  std::int64_t in_use_ = 0, most_in_use_ = 0, free_ = 0;  // in floats
   bool closed_ = false;
 };
 

@@ -1,17 +1,11 @@
-// Memory of activations that is kept from microbatch to microbatch, so that its pages are mapped
-// once.
+// Activation memory that is reused across microbatches, so that its pages are mapped once.
 //
-// Owns: blocks of floats of this thread, free ones by their size.
-// Does not own: what is in them. Blocks are tensors of LibTorch's allocator, so that a ledger of
-// memory counts them, free ones too.
+// Each thread has a pool. A block may be released on any thread and returns to its pool, or is
+// freed if the pool's thread has ended. Blocks come from LibTorch's allocator, so memory ledgers
+// count them even while free.
 //
-// Invariants:
-//  1. A block comes back to the thread that took it, whoever lets it go; when that thread has ended
-//     it is freed.
-//  2. Of each size at most what was in use at once is kept, and of all together what was in use at
-//     once, at most, beside what is in use: sizes that nobody has taken for the longest time are
-//     let go first.
-// Thread-safety: blocks may be let go on any thread.
+// A pool keeps at most as many blocks of a size as were in use at once. All its free blocks
+// together do not exceed the peak in use; the least recently used sizes are freed first.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,7 +17,7 @@ namespace sluice::ops {
 
 class KeptPool;
 
-// Some floats, or none; their numbers mean nothing at first.
+// Uninitialized floats, or no memory.
 class KeptBlock {
  public:
   KeptBlock() = default;
@@ -42,9 +36,8 @@ class KeptBlock {
   float* data_ = nullptr;
 };
 
-// floats: at least 0. Throws what LibTorch's allocator throws.
 KeptBlock take_memory(std::int64_t floats);
-// Frees the blocks of this thread that nobody uses: after passes of sizes that do not come again.
+// Frees the unused blocks of this thread, for example when their sizes will not recur.
 void drop_free_memory();
 
 }  // namespace sluice::ops

@@ -1,5 +1,5 @@
-// A linear layer, and a norm, each as one node whose weight gradients are added where they add up.
-// CPU, float32. Thread-safety: pure functions; a graph belongs to one rank's thread.
+// A linear layer and a norm as autograd nodes that accumulate weight gradients in place. CPU and
+// float32 only.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,9 +10,8 @@
 
 namespace sluice::ops {
 
-// [.., in] -> [.., out].
 at::Tensor linear_block(const at::Tensor& x, const LinearWeights& weights);
-// [.., width] of the norm's weight; where ranks divide rows, those of this one of [B, L, width].
+// x is [.., width], or this rank's rows of [B, L, width].
 at::Tensor norm_block(const at::Tensor& x, const NormWeights& weights,
                       const SliceGroup& slices = {});
 

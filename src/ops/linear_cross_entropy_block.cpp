@@ -23,7 +23,6 @@ namespace {
 
 class LinearCrossEntropyNode final : public SplitNode {
  public:
-  // The gradients of x and of the weight may be asked for.
   LinearCrossEntropyNode(const at::Tensor& x, LinearCrossEntropy loss, at::Tensor labels_R,
                          bool wants_input, bool wants_weight)
       : x_(gathered_rows(x, loss.slices)),
@@ -63,7 +62,6 @@ class LinearCrossEntropyNode final : public SplitNode {
     share_backward(loss_.slices);
     return at::scalar_tensor(sum(all[0].chosen), x_.options());
   }
-  // No weight's gradient will be asked for.
   void forget_input() { x_.reset(); }
 
  protected:
@@ -72,7 +70,7 @@ class LinearCrossEntropyNode final : public SplitNode {
     if (keeps_logits_) finish_logits(scale);
     if (!wanted) return ready({});
     if (keeps_logits_) return start_summed_rows(gradient_of_input(), in_backward());
-    // Behind the sum, as on any other number of ranks: slices had no scale yet.
+    // We scale after the sum over ranks, so that bits do not depend on the number of ranks.
     return start_summed_rows(std::exchange(dx_, {}), in_backward())
         .then([in = in_, scale](const at::Tensor& sum) {
           auto* dx = sum.mutable_data_ptr<float>();
@@ -111,16 +109,17 @@ class LinearCrossEntropyNode final : public SplitNode {
   }
 
  private:
-  // Classes, among those of this rank, and the first one among all.
+  // `of_all` is the slice's first class among all classes.
   struct Slice {
     std::int64_t first, size, of_all;
   };
-  // A slice's numbers of each row: its largest logit, its sum of e^(logit - top), and the logit of
-  // the label, where it is one of its classes, else 0.
+  // For each row, the largest logit, the sum of e^(logit - top), and the label's logit. `chosen` is
+  // 0 if another slice has the label.
   struct Statistics {
     std::vector<float> top, chosen;
     std::vector<double> total;
-    KeptBlock dx;  // times that sum, without the label's part; of one slice it is in dx_
+    // The gradient of x times `total`, without the label's term. Unused with a single slice.
+    KeptBlock dx;
   };
 
   ConstRows x() const { return {x_.const_data_ptr<float>(), in_}; }
@@ -132,7 +131,7 @@ class LinearCrossEntropyNode final : public SplitNode {
     return {.first = slice.first, .size = slice.size, .length = loss_.classes};
   }
 
-  // run(part, logits): of every block of the slice, in order. Returns the memory of the logits.
+  // Calls run(part, logits) per block, in order. Returns the memory of the logits.
   template <typename Run>
   at::Tensor for_blocks(const Slice& slice, const Run& run) const {
     const std::int64_t largest = loss_.block == 0 ? slice.size : std::min(loss_.block, slice.size);
@@ -148,7 +147,6 @@ class LinearCrossEntropyNode final : public SplitNode {
     return logits;
   }
 
-  // The running numbers of a slice, over its blocks.
   Statistics pass(const Slice& slice) {
     const auto rows = static_cast<std::size_t>(rows_);
     Statistics found{.top = std::vector<float>(rows, kNoLogit),
@@ -195,7 +193,7 @@ class LinearCrossEntropyNode final : public SplitNode {
             .total = total + begin};
   }
 
-  // Those of all slices in top_ and total_, and the logits of labels in the first statistics.
+  // Combines the statistics of all slices in top_, total_ and all[0].chosen.
   void put_together(std::vector<Statistics>& all) {
     const auto rows = static_cast<std::size_t>(rows_);
     at::Tensor largest = at::empty({rows_}, x_.options());
@@ -229,9 +227,9 @@ class LinearCrossEntropyNode final : public SplitNode {
     });
   }
 
-  // The blocks left the sum of e^(z - top) times slope and weights: divided by the total these are
-  // the probabilities', from which the label's own weights are taken. Afterwards dx_ has the sum
-  // over the slices of this rank.
+  // So far dx holds the sum of e^(z - top) * slope * weights. Dividing by the total turns
+  // exponentials into probabilities; then the label's weights are subtracted. Afterwards dx_ is the
+  // sum over this rank's slices.
   void finish_input_gradient(const std::vector<Statistics>& all) {
     const std::vector<float>& chosen = all[0].chosen;
     if (slices_.size() == 1)
@@ -257,7 +255,8 @@ class LinearCrossEntropyNode final : public SplitNode {
     });
   }
 
-  // run(row, label): of the rows that count, with the label's place in the slice; -1: elsewhere.
+  // Calls run(row, label) for rows that count. `label` is relative to the slice, or -1 if it is in
+  // another one.
   template <typename Run>
   void for_counted_rows(const Slice& slice, const Run& run) const {
     const auto* labels = labels_.const_data_ptr<std::int64_t>();
@@ -270,7 +269,7 @@ class LinearCrossEntropyNode final : public SplitNode {
     });
   }
 
-  // The factor that makes gradients of the exponentials of a slice's row.
+  // Returns the factor between exponentials and gradients of a row.
   float factor(const Statistics& of_slice, std::size_t row) const {
     double factor = static_cast<double>(loss_.scale) / total_[row];
     if (is_sliced(loss_.slices)) {
@@ -278,7 +277,7 @@ class LinearCrossEntropyNode final : public SplitNode {
     }
     return static_cast<float>(factor);
   }
-  // The slope of a logit that became `chosen`.
+  // Returns the derivative of scale and cap at the capped logit `chosen`.
   float slope(float chosen) const {
     const float x = loss_.cap > 0 ? chosen / loss_.cap : 0;
     return loss_.scale * (1 - x * x);
@@ -292,7 +291,6 @@ class LinearCrossEntropyNode final : public SplitNode {
     for (const float chosen : all[0].chosen) slopes_.push_back(slope(chosen));
   }
 
-  // Exponentials become the gradient of logits, times `scale`.
   void finish_logits(float scale) {
     for (std::size_t i = 0; i < slices_.size(); ++i) {
       auto* logits = logits_[i].mutable_data_ptr<float>();
@@ -327,20 +325,20 @@ class LinearCrossEntropyNode final : public SplitNode {
     return loss;
   }
 
-  at::Tensor x_;  // all rows
+  at::Tensor x_;  // rows of all ranks
   const LinearCrossEntropy loss_;
   at::Tensor labels_;
   const std::int64_t in_;
-  const std::vector<std::int64_t> sizes_;  // of x_
+  const std::vector<std::int64_t> sizes_;
   const std::int64_t rows_;
-  const bool keeps_logits_, makes_dx_;  // the logits' or, by blocks, x's gradient for the backward
+  const bool keeps_logits_, makes_dx_;
   std::vector<Slice> slices_;
-  std::vector<at::Tensor> logits_;           // of each slice: exponentials, then their gradient
-  std::vector<std::vector<float>> factors_;  // what makes a gradient of a row of them
-  std::vector<float> slopes_;                // of each row, that of the logit of its label
-  at::Tensor dx_;                            // of the sum of the losses
-  std::vector<float> top_;                   // of each row, the largest logit
-  std::vector<double> total_;                // of each row, the sum of e^(logit - top)
+  std::vector<at::Tensor> logits_;  // per slice: exponentials, then the logits' gradient
+  std::vector<std::vector<float>> factors_;
+  std::vector<float> slopes_;  // slope() of each label's logit
+  at::Tensor dx_;              // gradient of x, not yet scaled
+  std::vector<float> top_;
+  std::vector<double> total_;
 };
 
 }  // namespace

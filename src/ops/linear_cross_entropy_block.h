@@ -1,26 +1,20 @@
-// A linear layer and the sum of the softmax cross-entropies of its rows as one node, by blocks of
-// its outputs: all logits are never there at once.
+// A linear layer and the summed softmax cross-entropy of its outputs as one autograd node. It works
+// by blocks of classes, so that all logits never exist at once.
 //
-//   forward:   for each block: logits, their exponentials relative to the largest so far, and of
-//              these, where a gradient of x is wanted, its part of that gradient
-//   I:         that gradient, times the gradient of the loss
-//   W:         for each block: the logits again, their gradient in their place, and its product
-//              with x, which is the block's part of the weight's gradient
+//   forward: per block, computes logits, their exponentials relative to the largest logit so far,
+//            and the block's part of the gradient of x, if needed
+//   I:       multiplies the gradient of x by the loss's gradient
+//   W:       per block, recomputes the logits and their gradient, whose product with x is the
+//            block's part of the weight's gradient
 //
-// So nothing of the size of the logits waits between the three, and they are made once more, in W
-// alone: 2 products in the forward and 2 in W, where a linear layer with a loss behind it has 1
-// in each of F, I and W.
+// Nothing as large as the logits stays alive in between. The price is one more product: 2 in the
+// forward and 2 in W, instead of 1 in each of forward, I and W.
 //
-// Slices of classes exchange the largest logits and sums in the forward, the gradient of x in I.
-// Without blocks the exponentials of a slice stay to the backward, where they become the gradient
-// of its logits: 1 product in each of F, I and W.
+// Slices of classes exchange largest logits and sums in the forward, and the gradient of x in I.
+// Without blocks, the exponentials stay alive until the backward, and no extra product is needed.
 //
-// Owns: the order of the blocks. Does not own: how many outputs are a block (its caller, by
-// constants), the arithmetic of a block (kernels.h).
-// CPU, float32. Invariant: the bits depend on operands, size of a block and, of LibTorch's products
-// (products.h), number of threads and of rows; each part of the weight's gradient is one product
-// over all rows.
-// Thread-safety: pure functions; a graph belongs to one rank's thread.
+// CPU and float32 only. Bits depend on the operands and the block size; with LibTorch's products
+// (products.h) also on the number of threads and rows.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -33,20 +27,21 @@
 namespace sluice::ops {
 
 struct LinearCrossEntropy {
-  LinearWeights linear;    // without bias, [classes, in]
-  float scale = 1;         // of the logits
-  float cap = 0;           // they then become cap * tanh(logit / cap); 0: none
-  std::int64_t block = 0;  // outputs of one; 0: all of a slice, which are kept
+  LinearWeights linear;  // [classes, in], without bias
+  float scale = 1;
+  // Scaled logits become cap * tanh(logit / cap). 0: none.
+  float cap = 0;
+  // Classes per block. 0: the whole slice, whose exponentials are kept.
+  std::int64_t block = 0;
 
-  // The weight has the classes of this rank's slices, of all `classes`. Each slice has blocks of
-  // its own, its own largest logit and gradient of x; these are put together when all are there.
+  // Each rank holds the weights of its slices, out of `classes`. Slices have separate blocks and
+  // are combined at the end.
   SliceGroup slices = {};
   std::int64_t classes = 0;
 };
 
-// x [.., in], of R rows, of which this rank may have a part (sequence parallelism); labels_R: int64
-// in [0, classes), or negative: does not count. Returns a float32 scalar. Precondition: the labels
-// are in range.
+// x [.., in] has R rows, or this rank's part of them. Labels are int64 in [0, classes), unchecked;
+// negative labels do not count. Returns a float32 scalar.
 at::Tensor linear_cross_entropy_block(const at::Tensor& x, const LinearCrossEntropy& loss,
                                       const at::Tensor& labels_R);
 

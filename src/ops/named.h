@@ -1,5 +1,3 @@
-// The shared parts of the operators of sluice/parts/ops.h.
-// Thread-safety: pure functions.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -19,8 +17,8 @@ namespace sluice::ops {
   throw Error(ErrorKind::kUsage, {.what = what, .where = op, .remedy = remedy});
 }
 
-// Kernels take plain float32 on the CPU: no other layout, no subclass, no transform (vmap, forward
-// mode) that would have to see operators.
+// True for plain strided float32 on the CPU. Subclasses and transforms (vmap, forward-mode AD) must
+// see the operators.
 inline bool kernels_take(std::initializer_list<at::Tensor> tensors) {
   for (const at::Tensor& tensor : tensors) {
     if (tensor.device() != at::kCPU || tensor.scalar_type() != at::kFloat ||
@@ -31,7 +29,7 @@ inline bool kernels_take(std::initializer_list<at::Tensor> tensors) {
   return true;
 }
 
-// The gradients of `operators`, which can be differentiated again: for create_graph.
+// Runs `operators` under autograd, so that create_graph works.
 template <typename Operators>
 std::vector<at::Tensor> differentiable_gradients(const std::vector<at::Tensor>& inputs,
                                                  const at::Tensor& gradient,

@@ -1,5 +1,3 @@
-// Rows of a kernel on as many threads as the calling one has for operators.
-// Thread-safety: pure functions, if what they are given is.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -12,19 +10,18 @@
 
 namespace sluice::ops {
 
-// Rows that one thread takes at a time.
+// Rows per task of a thread.
 inline constexpr std::int64_t kRowBlock = 64;
 
-// run(begin, end): rows are independent of each other.
+// Calls run(begin, end) for parts of the rows, on the intra-op threads.
 template <typename Run>
 void for_rows(std::int64_t rows, const Run& run) {
   if (at::get_num_threads() == 1 || rows <= kRowBlock) return run(0, rows);
   at::parallel_for(0, rows, kRowBlock, run);
 }
 
-// run(begin, end, sums): adds to sums[width], which are zero at first, from the first row to the
-// last. Block by block, so that the sums of long microbatches stay exact, and depend on no number
-// of threads.
+// run(begin, end, sums) adds rows in order to sums[width], initially 0. Summing by blocks is more
+// accurate for many rows, and does not depend on the number of threads.
 template <typename Run>
 void for_rows_with_sums(std::int64_t rows, std::int64_t width, float* sums, const Run& run) {
   std::fill_n(sums, width, 0.0F);

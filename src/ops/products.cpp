@@ -11,8 +11,7 @@
 #include "ops/kernels/kernels.h"
 #include "ops/parallel_rows.h"
 
-// A function of the BLAS that libtorch_cpu carries (MKL in the published builds), which exports no
-// header.
+// Belongs to the BLAS inside libtorch_cpu (MKL in published builds), which has no header.
 extern "C" void sgemm_(const char* transpose_a, const char* transpose_b, const int* m, const int* n,
                        const int* k, const float* alpha, const float* a, const int* lda,
                        const float* b, const int* ldb, const float* beta, float* c, const int* ldc)
@@ -33,7 +32,6 @@ struct Product {
   std::int64_t ldc;
 };
 
-// Decided once a process.
 bool has_own_products() {
   static const bool own = product_kind() == ProductKind::kOwn;
   return own;
@@ -43,10 +41,8 @@ at::Tensor matrix(const float* data, std::int64_t rows, std::int64_t columns, st
   return at::from_blob(const_cast<float*>(data), {rows, columns}, {stride, 1}, at::kFloat);
 }
 
-// Row-major C^T [n, m] = op(B)^T op(A)^T, its rows on as many threads as there are.
 void run_own(const Product& p, float scale, bool adds) {
   for_rows(p.n, [&](std::int64_t begin, std::int64_t end) {
-    // The scratch memory is nobody's tensor, as the buffers of any matrix library.
     thread_local const std::unique_ptr<float[]> scratch(
         new float[static_cast<std::size_t>(kernels().product_scratch())]);
     kernels().product({.rows = end - begin,
@@ -80,7 +76,6 @@ void run(const Product& p, float alpha, float beta) {
            &ldb, &beta, p.c, &ldc);
     return;
   }
-  // Row-major, C^T = op(B)^T op(A)^T.
   const at::NoGradGuard no_grad;
   const at::Tensor a =
       p.transpose_a ? matrix(p.a, p.m, p.k, p.lda).t() : matrix(p.a, p.k, p.m, p.lda);

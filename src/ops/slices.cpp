@@ -15,7 +15,6 @@
 namespace sluice::ops {
 namespace {
 
-// Floats after which memory lies as that of a tensor of its own.
 constexpr std::int64_t kAlignedFloats = 16;
 
 bool is_aligned(const float* data) {
@@ -26,7 +25,6 @@ int dimension_of(const LinearWeights& weights, const LinearPart& part) {
   return part.of_inputs == weights.is_transposed ? 0 : 1;
 }
 
-// target = gradient, or is added to it.
 void write(const float* gradient, std::int64_t rows, std::int64_t width, Rows target, bool adds) {
   for (std::int64_t row = 0; row < rows; ++row) {
     float* to = target.data + row * target.stride;
@@ -44,8 +42,8 @@ void sum_rows(std::int64_t rows, std::int64_t width, ConstRows x, float* sums) {
   });
 }
 
-// run(block, to), which writes the sums of a block, for all blocks: those of a slice one after the
-// other, slices in the tree.
+// run(block, to) writes the sums of a block. Blocks of a slice are added in order, slices as a
+// tree.
 template <typename Run>
 void sum_blocks(const std::vector<RowBlock>& blocks, std::int64_t width, float* sums,
                 const Run& run) {

@@ -1,7 +1,6 @@
-// Activations, plain and gated, and their gradients. See vectors.h for how these headers are used.
-//   SiLU            x s(x), s the sigmoid
-//   GELU            x F(x), F the normal distribution; of tanh: x s(2 u(x)),
-//                   u(x) = sqrt(2 / pi) (x + 0.044715 x^3), for (1 + tanh u) / 2 = s(2 u)
+// Activations and their gradients, with the sigmoid s and the normal distribution F:
+//   SiLU: x s(x)     GELU: x F(x)
+//   GELU tanh: x (1 + tanh u) / 2 = x s(2 u), u(x) = sqrt(2 / pi) (x + 0.044715 x^3)
 #pragma once
 
 #include "ops/kernels/kernels.h"
@@ -11,7 +10,7 @@ namespace sluice::ops {
 namespace {
 
 struct Slope {
-  Floats value, slope;  // f(x) and f'(x)
+  Floats value, slope;
 };
 
 struct Silu {
@@ -22,7 +21,7 @@ struct Silu {
   }
 };
 
-struct Relu {  // a value that is no number stays one
+struct Relu {  // passes NaN on
   static Floats value(Floats x) { return x <= Floats{} ? Floats{} : x; }
   static Slope slope(Floats x) { return {value(x), x <= Floats{} ? Floats{} : all(1.0f)}; }
 };
@@ -31,9 +30,8 @@ struct Gelu {
   struct Normal {
     Floats distribution, density;
   };
-  // F(-x) = e^(-x^2 / 2) h(1 / (1 + 0.35 x)) for x >= 0, h a polynomial without constant term
-  // (least largest error on [0, 13.3]; relative error of h 3.2e-8), so that both tails keep their
-  // digits.
+  // For x >= 0, F(-x) = e^(-x^2 / 2) h(1 / (1 + 0.35 x)), so that both tails keep their digits. h
+  // is a minimax polynomial on [0, 13.3], relative error 3.2e-8.
   static Normal normal(Floats x) {
     const Floats size = x < Floats{} ? -x : x, t = 1.0f / (1.0f + 0.35f * size);
     const Floats e = exp_of(-0.5f * x * x);
@@ -56,7 +54,7 @@ struct Gelu {
 };
 
 struct GeluTanh {
-  // 2 u(x) and its slope; s(2 u) is 0 or 1 long before x leaves [-16, 16].
+  // x is clamped to [-16, 16], where s(2 u) is already 0 or 1.
   static Slope twice_u(Floats x) {
     const Floats high = all(16.0f), low = all(-16.0f);
     const Floats y = x > high ? high : (x < low ? low : x), square = y * y;

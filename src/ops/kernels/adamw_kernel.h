@@ -1,4 +1,4 @@
-// AdamW (optim/adamw.cpp has its equations). See vectors.h for how these headers are used.
+// AdamW, see optim/adamw.cpp for its equations.
 #pragma once
 
 #include "ops/kernels/kernels.h"

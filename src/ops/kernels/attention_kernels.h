@@ -1,19 +1,16 @@
-// Causal attention of one sequence and one key-value head, forward and gradient. See vectors.h for
-// how these headers are used.
+// Causal attention of one sequence and one key-value head.
 //
-// Why it is fast: all products run on register tiles (tiles.h), on K^T and V^T that are packed
-// once; softmax sees whole vectors only, the keys that a row does not see are filled up to one.
+// The forward loops over blocks of queries, then keys. Each row keeps its largest score and sum of
+// exponentials; a larger score rescales the output (arXiv:1805.02867, arXiv:2205.14135). Up to
+// kForwardKeys keys form one block, without rescaling.
 //
-// Forward: blocks of queries outside, blocks of keys inside; a row keeps its largest score and the
-// sum of exponentials so far, and what it has added up is scaled when a larger score comes (Milakov
-// and Gimelshein 2018, arXiv:1805.02867; Dao 2022, arXiv:2205.14135). Up to kForwardKeys keys there
-// is one block, so nothing is scaled. Gradient: blocks of keys outside, so that K, V and the sums
-// of their gradients stay in the cache; probabilities come from the scores and log_sums again. With
-// s = scale q k, t = cap tanh(s / cap), p = e^(t - log_sum):   dv = p^T do,   ds = p (do v^T -
-// sum(o do)) (1 - (t / cap)^2) scale,
-//                        dq = ds k,     dk = ds^T q
-// Both take blocks in an order of their own, which the sizes and first_key fix, not the instruction
-// set's width.
+// The gradient loops over blocks of keys, then queries, so that K, V and their gradients stay in
+// the cache. It recomputes probabilities from log_sums. With s = scale q k, t = cap tanh(s / cap)
+// and p = e^(t - log_sum):
+//   dv = p^T do,   ds = p (do v^T - sum(o do)) (1 - (t / cap)^2) scale,
+//   dq = ds k,     dk = ds^T q
+//
+// The order of blocks does not depend on the instruction set.
 #pragma once
 
 #include "base/kernel_sizes.h"
@@ -25,11 +22,10 @@ namespace sluice::ops {
 namespace {
 
 constexpr Index kQueries = kQueryBlock;
-constexpr Index kForwardKeys = 1024;  // of a block: its scores take 192 KiB
+constexpr Index kForwardKeys = 1024;  // scores of a block take 192 KiB
 constexpr Index kSlack = kScoreSlack;
 
-// Keys of a gradient's block: K, K^T, V^T, dK and dV of it take at most 480 KiB, but for heads so
-// wide that this were less than 64 keys.
+// Keys per block. K, K^T, V^T, dK and dV take at most 480 KiB, unless 64 keys take more.
 inline Index gradient_keys(Index head_dim) {
   return most(64, least(1024, 24576 / head_dim / 64 * 64));
 }
@@ -43,10 +39,10 @@ Index attention_scratch(Index length, Index head_dim) {
   const Index forward = 2 * padded(length) * head_dim + kQueries * (forward_keys(length) + kSlack);
   const Index keys = gradient_keys(length, head_dim);
   const Index gradient = kKeyMatrices * keys * head_dim + 2 * kQueries * (keys + kSlack + head_dim);
-  return most(forward, gradient) + kLine;  // to start at a whole cache line
+  return most(forward, gradient) + kLine;
 }
 
-// X^T * factor by panels of kPanel columns, each [head_dim, kPanel]; zeros behind `length`.
+// Packs factor * X^T into zero-padded panels [head_dim, kPanel].
 inline void pack_transposed(Index length, Index head_dim, const float* x, Index stride,
                             float factor, float* y) {
   const Index columns = (length + kPanel - 1) / kPanel * kPanel;
@@ -70,8 +66,7 @@ inline void pack_transposed(Index length, Index head_dim, const float* x, Index 
   }
 }
 
-// Also those that a query does not see meet its probabilities, of 0, in a tile: 0 times infinity or
-// NaN would be NaN.
+// Masked keys and values are multiplied by 0. Infinity or NaN would spread to other queries.
 inline bool all_finite(Index rows, Index width, const float* x, Index stride) {
   Floats sums{};
   for (Index row = 0; row < rows; ++row) {
@@ -79,7 +74,7 @@ inline bool all_finite(Index rows, Index width, const float* x, Index stride) {
   }
   return sum(sums) == 0.0f;
 }
-// Queries of a block. One by one they meet no key behind their own.
+// A block of one query contains no later keys.
 inline Index queries_at_once(bool finite) { return finite ? kQueries : 1; }
 
 inline void copy_rows(Index rows, Index width, const float* x, Index x_stride, float* y,
@@ -90,7 +85,7 @@ inline void copy_rows(Index rows, Index width, const float* x, Index x_stride, f
   }
 }
 
-// scores[r, j] = q[r] . k[j] for j <= r + diagonal and some more; `panels` of pack_transposed.
+// Computes q[r] . k[j] at least for all j <= r + diagonal. `panels` come from pack_transposed().
 inline void scores_of(Index rows, Index keys, Index diagonal, Index head_dim, const float* q,
                       Index stride, const float* panels, float* scores, Index scores_stride) {
   for (Index j = 0; j < keys; j += kPanel) {
@@ -112,13 +107,12 @@ inline void scores_of(Index rows, Index keys, Index diagonal, Index head_dim, co
   }
 }
 
-// The scores of a row that it may see, [low, high), and those filled up to whole vectors, [begin,
-// end).
+// The visible scores [low, high) of a row, and [begin, end) padded to whole vectors.
 struct Seen {
   Index low, high, begin, end;
 };
 
-// Those in [first, row] of `keys` keys from `from`.
+// Which of `keys` keys from `from` on lie in [first, row].
 inline Seen seen_of(Index from, Index keys, Index first, Index row) {
   const Index low = most(first - from, 0), high = least(row + 1 - from, keys);
   if (low >= high) return {0, 0, 0, 0};
@@ -129,11 +123,10 @@ inline void fill(float* row, Index begin, Index end, float value) {
   for (Index j = begin; j < end; ++j) row[j] = value;
 }
 
-// Blocks of queries with the keys that they meet.
 struct Block {
-  Index begin, rows;  // queries
-  Index from, keys;   // keys, from the start of a whole panel of the block of keys
-  Index diagonal() const { return begin - from; }  // query r sees no key behind r + diagonal
+  Index begin, rows;
+  Index from, keys;                                // `from` starts a panel
+  Index diagonal() const { return begin - from; }  // query r sees keys up to r + diagonal
 };
 
 inline Block block_of(const AttentionCall& call, Index begin, Index queries, Index key_begin,
@@ -154,8 +147,8 @@ inline Index first_of(const AttentionCall& call, Index row) {
 
 inline float exp_of(float x) { return exp_of(all(x))[0]; }
 
-// Rows of scores become probabilities, but for the division by the row's sum; `out` is scaled where
-// a row's largest score has grown.
+// exponentials() turns scores into probabilities times `total`. If the largest score grew, it
+// rescales `out`.
 struct RowState {
   float top[kQueries], total[kQueries];
 };
@@ -244,7 +237,7 @@ void attention(const AttentionCall& call) {
   }
 }
 
-// p holds scores and becomes probabilities; ds holds do v^T and becomes the gradient of q k.
+// Turns p from scores into probabilities, and ds from do v^T into the gradient of q k.
 inline void gradients_of_scores(const AttentionCall& call, const Block& block, Index head,
                                 const float* d_out, float* p, float* ds, Index stride) {
   const float inverse_cap = 1.0f / call.cap;
@@ -300,9 +293,9 @@ void attention_gradient(const AttentionGradientCall& gradient) {
     const Index at_once = queries_at_once(all_finite(num_keys, head_dim, keys, head_dim));
     for (Index head = 0; head < call.group; ++head) {
       for (Index begin = key / at_once * at_once; begin < length; begin += at_once) {
-        if (first_of(call, begin) >= key + num_keys) break;  // nor do any later queries see them
+        if (first_of(call, begin) >= key + num_keys) break;
         const Block block = block_of(call, begin, at_once, key, key + num_keys);
-        const Index at = block.from - key;  // in the block of keys
+        const Index at = block.from - key;
         copy_rows(block.rows, head_dim, call.q + begin * call.row_stride + head * head_dim,
                   call.row_stride, q, head_dim);
         copy_rows(block.rows, head_dim, gradient.d_out + begin * call.out_stride + head * head_dim,

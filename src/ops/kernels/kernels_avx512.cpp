@@ -1,4 +1,4 @@
-// AVX-512 (F, VL, DQ, BW): vectors of 16.
+// AVX-512 F, VL, DQ and BW.
 #define SLUICE_KERNEL_FLOATS 16
 #include "ops/kernels/levels.h"
 #include "ops/kernels/table.h"

@@ -1,4 +1,4 @@
-// x86-64 as such, or any other processor: vectors of 4.
+// Any processor.
 #define SLUICE_KERNEL_FLOATS 4
 #include "ops/kernels/levels.h"
 #include "ops/kernels/table.h"

@@ -1,5 +1,4 @@
-// The tables of all instruction sets that were compiled. A processor without one of them must not
-// call its kernels: kernels() chooses.
+// All compiled kernel tables. The processor may lack some of them, so callers use kernels().
 #pragma once
 
 #include "base/cpu_level.h"
@@ -12,7 +11,7 @@ extern const Kernels kBaseKernels;
 extern const Kernels kAvx2Kernels, kAvx512Kernels;
 #endif
 
-// The kernels of a level that this processor has.
+// The processor must support the level.
 const Kernels& kernels_of(CpuLevel level);
 
 }  // namespace sluice::ops

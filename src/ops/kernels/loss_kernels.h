@@ -1,7 +1,5 @@
-// Softmax cross-entropy over rows of logits. See vectors.h for how these headers are used.
-//   loss = log(sum of e^z) - z[label];   dz = softmax(z) - [label]
-// By blocks of the classes the sums are those of the blocks so far, relative to the largest so far,
-// as Milakov and Gimelshein do it (arXiv:1805.02867).
+// Softmax cross-entropy: loss = log(sum of e^z) - z[label], dz = softmax(z) - [label]. Sums by
+// blocks are relative to the largest logit so far (arXiv:1805.02867).
 #pragma once
 
 #include "ops/kernels/vectors.h"
@@ -57,7 +55,7 @@ double cross_entropy_value(Index rows, Index classes, const float* z, const std:
   return loss;
 }
 
-// z of a row's logits.
+// Turns logits into z.
 inline void scale_and_cap(const LossBlock& b, float* logits) {
   if (b.cap > 0) {
     const float inner = b.scale / b.cap;
@@ -71,7 +69,7 @@ inline void scale_and_cap(const LossBlock& b, float* logits) {
   }
 }
 
-// e^(z - top) in the place of a row, times the slope of the cap; returns the sum of e^(z - top).
+// Turns z into e^(z - top) times the cap's slope. Returns the sum of e^(z - top).
 inline float exponentials(const LossBlock& b, float* z, float top) {
   if (b.cap > 0) {
     const float inverse = 1 / b.cap;

@@ -1,15 +1,12 @@
-// Products of matrices as large as a layer's, for processors on which they are faster than those of
-// LibTorch. See vectors.h for how these headers are used.
+// Products of large matrices, for processors on which they are faster than LibTorch's.
 //
-// A panel of B, kPanel columns wide and at most kDepth deep, stays in the second cache while tiles
-// of A pass by it, whose sums never leave the registers (Goto and van de Geijn, "Anatomy of
-// High-Performance Matrix Multiplication", TOMS 2008). A transposed B is turned panel by panel on
-// the way: that is a few percent of a product of a few hundred rows, so nothing has to be packed
-// ahead and kept.
+// A panel of B stays in the L2 cache while tiles of A pass by. A tile's sums stay in registers
+// (Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", TOMS 2008). A
+// transposed B is transposed panel by panel. That costs a few percent for a few hundred rows, so
+// nothing is packed in advance.
 //
-// Invariant: an element of C is chains of multiply-adds over parts of the depth that the depth
-// alone decides, each from zero, added to what is there: bits do not depend on tiles, rows or
-// columns beside it.
+// The bits of an element of C depend only on the depth, its row of A and its column of B. Each part
+// of the depth is a chain of multiply-adds from zero, then added to C.
 #pragma once
 
 #include "ops/kernels/kernels.h"
@@ -18,11 +15,11 @@
 namespace sluice::ops {
 namespace {
 
-constexpr Index kShortDepth = 256;   // of a part, where A is read along its rows
-constexpr Index kLongDepth = 2048;   // where it is read across them: a part as deep as most
-constexpr Index kBlockOfA = 131072;  // floats of A that pass by a panel: half of a second cache
+constexpr Index kShortDepth = 256;  // per part, if a_column is 1
+// Used if a_column is not 1; as deep as most products.
+constexpr Index kLongDepth = 2048;
+constexpr Index kBlockOfA = 131072;  // floats per block, half of an L2 cache
 
-// The elements of C are at c, in tiles of Rows x Vectors vectors.
 template <int Rows, int Vectors>
 inline void product_tile(Index depth, const float* a, Index a_row, Index a_column, const float* b,
                          Index b_row, float* c, Index c_row, bool add) {
@@ -52,8 +49,8 @@ inline void product_tile(Index depth, const float* a, Index a_row, Index a_colum
   }
 }
 
-// The part of B that the next panel is made of, asked for line by line while tiles pass by this
-// one: weights come from memory, not from a cache.
+// Prefetches the next panel's source while tiles pass by the current panel, because weights come
+// from memory.
 class NextPanel {
  public:
   NextPanel() = default;
@@ -95,7 +92,6 @@ inline void product_panel(Index rows, Index depth, const float* a, Index a_row, 
                              c_row, add);
 }
 
-// y [depth, kPanel] = factor * x [depth, columns]; what is behind the columns is 0.
 inline void copy_panel(Index depth, Index columns, const float* x, Index x_row, float factor,
                        float* y) {
   for (Index k = 0; k < depth; ++k, x += x_row, y += kPanel) {
@@ -105,7 +101,6 @@ inline void copy_panel(Index depth, Index columns, const float* x, Index x_row, 
 }
 
 #if SLUICE_KERNEL_FLOATS == 16
-// y = factor * the transpose of x, kTurn rows and columns; rows of y are kPanel apart.
 constexpr Index kTurn = 16;
 inline void turn_block(const float* x, Index x_row, float factor, float* y) {
   Floats r[16], t[16];
@@ -128,7 +123,7 @@ inline void turn_block(const float* x, Index x_row, float factor, float* y) {
                                                  10, 11, 26, 27, 14, 15, 30, 31);
     }
   }
-  // r[4 g + c]: of the rows 4 g .. 4 g + 3, in each quarter q the column 4 q + c.
+  // r[4 g + c] holds rows 4 g .. 4 g + 3. Its quarter q is column 4 q + c.
 #pragma GCC unroll 4
   for (int c = 0; c < 4; ++c) {
     t[c] = __builtin_shufflevector(r[c], r[4 + c], 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25,
@@ -171,7 +166,7 @@ inline void turn_block(const float* x, Index x_row, float factor, float* y) {
 }
 #endif
 
-// y [depth, kPanel] = factor * the transpose of x [columns, depth].
+// Writes the zero-padded transpose of factor * x to y [depth, kPanel].
 inline void turn_panel(Index depth, Index columns, const float* x, Index x_row, float factor,
                        float* y) {
   const Index whole_columns = columns / kTurn * kTurn, whole_depth = depth / kTurn * kTurn;
@@ -191,12 +186,11 @@ inline Index rows_of_block(Index depth) {
   return most(kBlockOfA / most(depth, 1) / kTileSums * kTileSums, 4 * kTileSums);
 }
 
-// Columns that are no whole vectors come about beside C, this many rows at once.
+// Columns that do not fill whole vectors are computed outside of C, in blocks of this many rows.
 constexpr Index kNarrowRows = 4 * kTileSums;
 
 std::int64_t product_scratch() { return kPanel * (kLongDepth + kNarrowRows) + kLine; }
 
-// One part of the depth, one block of rows, one panel of columns.
 struct PanelProduct {
   Index rows, columns, depth;
   const float* a;
@@ -218,7 +212,7 @@ struct PanelProduct {
     run_wide<1>();
   }
 
-  // columns: no whole vectors, of a B that is 0 behind them. beside: kNarrowRows rows of kPanel.
+  // For columns that do not fill whole vectors. beside: [kNarrowRows, kPanel].
   void run_narrow(float* beside) const {
     for (Index row = 0; row < rows; row += kNarrowRows) {
       PanelProduct part = *this;
@@ -244,7 +238,6 @@ struct PanelProduct {
   }
 };
 
-// The panel of the columns from `column` on, in the same part of the depth.
 inline NextPanel next_panel(const ProductCall& p, Index k, Index depth, Index column) {
   if (column >= p.columns) return {};
   const Index columns = least(kPanel, p.columns - column);

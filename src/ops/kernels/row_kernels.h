@@ -1,4 +1,3 @@
-// Rows: adding, scaling, turning pairs of channels. See vectors.h for how these headers are used.
 #pragma once
 
 #include "ops/kernels/vectors.h"

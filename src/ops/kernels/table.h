@@ -1,4 +1,3 @@
-// The table of kernels of one instruction set. See vectors.h for how these headers are used.
 #pragma once
 
 #include "ops/kernels/activation_kernels.h"

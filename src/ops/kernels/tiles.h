@@ -1,11 +1,7 @@
-// Small matrix products for attention: C (+)= A B by tiles whose sums never leave the registers.
-// See vectors.h for how these headers are used.
+// Small matrix products for attention, whose sums stay in registers.
 //
-// Invariants:
-//  1. Every element of C is one chain of multiply-adds over the depth, first to last, whatever tile
-//     it falls into: bits do not depend on how many rows a product has. What a triangle leaves out
-//     are products with zeros of A.
-//  2. The columns of C are whole vectors.
+// Every element of C is one chain of multiply-adds over the depth, in order and in any tile. Bits
+// do not depend on the number of rows. Triangles skip only products with zeros of A.
 #pragma once
 
 #include "ops/kernels/vectors.h"
@@ -13,26 +9,24 @@
 namespace sluice::ops {
 namespace {
 
-// AVX-512: 24 sums, up to 4 vectors of B and a broadcast element of A fill its 32 registers. Others
-// have 16: 12 sums, 2 vectors, a broadcast.
+// AVX-512 has 32 registers for 24 sums, 4 vectors of B and one element of A. Others have 16 for 12
+// sums, 2 vectors and one element.
 constexpr int kTileSums = kFloats == 16 ? 24 : 12;
 constexpr int kTileVectors = kFloats == 16 ? 4 : 2;
-constexpr Index kPanel = kTileVectors * kFloats;  // columns
+constexpr Index kPanel = kTileVectors * kFloats;
 
 inline Four load_four(const float* p) { return *reinterpret_cast<const FourInMemory*>(p); }
 inline void store_four(float* p, Four v) { *reinterpret_cast<FourInMemory*>(p) = v; }
 
-constexpr Index kLine = 64 / sizeof(float);  // of the cache
-// The start of the first whole line.
+constexpr Index kLine = 64 / sizeof(float);
 inline float* cache_line(float* p) {
   return p + (64 - reinterpret_cast<std::uintptr_t>(p) % 64) % 64 / sizeof(float);
 }
 
-// The elements of A that may differ from 0: all, or elements (i, k) with k <= i + diagonal, or i <=
-// k + diagonal.
+// Where A may be nonzero: everywhere, k <= i + diagonal, or i <= k + diagonal.
 enum class Shape : std::uint8_t { kWhole, kLower, kUpper };
 
-// Element (i, k) of A lies at a[i * a_row + k * a_column]: A or its transpose.
+// A(i, k) is a[i * a_row + k * a_column].
 struct Product {
   Shape shape;
   Index diagonal;
@@ -77,7 +71,7 @@ inline void tile(const Product& p, Index row, Index column) {
   }
 }
 
-// The rows of C from `first`, a multiple of every tile's rows, at Vectors vectors of columns.
+// `first` must be a multiple of every tile's height.
 template <int Vectors>
 inline void column_panel(const Product& p, Index column, Index first = 0) {
   constexpr int kRows = kTileSums / Vectors;
@@ -96,11 +90,10 @@ inline void panel_of(const Product& p, Index column, Index vectors, Index first 
   column_panel<1>(p, column, first);
 }
 
-// columns: a multiple of kFloats.
 inline void multiply(const Product& p, Index columns) {
   Index vectors = columns / kFloats;
   for (Index column = 0; vectors > 0;) {
-    // Widths as equal as can be: 5 vectors are 3 and 2.
+    // Makes panels equally wide: 5 vectors become 3 and 2.
     const Index panels = (vectors + kTileVectors - 1) / kTileVectors;
     const Index width = (vectors + panels - 1) / panels;
     panel_of(p, column, width);

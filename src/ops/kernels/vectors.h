@@ -1,12 +1,6 @@
-// Vectors of floats as wide as the instruction set's registers, and the functions that kernels need
-// of them. Included by one source for each instruction set, with SLUICE_KERNEL_FLOATS (16, 8 or 4).
-//
-// Owns: loads and stores (whole, and of the last part of a row), sums in a fixed order,
-// exponentials. Invariants, of this header and of all *_kernels.h beside it:
-//  1. Everything has internal linkage, and nothing is a function of the standard library that a
-//     compiler may emit: the linker would let one instruction set's copy serve all of them.
-//  2. Nothing is read or written outside of the elements that are named.
-// Thread-safety: pure functions.
+// SIMD vectors for the kernels. Kernel headers are compiled once per instruction set, with
+// SLUICE_KERNEL_FLOATS 16, 8 or 4. Everything has internal linkage and calls no standard library
+// functions. Otherwise the linker might use one instruction set's copy for all.
 #pragma once
 
 #include <cstdint>
@@ -32,12 +26,12 @@ constexpr float kLowest = -3.402823466e+38f;
 
 inline Floats load(const float* p) { return *reinterpret_cast<const FloatsInMemory*>(p); }
 inline void store(float* p, Floats v) { *reinterpret_cast<FloatsInMemory*>(p) = v; }
-inline Floats all(float value) { return value - Floats{}; }  // the bits of -0 too
+inline Floats all(float value) { return value - Floats{}; }  // also correct for -0
 inline Floats larger(Floats a, Floats b) { return a > b ? a : b; }
 inline Index least(Index a, Index b) { return a < b ? a : b; }
 inline Index most(Index a, Index b) { return a > b ? a : b; }
 
-// The first n of a vector's elements, 0 < n < kFloats; the others read as 0 and are not touched.
+// The first n elements, 0 < n < kFloats. Others read as 0 and are not written.
 #if SLUICE_KERNEL_FLOATS == 16
 inline __mmask16 first(int n) { return static_cast<__mmask16>((1U << n) - 1); }
 inline Floats load_first(const float* p, int n) { return _mm512_maskz_loadu_ps(first(n), p); }
@@ -75,8 +69,7 @@ inline Floats square_root(Floats v) {
 }
 #endif
 
-// The walk over a row: whole vectors, then what is left of it. Both have the same operations, so
-// that a kernel says once what is done to a vector.
+// each_vector() visits whole vectors, then the rest of a row, so that kernels need only one body.
 struct Whole {
   static Floats read(const float* p) { return load(p); }
   static void write(float* p, Floats v) { store(p, v); }
@@ -89,7 +82,7 @@ struct Rest {
   Floats keep(Floats v, Floats others) const { return keep_first(v, n, others); }
 };
 
-template <class Body>  // body(index of the vector's first element, Whole or Rest)
+template <class Body>  // body(index of the first element, Whole or Rest)
 inline void each_vector(Index size, Body body) {
   Index i = 0;
   for (; i + kFloats <= size; i += kFloats) body(i, Whole{});
@@ -130,7 +123,7 @@ inline float largest(Floats v) {
 }
 #endif
 
-// The sum of term(index, Whole or Rest) over a row. Four sums hide the latency of additions.
+// Sums term(index, Whole or Rest). Four partial sums hide the latency of additions.
 template <class Term>
 inline float sum_of(Index size, Term term) {
   Floats sums[4] = {};
@@ -144,8 +137,8 @@ inline float sum_of(Index size, Term term) {
   return sum((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
-// e^x for x <= 88, within 2 units in the last place. Below -87 it is 0, never a denormal: those
-// make every later product many times slower. Cody and Waite's reduction to [-ln 2 / 2, ln 2 / 2].
+// e^x for x <= 88, within 2 ulp, by Cody and Waite's reduction. Returns 0 below -87, because
+// denormals would slow down later products.
 inline Floats exp_of(Floats x) {
   const Floats low = all(-87.0f), y = x < low ? low : x;
   const Floats shifted = y * 1.44269504f + 12582912.0f,
@@ -165,13 +158,13 @@ inline Floats exp_of(Floats x) {
   return x < low ? Floats{} : p * scale;
 }
 
-// 1 / (1 + e^-x); 0 where e^x would be.
+// 1 / (1 + e^-x), or 0 where e^-x would overflow.
 inline Floats sigmoid(Floats x) {
   const Floats high = all(87.0f), minus = -x, y = minus > high ? high : minus;
   return minus > high ? Floats{} : 1.0f / (1.0f + exp_of(y));
 }
 
-// Within 3 units in the last place: a polynomial near 0, where 1 - 2 / (e^2x + 1) would cancel.
+// Within 3 ulp. Near 0, where 1 - 2 / (e^2x + 1) would cancel, it uses a polynomial.
 inline Floats tanh_of(Floats x) {
   const Floats size = x < Floats{} ? -x : x;
   const Floats z = x * x;
