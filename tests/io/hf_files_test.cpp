@@ -93,7 +93,7 @@ class LinkedFilesTest : public ::testing::Test {
 };
 
 TEST_F(LinkedFilesTest, ALinkOutOfTheDirectoryIsNotCopied) {
-  for (const std::string target : {directory_ / "id_rsa", std::string("../id_rsa")}) {
+  for (const std::string& target : {directory_ / "id_rsa", std::string("../id_rsa")}) {
     fs::remove(model() + "/merges.txt");
     fs::create_symlink(target, model() + "/merges.txt");
     expect_refused(model() + "/merges.txt");

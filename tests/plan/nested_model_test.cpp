@@ -270,7 +270,9 @@ TEST(NestedModelTest, AHeadOfQwen2VlHasItsShareOfTheHiddenSize) {
   text["head_dim"] = 64;
   const ModelSpec model = parse({{"model_type", "qwen2_vl"}, {"text_config", text}});
   for (const ParameterSpec& parameter : model.layers.at(1).parameters) {
-    if (parameter.name.ends_with("k_proj.weight")) EXPECT_EQ(parameter.shape.at(0), 16);
+    if (parameter.name.ends_with("k_proj.weight")) {
+      EXPECT_EQ(parameter.shape.at(0), 16);
+    }
   }
 }
 
