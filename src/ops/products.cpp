@@ -1,7 +1,10 @@
 #include "ops/products.h"
 
+#include <algorithm>
 #include <limits>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/addmm.h>
@@ -62,19 +65,41 @@ void run_own(const Product& p, float scale, bool adds) {
   });
 }
 
+void run_sgemm(const Product& p, float alpha, float beta) {
+  const auto as_int = [](std::int64_t size) {
+    TORCH_INTERNAL_ASSERT_DEBUG_ONLY(size <= std::numeric_limits<int>::max());
+    return static_cast<int>(size);
+  };
+  const int m = as_int(p.m), n = as_int(p.n), k = as_int(p.k), lda = as_int(p.lda),
+            ldb = as_int(p.ldb), ldc = as_int(p.ldc);
+  sgemm_(p.transpose_a ? "T" : "N", p.transpose_b ? "T" : "N", &m, &n, &k, &alpha, p.a, &lda, p.b,
+         &ldb, &beta, p.c, &ldc);
+}
+
+// Adds a product of depth 1, such as the weight gradient of a single row. On Intel processors MKL
+// multiplies and adds such a product with one rounding instead of two. The sum would then differ
+// from the sum of separate gradients, so we compute the product first.
+void add_outer_product(Product p, float alpha) {
+  constexpr std::int64_t kScratch = 16'384;
+  const std::int64_t step = std::max<std::int64_t>(1, kScratch / p.m), columns = p.n;
+  std::vector<float> scratch(static_cast<std::size_t>(p.m * std::min(step, columns)));
+  float* const sum = std::exchange(p.c, scratch.data());
+  const std::int64_t sum_stride = std::exchange(p.ldc, p.m);
+  for (std::int64_t begin = 0; begin < columns; begin += step) {
+    p.n = std::min(step, columns - begin);
+    run_sgemm(p, alpha, 0);
+    for (std::int64_t i = 0; i < p.n; ++i)
+      kernels().add_scaled(p.m, 1, p.c + i * p.m, sum + (begin + i) * sum_stride);
+    p.b += p.n * (p.transpose_b ? 1 : p.ldb);
+  }
+}
+
 void run(const Product& p, float alpha, float beta) {
   if (p.m == 0 || p.n == 0) return;
   if (has_own_products()) return run_own(p, alpha, beta != 0);
   if (sgemm_) {
-    const auto as_int = [](std::int64_t size) {
-      TORCH_INTERNAL_ASSERT_DEBUG_ONLY(size <= std::numeric_limits<int>::max());
-      return static_cast<int>(size);
-    };
-    const int m = as_int(p.m), n = as_int(p.n), k = as_int(p.k), lda = as_int(p.lda),
-              ldb = as_int(p.ldb), ldc = as_int(p.ldc);
-    sgemm_(p.transpose_a ? "T" : "N", p.transpose_b ? "T" : "N", &m, &n, &k, &alpha, p.a, &lda, p.b,
-           &ldb, &beta, p.c, &ldc);
-    return;
+    if (p.k == 1 && beta == 1) return add_outer_product(p, alpha);
+    return run_sgemm(p, alpha, beta);
   }
   const at::NoGradGuard no_grad;
   const at::Tensor a =
