@@ -106,8 +106,8 @@ class Mesh {
   int rank_of(const MeshCoordinates& at) const;
   // True if the rank's coordinates along all these axes are 0.
   bool is_first(int rank, AxisSet axes) const;
-  // `rank` and the ranks that differ from it only along this axis, by coordinate. Along ep, only
-  // ep_shard is fixed among the axes that experts divide differently.
+  // `rank` and the ranks that differ from it only along this axis, by coordinate. Along ep,
+  // ep_shard is fixed, but the coordinates of dp and cp vary.
   std::vector<int> group(int rank, Axis axis) const;
 
   friend bool operator==(const Mesh&, const Mesh&) = default;

@@ -23,9 +23,9 @@ struct VirtualStages {
   int num_stages = 0;
   int stages_per_rank = 0;
 };
-// With layers_per_stage, there are ceil(num_layers / layers_per_stage) stages, rounded to a
-// multiple of pp_size if allowed. Otherwise there is one stage per rank, or two if the schedule has
-// several.
+// With layers_per_stage, there are ceil(num_layers / layers_per_stage) stages, which must be a
+// multiple of pp_size or are rounded to one. Otherwise there is one stage per rank, or two if the
+// schedule has several.
 VirtualStages calculate_virtual_stages(int num_layers, std::optional<int> layers_per_stage,
                                        int pp_size, bool is_single_stage_schedule,
                                        Rounding round_to_pp_multiple = Rounding::kNone);
