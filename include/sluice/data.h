@@ -47,7 +47,7 @@ struct DataOptions {
   // "bytes", "auto" (the model's tokenizer.json, else bytes with a warning), or the path of a
   // tokenizer.json or its directory.
   std::string tokenizer = "auto";
-  // Pads short rows to seq_len, or to the longest row of their microbatch.
+  // kLongest pads to the longest row of the microbatch.
   Padding pad = Padding::kSeqLen;
   // Whether a sequence may hold several documents, which attend only to themselves.
   bool pack = false;
@@ -65,7 +65,7 @@ struct DataOptions {
   std::vector<double> weights = {};
 };
 
-// Special sizes of a field: any size, or one element for each token.
+// Special sizes of a field. kRowTokens: one element per token.
 inline constexpr std::int64_t kAnySize = -1, kRowTokens = -2;
 
 // An additional field of .jsonl rows: a number, a boolean, or an array.
@@ -89,14 +89,14 @@ enum class CountOf { kLabels, kRows };
 
 struct TokenDataOptions {
   DataOptions data;
-  std::int64_t seq_len = 0;     // tokens per sequence, at least 1
-  std::int64_t vocab_size = 0;  // ids must be below it
-  std::int64_t num_labels = 0;  // labels must be below it; 0: vocab_size
-  std::int64_t seed = 0;  // for shuffling
+  std::int64_t seq_len = 0;  // at least 1
+  std::int64_t vocab_size = 0;
+  std::int64_t num_labels = 0;  // 0: vocab_size
+  std::int64_t seed = 0;        // for shuffling
   std::string model_directory;  // for tokenizer "auto"
   // model_type of config.json, for chat_template.
   std::string model_family = {};
-  // Exclusive limit of position_ids.
+  // Exclusive.
   std::optional<std::int64_t> max_positions = {};
   // Number of data.files in each entry. Empty: one per entry if there are weights, else one entry
   // with all files.
@@ -105,13 +105,13 @@ struct TokenDataOptions {
   std::vector<FieldOption> fields = {};
   // If false, rows have only fields.
   bool tokens = true;
-  // A step that counts none is refused.
+  // A step that counts nothing is refused.
   CountOf count = CountOf::kLabels;
   // Whether rows may have an attention_mask and position_ids.
   bool takes_mask = true, takes_positions = true;
-  // Whether padding has attention_mask 0, for models whose tokens see later ones.
+  // Whether padding has attention_mask 0, as for models whose tokens see later ones.
   bool masks_padding = false;
-  // The rows of a microbatch must have fields of equal sizes. 0: not checked.
+  // So many rows must have fields of equal sizes. 0: not checked.
   std::int64_t microbatch_size = 0;
 };
 
@@ -132,7 +132,6 @@ struct StepsDone {
 DataPosition position_of_step(std::int64_t step, std::int64_t batch_size,
                               const StepsDone& done = {});
 
-// Booleans, integers, floats of up to 32 bits, or doubles.
 using FieldNumbers = std::variant<std::vector<std::uint8_t>, std::vector<std::int64_t>,
                                   std::vector<float>, std::vector<double>>;
 
@@ -198,7 +197,7 @@ class TokenData {
   // its microbatch's first row.
   TokenRows read(DataPosition position, std::int64_t num_rows) const;
 
-  // Reads a step's batch. Also throws Error(kInput) if none of its labels counts.
+  // Also throws Error(kInput) if none of its labels counts.
   TokenRows step_rows(std::int64_t step, std::int64_t batch_size, const StepsDone& done = {}) const;
 
   // Same, for the rows `own` of one replica. batch_size counts all replicas. All replicas throw the

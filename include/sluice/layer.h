@@ -44,7 +44,7 @@ struct ParameterSlices {
 class SlicedModule {
  public:
   virtual ~SlicedModule() = default;
-  // Divided parameters of this module and its submodules, by name.
+  // By name, also of submodules.
   virtual std::vector<std::pair<std::string, ParameterSlices>> slices() const = 0;
 };
 
@@ -56,7 +56,7 @@ struct ParameterInfo {
   std::optional<ParameterSplit> split = {};
   SliceRange slices = {};
   AxisSet replicated = {};  // axes along which all ranks hold the same part
-  AxisSet summed = {};      // as in ParameterSlices
+  AxisSet summed = {};
   at::Tensor tensor = {};
   bool trainable = true;
   std::string tied_to = {};  // full name of the first use; "" if this is it

@@ -87,7 +87,7 @@ struct Initialization {
   // Sets a module's own parameters and buffers, by the module's full name. A ColumnParallelLinear
   // is passed as a Linear. A module with parameters on several stages is refused.
   std::function<void(const std::string& name, torch::nn::Module& module)> module;
-  // Advice in the error about a parameter that no function fills.
+  // For the error about a parameter that no function fills.
   std::string remedy =
       "load weights, or set LayerSpec::initialize or Model::initialization to fill it";
 
@@ -152,8 +152,8 @@ struct GraphOperator {
 struct GraphModelOptions {
   std::string layer_class = {};           // class of the blocks; "": elements of lists
   std::vector<std::string> modules = {};  // more modules that become layers
-  std::string loss_output = {};  // "": the archive's, else causal loss of "logits"
-  std::string products = {};  // RunOptions::autocast for the plan: "bfloat16"
+  std::string loss_output = {};           // "": the archive's, else causal loss of "logits"
+  std::string products = {};              // RunOptions::autocast for the plan: "bfloat16"
   std::vector<GraphOperator> operators = {};
   // Microbatch sizes for the description. 0: as exported. `sizes` sets them by name:
   // {{"decoder_length", 64}}.
@@ -161,7 +161,7 @@ struct GraphModelOptions {
   std::map<std::string, std::int64_t> sizes = {};
 };
 
-// Loads an exported graph (docs/any-model.md). Inputs have the names of the exported arguments; a
+// Loads an exported graph (docs/any-model.md). Inputs have the names of the exported arguments. A
 // causal loss also reads "labels". Throws Error(kInput) for another kind of file or unknown
 // operators, and Error(kUsage) for names that the graph does not have.
 Model load_graph(const std::string& path, const GraphModelOptions& options = {});

@@ -130,7 +130,7 @@ struct ModelSpec {
   std::vector<LayerInfo> layers;
   // As Model::free_layers.
   std::vector<LayerInfo> free_layers;
-  std::int64_t vocab_size = 0;  // 0: no token ids
+  std::int64_t vocab_size = 0;                // 0: no token ids
   std::optional<std::int64_t> max_positions;  // longest sequence; none: no limit
   // Longest sequence that the model was trained for.
   std::optional<std::int64_t> usual_positions;
@@ -176,7 +176,7 @@ struct Precision {
   // Type of matrix products under autocast; "": as `parameters`.
   std::string products;
 
-  // As LayerOptions::fused (causal_lm.h). Must be false for models with adapters.
+  // As LayerOptions::fused. Must be false with adapters.
   bool fused = true;
 
   LossChunks loss_chunks = LossChunks::kOff;  // only with fused operators
@@ -192,7 +192,6 @@ struct Precision {
     return fuses() && loss_chunks != LossChunks::kOff &&
            (loss_chunks == LossChunks::kOn || vocab_size >= kLargeVocabulary);
   }
-  // Whether products cast their weights and input.
   bool casts() const { return !products.empty() && products != parameters; }
 };
 

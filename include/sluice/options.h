@@ -18,9 +18,8 @@ struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::kAdamW;
   // Base learning rate, at least 0.
   double lr = 3e-4;
-  // AdamW's decay rates, each in [0, 1).
+  // Each in [0, 1).
   std::array<double, 2> betas = {0.9, 0.95};
-  // Added to AdamW's denominator.
   double eps = 1e-8;
   // A step subtracts lr * weight_decay * parameter.
   double weight_decay = 0.1;

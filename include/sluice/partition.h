@@ -46,9 +46,9 @@ using ConventionName = ByName<Convention>;
 // Options that contradict each other or the convention are refused.
 struct PartitionOptions {
   ConventionName convention = Convention::kSluice;
-  // Ranks of the pipeline. 0: one per stage.
+  // 0: one per stage.
   int num_ranks = 0;
-  // Limits and places the stages of a rank. None: any number, in a loop.
+  // Decides how many stages a rank runs. None: any number, in a loop.
   std::optional<ScheduleName> schedule = ScheduleKind::k1F1B;
 
   // ---- by counts: at most one of the first three ----
@@ -57,7 +57,7 @@ struct PartitionOptions {
   int stages_per_rank = 0;
   // 0: spread evenly.
   int layers_per_stage = 0;
-  // With layers_per_stage. kNone refuses other numbers of stages.
+  // For layers_per_stage. kNone refuses numbers that need rounding.
   Rounding rounding = Rounding::kNone;
   // EndWeights. None: default_end_weight().
   std::optional<int> first_stage_weight = {}, last_stage_weight = {};
@@ -88,7 +88,7 @@ struct StageContent {
   std::vector<std::string> modules;  // names of the convention
   std::vector<int> layers;           // indices into ModelSpec::layers
   std::int64_t num_parameters = 0;   // tied parameters count on every stage
-  // As far as known.
+  // The gradients that its backward computes, as far as known.
   StageBackward backward = StageBackward::kFull;
   std::vector<int> recomputed;  // layers that run again in the backward
 };

@@ -74,7 +74,7 @@ struct SaveOptions {
 };
 
 struct LoadOptions {
-  // In the order of SaveOptions.
+  // In the same order as SaveOptions::optimizers.
   std::vector<torch::optim::Optimizer*> optimizers = {};
   // Requires as many ranks as were saved.
   bool rank_tensors = false;
@@ -152,7 +152,7 @@ class Pipeline {
   // changes.
   LoadedState load(const std::string& path, const LoadOptions& options = {});
 
-  // `fill` sets the parameters of each stage. All uses of a tied parameter must be equal.
+  // `fill` must set all uses of a tied parameter to the same value.
   void load_weights(const FillStage& fill);
   // This rank's part of a checkpoint, for a Saver. Tensors are not copied, and only replica 0 has
   // those that replicas share. Sharded optimizer state is gathered into copies, collectively over
@@ -164,7 +164,7 @@ class Pipeline {
   // zero with a warning. Throws Error(kCheckpoint).
   std::vector<std::string> load_state(const Checkpoint& checkpoint, const FillStage& rest = {});
 
-  // For instance by a count that is known only after several steps.
+  // Use it to divide by a count that is known only after several steps.
   void scale_grads_by_divisor(double divisor);
   // Collective. Scales gradients to at most max_norm (0: no scaling). Returns the previous norm,
   // with equal bits on every rank.
@@ -181,7 +181,7 @@ class Pipeline {
   const Plan& plan() const;
   const Program& program() const { return plan().program; }
   std::vector<Stage*> stages() const;
-  // Of this rank's layers, in order.
+  // One per layer of this rank, in order.
   std::vector<std::shared_ptr<torch::nn::Module>> modules() const;
   bool has_first_stage() const;
   bool has_last_stage() const;
@@ -192,7 +192,7 @@ class Pipeline {
   std::vector<RankStats> gather_stats(const StepTimes& times) const;
   // Collective. Returns the stages that computed weight gradients during I (docs/numbers.md).
   std::vector<int> gather_unsplit_stages() const;
-  // After a failure: the last instructions of this rank, and the index of the one that ran, or -1.
+  // After a failure: this rank's last instructions, and the index of the one that ran, or -1.
   std::string flight_record() const;
   int current_instruction() const;
 

@@ -30,10 +30,9 @@ enum class Balance {
   kMeasured,  // PipelineOptions::times
 };
 
-// How a training step ends.
 enum class StepEnd {
   kGradients,  // the caller updates
-  kUpdate,     // Trainer (trainer.h) also updates
+  kUpdate,     // Trainer updates
 };
 
 // When RunOptions::reduction runs.
@@ -53,9 +52,9 @@ struct PipelineOptions {
   std::optional<ScheduleName> schedule = {};
   // Also places the stages, so `partition` must not.
   std::optional<Schedule> own_schedule = {};
-  // More microbatches make the bubble smaller. None: as own_schedule, else 1.
+  // None: as own_schedule, else 1.
   std::optional<int> num_microbatches = {};
-  // The schedule in it is ignored. Its num_ranks, if given, must equal num_ranks.
+  // Its schedule is ignored. Its num_ranks, if given, must equal num_ranks.
   PartitionOptions partition = {};
   StepEnd step_end = StepEnd::kGradients;
   // Gathers outputs on all ranks in training steps (GATHER_OUTPUTS).
@@ -69,7 +68,7 @@ struct PipelineOptions {
   std::shared_ptr<const LayerTimes> times = {};
   // Bytes that splits and schedules may need. None: no limit.
   std::optional<std::int64_t> memory_per_rank = {};
-  // Rows of a microbatch and tokens of a row, to predict memory and message sizes.
+  // For predicted memory and message sizes.
   std::int64_t microbatch_size = 1;
   std::int64_t seq_len = 512;
   // Patterns of full names of parameters that train ("*.norm.weight"). If the plan does not know
@@ -101,7 +100,6 @@ struct RankMemory {
   std::int64_t running_bytes = 0;     // temporaries at the peak
   std::int64_t reduction_bytes = 0;   // reductions between replicas at the peak
   std::int64_t gathered_bytes = 0;    // sharded parameters while gathered
-  // Bytes held all the time, and at the peak.
   std::int64_t held_bytes() const {
     return parameter_bytes + gradient_bytes + optimizer_bytes + snapshot_bytes;
   }
@@ -120,7 +118,7 @@ struct ScheduleCandidate {
   std::string name;
   int stages_per_rank = 1;
   Placement placement = Placement::kLoop;
-  double step = 0;  // expected time, in Plan::time_unit
+  double step = 0;  // in Plan::time_unit
   double bubble_fraction = 0;
   std::int64_t peak_bytes = 0;
   std::string refusal;           // why it was excluded; "": it was not
@@ -147,7 +145,7 @@ struct Plan {
   std::string time_unit;  // "s" or "GFLOP"; "": F, I and W take 1
   Simulation simulation;
   Balance balance = Balance::kEven;
-  std::optional<std::int64_t> memory_per_rank;  // limit in bytes
+  std::optional<std::int64_t> memory_per_rank;
   std::vector<ScheduleCandidate> candidates;
   std::vector<RankPrediction> ranks;
   std::vector<std::string> notes;  // choices and overridden options
@@ -155,7 +153,7 @@ struct Plan {
   std::vector<std::string> warnings;
 };
 
-// An invalid schedule and the violations, to draw them.
+// Thrown for an invalid schedule, with what draw_violations() needs.
 class RefusedSchedule : public Error {
  public:
   RefusedSchedule(const Error& error, Program program, VerifyReport report);

@@ -8,9 +8,8 @@
 // gradient). Stages of one rank exchange values without messages. All ranks of a collective run it
 // in the same order.
 //
-// A rank works on PARTIAL_NORM while it would wait for a message. REDUCE_NORM computes all other
-// norms, and OPTIMIZER_STEP updates the stages without an UPDATE. No weight is written before
-// REDUCE_LOSS and REDUCE_NORM are complete, so a step that is not finite leaves weights unchanged.
+// No weight is written before REDUCE_LOSS and REDUCE_NORM are complete, so a step that is not
+// finite leaves weights unchanged.
 #pragma once
 
 #include <string>

@@ -73,8 +73,8 @@ struct ScheduleInfo {
   ScheduleKind kind = ScheduleKind::k1F1B;
   std::string name;
   std::vector<std::string> aliases;  // lower case
-  std::string source;                // paper or specification
-  bool single_stage = false;         // exactly one stage per rank
+  std::string source;
+  bool single_stage = false;  // exactly one stage per rank
   Placement placement = Placement::kLoop;
   Schedule (*build)(const ScheduleShape&) = nullptr;  // stages_per_rank must be set
 };

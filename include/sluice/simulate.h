@@ -25,7 +25,7 @@ struct StageCosts {
   double forward = 0;
   double backward_input = 0;
   double backward_weight = 0;
-  double backward = 0;  // may be less than I + W
+  double backward = 0;
   double unshard = 0;
   double reduce_gradients = 0;
   double partial_norm = 0;
@@ -80,7 +80,7 @@ struct RankTimeline {
   // Most forwards at once whose W or B has not run; the same for I or B.
   int peak_live = 0, peak_live_until_grad_input = 0;
   double peak_bytes = 0;  // if the costs have bytes
-  std::vector<int> live;  // forwards whose W or B has not run, after each instruction
+  std::vector<int> live;  // peak_live's count after each instruction
 };
 
 struct Simulation {
@@ -102,8 +102,7 @@ struct Simulation {
   }
 };
 
-// The program must have passed verify(). Throws Error(kInput) if it cannot complete, and
-// Error(kUsage) for negative costs or wrong sizes.
+// The program must have passed verify(). Throws Error(kUsage) for negative costs or wrong sizes.
 Simulation simulate(const Program& program, const Costs& costs = {});
 
 struct GridOptions {

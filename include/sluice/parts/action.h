@@ -19,7 +19,7 @@
 namespace sluice {
 
 enum class ActionKind : std::uint8_t {
-  kIdle,            // an empty slot of a schedule grid
+  kIdle,            // an empty slot
   kForward,         // F
   kBackward,        // B: gradients of the input and the weights
   kBackwardInput,   // I: gradient of the input only
@@ -37,7 +37,7 @@ enum class ActionKind : std::uint8_t {
   kGatherOutputs,
   kReduceNorm,
   kUpdate,
-  kPartialNorm,    // norms of the stage's gradients, in idle time
+  kPartialNorm,    // norms of the stage's gradients, while the rank would wait
   kOptimizerStep,  // for stages without kUpdate
 };
 

@@ -28,12 +28,11 @@ class ExecutorObserver {
  public:
   virtual ~ExecutorObserver() = default;
 
-  // Called before begin_step(). The program may be gone after the step.
+  // Called before begin_step(). `program` may not outlive the step.
   virtual void begin_program(const Program& /*program*/, int /*rank*/) {}
   virtual void begin_step(std::int64_t /*step*/) {}
   virtual void end_step() {}  // not after a failure
 
-  // index: position in the rank's row.
   virtual void begin(int /*index*/, const Action& /*action*/) {}
   virtual void end(int /*index*/, const Action& /*action*/) {}
   virtual void failed(int /*index*/, const Action& /*action*/) noexcept {}
@@ -41,7 +40,7 @@ class ExecutorObserver {
   // The rank waits for a message, or for earlier posts, which bring no tensors.
   virtual void waiting(const Action& /*action*/) {}
   virtual void arrived(const Action& /*action*/, const std::vector<at::Tensor>& /*tensors*/) {}
-  // The rank works on an earlier PARTIAL_NORM before it calls waiting().
+  // The rank works on a PARTIAL_NORM before it would wait.
   virtual void begin_idle_work(const Action& /*action*/) {}
   virtual void end_idle_work(const Action& /*action*/) {}
   // The instruction calls a collective: "1F3 layers.7.mlp.down_proj (5) over tp: all_reduce of

@@ -24,7 +24,6 @@
 
 namespace sluice {
 
-// Divides a step's microbatches into gradient shards.
 struct StageShards {
   OwnShards own;
   // Microbatches per shard, over all replicas; 0: one shard.
@@ -103,7 +102,6 @@ using FillStage = std::function<void(Stage&)>;
 struct StageOptions {
   // If it or its result is empty: autograd.
   std::function<ChunkBackwardMaker(int stage)> backward_of = {};
-  // Called before the parameters are listed.
   Parallelize parallelize = {};
   AxisNames axis_names = {};
   Mesh mesh = {};

@@ -44,7 +44,7 @@ class SliceGroup {
   // For a parallelize hook.
   explicit SliceGroup(const LocalChunk& chunk, std::int64_t sequence_dim = 1);
 
-  // In a factory: the group of the stage whose modules it makes. Elsewhere: one slice.
+  // In a factory, the group of its stage. Elsewhere one slice.
   static SliceGroup current();
 
   const Group& group() const { return group_; }
@@ -114,7 +114,7 @@ class ColumnParallelLinearImpl : public torch::nn::Module, public SlicedModule {
   std::vector<at::Tensor> slices_of(const at::Tensor& x);
   std::vector<std::pair<std::string, ParameterSlices>> slices() const override;
 
-  at::Tensor weight, bias;  // this rank's part; bias may be undefined
+  at::Tensor weight, bias;  // this rank's part
 
  private:
   std::int64_t in_, out_;

@@ -153,7 +153,6 @@ struct StepBatch {
   std::optional<GradientScale> scale;
 };
 
-// From the last stage.
 struct MicrobatchLoss {
   std::int64_t microbatch = 0;  // over all replicas
   double sum = 0;

@@ -44,7 +44,6 @@ class Kept {
   // For names inside a child: under("encoder")("layers.0") means "encoder.layers.0".
   Kept under(const std::string& child) const;
 
-  // Whether the module of this name contains parts.
   bool holds_parts(const std::string& name) const;
   const std::vector<std::string>& parts() const { return parts_; }  // kept, in order
   bool all() const { return parts_.size() == all_parts_.size(); }
@@ -56,8 +55,7 @@ class Kept {
 
 namespace detail {
 
-// Removes the child or its elements. Returns the new content of its holder: the child, null, or an
-// empty ModuleList.
+// Returns the new content of the child's holder: the child, null, or an empty ModuleList.
 std::shared_ptr<torch::nn::Module> drop_child(torch::nn::Module& parent, const Kept& kept,
                                               const std::shared_ptr<torch::nn::Module>& child);
 
