@@ -96,7 +96,7 @@ struct TokenDataOptions {
   std::string model_directory;  // for tokenizer "auto"
   // model_type of config.json, for chat_template.
   std::string model_family = {};
-  // Exclusive.
+  // Exclusive limit.
   std::optional<std::int64_t> max_positions = {};
   // Number of data.files in each entry. Empty: one per entry if there are weights, else one entry
   // with all files.
@@ -111,7 +111,7 @@ struct TokenDataOptions {
   bool takes_mask = true, takes_positions = true;
   // Whether padding has attention_mask 0, as for models whose tokens see later ones.
   bool masks_padding = false;
-  // So many rows must have fields of equal sizes. 0: not checked.
+  // Every microbatch_size rows must have fields of equal sizes. 0: not checked.
   std::int64_t microbatch_size = 0;
 };
 

@@ -44,7 +44,7 @@ struct ParameterSlices {
 class SlicedModule {
  public:
   virtual ~SlicedModule() = default;
-  // By name, also of submodules.
+  // Lists them by name, including those of submodules.
   virtual std::vector<std::pair<std::string, ParameterSlices>> slices() const = 0;
 };
 

@@ -141,8 +141,7 @@ Model from_children(const torch::nn::Module& parent,
                     const std::function<at::Tensor(Block&, const at::Tensor&)>& call,
                     const std::string& input = "x");
 
-// An operator of exported graphs that LibTorch lacks. `call` maps the node's arguments to its
-// result tensors.
+// An operator of exported graphs that LibTorch lacks.
 struct GraphOperator {
   std::string name;  // "sluice::my_op", or "sluice::my_op.out" with an overload
   std::function<std::vector<at::Tensor>(const std::vector<c10::IValue>&)> call;

@@ -114,7 +114,7 @@ struct LayerInfo {
   std::optional<AttentionMask> mask;
   bool parameters_known = false;
   bool frozen = false;
-  bool loss_by_blocks = false;  // with LossChunks
+  bool loss_by_blocks = false;  // by LossChunks
   std::string class_name;
   std::string undivided = {};  // why it cannot be tensor-parallel; "": it can
   std::vector<std::string> module_names() const;

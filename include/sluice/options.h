@@ -32,10 +32,9 @@ struct OptimizerOptions {
 enum class Decay { kConstant, kLinear, kCosine };
 
 struct LearningRateOptions {
-  // Steps in which the rate grows linearly to lr.
   std::int64_t warmup_steps = 0;
   Decay decay = Decay::kConstant;
-  // The decay ends at this fraction of lr, in [0, 1].
+  // In [0, 1].
   double min_lr_factor = 0.0;
 };
 
@@ -108,7 +107,7 @@ struct DataParallel {
 // power of two that divides the slices, or equal their number.
 struct TensorParallel {
   int degree = 1;
-  // Number of slices; 0: the degree.
+  // 0: the degree.
   int slices = 0;
   // Also divides the rows of activations between these layers, with the same results.
   bool sequence = true;

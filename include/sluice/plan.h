@@ -95,7 +95,7 @@ struct RankMemory {
   std::int64_t parameter_bytes = 0;
   std::int64_t gradient_bytes = 0;  // one per use of a parameter and open sum
   std::int64_t optimizer_bytes = 0;
-  std::int64_t snapshot_bytes = 0;    // host copy for a checkpoint
+  std::int64_t snapshot_bytes = 0;
   std::int64_t activation_bytes = 0;  // peak over all live microbatches
   std::int64_t running_bytes = 0;     // temporaries at the peak
   std::int64_t reduction_bytes = 0;   // reductions between replicas at the peak
@@ -121,8 +121,8 @@ struct ScheduleCandidate {
   double step = 0;  // in Plan::time_unit
   double bubble_fraction = 0;
   std::int64_t peak_bytes = 0;
-  std::string refusal;           // why it was excluded; "": it was not
-  bool short_of_memory = false;  // excluded because of memory_per_rank
+  std::string refusal;  // why it was excluded; "": it was not
+  bool short_of_memory = false;
   bool taken = false;
 };
 

@@ -19,7 +19,6 @@
 
 namespace sluice {
 
-// Costs of a stage or layer for one shape of microbatches.
 struct StageCosts {
   // Times per microbatch, except optimizer_step per step.
   double forward = 0;
@@ -77,10 +76,10 @@ struct RankTimeline {
   double update = 0;                 // part of `busy` in updates
   double finish = 0;
   double warmup = 0, waiting = 0, drain = 0;
-  // Most forwards at once whose W or B has not run; the same for I or B.
+  // Most forwards at once whose W or B (or: I or B) has not run.
   int peak_live = 0, peak_live_until_grad_input = 0;
   double peak_bytes = 0;  // if the costs have bytes
-  std::vector<int> live;  // peak_live's count after each instruction
+  std::vector<int> live;  // such forwards after each instruction
 };
 
 struct Simulation {

@@ -68,7 +68,7 @@ class Chunk {
   // step. Call it if weights changed by other means than operators on the parameters.
   void clear_casted_weights();
   CastedWeights& casted_weights() { return *casted_weights_; }
-  // Each before its submodules. A layer without a module has an empty one.
+  // Lists each module before its submodules. A layer without a module has an empty one.
   std::vector<std::shared_ptr<torch::nn::Module>> modules() const;
 
   // Returns and clears the last forward's outputs of the first layer with trained weights, where
@@ -145,7 +145,6 @@ class ChunkBackward {
   // hold_weights: add weight gradients that had to be computed early only in weight().
   virtual std::vector<at::Tensor> input(std::vector<at::Tensor> root_gradients,
                                         bool hold_weights) = 0;
-  // Called after input().
   virtual void weight() = 0;
   // False if input() had to compute all weight gradients.
   virtual bool splits() const { return true; }

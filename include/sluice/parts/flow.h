@@ -5,8 +5,7 @@
 // at most once. Stages relay values that later stages read.
 //
 // A stage on several ranks counts as one stage per rank. DualPipe over P ranks has the routes 0 ..
-// P-1 and P .. 2P-1. Its stages s and P + s are copies on ranks s and P-1-s, with tied weights
-// (TieGroup).
+// P-1 and P .. 2P-1, whose stages s and P + s are copies on ranks s and P-1-s with tied weights.
 #pragma once
 
 #include <cstdint>

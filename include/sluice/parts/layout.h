@@ -58,7 +58,6 @@ enum class Axis : std::uint8_t {
   kEpShard,  // shards of the same experts
 };
 
-// "pp", "dp_replicate", ...
 std::string_view to_text(Axis axis);
 
 class AxisSet {

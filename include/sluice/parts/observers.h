@@ -28,7 +28,7 @@ class ExecutorObserver {
  public:
   virtual ~ExecutorObserver() = default;
 
-  // Called before begin_step(). `program` may not outlive the step.
+  // Called before begin_step(). The program may be destroyed after the step.
   virtual void begin_program(const Program& /*program*/, int /*rank*/) {}
   virtual void begin_step(std::int64_t /*step*/) {}
   virtual void end_step() {}  // not after a failure
@@ -83,7 +83,7 @@ struct StepTimes {
 enum class TraceRow : std::uint8_t {
   kCompute,  // F, B, I, W without the wait before them; pairs with it
   kTransfers,
-  kWaits,  // waits for messages and earlier posts
+  kWaits,
   kStepEnd,
 };
 
@@ -149,7 +149,7 @@ class MemoryLedger {
   void transfer(const void* storage, int rank);
 
   std::int64_t live_bytes(int rank) const;
-  // Since the last reset_peak(rank).
+  // Returns the peak since the last reset_peak(rank).
   std::int64_t peak_bytes(int rank) const;
   void reset_peak(int rank);
 

@@ -100,7 +100,7 @@ enum class InitialWeights : std::uint8_t {
 };
 
 struct RunOptions {
-  // Of initial weights and dropout.
+  // Seeds initial weights and dropout.
   std::uint64_t seed = 0;
   InitialWeights weights = InitialWeights::kDrawn;
   // Threads per operator on each rank, on which results depend. 0 divides the machine's cores among

@@ -42,7 +42,7 @@ struct SaveTarget {
   Commit commit = Commit::kRename;
   Manifest head;                 // of rank 0, without tensors, ties and files
   std::string config_text = {};  // "": none
-  // Of an adapter that is saved alone; "": none.
+  // Set if only an adapter is saved.
   std::string adapter_config = {};
   std::string source_directory = {};  // tokenizer files are copied from it; "": none
   // Called on a separate thread of rank 0 before the save ends.

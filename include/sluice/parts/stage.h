@@ -76,7 +76,7 @@ class Stage {
                                          std::vector<at::Tensor> root_gradients);
   void backward_weight(std::int64_t microbatch);
 
-  // Microbatches without B or W so far.
+  // Microbatches in flight.
   std::size_t num_live() const;
   // Holds back until W the weight gradients that I had to compute. Needed if W run in another order
   // than I.
@@ -100,7 +100,7 @@ class Stage {
 using FillStage = std::function<void(Stage&)>;
 
 struct StageOptions {
-  // If it or its result is empty: autograd.
+  // If empty, or if it returns an empty maker, stages use autograd.
   std::function<ChunkBackwardMaker(int stage)> backward_of = {};
   Parallelize parallelize = {};
   AxisNames axis_names = {};

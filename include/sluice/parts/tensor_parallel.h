@@ -44,7 +44,7 @@ class SliceGroup {
   // For a parallelize hook.
   explicit SliceGroup(const LocalChunk& chunk, std::int64_t sequence_dim = 1);
 
-  // In a factory, the group of its stage. Elsewhere one slice.
+  // In a factory: the stage's group. Elsewhere: a single slice.
   static SliceGroup current();
 
   const Group& group() const { return group_; }

@@ -59,7 +59,7 @@ class Transport {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // Of the rank, and of tensors that arrive.
+  // The device of the rank and of received tensors.
   virtual at::Device device() const { return at::kCPU; }
 
   // Do not write to the tensors afterwards, as the receiver may share their storage. On a GPU, the

@@ -51,7 +51,6 @@ class Values {
   std::shared_ptr<const Values> on_host_;
 };
 
-// Elements offset .. offset + size - 1 of one dimension.
 struct IndexRange {
   std::int64_t offset = 0, size = 0;
 
