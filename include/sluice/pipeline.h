@@ -114,8 +114,8 @@ class Pipeline {
   // Same, without a loss or its inputs. Returns this replica's outputs by microbatch, on the given
   // ranks.
   std::vector<Values> predict(const Inputs& inputs, OutputRanks ranks = OutputRanks::kAll);
-  // As eval_step(), for microbatches that are already cut, possibly none. Returns the losses of all
-  // replicas. Does not check that ranks agree.
+  // As eval_step(), for microbatches that are already cut, possibly none. Returns all replicas'
+  // losses in order, on every rank. Does not check that ranks agree.
   std::vector<MicrobatchLoss> evaluate(const StepBatch& batch);
 
   // Collective. Updates with torch's optimizer. With zero1 and zero3, it also sends updated weights

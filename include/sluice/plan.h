@@ -72,7 +72,7 @@ struct PipelineOptions {
   std::int64_t microbatch_size = 1;
   std::int64_t seq_len = 512;
   // Patterns of full names of parameters that train ("*.norm.weight"). If the plan does not know
-  // the parameters, clear requires_grad in LayerSpec::make and list `frozen_layers`.
+  // the parameters, clear requires_grad in LayerSpec::make and set `frozen_layers`.
   std::vector<std::string> trainable = {"*"};
   // Patterns of layers in which nothing trains.
   std::vector<std::string> frozen_layers = {};

@@ -42,12 +42,11 @@ class Flow {
   int num_stages() const { return num_stages_; }
   bool covers(int num_microbatches) const;
 
-  // The number of cuts. Cut s follows stage s.
+  // Cut s follows stage s.
   int num_cuts() const;
   int num_passing(int stage, int num_microbatches) const;
 
-  // Preconditions: stage and microbatch in range. A stage off the microbatch's route has neither
-  // producer nor consumer.
+  // A stage off the microbatch's route has neither producer nor consumer.
   bool passes(int stage, int microbatch) const {
     return is_chain() || step_of(stage, microbatch).is_passed;
   }

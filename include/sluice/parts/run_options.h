@@ -78,7 +78,7 @@ using Parallelize = std::function<void(LocalChunk& chunk)>;
 class ExecutorObserver;
 class MemoryLedger;
 
-// Your own gradient reduction for data parallelism, which replaces REDUCE_GRAD.
+// Your own gradient reduction for data parallelism, which runs as REDUCE_GRAD.
 struct GradientReduction {
   // Called on the stage's rank when the gradients of a microbatch, or of the step (nullopt), are
   // complete. Must change `gradients` in place, which are float32 for half precision. Empty: no

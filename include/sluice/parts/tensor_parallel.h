@@ -56,7 +56,7 @@ class SliceGroup {
   bool sequence_parallel() const;
   std::int64_t sequence_dim() const { return sequence_dim_; }
   SliceGroup with_sequence(bool on) const;
-  // A copy for the backward of the call at `place` in the forward.
+  // Returns a copy for the backward of the forward's call at `place`.
   SliceGroup of_call(std::string place) const;
   const std::string& call() const { return call_; }
   // A member's part (default: this rank's) of a dimension.

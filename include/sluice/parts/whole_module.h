@@ -39,7 +39,7 @@ class Kept {
   // True if the stage keeps any part of `name`: a part, something inside one, or a holder of parts
   // ("layers"). Throws Error(kUsage) for an unrelated name.
   bool operator()(const std::string& name) const;
-  // False for an unrelated name.
+  // True if the name is related to a part, kept or not.
   bool knows(const std::string& name) const;
   // For names inside a child: under("encoder")("layers.0") means "encoder.layers.0".
   Kept under(const std::string& child) const;
@@ -104,8 +104,8 @@ class Outputs {
   }
 
   std::vector<at::Tensor> tensors() const;
-  // The tensors of these names, or by position if unnamed. Throws Error(kUsage) that mentions `who`
-  // for a missing name or wrong number.
+  // The tensors of these names, or by position if unnamed. Throws Error(kUsage) for a missing name
+  // or wrong number.
   std::vector<at::Tensor> named(const std::vector<std::string>& names,
                                 const std::string& who) const;
 
