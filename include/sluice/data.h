@@ -197,7 +197,7 @@ class TokenData {
   // its microbatch's first row.
   TokenRows read(DataPosition position, std::int64_t num_rows) const;
 
-  // Also throws Error(kInput) if none of its labels counts.
+  // Also throws Error(kInput) if no label of the step counts.
   TokenRows step_rows(std::int64_t step, std::int64_t batch_size, const StepsDone& done = {}) const;
 
   // Same, for the rows `own` of one replica. batch_size counts all replicas. All replicas throw the

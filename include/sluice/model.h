@@ -80,7 +80,7 @@ struct AuxiliaryLoss {
 std::int64_t count_tokens(const at::Tensor& labels_BL);
 
 // Draws initial values with one of two functions, without autograd. torch's default generator is
-// keyed by seed and name, so every layout gets the same bits. Parameters are sliced afterwards.
+// keyed by seed and name, so all layouts get equal bits. Parameters are sliced afterwards.
 struct Initialization {
   // Sets a parameter (tied: its first use) or buffer, by full name.
   std::function<void(const std::string& name, at::Tensor& value)> tensor;
@@ -116,8 +116,7 @@ struct Model {
   std::vector<LayerSpec> free_layers = {};
   // Sizes and costs for the plan, if known. Empty: describe(layers).
   std::shared_ptr<const ModelSpec> description = {};
-  // The model for evaluations, if its layers differ. `description` must then have an evaluation,
-  // too.
+  // The model for evaluations, if its layers differ. `description` must then have an evaluation.
   std::shared_ptr<const Model> evaluation = {};
 };
 

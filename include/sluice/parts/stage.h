@@ -78,10 +78,10 @@ class Stage {
 
   // Microbatches in flight.
   std::size_t num_live() const;
-  // Holds back until W the weight gradients that I had to compute. Needed if W run in another order
-  // than I.
+  // Defers weight gradients that backward_input() had to compute to W. Needed if W run in another
+  // order than I.
   void defer_early_weights(bool on);
-  // False once an I had to compute all weight gradients (docs/numbers.md).
+  // False once backward_input() had to compute all weight gradients (docs/numbers.md).
   bool splits_backward() const;
   // Frees tensors derived from the weights, such as casted copies, as does clear_gradients().
   // Precondition: nothing is in flight.
