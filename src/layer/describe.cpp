@@ -68,7 +68,7 @@ class Probe {
     const Bytes whole = run_backward(size, /*split=*/false);
     const Bytes split = run_backward(size, /*split=*/true);
     const auto above = static_cast<double>(std::max(whole.above, split.above));
-    // A layer that passes no gradient on runs its backward last in its stage. By then the memory
+    // If a layer's inputs need no gradient, its backward runs last in its stage. By then the memory
     // that other layers kept is free.
     const auto kept = static_cast<double>(split.after_forward);
     return {flops_.forward,
@@ -86,7 +86,7 @@ class Probe {
  private:
   struct Bytes {
     std::int64_t after_forward = 0, after_input = 0;
-    std::int64_t above = 0;  // peak of a backward above the memory at its start
+    std::int64_t above = 0;  // peak during a backward, above the memory at its start
   };
 
   static std::vector<std::string> inputs_of(const LayerSpec& layer, const ValueTable& values) {
@@ -98,7 +98,7 @@ class Probe {
     return names;
   }
 
-  // Keeps alive only what a stage would. Returns the metas of the outputs.
+  // Keeps alive only the tensors that a stage would. Returns the metas of the outputs.
   std::vector<TensorMeta> run_forward(std::size_t size) {
     Values batch;
     for (const std::string& name : batch_names_)

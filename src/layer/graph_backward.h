@@ -7,7 +7,7 @@
 
 namespace sluice {
 
-// Hooks the parameters to their sums immediately. place: the stage, for messages. Later forwards
+// Immediately hooks the parameters to their sums. place: the stage, for messages. Later forwards
 // throw Error(kUsage) if a parameter was moved, converted or unfrozen.
 ChunkBackwardMaker graph_backward(const Chunk& chunk, const GradientSums& sums, std::string place);
 

@@ -70,7 +70,7 @@ void draw_module(const std::vector<const ParameterInfo*>& own, Draw draw, std::s
   });
 }
 
-// A module split into several pieces of a stage must be drawn once, so it is rejected.
+// Rejects a module whose parts run separately in a stage, because it must be drawn in one call.
 [[noreturn]] void refuse_pieces(const std::string& module) {
   throw Error(ErrorKind::kUsage,
               {.what = "parameters of '" + module + "' itself are in parts that run apart",

@@ -1,9 +1,9 @@
 // Keyed random numbers for unchanged user code, by intercepting operators in the dispatcher.
 //
-// While a scope is open, our kernels on operators that draw fill in an empty generator argument.
-// Accelerator kernels without such an argument (fused dropout, flash attention) draw from the
-// device's default generator. Around these calls it gets the state of the scope's stream. A
-// backward needs no scope, because the forward saves masks and seeds.
+// While a scope is open, our kernels for random operators fill in an empty generator argument.
+// Accelerator kernels without this argument (fused dropout, flash attention) draw from the device's
+// default generator, which gets the state of the scope's stream for the call. A backward needs no
+// scope, because the forward saves masks and seeds.
 #include "sluice/layer.h"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -112,8 +112,9 @@ void lend_default_generator(const c10::OperatorHandle& op, c10::DispatchKeySet k
   op.redispatchBoxed(keys & kBelowInterception, stack);
 }
 
-// True for a random operator without generator argument that the accelerator itself implements.
-// Composite operators call others that are intercepted. CUDA kernels may be loaded later.
+// True for a random operator that has no generator argument and that the accelerator itself
+// implements. Composite operators call others that are intercepted. CUDA kernels may be loaded
+// later.
 bool uses_default_generator(const c10::OperatorHandle& op) {
   return op.hasTag(at::Tag::nondeterministic_seeded) &&
          !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&

@@ -9,7 +9,7 @@
 
 namespace sluice::detail {
 
-// By dimension, from the first input that has it.
+// Indexed by dimension. Taken from the first input that has the dimension.
 using MicrobatchLengths = std::vector<std::int64_t>;
 MicrobatchLengths lengths_of(const Values& batch);
 

@@ -39,7 +39,7 @@ struct FoundPart {
   std::string class_name = {};
 };
 
-// Finds parts: opens lists and modules that contain the block class, and keeps others whole.
+// Finds parts. Opens lists and modules that contain the block class, and keeps others whole.
 class PartFinder {
  public:
   PartFinder(const Module& root, std::string block_class) : block_class_(std::move(block_class)) {

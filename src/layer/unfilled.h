@@ -15,15 +15,14 @@
 
 namespace sluice {
 
-// A new unfilled tensor. On the meta device it has no memory.
 at::Tensor unfilled(at::IntArrayRef sizes, const at::TensorOptions& options);
 void set_unfilled(const at::Tensor& tensor);
 // Whether any element is still unfilled. False for a tensor without memory.
 bool is_unfilled(const at::Tensor& tensor);
 
-// The unfilled parameters, as in "'model.norm.weight', float32 [64]".
+// Lists the unfilled parameters, as in "'model.norm.weight', float32 [64]".
 std::vector<std::string> unfilled_parameters(const Chunk& chunk);
-// Throws Error(kUsage) with the names, if any. where, remedy: for the message.
+// Throws Error(kUsage) if there are names. where, remedy: for the message.
 void require_none_unfilled(const std::vector<std::string>& names, const std::string& where,
                            const std::string& remedy);
 // Zeros the unfilled parameters, for runs that measure only time.

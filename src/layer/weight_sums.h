@@ -10,17 +10,17 @@ struct Node;
 
 namespace sluice {
 
-// Dense. If is_empty, its contents mean nothing.
+// A dense sum.
 struct SumTarget {
   at::Tensor sum;
-  bool is_empty = false;  // write the first gradient instead of adding it
+  bool is_empty = false;  // uninitialized: write the first gradient instead of adding it
 };
 
 class WeightSums {
  public:
   virtual ~WeightSums() = default;
-  // leaf: the weight's AccumulateGrad node. The caller must add exactly one gradient at once.
-  // Undefined: no sum, or its dtype differs from the caller's.
+  // Returns the sum for the weight of an AccumulateGrad node. The caller must immediately add
+  // exactly one gradient. Undefined without a sum, or if its dtype differs from the caller's.
   virtual SumTarget target(const torch::autograd::Node* leaf) = 0;
 };
 
