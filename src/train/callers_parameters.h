@@ -1,6 +1,6 @@
-// The tensors from which a caller makes its optimizer: this rank's parameters or, with zero1 and
-// zero3, its replica's own blocks as leaves. A write to a block outside of Pipeline::step() does
-// not reach the other replicas, so it is detected.
+// The tensors for a caller's optimizer: this rank's parameters or, with zero1 and zero3, its
+// replica's own blocks as leaves. Writes to blocks outside of Pipeline::step() do not reach other
+// replicas, so they are detected.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +51,6 @@ class CallersParameters {
   std::vector<Mark> marks_;
 };
 
-// Throws Error(kUsage) if step() needs a closure.
 void require_no_closure(const torch::optim::Optimizer& optimizer, const std::string& where);
 
 }  // namespace sluice

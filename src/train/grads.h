@@ -1,8 +1,8 @@
 // `.grad` of this rank's parameters or own blocks, summed since it was last cleared.
 //
-// With several ranks, gradients are withheld until the caller requests the parameters. An optimizer
-// made without that request holds another module's tensors, or those of all ranks at once, on which
-// the ranks' optimizers would race.
+// With several ranks, gradients are withheld until the caller requests the parameters. Without this
+// request, an optimizer holds another module's tensors, or the tensors of all ranks, on which the
+// ranks' optimizers would race.
 #pragma once
 
 #include <map>
@@ -17,8 +17,8 @@ class Grads {
   Grads(const CallersParameters& parameters, bool has_several_ranks)
       : parameters_(parameters), are_held_(has_several_ranks) {}
 
-  // Adds the gradients of a step. Blocks are moved out of the stages, which frees memory. If the
-  // caller has changed `.grad`, the sum continues from there.
+  // Adds the gradients of a step. Moves blocks out of the stages, which frees memory. If the caller
+  // has changed `.grad`, the sum continues from there.
   void add_step();
   void scale(double factor);
   void clear();
@@ -27,14 +27,14 @@ class Grads {
 
   // Call this when the parameters are requested.
   void give_out();
-  // If there was a step without such a request, throws Error(kUsage) with several ranks, else warns
+  // If a step ran without this request, throws Error(kUsage) with several ranks, otherwise warns
   // once.
   void require_parameters_requested(int rank);
 
  private:
   struct Sum {
     at::Tensor value;           // float32
-    at::Tensor grad;            // the `.grad` that shows `value`
+    at::Tensor grad;            // the `.grad` that `value` was copied to
     std::uint32_t version = 0;  // version of `grad` when we last wrote it
   };
   at::Tensor& grad_of(const at::Tensor& parameter);

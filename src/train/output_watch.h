@@ -1,5 +1,5 @@
-// Collects the model's outputs: those of microbatches that end on this rank and, after gather(),
-// all.
+// Collects the model's outputs. Before gather() it has the microbatches that end on this rank,
+// afterwards all.
 #pragma once
 
 #include <map>

@@ -12,7 +12,7 @@
 
 namespace sluice {
 
-// A pipeline between steps.
+// State of a pipeline between steps.
 struct PipelineState {
   PipelineRank& rank;
   const CallersParameters& parameters;

@@ -26,15 +26,15 @@ namespace sluice {
 
 class ReplicaSums {
  public:
-  // needs_whole: whether all replicas need all of a parameter's gradient. Otherwise they may get
-  // only the blocks that they own. Empty: true for all. program and stages must outlive the works.
+  // needs_whole: whether all replicas need the whole gradient of a parameter, instead of their own
+  // blocks. Empty: always. program and stages must outlive the works.
   ReplicaSums(const Program& program, const std::vector<Stage*>& stages, const BlockOwners& owners,
               RunGroups groups, const DataParallel& how,
               std::function<bool(int stage, std::size_t parameter)> needs_whole = {});
   ~ReplicaSums();
 
-  // Does not block. The gradients are final when the work is done or, for single microbatches, when
-  // the last work is done.
+  // Does not block. Gradients are final when the work is done, or the last work for single
+  // microbatches.
   Work<void> reduce(int stage, std::optional<int> microbatch);
 
  private:

@@ -16,7 +16,7 @@ class StageReductions {
   StageReductions(const Program& program, const std::vector<Stage*>& stages,
                   GradientReduction reduction);
 
-  // Calls the hook. Gradients of single microbatches are added in call order, and become the
+  // Calls the hook. Adds gradients of single microbatches in call order. The sums become the
   // stage's gradients after the last one.
   void reduce(int stage, std::optional<int> microbatch);
 

@@ -68,7 +68,7 @@ Work<void> StepEndOps::reduce_loss() {
   const Executor* const counted = rank_.groups.is_first_share() ? executor_ : nullptr;
   return post_losses(rank_.groups.world, counted, asks ? requested_() : StepRequest::kNone)
       .then([this](GatheredLosses losses) {
-        // Keep the norm, which may have been computed first.
+        // Keep the norm, which may be computed already.
         StepResult result = result_of(losses, auxiliary_);
         result.grad_norm = result_.grad_norm;
         result.parameter_norms = std::move(result_.parameter_norms);
@@ -78,8 +78,8 @@ Work<void> StepEndOps::reduce_loss() {
       });
 }
 
-// A rank that still waits inside a layer for this rank meets the barrier instead and fails. We need
-// not wait for the barrier, because later instructions wait for both ranks.
+// Lets a rank fail that still waits for this rank inside a layer, because it meets the barrier
+// instead. We need not wait for the barrier, because later instructions wait for both ranks.
 void StepEndOps::post_layer_barrier() {
   if (!rank_.groups.shares) return;
   const detail::InstructionPlace place("the end of the step's layers");

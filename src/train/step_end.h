@@ -1,7 +1,7 @@
 // Carries out the instructions that end a step.
 //
 // Gradients are summed over microbatches, then over replicas, then over the uses of a tie in layer
-// order. Every use gets the sum, with the same bits on every replica and wherever the uses are.
+// order. Every use gets the sum, with the same bits on every replica and for any placement of uses.
 // Parameters are whole, unless zero3 shards them.
 #pragma once
 
@@ -20,12 +20,11 @@ namespace sluice {
 
 class StepEndOps final : public StepOps {
  public:
-  // Throws Error(kInternal) if the program has no group for a tie across ranks.
   StepEndOps(const Program& program, RankModel& rank, OutputWatch& outputs,
              const RunOptions& options, const std::vector<AuxiliaryLoss>& auxiliary,
              StepUpdate& update);
 
-  // Sets the executor with the losses. It is made after its StepOps.
+  // Sets the executor, which has the losses and is made after its StepOps.
   void watch(const Executor& executor) { executor_ = &executor; }
   void begin_step();
   void end_step(std::int64_t step);
