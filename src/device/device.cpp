@@ -15,7 +15,7 @@ namespace {
 
 struct Found {
   int devices = 0;
-  std::string missing;  // without devices: what is missing
+  std::string missing;  // what is missing, if there are no devices
 };
 
 // Loads LibTorch's CUDA library. It must be loaded before anything queries LibTorch for CUDA,

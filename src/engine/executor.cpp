@@ -71,8 +71,8 @@ struct Executor::Impl final : GroupWatch {
   IdleWorks idle_works;
 
   const StepBatch* batch = nullptr;
-  std::int64_t first_microbatch = 0;  // in this replica; kept after the step
-  // Input lengths of each microbatch, known from its first forward.
+  std::int64_t first_microbatch = 0;  // this replica's first microbatch; kept after the step
+  // Input lengths per microbatch, known from its first forward.
   std::vector<detail::MicrobatchLengths> lengths;
   StepOps* ops = nullptr;
   Action running;  // the instruction, or the half of an overlapped pair
@@ -107,7 +107,7 @@ struct Executor::Impl final : GroupWatch {
   const std::vector<Action>& row() const { return program.ranks[place]; }
   int rank_of(int stage) const { return program.stage_map.rank_of(stage); }
   Stage& stage_at(int stage) { return *stages.at(stage); }
-  // Numbers microbatches over all replicas, as stages and random numbers do.
+  // Numbers microbatches over all replicas, like stages and random numbers.
   std::int64_t number_of(int microbatch) const { return first_microbatch + microbatch; }
   Values inputs_of(int microbatch) const { return batch->microbatches.at(microbatch); }
   Values on_device(Values inputs) const {
@@ -369,7 +369,7 @@ struct Executor::Impl final : GroupWatch {
     return std::move(message.tensors);
   }
 
-  // Hands tensors to an action of this rank, or to the SEND.
+  // Passes tensors to the next action if it is on this rank, otherwise to the SEND.
   void hand_over(ChannelKind kind, const Action& from, Tensors tensors) {
     const int neighbour = program.flow.destination(kind, from.stage, from.microbatch);
     if (rank_of(neighbour) == place) {

@@ -36,7 +36,7 @@ struct Stage::Impl {
   bool splits = true;
   bool defer_early_weights = false;
   StageShards shards;
-  std::vector<int> backwards_left;  // of each own shard, in this step
+  std::vector<int> backwards_left;  // per own shard, in this step
   const bool uses_graph;            // true: backward by autograd
   at::Tensor none;                  // gradient of a frozen parameter
 
@@ -49,7 +49,7 @@ struct Stage::Impl {
   }
 
   void take_parameters() {
-    if (uses_graph) make_backward = nullptr;  // its old backward refers to the sums
+    if (uses_graph) make_backward = nullptr;  // the old backward refers to the old sums
     sums = make_sums(chunk.parameters());
     begin_sums();
     chunk.clear_casted_weights();
@@ -66,7 +66,7 @@ struct Stage::Impl {
   template <typename Visit>
   void for_each_sum(Visit visit) {
     for (auto& sum : sums) {
-      if (sum) visit(static_cast<ShardedSum&>(*sum));  // made by make_sums()
+      if (sum) visit(static_cast<ShardedSum&>(*sum));  // make_sums() makes only ShardedSum
     }
   }
 

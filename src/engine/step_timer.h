@@ -41,9 +41,9 @@ class StepTimer final : public ExecutorObserver {
   const FlightRecorder& recorder_;
   StepTimes times_;
   Clock::time_point step_start_, work_start_;
-  double waited_ = 0;  // in this action, or doing idle work
+  double waited_ = 0;  // in this action, including idle work
   // CPU clock at the start of the current run of compute and transfers, plus idle work since.
-  // Reading it is a system call, so it is read twice per run, not per instruction.
+  // Reading it is a system call, so we read twice per run, not per instruction.
   std::optional<double> cpu_start_;
   double work_cpu_start_ = 0;
 };

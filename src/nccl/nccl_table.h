@@ -47,7 +47,7 @@ struct Table {
   const char* (*error_text)(Result result) = nullptr;
 };
 
-// The plug-in's only symbol. Its number changes with the table.
+// The plug-in's only symbol. Its number changes when the table changes.
 inline constexpr const char* kTableSymbol = "sluice_nccl_table_1";
 using GetTable = const Table* (*)();
 

@@ -1,4 +1,4 @@
-// The replica that owns each block of the parameters of a rank's stages. It sums the block's
+// Assigns each parameter block of a rank's stages to a replica. This owner sums the block's
 // gradients and, with sharded optimizer state, updates the block.
 #pragma once
 

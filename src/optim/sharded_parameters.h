@@ -24,7 +24,7 @@ class ShardedParameters {
 
   // Starts gathering the parameters of a stage. Collective over the replicas.
   Work<void> unshard(int stage);
-  // Frees them.
+  // Frees a stage's parameters again.
   void reshard(int stage);
 
   // begin_filling() gives the stage's parameters memory marked as unfilled (layer/unfilled.h).
@@ -33,8 +33,8 @@ class ShardedParameters {
   void end_filling(int stage);
 
   bool is_sharded(int stage, std::size_t parameter) const;
-  // Returns the own blocks as a flat tensor, empty if another replica owns all. Requires
-  // is_sharded(), as range() does.
+  // Returns the own blocks as a flat tensor, empty if there are none. own() and range() require
+  // is_sharded().
   const at::Tensor& own(int stage, std::size_t parameter) const;
   std::optional<ElementRange> range(int stage, std::size_t parameter, int replica) const;
 

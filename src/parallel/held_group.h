@@ -25,7 +25,7 @@ inline void hold(torch::autograd::AutogradContext* context, const SliceGroup& tp
       c10::IValue::make_capsule(c10::make_intrusive<HeldGroup>(tp.of_call(numbered_place())));
 }
 
-// Throws Error(kUsage) in a backward that is itself differentiated.
+// Throws Error(kUsage) if the backward is itself differentiated.
 inline void require_one_derivative() {
   if (at::GradMode::is_enabled()) {
     throw Error(ErrorKind::kUsage,

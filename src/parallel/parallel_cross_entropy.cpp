@@ -32,7 +32,7 @@ void require_classes(const at::Tensor& labels, std::int64_t num_classes, std::in
                .remedy = "give labels of the classes, or ignore_index"});
 }
 
-// Returns labels as columns of a slice, 0 if another slice has them, and which are own. [N]
+// Returns labels as columns of a slice, 0 if in another slice, and whether each is own. [N]
 std::pair<at::Tensor, at::Tensor> columns_of(const at::Tensor& labels, std::int64_t begin,
                                              std::int64_t size) {
   const at::Tensor own = (labels >= begin).logical_and_(labels < begin + size);
