@@ -1,6 +1,5 @@
 // Chooses each rank's device by local rank, or the CPU. Only this file loads LibTorch's CUDA
-// library, once per process and not for `cpu`. Devices are used through LibTorch's generic classes,
-// without CUDA headers.
+// library, once per process and not for `cpu`. No CUDA headers are needed.
 #pragma once
 
 #include <ATen/core/Tensor.h>

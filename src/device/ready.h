@@ -1,6 +1,6 @@
-// Orders work between device streams when one rank passes tensors to another rank's device.
+// Orders work between streams when a rank passes tensors to another rank's device.
 //
-// The giver calls ready_now() after computing the tensors on its current streams. The receiver
+// The sender calls ready_now() after computing the tensors on its current streams. The receiver
 // calls take_over(). Copies between devices run on side streams, so they wait only for the work
 // they need. An extra reference keeps others from writing to a tensor during its copy.
 //

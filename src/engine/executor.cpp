@@ -182,8 +182,8 @@ struct Executor::Impl final : GroupWatch {
     }
   }
 
-  // Once a rank has started its weight update it finishes it, even if another rank fails meanwhile.
-  // Stopping halfway would leave weights from two different steps.
+  // Once a rank has started its weight update it finishes it, even if another rank fails. Otherwise
+  // the weights would be from two steps.
   bool has_started_update(int index) const {
     return index > 0 && row()[static_cast<std::size_t>(index) - 1].kind == ActionKind::kUpdate;
   }

@@ -1,5 +1,5 @@
-// Runs one rank's row of a proven program, chosen by the rank's place along the mesh's axis pp. Use
-// it on that rank's thread only.
+// Runs one rank's row of a proven program, chosen by its place along the axis pp. Use it on that
+// rank's thread only.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +27,8 @@ using IdleWork = std::function<bool()>;
 // The work on parameters and gradients between the actions, implemented in src/train.
 //
 // A call that returns a Work is a post (program.h): it starts the work without blocking. The
-// executor waits once for each Work, in any order, before the first instruction that uses the
-// result or at the end of the row. After a failure it drops the Work. Work<void>::done() needs no
-// wait.
+// executor waits for each Work once, in any order, before the first instruction that uses the
+// result or at the row's end. After a failure it drops the Work. Work<void>::done() needs no wait.
 //
 // An IdleWork runs in pieces while the rank would otherwise wait for a message. The instruction
 // that uses its result completes it.
@@ -88,9 +87,9 @@ class Executor {
   ~Executor();
 
   // Runs this rank's row once. On failure it aborts the transport for good, resets the stages and
-  // throws an Error that names rank, instruction, stage and microbatch. A sluice::Error keeps its
-  // kind. Other kinds are kMemory for a failed allocation, kUsage for a batch or loss count that
-  // does not fit, kPeer for a missing message, otherwise kInternal.
+  // throws an Error that names rank, instruction, stage and microbatch. Failed allocations are
+  // kMemory, batches or loss counts that do not fit kUsage, missing messages kPeer. Other
+  // sluice::Errors keep their kind, and the rest is kInternal.
   void run_step(const StepBatch& batch);
 
   // Losses so far in microbatch order, on the last stage's rank only. Complete after the last
@@ -100,8 +99,8 @@ class Executor {
   std::vector<MicrobatchAuxiliary> auxiliary_losses() const;
   const StepTimes& times() const;
 
-  // Repeats the compute and transfers of a step and checks every output and gradient. Returns this
-  // rank's first non-finite value, if any. Collective over all ranks.
+  // Repeats the compute and transfers of a step and checks all outputs and gradients. Returns this
+  // rank's first non-finite value. Collective over all ranks.
   std::optional<NonFinite> find_non_finite(const StepBatch& batch);
 
   std::string flight_record() const;

@@ -1,8 +1,7 @@
 // Injects faults into the instructions of one rank, for tests. report/fault.h defines their syntax.
 //
-// A fault acts at the first `times` matching instructions that it can affect. The search for a
-// non-finite value repeats instructions, so a nan acts again at the same instruction of the same
-// step. Each fault is logged before it acts.
+// A fault acts at the first `times` matching instructions that it can affect. A nan acts again if
+// the search for non-finite values repeats the instruction. Faults are logged before they act.
 #pragma once
 
 #include <cstdint>
@@ -57,9 +56,9 @@ class FaultInjector final : public ExecutorObserver {
   bool failed_ = false;
 };
 
-// Returns the faults of SLUICE_FAULT for this rank, or null. Rank 0 logs all faults. After a
-// restart (TORCHELASTIC_RESTART_COUNT above 0), only faults with `always` remain. Throws
-// Error(kUsage) for a malformed variable or a rank that does not exist.
+// Returns this rank's faults from SLUICE_FAULT, or null. Rank 0 logs all faults. After a restart
+// (TORCHELASTIC_RESTART_COUNT above 0), only faults with `always` remain. Throws Error(kUsage) for
+// a malformed variable or a missing rank.
 std::unique_ptr<FaultInjector> injected_faults(int rank, int num_ranks);
 
 }  // namespace sluice

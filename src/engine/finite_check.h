@@ -17,8 +17,8 @@ class FiniteCheck final : public ExecutorObserver {
 
   void produced(const Action& action, const Values& outputs,
                 std::vector<at::Tensor>& handed_on) override;
-  // Checks the gradient sums of a stage after each backward. They were finite before, so this
-  // backward caused any non-finite value.
+  // Checks a stage's gradient sums after each backward. They were finite before, so this backward
+  // caused any non-finite value.
   void end(int index, const Action& action) override;
 
   // The first non-finite value of a forward or, without one, of a backward.

@@ -52,7 +52,7 @@ class FlightRecorder final : public ExecutorObserver {
   std::string now() const;
 
   // Seconds of the last instruction, including waits, and of the last wait. Later observers on the
-  // rank's thread use them instead of a clock.
+  // rank's thread use them.
   double last_seconds() const { return last_seconds_; }
   double last_wait() const { return last_wait_; }
 

@@ -12,7 +12,7 @@
 namespace sluice {
 
 // Collective over all ranks of the mesh. Makes a group for every axis with several ranks, or reuses
-// a group of the run.
+// the run's.
 std::map<Axis, Group> make_axis_groups(const RunGroups& groups, const Mesh& mesh);
 
 // Throws Error(kUsage) if two axes have the same name.

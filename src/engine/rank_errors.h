@@ -18,8 +18,8 @@ std::optional<std::string> out_of_memory_text();
 Error caught_error(const std::string& place = {});
 
 // Returns caught_error() with a place: "rank 2, instruction 17 '1B3' (stage 1, microbatch 3), step
-// 5, layer 'head'". part: the action, or the half of an overlapped pair that ran. of_user: the part
-// of the model that ran, or "".
+// 5, layer 'head'". part: the action or half of an overlapped pair that ran. of_user: the part of
+// the model that ran, or "".
 Error describe_instruction_failure(int rank, int index, const Action& action, const Action& part,
                                    std::int64_t step, const std::string& of_user);
 

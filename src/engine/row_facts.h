@@ -12,9 +12,9 @@ namespace sluice {
 // unless replicas divide the shards and shards divide the microbatches of all replicas.
 StageShards shards_of_stage(const Program& program, int rank, int stage, int num_shards);
 
-// Whether weight gradients computed early in an I of `stage` must wait for their W. They must if
+// Whether weight gradients that an I of `stage` computes early must wait for their W. They must if
 // the row finishes weight gradients (B, W) in another microbatch order than input gradients (B, I),
-// or if it reduces single microbatches.
+// or reduces single microbatches.
 bool must_hold_early_weights(const std::vector<Action>& row, int stage);
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
-// Measures how a rank's step spends its time. The flight recorder, which must be an earlier
-// observer, times instructions and waits.
+// Measures how a rank's step spends its time. The flight recorder times instructions and waits, and
+// must be an earlier observer.
 //
 // total = compute + wait_receive + wait_send + reduction + optimizer + other(). Every moment of a
 // step is in exactly one of them.

@@ -1,6 +1,6 @@
 // Names the place of a collective: instruction, module and number of the call, as in "1F3
 // layers.7.mlp.down_proj (5) over tp". Members compare it (group.h), and errors show it. Scopes
-// belong to their thread, and their arguments must outlive them.
+// belong to their thread. Their arguments must outlive them.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -20,7 +20,6 @@ class DeclaredSlices {
   // module. Throws Error(kUsage) for a wrong shape, dimension or sections, or a shared weight of
   // several slices.
   void fill(ParameterInfo& info, const std::string& inside) const;
-  // Throws Error(kUsage) if a declaration names no parameter of the module.
   void require_all_found(const std::vector<std::string>& parameters) const;
 
  private:

@@ -1,7 +1,7 @@
 // Makes an operator draw from `own` although it only supports a device's default generator.
 //
 // Copies the state of `own` into `shared`. The destructor copies the advanced state back and
-// restores `shared`. The caller must keep other threads from using `shared` meanwhile.
+// restores `shared`. Other threads must not use `shared` meanwhile.
 #pragma once
 
 #include <ATen/core/Generator.h>

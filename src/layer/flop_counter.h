@@ -2,9 +2,8 @@
 //
 // A multiply-add counts as two operations, and attention counts all pairs of tokens, masked or not.
 // Operators inside a counted operator do not count. A backward counts one product per operand that
-// needs a gradient. The product is a weight gradient if the operand is a parameter or a view of
-// one. In attention, the gradient of the probabilities counts as many again. Only one counter may
-// be active.
+// needs a gradient, as a weight gradient if the operand is a parameter or its view. In attention,
+// the gradient of the probabilities counts as much again. Only one counter may be active.
 #pragma once
 
 #include <ATen/record_function.h>

@@ -1,10 +1,8 @@
 // Sums the weight gradients of one use of a parameter over the microbatches of a step.
 //
 // Additions follow the order of the calls, in float32 for half precision. All steps use the memory
-// that reserve() allocates once, so the peak does not depend on the step. clear() gives up memory
-// that is still used elsewhere. A later gradient may then become the sum, if nothing else holds its
-// storage. Each shard has its own sum, and sibling sums of the tree (plan/shard_tree.h) are merged
-// once both are finished.
+// from reserve(). clear() gives up memory that is still used elsewhere. Each shard has its own sum.
+// Sibling sums of the tree (plan/shard_tree.h) are merged once both are finished.
 //
 // Not thread-safe. On CUDA, autograd's thread adds while the rank's thread waits.
 #pragma once

@@ -9,9 +9,9 @@
 namespace sluice {
 
 // Makes uses of a tied parameter share the storage of the first use on this rank. Buffers of the
-// same name in a chunk share storage too. Later uses lose their values, so call this before loading
-// or drawing weights. Throws Error(kUsage) for different shapes or dtypes, or if two chunks have
-// the same module.
+// same name in a chunk share storage too. Later uses lose their values, so call this before setting
+// weights. Throws Error(kUsage) for different shapes or dtypes, or if two chunks have the same
+// module.
 void share_tied_storage(const std::vector<Chunk*>& chunks);
 
 // True if initialize_parameters() certainly overwrites all elements.

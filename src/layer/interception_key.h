@@ -1,6 +1,6 @@
 // The dispatch key for our kernels above autograd and autocast. Other operators skip it at no cost.
-// It is torch's TESTING_ONLY_GenericMode, which only torch's own C++ tests use. Torch uses all
-// other keys that a thread can include.
+// It is TESTING_ONLY_GenericMode, used only by torch's own C++ tests. Torch uses all other keys
+// that threads can include.
 #pragma once
 
 #include <c10/core/DispatchKeySet.h>

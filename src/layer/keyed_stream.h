@@ -51,9 +51,8 @@ class KeyedStreamScope {
   c10::impl::IncludeDispatchKeyGuard include_;
 };
 
-// While it lives, this thread draws from the stream of another name, with the seed, step and
-// microbatch of the enclosing scope. That scope's stream does not advance. No effect outside a
-// scope.
+// While it lives, this thread draws from another name's stream, with the seed, step and microbatch
+// of the enclosing scope, whose stream does not advance. No effect outside a scope.
 class NamedStreamScope {
  public:
   explicit NamedStreamScope(std::uint64_t hashed_name);
@@ -65,8 +64,8 @@ class NamedStreamScope {
   std::optional<KeyedStreamScope> scope_;
 };
 
-// A draw that is divided among ranks. Each slice has its own stream, so its numbers do not depend
-// on which ranks draw the others. The scope's stream does not advance. No effect outside a scope.
+// A draw divided among ranks. Each slice has its own stream, so its numbers do not depend on the
+// ranks. The scope's stream does not advance. No effect outside a scope.
 class DividedDraw {
  public:
   DividedDraw();

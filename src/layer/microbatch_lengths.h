@@ -22,7 +22,6 @@ class MicrobatchScope {
   MicrobatchScope(const MicrobatchScope&) = delete;
   MicrobatchScope& operator=(const MicrobatchScope&) = delete;
 
-  // The innermost scope's lengths, or nullptr.
   static const MicrobatchLengths* current();
 
  private:

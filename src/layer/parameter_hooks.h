@@ -28,7 +28,6 @@ class ParameterHooks final : public WeightSums {
   GradientSum* sum_of(const torch::autograd::Node* node) const;
   SumTarget target(const torch::autograd::Node* leaf) override;
 
-  // Lives while a backward of the stage runs.
   class Backward {
    public:
     explicit Backward(ParameterHooks& hooks) : running_(*hooks.running_) { running_ = true; }

@@ -1,10 +1,9 @@
 // Recomputes layers in the backward, so that they keep only their inputs.
 //
-// A recomputed layer is one node of the graph. Its forward runs without a graph. In the backward
-// the node repeats the forward with the same random numbers, then runs the backward of that graph.
-// During I it leaves the weight gradients to W (split_backward.h). Values that the layer reads pass
-// through the node to later readers, so gradients are summed in the same order as without
-// recomputation.
+// A recomputed layer is one node of the graph. Its forward runs without a graph. Its backward
+// repeats the forward with the same random numbers, then runs that graph's backward. During I it
+// leaves the weight gradients to W (split_backward.h). Values that the layer reads pass through the
+// node to later readers, so gradients are summed in the same order as without recomputation.
 //
 // Buffers such as running statistics keep the values of the first forward. Other state of a module
 // changes twice.

@@ -2,10 +2,10 @@
 //
 // A node *reaches the input* if a gradient through it gets to a stage input, and *reaches weights*
 // if one gets to a parameter. A *frontier* node reaches the input and has an edge into a part that
-// reaches only weights, such as the product of linear(x). A root that reaches only weights is also
-// a frontier node. I runs the engine towards the inputs and captures the gradients that arrive at
-// the frontier. Then it drops the frontier's edges towards the input, which frees all nodes that
-// led only there. W runs the engine from each frontier node down to the weights.
+// reaches only weights, such as the product of linear(x). Roots that reach only weights are
+// frontier nodes too. I runs the engine towards the inputs and captures the gradients at the
+// frontier. Then it drops the frontier's edges towards the input, which frees nodes that led only
+// there. W runs the engine from each frontier node down to the weights.
 //
 //    loss ── F1 ── n ── F2 ── input      I: loss → F1 → n → F2 → input, capturing at F1 and F2
 //             │          │               W: F1 → w1, then F2 → w2
@@ -18,7 +18,7 @@
 // can finish the gradient, or below a custom torch::autograd::Function, which computes all its
 // gradients at once unless declare_selective_backward() was called.
 //
-// After the idea of zero-bubble schedules (Qi et al., arXiv 2401.10241); the algorithm is ours.
+// The idea is from zero-bubble schedules (Qi et al., arXiv 2401.10241).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -64,9 +64,9 @@ struct InputBackward {
 // needs_input_grad() requests, and may run once for each.
 void declare_selective_backward(const at::Tensor& y);
 
-// roots, gradients: where the backward starts, with one defined gradient per root. inputs: edges
-// whose gradient is needed. boundary: nodes treated like inputs, but without a returned gradient.
-// They split a stage that has no differentiable inputs.
+// roots, gradients: where the backward starts, with defined gradients. inputs: edges whose gradient
+// is needed. boundary: nodes treated like inputs, without returned gradients. They split a stage
+// without differentiable inputs.
 InputBackward run_input_backward(const torch::autograd::edge_list& roots,
                                  const torch::autograd::variable_list& gradients,
                                  const torch::autograd::edge_list& inputs,

@@ -1,6 +1,6 @@
 // The tape sees operators through a dispatch key above autograd. A thread includes the key while it
-// has a tape. It is torch's TESTING_ONLY_GenericWrapper, which only torch's own C++ tests use. The
-// similar key of interception_key.h lies above it.
+// has a tape. The key is TESTING_ONLY_GenericWrapper, used only by torch's own C++ tests, and lies
+// below interception_key.h's.
 #include "layer/tape.h"
 
 #include <ATen/ATen.h>

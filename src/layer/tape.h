@@ -1,12 +1,11 @@
-// Records operators on tensors without memory, so that the tensors that are kept can get their
-// numbers later.
+// Records operators on tensors without memory, so that kept tensors can get their numbers later.
 //
 // While a Tape lives, its thread makes tensors without explicit device on the meta device.
 // Operators on these tensors are recorded and compute only sizes and types. The tape tracks
 // storages, so views and in-place writes need no special care. Code that needs numbers (item(),
 // nonzero(), a write to a tensor with memory) makes the recorded operators run at once. Random
-// numbers are drawn in the original order from the original generators, so values do not change.
-// Unused numbers are drawn in small pieces, and only if later ones are needed.
+// numbers are drawn in the original order from the original generators. Unused numbers are drawn in
+// small pieces, and only if later ones are needed.
 //
 // A Tape belongs to its thread and must be the innermost one.
 #pragma once

@@ -1,9 +1,9 @@
-// Marks memory that weights must fill, and finds memory that was never filled.
+// Marks memory that weights must fill, and finds unfilled memory.
 //
 // Unfilled floating-point elements are signaling NaNs with a fixed payload. Arithmetic never
 // produces one, and NaNs in checkpoints are quiet. Unfilled bools are a byte other than 0 and 1.
-// Integers and 8-bit floats are filled with the bits of the lowest integer, and count as unfilled
-// only if all elements match.
+// Integers and 8-bit floats get the bits of the lowest integer, and count as unfilled only if all
+// elements match.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,5 +1,5 @@
-// Assigns each parameter block of a rank's stages to a replica. This owner sums the block's
-// gradients and, with sharded optimizer state, updates the block.
+// Assigns each parameter block of a rank's stages to a replica, which sums the block's gradients
+// and, with sharded optimizer state, updates the block.
 #pragma once
 
 #include <map>

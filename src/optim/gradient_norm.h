@@ -1,8 +1,8 @@
 // The global norm of the gradients, with the same bits for every layout.
 //
-// Sums the elements of each gradient, then the parameters' norms in layer order, both in a fixed
-// order and in double. Orders other than 1, 2 and infinity divide by the largest element first. A
-// float32 gradient therefore cannot overflow. Its norm is finite unless an element is not.
+// Sums the elements of each gradient, then the parameters' norms in layer order, in a fixed order
+// and in double. Orders other than 1, 2 and infinity divide by the largest element first. A float32
+// gradient therefore cannot overflow. Its norm is finite unless an element is not.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -28,9 +28,8 @@ double tensor_norm(const at::Tensor& tensor, double p = 2.0);
 std::vector<double> block_squares(const at::Tensor& flat);
 using SquaresOf = std::function<std::vector<double>(const at::Tensor& flat)>;
 
-// Calls `take` with block_squares(), so that the host waits for a device only once. If a tensor is
-// on a device, calls `take` twice, the first time with zeros as results. `take` must pass the same
-// tensors.
+// Calls `take` with block_squares(), so that the host waits for a device only once. With tensors on
+// a device, calls `take` twice, first with zeros. `take` must pass the same tensors.
 void take_squares(const std::function<void(const SquaresOf&)>& take);
 
 double norm_of_blocks(std::span<const double> squares);

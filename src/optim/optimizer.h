@@ -1,8 +1,7 @@
 // Updates one rank's parameters from their gradients.
 //
-// The update of an element depends only on that element, its gradient and its state, not on other
-// parameters, alignment or the number of threads. Without a gradient, a parameter and its state
-// stay unchanged.
+// The update of an element depends only on that element, its gradient and its state. Without a
+// gradient, a parameter and its state stay unchanged.
 //
 // Our own kernel (ops/kernels) runs AdamW of float32 parameters on the CPU. It is compiled for
 // several instruction sets, so its last bits depend on the processor. LibTorch's fused kernels run
@@ -48,8 +47,7 @@ class Optimizer {
 
 // AdamW (Loshchilov and Hutter, arXiv 1711.05101) has decoupled weight decay and bias correction,
 // as torch.optim.AdamW. SGD has no momentum and adds weight decay to the gradient, as
-// torch.optim.SGD. options.weight_decay applies to parameters whose names do not match
-// options.no_decay.
+// torch.optim.SGD. options.weight_decay skips parameters whose names match options.no_decay.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
                                           std::vector<OptimizedParameter> parameters);
 

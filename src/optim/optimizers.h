@@ -51,7 +51,7 @@ std::unique_ptr<Optimizer> make_sgd(const OptimizerOptions& options,
 
 // Calls update(parts) with the same elements of all tensors, which must have equal strides. Passes
 // dense CPU tensors in blocks, because operators' bits may depend on an element's position. The
-// result then depends neither on a block's owner nor on threads. Passes other tensors whole.
+// result depends neither on block owners nor on threads. Passes other tensors whole.
 void update_by_blocks(const std::vector<at::Tensor>& tensors,
                       const std::function<void(std::vector<at::Tensor>& parts)>& update);
 

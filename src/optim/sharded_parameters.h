@@ -2,8 +2,8 @@
 // their stage (zero3). A parameter stays whole if it shares memory (a tie within the rank, a view)
 // or is not contiguous.
 //
-// Modules keep their tensor objects, which have no memory while sharded. Version counters do not
-// change, so tensors saved in graphs are valid again when parameters are whole.
+// Modules keep their tensor objects, without memory while sharded. Version counters do not change,
+// so graphs' saved tensors are valid again with whole parameters.
 #pragma once
 
 #include <map>

@@ -1,6 +1,6 @@
 // The blocks of a parameter that is divided into slices. Owners' ranges end at block ends, and
-// norms are made of the blocks' sums of squares. Each slice has its own norm, so norms do not
-// depend on which ranks have which slices. No block spans two slices:
+// norms combine the blocks' sums of squares. Each slice has its own norm on any rank. No
+// block spans two slices:
 //
 //   divided along dimension 0         every slice of every section is contiguous, and a block is
 //                                     kGradientBlock of its elements

@@ -1,6 +1,6 @@
-// Memory for optimizer state in one buffer on 2 MiB pages. An update reads all state once, so
-// memory bandwidth limits its speed, and lookups of 4 KiB pages would slow it. The system may
-// ignore the request for large pages.
+// Memory for optimizer state in one buffer on 2 MiB pages. An update is limited by memory
+// bandwidth, and lookups of 4 KiB pages would slow it. The system may ignore the request for large
+// pages.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -5,13 +5,13 @@
 // at::matmul and at::addmm with += bias (as torch::nn::Linear calls them), at::embedding,
 // at::layer_norm, at::rms_norm, x * weight and x + bias. Between a column product and the next row
 // product, pointwise operators and at::scaled_dot_product_attention run once per slice, because
-// LibTorch's numbers may depend on how many columns and heads a call has. Each slice draws its own
-// dropout: of columns or heads there, of rows elsewhere.
+// LibTorch's numbers may depend on the columns and heads of a call. Each slice draws its own
+// dropout, of columns or heads there, of rows elsewhere.
 //
 // Consecutive products of one input, such as q, k and v, exchange it once and add its gradients
 // within a slice first. Operators on all rows of the microbatch run whole on every rank. A weight
-// read with fewer rows must be listed. A listed weight must be read by an operator of its style,
-// because otherwise numbers would be wrong.
+// read with fewer rows must be listed. A listed weight that no operator of its style reads is an
+// error.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,5 +1,5 @@
-// -log softmax(logits)[label] with divided columns. First the maximum over all columns, exact in
-// any order; then each slice sums exponentials and takes the label's logit, which one slice has.
+// -log softmax(logits)[label] with divided columns. First takes the maximum over all columns, exact
+// in any order. Then each slice sums exponentials and takes the label's logit, which one slice has.
 // Both are summed in the tree. After Megatron's vocab_parallel_cross_entropy.
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>

@@ -1,6 +1,6 @@
 // Runs a pointwise operator once for each slice of this rank. LibTorch uses other instructions for
 // the last elements of a row, so bits may depend on the number and layout of elements in a call.
-// Each slice and its gradient get the layout that they have on a rank with one slice.
+// Each slice and its gradient therefore get the layout of a lone slice.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,10 +1,9 @@
-// Operators with a weight that all rows share: norms, biases after a sum, learned positions. The
-// weights are whole on each rank.
+// Operators with a whole weight that all rows share: norms, biases after a sum, learned positions.
 //
 // The forward is the plain operator on this rank's rows. In the backward, the weight's gradient is
-// summed over the rows of each slice, then in the tree over all slices, some of which are on other
-// ranks with sequence parallelism. The bits are the same with and without it; with one slice they
-// are the plain operator's. Each slice also draws its own dropout.
+// summed over the rows of each slice, then in the tree over all slices, on other ranks too with
+// sequence parallelism. The bits are the same with and without it. With one slice they are the
+// plain operator's. Each slice also draws its own dropout.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,8 +17,8 @@
 namespace sluice::detail {
 
 // x + bias or x * weight, where the weight has the last dimension of x. Rows are along
-// tp.sequence_dim(). Throws Error(kUsage) if that dimension does not come before the weight's, or
-// slices do not divide the rows evenly.
+// tp.sequence_dim(). Throws Error(kUsage) if that dimension is not before the weight's, or slices
+// do not divide the rows evenly.
 at::Tensor add_shared(const at::Tensor& x, const at::Tensor& bias, const SliceGroup& tp,
                       bool in_place = false);
 at::Tensor multiply_shared(const at::Tensor& x, const at::Tensor& weight, const SliceGroup& tp);

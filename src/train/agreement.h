@@ -8,9 +8,9 @@
 
 namespace sluice {
 
-// Collective. Throws Error(kUsage) if ranks differ in the call, the autocast state, the options or,
-// within one replica, the batch. With several replicas, sets batch.first_microbatch and
-// batch.total_count. call: for example "train_step".
+// Collective. Throws Error(kUsage) if ranks differ in call, autocast state, options or, within a
+// replica, batch. With several replicas, sets batch.first_microbatch and batch.total_count. call:
+// for example "train_step".
 void agree(const RunGroups& groups, StepBatch& batch, const StepOptions& options, const char* call,
            Compared compared);
 

@@ -32,7 +32,7 @@ class CallersParameters {
   // Records that all replicas have the current values.
   void settle();
   // Throws Error(kUsage) if a block was written to since settle(). Compares version counters and
-  // some elements, because SGD's writes do not advance the counters.
+  // some elements, because SGD does not advance the counters.
   void require_settled(const char* call) const;
   // Throws Error(kUsage) if the optimizer holds other tensors or, with blocks, may not work element
   // by element.

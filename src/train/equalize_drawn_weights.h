@@ -9,9 +9,8 @@ namespace sluice {
 
 // Makes drawn weights equal across ranks. All uses of a tie, frozen or not, get the first use's
 // value. All replicas get the parameters and buffers of replica 0. Collective over all ranks.
-// by_module: Initialization::module drew the weights. In this case throws Error(kUsage) if a
-// module's own parameters are on several stages, which would draw them from the same random
-// numbers.
+// by_module: Initialization::module drew the weights. A module's own parameters must then be on one
+// stage, because several would draw the same random numbers. Otherwise throws Error(kUsage).
 void equalize_drawn_weights(const std::vector<Stage*>& stages, const RunGroups& groups,
                             bool by_module);
 

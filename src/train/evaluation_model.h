@@ -1,5 +1,5 @@
-// Holds this rank's share of the layers that evaluate, if these differ from the training layers.
-// The modules are cut like the training's and use its parameters and buffers.
+// This rank's share of evaluation layers that differ from the training layers. The modules are cut
+// like the training's and use its parameters and buffers.
 #pragma once
 
 #include "sluice/model.h"

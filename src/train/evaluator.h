@@ -22,14 +22,12 @@ class Evaluator {
             Transport& transport, const ModelEnd& end, const RunOptions& options,
             const std::vector<ExecutorObserver*>& observers);
 
-  // Collective over all ranks. Each replica has its own batch, which may be empty with several
-  // replicas. Modules are in evaluation mode meanwhile.
+  // Collective over all ranks. With several replicas, some batches may be empty. Modules are in
+  // evaluation mode meanwhile.
   StepResult run(const StepBatch& batch, const StepOptions& options = {});
-  // Returns the outputs, without a loss. The batch has counts of 0.
   std::vector<Values> predict(const StepBatch& batch, OutputRanks ranks);
   // Losses of the last run in microbatch order, equal on all ranks.
   const std::vector<MicrobatchLoss>& losses() const { return losses_; }
-  // Also works after a run that failed.
   std::string flight_record() const;
   std::size_t num_programs() const { return runners_.size(); }
 

@@ -1,8 +1,8 @@
 // `.grad` of this rank's parameters or own blocks, summed since it was last cleared.
 //
-// With several ranks, gradients are withheld until the caller requests the parameters. Without this
-// request, an optimizer holds another module's tensors, or the tensors of all ranks, on which the
-// ranks' optimizers would race.
+// With several ranks, gradients are withheld until the caller requests the parameters. An optimizer
+// made before may hold another module's tensors, or the tensors of all ranks, on which they would
+// race.
 #pragma once
 
 #include <map>
@@ -17,8 +17,8 @@ class Grads {
   Grads(const CallersParameters& parameters, bool has_several_ranks)
       : parameters_(parameters), are_held_(has_several_ranks) {}
 
-  // Adds the gradients of a step. Moves blocks out of the stages, which frees memory. If the caller
-  // has changed `.grad`, the sum continues from there.
+  // Adds a step's gradients. Moves blocks out of the stages, which frees memory. If the caller has
+  // changed `.grad`, the sum continues from there.
   void add_step();
   void scale(double factor);
   void clear();

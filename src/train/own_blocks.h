@@ -17,7 +17,7 @@ struct OwnBlocks {
   const SharedParameter* parameter;
   const ParameterUse* use;  // its first use on this rank
   // The parameter, or its own blocks as a flat tensor. Shares the parameter's memory unless zero3
-  // shards it. A parameter that is not contiguous is one block.
+  // shards it. Non-contiguous parameters are one block.
   at::Tensor value;
   std::optional<ElementRange> range;  // none: another replica owns all
   bool is_part = false;               // `value` is flat
@@ -32,8 +32,8 @@ OwnBlocks whole_of(const SharedParameter& parameter, const ParameterUse& use);
 
 std::vector<OwnBlocks> own_blocks(const RankModel& rank);
 
-// With sharded optimizer state, starts sending a stage's blocks to all replicas. Skips parameters
-// that zero3 shards. Collective over the replicas.
+// With sharded optimizer state, starts sending a stage's blocks to all replicas, except for
+// parameters that zero3 shards. Collective over the replicas.
 Work<void> share_blocks(const RankModel& rank, int stage);
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
-// Lists all trainable parameters of all ranks in layer order. If several ranks hold the same copy,
-// the list has the first of them. Each pipeline lists its own slices.
+// Lists all trainable parameters of all ranks in layer order. Of equal copies, the list has the
+// first rank's. Each pipeline lists its own slices.
 #pragma once
 
 #include <string>
@@ -17,7 +17,6 @@ struct ParameterUse {
   std::string name;
   int rank = 0;  // the first rank that holds it
   bool has_replicas = false;
-  // Copied from ParameterInfo.
   bool is_divided = false;
   SliceRange slices = {};
   Stage* stage = nullptr;  // null if on another rank

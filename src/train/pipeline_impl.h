@@ -52,7 +52,8 @@ struct Pipeline::Impl {
   void require_own(const char* call, const std::vector<const torch::optim::Optimizer*>& optimizers);
   // Throws if parameters are sharded, because they have no memory between steps.
   void require_whole(const char* call) const;
-  // Call this when the user requests whole parameters, which an optimizer may then hold.
+  // Call this when the user requests whole parameters, which an optimizer may then hold. No effect
+  // with blocks.
   void hand_out_whole_parameters();
   Work<GradientNorms> post_norms();
   void warn_of_loss(double loss);

@@ -1,8 +1,8 @@
-// One rank of a running pipeline: its stages, its programs and its state. Pipeline is the public
+// One rank of a running pipeline, with its stages, programs and state. Pipeline is the public
 // interface.
 //
-// The training program is the plan's, or the same with outputs gathered. It is proven before
-// weights are drawn.
+// The training program is the plan's, optionally with outputs gathered. It is proven before weights
+// are drawn.
 #pragma once
 
 #include <cstdint>

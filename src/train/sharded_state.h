@@ -41,8 +41,8 @@ std::vector<ShardedTensor> list_state(const ShardedState& state, const RunGroups
 std::vector<StatePart> parts_of(const ShardedState& state, std::optional<int> replica);
 
 // Gathers the state {"KIND/NAME", tensor} of a caller's optimizers like gather_whole(), for
-// parameters whose first use is on this rank. Single numbers must be equal on all replicas.
-// Collective over the replicas. Throws Error(kUsage) if a replica lacks state that others have.
+// parameters first used on this rank. Single numbers must be equal on all replicas. Collective over
+// the replicas. Throws Error(kUsage) if a replica lacks state that others have.
 NamedTensors gather_callers_state(const NamedTensors& own, const RankModel& rank);
 
 }  // namespace sluice

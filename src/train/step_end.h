@@ -1,8 +1,8 @@
 // Carries out the instructions that end a step.
 //
-// Gradients are summed over microbatches, then over replicas, then over the uses of a tie in layer
-// order. Every use gets the sum, with the same bits on every replica and for any placement of uses.
-// Parameters are whole, unless zero3 shards them.
+// Gradients are summed over microbatches, then replicas, then the uses of a tie in layer order.
+// Every use gets the sum, with the same bits on every replica and for any placement. Parameters are
+// whole, unless zero3 shards them.
 #pragma once
 
 #include <vector>
@@ -28,7 +28,6 @@ class StepEndOps final : public StepOps {
   void watch(const Executor& executor) { executor_ = &executor; }
   void begin_step();
   void end_step(std::int64_t step);
-  // Sums ties within this rank. Call it after a step without an update.
   void finish_ties();
   const StepResult& result() const { return result_; }
   const std::vector<MicrobatchLoss>& losses() const { return losses_; }

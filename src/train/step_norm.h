@@ -23,14 +23,14 @@ struct GradientNorms {
   std::vector<std::pair<std::string, double>> of_parameters;
 };
 
-// Collective over the ranks of a replica. gradient_of: returns an undefined tensor if there is no
-// gradient. Parameters and mesh must outlive the work.
+// Collective over a replica's ranks. gradient_of: undefined without a gradient. Parameters and mesh
+// must outlive the work.
 Work<GradientNorms> post_gradient_norms(
     const std::vector<SharedParameter>& parameters, const RunGroups& groups, const Mesh& mesh,
     const std::function<at::Tensor(const ParameterUse&)>& gradient_of);
 
-// Like post_gradient_norms(), for replicas that have only the gradients of their own blocks, as
-// flat tensors. Collective over all ranks.
+// Like post_gradient_norms(), for replicas that have only the gradients of own blocks, as flat
+// tensors. Collective over all ranks.
 Work<GradientNorms> post_block_norms(
     const std::vector<SharedParameter>& parameters, const BlockOwners& owners,
     const RunGroups& groups, const Mesh& mesh,
@@ -48,8 +48,8 @@ class StepNorms {
   // Computes norms of a stage's owned parameters, in pieces of at most a few milliseconds.
   // is_known: whether a gradient is final.
   IdleWork of_stage(int stage, std::function<bool(const SharedParameter&)> is_known);
-  // Computes the remaining norms and clears all. Collective over the ranks of the replica or, with
-  // owners, over the mesh.
+  // Computes the remaining norms and clears all. Collective over the replica's ranks or, with
+  // owners, the mesh.
   Work<GradientNorms> post();
 
  private:

@@ -26,8 +26,8 @@ class TiedSums {
     const bool is_sum = parameter.uses.size() > 1 || parameter.has_partial_sums();
     return !is_sum || summed_.contains(parameter.name);
   }
-  // Sums the ties that REDUCE_TIED has not summed: ties within this rank, then weights that slices
-  // share. Blocks. Collective over the tensor-parallel ranks.
+  // Sums the remaining ties: ties within this rank, then weights that slices share. Blocks.
+  // Collective over the tensor-parallel ranks.
   void sum_remaining_ties();
   // Call this before the next step's backward.
   void clear() { summed_.clear(); }

@@ -1,8 +1,8 @@
 // Trainer's norm, check and update at the end of a step.
 //
-// Every rank makes the same decision. If loss or norm is not finite, nothing is updated and
-// gradients are cleared. A tied parameter counts once in the norm. Its uses on one rank share
-// storage and are updated once; uses on several ranks get equal updates.
+// Every rank makes the same decision. If loss or norm is not finite, gradients are cleared without
+// an update. A tied parameter counts once in the norm. Its uses on one rank share storage and are
+// updated once. Uses on several ranks get equal updates.
 #pragma once
 
 #include <cstdint>
@@ -42,8 +42,8 @@ class TrainersUpdate final : public StepUpdate {
   void end_step(std::int64_t step, const StepResult& result) override;
 
   const Optimizer& optimizer() const { return update_.optimizer(); }
-  // Returns optimizer state as whole tensors, each on one replica. Collective over the ranks of
-  // `groups`, which may differ from the steps' groups.
+  // Returns optimizer state as whole tensors, each on one replica. Collective over `groups`, which
+  // may differ from the steps' groups.
   NamedTensors gather_state(const RunGroups& groups) const;
   // Throws Error(kCheckpoint) for another kind of optimizer.
   void require_own_kind(const Checkpoint& checkpoint) const;

@@ -1,7 +1,6 @@
 // Updates this rank's parameters stage by stage, with clipping. With zero1 and zero3, a replica
-// updates its own blocks and sends them to the others. Optimizers work element by element, so the
-// result equals an update of whole parameters. A parameter belongs to the stage of its first use on
-// this rank.
+// updates its own blocks and sends them to the others, with the same result as for whole
+// parameters. A parameter belongs to the stage of its first use here.
 #pragma once
 
 #include <memory>
@@ -17,7 +16,7 @@ class Update {
   Update(const OptimizerOptions& options, const RankModel& rank);
 
   // Updates a stage's parameters. grad_norm: of all gradients. With zero1 or zero3 collective over
-  // the replicas, and the work ends when all blocks have arrived.
+  // the replicas, until all blocks have arrived.
   Work<void> run(int stage, double lr, double grad_norm);
   const Optimizer& optimizer() const { return *optimizer_; }
 
