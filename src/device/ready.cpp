@@ -17,8 +17,8 @@ c10::Stream current_stream(at::Device device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
 }
 
-// Holds references to tensors while copies on side streams read them. Otherwise the only other
-// owner, such as LibTorch's engine adding gradients, would write to a tensor in place.
+// Holds references to tensors while side streams copy them. Otherwise a sole other owner, such as
+// LibTorch's engine adding gradients, would write to a tensor in place.
 class BeingRead {
  public:
   ~BeingRead() {

@@ -194,7 +194,7 @@ void require_memory(const std::vector<std::unique_ptr<Stage>>& stages, const std
 
 }  // namespace
 
-// Computes the shapes of a stage's inputs with the shape functions of the layers before it.
+// Computes the shapes of a stage's inputs with the shape functions of earlier layers.
 class StageInputs {
  public:
   StageInputs(const Model& model, const std::vector<int>& first_layers, std::vector<Names> inputs) {
@@ -210,7 +210,7 @@ class StageInputs {
     }
   }
 
-  // Returns nullopt if a layer before the stage has no shape function.
+  // Returns nullopt if an earlier layer has no shape function.
   std::optional<std::vector<TensorMeta>> metas(int stage, const Values& batch) {
     std::vector<TensorMeta> batch_metas;
     for (const auto& [name, tensor] : batch) batch_metas.push_back(meta_of(tensor));

@@ -34,7 +34,7 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-// Shares the storage but not the graph. requires_grad stays set, because the receiver reads it.
+// Shares the storage but not the graph. The receiver reads requires_grad.
 at::Tensor without_graph(const at::Tensor& tensor) {
   if (!tensor.defined()) return tensor;
   at::Tensor result = same_storage(tensor);
@@ -53,7 +53,7 @@ struct Executor::Impl final : GroupWatch {
   StepOps& step_ops;
   const std::uint64_t seed;
   std::map<int, Stage*> stages;
-  // by stage; set in every step, because another executor may use the stages
+  // by stage; set in every step, because executors may share stages
   std::map<int, bool> holds_early_weights;
   std::map<int, StageShards> shards;  // set in every step, too
   bool weights_are_checked = false;
@@ -305,7 +305,7 @@ struct Executor::Impl final : GroupWatch {
     const bool is_first = program.flow.is_first(s, m), is_last = program.flow.is_last(s, m);
     Tensors inputs = is_first ? Tensors() : take_inputs(ChannelKind::kActivation, action);
     Tensors produced;
-    {  // this scope ends before hand_over(), so that only `produced` holds the outputs' storage
+    {  // this scope ends before hand_over(), so only `produced` holds the outputs' storage
       std::optional<at::NoGradGuard> no_grad;
       if (program.backward_of(s) == StageBackward::kNone) no_grad.emplace();
       const Values batch_inputs = on_device(inputs_of(m));

@@ -69,8 +69,8 @@ struct ExecutorOptions {
   GradientScale scale;
   std::vector<AuxiliaryLoss> auxiliary;  // from Model::auxiliary
   std::size_t flight_recorder_size = 32;
-  // Returns metas of the inputs of `stage` for these batch inputs. For nullopt, metas come from
-  // earlier steps or from the message itself.
+  // Returns metas of the inputs of `stage`. For nullopt, they come from earlier steps or from the
+  // message.
   std::function<std::optional<std::vector<TensorMeta>>(int stage, const Values& batch)> input_metas;
   // Shards of gradients over all replicas (DataParallel); 0: one per replica.
   int num_shards = 0;
@@ -80,8 +80,7 @@ struct ExecutorOptions {
 class Executor {
  public:
   // rank: in the mesh. stages: this rank's, in any order. program: must have passed verify().
-  // References must outlive the executor. Throws Error(kUsage) if stages, transport or shards do
-  // not fit.
+  // References must outlive the executor. Throws Error(kUsage) if the arguments do not fit.
   Executor(const Program& program, int rank, const std::vector<Stage*>& stages,
            Transport& transport, StepOps& ops, LossFunction loss, ExecutorOptions options);
   ~Executor();
@@ -93,7 +92,7 @@ class Executor {
   void run_step(const StepBatch& batch);
 
   // Losses so far in microbatch order, on the last stage's rank only. Complete after the last
-  // forward, so StepOps::reduce_loss may read them. Blocks on a GPU.
+  // forward, so reduce_loss() may read them. Blocks on a GPU.
   const std::vector<MicrobatchLoss>& losses() const;
   // Auxiliary losses so far of this rank's stages, by stage, microbatch and layer.
   std::vector<MicrobatchAuxiliary> auxiliary_losses() const;

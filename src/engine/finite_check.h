@@ -1,4 +1,4 @@
-// Finds the first value of a rank that is not finite, for Executor::find_non_finite.
+// Finds a rank's first non-finite value, for Executor::find_non_finite.
 #pragma once
 
 #include <map>

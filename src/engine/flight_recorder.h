@@ -45,14 +45,12 @@ class FlightRecorder final : public ExecutorObserver {
   FlightRecord record() const;
   // The instruction that is computing. Empty during a wait and between steps.
   std::optional<RunningAction> running() const;
-  // Compute seconds of the latest completed instructions.
+  // Compute seconds of the latest instructions.
   std::vector<std::pair<Action, double>> computed() const;
-  // Returns, for example, "rank 0, step 4, instruction 7 '0B1', waits 3.2 s for 0RECV_B1 from rank
-  // 1"; "" when nothing runs.
+  // For example "rank 0, step 4, instruction 7 '0B1', waits 3.2 s for 0RECV_B1 from rank 1", or "".
   std::string now() const;
 
-  // Seconds of the last instruction, including waits, and of the last wait. Later observers on the
-  // rank's thread use them.
+  // Seconds of the last instruction, including waits, and of the last wait, for other observers.
   double last_seconds() const { return last_seconds_; }
   double last_wait() const { return last_wait_; }
 

@@ -11,8 +11,7 @@
 
 namespace sluice {
 
-// Collective over all ranks of the mesh. Makes a group for every axis with several ranks, or reuses
-// the run's.
+// Collective over all ranks of the mesh. Makes or reuses a group for every axis with several ranks.
 std::map<Axis, Group> make_axis_groups(const RunGroups& groups, const Mesh& mesh);
 
 // Throws Error(kUsage) if two axes have the same name.

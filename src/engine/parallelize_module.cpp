@@ -71,7 +71,7 @@ class Divider {
     cut(joined(name, "weight"), embedding->weight, 0, style);
   }
 
-  // Lists weights that are in no table and whose modules do not handle slices themselves.
+  // Lists weights in no table whose modules do not handle slices themselves.
   void list_whole(const std::string& name, const torch::nn::Module& module) {
     const auto& weights = chunk_.divided[layer_];
     if (!weights || dynamic_cast<const SlicedModule*>(&module)) return;
@@ -116,7 +116,7 @@ class Divider {
   const SliceGroup& tp_;
 };
 
-// Passes an open column product of an earlier layer on, until a layer has the next row product.
+// Passes an open column product on until a layer has the next row product.
 void carry_open_products(LocalChunk& chunk) {
   const auto first = std::find_if(chunk.divided.begin(), chunk.divided.end(),
                                   [](const auto& layer) { return layer && layer->has_products(); });

@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-// Returns "out of memory: 1.50GiB could not be allocated" for an exception of an allocator.
+// Returns "out of memory: 1.50GiB could not be allocated" for an allocator's exception.
 std::optional<std::string> out_of_memory_text();
 
 // Like as_error(), but also for LibTorch's exceptions. A failed allocation becomes kMemory with

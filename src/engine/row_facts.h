@@ -9,7 +9,7 @@
 namespace sluice {
 
 // rank: in the mesh. num_shards: over all replicas, or 0 for one per replica. Throws Error(kUsage)
-// unless replicas divide the shards and shards divide the microbatches of all replicas.
+// unless replicas divide the shards and shards divide all replicas' microbatches.
 StageShards shards_of_stage(const Program& program, int rank, int stage, int num_shards);
 
 // Whether weight gradients that an I of `stage` computes early must wait for their W. They must if

@@ -120,8 +120,8 @@ struct Stage::Impl {
     return found->second;
   }
 
-  // Returns a received value as a leaf on this stage's device. The sender's requires_grad decides
-  // whether it needs a gradient.
+  // Returns a received value as a leaf on this stage's device. It needs a gradient if the sender
+  // set requires_grad.
   at::Tensor to_stage_device(const at::Tensor& input) const {
     if (!input.defined()) return input;
     at::Tensor result = same_storage(input);

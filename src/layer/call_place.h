@@ -60,7 +60,7 @@ class WeightPlace {
   const at::Tensor* const outer_;
 };
 
-// Adds the axis of a collective. of_forward: in a backward, the place of the forward call.
+// Adds a collective's axis and, in a backward, the place of the forward call.
 class AxisPlace {
  public:
   AxisPlace(const char* axis, const std::string& of_forward);

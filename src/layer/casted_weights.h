@@ -26,7 +26,7 @@ class CastedWeights {
   // Call this before the weights change.
   void clear();
   // empty() frees the copies' memory while the weights have none. fill() casts again into the same
-  // tensors, so graphs that saved them become valid again.
+  // tensors, so graphs can use them again.
   void empty();
   void fill();
   std::int64_t bytes() const;

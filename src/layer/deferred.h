@@ -13,7 +13,7 @@ namespace sluice {
 
 using ModuleMaker = std::function<std::shared_ptr<torch::nn::Module>()>;
 
-// Which parameters get their initial values after `make`, whose numbers are then not needed.
+// Which parameters get their initial values after `make`.
 enum class Drawn : std::uint8_t { kNone, kByDefault };
 
 // With `keeps`, modules made in this scope keep their factory's numbers (InitialWeights::kFactory).
@@ -34,8 +34,8 @@ class FactoryNumbersScope {
 std::shared_ptr<torch::nn::Module> make_deferred(const ModuleMaker& make, const std::string& layer,
                                                  Drawn drawn);
 
-// Allocates only tensors that are alive when `make` returns, with the numbers that `make` sets.
-// Throws c10::Error if `make` accesses missing memory.
+// Allocates only tensors that are alive when `make` returns, with their numbers. Throws c10::Error
+// if `make` accesses missing memory.
 std::shared_ptr<torch::nn::Module> make_with_memory_for_kept(const ModuleMaker& make, Drawn drawn);
 
 // Makes only names, sizes and types. Throws like make_with_memory_for_kept().

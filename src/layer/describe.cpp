@@ -1,4 +1,4 @@
-// Measures each layer as a chunk of its own, on a batch of the given size and on twice the rows.
+// Measures each layer as its own chunk, on the given batch size and on twice the rows.
 #include "sluice/model.h"
 
 #include <ATen/ATen.h>
@@ -246,7 +246,7 @@ LayerCost cost_of(const std::array<Numbers, kSizes>& measured, std::int64_t rows
   return cost;
 }
 
-// Sets the values of a layer from its shape function, without running it.
+// Sets a layer's values from its shape function, without running it.
 void set_by_shapes(const LayerSpec& layer, ValueTable& values) {
   std::array<std::vector<TensorMeta>, kSizes> written;
   for (std::size_t size = 0; size < kSizes; ++size) {

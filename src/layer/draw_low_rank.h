@@ -1,4 +1,3 @@
-// Initial values of low-rank adapters.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -36,8 +36,8 @@ class ShardedSum final : public GradientSum {
   void select(int shard);
   // Marks the shard as complete. The shard must be selected or have no gradients.
   void finish(int shard);
-  // The sums of the largest subtrees of the own shards, ascending. A subtree without gradients has
-  // an undefined sum. All shards must be finished.
+  // The sums of the largest subtrees of the own shards, ascending. Undefined for a subtree without
+  // gradients. All shards must be finished.
   std::vector<at::Tensor> partial_sums() const;
   void replace(at::Tensor sum);
 

@@ -1,5 +1,5 @@
-// The start of a graph, where the gradients of its inputs arrive. Unlike leaves it holds no
-// tensors, so inputs that no operator saved are freed after the forward.
+// The start of a graph, where its inputs' gradients arrive. Unlike leaves it holds no tensors, so
+// inputs that no operator saved are freed after the forward.
 #pragma once
 
 #include <vector>

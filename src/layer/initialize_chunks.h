@@ -22,7 +22,7 @@ bool is_drawn_by_default(const Chunk& chunk, const ParameterInfo& parameter);
 void initialize_parameters(Chunk& chunk, std::uint64_t seed);
 
 // Draws every parameter and buffer with the user's function. Requires is_given(). Throws
-// Error(kUsage) if both functions are given, or for `module` if parts of a module run separately.
+// Error(kUsage) if both functions are given, or if `module` would see only parts of a module.
 void initialize_by(const Initialization& user, Chunk& chunk, std::uint64_t seed);
 
 void initialize_chunks(const Initialization& user, const std::vector<Chunk*>& chunks,

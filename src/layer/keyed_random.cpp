@@ -112,9 +112,8 @@ void lend_default_generator(const c10::OperatorHandle& op, c10::DispatchKeySet k
   op.redispatchBoxed(keys & kBelowInterception, stack);
 }
 
-// True for a random operator that has no generator argument and that the accelerator itself
-// implements. Composite operators call others that are intercepted. CUDA kernels may be loaded
-// later.
+// True for a random operator without generator argument that the accelerator itself implements.
+// Composite operators call others that are intercepted. CUDA kernels may be loaded later.
 bool uses_default_generator(const c10::OperatorHandle& op) {
   return op.hasTag(at::Tag::nondeterministic_seeded) &&
          !op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
@@ -226,8 +225,8 @@ std::optional<at::Generator> keyed_generator() {
 
 }  // namespace sluice
 
-// Operators without a kernel under the interception key fall through. This touches every operator,
-// so it is registered at load time. Kernels for a few operators are added at first use.
+// Operators without a kernel under the interception key fall through. Registered at load time,
+// because this touches every operator. A few kernels are added at first use.
 TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericMode, m) {
   m.fallback(torch::CppFunction::makeFallthrough());
 }

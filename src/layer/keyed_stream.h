@@ -21,8 +21,8 @@ class KeyedStream {
   const at::Generator& generator(c10::Device device);
   // Returns the stream of another name for the same seed, step and microbatch, at its start.
   KeyedStream of(std::uint64_t hashed_name) const;
-  // Returns a new number for a draw that is divided into slices. of_slice() returns the stream of
-  // one slice.
+  // Returns a new number for a draw that is divided into slices. of_slice() returns a slice's
+  // stream.
   std::int64_t next_divided() { return num_divided_++; }
   KeyedStream of_slice(std::int64_t draw, std::int64_t slice) const;
   // Returns an independent stream that continues from here.

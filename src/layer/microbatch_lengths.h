@@ -13,8 +13,8 @@ namespace sluice::detail {
 using MicrobatchLengths = std::vector<std::int64_t>;
 MicrobatchLengths lengths_of(const Values& batch);
 
-// While it lives, this thread computes a microbatch of these lengths, which must outlive it.
-// nullptr: unknown.
+// While it lives, this thread computes a microbatch of these lengths (nullptr: unknown), which must
+// outlive it.
 class MicrobatchScope {
  public:
   explicit MicrobatchScope(const MicrobatchLengths* lengths);

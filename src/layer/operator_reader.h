@@ -13,8 +13,8 @@ namespace sluice {
 class OperatorInterceptor {
  public:
   virtual ~OperatorInterceptor() = default;
-  // Returns true if it ran the operator and replaced the arguments on the stack by results.
-  // Operators that it calls are not intercepted.
+  // Returns true if it ran the operator and replaced the arguments on the stack by results. Its own
+  // operators are not intercepted.
   virtual bool run(const c10::OperatorHandle& op, torch::jit::Stack& stack) = 0;
 };
 
@@ -33,8 +33,8 @@ class OperatorReaderScope {
 // Calls this thread's reader, if there is one. at::linear, at::matmul, at::mm and at::addmm always
 // call this.
 bool try_reader(const c10::OperatorHandle& op, torch::jit::Stack& stack);
-// True for an operator that LibTorch tags as pointwise, that draws nothing and returns one tensor.
-// False for at::clone, which computes nothing.
+// True for an operator tagged as pointwise that draws nothing and returns one tensor. False for
+// at::clone.
 bool is_pointwise(const c10::OperatorHandle& op);
 at::Tensor call_operator(const c10::OperatorHandle& op, std::vector<c10::IValue> arguments);
 

@@ -180,8 +180,8 @@ class RecomputedLayer final : public Node {
     bool is_differentiable = false;
   };
 
-  // Runs the forward again with a graph and frees its outputs. Returns the edges at which the
-  // backward starts, and their gradients.
+  // Repeats the forward with a graph and frees its outputs. Returns the edges at which the backward
+  // starts, and their gradients.
   std::pair<edge_list, variable_list> run_again(GraphInput& input, variable_list gradients) {
     require_unchanged();
     Tensors values = this->values();

@@ -22,7 +22,7 @@ class Recomputation : public std::enable_shared_from_this<Recomputation> {
   // The arguments must outlive this object and its graphs.
   Recomputation(Chunk& chunk, ParameterHooks& hooks) : chunk_(chunk), hooks_(hooks) {}
 
-  // Runs layers with LayerSpec::recompute without a graph, and other layers as usual. Throws
+  // Runs layers with LayerSpec::recompute without a graph, and others as usual. Throws
   // Error(kUsage), immediately or in the backward, if a layer modifies its inputs.
   Chunk::LayerCall call(const MicrobatchKey& key);
   // on: add early weight gradients from I only during W.

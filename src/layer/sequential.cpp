@@ -52,7 +52,7 @@ void freeze_alike(torch::nn::Module& clone, const torch::nn::Module& original) {
 }
 
 // make_clone(child): clones a child that shares parameters with an earlier child, so that each use
-// of a tied parameter is a leaf with its own gradient.
+// of a tied parameter has its own gradient.
 Model chain(std::vector<Child> children, const std::string& input, const char* where,
             const std::function<Child(std::size_t i)>& make_clone) {
   if (children.empty())

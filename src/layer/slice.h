@@ -10,8 +10,7 @@
 
 namespace sluice {
 
-// Throws Error(kInternal) naming `name` if the slice has a wrong number of dimensions or exceeds
-// the shape.
+// Throws Error(kInternal) naming `name` if the slice does not fit the shape.
 std::vector<std::int64_t> shape_of(const Slice& slice, const std::vector<std::int64_t>& shape,
                                    const std::string& name);
 // For example "[0:4, 2:3]".

@@ -222,8 +222,8 @@ InputBackward run_input_backward(const edge_list& roots, const variable_list& gr
   }
   if (wanted.empty()) return result;
 
-  // For a node that it evaluates, the engine captures the gradient before the node's tensor hooks.
-  // For other nodes it captures after the hooks, and W must not call them again.
+  // The engine captures an evaluated node's gradient before the node's tensor hooks. Otherwise it
+  // captures after them, and W must not call the hooks again.
   const auto has_hooks = [](const DeferredWeights::Frontier& frontier) {
     return !frontier.node->tensor_pre_hooks().empty();
   };

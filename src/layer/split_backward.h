@@ -60,7 +60,7 @@ struct InputBackward {
   DeferredWeights deferred;
 };
 
-// Declares that the torch::autograd::Function that made y computes only the gradients that
+// Declares that the torch::autograd::Function of y computes only the gradients that
 // needs_input_grad() requests, and may run once for each.
 void declare_selective_backward(const at::Tensor& y);
 

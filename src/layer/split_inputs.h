@@ -20,8 +20,8 @@ class BatchSplit {
   void require_row_count() const;
   void require_no_gradient() const;
 
-  // Returns the number of microbatches to make, at most `most` and the number of rows. If the
-  // caller gave microbatches, returns their number.
+  // Returns the number of microbatches to make, at most `most` and the number of rows, or the
+  // number that the caller gave.
   int num_microbatches(int most) const;
   // Precondition: num_microbatches() allows this many.
   std::vector<Values> microbatches(int num_microbatches) const;

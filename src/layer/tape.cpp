@@ -212,7 +212,6 @@ class Tape::Notes {
 
   void remember(const at::Tensor& tensor) { tensors_.emplace_back(tensor.getIntrusivePtr()); }
 
-  // All tensors without memory that are still held, once each.
   std::vector<at::Tensor> take_alive() {
     std::vector<at::Tensor> alive;
     std::unordered_set<const c10::TensorImpl*> seen;
@@ -247,8 +246,8 @@ class Tape::Notes {
       if (writes_memory) return false;
     }
     if (generator < 0) return makes && !op.hasTag(at::Tag::nondeterministic_seeded);
-    // A draw can wait only if it fills its single tensor. Otherwise the amount drawn may depend on
-    // values of other tensors.
+    // A draw can wait only if it fills its single tensor. Otherwise other tensors' values may
+    // decide the amount drawn.
     std::size_t num_tensors = 0, num_written = 0;
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       num_tensors += arguments[i].isTensor() ? 1 : 0;
@@ -258,7 +257,7 @@ class Tape::Notes {
   }
 
   // Records the operator and computes only sizes and types. results: the arguments, replaced by
-  // results. Returns false if the operator must run now.
+  // results. False: it must run now.
   bool note(const c10::OperatorHandle& op, const Stack& arguments, int generator, Stack& results) {
     if (!can_wait(op, arguments, generator)) return false;
     Note note = {op, {}, {}};
@@ -376,8 +375,8 @@ class Tape::Notes {
     for (const at::Tensor& result : note.results) of(result);
   }
 
-  // Runs the recorded operators that the selected families need, in order. Frees tensors that are
-  // not in `alive` after their last use.
+  // Runs the recorded operators that the selected families need, in order. Frees tensors outside
+  // `alive` after their last use.
   void run(const std::function<bool(std::size_t family)>& needs,
            const std::vector<at::Tensor>& alive) {
     const auto is_due = [&](const Note& note) {

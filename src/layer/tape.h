@@ -39,8 +39,8 @@ class Tape {
   std::unique_ptr<Notes> notes_;
 };
 
-// Gives the variable another tensor's memory, device and strides. Variable::set_data refuses to
-// change from or to the meta device.
+// Gives the variable another tensor's memory, device and strides. Variable::set_data refuses a
+// change from or to meta.
 void replace_tensor_data(const at::Tensor& variable, const at::Tensor& memory);
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
-// Lets autograd nodes add weight gradients directly to their sums (gradient_sum.h), instead of
-// returning tensors. A node that finds no sum returns its gradient to the engine as usual.
+// Lets autograd nodes add weight gradients directly to their sums (gradient_sum.h). A node without
+// a sum returns its gradient to the engine as usual.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,8 +19,8 @@ struct SumTarget {
 class WeightSums {
  public:
   virtual ~WeightSums() = default;
-  // Returns the sum for the weight of an AccumulateGrad node. The caller must immediately add
-  // exactly one gradient. Undefined without a sum, or if its dtype differs from the caller's.
+  // Returns the sum for a weight's AccumulateGrad node. The caller must immediately add exactly one
+  // gradient. Undefined without a sum, or if its dtype differs.
   virtual SumTarget target(const torch::autograd::Node* leaf) = 0;
 };
 

@@ -279,7 +279,7 @@ Model from_module(WholeModule whole, const ModuleTree& given) {
   Model model;
   for (const LayerSpec& layer : tree->layers()) {
     LayerSpec alone = fuse(tree, {layer}, layer.writes);
-    // A user's initialize function may skip parameters, so the factory's numbers are needed.
+    // The user's initialize function may skip parameters, so keep the factory's numbers.
     alone.make = [tree, part = layer.name] { return tree->make({part}, Drawn::kNone); };
     // Keep the weights that the module already has.
     if (tree->is_ready())

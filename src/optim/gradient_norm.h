@@ -14,8 +14,8 @@
 
 namespace sluice {
 
-// Elements of a partial sum, and of a block that one rank owns. A block fits the cache, and there
-// are enough blocks for threads.
+// Elements of a partial sum, and of a block that one rank owns. Blocks fit the cache and are enough
+// for threads.
 inline constexpr std::int64_t kGradientBlock = 16384;
 
 // (sum |x|^p)^(1/p), or max |x| for p = infinity. p > 0. Float32 and float64 tensors on the CPU are

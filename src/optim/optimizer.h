@@ -34,8 +34,8 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  // Updates the parameters with these indices once, with gradients divided by `grad_scale` (1 /
-  // clip coefficient). May overwrite the gradients.
+  // Updates the parameters with these indices, with gradients divided by `grad_scale` (1 / clip
+  // coefficient). May overwrite the gradients.
   virtual void step(std::span<const std::size_t> members, double lr, double grad_scale) = 0;
   void step(double lr, double grad_scale = 1.0);
 

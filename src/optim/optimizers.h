@@ -26,11 +26,10 @@ std::vector<ParameterGroup> group_parameters(const std::vector<OptimizedParamete
 // undefined.
 at::Tensor gradient_like(const at::Tensor& parameter);
 
-// Fused kernels take dense CPU or CUDA parameters in float32 or float64, with a gradient of the
-// same type.
+// Fused kernels take dense CPU or CUDA parameters in float32 or float64, with gradients of the same
+// type.
 bool can_fuse(const at::Tensor& parameter, const at::Tensor& gradient);
 
-// Returns float64 for float64, otherwise float32.
 at::ScalarType state_type(const at::Tensor& parameter);
 
 // Returns the scale for fused kernels, or nullopt for 1.

@@ -17,8 +17,7 @@ struct PartMeta {
 };
 
 // parts: flat tensors on `device`, or undefined. Returns the message as bytes, undefined without
-// parts. memory: an unused earlier message, which is overwritten if large enough. It must not
-// contain parts.
+// parts. memory: an unused earlier message without `parts`, overwritten if large enough.
 at::Tensor pack_parts(const std::vector<at::Tensor>& parts, at::Device device,
                       const at::Tensor& memory = {});
 // Returns flat views of `packed`, undefined where parts were undefined. Throws Error(kInternal) if

@@ -18,7 +18,7 @@ namespace sluice {
 
 class ShardedParameters {
  public:
-  // Frees the memory of all sharded parameters and leaves the own blocks uninitialized.
+  // Frees the memory of all sharded parameters. The own blocks are uninitialized.
   ShardedParameters(const std::vector<Stage*>& stages, const BlockOwners& owners,
                     const RunGroups& groups);
 

@@ -22,7 +22,7 @@ namespace sluice {
 using SliceSquares = std::vector<std::vector<double>>;
 
 // Returns ascending block ends in memory, the last is numel(). The parameter must be divided and
-// its tensor contiguous.
+// contiguous.
 std::vector<std::int64_t> block_ends(const ParameterInfo& parameter);
 
 // Sums squares of elements [begin, begin + flat.numel()) of the parameter's gradient, which must

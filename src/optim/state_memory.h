@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-// Returns zeros with the sizes and strides of `like`, which must be dense and on the CPU. They are
-// not views, and each starts at a cache line of the buffer.
+// Returns zeros with the sizes and strides of `like`, which must be dense CPU tensors. They are not
+// views, and each starts at a cache line.
 std::vector<at::Tensor> zeros_in_one_buffer(const std::vector<at::Tensor>& like,
                                             at::ScalarType dtype);
 

@@ -24,11 +24,11 @@ std::vector<at::Tensor> weight_slices(const at::Tensor& own, std::int64_t dim,
 std::vector<at::Tensor> products(const std::vector<at::Tensor>& inputs,
                                  const std::vector<at::Tensor>& weights,
                                  const std::vector<at::Tensor>& biases);
-// Concatenates slices along dim. Each slice's gradient gets the layout of a lone slice, because
+// Concatenates slices along dim. Each slice's gradient gets a lone slice's layout, because
 // LibTorch's numbers may depend on strides.
 at::Tensor concatenated(const std::vector<at::Tensor>& parts, std::int64_t dim);
 // products() for weights that may be non-contiguous. LibTorch selects kernels by strides, so
-// weights get the same layout on any number of ranks. is_transposed: weights are [in, out].
+// weights get the same layout on all ranks. is_transposed: weights are [in, out].
 std::vector<at::Tensor> products_with_fixed_layout(const std::vector<at::Tensor>& inputs,
                                                    const std::vector<at::Tensor>& weights,
                                                    bool is_transposed = false);

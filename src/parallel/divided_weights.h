@@ -54,7 +54,7 @@ class DividedWeights : public OperatorInterceptor {
                                          std::shared_ptr<const DividedWeights> opener);
 
   // Calls a layer's forward. Throws Error(kUsage) for a weight that no operator of its style reads,
-  // for dropout whose slices are unclear or that is not torch::nn::Dropout.
+  // for dropout with unclear slices or other than torch::nn::Dropout.
   std::vector<at::Tensor> run(const std::function<std::vector<at::Tensor>()>& forward);
 
   bool run(const c10::OperatorHandle& op, torch::jit::Stack& stack) override;

@@ -1,5 +1,5 @@
-// Keeps the SliceGroup of an autograd node from forward to backward. On CUDA, autograd's thread
-// uses it while the rank's thread waits.
+// Keeps an autograd node's SliceGroup until its backward. On CUDA, autograd's thread uses it while
+// the rank's thread waits.
 #pragma once
 
 #include <ATen/core/grad_mode.h>

@@ -29,7 +29,7 @@ at::Tensor add_columns_(const at::Tensor& x, const at::Tensor& bias, std::int64_
 // Looks up ids [B, L] of all rows and returns this rank's rows.
 at::Tensor embedding_shared(const at::Tensor& table, const at::Tensor& ids, const SliceGroup& tp);
 // Returns dropout factors for x, 0 or 1 / (1 - probability), drawn separately for each slice.
-// sizes: of the slices here along dim, from first_slice on.
+// sizes: of the slices along dim, from first_slice on.
 at::Tensor dropout_mask(const at::Tensor& x, double probability, std::int64_t dim,
                         const std::vector<std::int64_t>& sizes, std::int64_t first_slice);
 // Returns dropout factors for slices of rows.

@@ -11,8 +11,8 @@
 
 namespace sluice::detail {
 
-// Sums each half of the terms recursively, with n - 1 additions. Returns a single term itself.
-// Terms have one shape and dtype.
+// Sums each half of the terms recursively. Returns a single term itself. Terms have one shape and
+// dtype.
 at::Tensor tree_sum(const std::vector<at::Tensor>& terms);
 
 at::Tensor tree_all_reduce(const at::Tensor& own, const SliceGroup& tp);

@@ -17,7 +17,7 @@ void agree(const RunGroups& groups, StepBatch& batch, const StepOptions& options
 // Collective. Throws Error(kUsage) unless all ranks make this call now.
 void require_call(const Group& world, const char* call);
 
-// Compared with the calls of other ranks once this rank's body has returned.
+// Compared with other ranks' calls once this rank's body has returned.
 inline constexpr const char* kEndOfBody = "nothing more: its body has returned";
 
 }  // namespace sluice

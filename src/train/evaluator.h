@@ -17,7 +17,7 @@ namespace sluice {
 
 class Evaluator {
  public:
-  // other: the layers that evaluate, or null for the layers of `rank`.
+  // other: the layers that evaluate, or null for those of `rank`.
   Evaluator(std::unique_ptr<EvaluationModel> other, const Plan& plan, RankModel& rank,
             Transport& transport, const ModelEnd& end, const RunOptions& options,
             const std::vector<ExecutorObserver*>& observers);
@@ -26,7 +26,7 @@ class Evaluator {
   // evaluation mode meanwhile.
   StepResult run(const StepBatch& batch, const StepOptions& options = {});
   std::vector<Values> predict(const StepBatch& batch, OutputRanks ranks);
-  // Losses of the last run in microbatch order, equal on all ranks.
+  // Losses of the last run in microbatch order, on all ranks.
   const std::vector<MicrobatchLoss>& losses() const { return losses_; }
   std::string flight_record() const;
   std::size_t num_programs() const { return runners_.size(); }

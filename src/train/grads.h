@@ -22,7 +22,7 @@ class Grads {
   void add_step();
   void scale(double factor);
   void clear();
-  // Returns the gradient of a parameter's first use on this rank, or an undefined tensor.
+  // Returns the gradient of a parameter's first use here, or an undefined tensor.
   at::Tensor of(const ParameterUse& use);
 
   // Call this when the parameters are requested.

@@ -1,5 +1,4 @@
-// Collects the model's outputs. Before gather() it has the microbatches that end on this rank,
-// afterwards all.
+// Collects the model's outputs, of microbatches that end on this rank or, after gather(), of all.
 #pragma once
 
 #include <map>

@@ -121,7 +121,7 @@ void make_groups(std::vector<SharedParameter>& parameters, const Group& world) {
   }
 }
 
-// Rejects partly frozen ties. A frozen use on another rank would keep its first value.
+// Rejects partly frozen ties, because a frozen use on another rank would not change.
 void require_ties_of_one_kind(const std::map<std::string, SharedParameter>& trained,
                               const std::map<std::string, std::string>& frozen) {
   for (const auto& [first_use, name] : frozen) {

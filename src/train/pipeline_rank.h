@@ -62,7 +62,7 @@ class PipelineRank {
   // Collective. Calls `step` once, then sends the updated blocks to all replicas. number: the last
   // training step.
   void update(const std::function<void()>& step, std::int64_t number);
-  // Collective. Each replica has its own batch, of any size.
+  // Collective. Each replica has its own batch of any size.
   StepResult evaluate(const StepBatch& batch, const StepOptions& options);
   // Collective. The batch has counts of 0. Computes no loss.
   std::vector<Values> predict(const StepBatch& batch, OutputRanks ranks);
@@ -71,7 +71,7 @@ class PipelineRank {
   // Returns this rank's part of a checkpoint. Collective over `groups`, which may differ from the
   // steps' groups, if replicas or tensor-parallel ranks hold parts.
   RankState state(const RunGroups& groups) const;
-  // Also includes the optimizer state that optimizer_of returns.
+  // Also includes the optimizer state from optimizer_of.
   RankState state(const RunGroups& groups,
                   const std::function<NamedTensors(const RankState& held)>& optimizer_of) const;
   // Returns parameters and buffers. all: include those that RunOptions::saves leaves out.

@@ -162,7 +162,7 @@ void Pipeline::load_state_dict(const std::vector<std::pair<std::string, at::Tens
   const auto own = local_state_dict();
   std::map<std::string, std::size_t> num_own, num_seen;
   for (const auto& [name, tensor] : own) ++num_own[name];
-  // The given values of divided parameters may be whole, as state_dict() returns them.
+  // Values of divided parameters may be whole, as from state_dict().
   for (const auto& [name, info] : parameters_by_name(impl_->share.stages.pointers())) {
     const auto found = given.find(name);
     if (found == given.end()) continue;

@@ -31,7 +31,7 @@ struct RankModel {
   void initialize(const Model& model, const RunOptions& options);
 
   Stage& stage(int index) const;
-  // Whether the gradient is a sum over uses or slices, which needs all of its elements.
+  // Whether the gradient is a sum over uses or slices, which needs all elements.
   bool is_tied(int stage, std::size_t parameter) const;
 
   const Mesh mesh;
@@ -49,7 +49,7 @@ struct RankModel {
 };
 
 // Returns for each layer whether some parameter trains. Collective over the ranks. Throws
-// Error(kUsage) on all of them if replicas differ.
+// Error(kUsage) if replicas differ.
 std::vector<bool> layers_that_train(const RankModel& rank, const Model& model);
 
 }  // namespace sluice

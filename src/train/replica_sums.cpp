@@ -191,7 +191,7 @@ struct ReplicaSums::Impl {
     });
   }
 
-  // Keeps one received piece's memory for reuse and frees the rest, to limit memory use.
+  // Keeps one received piece's memory for reuse and frees the rest.
   at::Tensor take_one(Tensors& pieces) const {
     at::Tensor taken;
     for (int giver = 0; giver < groups.num_replicas && !taken.defined(); ++giver) {
@@ -201,8 +201,8 @@ struct ReplicaSums::Impl {
     return taken;
   }
 
-  // Returns this range of the final gradient. The gradient reuses the memory of an own partial sum,
-  // if any.
+  // Returns this range of the final gradient, which reuses the memory of an own partial sum if
+  // possible.
   static at::Tensor place(const StageParts& of, const ElementRange& range,
                           const std::vector<Tensors>& partial, Tensors& gradients) {
     at::Tensor& gradient = gradients[range.parameter];

@@ -32,7 +32,6 @@ LossFunction with_graph(LossFunction loss);
 void require_callers_update(const Plan& plan, const char* call);
 void require_something_trains(const RankModel& rank);
 void require_gradients(const char* call);
-// Requires that the hook fits the plan and its schedule.
 void require_reduction(const GradientReduction& reduction, const Plan& plan);
 // Requires that the planned parameters train, where the plan lists them.
 void require_planned_training(const Plan& plan, const RankStages& stages);

@@ -64,7 +64,7 @@ Work<void> StepEndOps::reduce_tied(int group) { return ties_.reduce(group); }
 Work<void> StepEndOps::reduce_loss() {
   post_layer_barrier();
   const bool asks = trains_ && requested_;
-  // All tensor-parallel ranks have the same losses, so only the first one reports them.
+  // Tensor-parallel ranks have equal losses, so only the first one reports them.
   const Executor* const counted = rank_.groups.is_first_share() ? executor_ : nullptr;
   return post_losses(rank_.groups.world, counted, asks ? requested_() : StepRequest::kNone)
       .then([this](GatheredLosses losses) {

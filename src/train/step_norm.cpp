@@ -97,7 +97,7 @@ Work<GradientNorms> post_squares(const std::vector<SharedParameter>& parameters,
       });
 }
 
-// Small pieces, so that an arriving message need not wait for a whole output layer.
+// Small pieces, so that an arriving message need not wait long.
 constexpr std::int64_t kPieceElements = 64 * kGradientBlock;
 
 bool is_summed_by_blocks(const at::Tensor& gradient) {
@@ -212,7 +212,7 @@ IdleWork StepNorms::of_stage(int stage, std::function<bool(const SharedParameter
       squares.insert(squares.end(), more.begin(), more.end());
       begin = end;
     };
-    // A divided parameter stays in one piece, because its slices have blocks of their own
+    // A divided parameter is one piece, because its slices have blocks of their own
     // (slice_blocks.h).
     const bool in_pieces = own.defined() && !parameter.is_divided && is_summed_by_blocks(own);
     if (in_pieces && begin + kPieceElements < own.numel()) {

@@ -54,8 +54,7 @@ class StepNorms {
 
  private:
   bool is_owned(const SharedParameter& parameter) const;
-  // Returns the elements to sum here, or an undefined tensor. Sets `begin` to the first one's
-  // index.
+  // Returns the elements to sum here, or an undefined tensor. begin: index of the first.
   at::Tensor own_elements(const SharedParameter& parameter, std::int64_t& begin) const;
   // Returns norms by slice or, with owners, sums of squares of the owned blocks.
   SliceSquares take(const SharedParameter& parameter, const SquaresOf& squares_of) const;

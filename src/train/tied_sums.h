@@ -14,8 +14,8 @@ namespace sluice {
 
 class TiedSums {
  public:
-  // Throws Error(kInternal) if the program lacks a group for a tie across ranks. References must
-  // outlive the works.
+  // The program must have a group for each tie across ranks (kInternal). References must outlive
+  // the works.
   TiedSums(const Program& program, const std::vector<SharedParameter>& parameters,
            const RunGroups& groups);
 

@@ -45,7 +45,6 @@ class TrainersUpdate final : public StepUpdate {
   // Returns optimizer state as whole tensors, each on one replica. Collective over `groups`, which
   // may differ from the steps' groups.
   NamedTensors gather_state(const RunGroups& groups) const;
-  // Throws Error(kCheckpoint) for another kind of optimizer.
   void require_own_kind(const Checkpoint& checkpoint) const;
   // Loads the state and sets weights_step(). Returns the parameters without state.
   std::vector<std::string> load_state(const Checkpoint& checkpoint);
