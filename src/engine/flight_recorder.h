@@ -41,7 +41,7 @@ class FlightRecorder final : public ExecutorObserver {
 
   // One line per action, oldest first: "step 3  #17  1RECV_B3  done  0.12 ms  16.0 KiB".
   std::string text() const;
-  // Leaves run, host, reason and failure empty, which are not known here.
+  // Leaves run, host, reason and failure empty.
   FlightRecord record() const;
   // The instruction that is computing. Empty during a wait and between steps.
   std::optional<RunningAction> running() const;

@@ -23,7 +23,7 @@
 namespace sluice {
 namespace {
 
-constexpr std::size_t kSizes = 2;  // batches: as given, and with twice the rows
+constexpr std::size_t kSizes = 2;  // the given rows, and twice as many
 
 struct Value {
   std::array<TensorMeta, kSizes> metas;
@@ -68,8 +68,8 @@ class Probe {
     const Bytes whole = run_backward(size, /*split=*/false);
     const Bytes split = run_backward(size, /*split=*/true);
     const auto above = static_cast<double>(std::max(whole.above, split.above));
-    // If a layer's inputs need no gradient, its backward runs last in its stage. By then the memory
-    // that other layers kept is free.
+    // If a layer's inputs need no gradient, its backward runs last in its stage, when other layers'
+    // memory is free.
     const auto kept = static_cast<double>(split.after_forward);
     return {flops_.forward,
             flops_.input,

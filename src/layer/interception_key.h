@@ -1,6 +1,6 @@
 // The dispatch key for our kernels above autograd and autocast. Other operators skip it at no cost.
-// It is TESTING_ONLY_GenericMode, used only by torch's own C++ tests. Torch uses all other keys
-// that threads can include.
+// It is TESTING_ONLY_GenericMode of torch's C++ tests, because torch uses all other keys that
+// threads can include.
 #pragma once
 
 #include <c10/core/DispatchKeySet.h>

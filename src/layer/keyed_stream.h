@@ -64,8 +64,8 @@ class NamedStreamScope {
   std::optional<KeyedStreamScope> scope_;
 };
 
-// A draw divided among ranks. Each slice has its own stream, so its numbers do not depend on the
-// ranks. The scope's stream does not advance. No effect outside a scope.
+// A draw divided among ranks. Each slice has its own stream, so numbers do not depend on the ranks.
+// The scope's stream does not advance. No effect outside a scope.
 class DividedDraw {
  public:
   DividedDraw();

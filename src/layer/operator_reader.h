@@ -39,8 +39,7 @@ bool is_pointwise(const c10::OperatorHandle& op);
 at::Tensor call_operator(const c10::OperatorHandle& op, std::vector<c10::IValue> arguments);
 
 // Also passes pointwise operators, embedding, layer_norm, rms_norm, scaled_dot_product_attention
-// and dropouts to readers, on every thread inside a KeyedRandomScope. Call it while modules are
-// made.
+// and dropouts to readers, on threads inside a KeyedRandomScope. Call it while modules are made.
 void intercept_more_operators();
 
 }  // namespace sluice

@@ -57,8 +57,8 @@ class BufferUpdatesDiscarded {
 }  // namespace
 
 // The results of this node are the layer's outputs, then the values that the layer reads and passes
-// on. Its edges lead to those values, then to the weights. Weight gradients go to their sums,
-// unless they must wait for W.
+// on. Its edges lead to those values, then to the weights. Weight gradients go to their sums or
+// wait for W.
 class RecomputedLayer final : public Node {
  public:
   RecomputedLayer(std::shared_ptr<Recomputation> owner, std::size_t layer, const MicrobatchKey& key)

@@ -16,9 +16,8 @@ std::vector<std::int64_t> shape_of(const Slice& slice, const std::vector<std::in
 // For example "[0:4, 2:3]".
 std::string to_text(const Slice& slice);
 
-// Visits the contiguous runs of the box in the whole tensor, in row-major order, as visit(first
-// element in the whole, first in the box, count). A box of whole rows is one run. shape_of() must
-// accept the box.
+// Visits the box's contiguous runs in row-major order, as visit(first element in the whole tensor,
+// first in the box, count). A box of whole rows is one run. shape_of() must accept the box.
 void for_each_run(const Slice& slice, const std::vector<std::int64_t>& shape,
                   const std::function<void(std::int64_t in_whole, std::int64_t in_box,
                                            std::int64_t count)>& visit);

@@ -29,8 +29,8 @@ class Tape {
   static bool is_recording();
 
   // Ends the recording. Held tensors remain the same variables. A tensor gets numbers instead of
-  // mere memory if others with numbers depend on it. It gets nothing if its storage is shared with
-  // a tensor that gets nothing. Throws c10::Error for a tensor with a graph.
+  // mere memory if others with numbers depend on it. It gets nothing if it shares storage with a
+  // tensor that gets nothing. Throws c10::Error for a tensor with a graph.
   void finish(const std::function<Gets(const at::Tensor& tensor)>& gets);
 
  private:

@@ -25,7 +25,7 @@ std::vector<std::string> unfilled_parameters(const Chunk& chunk);
 // Throws Error(kUsage) if there are names. where, remedy: for the message.
 void require_none_unfilled(const std::vector<std::string>& names, const std::string& where,
                            const std::string& remedy);
-// Zeros the unfilled parameters, for runs that measure only time.
+// Zeros the unfilled parameters, for timing runs.
 void zero_unfilled(Chunk& chunk);
 
 }  // namespace sluice

@@ -1,6 +1,6 @@
 // The tensors for a caller's optimizer: this rank's parameters or, with zero1 and zero3, its
-// replica's own blocks as leaves. Writes to blocks outside of Pipeline::step() do not reach other
-// replicas, so they are detected.
+// replica's own blocks as leaves. Detects writes to blocks outside of Pipeline::step(), which do
+// not reach other replicas.
 #pragma once
 
 #include <cstdint>

@@ -12,8 +12,7 @@ namespace sluice {
 class EvaluationModel {
  public:
   // Collective over all ranks. model: Model::evaluation. plan: the training's. Throws Error(kUsage)
-  // on every rank if the plan has no evaluation, cannot be cut like the training, or shards
-  // weights.
+  // if the plan has no evaluation, cannot be cut like the training, or shards weights.
   EvaluationModel(const Model& model, const Plan& plan, RankModel& training,
                   const Transport& transport, const RunOptions& options);
 

@@ -1,5 +1,5 @@
-// Lists all trainable parameters of all ranks in layer order. Of equal copies, the list has the
-// first rank's. Each pipeline lists its own slices.
+// Lists the trainable parameters of all ranks in layer order, and of equal copies the first. Each
+// pipeline lists its own slices.
 #pragma once
 
 #include <string>

@@ -62,7 +62,7 @@ struct Pipeline::Impl {
     return rank.plan().program.stage_map.rank_of(stage) == share.groups.place();
   }
 
-  // Abort, because other ranks would wait if an error came before the executor runs.
+  // Abort, because other ranks would wait after an error before the executor runs.
   template <typename Body>
   auto abort_on_error(const char* call, Body body) {
     require_thread(thread, call);

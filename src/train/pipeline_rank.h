@@ -34,9 +34,9 @@ class Checkpoint;
 
 class PipelineRank {
  public:
-  // Collective over the ranks of the plan's mesh. plan: complete, or null to complete `draft` from
-  // the parameters that train. Throws Error(kUsage) on every rank, naming a layer, if other
-  // parameters train than planned.
+  // Collective over the plan's mesh. plan: complete, or null to complete `draft` from the
+  // parameters that train. Throws Error(kUsage) on every rank, naming a layer, if other parameters
+  // train than planned.
   PipelineRank(const Model& model, const Plan* plan, std::optional<Plan> draft,
                Transport& transport, RunOptions options);
   PipelineRank(const PipelineRank&) = delete;

@@ -42,7 +42,7 @@ std::vector<StatePart> parts_of(const ShardedState& state, std::optional<int> re
 
 // Gathers the state {"KIND/NAME", tensor} of a caller's optimizers like gather_whole(), for
 // parameters first used on this rank. Single numbers must be equal on all replicas. Collective over
-// the replicas. Throws Error(kUsage) if a replica lacks state that others have.
+// the replicas. Throws Error(kUsage) if a replica lacks state.
 NamedTensors gather_callers_state(const NamedTensors& own, const RankModel& rank);
 
 }  // namespace sluice

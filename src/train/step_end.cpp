@@ -78,8 +78,8 @@ Work<void> StepEndOps::reduce_loss() {
       });
 }
 
-// A rank that still waits for this rank inside a layer meets the barrier instead and fails. Do not
-// wait for the barrier, because later instructions wait for both ranks.
+// A rank that still waits for this rank inside a layer meets the barrier and fails. This rank need
+// not wait, because later instructions wait for both ranks.
 void StepEndOps::post_layer_barrier() {
   if (!rank_.groups.shares) return;
   const detail::InstructionPlace place("the end of the step's layers");
