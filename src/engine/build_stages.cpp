@@ -172,7 +172,7 @@ Chunk make_chunk(const Model& model, const Partition& partition, const StageCont
 }
 
 // With sequence parallelism, a rank has only some of the rows between layers. Shape functions
-// describe all rows, so drop them.
+// describe all rows, so drop them and send sizes with the messages.
 Model with_sizes_of_rows(const Model& model, const TensorParallel& how) {
   Model of_rank = model;
   if (how.degree > 1 && how.sequence)

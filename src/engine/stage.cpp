@@ -30,7 +30,7 @@ struct Stage::Impl {
   int index;
   Chunk chunk;
   GradientSums sums;
-  std::optional<at::Device> device;  // device of the parameters
+  std::optional<at::Device> device;
   ChunkBackwardMaker make_backward;
   std::map<std::int64_t, InFlight> in_flight;
   bool splits = true;

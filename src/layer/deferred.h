@@ -30,7 +30,7 @@ class FactoryNumbersScope {
 
 // Leaves parameters of two or more dimensions on the meta device. Other tensors get memory and the
 // numbers that `make` sets. Throws Error(kUsage) naming `layer` if `make` accesses missing memory,
-// or if the module has another owner.
+// or if the module has another owner, which would lose its weights.
 std::shared_ptr<torch::nn::Module> make_deferred(const ModuleMaker& make, const std::string& layer,
                                                  Drawn drawn);
 

@@ -1,8 +1,9 @@
 // Sums the weight gradients of one use of a parameter over the microbatches of a step.
 //
 // Additions follow the order of the calls, in float32 for half precision. All steps use the memory
-// from reserve(). clear() gives up memory that is still used elsewhere. Each shard has its own sum.
-// Sibling sums of the tree (plan/shard_tree.h) are merged once both are finished.
+// from reserve(), so the peak does not depend on the step. clear() gives up memory that is still
+// used elsewhere. Each shard has its own sum. Sibling sums of the tree (plan/shard_tree.h) are
+// merged once both are finished.
 //
 // Not thread-safe. On CUDA, autograd's thread adds while the rank's thread waits.
 #pragma once

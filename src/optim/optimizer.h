@@ -1,7 +1,7 @@
 // Updates one rank's parameters from their gradients.
 //
-// The update of an element depends only on that element, its gradient and its state. Without a
-// gradient, a parameter and its state stay unchanged.
+// The update of an element depends only on that element, its gradient and its state, not on
+// alignment or the number of threads. Without a gradient, a parameter and its state stay unchanged.
 //
 // Our own kernel (ops/kernels) runs AdamW of float32 parameters on the CPU. It is compiled for
 // several instruction sets, so its last bits depend on the processor. LibTorch's fused kernels run

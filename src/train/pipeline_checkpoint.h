@@ -12,7 +12,6 @@
 
 namespace sluice {
 
-// State of a pipeline between steps.
 struct PipelineState {
   PipelineRank& rank;
   const CallersParameters& parameters;

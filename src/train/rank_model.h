@@ -1,4 +1,4 @@
-// A rank's share of a model. Steps, updates and checkpoints use it.
+// A rank's share of a model.
 #pragma once
 
 #include <functional>

@@ -22,7 +22,6 @@ void require_runnable(const Plan& plan, const Model& model, const RunOptions& op
 Transport& require_fits(const Plan& plan, Transport& transport);
 // Requires a count above 0 in some microbatch, in any replica if the total is known.
 void require_counted(const StepBatch& batch, const std::string& what, const std::string& remedy);
-// Requires that the modules still have the stages' parameters.
 void require_same_parameters(const RankStages& stages);
 void require_divisor(const char* call, const std::optional<GradientScale>& scale);
 void require_no_scale(const char* call, const std::optional<GradientScale>& scale);
