@@ -37,7 +37,7 @@ class ChatFormat {
   ChatFormat(ChatTemplate chat_template, const TextTokens& tokens, const std::string& family);
 
   ChatTemplate format() const { return template_; }
-  // Whether the marks are single tokens, as in Mistral v0.3 but not v0.1 and v0.2.
+  // Whether [INST] is a single token, as in Mistral v0.3 but not v0.1 and v0.2.
   bool marks_are_tokens() const { return has_tokens_; }
 
   // `generation_prompt` appends the text before an answer. Throws Error(kInput) for an empty list

@@ -1,5 +1,5 @@
-// Summarizes a file of training data. Throws the errors of training with a large enough vocabulary.
-// Without a tokenizer, a text that yields no token is not detected.
+// Summarizes a file of training data. Throws the errors that training would throw with a large
+// enough vocabulary. Without a tokenizer, a text that yields no token is not detected.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct FirstRow {
 
 struct NumberField {
   std::uint64_t rows = 0;
-  bool integers = true;  // whether all numbers are integers
+  bool integers = true;
   double least = 0, greatest = 0;
   std::vector<std::pair<std::int64_t, std::int64_t>> sizes;  // smallest and largest, by dimension
 };

@@ -255,7 +255,7 @@ class RowHandler final : public JsonEvents {
     return **speech_of_field();
   }
 
-  // Skips an unexpected value unless it stands in a known field.
+  // Reports a value of an unexpected type. Ignores it in an unknown field.
   bool other(const char* found) {
     if (skipped_ > 0) return true;
     switch (place_) {

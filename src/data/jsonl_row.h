@@ -23,9 +23,9 @@ struct Message {
 struct Speech {
   std::optional<std::string> text;
   std::optional<std::vector<Message>> messages;
-  // The first error, or "". It is thrown only if the field is used, since other data may have the
-  // same name.
-  std::string wrong, remedy;  // remedy "" means the default
+  // The first error, or "". It is thrown only if the field is used, because the name may have
+  // another meaning in other data.
+  std::string wrong, remedy;  // "" for the default remedy
 };
 
 struct JsonlRow {
@@ -33,7 +33,7 @@ struct JsonlRow {
   std::optional<std::vector<std::int64_t>> input_ids, labels, attention_mask, position_ids;
   std::optional<Speech> messages, prompt, completion;
   std::vector<std::string> fields;  // at most kMaxNamedFields, in file order
-  // Unknown fields: the first kMaxNamedFields, and later ones that may be rejected.
+  // Unknown fields. Beyond kMaxNamedFields, only those that may be rejected.
   std::vector<UnreadField> unread;
   std::vector<FieldValue> values;  // in the order of RowFormat::fields
 };

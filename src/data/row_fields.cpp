@@ -162,7 +162,7 @@ std::string_view meant_field(const std::string& name, const std::vector<std::str
     if (!holds(used, known) && plain(name) == known) return known;
   }
   for (const KnownField& known : kRowFields) {
-    // "height" is one letter away from "weight", but no word is that close to "loss_mask".
+    // Accepts typos only of names that no common word resembles: "height" resembles "weight".
     const bool is_rare = known.name.find('_') != std::string_view::npos || known.name == "label";
     if (is_rare ? looks_like(name, known.name) : plain(name) == plain(known.name))
       return known.name;

@@ -20,14 +20,14 @@ struct UnreadField {
   FieldValues values = FieldValues::kNone;
 };
 
-// Both are "" for metadata.
+// Empty if the field is metadata.
 struct FieldRefusal {
   std::string what, remedy;
 };
 
 // Whether some row with this field would be rejected.
 bool may_be_refused(const std::string& field);
-// `used` are the fields that make the row's tokens.
+// `used` are the fields from which the row's tokens are made.
 FieldRefusal refusal_of_row_field(const UnreadField& field, const std::vector<std::string>& used);
 // Rejects all but harmless default values.
 FieldRefusal refusal_of_message_field(const UnreadField& field);

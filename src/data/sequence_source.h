@@ -12,12 +12,12 @@
 
 namespace sluice::data {
 
-// One row before padding, with 1 to seq_len tokens, or fields alone.
+// One row before padding: 1 to seq_len tokens with fields, or only fields.
 struct Sequence {
   std::vector<std::int32_t> ids, labels;  // both have the same length
   std::vector<std::uint8_t> mask;         // one per id, or empty: all 1
   std::vector<std::int32_t> positions;    // one per id, or empty: 0, 1, 2, ...
-  // Sizes of kRowTokens have the row's length before truncation.
+  // A kRowTokens size is the row's length before truncation.
   std::vector<FieldValue> fields = {};
 };
 

@@ -8,7 +8,7 @@
 
 namespace sluice::data {
 
-// For the tokenizer.json and each file beside it.
+// Size limit of tokenizer.json and of each file beside it.
 inline constexpr std::size_t kMaxTokenizerBytes = std::size_t{128} << 20;
 
 struct SpecialIds {

@@ -54,8 +54,6 @@ struct StoredIds {
   std::uint64_t offset = 0;
   IdType type = IdType::kUint16;
 };
-// Throws Error(kInput) at "path, token N" for an id outside the vocabulary, or if the file became
-// shorter.
 void read_ids(const StoredIds& stored, std::uint64_t first, std::size_t count,
               std::int64_t vocab_size, std::int32_t* ids);
 

@@ -84,8 +84,8 @@ const CallTensor* viewed_argument(const OperatorCall& call, std::size_t result =
 bool is_viewable(const CallTensor& tensor, const std::vector<std::int64_t>& sizes);
 std::vector<std::int64_t> contiguous_strides(const std::vector<std::int64_t>& sizes);
 
-// Returns the operators of a layer and settles the calls. `leaving` values outlive the layer. Free
-// inputs are not counted, because all readers share them.
+// Calls settle_results() for each call. `leaving` values outlive the layer. Free inputs are not
+// counted, because all readers share them.
 LayerOperators operators_of(std::vector<OperatorCall>& calls,
                             const std::vector<std::string>& leaving, const Precision& precision);
 

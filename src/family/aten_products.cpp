@@ -141,7 +141,7 @@ Pairing pairing_of(const OperatorCall& call) {
   std::string letters = pair.a.letters + pair.b.letters;
   std::sort(letters.begin(), letters.end());
   letters.erase(std::unique(letters.begin(), letters.end()), letters.end());
-  // The operand whose own letters come first in the result is on the left.
+  // On the left is the operand whose own letters come first in the result.
   for (const char letter : result) {
     if (pair.a.has(letter) == pair.b.has(letter)) continue;
     if (pair.b.has(letter)) std::swap(pair.a, pair.b);
@@ -163,13 +163,13 @@ Pairing pairing_of(const OperatorCall& call) {
     if (result.find(letter) != std::string::npos) continue;
     pair.sums = true;
     if (in_a && in_b) pair.inner += letter;
-    // A letter of one operand is summed first, which creates a tensor.
+    // einsum first sums a letter that only one operand has, which creates a tensor.
     if (in_a != in_b) pair.is_known = false;
   }
   return pair;
 }
 
-// Operands that are no views of matrices are copied. Unsupported equations keep all operands.
+// Operands that cannot be viewed as matrices are copied. Unsupported equations keep all operands.
 void einsum(Row& row) {
   const Pairing pair = pairing_of(row.call());
   if (!pair.is_known) return all_operands(row);

@@ -75,7 +75,7 @@ void batch_norm(Row& row) {
   if (row.call().flag("training", false)) row.keep_own("statistics", 2 * kFloat * channels);
 }
 
-// Runs as batch_norm per row, with repeated weights.
+// LibTorch runs instance_norm as a batch_norm over rows * channels, with repeated weights.
 void instance_norm(Row& row) {
   const CallTensor* x = row.tensor("input");
   row.reads_first({"input", "weight"});
@@ -217,7 +217,7 @@ void adaptive_pool(Row& row) {
   if (!is_mean || size.empty()) row.keep(*row.first());
 }
 
-// The rule applies only to calls with all arguments in `needs`.
+// Applies only to calls that have all arguments in `needs`.
 struct Rule {
   std::string_view name;
   void (*write)(Row&);

@@ -11,7 +11,6 @@
 namespace sluice::detail {
 namespace {
 
-// Avoids name clashes within this folder.
 namespace aten_views {
 
 using Sizes = std::vector<std::int64_t>;
@@ -340,7 +339,7 @@ const CallTensor* first_tensor(const OperatorCall& call) {
   return nullptr;
 }
 
-// Under CPU autocast, products have its type and some operators float32.
+// Under CPU autocast, products return its type, and some operators float32.
 std::string type_of(const OperatorCall& call, const CallTensor& result, std::string_view name,
                     const Precision& precision) {
   if (!precision.casts() || !result.is_floating()) return result.dtype;

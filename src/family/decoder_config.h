@@ -19,8 +19,9 @@ enum class NormPlaces { kBefore, kBehind, kBoth };
 enum class HeadNorms { kNone, kEach, kTogether };
 
 struct BlockConfig {
-  std::int64_t window = 0;  // a token attends to this many tokens up to itself; 0: all before it
-  int rope = 0;             // index in DecoderConfig::ropes; -1: no rotation
+  std::int64_t window =
+      0;         // number of tokens that a token attends to, itself included; 0: unlimited
+  int rope = 0;  // index in DecoderConfig::ropes; -1: no rotation
 };
 
 // NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): by subject; there is one a model.
@@ -44,10 +45,9 @@ struct DecoderConfig {
   bool plain_mlp = false;  // c_proj(activation(c_fc(x))) instead of a gated MLP
   HeadNorms head_norms = HeadNorms::kNone;
   double attention_dropout = 0.0;
-  double residual_dropout = 0.0,
-         embedding_dropout = 0.0;         // of a block's output; of embeddings
+  double residual_dropout = 0.0, embedding_dropout = 0.0;
   std::optional<double> attention_scale;  // default: 1 / sqrt(head_dim)
-  bool fully_masked_gets_mean = false;    // tokens that see none get the mean value
+  bool fully_masked_gets_mean = false;    // a token that sees none gets the mean of all values
   std::optional<double> attention_cap;    // scores s become cap * tanh(s / cap)
   Activation activation = Activation::kSilu;
 

@@ -15,7 +15,6 @@ struct Gpt2Config {
   double embedding_dropout = 0.0, attention_dropout = 0.0, residual_dropout = 0.0;
 };
 
-// Whether the model allows fused operators.
 bool fuses_attention(const Gpt2Config& config);
 bool fuses_feed_forward(const Gpt2Config& config);
 

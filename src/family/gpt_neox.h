@@ -23,7 +23,6 @@ struct GptNeoxConfig {
   std::int64_t head_dim() const { return hidden_size / num_attention_heads; }
 };
 
-// Whether the model allows fused operators.
 bool fuses(const GptNeoxConfig& config);
 
 // Throws Error(kInput).

@@ -18,7 +18,7 @@ ShapePolynomial per_token(double count) { return {.per_token = count}; }
 ShapePolynomial per_pair(double count) { return {.per_pair = count}; }
 ShapePolynomial once(double count) { return {.constant = count}; }
 
-// Bytes that a tensor-parallel rank holds whole, divided by columns, or divided by rows.
+// Bytes that each tensor-parallel rank holds whole, or that are divided by columns or by rows.
 struct SharedBytes {
   SharedBytes() = default;
   SharedBytes(const ShapePolynomial& all) : whole(all) {}  // NOLINT(google-explicit-constructor)
@@ -132,8 +132,8 @@ Operator& OperatorList::add(std::vector<std::string> reads, std::string writes,
       .reads = std::move(reads), .writes = std::move(writes), .weights = std::move(weights)});
 }
 
-// The input is kept once for all readers, unless each casts it. From I to W the result's gradient
-// is kept too.
+// The input is kept once for all readers, unless each casts it. The result's gradient is kept from
+// the input's backward (I) to the weight's (W).
 Operator& OperatorList::linear(const std::string& name, const std::string& from,
                                const std::string& to, std::int64_t in, std::int64_t out) {
   Operator& of = add({from}, to, weights_of({name}));
@@ -211,17 +211,17 @@ void OperatorList::embedding(std::int64_t num_rows, std::int64_t width, double d
   if (num_positions > 0)
     need(of, kAtEnd, Needed::kTrains, "d positions",
          once(bytes * as_double(num_positions * width)));
-  // Looked-up rows, their scaled or positional sum, the dropout mask and result.
+  // Copies of the rows: looked up, scaled or with positions added, dropout's mask and result.
   const int copies = 1 + (scaled || num_positions > 0) + (dropout > 0 ? 2 : 0);
   need(of, kInForward, Needed::kAlways, kMoment, per_token(stored(copies * width)));
 }
 
-// Keeps q, k, v, the result and one log-sum per head, or per-pair values.
+// The fused kernel keeps q, k, v, the result and one log-sum per head. Other kernels keep values
+// per pair of tokens.
 void OperatorList::scaled_dot_products(const AttentionSizes& a) {
   const std::int64_t h = a.heads, q = a.query_width, k = a.key_width;
   const bool drops = a.dropout > 0, turned = a.rotary_dim > 0;
   if (a.capped) {
-    // Product, tanh and probabilities.
     Operator& scores = add({"turned q", "turned k"}, "scores");
     need(scores, kKept, Needed::kSecondFlows, "turned q", columns(per_token(product(q))));
     need(scores, kKept, Needed::kFirstFlows, "turned k", columns(per_token(product(q))));
@@ -239,8 +239,8 @@ void OperatorList::scaled_dot_products(const AttentionSizes& a) {
     need(of, kKept, Needed::kSecondFlows, casted, columns(per_pair(product(h))));
     if (drops) need(of, kKept, Needed::kBackward, "dropped", columns(per_pair(product(2 * h))));
     need(of, kInForward, Needed::kAlways, kMoment, columns(per_pair(product(h) + wide(h))));
-    // Needs two more values per pair when the feed-forward's values are free. Those are about as
-    // large in usual sequences, so a quarter is counted.
+    // The backward needs two more values per pair, at a time when the feed-forward's values are
+    // free. Those are about as large in usual sequences, so a quarter is counted.
     need(of, kOnEntry, Needed::kBackward, kMoment, columns(per_pair(product(h) / 2)));
   } else {
     need(of, kKept, Needed::kBackward, "turned q", columns(per_token(product(q))));
@@ -253,7 +253,7 @@ void OperatorList::scaled_dot_products(const AttentionSizes& a) {
       need(of, kKept, Needed::kBackward, "log-sums", columns(per_token(wide(h))));
     }
   }
-  // Values may be a view of the joint projection.
+  // v may be a view of the joint projection.
   if (a.projections.size() == 1 && turned && !a.copies_values)
     need(of, kKept, Needed::kBackward, "q k v", columns(per_token(product(q + k))));
   const int queries = 4 + a.norms_heads - !turned;
@@ -321,7 +321,7 @@ void OperatorList::fused_half(Operator& of, const FusedHalf& half) {
     after_input += d;
     sums += d;
   }
-  // Blocks of one width reuse the memory.
+  // Fused halves of equal width reuse the memory.
   const auto running = [&](std::int64_t width, const SharedBytes& bytes) {
     need(of, &LayerCost::pooled_in_backward, kBackward, "floats " + std::to_string(width), bytes);
   };
@@ -430,8 +430,8 @@ void OperatorList::fused_feed_forward(const FeedForwardSizes& s) {
                   .norm_before = !s.norm_before.empty(),
                   .norm_behind = !s.norm_behind.empty(),
                   .until_weight = wide(matrices * s.inner)});
-  // In the backward of plain attention, only fused operators can reuse memory that was freed. It
-  // needs gradients of q, k, v and the result, and with dropout one per pair.
+  // Only fused operators can reuse memory that fused operators freed. A plain attention's backward
+  // needs new memory for gradients of q, k, v and the result, and with dropout for one per pair.
   need(of, kOnEntry, Needed::kBackward, kMoment, columns(entry_of_plain_attention_));
 }
 
@@ -439,7 +439,7 @@ void OperatorList::feed_forward(const FeedForwardSizes& sizes) {
   sizes.fused&& fuses() ? fused_feed_forward(sizes) : plain_feed_forward(sizes);
 }
 
-// Kept memory does not depend on which experts are chosen. Casted weights count for all.
+// Kept memory does not depend on which experts are chosen. Casted weights of all experts count.
 void OperatorList::experts(const ExpertSizes& s, const std::string& norm_before,
                            const std::string& norm_behind, NormKind norm_kind) {
   const std::int64_t d = s.hidden, f = s.inner, e = s.experts, k = s.top_k;
@@ -473,7 +473,7 @@ void OperatorList::experts(const ExpertSizes& s, const std::string& norm_before,
   need(of, kOnEntry, Needed::kBackward, kMoment, per_token(product(2 * k * d)));
   need(of, kOnEntry, Needed::kWeight, kMoment, once(weight_gradient(as_double(f) * as_double(d))));
   Operator& weighs = add({"results", "shares"}, "fed");
-  // The inverse of these places. Some families keep float32 weights.
+  // The inverse of "places", and the chosen experts' weights, float32 in some families.
   need(weighs, kKept, Needed::kFirstFlows, "shares",
        per_token(kInt64 * as_double(k) + (s.wide_weights ? wide(k) : product(k))));
   need(weighs, kKept, Needed::kSecondFlows, "results", per_token(product(k * d)));

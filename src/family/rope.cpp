@@ -57,7 +57,7 @@ void require_used(const ConfigReader& rope, const std::string& type) {
     const bool is_of_another =
         std::any_of(rope_types().begin(), rope_types().end(),
                     [&](const RopeType& other) { return contains(other.settings, key); });
-    // An unnecessary length is harmless.
+    // An unused original length is harmless.
     if (!found || contains(found->settings, key) || !is_of_another ||
         key == "original_max_position_embeddings")
       continue;

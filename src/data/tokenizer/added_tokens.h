@@ -28,7 +28,7 @@ struct AddedToken {
   bool single_word = false, strip_left = false, strip_right = false, normalized = true,
        special = false;
   std::string where = {};    // file and field, for error messages
-  std::string pattern = {};  // text to search for, maybe normalized
+  std::string pattern = {};  // text to search for: `content` or its normal form
 
   bool is_same(const AddedToken& other) const {
     return content == other.content && single_word == other.single_word &&
@@ -40,7 +40,7 @@ struct AddedToken {
 AddedToken read_added_token(const JsonField& item);
 
 struct TokenDeclarations {
-  // Batches in the order in which they are added. New ids continue after earlier batches.
+  // In the order of adding them. New ids continue after earlier batches.
   std::vector<std::vector<AddedToken>> batches;
   // If set, special tokens are not searched for.
   bool split_special = false;

@@ -62,7 +62,7 @@ void Bpe::read_vocabulary(const JsonField& vocabulary) {
   if (!vocabulary.json().is_object()) vocabulary.malformed("an object of tokens and their ids");
   vocabulary_.reserve(vocabulary.json().size());
   for (const auto& [token, value] : vocabulary.json().members()) {
-    // A JsonField per entry would be slow, because it builds a name.
+    // Avoids a JsonField per entry, which would build a name.
     const auto number = value.is_number_unsigned() ? value.unsigned_integer() : kMaxTokenId + 1;
     if (number > static_cast<std::uint64_t>(kMaxTokenId)) vocabulary[token].token_id();  // throws
     const auto id = static_cast<std::int32_t>(number);

@@ -13,8 +13,8 @@ struct Declared {
   AddedToken token;
   bool is_text = false;  // declared by a string, not an object
   bool says_normalized = false;
-  // Declared by a string or in special_tokens_map.json, so an equal text in added_tokens.json is
-  // special.
+  // Whether equal texts in added_tokens.json become special. True for declarations by a string or
+  // in special_tokens_map.json.
   bool makes_special = false;
 
   bool is_same(const Declared& other) const {

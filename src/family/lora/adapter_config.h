@@ -25,7 +25,7 @@ struct AdapterConfig {
   double alpha = 8, dropout = 0;
   bool rank_stabilized = false;
   ModuleChoice targets, excluded;  // from target_modules and exclude_modules
-  // Values by module name ending.
+  // Keyed by the end of the module's name.
   std::vector<std::pair<std::string, std::int64_t>> rank_of;
   std::vector<std::pair<std::string, double>> alpha_of;
   std::string base;  // base_model_name_or_path
