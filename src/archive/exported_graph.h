@@ -54,7 +54,7 @@ struct GraphArgument {
 };
 
 struct ModuleCall {
-  std::string key;   // "encoder.dropout@1" for the second call of that module
+  std::string key;   // "encoder.dropout@1" for that module's second call
   std::string path;  // "" for the model itself
   std::string class_name;
 };
@@ -160,10 +160,10 @@ struct ExportedGraph {
   const GraphTensor* tensor(std::string_view name) const;
 };
 
-// Reads an archive of torch.export.save(), with or without sluice's own entries. Reads neither
-// weights nor pickles. Throws Error(kInput) with the file and entry for invalid or compressed
-// entries, invalid JSON, an unknown schema version, a value that is not written exactly once before
-// it is read, and a tensor beyond its record.
+// Reads an archive of torch.export.save(), with or without sluice's own entries, but no weights or
+// pickles. Throws Error(kInput) with the file and entry for invalid or compressed entries, invalid
+// JSON, an unknown schema version, a value that is not written exactly once before it is read, and
+// a tensor beyond its record.
 ExportedGraph read_exported_graph(const std::string& path);
 class ZipFile;
 ExportedGraph read_exported_graph(const ZipFile& zip);

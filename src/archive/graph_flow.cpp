@@ -28,7 +28,6 @@ GraphFlow::GraphFlow(const ExportedGraph& graph, const GraphModule& module, cons
   find_forbidden();
 }
 
-// Whether the node only computes symbolic numbers that follow from sizes.
 bool GraphFlow::is_known_number(int i) const {
   const std::vector<int> written = values_written(node(i));
   return !written.empty() && std::all_of(written.begin(), written.end(), [&](int value) {

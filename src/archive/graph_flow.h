@@ -11,8 +11,8 @@ namespace sluice::detail {
 
 class GraphFlow {
  public:
-  // Throws Error(kInput) if a wanted result does not exist or is not a tensor, or if a node changes
-  // a parameter in place.
+  // Throws Error(kInput) if a wanted result is missing or no tensor, or if a node changes a
+  // parameter in place.
   GraphFlow(const ExportedGraph& graph, const GraphModule& module,
             const std::vector<std::string>& wanted);
 
@@ -33,7 +33,7 @@ class GraphFlow {
   }
   bool is_result(int value) const { return is_result_[static_cast<std::size_t>(value)]; }
   bool is_free_value(int value) const { return value_free_[static_cast<std::size_t>(value)]; }
-  // Whether a node writes in place to this value, or to one that may share its storage.
+  // Whether a node writes in place to this value or to shared storage.
   bool is_written_value(int value) const { return written_[static_cast<std::size_t>(value)]; }
   bool is_free_node(int i) const { return is_free_[static_cast<std::size_t>(i)]; }
 

@@ -69,7 +69,7 @@ class Layering {
     set_modules();
   }
 
-  // A cut must be possible before and after a module that the user named.
+  // A module that the user named needs cuts before and after it.
   void require_not_named(const GraphUnit& before, const GraphUnit& unit) const {
     if (!before.is_named && !unit.is_named) return;
     throw Error(

@@ -23,12 +23,13 @@ struct GraphCuts {
   // The class of the blocks, with or without its Python module. If empty, blocks are the elements
   // of the outermost module lists.
   std::string layer_class;
-  // Layers of their own, even inside a block. The caller must check for unknown names.
+  // Modules that become layers of their own, even inside a block. The caller must check for unknown
+  // names.
   std::vector<std::string> modules;
 };
 
-// Each node that reads a parameter has its own value for it, so that gradients are summed in the
-// same order for all cuts.
+// A node's use of a parameter. Each node that reads a parameter has its own value for it, so that
+// gradients are summed in the same order for all cuts.
 struct GraphUse {
   int value = -1;       // value of the graph's input
   std::string name;     // full name, or "NAME@1" for a later use
@@ -43,7 +44,7 @@ struct GraphLayer {
   std::vector<std::string> modules;  // outermost modules that lie entirely in this layer
   std::vector<int> nodes;
   std::vector<int> reads, writes;
-  // values that several nodes of this layer and another block read
+  // values that several nodes of this layer, and another block, read
   std::vector<int> shared;
   std::vector<GraphUse> parameters;
   std::vector<int> held;  // buffers and constants

@@ -250,7 +250,7 @@ class Calls {
     return tensor;
   }
 
-  // The calls of causal_lm_loss(). The targets are the shifted labels.
+  // Adds the calls of causal_lm_loss(). The targets are the shifted labels.
   static void add_causal_loss(const CallTensor& logits, std::vector<OperatorCall>& calls) {
     const std::int64_t tokens = saturating_multiply(logits.sizes[0], logits.sizes[1]);
     const std::vector<std::int64_t> flat = {tokens, logits.sizes[2]};

@@ -15,12 +15,11 @@ namespace sluice::detail {
 
 struct GraphOptions {
   GraphCuts cuts;
-  // If empty, the archive names the loss, or it is the causal loss of "logits".
+  // If empty, uses the loss that the archive names, or the causal loss of "logits".
   std::string loss_output;
-  // If false, a graph without a known loss is described with all its results.
+  // If false, a graph without a known loss keeps all its results.
   bool needs_loss = true;
-  // Sizes other than rows and length ("decoder_length"). Missing sizes keep their length from
-  // export.
+  // Sizes other than rows and length ("decoder_length"). Others keep their value from export.
   std::map<std::string, std::int64_t> sizes;
   std::string products;
   std::vector<std::string> operators;

@@ -67,7 +67,7 @@ class GraphRows {
     return nullptr;
   }
 
-  // Tokens have one label each, for the causal loss or as an input.
+  // Whether `ids` are tokens, which need labels: an input or the causal loss.
   bool is_tokens(const GraphInput& ids) const {
     const GraphSizes& sizes = value(ids).sizes;
     if (sizes.size() != 2 || !is_integer(value(ids).dtype) || !is_rows(sizes[0])) return false;

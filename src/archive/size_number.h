@@ -1,6 +1,5 @@
-// Python's integers and floats, and sympy's exact fractions. Arithmetic never wraps. Throws
-// Error(kInput) without a place for a division by 0, beyond 64 bits, and for a non-finite float
-// made whole.
+// Python's integers and floats, and sympy's exact fractions. Throws Error(kInput) without a place
+// for a division by 0, for overflow beyond 64 bits, and for a non-finite float made whole.
 #pragma once
 
 #include <cstdint>

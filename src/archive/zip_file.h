@@ -29,9 +29,9 @@ struct ZipSource {
 
 class ZipFile {
  public:
-  // Both throw Error(kInput) at "FILE" or "FILE, entry 'NAME'" if the file is not a whole zip file
-  // in one part, if an entry is compressed, encrypted, repeated, overlapping or outside the file,
-  // and if the directory is longer than kMaxDirectoryBytes.
+  // Both throw Error(kInput) at "FILE" or "FILE, entry 'NAME'" if the file is not one whole zip
+  // file, if an entry is compressed, encrypted, repeated, overlapping or outside the file, and if
+  // the directory exceeds kMaxDirectoryBytes.
   static ZipFile open(const std::string& path);
   explicit ZipFile(ZipSource source);
 

@@ -14,7 +14,7 @@
 
 namespace sluice {
 
-// Whether a weight's file has kept tensors.
+// Whether the name is that of a file of kept tensors.
 bool is_kept_file(const std::string& file);
 
 class KeptTensors {

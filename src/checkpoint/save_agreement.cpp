@@ -77,7 +77,6 @@ void require_once(const std::vector<Offer>& offers, std::vector<std::string> Off
   }
 }
 
-// The first rank that has each buffer.
 std::map<std::string, std::size_t> owners_of_buffers(const std::vector<Offer>& offers) {
   std::map<std::string, std::size_t> owners;
   std::map<std::string, std::string> hashes;

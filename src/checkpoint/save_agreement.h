@@ -43,7 +43,7 @@ struct WrittenFiles {
   std::string failure;  // "" if all is written
 };
 
-// Collective. All tensors, or the first failure.
+// Collective. Returns all ranks' tensors, or the first failure.
 WrittenFiles gather_written(const WrittenFiles& own, const Group& world);
 
 // Collective. Returns rank 0's outcome.

@@ -46,7 +46,7 @@ std::vector<Status> gather_status(const Status& own, const Group& world) {
   return all;
 }
 
-// These numbers are in rows that no batch used, otherwise the run would have failed.
+// No batch can have used the non-finite numbers, otherwise the run would have failed.
 void warn_of_not_finite(const NamedTensors& parameters, std::int64_t step,
                         std::set<std::string>& told) {
   for (const auto& [name, tensor] : parameters) {
@@ -186,7 +186,7 @@ struct Saver::Impl {
       if (writing.valid()) writing.wait();
       share_outcome(world);
     } else {
-      phase = Phase::kCommitting;  // a rank that missed the exchange has written its files
+      phase = Phase::kCommitting;  // this rank missed the exchange, but has written its files
     }
     return phase == Phase::kIdle;
   }

@@ -42,7 +42,6 @@ class Verification {
 
   std::size_t num_pieces() const { return pieces_.size(); }
 
-  // Stops at the first wrong piece.
   void work(std::vector<char>& buffer) {
     std::optional<File> file;
     for (;;) {

@@ -1,4 +1,4 @@
-// Binds a node's arguments to an operator's schema. Converts as torch's Python binding does: an
+// Binds a node's arguments to an operator's schema. Converts like torch's Python binding: an
 // integer to a float, a number to a wrapped tensor, one number to a list.
 #pragma once
 

@@ -146,7 +146,7 @@ void check_ctc(const GraphCall& call, GraphFrame& frame) {
 }
 
 // LibTorch lets a view reach any element of the storage. We only allow the tensor's own elements.
-// Strides are correct only if the tensor has its strides from export.
+// The tensor must have its strides from export.
 void check_strided(const GraphCall& call, GraphFrame& frame) {
   const Arguments arguments(call, frame);
   const at::Tensor self = arguments.tensor(0);

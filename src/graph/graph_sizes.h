@@ -56,7 +56,7 @@ class GraphSizes {
 
   std::vector<Read> reads_;
   std::vector<Size> sizes_;
-  // numbers() has the variables, then `derived_`.
+  // numbers() returns the variables, then `derived_`.
   std::vector<SizeExpression> variables_;
   std::vector<Source> sources_;
   std::vector<SizeExpression> derived_;

@@ -19,7 +19,8 @@ namespace {
 
 constexpr const char* kProbe = ".sluice-probe-";
 
-// Removes probes of killed processes. A live process needs its probe no longer once it exists.
+// Removes probes of killed processes. Removing a live process's probe is harmless, because only its
+// creation matters.
 void remove_probes(const std::string& folder) {
   std::vector<std::string> found;
   std::error_code error;

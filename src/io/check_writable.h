@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-// Upper bound on disk, with tokenizer files of source_directory.
+// Returns an upper bound of the bytes on disk, with tokenizer files of source_directory.
 std::uint64_t hf_directory_bytes(const ModelSpec& model, const std::string& source_directory);
 
 // Checks that `folder` can be written or created, that its disk has `bytes` left, and that the

@@ -51,8 +51,8 @@ std::string layer_of(std::string_view name) {
   return {};
 }
 
-// The nearest name is searched among at most this many, so that refusing a file of a million
-// tensors takes no longer than reading its header.
+// Limits the search for the nearest name. Refusing a file of a million tensors then takes no longer
+// than reading its header.
 constexpr std::size_t kMostCandidates = 100'000;
 
 [[noreturn]] void refuse_without_safetensors(const std::string& path) {

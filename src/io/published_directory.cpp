@@ -63,7 +63,7 @@ void create_directories(const std::string& path, std::vector<std::string>& made)
   const std::string parent = parent_directory(path);
   if (failed == ENOENT && parent != path) {
     create_directories(parent, made);
-    // Only once: "." of a removed working directory exists, but nothing can be created in it.
+    // Try only once: "." of a removed working directory exists, but nothing can be created in it.
     failed = create_directory(path, made);
   }
   if (failed != 0) fail("cannot create directory", path, failed);
@@ -221,7 +221,7 @@ void remove_published(const std::string& path, Commit commit, const DirectoryKin
     if (error && exists(doomed)) fail("cannot remove", doomed, error.value());
     return;
   }
-  // If the process ends here, the next save removes the rest. A full disk may prevent that.
+  // If the process ends here, the next save removes the rest. A full disk may prevent the marker.
   try {
     if (!exists(path + "/" + kIncomplete)) write_text(path + "/" + kIncomplete, "");
   } catch (const Error&) {

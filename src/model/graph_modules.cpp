@@ -383,7 +383,7 @@ Model graph_model(const ModelSpec& spec, const std::vector<GraphOperator>& opera
     count = count_of(maker, *graph);
     model.loss = loss_of(*graph, count);
   }
-  // Every rank calls this before each microbatch runs.
+  // Checks sizes here, because every rank calls this before each microbatch.
   model.count = [graph, count](const Values& batch) {
     InputSizes sizes;
     for (const auto& [name, tensor] : batch)
