@@ -196,8 +196,6 @@ class RowHandler final : public JsonEvents {
                                      row_.fields.empty() ? "nothing" : join(row_.fields, ", "))});
   }
 
-  // ---- requested fields ----
-
   void look_up_field() {
     asked_.reset();
     for (std::size_t i = 0; i < format_.fields.size(); ++i)
@@ -227,8 +225,6 @@ class RowHandler final : public JsonEvents {
     if (!is_whole || !names_array(name)) field.refuse("a string");
     read_array(format_.folder, name, field_, field);
   }
-
-  // ---- token fields ----
 
   bool is_text_field() const { return format_.tokens && field_ == "text"; }
   std::optional<Numbers>* numbers_of_field() {
@@ -298,8 +294,6 @@ class RowHandler final : public JsonEvents {
     return other("a number");
   }
 
-  // ---- unread fields ----
-
   static FieldValues values_of(double number) {
     return number == 1   ? FieldValues::kOnes
            : number == 0 ? FieldValues::kZeros
@@ -318,8 +312,6 @@ class RowHandler final : public JsonEvents {
       row_.unread.push_back(field);
     }
   }
-
-  // ---- whether a message counts ----
 
   bool is_flag() const {
     return skipped_ == 0 && place_ == Place::kMessage && (key_ == "weight" || key_ == "train");

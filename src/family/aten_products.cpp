@@ -233,7 +233,7 @@ void grouped(Row& row) {
   row.product(*x, *weight, 2 * as_double(x->numel()) * as_double(last_of(*weight)));
 }
 
-// ---- attention ----
+// Attention.
 
 void attention(Row& row) {
   const CallTensor *q = row.tensor("query"), *k = row.tensor("key"), *v = row.tensor("value"),

@@ -16,7 +16,7 @@ void all_operands(Row& row) {
 
 namespace {
 
-// ---- simple rules ----
+// Simple rules.
 
 void nothing(Row&) {}
 void operand(Row& row) {
@@ -31,7 +31,7 @@ void second_result(Row& row) {
   if (row.call().results.size() > 1) row.keep(row.result(1));
 }
 
-// ---- norms ----
+// Norms.
 
 void layer_norm(Row& row) {
   const CallTensor *x = row.tensor("input"), *weight = row.tensor("weight");
@@ -84,7 +84,7 @@ void instance_norm(Row& row) {
   row.keep_own("statistics", 3 * kFloat * groups);
 }
 
-// ---- elementwise ----
+// Elementwise.
 
 void mul(Row& row) {
   const CallTensor *a = row.tensor("self"), *b = row.tensor("other");
@@ -148,7 +148,7 @@ void of_max(Row& row) {                                         // max, min
   }
 }
 
-// ---- indexing ----
+// Indexing.
 
 void indexed(Row& row) {
   for (const auto& [argument, tensors] : row.call().tensors)
@@ -185,7 +185,7 @@ void pad(Row& row) {
   if (!mode.empty() && mode != "constant") row.keep(*row.first());
 }
 
-// ---- losses ----
+// Losses.
 
 void cross_entropy(Row& row) {
   const CallTensor *logits = row.tensor("self"), *target = row.tensor("target");
@@ -205,7 +205,7 @@ void nll(Row& row) {
 void l1(Row& row) { row.keep_own("signs", row.first()->bytes()); }
 void kl(Row& row) { row.keep(*row.tensor("target")); }
 
-// ---- pools ----
+// Pools.
 
 void max_pool(Row& row) {
   row.keep(*row.first());

@@ -1,4 +1,4 @@
-// Meanings and defaults follow transformers' MixtralConfig, Qwen3MoeConfig and OlmoeConfig.
+// Follows transformers' MixtralConfig, Qwen3MoeConfig and OlmoeConfig.
 #include "family/moe.h"
 
 #include <algorithm>
