@@ -1,4 +1,4 @@
-// Exported graphs may come from hostile files. They may only use the ATen operators of
+// Exported graphs may come from hostile files. Allows only the ATen operators of
 // family/aten_table.h, arithmetic on symbolic numbers, and the program's operators.
 #pragma once
 

@@ -161,9 +161,9 @@ struct ExportedGraph {
 };
 
 // Reads an archive of torch.export.save(), with or without sluice's own entries, but no weights or
-// pickles. Throws Error(kInput) with the file and entry for invalid or compressed entries, invalid
-// JSON, an unknown schema version, a value that is not written exactly once before it is read, and
-// a tensor beyond its record.
+// pickles. Throws Error(kInput) with the file and entry for invalid or compressed entries, an
+// unknown schema version, a value that is not written exactly once before it is read, and a tensor
+// beyond its record.
 ExportedGraph read_exported_graph(const std::string& path);
 class ZipFile;
 ExportedGraph read_exported_graph(const ZipFile& zip);

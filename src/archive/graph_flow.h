@@ -1,5 +1,4 @@
-// The data flow of an exported graph, which must outlive this object: writers and readers of
-// values, free nodes, needed nodes and allowed cuts.
+// The data flow of an exported graph, which must outlive this object.
 #pragma once
 
 #include <string>

@@ -206,7 +206,7 @@ class Layering {
   }
 
   // A value that several nodes of the layer read is shared if another block reads it too. Parts of
-  // a divided block count as one block, so that gradients are summed as in the whole block.
+  // a divided block count as one, so that gradients are summed as in the whole block.
   bool is_shared(int value, const GraphLayer& layer) const {
     if (flow_.input_of(value)) return false;
     const int home = home_of_node_[static_cast<std::size_t>(layer.nodes.front())];

@@ -485,8 +485,7 @@ SymbolValues sizes_of(const GraphOfModel& model, const MicrobatchShape& shape,
 
 namespace {
 
-// The gradient of a value exists from the backward of its last reader until the backward of its
-// writer.
+// A value's gradient exists from the backward of its last reader until that of its writer.
 void count_waiting_gradients(std::vector<LayerInfo>& layers, const MicrobatchShape& shape) {
   std::map<std::string, std::size_t> last_reader;
   for (std::size_t i = 0; i < layers.size(); ++i)

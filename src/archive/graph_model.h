@@ -57,8 +57,8 @@ MicrobatchShape exported_shape(const GraphOfModel& model);
 // Parses "decoder_length=64". Throws Error(kUsage).
 std::map<std::string, std::int64_t> sizes_by_name(const std::vector<std::string>& texts);
 
-// Returns sizes by symbol. Throws Error(kUsage) for sizes that the graph was not exported for,
-// unknown names, and rows or length in `others`.
+// Returns sizes by symbol. Throws Error(kUsage) for unsupported sizes, unknown names, and rows or
+// length in `others`.
 SymbolValues sizes_of(const GraphOfModel& model, const MicrobatchShape& shape,
                       const std::map<std::string, std::int64_t>& others);
 

@@ -17,7 +17,7 @@ std::set<int> free_values(const GraphModule& module, const GraphLayers& layers);
 
 // LibTorch selects the attention kernel by whether the mask requires a gradient. That differs
 // between the two forwards of a recomputed layer. If a layer computes the mask, the attention
-// therefore always uses the math kernel, so that both forwards give the same bits.
+// therefore uses the math kernel, for equal bits.
 void use_math_attention_for_layer_masks(GraphModule& module, const GraphLayers& layers);
 
 std::string_view exported_target(const GraphNode& node);

@@ -26,7 +26,7 @@ struct GraphScope {
   std::unordered_map<std::string, GraphArgument> named;
 };
 
-// Names, values and arguments of a graph while it is read. Errors are Error(kInput) at place_.
+// Errors are Error(kInput) at place_.
 class GraphValues {
  protected:
   // Adds a value under a new name. The archive may leave an operator's results undescribed

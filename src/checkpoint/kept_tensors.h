@@ -34,7 +34,7 @@ class KeptTensors {
   std::vector<TensorSource> tensors_;
 };
 
-// Returns nullptr if the model is not part of a larger one, if the source has no weights, or if no
+// Returns nullptr if the model is not part of a larger one, the source has no weights, or no
 // parameter is in `saved`. Throws Error(kInput).
 std::shared_ptr<const KeptTensors> tensors_to_keep(const std::string& config_text,
                                                    const std::string& source_directory,

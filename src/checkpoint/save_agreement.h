@@ -32,8 +32,8 @@ struct WeightFiles {
 
 // Collective. Each rank writes its own tensors. The first rank that has a buffer writes it. Rank 0
 // copies kept tensors. Throws on every rank: Error(kCheckpoint) if a rank does not see `directory`
-// or kept tensors cannot be read, Error(kUsage) if buffers of one name differ, and Error(kInternal)
-// if two ranks save one tensor.
+// or kept tensors cannot be read, Error(kUsage) if equally named buffers differ, and
+// Error(kInternal) if two ranks save one tensor.
 SaveAgreement agree_on_files(const std::string& directory, const RankState& state,
                              const SaveTarget& target, const WeightFiles& weights,
                              const Group& world);

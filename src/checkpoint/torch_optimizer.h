@@ -24,7 +24,7 @@ struct OptimizedElements {
   std::string name;
   std::vector<std::int64_t> shape;  // whole shape
   std::int64_t begin = 0;
-  // Set if this rank holds slices of the parameter. `begin` then counts elements that it holds.
+  // As StatePart::parameter (load_state.h).
   const ParameterInfo* parameter = nullptr;
 };
 // Keyed by unsafeGetTensorImpl().

@@ -36,8 +36,8 @@ void require_counted_labels(const DataEntries& entries, std::int64_t steps, std:
     const std::string file = source->uncounted_file();
     if (!file.empty()) refuse_uncounted_file(file);
   }
-  // A batch without counted labels contains no whole epoch of an entry. It therefore spans at most
-  // two epochs and holds each uncounted row at most twice.
+  // A batch without counted labels contains no whole epoch of an entry. It therefore holds each
+  // uncounted row at most twice.
   if (batch_size > 2 * uncounted) return;
   std::int64_t looks = 0;
   for (std::int64_t step = done.steps + 1; step <= steps && looks < kForeseenRows; ++step) {

@@ -99,7 +99,7 @@ constexpr BinaryFormat kOrc = {"an ORC file"};
 
 std::size_t tenths(std::size_t count, std::size_t total) { return total ? 10 * count / total : 0; }
 
-// Detects UTF-16 without a byte order mark: in ASCII, every second byte is zero.
+// Detects UTF-16 without a byte order mark: every second byte of ASCII is zero.
 const BinaryFormat* utf16_format(std::string_view bytes) {
   std::size_t even = 0, odd = 0;
   const std::size_t pairs = bytes.size() / 2;
@@ -213,8 +213,8 @@ class JsonStart final : public JsonEvents {
 
 enum class JsonFound { kNone, kRows, kDocument };
 
-// Detects a line with a JSON object or list, or a JSON document of several lines. Ignores a list of
-// one number: "[1]" may be a footnote.
+// Detects a JSON document, or a line with a JSON object or list. Ignores a list of one number:
+// "[1]" may be a footnote.
 JsonFound json_in(std::string_view text, bool is_whole) {
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
   const std::size_t first = text.find_first_not_of(" \t\r\n");
@@ -270,8 +270,8 @@ Error refusal(const std::string& what, const std::string& where, const std::stri
 
 std::string quoted(const std::string& file) { return "'" + file + "'"; }
 
-// Returns the first byte that is not text, or npos. Unless `is_end`, the last character may be
-// incomplete.
+// Returns the position of the first byte that is not text, or npos. Unless `is_end`, the last
+// character may be incomplete.
 std::size_t fault_in(std::string_view bytes, bool is_end) {
   const std::size_t valid = valid_utf8_prefix(bytes);
   const std::size_t nul = bytes.substr(0, valid).find('\0');

@@ -38,19 +38,19 @@ struct JsonlRow {
   std::vector<FieldValue> values;  // in the order of RowFormat::fields
 };
 inline constexpr std::size_t kMaxNamedFields = 64;
-// A longer row indicates a broken file, and would be held in memory as a whole.
+// A longer row indicates a broken file. Rows are held in memory.
 inline constexpr std::uint64_t kMaxRowBytes = std::uint64_t{64} << 20;
 
 struct RowFormat {
   bool tokens = true;  // whether to read text, input_ids, labels, messages, ..
-  // Model inputs that every row must have. They take precedence over token fields of the same name.
+  // Model inputs that every row must have. They override token fields of the same name.
   std::span<const FieldOption> fields = {};
   // If empty, rows cannot name array files.
   std::string folder = {};
 };
 
-// Throws Error(kInput) at `where` ("file:line") for malformed JSON, for a duplicate or mistyped
-// field, and for a missing or unsuitable requested field.
+// Throws Error(kInput) at `where` ("file:line") for malformed JSON, and for duplicate, mistyped,
+// missing or unsuitable fields.
 JsonlRow parse_jsonl_row(std::string_view json, const std::string& where,
                          const RowFormat& format = {});
 

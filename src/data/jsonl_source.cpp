@@ -67,8 +67,7 @@ class JsonlSource final : public SequenceSource {
   std::vector<std::uint64_t> uncounted_;
 };
 
-// Packs whole rows into sequences. A row that does not fit starts the next one. Reads all rows once
-// for their lengths.
+// Packs whole rows into sequences, in order. Reads all rows once for their lengths.
 class PackedJsonlSource final : public SequenceSource {
  public:
   explicit PackedJsonlSource(const SourceOptions& options)

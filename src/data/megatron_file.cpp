@@ -1,13 +1,12 @@
 // Reads Megatron-LM's indexed data sets. The .idx holds:
-//
 //   - the nine bytes "MMIDIDX\0\0", a uint64 version (1) and a byte for the id type
 //   - uint64 numbers of sequences and of document entries
 //   - the int32 length of every sequence
 //   - the int64 byte offset of every sequence in the .bin
 //   - the int64 first sequence of every document, then the number of sequences
 //   - optionally a mode byte for every sequence
-// Megatron writes sequences without gaps, so the .bin is one stream of tokens. Files with gaps are
-// rejected.
+// Megatron leaves no gaps between sequences, so the .bin is one stream of tokens. Rejects files
+// with gaps.
 #include <algorithm>
 #include <array>
 #include <cstring>

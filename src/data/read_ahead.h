@@ -1,9 +1,8 @@
 // Prefetches the batches of the next steps on a background thread for all ranks of a process.
-//
 //   1. take() returns the rows of TokenData::step_share().
 //   2. At most kStepsAhead unfinished steps are in memory.
 //   3. Reading stops at the first error. take() throws it at that step, on every rank.
-// Only take() may be called by several threads.
+// Only take() is thread-safe.
 #pragma once
 
 #include <condition_variable>

@@ -1,5 +1,5 @@
-// Unknown fields of .jsonl rows and messages. Fields that change tokens or loss in other trainers
-// are rejected. All others are metadata.
+// Unknown fields of .jsonl rows and messages. Fields that affect tokens or loss in other trainers
+// are rejected. Others are metadata.
 #pragma once
 
 #include <cstdint>

@@ -70,15 +70,15 @@ void check_lengths(const std::vector<FieldOption>& fields, const std::vector<Fie
   }
 }
 
-// Where a prefix of a text ends among the tokens of the whole text. `tokens` counts the tokens
-// before that place, without one that crosses it.
+// Where a prefix of a text ends among the whole text's tokens. `tokens` counts the tokens that end
+// before.
 struct Border {
   std::size_t tokens = 0;
   bool is_within_token = false;
 };
 
-// Near the prefix's end, `beginning` may differ from `whole`. From there, searches for tokens of
-// the whole text that decode to the rest of the prefix.
+// Near its end, `beginning` may differ from `whole`. From there, searches for tokens of `whole`
+// that decode to the rest of the prefix.
 Border border_of(const TextTokens& tokens, const Ids& beginning, const Ids& whole) {
   constexpr std::ptrdiff_t kMaxRest = 64;
   const auto [rest, parting] =
@@ -121,9 +121,8 @@ std::pair<std::size_t, std::size_t> counted_part(const Turn& turn, bool assistan
                         : std::pair(std::size_t{0}, turn.text.size());
 }
 
-// Returns the ids in counted text, and -100 elsewhere. Usually turns can be tokenized separately,
-// because they start with special tokens. Otherwise the counted parts are located in the whole
-// text.
+// Returns the ids in counted text, and -100 elsewhere. Turns that start with special tokens are
+// tokenized separately. Otherwise the counted parts are located in the whole text.
 Ids labels_of(const TextTokens& tokens, const std::vector<Turn>& turns, const Ids& ids,
               bool assistant_only) {
   const auto counts = [](const Turn& turn) { return turn.counts; };

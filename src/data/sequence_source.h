@@ -28,13 +28,12 @@ class SequenceSource {
   virtual std::uint64_t num_bytes() const = 0;
   // read(), counted_labels() and place() require index < num_sequences().
   virtual Sequence read(std::uint64_t index) const = 0;
-  // Returns the number of labels that a next-token loss counts. Throws the errors of read(), unless
-  // the number is known without reading.
+  // Returns the number of labels that count for a next-token loss. May throw the errors of read().
   virtual std::int64_t counted_labels(std::uint64_t index) const = 0;
   // Returns "file:line" for messages.
   virtual std::string place(std::uint64_t index) const = 0;
   // Sequences without counted labels among those read at startup, ascending. uncounted_file() is
-  // the first file that has only such sequences, or "".
+  // the first file with no others, or "".
   virtual const std::vector<std::uint64_t>& uncounted() const = 0;
   virtual std::string uncounted_file() const = 0;
   // In nats per token, for byte streams only.

@@ -1,8 +1,7 @@
 // A stream of tokens made from text files.
 //
-// Files are tokenized in pieces of about 8 KiB, cut where this changes no token (text_cut.h). One
-// pass at startup counts the tokens of every piece. Memory is 16 bytes per piece plus a cache of
-// recent pieces.
+// Files are tokenized in pieces of about 8 KiB (text_cut.h). One pass at startup counts the tokens
+// of every piece. Memory is 16 bytes per piece plus a cache of recent pieces.
 #include <algorithm>
 #include <list>
 #include <mutex>

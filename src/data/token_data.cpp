@@ -73,8 +73,8 @@ class SameSizes {
   }
 
  private:
-  // Whether two rows of a concatenated field agree in all sizes but the number of items. A row
-  // without items agrees with any.
+  // Whether items of two rows of a concatenated field have equal sizes. A row without items fits
+  // any.
   static bool have_same_items(const std::vector<std::int64_t>& a,
                               const std::vector<std::int64_t>& b) {
     return a[0] == 0 || b[0] == 0 || std::equal(a.begin() + 1, a.end(), b.begin() + 1, b.end());

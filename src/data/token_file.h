@@ -1,11 +1,9 @@
 // Files of token ids, all little-endian.
-//
 //   - llm.c: a header of 256 int32, then the ids. The header has magic number 20240520 and version
 //     1 for uint16 ids, or 20240801 and 7 for uint32 ids, then the number of ids.
 //   - nanoGPT: uint16 ids only.
 //   - Megatron: a .bin with ids and an .idx (megatron_file.cpp).
-// Memory does not grow with the file size, nor with sizes that a header claims. Const members are
-// thread-safe.
+// Memory grows neither with the file size nor with sizes in headers. Const members are thread-safe.
 #pragma once
 
 #include <cstddef>

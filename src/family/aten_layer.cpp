@@ -1,9 +1,8 @@
 // Combines calls into the operators of a layer. The order of the calls determines three costs:
-//   - Shared gradients: y = a + b passes the gradient of y unchanged to a and b. If the result of a
-//     matrix product is used only in such a sum, the product keeps the gradient of the sum for W.
-//   - Forward memory: live values that are read again, plus the memory of the running operator.
-//   - Backward memory: kept values are freed, and gradients are created and freed, in reverse
-//     order.
+//   - Shared gradients: y = a + b passes the gradient of y unchanged to a and b. If a matrix
+//     product is used only in such a sum, it keeps the gradient of the sum for W.
+//   - Forward memory: live values that are read again, plus the running operator's memory.
+//   - Backward memory: while walking back, kept values are freed, and gradients come and go.
 #include <algorithm>
 #include <map>
 #include <set>

@@ -1,5 +1,5 @@
 // Costs of operators in exported graphs on LibTorch's CPU backend: operations, kept bytes and
-// temporary memory. Also determines views and strides. All sizes are those of one microbatch.
+// temporary memory, for one microbatch. Also determines views and strides.
 #pragma once
 
 #include <cstdint>
@@ -65,7 +65,7 @@ OperatorRow row_of(const OperatorCall& call, const Precision& precision);
 
 // Whether LibTorch's CPU backend uses the attention kernel that never stores all scores. It
 // requires four dimensions, equal head widths, contiguous channels, no dropout and no mask with a
-// gradient. Otherwise scores are stored in float32.
+// gradient. Other kernels store float32 scores.
 bool is_blockwise_attention(const OperatorCall& call);
 
 std::vector<std::int64_t> einsum_strides(const OperatorCall& call);
@@ -74,8 +74,8 @@ std::vector<std::int64_t> einsum_strides(const OperatorCall& call);
 // storage.
 void settle_results(OperatorCall& call, const Precision& precision);
 
-// Throws Error(kInput) without a place for impossible sizes. row_of() and settle_results() call it,
-// and throw Error(kUsage) for an unknown dtype.
+// Throws Error(kInput) without a place for impossible sizes. row_of() and settle_results() do too,
+// and throw Error(kUsage) for unknown dtypes.
 void check_sizes(const OperatorCall& call);
 
 // Returns the argument whose storage the result shares, or nullptr.

@@ -295,7 +295,7 @@ void attention(Row& row) {
   row.gradient_of(*v, sums);
   if (of_scores) row.gradient_of(row.wants(*q) ? *q : *k, sums);
   // The softmax needs scores, result, a copy without fully masked rows, and booleans. The scaled
-  // inputs still exist, but the final result does not.
+  // inputs exist, but not the final result.
   const double masked = mask && mask->dtype == "bool" ? kFloat * as_double(mask->numel()) : 0;
   row.set_temporary_bytes(std::max(0.0, kFloat * as_double(q->numel()) + 3 * wide_pairs + pairs +
                                             masked - row.result().bytes()));

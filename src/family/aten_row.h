@@ -1,5 +1,5 @@
-// Collects the operators of one call. Kept parameters cost nothing, since they always exist. Kept
-// values of an operator with weights live until W.
+// Collects the operators of one call. Kept parameters cost nothing, since they always exist. An
+// operator with weights keeps values until W.
 #pragma once
 
 #include <algorithm>

@@ -270,7 +270,7 @@ std::optional<Sizes> strides_of_view(const View& view, const OperatorCall& call,
 }
 
 // Elementwise results have the layout of their operands. The first operand that orders two
-// dimensions decides. Broadcast dimensions (stride 0) do not count.
+// dimensions decides, ignoring broadcast ones.
 Sizes strides_by_elements(const OperatorCall& call, const CallTensor& result) {
   struct Operand {
     Sizes strides;

@@ -24,8 +24,7 @@ LayerInfo embedding_layer(std::string name, std::int64_t rows, std::int64_t widt
 LayerInfo norm_layer(std::string name, NormKind kind, std::int64_t width,
                      const Precision& precision);
 // The head is tied to the parameter `embedding` unless that is "". Its cost includes the loss. If
-// the loss is computed in vocabulary blocks, the layer reads labels and writes the loss instead of
-// logits.
+// the loss uses vocabulary blocks, the layer reads labels and writes the loss instead of logits.
 LayerInfo head_layer(std::string name, std::int64_t vocab_size, std::int64_t width,
                      const std::string& embedding, const Precision& precision, bool capped = false);
 

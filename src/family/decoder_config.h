@@ -87,7 +87,7 @@ struct DecoderKeys {
   bool tie_word_embeddings = false;
 };
 
-// Reads a transformers activation name; the default is `usual`. Throws Error(kInput).
+// Reads transformers' name; the default is `usual`. Throws Error(kInput).
 Activation read_activation(const ConfigReader& config, const std::string& key,
                            const std::string& usual);
 
@@ -95,7 +95,7 @@ Activation read_activation(const ConfigReader& config, const std::string& key,
 DecoderConfig read_decoder_config(const ConfigReader& config, const DecoderKeys& keys);
 
 // Returns whether each block has a window, or an empty list if absent. Throws Error(kInput) for
-// other types or a wrong count.
+// other types or counts.
 std::vector<bool> read_layer_types(const ConfigReader& config, std::int64_t num_layers);
 
 // Returns nothing if null, and `absent` if there is no such key.

@@ -1,5 +1,5 @@
 // GPT-NeoX and Pythia: parallel attention and feed-forward, layer norms with bias, one matrix with
-// alternating queries, keys and values, partial rotation, a head called embed_out.
+// alternating queries, keys and values, partial rotation.
 #pragma once
 
 #include "family/decoder_config.h"
@@ -25,7 +25,6 @@ struct GptNeoxConfig {
 
 bool fuses(const GptNeoxConfig& config);
 
-// Throws Error(kInput).
 GptNeoxConfig read_gpt_neox_config(const ConfigReader& config);
 
 ModelSpec read_gpt_neox(const ConfigReader& config, const Precision& precision);

@@ -239,8 +239,8 @@ void OperatorList::scaled_dot_products(const AttentionSizes& a) {
     need(of, kKept, Needed::kSecondFlows, casted, columns(per_pair(product(h))));
     if (drops) need(of, kKept, Needed::kBackward, "dropped", columns(per_pair(product(2 * h))));
     need(of, kInForward, Needed::kAlways, kMoment, columns(per_pair(product(h) + wide(h))));
-    // The backward needs two more values per pair, at a time when the feed-forward's values are
-    // free. Those are about as large in usual sequences, so a quarter is counted.
+    // The backward needs two more values per pair after the feed-forward's values, about as large,
+    // were freed. So a quarter is counted.
     need(of, kOnEntry, Needed::kBackward, kMoment, columns(per_pair(product(h) / 2)));
   } else {
     need(of, kKept, Needed::kBackward, "turned q", columns(per_token(product(q))));
@@ -430,8 +430,9 @@ void OperatorList::fused_feed_forward(const FeedForwardSizes& s) {
                   .norm_before = !s.norm_before.empty(),
                   .norm_behind = !s.norm_behind.empty(),
                   .until_weight = wide(matrices * s.inner)});
-  // Only fused operators can reuse memory that fused operators freed. A plain attention's backward
-  // needs new memory for gradients of q, k, v and the result, and with dropout for one per pair.
+  // Memory that fused operators freed is reused only by fused operators. So a plain attention's
+  // backward needs new memory for gradients of q, k, v and the result, and with dropout one per
+  // pair.
   need(of, kOnEntry, Needed::kBackward, kMoment, columns(entry_of_plain_attention_));
 }
 

@@ -1,5 +1,5 @@
 // Costs of operators of native families: operations, kept bytes and temporary memory, of LibTorch's
-// CPU operators and our fused ones (src/ops). Sizes are those of a rank's slice.
+// CPU operators and our fused ones (src/ops). Sizes are of a rank's slice.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,5 @@
-// One executable node of an exported graph. It is immutable, and each run has its own frame. Every
-// value that is not constant has a slot there: tensors, and symbolic numbers as int, double or
-// bool.
+// One executable node of an exported graph. It is immutable, and each run has its own frame, with a
+// slot for every value that is not constant: tensors, and symbolic numbers as int, double or bool.
 #pragma once
 
 #include <ATen/core/Tensor.h>

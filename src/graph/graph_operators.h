@@ -31,7 +31,7 @@ bool draws(const GraphCall& call);
 bool switch_to_evaluation(GraphCall& call);
 
 // Random node -> key of its random numbers. The key depends on the module's path and on the node's
-// position among the random nodes there, but not on the division of the graph into programs.
+// position among the random nodes there, but not on the division of the graph.
 std::unordered_map<int, std::uint64_t> random_names(const GraphModule& module,
                                                     const std::vector<GraphOperator>& added);
 

@@ -1,5 +1,5 @@
-// Reads the values of size symbols from a program's tensors. If the symbols of a size cannot be
-// read on their own, the whole expression becomes a variable.
+// Reads the values of size symbols from a program's tensors. If symbols cannot be read on their
+// own, the whole expression becomes a variable.
 //
 // Threads may call numbers() at once.
 #pragma once

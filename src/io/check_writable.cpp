@@ -62,8 +62,8 @@ void check_writable(const std::string& folder, ErrorKind kind, std::uint64_t byt
                .where = ancestor,
                .remedy = "raise the limit on the size of files (ulimit -f)"});
   }
-  // Only creating a folder is a reliable test. access() ignores read-only mounts for root, quotas,
-  // and file systems without directories.
+  // Only creating a folder is a reliable test. access() ignores quotas, file systems without
+  // directories, and for root read-only mounts.
   remove_probes(ancestor);
   std::string probe = ancestor + "/" + kProbe + "XXXXXX";
   if (::mkdtemp(probe.data()) == nullptr) {

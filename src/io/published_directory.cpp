@@ -105,8 +105,8 @@ void clean_hidden(const std::string& folder, const std::string& name, const std:
   ::close(lock);
 }
 
-// Removes kIncomplete last, even if the power fails, so that the other files stay recognizable. A
-// process that ends before the last step leaves an empty folder.
+// Removes kIncomplete last, even if the power fails, so that other files stay recognizable. May
+// leave an empty folder.
 void remove_incomplete(const std::string& path) {
   std::error_code error;
   std::vector<fs::path> files;

@@ -48,9 +48,9 @@ class SafetensorsReader {
   // Throws Error(kInput), also if torch does not have the dtype.
   TensorMeta meta(std::string_view name) const;
 
-  // Fills `destination` of the same shape, on any device and with any strides. Plain floats are
-  // converted, other dtypes must be equal. Throws Error(kInput) if the tensor is missing or does
-  // not fit, if the file was truncated, or if a finite number is too large for float16.
+  // Fills `destination` of the same shape, on any device and with any strides. Converts plain
+  // floats. Throws Error(kInput) if the tensor is missing or does not fit, if the file was
+  // truncated, or if a finite number is too large for float16.
   void read_into(std::string_view name, at::Tensor& destination) const;
   // Throws Error(kInternal) if the slice is not in the tensor.
   void read_into(std::string_view name, const Slice& slice, at::Tensor& destination) const;
@@ -76,8 +76,8 @@ class SafetensorsWriter {
     kInPlace,  // `path` must not exist; finish() only syncs
   };
 
-  // Throws Error(kCheckpoint) if the file cannot be written, and Error(kInternal) for repeated
-  // names or unsupported dtypes.
+  // Throws Error(kCheckpoint) for failed writes, and Error(kInternal) for repeated names or
+  // unsupported dtypes.
   SafetensorsWriter(std::string path, const Plan& tensors, Placement placement = Placement::kAtomic,
                     const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
   // Removes an unfinished file.

@@ -46,8 +46,8 @@ class AttentionInputs {
   // Throws Error(kUsage) if the batch's tensors are not [B, L].
   at::Tensor mask(const BatchPositions& batch, const at::Tensor& q_BHLE, const Kind& kind);
 
-  // Returns the first key that each query sees: int32 [L], or [B, L] with documents. Undefined if
-  // all are 0. Returns nothing if the microbatch has a padding mask.
+  // Returns the first key that each query sees, int32 [L], or [B, L] with documents, undefined if
+  // all are 0. Returns nothing for a microbatch with padding masks.
   std::optional<at::Tensor> first_keys(const BatchPositions& batch, std::int64_t rows,
                                        std::int64_t length, std::int64_t window);
 

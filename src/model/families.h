@@ -45,7 +45,7 @@ void freeze_as(const LayerInfo& info, LayerSpec& spec);
 inline std::vector<at::Tensor> as_written(at::Tensor hidden) { return {std::move(hidden)}; }
 inline std::vector<at::Tensor> as_written(std::vector<at::Tensor> written) { return written; }
 
-// Makes `spec` run the modules that `make` creates. forward() takes one tensor per name in
+// Makes `spec` run the modules that `make` creates. forward() takes the tensors of
 // LayerSpec::reads, and returns a tensor or a vector.
 template <typename Make>
 void set_module(LayerSpec& spec, Make make) {

@@ -257,8 +257,8 @@ class LayerMaker {
     return own;
   }
 
-  // Gradients of a shared value are summed within each layer first, so that recomputation and cuts
-  // do not change the sum.
+  // Sums gradients of a shared value within each layer first, so that recomputation and cuts do not
+  // change the sum.
   static std::vector<std::size_t> places_of_shared(const GraphLayer& layer) {
     std::vector<std::size_t> places;
     for (std::size_t i = 0; i < layer.reads.size(); ++i)
@@ -267,8 +267,8 @@ class LayerMaker {
     return places;
   }
 
-  // Batch inputs that the layer changes in place are copied, because they belong to the caller and
-  // a layer may run twice.
+  // Copies batch inputs that the layer changes in place, because the caller owns them and a layer
+  // may run twice.
   std::vector<std::size_t> places_of_changed(const GraphLayer& layer) const {
     std::vector<std::size_t> places;
     for (std::size_t i = 0; i < layer.reads.size(); ++i)

@@ -1,6 +1,5 @@
-// The parts of decoder layers, with Hugging Face's parameter names. Parameters are not initialized,
-// because weights are loaded or drawn later. torch::nn's modules would draw every weight first. A
-// module belongs to one thread.
+// The parts of decoder layers, with Hugging Face's parameter names. Unlike in torch::nn, parameters
+// are not initialized, because weights are loaded or drawn later. A module belongs to one thread.
 //
 // Tensor names end in their shapes:
 //   B batch   L length   D hidden size   F intermediate size   V vocabulary
@@ -157,8 +156,8 @@ struct AttentionSettings {
 // 1, 1, L, L], is added to the scores. Without a mask, attention is causal. Returns [B, L, H * E].
 at::Tensor attention(const at::Tensor& q_BHLE, const at::Tensor& k_BKLE, const at::Tensor& v_BKLE,
                      const at::Tensor& mask, const AttentionSettings& settings);
-// Computes the same with plain operators, which need a mask. If a finite mask hides all tokens, the
-// result is the mean of all values.
+// Computes the same with plain operators, and requires a mask. If a finite mask hides all tokens,
+// the result is the mean of all values.
 at::Tensor plain_attention(const at::Tensor& q_BHLE, const at::Tensor& k_BKLE,
                            const at::Tensor& v_BKLE, const at::Tensor& mask,
                            const std::optional<double>& cap, const AttentionSettings& settings);

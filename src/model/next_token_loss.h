@@ -1,5 +1,5 @@
 // Sums the next tokens' cross-entropies. Labels are int64 [B, L], and token t predicts label t + 1.
-// Throws Error(kUsage) for wrong shapes, and Error(kInput) for a label outside the vocabulary.
+// Throws Error(kUsage) for wrong shapes, and Error(kInput) for an unknown label.
 #pragma once
 
 #include <ATen/core/Tensor.h>

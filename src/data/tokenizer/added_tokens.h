@@ -1,11 +1,9 @@
 // Texts that always become a single token: "added_tokens" of tokenizer.json, and tokens declared in
 // files beside it. They are found first in the original text, then in the normalized text.
-//
 //   1. Among tokens that start at the same place, the longest wins. Matches do not overlap.
 //   2. Tokens outside the vocabulary are numbered from its size on, as in tokenizers. The field
-//   "id"
-//      is ignored.
-//   3. A match is dropped if the token before it has taken all of its spaces.
+//      "id" is ignored.
+//   3. A match is dropped if the previous token has taken all of its spaces.
 #pragma once
 
 #include <array>

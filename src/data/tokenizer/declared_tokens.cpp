@@ -271,7 +271,7 @@ std::vector<AddedToken> Collection::added_to(const std::vector<AddedToken>& exis
   return tokens;
 }
 
-// Rejects new tokens whose ids depend on the key order in the file, which the parser does not keep.
+// Rejects new tokens whose ids depend on the order of keys, which the parser does not keep.
 void Collection::refuse_unordered(const std::set<std::string>& known,
                                   const Json& vocabulary) const {
   std::string first;

@@ -1,5 +1,5 @@
-// Classes of transformers that read only the vocabulary, merges, tokens and (except one) the
-// post-processor of a tokenizer.json. They bring their own settings.
+// Classes of transformers with their own settings. They read only the vocabulary, merges, tokens
+// and (except one) the post-processor of a tokenizer.json.
 #pragma once
 
 #include <string>

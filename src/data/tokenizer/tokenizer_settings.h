@@ -1,5 +1,5 @@
-// Reads the files beside a tokenizer.json with the precedence of transformers. Rejects every
-// setting that may change ids in an unsupported way.
+// Reads the files beside a tokenizer.json with transformers' precedence. Rejects settings that may
+// change ids in an unsupported way.
 #pragma once
 
 #include <map>

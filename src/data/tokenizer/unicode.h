@@ -23,7 +23,7 @@ CodepointRanges complement(const CodepointRanges& ranges);
 CodepointRanges joined(CodepointRanges ranges);
 CodepointRanges intersection(const CodepointRanges& a, const CodepointRanges& b);
 
-// Supports general categories ("L", "Lu", "Letter") and some scripts, as Oniguruma's \p{NAME}.
+// Supports general categories ("L", "Lu", "Letter") and some scripts, like Oniguruma's \p{NAME}.
 // Ignores case, spaces, '-' and '_'.
 std::optional<CodepointRanges> property_ranges(std::string_view name);
 

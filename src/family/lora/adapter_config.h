@@ -44,7 +44,6 @@ inline constexpr const char* kBaseLayerEnding = ".base_layer.weight";
 inline constexpr std::int64_t kMaxLoraRank = 1 << 20;
 inline constexpr std::size_t kMaxAdapterConfigBytes = std::size_t{4} << 20;
 
-// These throw Error(kInput).
 AdapterConfig parse_adapter_config(const std::string& text, const std::string& file);
 AdapterConfig read_adapter_config(const std::string& directory);
 
