@@ -33,7 +33,7 @@ struct GraphValue {
 struct GraphArgument {
   enum class Kind : std::uint8_t {
     kNone,
-    kValue,         // in `value`
+    kValue,
     kInt,           // in `integer`
     kFloat,         // in `real`
     kComplex,       // in `real`, `imaginary`
@@ -125,7 +125,7 @@ struct GraphTensor {
   bool is_parameter = true;
 };
 
-// Facts that tools/sluice_export.py adds in extra/sluice.json.
+// Facts of tools/sluice_export.py, from extra/sluice.json.
 struct GraphFacts {
   struct Size {
     std::string name;
@@ -145,7 +145,7 @@ struct GraphFacts {
   std::string loss_output, loss_count;
   bool loss_is_sum = false;
   bool has_weights = false;
-  std::string checked;  // what the exporter compared: "model", "two layers of each kind", "no"
+  std::string checked;  // what was compared: "model", "two layers of each kind", "no"
   std::vector<std::string> notes;
 };
 
@@ -168,8 +168,8 @@ ExportedGraph read_exported_graph(const std::string& path);
 class ZipFile;
 ExportedGraph read_exported_graph(const ZipFile& zip);
 
-// For messages, with bounded length: "aten.linear(hidden, weight) -> linear_3 of
-// model.layers.0.mlp".
+// For messages: "aten.linear(hidden, weight) -> linear_3 of model.layers.0.mlp". The length is
+// bounded.
 std::string to_text(const GraphNode& node, const GraphModule& module);
 
 // For messages: "node 'linear_3' of module 'model.layers.0.mlp' (modeling_llama.py:12)".

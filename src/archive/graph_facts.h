@@ -9,7 +9,6 @@ namespace sluice::detail {
 
 inline constexpr std::int64_t kKnownFactsFormat = 1;
 
-// Throws Error(kInput) at `where`.
 GraphFacts parse_graph_facts(std::string_view text, const std::string& where);
 
 // Names the results. Throws Error(kInput) if the facts do not fit the graph.

@@ -23,7 +23,7 @@ class GraphFlow {
     return module_.values[static_cast<std::size_t>(value)].kind == GraphValue::Kind::kTensor;
   }
 
-  // nullptr if a node writes the value
+  // nullptr for a node's value
   const GraphInput* input_of(int value) const { return input_of_[static_cast<std::size_t>(value)]; }
   // numbers of nodes; -1 if none
   int writer_of(int value) const { return writer_[static_cast<std::size_t>(value)]; }
@@ -37,7 +37,7 @@ class GraphFlow {
   bool is_free_node(int i) const { return is_free_[static_cast<std::size_t>(i)]; }
 
   const std::vector<int>& order() const { return order_; }
-  // False if a cut before order()[p] would separate nodes that must stay together.
+  // Whether no nodes that must stay together lie on both sides.
   bool may_cut_before(std::size_t p) const { return !no_cut_[p]; }
 
   const std::vector<std::string>& value_names() const { return value_names_; }

@@ -182,7 +182,7 @@ class Layering {
       add_sizes(layer);
       for (const int value : layer.reads)
         if (times[value] > 1 && is_shared(value, layer)) layer.shared.push_back(value);
-      // Values of other layers come first, then the batch, then values of free layers.
+      // Order: values of other layers, the batch, values of free layers.
       std::stable_sort(layer.reads.begin(), layer.reads.end(),
                        [&](int a, int b) { return kind_of_read(a) < kind_of_read(b); });
     }
@@ -218,7 +218,7 @@ class Layering {
     return flow_.is_free_value(value) ? 2 : 0;
   }
 
-  // Adds batch inputs to `reads` to give every size symbol that the layer needs.
+  // Adds batch inputs to `reads` for the size symbols that the layer needs.
   void add_sizes(GraphLayer& layer) const {
     std::set<std::string> needed, told;
     for (const int i : layer.nodes)

@@ -41,15 +41,14 @@ struct GraphLayer {
   std::string name;
   LayerRole role = LayerRole::kBlock;
   std::string class_name;
-  std::vector<std::string> modules;  // outermost modules that lie entirely in this layer
+  std::vector<std::string> modules;  // outermost modules entirely in this layer
   std::vector<int> nodes;
   std::vector<int> reads, writes;
   // values that several nodes of this layer, and another block, read
   std::vector<int> shared;
   std::vector<GraphUse> parameters;
   std::vector<int> held;  // buffers and constants
-  // Parameters that no node reads. The last layer holds them frozen, so that checkpoints are
-  // complete.
+  // Parameters that no node reads, held frozen by the last layer to complete checkpoints.
   std::vector<std::string> unread;
 };
 

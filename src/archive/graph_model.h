@@ -29,7 +29,7 @@ struct GraphOptions {
 
 struct GraphLoss {
   std::string output;  // "logits" means their causal loss; "" for no loss
-  std::string count;   // result that weights the loss; "" for rows or counted labels
+  std::string count;   // weights the loss; "" for rows or counted labels
   bool is_sum = false;
   bool is_causal() const { return output == "logits"; }
 };
@@ -40,8 +40,7 @@ struct GraphOfModel {
   detail::GraphLayers layers;
   detail::GraphLoss loss;
   std::string rows_symbol, length_symbol;  // "" for a fixed number
-  // Set if model.eval() gives another graph, which is then in `graph.training`. It has the same
-  // tensors.
+  // Set if model.eval() gives another graph. `graph.training` then has that graph.
   std::shared_ptr<const GraphOfModel> evaluation;
   bool is_evaluation = false;
 };

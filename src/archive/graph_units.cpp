@@ -181,7 +181,7 @@ std::vector<GraphUnit> GraphUnits::in_order() const {
     const bool alone = unit.is_block || unit.is_named || with_parameters.contains(unit.key);
     if (!alone) unit.key.clear();
   }
-  // Nodes without a unit join a neighbour. The boundary is where the fewest bytes cross.
+  // Nodes without a unit join a neighbour, divided where the fewest bytes cross.
   for (std::size_t p = 0; p < units.size();) {
     std::size_t end = p;
     while (end < units.size() && units[end].key.empty()) ++end;

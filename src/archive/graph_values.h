@@ -29,8 +29,7 @@ struct GraphScope {
 // Errors are Error(kInput) at place_.
 class GraphValues {
  protected:
-  // Adds a value under a new name. The archive may leave an operator's results undescribed
-  // (is_output).
+  // Adds a value under a new name. The archive may not describe an operator's results (is_output).
   int define(const std::string& name, GraphValue::Kind kind, GraphScope& scope, bool is_output);
   // Precondition: the name is new.
   void bind(const std::string& name, GraphArgument argument, GraphScope& scope);

@@ -1,5 +1,5 @@
-// JSON of an untrusted archive. Errors are Error(kInput) at its place: "model.pt2, entry
-// 'models/model.json', node 12 'aten.linear.default'".
+// JSON of an untrusted archive, with its place for errors: "model.pt2, entry 'models/model.json',
+// node 12 'aten.linear.default'".
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// A number that depends on the sizes of the batch.
+// A number that depends on batch sizes.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,7 @@ class SizeExpression {
   std::int64_t number_ = 0;
 };
 
-// A condition on the sizes of the batch.
+// A condition on batch sizes.
 class SizeRule {
  public:
   // `text` is Python from the archive's guards_code: "L['pixel_values'].size()[0] == 3" or "(s70 %

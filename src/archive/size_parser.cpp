@@ -164,7 +164,6 @@ class SizeParser {
     return operand();
   }
 
-  // A sign binds less tightly than a power.
   SizeExpression powers() {
     SizeExpression base = signed_operand();
     if (!take("**")) return base;

@@ -35,8 +35,6 @@ struct CheckpointDiff {
   }
 };
 
-// Only weights are compared with a Hugging Face directory. Throws Error(kCheckpoint) if a side
-// cannot be read.
 CheckpointDiff diff_checkpoints(const std::string& a, const std::string& b);
 
 }  // namespace sluice

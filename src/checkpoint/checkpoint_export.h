@@ -1,5 +1,4 @@
-// The directory gets its name only when it is complete and on disk. A killed process may leave
-// ".NAME.tmp-*".
+// The directory gets its name only when it is complete. A killed process may leave ".NAME.tmp-*".
 #pragma once
 
 #include <cstdint>

@@ -22,7 +22,7 @@ std::uint64_t counted_bytes(std::uint64_t size, std::uint64_t list_bytes, std::s
 
 // Adds all sizes and contents, and returns the total size. Throws Error(kInput).
 std::uint64_t add_files(const std::vector<std::string>& files, ContentHash& hash);
-// For many files, such as images. Adds all sizes, and the content of at most kMostFiles files.
+// For many files, such as images. Adds the content of at most kMostFiles files.
 inline constexpr std::size_t kMostFiles = kWholeListBytes / (2 * kSampledBlockBytes);
 std::uint64_t add_many_files(const std::vector<std::string>& files, ContentHash& hash);
 

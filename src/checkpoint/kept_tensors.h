@@ -1,5 +1,5 @@
-// Tensors of model.path that no layer has, such as the encoders beside a language model. Each
-// checkpoint has copies in files "kept-00001-of-0000N.safetensors".
+// Tensors of model.path that no layer has, such as encoders. Each checkpoint has copies in files
+// "kept-00001-of-0000N.safetensors".
 #pragma once
 
 #include <cstdint>

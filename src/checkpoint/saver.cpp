@@ -195,7 +195,7 @@ struct Saver::Impl {
 Saver::Saver() : impl_(std::make_unique<Impl>()) {}
 
 Saver::~Saver() {
-  // Destroying the publication removes the directory, so wait for the writers first.
+  // Destroying the publication removes the directory that writers use.
   if (impl_->writing.valid()) impl_->writing.wait();
   if (impl_->committing.valid()) impl_->committing.wait();
 }

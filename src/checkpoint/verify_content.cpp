@@ -52,7 +52,6 @@ class Verification {
       } catch (...) {
         const std::lock_guard lock(mutex_);
         failed_ = true;
-        // Keep the first failure in manifest order.
         if (!failure_ || index < failed_index_) failure_ = std::current_exception();
         failed_index_ = std::min(failed_index_, index);
       }

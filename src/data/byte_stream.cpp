@@ -35,7 +35,6 @@ class ByteStream final : public TokenStream {
     try {
       options.tokens->require_fit();
       std::vector<std::int32_t> none;
-      // Throws if append_eos is set: bytes have no end token.
       options.tokens->end_text(none, options.append_eos);
     } catch (const Error& error) {
       throw error.where().empty() ? error.at(files_.front()) : error;

@@ -1,4 +1,4 @@
-// Chooses the format of data files from `data.format` or the file endings.
+// Chooses the data format from `data.format` or the file endings.
 #pragma once
 
 #include <string>

@@ -42,11 +42,11 @@ struct FileContents {
   DataFormat format = DataFormat::kText;
   std::string id_type;
   std::uint64_t bytes = 0;
-  std::uint64_t documents = 0;  // number of documents, or of .jsonl rows
+  std::uint64_t documents = 0;  // or number of .jsonl rows
   // Empty if there is no tokenizer to count tokens.
   std::optional<std::uint64_t> tokens, counted, longest;
   std::optional<std::int32_t> largest_id;
-  std::map<std::string, std::uint64_t> fields;  // number of rows per field
+  std::map<std::string, std::uint64_t> fields;  // rows per field
   std::map<std::string, NumberField> numbers;
   std::vector<FirstRow> first;
   std::vector<std::string> warnings;

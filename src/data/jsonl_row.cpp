@@ -16,7 +16,7 @@ namespace {
 
 using Numbers = std::vector<std::int64_t>;
 
-// Builds no JSON document, so memory grows only with the known fields.
+// Builds no JSON document, so memory is bounded by the known fields.
 class RowHandler final : public JsonEvents {
  public:
   RowHandler(const std::string& where, const RowFormat& format)
@@ -202,7 +202,7 @@ class RowHandler final : public JsonEvents {
       if (format_.fields[i].name == field_) asked_ = i;
   }
 
-  // Passes the next value to the requested field, if any. Returns whether it does.
+  // Passes the next value to the requested field. Returns false if there is none.
   template <typename Give>
   bool give(Give&& to) {
     const bool begins = place_ == Place::kRow && asked_;
@@ -377,7 +377,7 @@ class RowHandler final : public JsonEvents {
   const RowFormat& format_;
   JsonlRow row_;
   std::vector<std::optional<FieldValue>> values_;  // one per field of format_.fields
-  std::optional<std::size_t> asked_;               // index of the current field in format_.fields
+  std::optional<std::size_t> asked_;               // index into format_.fields
   std::optional<FieldReader> reader_;
   Place place_ = Place::kOutside;
   std::string field_;

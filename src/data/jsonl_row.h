@@ -15,7 +15,7 @@ namespace sluice::data {
 
 struct Message {
   std::string role, content;
-  // Whether the loss counts the message ("weight" or "train"), if the message has either.
+  // Whether the loss counts the message, if it has "weight" or "train".
   std::optional<bool> counts = {};
   friend bool operator==(const Message&, const Message&) = default;
 };

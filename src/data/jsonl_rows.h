@@ -1,4 +1,4 @@
-// The rows of .jsonl files in file order. Keeps 8 bytes per row.
+// Random access to the rows of .jsonl files. Keeps 8 bytes per row.
 #pragma once
 
 #include <cstdint>

@@ -154,7 +154,7 @@ class MegatronFile final : public TokenFile {
     type_ = *type;
     num_sequences_ = number_at<std::uint64_t>(index, kMagicBytes + 9);
     num_entries_ = number_at<std::uint64_t>(index, kMagicBytes + 17);
-    // Checked one by one, so that the products cannot overflow.
+    // Separate checks, so that products cannot overflow.
     const std::uint64_t rest = size - kHeaderBytes;
     const bool fits = num_sequences_ <= rest / 12 && num_entries_ <= rest / 8;
     const std::uint64_t needed = fits ? num_sequences_ * 12 + num_entries_ * 8 : 0;

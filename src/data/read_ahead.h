@@ -30,7 +30,7 @@ struct StepsToRead {
 
 class ReadAhead {
  public:
-  // `data` must outlive this object. Throws Error(kMemory) if the thread cannot be started.
+  // `data` must outlive this. Throws Error(kMemory) if no thread can start.
   ReadAhead(const TokenData& data, StepsToRead steps);
   ~ReadAhead();
   ReadAhead(const ReadAhead&) = delete;

@@ -9,8 +9,8 @@
 
 namespace sluice::data {
 
-// The values of a field at any depth. kNone: only null, "", [] or {}. kOnes: all 1 or true. kZeros:
-// all 0 or false.
+// The values of a field, at any depth. kNone: only null, "", [] or {}. kOnes: all 1 or true.
+// kZeros: all 0 or false.
 enum class FieldValues : std::uint8_t { kNone, kOnes, kZeros, kOther };
 
 FieldValues joined(FieldValues of_field, FieldValues of_scalar);
@@ -32,7 +32,7 @@ FieldRefusal refusal_of_row_field(const UnreadField& field, const std::vector<st
 // Rejects all but harmless default values.
 FieldRefusal refusal_of_message_field(const UnreadField& field);
 
-// Rejects ShareGPT, Alpaca and preference formats. `fields` are all names of the row.
+// Rejects ShareGPT, Alpaca and preference formats.
 FieldRefusal foreign_format_refusal(const std::vector<std::string>& fields);
 
 }  // namespace sluice::data

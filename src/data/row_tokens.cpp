@@ -441,7 +441,7 @@ void RowTokens::check_tokens(const Ids& ids) const {
 const ChatFormat& RowTokens::chat() const {
   const std::lock_guard lock(choosing_);
   if (!chat_) {
-    // Report an unreadable tokenizer before missing special tokens.
+    // An unreadable tokenizer is reported first.
     options_.tokens->require_fit();
     chat_ = std::make_unique<const ChatFormat>(options_.chat_template, *options_.tokens,
                                                options_.model_family);

@@ -1,5 +1,5 @@
-// Turns .jsonl rows into tokens and extra fields. Tokens come from input_ids, else text, else
-// messages, else prompt and completion. Const members are thread-safe.
+// Turns .jsonl rows into tokens and extra fields. Tokens come from input_ids, else text, messages,
+// or prompt and completion. Const members are thread-safe.
 #pragma once
 
 #include <memory>

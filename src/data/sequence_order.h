@@ -1,4 +1,4 @@
-// The order in which sequences are used: every epoch uses each sequence once.
+// The order of sequences: every epoch uses each once.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Reads the ids that start and end a text from the config.json beside a tokenizer.json.
+// Reads the ids that start and end texts from a tokenizer's config.json.
 #pragma once
 
 #include <cstddef>

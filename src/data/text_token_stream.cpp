@@ -17,7 +17,7 @@ namespace sluice::data {
 namespace {
 
 constexpr std::size_t kPieceBytes = std::size_t{8} << 10;
-// Larger pieces are cut between any two characters.
+// Larger pieces are cut between any characters.
 constexpr std::size_t kMaxPieceBytes = std::size_t{1} << 20;
 constexpr std::size_t kWindow = std::size_t{1} << 10;
 constexpr std::size_t kKeptPieces = 64;

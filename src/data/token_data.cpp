@@ -43,7 +43,7 @@ struct CountedMicrobatches {
   }
 };
 
-// All rows of a microbatch must have fields of the same sizes.
+// Rows of a microbatch must have fields of equal sizes.
 class SameSizes {
  public:
   explicit SameSizes(const TokenDataOptions& options) : options_(options) {}

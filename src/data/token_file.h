@@ -32,12 +32,11 @@ class TokenFile {
   virtual std::string id_type() const = 0;
 };
 
-// For kMegatron, `path` is the .bin. Throws Error(kInput) if the file is missing or has another
-// format.
+// For kMegatron, `path` is the .bin. Throws Error(kInput) for a missing file or another format.
 std::unique_ptr<TokenFile> open_token_file(const std::string& path, DataFormat format);
 std::unique_ptr<TokenFile> open_megatron(const std::string& path);
 
-// Detects the format of a .bin: kMegatron beside an .idx, kLlmc by its magic number, else kNanogpt.
+// Detects the format of a .bin: kMegatron beside an .idx, kLlmc by magic number, else kNanogpt.
 DataFormat format_of_token_file(const std::string& path);
 
 std::string bin_of_index(const std::string& path);

@@ -75,7 +75,6 @@ bool is_sum(const OperatorCall& call) {
   return name == "add" || name == "sub";
 }
 
-// Bytes of a broadcast operand's gradient before its reduction.
 double unreduced_gradient_bytes(const OperatorCall& call, const CallTensor& operand) {
   const std::string_view name = operator_name(call.target);
   const bool multiplies = name == "mul" || name == "div" || name == "pow" || name == "where" ||
@@ -145,7 +144,6 @@ std::string gradient_of(const Storages& all, std::string name) {
   return name;
 }
 
-// Peak bytes of a forward that keeps nothing.
 double most_in_forward(const std::vector<OperatorRow>& rows, const Storages& all) {
   std::vector<double> made(rows.size()), left(rows.size());
   double live = 0, most = 0;
@@ -229,7 +227,7 @@ class Backward {
     live_ -= freed_[i];
   }
 
-  // All gradients of an operator exist before the first is accumulated.
+  // All of an operator's gradients exist before accumulation.
   void compute(std::size_t i, std::size_t arrived) {
     const Step& step = steps_[i];
     std::vector<std::pair<std::string, std::size_t>> computed;

@@ -49,11 +49,10 @@ struct OperatorCall {
 };
 
 struct OperatorRow {
-  // Kept tensors are named by storage, so that each counts once. Gradients are named "d " + value.
-  // A call is split if the gradients of its operands need different tensors.
+  // Kept tensors are named by storage, so that each counts once, and gradients "d " + value. A call
+  // is split if operands' gradients need different tensors.
   std::vector<Operator> operators;
   bool known = true;  // false: no rule; counted as one pass over the tensors
-  // Temporary bytes beside arguments and results.
   double in_forward = 0, in_backward = 0;
 };
 

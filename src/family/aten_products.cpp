@@ -206,7 +206,7 @@ void convolution(Row& row) {
   else
     row.keep(*x);
   row.keep(*weight);
-  // The kernel reorders input and weight. With large inputs it also copies the gradient.
+  // The kernel reorders input and weight, and with large inputs copies the gradient.
   const double turned = element(*x) * as_double(x->numel());
   row.takes(weight->bytes() + turned);
   if (x->numel() > kLargePicture)
@@ -269,7 +269,7 @@ void attention(Row& row) {
   }
   const double drops = row.call().real("dropout_p", 0) > 0;
   row.reads_only({"query", "key", "attn_mask"});
-  // Inputs are scaled first, and keys and values repeated for every query head.
+  // Scales inputs and repeats keys and values for every query head.
   const double wide_pairs = kFloat * pairs;
   const std::int64_t queries = q->sizes.size() < 2 ? 1 : q->sizes[q->sizes.size() - 2];
   const double heads_rows = as_double(rows / std::max<std::int64_t>(1, queries)) * as_double(keys);

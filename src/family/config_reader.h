@@ -10,7 +10,7 @@
 
 namespace sluice::detail {
 
-// Prevent unbounded memory and overflow for malicious files.
+// Bounds memory and prevents overflow for malicious files.
 inline constexpr std::int64_t kMaxDimension = std::int64_t{1} << 30;
 inline constexpr double kMaxParameters = 1e15;
 

@@ -1,4 +1,4 @@
-// The common layers of decoders, which pass "hidden" from layer to layer.
+// Layers of decoders, which pass on "hidden".
 #pragma once
 
 #include <string>
@@ -17,7 +17,6 @@ std::vector<ValueSpec> decoder_inputs();
 // "attention_mask" and "position_ids".
 LayerInfo hidden_layer(std::string name, LayerRole role, std::int64_t width);
 
-// `scaled`: embeddings are multiplied by a constant.
 LayerInfo embedding_layer(std::string name, std::int64_t rows, std::int64_t width,
                           const Precision& precision, double dropout = 0.0, bool scaled = false,
                           std::int64_t num_positions = 0);

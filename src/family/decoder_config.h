@@ -1,4 +1,3 @@
-// A decoder's configuration in terms common to all families.
 #pragma once
 
 #include <cstdint>
@@ -38,9 +37,7 @@ struct DecoderConfig {
   NormPlaces norm_places = NormPlaces::kBefore;
   double norm_eps = 1e-6;
 
-  // Biases of q, k, v, of the attention output, and of gate, up, down.
   bool qkv_bias = false, output_bias = false, mlp_bias = false;
-  // One matrix qkv_proj, one gate_up_proj.
   bool fused_qkv = false, fused_gate_up = false;
   bool plain_mlp = false;  // c_proj(activation(c_fc(x))) instead of a gated MLP
   HeadNorms head_norms = HeadNorms::kNone;

@@ -25,8 +25,7 @@ Json language_config(const Json& document);
 // standalone language model.
 void require_bare_head(const ConfigReader& text);
 
-// Tensor names in a Hugging Face directory; none without weights. Throws Error(kInput) for an
-// unreadable file.
+// Tensor names in a Hugging Face directory, if any. Throws Error(kInput) for an unreadable file.
 std::set<std::string> stored_names(const std::string& directory);
 
 // Renames layers and parameters to names in `stored` or, if it has none of them, to those of

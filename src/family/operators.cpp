@@ -1,5 +1,5 @@
-// In comments: D hidden size, F inner size, Q and K widths of all query and key heads, H query
-// heads, E experts.
+// Symbols: D hidden size, F inner size, Q and K widths of all query and key heads, H query heads, E
+// experts.
 #include "family/operators.h"
 
 #include <algorithm>
@@ -64,7 +64,7 @@ std::string parameter_of(const std::string& module, const std::string& name) {
   return module.empty() ? name : module + "." + name;
 }
 
-// One name for all temporary memory, so that only the largest counts.
+// All temporary memory has one name, so that only the largest counts.
 constexpr const char* kMoment = "moment";
 
 }  // namespace
@@ -111,7 +111,6 @@ double OperatorList::weight_gradient(double count) const {
   return (precision_.casts() ? product_ + stored_ : stored_) * count;
 }
 
-// Adds the float32 copy for accumulation of large weights.
 double OperatorList::gradient_and_copy(double count) const {
   return weight_gradient(count) + (fuses() || stored_ == kFloat ? 0.0 : kFloat * count);
 }
@@ -447,7 +446,6 @@ void OperatorList::experts(const ExpertSizes& s, const std::string& norm_before,
   std::string x = "h";
   if (!norm_before.empty()) norm(norm_kind, norm_before, d, 1, "h", x = "normed h");
   linear(s.block + ".gate", x, "scores of experts", d, e);
-  // Probabilities of all experts, and indices of the chosen ones.
   Operator& routes = add({"scores of experts"}, "shares");
   double routing = wide(e) + kInt64 * as_double(k);
   if (s.normalizes) routing += wide(k + 1);
@@ -461,7 +459,6 @@ void OperatorList::experts(const ExpertSizes& s, const std::string& norm_before,
   of.forward_flops = of.input_flops = of.weight_flops =
       per_token(6 * as_double(d) * as_double(k) * as_double(f));
   of.casted_weights = casted_weights(3 * as_double(d) * as_double(e) * as_double(f));
-  // Gate, activation, up, product and result of every chosen expert.
   const std::int64_t between = s.activation == Activation::kRelu ? 2 : 3;
   const double operands = product(k * d) * (precision_.casts() ? 2 : 1);
   // The place of each choice among the tokens sorted by expert.
@@ -503,7 +500,6 @@ void OperatorList::head(std::int64_t vocab_size, std::int64_t width, bool capped
   const auto of_logits = [&](double bytes) {
     return has_loss ? columns(per_token(bytes)) : SharedBytes(per_token(bytes));
   };
-  // Log-probabilities and targets of the loss.
   need(of, kKept, Needed::kBackward, "loss", of_logits(wide(vocab_size)) + per_token(kInt64));
   if (capped)
     need(of, kKept, Needed::kBackward, "tangents", columns(per_token(product(vocab_size))));

@@ -135,11 +135,11 @@ class OperatorList {
   mutable LayerCost cost_;
 };
 
-// Adds low-rank pairs beside matrices, named as in the layer. Only the pairs are trained.
 struct LowRankPair {
   std::string name;
   std::int64_t rank = 0, in = 0, out = 0;
 };
+// Adds low-rank pairs, which alone are trained. Names are as in the layer.
 LayerOperators with_low_rank(const LayerOperators& operators, const std::vector<LowRankPair>& pairs,
                              bool drops, const Precision& precision);
 

@@ -66,7 +66,7 @@ struct Recurrent {
   std::int64_t num_gates = 1;
 };
 
-// LibTorch's CPU kernels do not check the sizes of weights.
+// LibTorch's CPU kernels do not check weights.
 void check_recurrent(const Recurrent& of, bool has_biases, std::int64_t num_layers,
                      bool is_bidirectional, bool batch_first) {
   TORCH_CHECK(of.input.dim() == 3, "the input has ", of.input.dim(), " dimensions");
@@ -125,7 +125,7 @@ at::Tensor as_lengths(const c10::IValue& lengths) {
                             : at::tensor(lengths.toIntVector(), at::kLong);
 }
 
-// The kernel reads labels only up to each row's length, so padding may have any value.
+// Labels beyond each row's length are not read, and may have any value.
 void check_ctc(const GraphCall& call, GraphFrame& frame) {
   const Arguments arguments(call, frame);
   const at::Tensor scores = arguments.tensor(0);

@@ -21,10 +21,9 @@ struct FoundOperator {
 // Looks in `added`, then in LibTorch if family/aten_table.h allows it.
 FoundOperator find_operator(std::string_view target, const std::vector<GraphOperator>& added);
 
-// Whether the operator may draw random numbers.
 bool may_draw(std::string_view target, const std::vector<GraphOperator>& added);
 
-// False if constant arguments rule out random numbers, as in dropout outside training.
+// False if constant arguments rule out random numbers, as for dropout outside training.
 bool draws(const GraphCall& call);
 
 // Changes the arguments as model.eval() does. Returns true if it changed any.

@@ -38,7 +38,6 @@ void each_value(const GraphArgument& argument, const Visit& visit) {
   for (const GraphArgument& item : argument.list) each_value(item, visit);
 }
 
-// Marks the last use of each slot, from the last call to the first.
 class LastUses {
  public:
   LastUses(std::size_t num_slots, const std::vector<int>& kept) : is_read_(num_slots) {
@@ -86,7 +85,7 @@ bool lacks_memory(std::string_view message) {
          message.find("out of memory") != std::string_view::npos;
 }
 
-// Rethrows with the node's place. Out-of-memory exceptions pass unchanged.
+// Adds the node's place. Out-of-memory exceptions pass unchanged.
 [[noreturn]] void rethrow_at(const GraphCall& call) {
   try {
     throw;

@@ -58,7 +58,7 @@ class GraphProgram {
   GraphProgram& operator=(GraphProgram&&) noexcept;
 
   struct Mode {
-    // If false, dropout and norms behave as after model.eval(), and batch counters stay.
+    // If false, the program behaves as after model.eval().
     bool training = true;
   };
   // Throws Error(kInput) with the node's place for unsupported sizes and for a failing node.

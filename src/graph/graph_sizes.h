@@ -21,8 +21,7 @@ class GraphSizes {
   GraphSizes(const GraphModule& module, const std::vector<const GraphInput*>& input_of,
              const std::vector<int>& reads, const std::vector<int>& held);
 
-  // Returns the position in numbers(), or nullopt if the expression does not follow from the
-  // tensors' sizes.
+  // Returns the position in numbers(), or nullopt if sizes do not give the value.
   std::optional<std::size_t> find(const SizeExpression& expression);
 
   using Numbers = std::shared_ptr<const std::vector<std::int64_t>>;

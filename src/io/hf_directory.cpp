@@ -90,7 +90,6 @@ void refuse_broken_link(const std::string& directory, const std::string& name) {
                .remedy = "copy or download the file itself"});
 }
 
-// A shard is a file in the directory, never a path.
 void check_shard_name(const std::string& shard, const std::string& directory,
                       const std::string& index) {
   const bool is_path = shard.empty() || shard.find('/') != std::string::npos ||

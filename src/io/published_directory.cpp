@@ -88,7 +88,8 @@ bool exists(const std::string& path) {
   return fs::exists(fs::symlink_status(path, ignored));
 }
 
-// Removes an uncommitted directory. Restores one that was moved aside, unless its successor exists.
+// Removes an uncommitted directory. Restores a directory that was moved aside, unless its successor
+// exists.
 void clean_hidden(const std::string& folder, const std::string& name, const std::string& own) {
   const std::string temporary = original_name(name, kTemporary, own),
                     aside = original_name(name, kAside, own);
@@ -217,7 +218,6 @@ void remove_published(const std::string& path, Commit commit, const DirectoryKin
     sync_directory(parent_directory(path));
     std::error_code error;
     fs::remove_all(doomed, error);
-    // Another process may clean up too.
     if (error && exists(doomed)) fail("cannot remove", doomed, error.value());
     return;
   }

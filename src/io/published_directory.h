@@ -36,7 +36,7 @@ class PublishedDirectory {
   PublishedDirectory(const PublishedDirectory&) = delete;
   PublishedDirectory& operator=(const PublishedDirectory&) = delete;
 
-  // Write and flush files here before publish(), in folders at most one level deep.
+  // Write and flush files here before publish(), at most one folder deep.
   const std::string& working() const { return working_; }
   const std::string& path() const { return path_; }
   // Writes the marker and commits. An older directory is removed, or kept as NAME.kept-* if it has

@@ -52,7 +52,6 @@ class SafetensorsReader {
   // floats. Throws Error(kInput) if the tensor is missing or does not fit, if the file was
   // truncated, or if a finite number is too large for float16.
   void read_into(std::string_view name, at::Tensor& destination) const;
-  // Throws Error(kInternal) if the slice is not in the tensor.
   void read_into(std::string_view name, const Slice& slice, at::Tensor& destination) const;
   at::Tensor read(std::string_view name) const;
 
@@ -86,7 +85,7 @@ class SafetensorsWriter {
   SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
 
   // Writes each tensor once, in any order and from any device. Converts floats to the planned
-  // dtype, in pieces. Throws Error(kCheckpoint).
+  // dtype. Throws Error(kCheckpoint).
   void write(std::string_view name, const at::Tensor& tensor);
   // Position in the file.
   std::uint64_t offset(std::string_view name) const;

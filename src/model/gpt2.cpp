@@ -208,7 +208,7 @@ class Gpt2Layer : public torch::nn::Module {
 
 std::vector<LayerSpec> make_gpt2_layers(const ModelSpec& model, const LayerOptions& options) {
   const Gpt2Config config = config_of(model, read_gpt2_config);
-  // Weights that write to the residual stream start smaller (section 2.3).
+  // Weights before residual sums start smaller (section 2.3).
   const double std = initializer_std(config.initializer_range);
   const double residual_std = std / std::sqrt(2.0 * static_cast<double>(config.num_layers));
   const auto initial_std = [=](const std::string& name) {

@@ -152,7 +152,6 @@ class LayerMaker {
       for (const std::size_t i : changed) read[i] = read[i].clone();
       std::vector<at::Tensor> written =
           program->run(read, held, {.training = own.is_training() || graph->is_evaluation});
-      // Values are contiguous between layers.
       for (at::Tensor& tensor : written) tensor = tensor.contiguous();
       return written;
     };
@@ -166,7 +165,7 @@ class LayerMaker {
     return spec;
   }
 
-  // Computes a value from the batch alone, or returns nullptr if that is impossible.
+  // Computes a value from the batch alone. Returns nullptr if impossible.
   std::function<at::Tensor(const Values&)> from_batch(const std::string& name) const {
     const GraphModule& module = module_of(graph_);
     const GraphLayers& layers = graph_->layers;

@@ -23,7 +23,6 @@ class ModelMaker {
                           std::int64_t microbatch_size, std::int64_t step) const = 0;
   // The model's own count, if RowNeeds::counts_by_model.
   virtual std::int64_t count(const TokenRows& rows, const Model& model) const = 0;
-  // Artificial numbers for measurements.
   virtual StepBatch made_up_batch(const ModelSpec& spec, const Model& model,
                                   const MicrobatchShape& shape, int num_microbatches,
                                   std::int64_t step) const = 0;

@@ -232,7 +232,7 @@ at::Tensor attention(const at::Tensor& q_BHLE, const at::Tensor& k_BKLE, const a
                      const at::Tensor& mask, const AttentionSettings& settings) {
   const std::int64_t group = q_BHLE.size(1) / k_BKLE.size(1);
   const bool is_causal = !mask.defined();
-  // All CPU kernels support grouped heads, but CUDA kernels only for half types without a mask.
+  // CUDA kernels support grouped heads only for half types without a mask.
   const bool native = group == 1 || q_BHLE.is_cpu() ||
                       (is_causal && at::isReducedFloatingType(q_BHLE.scalar_type()));
   const at::Tensor k = native ? k_BKLE : k_BKLE.repeat_interleave(group, 1);

@@ -136,7 +136,6 @@ class Embedding : public torch::nn::Module, public SlicedModule {
 // Throws Error(kUsage) with tensor parallelism, which cannot divide `what`.
 void require_one_slice(const std::string& what);
 
-// The dtype of norms, probabilities and wide rotations.
 inline at::ScalarType wide_type(const at::Tensor& x) {
   return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }

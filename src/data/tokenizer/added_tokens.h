@@ -25,7 +25,7 @@ struct AddedToken {
   std::string content;
   bool single_word = false, strip_left = false, strip_right = false, normalized = true,
        special = false;
-  std::string where = {};    // file and field, for error messages
+  std::string where = {};    // file and field
   std::string pattern = {};  // text to search for: `content` or its normal form
 
   bool is_same(const AddedToken& other) const {

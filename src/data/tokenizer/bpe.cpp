@@ -12,7 +12,7 @@
 namespace sluice::data {
 namespace {
 
-// Scanning all pairs is faster up to this size.
+// Up to this size, scanning all pairs is faster.
 constexpr std::size_t kFew = 40;
 // Shorter byte words are looked up whole.
 constexpr std::size_t kWholeWord = 32;
@@ -274,7 +274,7 @@ void Bpe::add_units(std::string_view word, std::vector<std::int32_t>& units) con
         continue;
       }
     }
-    if (!unknown_) continue;  // without an unknown token, drop the character
+    if (!unknown_) continue;  // no unknown token: drop the character
     if (unknown_id_ < 0) {
       throw Error(ErrorKind::kInput,
                   {.what = "a text has a character outside the vocabulary, which has no token '" +

@@ -65,7 +65,7 @@ bool is_standard(const std::string& key) {
   return std::find(kNamedTokens.begin(), kNamedTokens.end(), key) != kNamedTokens.end();
 }
 
-// Special tokens of particular models, such as "image_token".
+// Model-specific, such as "image_token".
 bool is_own_name(const std::string& key) { return key.ends_with("_token") && !is_standard(key); }
 
 bool contains(const std::vector<Declared>& list, const Declared& declared) {
@@ -73,7 +73,7 @@ bool contains(const std::vector<Declared>& list, const Declared& declared) {
                      [&](const Declared& other) { return other.is_same(declared); });
 }
 
-// Tokens that transformers collects before it creates a tokenizer.
+// transformers collects these before it creates a tokenizer.
 class Collection {
  public:
   Collection(const TokenizerSettings& settings, const RebuiltClass* rebuilt)
@@ -84,7 +84,6 @@ class Collection {
 
   void read_indexed(const std::vector<JsonField>& file_items);
   void read_standard();
-  // Returns the tokens that are not in `existing`, in order.
   std::vector<AddedToken> added_to(const std::vector<AddedToken>& existing,
                                    const Json& vocabulary) const;
   // Returns each special token once, without flags.

@@ -1,5 +1,5 @@
-// The tokenizer class that AutoTokenizer of transformers chooses.
-// tests/oracle/check_tokenizer_files.py compares this with transformers 5.23.
+// The class that transformers' AutoTokenizer chooses (version 5.23:
+// tests/oracle/check_tokenizer_files.py).
 #pragma once
 
 #include <array>

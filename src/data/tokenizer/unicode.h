@@ -1,5 +1,5 @@
-// Properties of codepoints. The tables come from `tokenizers` (tools/make_unicode_tables.py), whose
-// parts use different Unicode versions.
+// Properties of codepoints, from `tokenizers` (tools/make_unicode_tables.py). Its parts use
+// different Unicode versions.
 #pragma once
 
 #include <array>

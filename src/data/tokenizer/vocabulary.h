@@ -12,7 +12,7 @@
 
 namespace sluice::data {
 
-// Random per process, so that a malicious file cannot force hash collisions.
+// Random per process, so that malicious files cannot force hash collisions.
 inline const std::uint64_t kHashSalt =
     (std::uint64_t{std::random_device{}()} << 32) ^ std::random_device{}();
 
