@@ -33,7 +33,7 @@ struct GraphValue {
 struct GraphArgument {
   enum class Kind : std::uint8_t {
     kNone,
-    kValue,
+    kValue,         // in `value`
     kInt,           // in `integer`
     kFloat,         // in `real`
     kComplex,       // in `real`, `imaginary`
@@ -161,9 +161,8 @@ struct ExportedGraph {
 };
 
 // Reads an archive of torch.export.save(), with or without sluice's own entries, but no weights or
-// pickles. Throws Error(kInput) with the file and entry for invalid or compressed entries, an
-// unknown schema version, a value that is not written exactly once before it is read, and a tensor
-// beyond its record.
+// pickles. Throws Error(kInput) with the file and entry if the archive is invalid or has an unknown
+// schema version.
 ExportedGraph read_exported_graph(const std::string& path);
 class ZipFile;
 ExportedGraph read_exported_graph(const ZipFile& zip);

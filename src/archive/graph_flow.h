@@ -37,7 +37,7 @@ class GraphFlow {
   bool is_free_node(int i) const { return is_free_[static_cast<std::size_t>(i)]; }
 
   const std::vector<int>& order() const { return order_; }
-  // Whether no nodes that must stay together lie on both sides.
+  // False if a cut before order()[p] would separate nodes that must stay together.
   bool may_cut_before(std::size_t p) const { return !no_cut_[p]; }
 
   const std::vector<std::string>& value_names() const { return value_names_; }

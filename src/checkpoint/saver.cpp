@@ -23,7 +23,6 @@ namespace {
 
 enum class Phase : std::uint8_t { kIdle, kWriting, kCommitting };
 
-// Also true if there is nothing to wait for.
 template <typename T>
 bool is_done(const std::future<T>& future, std::chrono::seconds patience) {
   return !future.valid() || future.wait_for(patience) == std::future_status::ready;

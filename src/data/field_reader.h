@@ -11,8 +11,8 @@
 
 namespace sluice::data {
 
-// Throws Error(kUsage) for an unsupported dtype or size, a duplicate name, and the size kRowTokens
-// if rows have no tokens.
+// Throws Error(kUsage) for an unsupported or repeated field, and for the size kRowTokens if rows
+// have no tokens.
 void check_fields(const std::vector<FieldOption>& fields, bool has_tokens);
 
 // Returns for example "float32[3, 8, any]".

@@ -55,7 +55,7 @@ class ReadAhead {
   std::map<int, std::size_t> range_of_;  // index into ranges_, keyed by rank
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<std::int64_t, Batch> ready_;  // keyed by step
+  std::map<std::int64_t, Batch> ready_;
   bool ends_ = false;
   std::thread reader_;
 };

@@ -114,7 +114,6 @@ constexpr std::array<std::string_view, 4> kOfIds = {"input_ids", "labels", "atte
                                                     "position_ids"};
 constexpr std::array<std::string_view, 4> kOfText = {"text", "messages", "prompt", "completion"};
 
-// Values that have no effect in other trainers.
 constexpr std::pair<std::string_view, FieldValues> kMessageDefaults[] = {
     {"loss_weight", FieldValues::kOnes}, {"trainable", FieldValues::kOnes},
     {"loss_mask", FieldValues::kOnes},   {"loss", FieldValues::kOnes},

@@ -225,7 +225,6 @@ struct Rule {
 };
 
 constexpr Rule kRules[] = {
-    // Products.
     {"linear", linear, {"input", "weight"}},
     {"mm", mm, {"self", "mat2"}},
     {"bmm", mm, {"self", "mat2"}},
@@ -244,13 +243,11 @@ constexpr Rule kRules[] = {
     {"conv_transpose3d", convolution, {"input", "weight"}},
     {"transformers.grouped_mm_fallback", grouped, {"input", "weight"}},
     {"scaled_dot_product_attention", attention, {"query", "key", "value"}},
-    // Norms.
     {"layer_norm", layer_norm, {"input"}},
     {"rms_norm", rms_norm, {"input"}},
     {"group_norm", group_norm, {"input"}},
     {"batch_norm", batch_norm, {"input"}},
     {"instance_norm", instance_norm, {"input"}},
-    // Activations and other elementwise functions.
     {"silu", operand},
     {"gelu", operand},
     {"sin", operand},
@@ -292,7 +289,6 @@ constexpr Rule kRules[] = {
     {"feature_dropout", dropout},
     {"native_dropout", dropout},
     {"neg", nothing},
-    // Operators of two tensors.
     {"add", nothing},
     {"sub", nothing},
     {"rsub", nothing},
@@ -305,7 +301,6 @@ constexpr Rule kRules[] = {
     {"lerp", lerp},
     {"where", instead, {"condition"}},
     {"masked_fill", masked, {"mask"}},
-    // Reductions, scans, sorting.
     {"sum", nothing},
     {"mean", nothing},
     {"cumsum", nothing},
@@ -328,7 +323,6 @@ constexpr Rule kRules[] = {
     {"topk", second_result},
     {"sort", second_result},
     {"diff", nothing},
-    // Indexing.
     {"embedding", embedding, {"weight"}},
     {"index", indexed},
     {"index_select", indexed},
@@ -354,7 +348,6 @@ constexpr Rule kRules[] = {
     {"zero", nothing},
     {"slice_scatter", nothing},
     {"select_scatter", nothing},
-    // Losses.
     {"cross_entropy_loss", cross_entropy, {"self", "target"}},
     {"nll_loss_nd", nll, {"self", "target"}},
     {"nll_loss", nll, {"self", "target"}},
@@ -364,7 +357,6 @@ constexpr Rule kRules[] = {
     {"huber_loss", all_operands},
     {"binary_cross_entropy_with_logits", all_operands},
     {"kl_div", kl, {"target"}},
-    // Images.
     {"avg_pool1d", operand},
     {"avg_pool2d", operand},
     {"avg_pool3d", operand},
@@ -378,7 +370,6 @@ constexpr Rule kRules[] = {
     {"upsample_bilinear2d", nothing},
     {"pixel_shuffle", nothing},
     {"pixel_unshuffle", nothing},
-    // Views, casts, copies.
     {"view", nothing},
     {"view_as", nothing},
     {"_unsafe_view", nothing},
@@ -423,7 +414,6 @@ constexpr Rule kRules[] = {
     {"float", nothing},
     {"contiguous", nothing},
     {"clone", nothing},
-    // Without gradients.
     {"le", nothing},
     {"lt", nothing},
     {"ge", nothing},

@@ -542,7 +542,7 @@ void OperatorList::give(LayerInfo& layer) const {
 }
 
 // h = A dropout(x), then y + scale * B h. A keeps x, once for all readers unless each applies
-// dropout or casts (to float32, or the products' type under autocast).
+// dropout or casts.
 LayerOperators with_low_rank(const LayerOperators& operators, const std::vector<LowRankPair>& pairs,
                              bool drops, const Precision& precision) {
   const bool casts = precision.casts() || precision.parameter_bytes() != 4;

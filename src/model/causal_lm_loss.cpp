@@ -34,7 +34,7 @@ void require_shapes(const std::string& what, const at::Tensor& x, const at::Tens
                .remedy = "give logits [batch, length, vocabulary] and labels [batch, length]"});
 }
 
-// Shifting logits would need a copy.
+// Shift the labels, because shifting logits needs a copy.
 at::Tensor targets_of(const at::Tensor& labels_BL) {
   const std::int64_t length = labels_BL.size(1);
   at::Tensor targets_BL = at::full_like(labels_BL, kIgnoredLabel, at::kLong);

@@ -18,7 +18,6 @@ class ModelMaker {
   // `model` comes from model(), or is the evaluation of such a model.
   virtual StepBatch batch(TokenRows rows, const Model& model, std::int64_t microbatch_size,
                           std::int64_t step) const = 0;
-  // For a replica whose rows begin at first_row.
   virtual StepBatch batch(StepShare share, const Model& model, std::int64_t first_row,
                           std::int64_t microbatch_size, std::int64_t step) const = 0;
   // The model's own count, if RowNeeds::counts_by_model.

@@ -12,10 +12,8 @@
 
 namespace sluice {
 
-// Returns the angle per position of each of the head_dim / 2 pairs. "linear" divides positions by a
-// factor. "llama3" divides long wavelengths and blends medium ones. "yarn" selects by turns in the
-// original context. "longrope" has a factor per pair, and others beyond the original length
-// (is_long).
+// Returns the angle per position of each of the head_dim / 2 pairs. `is_long` selects longrope's
+// factors beyond the original length.
 std::vector<float> rotary_frequencies(std::int64_t head_dim, const detail::RopeConfig& rope,
                                       bool is_long = false);
 
