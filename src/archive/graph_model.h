@@ -40,7 +40,8 @@ struct GraphOfModel {
   detail::GraphLayers layers;
   detail::GraphLoss loss;
   std::string rows_symbol, length_symbol;  // "" for a fixed number
-  // Set if model.eval() gives another graph. `graph.training` then has that graph.
+  // Set if model.eval() gives another graph, which is then in `graph.training`. It has the same
+  // tensors.
   std::shared_ptr<const GraphOfModel> evaluation;
   bool is_evaluation = false;
 };

@@ -44,7 +44,7 @@ class SizeNumber {
 SizeNumber true_quotient(const SizeNumber& a, const SizeNumber& b);
 // Python's **: a negative exponent gives a float.
 SizeNumber python_power(const SizeNumber& base, const SizeNumber& exponent);
-// Python's // and %: rounded down, and the remainder has the divisor's sign.
+// Python's // and %. The quotient is rounded down, and the remainder has the divisor's sign.
 SizeNumber floor_quotient(const SizeNumber& a, const SizeNumber& b);
 SizeNumber modulo(const SizeNumber& a, const SizeNumber& b);
 // Python's round(a, decimals): halves to even. Throws unless `decimals` is 0 to 17.

@@ -207,7 +207,6 @@ constexpr auto kAdapterKeys = std::to_array<KnownKey>({
     {"init_lora_weights", kRead},
     {"base_model_name_or_path", kRead},
 
-    // How the adapter was made.
     {"auto_mapping", kHarmless},
     {"peft_version", kHarmless},
     {"revision", kHarmless},
@@ -222,7 +221,6 @@ constexpr auto kAdapterKeys = std::to_array<KnownKey>({
     {"lora_ga_config", kHarmless},
     {"qalora_group_size", kHarmless},
 
-    // Other layers or other computations.
     {"modules_to_save", kRefused, "", "[null, []]"},
     {"layers_to_transform", kRefused, "", "[null, []]"},
     {"layers_pattern", kRefused, "", "[null, [], \"\"]"},

@@ -66,7 +66,7 @@ struct Recurrent {
   std::int64_t num_gates = 1;
 };
 
-// LibTorch's CPU kernels do not check weights.
+// LibTorch's CPU kernels do not check the sizes of weights.
 void check_recurrent(const Recurrent& of, bool has_biases, std::int64_t num_layers,
                      bool is_bidirectional, bool batch_first) {
   TORCH_CHECK(of.input.dim() == 3, "the input has ", of.input.dim(), " dimensions");

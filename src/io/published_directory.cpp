@@ -88,8 +88,6 @@ bool exists(const std::string& path) {
   return fs::exists(fs::symlink_status(path, ignored));
 }
 
-// Removes an uncommitted directory. Restores a directory that was moved aside, unless its successor
-// exists.
 void clean_hidden(const std::string& folder, const std::string& name, const std::string& own) {
   const std::string temporary = original_name(name, kTemporary, own),
                     aside = original_name(name, kAside, own);

@@ -2,8 +2,8 @@
 // Subword Units", ACL 2016). Repeatedly merges the adjacent pair of the lowest rank, the leftmost
 // first. A word of n characters takes O(n log n) steps.
 //
-// Words are first cut between characters that no merge joins, which does not change the result. The
-// word cache is then useful for SentencePiece models too, which treat a whole text as one word.
+// Words are first cut between characters that no merge joins, which does not change the result.
+// SentencePiece models, in which a whole text is one word, thus use the word cache too.
 //
 // Threads may share a Bpe if each has its own BpeScratch.
 #pragma once
