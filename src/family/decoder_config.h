@@ -18,9 +18,8 @@ enum class NormPlaces { kBefore, kBehind, kBoth };
 enum class HeadNorms { kNone, kEach, kTogether };
 
 struct BlockConfig {
-  std::int64_t window =
-      0;         // number of tokens that a token attends to, itself included; 0: unlimited
-  int rope = 0;  // index in DecoderConfig::ropes; -1: no rotation
+  std::int64_t window = 0;  // tokens that a token attends to, with itself; 0: no limit
+  int rope = 0;             // index in DecoderConfig::ropes; -1: no rotation
 };
 
 // NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): by subject; there is one a model.

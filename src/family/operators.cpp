@@ -238,8 +238,8 @@ void OperatorList::scaled_dot_products(const AttentionSizes& a) {
     need(of, kKept, Needed::kSecondFlows, casted, columns(per_pair(product(h))));
     if (drops) need(of, kKept, Needed::kBackward, "dropped", columns(per_pair(product(2 * h))));
     need(of, kInForward, Needed::kAlways, kMoment, columns(per_pair(product(h) + wide(h))));
-    // The backward needs two more values per pair after the feed-forward's values, about as large,
-    // were freed. So a quarter is counted.
+    // The backward needs two more values per pair when the feed-forward's values are already free.
+    // Those are about as large in usual sequences, so a quarter is counted.
     need(of, kOnEntry, Needed::kBackward, kMoment, columns(per_pair(product(h) / 2)));
   } else {
     need(of, kKept, Needed::kBackward, "turned q", columns(per_token(product(q))));
