@@ -14,7 +14,7 @@
 namespace sluice::detail {
 namespace {
 
-// The limit exceeds any machine, and keeps loops over replicas fast.
+// No machine is this large. The limit keeps loops over replicas fast.
 constexpr int kMostReplicas = 65536;
 
 constexpr const char* kDegree = "`data_parallel.degree`";

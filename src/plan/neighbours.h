@@ -53,10 +53,10 @@ inline int num_collectives(const Program& program) {
   return static_cast<int>(program.tie_groups.size()) + 3;
 }
 int number_of(const Program& program, const Action& collective);
-// Ascending. Precondition: number_of() is not -1.
+// Returns ranks in ascending order. Precondition: number_of() is not -1.
 std::vector<int> members_of(const Program& program, const Action& collective);
 
-// True if `user` waits for `post`, which is a post or PARTIAL_NORM earlier in its row (program.h).
+// True if `user` waits for `post`, an earlier post or PARTIAL_NORM of the same row (program.h).
 bool uses(const Program& program, const Action& user, const Action& post);
 
 bool holds_transfers(const Program& program);

@@ -46,7 +46,6 @@ void require_whole_units(const TensorParallel& options, std::int64_t units,
 // Switches sequence parallelism off if the slices do not divide the length or the degree is 1.
 TensorParallel at_length(std::int64_t length, TensorParallel options);
 
-// The most elements that any rank holds.
 std::int64_t most_held(const ParameterSpec& parameter, const TensorParallel& options);
 
 bool is_divided(const LayerInfo& layer);

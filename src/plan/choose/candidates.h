@@ -24,7 +24,6 @@ Candidate asked_candidate(const Question& question);
 // With stages_per_rank = 0, the partition options decide the number of stages.
 Candidate named_candidate(const Question& question, const ScheduleInfo& schedule,
                           int stages_per_rank);
-// Values of stages_per_rank to try.
 std::vector<int> stages_to_try(const Question& question, const ScheduleInfo& schedule);
 
 Candidate searched_candidate(const Question& question, Schedule schedule);

@@ -31,7 +31,7 @@ class CutMemory {
   const Schedule& schedule_;
   const bool has_frozen_;
   Program rows_;
-  std::vector<StageBackward> backwards_;               // for which rows_ was lowered
+  std::vector<StageBackward> backwards_;               // the backwards for which rows_ was made
   std::vector<std::map<Stages, std::int64_t>> known_;  // cached bytes, [rank]
   int largest_ = 0;  // largest rank of the previous cut; tried first
 };

@@ -16,9 +16,9 @@ struct SplitProblem {
   std::vector<int> stage_to_rank;  // per stage
 };
 
-// Up to about 200,000 splits are all compared. Beyond that, dynamic programming finds the best if
-// every rank has one stage, otherwise branch and bound. Its neighbours follow. The search starts
-// with the first at().
+// Compares all splits if there are at most about 200,000. Otherwise finds the best one, by dynamic
+// programming if every rank has one stage and by branch and bound if not, and appends its
+// neighbours. The first call of at() does this work.
 class CutOrder {
  public:
   // Precondition: the cuts fit between first_cut and last_cut.
@@ -27,8 +27,8 @@ class CutOrder {
   CutOrder& operator=(CutOrder&&) noexcept;
   ~CutOrder();
 
-  // The first layer of every stage, or null at the end. Long orders are only sampled after the
-  // first 2,000 places.
+  // Returns the first layer of every stage in the split at `place`, or null at the end. Beyond
+  // place 2,000, long orders are only sampled.
   const std::vector<int>* at(std::size_t place);
 
  private:

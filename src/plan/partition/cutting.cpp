@@ -84,7 +84,7 @@ int num_ranks(const PartitionOptions& options, int num_stages) {
   return std::clamp(last, 0, num_stages - 1) + 1;
 }
 
-// See partition.h. A failure is a bug of a convention, not a user error.
+// Checks the promises of partition.h. A failure is our bug, not a user error.
 void check_invariants(const ModelSpec& model, const Partition& partition) {
   const auto fail = [](const std::string& what) {
     throw Error(ErrorKind::kInternal, {.what = "broken partition: " + what});

@@ -12,8 +12,7 @@ namespace sluice {
 // (compute_comms) are kept. Passes exchange nothing with a stage that has no rank.
 Program to_program(const Schedule& schedule);
 
-// ---- passes ----
-// All throw Error(kInput) for an unknown stage or microbatch.
+// All passes throw Error(kInput) for an unknown stage or microbatch.
 
 // Keeps only forwards. A pair becomes its F. Sets forward_only.
 Program keep_forward(Program program);
@@ -45,8 +44,8 @@ Program add_unshard_reshard(Program program, int max_active_stages = 3);
 // Adds {s}REDUCE_GRAD directly after the stage's last weight gradient (torch `_add_reduce_grad`),
 // or {s}REDUCE_GRAD{m} after each.
 Program add_reduce_grad(Program program, bool per_microbatch = false);
-// Adds {g}REDUCE_TIED after all compute, in group order, on each rank with a member of a
-// multi-stage group.
+// Adds {g}REDUCE_TIED after all compute on each rank with a member of a multi-stage group. All
+// ranks use group order, so they cannot deadlock.
 Program add_tied_reductions(Program program, std::vector<TieGroup> groups);
 // On every rank, adds REDUCE_LOSS before REDUCE_NORM and updates, or at the end.
 Program add_loss_reduction(Program program);

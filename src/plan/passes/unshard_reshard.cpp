@@ -129,7 +129,7 @@ class Window {
     }
   }
 
-  // Stages that leave and return at once were never dropped.
+  // Emits nothing for a stage that is in both lists, because it stays gathered.
   static void emit_changes(std::vector<int>& leaving, std::vector<int>& entering,
                            std::vector<Action>& result) {
     std::sort(leaving.begin(), leaving.end());

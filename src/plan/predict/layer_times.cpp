@@ -138,7 +138,7 @@ std::string require_times_of(const LayerTimes& times, const ModelSpec& model,
                              const TimedRun& wanted) {
   std::vector<std::string> differences;
   const TimedRun& of = times.of;
-  // The fingerprint does not cover the file's own list of layers.
+  // A file may list other layers than its fingerprint stands for, so compare both.
   if (of.model != wanted.model || !layer_difference(times, model).empty())
     differences.push_back(model_difference(times, model));
   const auto number = [](std::int64_t value) { return std::to_string(value); };
@@ -170,7 +170,8 @@ LayerTimes without_times(const ModelSpec& model, const MicrobatchShape& microbat
   std::vector<int> all(model.layers.size());
   std::iota(all.begin(), all.end(), 0);
   const double masks =
-      detail::mask_bytes(model, all, microbatch.length);  // a rank holds them all the time
+      // A rank holds the masks all the time.
+      detail::mask_bytes(model, all, microbatch.length);
   for (const LayerInfo& layer : model.layers) {
     LayerTime& of = times.layers.emplace_back();
     of.name = layer.name;

@@ -47,7 +47,7 @@ struct LayerTimes {
   double bandwidth = 0;  // bytes per unit of time; 0: infinite
   double action = 0;     // overhead of each action
   double reduce_loss = 0, reduce_norm = 0;
-  double parallel_ranks = 0;  // ranks with a core for each thread; 0: all
+  double parallel_ranks = 0;  // ranks that can have a core for each of their threads; 0: all
   TimedRun of;
   std::string file;
 };
@@ -100,7 +100,7 @@ std::string kind_text(const LayerInfo& layer);
 // last.
 struct LayerGroup {
   std::vector<int> layers;
-  int measured_as = 0;  // the first group of the same kind
+  int measured_as = 0;  // index of the first group with equal layers
 };
 std::vector<LayerGroup> layer_groups(const ModelSpec& model);
 

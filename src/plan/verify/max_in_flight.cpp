@@ -20,7 +20,8 @@
 namespace sluice::detail {
 namespace {
 
-// Counts receives among the receiver's first `events_over` events, which may only grow.
+// Counts the channel's receives among the receiver's first `events_over` events. That number must
+// not decrease between calls.
 class CoveredReceives {
  public:
   explicit CoveredReceives(const Traffic& traffic)

@@ -29,7 +29,7 @@ class Sharding {
   }
 
  private:
-  // Other values are UNSHARD indices.
+  // The state of a stage is one of these values, or the index of its UNSHARD.
   static constexpr int kDropped = -1;
   static constexpr int kAssumed = -2;  // after a missing UNSHARD was reported
 
