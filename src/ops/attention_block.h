@@ -28,7 +28,7 @@ struct AttentionBlock {
   float score_cap = 0;  // arXiv:2408.00118; 0: none
 };
 
-// L is the whole sequence, even if ranks divide its rows.
+// L is the length of the whole sequence, even if each rank holds only some of its rows.
 struct AttentionPositions {
   // Float32 [L, R] or [B, 1, L, R]. Undefined: no rotary positions.
   at::Tensor cosines = {}, sines = {};

@@ -17,7 +17,7 @@ namespace sluice::ops {
 
 class KeptPool;
 
-// Uninitialized floats, or no memory.
+// A block of uninitialized floats, possibly empty.
 class KeptBlock {
  public:
   KeptBlock() = default;

@@ -9,7 +9,8 @@
 
 namespace sluice::ops {
 
-// arXiv:1910.07467 (kRms), arXiv:1607.06450 (kLayer). CPU, float32, contiguous.
+// RMS norm: arXiv:1910.07467. Layer norm: arXiv:1607.06450. Tensors are contiguous float32 on the
+// CPU.
 struct NormWeights {
   enum class Kind : std::uint8_t { kNone, kRms, kLayer };
   Kind kind = Kind::kNone;

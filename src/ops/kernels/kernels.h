@@ -137,7 +137,6 @@ struct Kernels {
   void (*attention)(const AttentionCall& call);
   void (*attention_gradient)(const AttentionGradientCall& call);
 
-  // ---- products ----
   std::int64_t (*product_scratch)();
   // The bits do not depend on how callers split C into rows and columns.
   void (*product)(const ProductCall& call);
