@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-// Prints, and decides for all ranks.
+// The rank that prints, and that decides for all ranks.
 inline constexpr int kRankZero = 0;
 
 // Collective. Returns one Unpacker per member, in order. `subject` names the content in errors.

@@ -26,10 +26,10 @@ namespace sluice {
 class GroupWatch {
  public:
   virtual ~GroupWatch() = default;
-  // An exception ends the call.
+  // Called before a call. An exception cancels the call.
   virtual void calls(const std::string& call) = 0;
-  // Until members_came() or an error ends the wait, any thread may call `missing` for the absent
-  // members.
+  // The thread waits for other members. Until members_came() or an error, any thread may call
+  // `missing`, which returns the absent ones.
   virtual void waits(const std::string& call, std::function<std::vector<int>()> missing) = 0;
   virtual void members_came() = 0;
 };

@@ -53,7 +53,7 @@ class NcclLink {
  public:
   // The lanes are pipeline messages and collectives.
   static constexpr std::size_t kNumLanes = 2;
-  // Thrown to end a transfer that the other process no longer takes. Not a failure.
+  // Thrown to end a transfer because the other process has ended regularly.
   struct Stopped {};
 
   // Collective over the processes. Throws Error(kPeer).
@@ -66,15 +66,14 @@ class NcclLink {
 
   c10::Stream stream_from(std::size_t lane, int process) const;
 
-  // Call it after the head was sent. Returns when NCCL has accepted the call, maybe only when the
-  // receive is posted.
+  // Call it after sending the head. It may block until the other process has posted the receive.
   void send(std::size_t lane, int process, const std::vector<at::Tensor>& tensors,
             const Ready& ready);
   // Fills the first `num_bytes` of each tensor.
   void receive(std::size_t lane, int process, const std::vector<at::Tensor>& tensors,
                const std::vector<std::int64_t>& num_bytes);
 
-  // Gives up sends to this process, without a failure.
+  // Drops sends to this process. This is not a failure.
   void gone(std::size_t lane, int process);
   // False if transfers are left after `until`.
   bool flush(std::chrono::steady_clock::time_point until);

@@ -29,9 +29,10 @@
 namespace sluice {
 namespace {
 
-// How long a consequence waits for its cause.
+// A process often notices only the consequence of a failure elsewhere. It waits this long for the
+// cause.
 constexpr std::chrono::milliseconds kPatience{1'500};
-// After a failure, how long to wait for the others in order to save.
+// After a failure, how long to wait for the other processes to connect again for a last save.
 constexpr std::chrono::seconds kToKeep{20};
 // How long the process that serves the store waits for others.
 constexpr std::chrono::milliseconds kOthersToEnd{30'000};
@@ -43,7 +44,7 @@ std::string name_of(const ProcessLayout& layout, int num_ranks) {
                    machine_name());
 }
 
-// Endpoints to abort when another process fails.
+// The endpoints that a failure of another process aborts.
 class Endpoints {
  public:
   void add(Transport* endpoint) {
@@ -387,10 +388,11 @@ std::vector<std::unique_ptr<Transport>> ProcessJob::connect() {
     for (auto& endpoint : impl.connect_processes())
       endpoints.push_back(std::make_unique<Listed>(std::move(endpoint), impl.endpoints));
   } catch (...) {
-    throw_if_failed();  // the cause, if there is one
+    throw_if_failed();  // prefer the cause, if it is known
     throw;
   }
-  throw_if_failed();  // it may have come before the endpoints were registered
+  // A failure may have come before the endpoints were registered.
+  throw_if_failed();
   ++impl.num_connections;
   return endpoints;
 }
@@ -402,7 +404,7 @@ Error ProcessJob::agreed(const Error& own) noexcept {
   if (!impl.heard()) {
     impl.line->report(
         {.process = impl.environment.layout.process, .kind = own.kind(), .message = own.what()});
-    // The line's thread may not have delivered it yet.
+    // The control line's thread may not have delivered the failure yet.
     const std::optional<JobFailure> told = impl.line->wait_for_failure(kPatience);
     if (told) impl.keep(*told);
   }
