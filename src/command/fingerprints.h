@@ -31,7 +31,7 @@ Fingerprint model_fingerprint(const ModelSpec& spec, const OpenedWeights& weight
 Fingerprint data_fingerprint(const RunConfig& config, const std::vector<std::string>& files,
                              const TokenDataOptions& rows = {});
 
-// Changes numbers only if the learning rate decays.
+// The number of steps changes results only if the learning rate decays.
 inline constexpr const char* kSteps = "training.steps";
 std::map<std::string, std::string> settings(const RunConfig& config);
 Fingerprint settings_fingerprint(const std::map<std::string, std::string>& settings);

@@ -49,9 +49,9 @@ class FlightRecords {
 class PostMortem {
  public:
   explicit PostMortem(const LocalRanks& ranks) : here_(ranks) {}
-  // `instruction` is -1 if none was running.
+  // `instruction`: the running one, or -1.
   void add(int rank, int instruction, std::string flight_record);
-  // Empty if the failed rank is local and was not running its program.
+  // Returns "" if the failed rank is local and failed outside of its program.
   std::string text(const Program& program, const Failure& failure,
                    const GridOptions& options) const;
 

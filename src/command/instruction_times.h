@@ -28,8 +28,8 @@ LayerTime typical_times(const SampledTimes& samples);
 
 bool needs_more_samples(const SampledTimes& samples);
 
-// Shortens times, so that a backward takes no longer than its halves together, and no half takes
-// longer than the whole.
+// Shortens times that contradict each other. Afterwards a backward takes no longer than its two
+// halves together, and no half takes longer than the whole.
 void settle(LayerTime& time);
 
 inline double seconds_between(std::chrono::steady_clock::time_point from,

@@ -94,8 +94,8 @@ LayerTime mean_times(const std::vector<InstructionTimes>& measured, int stage) {
   return sum;
 }
 
-// A frozen first layer has no input gradient in the small model, but may need one in the whole
-// model. It has as many products as the forward.
+// If the layer is frozen, the small model does not compute its input gradient, but the whole model
+// may. Assumes the time of the forward, which has as many products.
 void set_unseen(LayerTime& time, const LayerInfo& layer, const MicrobatchShape& shape) {
   if (time.backward > 0) return;
   if (layer.cost.input_flops.at(shape) <= 0) return;

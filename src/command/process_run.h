@@ -62,7 +62,7 @@ struct ProcessRun {
   const OpenedWeights weights;
   const std::optional<AdapterDirectory> adapter_tensors;
   RunFingerprints made_of;
-  // Every process finds it separately.
+  // Each process determines it from the folder.
   ResumePoint resume;
   RunFolders folders;
   std::optional<RunLog> log;  // only in the process with rank 0

@@ -30,13 +30,13 @@ struct LocalRanks {
   TransportKind transport = TransportKind::kThreads;  // never kAuto
   // Connects the local ranks, and again after a failure.
   std::function<std::vector<std::unique_ptr<Transport>>()> connect;
-  // The error that all live processes agree on after a failure, and whether this process reports
-  // it.
+  // cause: after a failure, returns the error on which all live processes agree. tells: whether
+  // this process reports it.
   std::function<Error(const Error&)> cause = [](const Error& own) { return own; };
   std::function<bool()> tells = [] { return true; };
   // Unique, and equal in all processes of the run.
   std::string name = unique_suffix();
-  // Other processes may not learn of an error before this process ends.
+  // True with several processes. Other processes may then keep running after an error here.
   bool has_others = false;
   // Reports a hanging local rank while the run waits. Only one process warns the user.
   std::function<void(int rank, const std::string& what, const std::string& remedy)> report_hung;
@@ -46,7 +46,7 @@ struct LocalRanks {
   bool has(int rank) const;
   bool has_rank_zero() const { return has(kRankZero); }
   int threads_per_rank(std::int64_t configured) const;
-  // Memory of this machine. Unlimited for GPUs, where Plan::memory_per_rank is the limit.
+  // Memory of this machine. Not limited for GPUs, whose limit is Plan::memory_per_rank.
   std::int64_t memory_bytes() const;
 };
 

@@ -186,7 +186,8 @@ Continuation Prompt::go_on(Pipeline& pipeline) const {
       break;
     }
   }
-  // A token decoded alone may lose its leading blank.
+  // Subtract the prompt's text from the whole, because decoding a token alone may drop its leading
+  // blank.
   const std::string before = text_of(ids_), whole = text_of(all);
   result.text = whole.starts_with(before) ? whole.substr(before.size()) : text_of(result.tokens);
   return result;

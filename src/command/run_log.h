@@ -31,7 +31,7 @@ struct Validated {
 
 class RunLog {
  public:
-  // Keeps metrics up to the step that `resume` starts after.
+  // Drops metrics of steps after the one from which the run resumes.
   RunLog(const RunConfig& config, const Plan& plan, const TokenData& data,
          const ResumePoint& resume);
 
@@ -44,7 +44,7 @@ class RunLog {
             const std::vector<RankStats>& stats, Validated validated);
   // Reports which stages did not split their backward, and what is predicted for them.
   void unsplit_stages(const std::vector<int>& stages) const;
-  // Such steps still count for the remaining time and the expected pace.
+  // For a step that is not logged. It still counts for the remaining time and the expected pace.
   void skip_step(double seconds);
   void straggles(int rank);
   bool has_logged() const { return last_.step > 0; }

@@ -58,7 +58,7 @@ double validation_loss(const ProcessRun& run, const Model& model, Pipeline& pipe
                                       .remedy = "lower optimizer.lr, or look at the weights"});
 }
 
-// Collective.
+// Collective over all ranks.
 Validated validate(const ProcessRun& run, const Model& model, Pipeline& pipeline, int rank,
                    std::int64_t step, std::string& doing) {
   Validated validated;
@@ -70,21 +70,22 @@ Validated validate(const ProcessRun& run, const Model& model, Pipeline& pipeline
     validated.continuations.emplace_back(std::move(continuation.prompt),
                                          std::move(continuation.text));
   }
-  if (!run.prompts.empty()) ops::drop_free_memory();  // each token had another length
+  // Each token ran with another length, so the free blocks do not fit again.
+  if (!run.prompts.empty()) ops::drop_free_memory();
   return validated;
 }
 
-// Sums computing time between the logged steps, which look for stragglers.
+// Searches for stragglers at logged steps, by the computing time since the last one.
 class StragglerSearch {
  public:
   explicit StragglerSearch(const Plan& plan) : work_(rank_work(plan)), watch_(work_) {}
 
-  // Returns the sum since the last logged step.
+  // Returns this rank's time since the last logged step.
   double add_step(double compute_cpu) {
     ++steps_;
     return compute_cpu_ += compute_cpu;
   }
-  // `stats`: of all ranks, with these sums. Warns of each straggler once.
+  // `stats` contain the times of all ranks. Warns of each straggler once.
   void gathered(const std::vector<RankStats>& stats, RunLog& log) {
     std::vector<double> seconds;
     seconds.reserve(stats.size());
@@ -103,9 +104,9 @@ class StragglerSearch {
   std::int64_t steps_ = 0;
 };
 
-// Collective. Every rank takes the same decisions. Returns the number of steps done, including
-// those before a resume. `ran` gets the last step's instructions. `doing` is kept current, for
-// errors when memory runs out between instructions.
+// Collective, with the same decisions on all ranks. Returns the number of steps done, including
+// earlier runs'. `ran` gets the last step's instructions. `doing` describes the current activity,
+// for out-of-memory errors between instructions.
 std::int64_t run_steps(ProcessRun& run, const Model& model, Pipeline& pipeline, Trainer& trainer,
                        RankSaves& saves, LastStep& ran, std::string& doing) {
   const Group& world = pipeline.world();
@@ -117,7 +118,7 @@ std::int64_t run_steps(ProcessRun& run, const Model& model, Pipeline& pipeline, 
   StragglerSearch stragglers(run.plan);
   for (std::int64_t step = first;; ++step) {
     doing = formatted("step {}", step);
-    // From here on, every rank has completed and logged the previous step.
+    // After the barrier, every rank has completed and logged the previous step.
     world.barrier().wait();
     if (log && step == first)
       log->steps_begin(run.ranks.threads_per_rank(training.threads_per_rank));
