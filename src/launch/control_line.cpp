@@ -170,7 +170,7 @@ struct ControlLine::Impl {
     const Error error(ErrorKind::kPeer, {.what = server_name + " " + how,
                                          .where = options.status ? options.status() : std::string(),
                                          .remedy = remedy});
-    {  // Callbacks of the failure may call has_lost_server().
+    {  // Set this first: callbacks of the failure may call has_lost_server().
       const std::lock_guard lock(mutex);
       server_lost = true;
     }

@@ -28,8 +28,8 @@ struct ControlLineOptions {
   std::function<void(const JobFailure&)> on_failure;
   // Optional. Called on the line's thread with a warning to print.
   std::function<void(const std::string&)> on_warning;
-  // The processes of this machine. One per machine reports the loss of the server, because machines
-  // may no longer reach each other.
+  // The processes of this machine. On each machine, one process reports that the server is lost,
+  // because the machines may be disconnected.
   int first_here = 0;
   int num_here = 1 << 20;
 };
@@ -47,7 +47,7 @@ class ControlLine {
   // Warns the user of a hung rank; the run goes on. `what` and `remedy` are those of an Error. Does
   // not block.
   void report_hung(int rank, const std::string& what, const std::string& remedy) noexcept;
-  // Nothing if no process fails within `patience`.
+  // Returns std::nullopt if no process fails within `patience`.
   std::optional<JobFailure> wait_for_failure(std::chrono::milliseconds patience);
   bool has_lost_server() const;
   // Ends the line without a failure. Must not be called from on_failure.

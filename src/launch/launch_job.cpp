@@ -77,7 +77,8 @@ class Attempt {
       address_ = server_->address();
       return;
     }
-    // Leftovers of a failed attempt cannot join the next.
+    // Each attempt has its own secret, so that processes left over from a failed attempt cannot
+    // join.
     const auto secret_of = [this](int restart) {
       return hex(bytes_of(
           hmac_sha256(options_.secret, "sluice launch, restart " + std::to_string(restart))));
@@ -182,7 +183,7 @@ class Attempt {
       return machines_->decide(outcome, failure ? failure->process : -1, restarts_left());
     }
     if (const auto verdict = machines_->hear(outcome)) return *verdict;
-    // Machine 0 comes to the same verdict alone.
+    // Machine 0 is gone. Decide by the rules that it would apply.
     const int lost = static_cast<int>(ErrorKind::kPeer);
     const int exit_code = outcome.exit_code != 0 ? outcome.exit_code : lost;
     const bool again = restarts_left() && !outcome.stopped && is_retryable(exit_code);

@@ -19,11 +19,11 @@ class LaunchSignals {
   LaunchSignals(const LaunchSignals&) = delete;
   LaunchSignals& operator=(const LaunchSignals&) = delete;
 
-  // Nothing at the deadline.
+  // Returns std::nullopt at the deadline.
   std::optional<int> next(Deadline deadline);
   // Stops this process as SIGTSTP does. Returns when it is continued.
   void stop_here();
-  // The earlier mask, for child processes.
+  // The signal mask before this object, which child processes need.
   const sigset_t& inherited() const { return before_; }
 
  private:

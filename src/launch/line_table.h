@@ -36,7 +36,8 @@ class LineTable {
   void finish(int process) { lines_.erase(process); }
   // The line ended without finish().
   void end(int process, Clock::time_point now);
-  // An ended line is not judged yet: the server should request the others' status.
+  // True if an ended line still has to be judged. The server should then request the others'
+  // statuses.
   bool has_suspect() const;
   // Returns and removes the first lost process.
   std::optional<JobFailure> judge(Clock::time_point now, Clock::duration counted);
@@ -49,12 +50,12 @@ class LineTable {
   bool empty() const { return lines_.empty(); }
   bool lives(int process) const;
   bool knows(int process) const { return lines_.contains(process); }
-  // -1 if there is none.
+  // Returns -1 if there is none.
   int lowest_alive(int but, int and_but = -1) const;
   std::optional<std::chrono::milliseconds> shortest_heartbeat() const;
 
  private:
-  // Statuses that wait for one of these ranks, or all if none does.
+  // Returns the statuses that wait for one of these ranks. If none does, returns all.
   std::string statuses_waiting_for(const std::vector<int>& ranks, int but) const;
   JobFailure failure_of(const Line& line, const std::string& how, const std::string& remedy) const;
 

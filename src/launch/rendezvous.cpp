@@ -28,9 +28,9 @@ constexpr milliseconds kPause{20};
 constexpr milliseconds kTry{300}, kSlice{500};
 // On a busy machine processes take seconds to load.
 constexpr milliseconds kSayWhoIsMissing{20'000};
-// How long to wait for an earlier job of the same name to end.
+// How long another job of the same name may take to meet.
 constexpr milliseconds kEarlierJob{10'000};
-// How long to wait for our file to replace that of a failed earlier job.
+// A failed earlier job may have left its file. How long to wait until ours replaces it.
 constexpr milliseconds kAfterFailure{2000};
 
 milliseconds left(Deadline deadline) {
@@ -262,7 +262,7 @@ class FileReader {
     try {
       WaitNotice notice(nullptr, kSayWhoIsMissing);
       while (!client->wait(keys_of_all(layout_), std::min(kSlice, left(deadline_)))) {
-        // Our job replaces an earlier job's file.
+        // If the file has changed, we are connected to an earlier job.
         if (text_ && has_changed() && !client->wait(keys_of_all(layout_), kSlice)) return false;
         if (Clock::now() >= deadline_) fail_missing(*client, layout_, timeout_, notice);
         say_who_is_missing(notice, *client, layout_);
@@ -270,7 +270,7 @@ class FileReader {
       return true;
     } catch (const Error&) {
       if (Clock::now() >= deadline_) throw;
-      // The failure may belong to an earlier job.
+      // We may have been connected to an earlier job. Wait for our job's file.
       const Deadline patience = std::min(deadline_, deadline_in(kAfterFailure));
       for (; Clock::now() < patience; std::this_thread::sleep_for(kPause)) {
         const auto text = read_private_file(path_);

@@ -31,7 +31,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMaxStrangers = 128;
 constexpr milliseconds kGreetedWithin{2000};
-// Limits of unsent bytes: the server stops reading from the client, or sending it beats.
+// Limits of unsent bytes to a client. Above kMaxUnread the server stops reading its requests, above
+// kMaxUnreadBeats it stops sending beats.
 constexpr std::size_t kMaxUnread = kMaxFrame, kMaxUnreadBeats = std::size_t{1} << 16;
 constexpr milliseconds kLastWords{500};
 constexpr milliseconds kPauseWhenFull{50};
@@ -165,10 +166,10 @@ struct StoreServer::Impl {
       next_beat = now + beat_period(*heartbeat);
       beat();
     }
-    // The processes ended before the poll, so all their messages have been read.
+    // These processes ended before the poll, so we have read all their messages.
     for (const KnownEnd& end : known_ends) {
       if (finished.contains(end.process)) continue;
-      // A process with a control line would have reported there.
+      // A process that had a control line would have reported the error there.
       const bool has_reported = end.has_reported && !lines.knows(end.process);
       JobFailure failure = lines.lost(end.process, end.how);
       if (has_reported) failure.teller = end.process;
