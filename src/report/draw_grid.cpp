@@ -19,7 +19,7 @@ struct Cell {
 };
 using Row = std::vector<Cell>;
 
-// A grid wider than the terminal shows the slots [0, head) and [tail, total).
+// The slots that are shown. A grid wider than the terminal shows [0, head) and [tail, total).
 struct Window {
   std::int64_t head = 0, tail = 0, total = 0;
   bool is_cut() const { return head < tail; }
@@ -27,7 +27,7 @@ struct Window {
 
 constexpr std::string_view kCut = " ... ";
 
-// The grid then omits the stage numbers.
+// True if every rank has the stage of its own number. The grid then omits stage numbers.
 bool is_stage_the_rank(const Simulation& simulation) {
   for (std::size_t rank = 0; rank < simulation.ranks.size(); ++rank) {
     for (const TimedAction& timed : simulation.ranks[rank].actions) {
@@ -87,7 +87,7 @@ std::vector<Row> lay_out(const Simulation& simulation) {
   return rows;
 }
 
-// Every text fits and is followed by a gap.
+// Wide enough for the longest text and a gap.
 std::int64_t slot_columns(const std::vector<Row>& rows) {
   std::int64_t columns = 2;
   for (const Row& row : rows) {
@@ -116,7 +116,7 @@ Window make_window(const std::vector<Row>& rows, std::int64_t columns, std::int6
   return window;
 }
 
-// A cell that started earlier shows only its colour.
+// A cell that begins before `begin` is drawn without its text.
 std::string draw_slots(const Row& row, std::int64_t begin, std::int64_t end, std::int64_t columns,
                        bool color) {
   std::string line;

@@ -29,7 +29,7 @@ struct FlightEntry {
   double waited = 0;       // part spent waiting for other ranks
   std::int64_t bytes = 0;  // sent or received
   int peer = -1;           // other end of a SEND or RECV
-  // RECVs and collectives of the row that it waits for, or waited for when it failed.
+  // RECVs and collectives of the row for which the instruction waits, or waited when it failed.
   std::vector<std::string> waits_for;
   // Call in which the instruction waits: "1F3 layers.7.mlp.down_proj (5) over tp: all_reduce of
   // float32[2, 16, 64]", or "".

@@ -152,11 +152,11 @@ class Alignment {
     }
   }
 
-  // The k-th send must match the k-th receive, for ranks in the same pass.
+  // Compares the k-th send with the k-th receive of every channel, for ranks in the same pass.
   void compare_channels() {
     for (const FlightRecord& receiver : report_.records) {
       std::map<std::pair<int, bool>, std::vector<std::string>>
-          expected;  // by peer, and whether it carries activations
+          expected;  // by sender, and whether the channel carries activations
       each_transfer(receiver, detail::is_recv, [&](int i, const Action& action) {
         expected[{receiver.row.peers[i], is_activation(action)}].push_back(
             receiver.row.instructions[i]);
@@ -306,14 +306,15 @@ class Alignment {
         if (!axes.has(kGridAxes[i]) && other.coordinates[i] != record.coordinates[i])
           is_member = false;
       }
-      // A rank in another pass may have another row, but must arrive here too.
+      // A rank in another pass counts too: it must still arrive here, although its current row
+      // differs.
       const bool has_it = other.pass != record.pass || index_of(other.row.instructions, text) >= 0;
       if (is_member && has_it) members.push_back(other.rank);
     }
     return members;
   }
 
-  // A call within an instruction records its missing members.
+  // For an instruction that waits in a group call, whose missing members the record lists.
   const FlightRecord* look_at_call(const FlightRecord& record, const FlightEntry& entry,
                                    double waited) {
     const std::string waiting = formatted("{} waits {} s in instruction {} '{}' of step {}, in {}",
@@ -449,7 +450,7 @@ FlightReport align_flight_records(std::vector<FlightRecord> records) {
   }
   std::sort(report.records.begin(), report.records.end(),
             [](const FlightRecord& a, const FlightRecord& b) { return a.rank < b.rank; });
-  // A record may claim any number of ranks; enough are named.
+  // Damaged records may claim any number of ranks, so limit the list.
   constexpr std::size_t kMostMissing = 1024;
   for (int rank = 0; rank < report.num_ranks && report.missing.size() < kMostMissing; ++rank) {
     if (!present.contains(rank)) report.missing.push_back(rank);

@@ -29,7 +29,7 @@ struct StepMetrics {
   std::vector<std::pair<std::string, std::string>> continuations;
   // Name and norm, in layer order.
   std::optional<std::vector<std::pair<std::string, double>>> parameter_norms;
-  // Only on a terminal.
+  // Shown on a terminal, but not written to the file.
   bool tokens_are_bytes = false;
   std::optional<double> seconds_left;
 

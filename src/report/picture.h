@@ -32,13 +32,14 @@ struct Picture {
   // By rank: index of the first action of each pair.
   std::vector<std::vector<int>> pairs = {};
   bool critical_path = false;
-  // Pictures that share these can be compared. The width is in pixels, 0 for automatic.
+  // Give several pictures the same values, so that readers can compare them. The width is in
+  // pixels. 0: automatic.
   double axis_end = 0, lane_width = 0;
   // Set for a refused program.
   std::vector<Violation> violations = {};
 };
 
-// Scales all times so that the picture takes `makespan`, in another unit.
+// Scales all times to a step of `makespan`, in `unit`.
 void stretch(Picture& picture, double makespan, const std::string& unit);
 
 Picture picture_of(const std::string& title, const Program& program, const Simulation& simulation,

@@ -41,7 +41,7 @@ class RunCurves {
   std::int64_t tokens = 0;
   StepMetrics last;
   Curve loss, validation_loss, tokens_per_second, grad_norm, lr;
-  // Sums per rank over `counted` steps. The first step counts only if it is the only one.
+  // Sums per rank over `counted` steps. Leaves out the first step if there are others.
   std::vector<RankSeconds> seconds;
   double step_seconds = 0, bubble = 0;
   std::int64_t counted = 0;

@@ -126,7 +126,8 @@ class Chart {
   enum Axis {
     kAroundValues,
     kFromZero
-  };  // kFromZero is for rates, whose noise would look like trouble on a narrow axis
+    // kFromZero is for rates: on a narrow axis, their noise would look like trouble.
+  };
 
   Chart(std::string title, std::vector<Series> series, const Marks& marks, Axis axis)
       : title_(std::move(title)), series_(std::move(series)), marks_(marks) {
