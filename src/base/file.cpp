@@ -25,7 +25,7 @@ namespace {
 constexpr std::size_t kMaxTransfer = std::size_t{1} << 30;
 
 // Writing beyond `ulimit -f` raises SIGXFSZ, which would end the process, and then fails with
-// EFBIG. This scope blocks and drops the signal.
+// EFBIG. This scope drops the signal.
 class FileSizeSignalHold {
  public:
   FileSizeSignalHold() {

@@ -1,5 +1,5 @@
-// Files with errors that name the file, and the steps of an atomic publish. Several threads may
-// read a File at once, but only one may write.
+// Files with errors that name the file, and the steps of an atomic publish. Threads may read a File
+// concurrently, but not write.
 #pragma once
 
 #include <sys/types.h>

@@ -8,14 +8,13 @@
 
 namespace sluice {
 
-// Longer words become "abc...xyz". Paths, which contain a '/', may be longer so that people can
-// find them.
+// Longer words become "abc...xyz". Paths, which contain a '/', may be longer.
 inline constexpr std::size_t kMaxShownWord = 100;
 inline constexpr std::size_t kMaxShownPath = 250;
 inline constexpr std::size_t kMaxShownText = 800;
 
 // Returns one line of at most max_bytes. Controls become '?', invalid UTF-8 becomes U+FFFD, and
-// words are cut to kMaxShownWord bytes (paths: kMaxShownPath). Printable text stays unchanged.
+// long words are cut. Printable text stays unchanged.
 std::string printable(std::string_view text, std::size_t max_bytes = kMaxShownText);
 
 // Keeps lines and tabs. Replaces other terminal controls by '?': C0 and C1, writing direction marks

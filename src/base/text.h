@@ -8,14 +8,12 @@
 
 namespace sluice {
 
-// ---- terminal ----
 bool is_terminal(int file_descriptor);
 // True for a terminal unless TERM is "dumb" or NO_COLOR is nonempty.
 bool use_color(int file_descriptor);
 // Columns, at least 40. Returns `otherwise` without a terminal.
 int terminal_width(int file_descriptor, int otherwise = 120);
 
-// ---- numbers ----
 std::string human_bytes(std::int64_t bytes);  // "512B", "1.50KiB", "7.00GiB"
 // Rounds up, so that reading it back gives at least `bytes`.
 std::string needed_bytes(std::int64_t bytes);
@@ -30,7 +28,6 @@ std::string shape_text(const std::vector<std::int64_t>& sizes);  // "[2, 16]"
 // the first with two more spaces, and end in '\n'.
 std::string wrapped(std::string_view text, int width, std::string_view indent = {});
 
-// ---- tables ----
 enum class Align { kLeft, kRight };
 
 // Columns are two spaces apart. Rows may have fewer cells than columns.
@@ -55,7 +52,6 @@ class TextTable {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// ---- lists ----
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
 std::vector<std::string> split(std::string_view text, char separator);  // "" is {}
 std::string_view trim(std::string_view text);

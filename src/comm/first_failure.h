@@ -1,4 +1,4 @@
-// Keeps the first failure of ranks that are threads; it ends all their waits. Thread-safe.
+// Keeps the first failure of the local ranks. Thread-safe.
 #pragma once
 
 #include <atomic>

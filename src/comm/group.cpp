@@ -1,5 +1,4 @@
-// Each collective is one exchange. Calls are compared and tensors added here, so every backend has
-// the same results and errors.
+// Compares calls and adds tensors here, so that every backend has the same results and errors.
 #include "sluice/parts/group.h"
 
 #include <ATen/ATen.h>

@@ -1,6 +1,5 @@
 // The exchanges of a group, shared by its members in one process. A member of another process joins
-// by arrive(). A tensor is sent to another process only once, even for several members there.
-// Thread-safe.
+// by arrive(). A tensor is sent only once to each process. Thread-safe.
 #pragma once
 
 #include <condition_variable>
@@ -34,7 +33,6 @@ class GroupState {
 
   struct Collective;
   using CollectivePtr = std::shared_ptr<Collective>;
-  // Called on the thread that completes the exchange.
   using WhenJoined = std::function<void(Exchanged)>;
 
   CollectivePtr open(std::uint64_t number);
@@ -76,7 +74,6 @@ class GroupState {
   std::map<std::uint64_t, CollectivePtr> open_;  // exchanges that miss members
 };
 
-// `rank` is the member's rank in the transport.
 Group make_group(std::shared_ptr<ProcessRanks> process, GroupState& state, int rank);
 
 }  // namespace sluice

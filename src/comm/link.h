@@ -1,6 +1,6 @@
 // Connects a process to the other processes of a run. Pipeline messages between two processes
-// arrive in order, and so do collectives, but one kind may overtake the other. Memory for tensors
-// is allocated only after the receiver has checked the outline. After abort() only failures are
+// arrive in order, and so do collectives, but one kind may overtake the other. Tensor memory is
+// allocated only after the receiver has checked the outline. After abort() only failures are
 // delivered. send() and abort() are thread-safe; the receiver is called on the link's threads.
 #pragma once
 

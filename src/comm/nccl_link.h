@@ -2,13 +2,12 @@
 // transfers.
 //
 // A channel is one direction of a lane between two processes, with its own communicator and stream.
-// So a transfer waits only for earlier transfers of its channel, and no send queues behind a
-// receive. Receives are posted as the heads arrive, in the order of the sends. A send ends only
-// with its receive; the host waits for neither.
+// So a transfer waits only for earlier ones of its channel. Receives are posted as the heads
+// arrive, in the order of the sends. A send ends only with its receive; the host waits for neither.
 //
 // All processes create communicators in the same order, so that creation cannot deadlock. NCCL only
-// moves bytes; Group adds, so that sums have a fixed order. The first failure aborts all
-// communicators. Thread-safe, but each channel makes one transfer at a time.
+// moves bytes; Group adds them. The first failure aborts all communicators. Thread-safe, but each
+// channel makes one transfer at a time.
 #pragma once
 
 #include <ATen/core/Tensor.h>

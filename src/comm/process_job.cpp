@@ -99,8 +99,8 @@ class Listed final : public Transport {
   std::shared_ptr<Endpoints> list_;
 };
 
-// Stores for the later jobs of this process. They are served until the other processes have ended.
-// The key contains the process number because tests run several processes in one.
+// Stores for the later jobs of this process, served until the other processes have ended. The key
+// has the process number for tests, which run several processes in one.
 class MetStores {
  public:
   MetStores() = default;
@@ -220,7 +220,6 @@ struct ProcessJob::Impl {
                     .remedy = "start the same program with the same arguments everywhere"}});
   }
 
-  // All processes end with the same error.
   [[noreturn]] void refuse_in_all(const Error& error) {
     line->report(
         {.process = environment.layout.process, .kind = error.kind(), .message = error.what()});

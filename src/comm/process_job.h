@@ -1,5 +1,5 @@
 // Connects this process to the others of a run. A failure in any process ends every wait in all of
-// them. connect() and agreed() are for one thread; failures arrive on another.
+// them.
 #pragma once
 
 #include <chrono>
@@ -55,12 +55,10 @@ class ProcessJob {
   void report_hung(int rank, const std::string& what, const std::string& remedy) noexcept;
   // From now on waits have the deadline of steps. Thread-safe.
   void steps_begin();
-  // A name of this job that is unique, and equal in all processes.
   const std::string& name() const;
 
   // Reports `own` and returns the failure on which all living processes agree. Waits briefly.
   Error agreed(const Error& own) noexcept;
-  // Whether this process must print the failure.
   bool tells() const;
   // If this process serves the store, it will wait for the others when it exits.
   void finish() noexcept;

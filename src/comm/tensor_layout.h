@@ -2,8 +2,7 @@
 // strides, dtype and alignment (modulo 64 bytes), because kernels choose their order of work by
 // strides and alignment.
 //
-// A dimension of stride 0 is sent once. A dense tensor is sent as it lies, a tensor with gaps is
-// packed.
+// A dimension of stride 0 is sent once, and gaps are left out.
 #pragma once
 
 #include <ATen/core/Tensor.h>

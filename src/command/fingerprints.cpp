@@ -137,7 +137,6 @@ Fingerprint adapter_fingerprint(const RunConfig& config, const ModelSpec& spec) 
   return fingerprint;
 }
 
-// Returns the bytes of the arrays that .jsonl rows name.
 std::uint64_t add_arrays(const RunConfig& config, const std::vector<std::string>& files,
                          const TokenDataOptions& rows, ContentHash& hash) {
   std::vector<std::string> arrays;

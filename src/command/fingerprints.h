@@ -18,8 +18,8 @@
 
 namespace sluice {
 
-// The part of config.json that affects numbers. Leaves out names, versions, dtype and generation
-// settings, which differ between copies of a model. Returns an empty object for invalid text.
+// The part of config.json that affects numbers, without what differs between copies of a model
+// (names, versions, dtype, generation settings). Returns an empty object for invalid text.
 Json model_of(const std::string& config_text);
 
 // Without weight files it hashes that the weights are random.
@@ -49,7 +49,7 @@ RunFingerprints fingerprints_of(const RunConfig& config, const ModelSpec& spec,
                                 const OpenedWeights& weights);
 
 // Everything that must be equal in all processes, by name. Paths, log level and timeouts may
-// differ. `threads_per_rank` is resolved on this machine.
+// differ.
 std::map<std::string, std::string> identity_of(const RunConfig& config, const Plan& plan,
                                                const RunFingerprints& made_of,
                                                int threads_per_rank);

@@ -1,6 +1,6 @@
-// Estimates instruction times from samples. Other activity on the machine makes samples longer,
-// never shorter, and some are many times too long. Therefore no time comes from a single sample if
-// there are two, unless that sample is the shortest.
+// Estimates instruction times from samples. Other activity on the machine only makes samples
+// longer, some many times. With two or more samples, none is therefore trusted alone, except the
+// shortest.
 #pragma once
 
 #include <chrono>

@@ -97,7 +97,7 @@ bool sees(const fs::path& path) {
   return true;
 }
 
-// Processes end a little after their killed launcher.
+// The processes of a killed launcher end a little later.
 constexpr std::chrono::seconds kFolderPatience{5};
 
 bool is_same_folder(int one, int other) {

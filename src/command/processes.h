@@ -1,6 +1,5 @@
-// Runs a command in one or several processes. Only this file decides which ranks are threads of
-// this process. Different threads may use different ranks' entries of a PerRank. Call the functions
-// from the main thread.
+// Runs a command in one or several processes. Call the functions from the main thread. Threads may
+// use different entries of a PerRank.
 #pragma once
 
 #include <chrono>
@@ -28,7 +27,6 @@ struct LocalRanks {
   at::Device device = at::kCPU;
   std::string why_device;                             // for the log, or ""
   TransportKind transport = TransportKind::kThreads;  // never kAuto
-  // Connects the local ranks, and again after a failure.
   std::function<std::vector<std::unique_ptr<Transport>>()> connect;
   // cause: after a failure, returns the error on which all live processes agree. tells: whether
   // this process reports it.
@@ -38,7 +36,6 @@ struct LocalRanks {
   std::string name = unique_suffix();
   // True with several processes. Other processes may then keep running after an error here.
   bool has_others = false;
-  // Reports a hanging local rank while the run waits. Only one process warns the user.
   std::function<void(int rank, const std::string& what, const std::string& remedy)> report_hung;
   // All ranks have finished a step, so the timeouts for steps apply from now on.
   std::function<void()> steps_begin = [] {};

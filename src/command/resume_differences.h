@@ -13,8 +13,8 @@ namespace sluice {
 std::string model_difference(const Checkpoint& checkpoint, const RunFingerprints& made_of);
 std::string data_difference(const Manifest& manifest, const RunFingerprints& made_of);
 
-// "optimizer.lr: 0.001 -> 0.0005, training.seed: 0 -> 1". A key that the checkpoint lacks had its
-// default. Ignores training.steps: see decay_difference().
+// "optimizer.lr: 0.001 -> 0.0005, training.seed: 0 -> 1". Ignores training.steps, see
+// decay_difference().
 std::string changed_settings(const std::map<std::string, std::string>& before,
                              const std::map<std::string, std::string>& now);
 

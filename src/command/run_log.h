@@ -1,6 +1,5 @@
 // Prints a training run's text on stdout and writes metrics.jsonl. Output that cannot be written is
-// given up with a warning, and the run continues. metrics.jsonl is created with the first logged
-// step, or with a resumed run's first checkpoint. Only rank 0's thread uses the log between begin()
+// given up with a warning, and the run continues. Only rank 0's thread uses the log between begin()
 // and end().
 #pragma once
 
@@ -38,7 +37,7 @@ class RunLog {
   void already_finished() const;
 
   void begin(const std::string& auto_text);
-  // Call after every instruction of rank 0. Prints progress every 20 seconds in a long first step.
+  // Call after every instruction of rank 0.
   void instruction_done(int index);
   void step(std::int64_t step, double lr, const StepResult& result,
             const std::vector<RankStats>& stats, Validated validated);
@@ -49,13 +48,12 @@ class RunLog {
   void straggles(int rank);
   bool has_logged() const { return last_.step > 0; }
   std::int64_t last_logged() const { return last_.step; }
-  // Call when the ranks are ready for the first step.
   void steps_begin(int threads_per_rank) { story_.begin(threads_per_rank); }
   // Call before a checkpoint, so that no checkpoint is on disk before the metrics of its steps.
   void sync_metrics();
   void saves(std::int64_t step);
   // Prints predicted and measured memory, the loss beside its baseline, and the paths of weights
-  // and report. Without weights it prints only the report's path. Reports a deleted metrics.jsonl.
+  // and report.
   void end(const RunEnd& of);
   const std::optional<Error>& metrics_error() const { return metrics_error_; }
 

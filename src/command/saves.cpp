@@ -68,7 +68,6 @@ std::int64_t steps_here(const PerRank<InterruptedRank>& interrupted) {
   return most;
 }
 
-// Collective. Returns "" if all weights are finite.
 std::string first_non_finite_weight(const Pipeline& pipeline, const Group& world) {
   std::string first;
   for (Unpacker& of_rank :
@@ -80,7 +79,7 @@ std::string first_non_finite_weight(const Pipeline& pipeline, const Group& world
   return first;
 }
 
-// Collective. Updates `outcome` early, so that its step is known if the rest fails.
+// Collective. Sets its step first, so that it is known if the rest fails.
 void save_on_all_ranks(const TargetOfStep& target, const InterruptedRank& left, const Group& world,
                        Outcome& outcome) {
   outcome.step = steps_finished(left, world, outcome.reason);

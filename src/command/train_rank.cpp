@@ -167,7 +167,6 @@ std::int64_t run_steps(ProcessRun& run, const Model& model, Pipeline& pipeline, 
   }
 }
 
-// Prints progress during a long first step.
 struct Progress final : ExecutorObserver {
   explicit Progress(RunLog& of) : log(of) {}
   void end(int index, const Action& /*action*/) override { log.instruction_done(index); }
@@ -213,7 +212,6 @@ void compare_processes(const ProcessRun& run, const Group& world, std::string& d
   require_same_resume_point(run.resume, world);
 }
 
-// Collective. Random weights are there already.
 void load(ProcessRun& run, Pipeline& pipeline, std::string& doing) {
   const int rank = pipeline.world().rank();
   if (run.resume.checkpoint) {
@@ -221,7 +219,8 @@ void load(ProcessRun& run, Pipeline& pipeline, std::string& doing) {
     FillStage base;
     if (run.adapter) base = weights_of(*run.weights.directory, run.plan.model);
     pipeline.load_state(*run.resume.checkpoint, base);
-    // Superseded files occupy the disk while they are open.
+    // Superseded files occupy the disk while they are open, so close them once all ranks have
+    // loaded.
     pipeline.world().barrier().wait();
     if (rank == run.ranks.here.front()) run.resume.checkpoint->close();
   } else if (run.weights.directory) {

@@ -76,7 +76,6 @@ struct ControlLine::Impl {
     [[maybe_unused]] const ssize_t put = ::write(wake.descriptor(), &one, sizeof one);
   }
 
-  // ---- the line's thread ----
   void serve() {
     try {
       while (!is_over()) step();
@@ -193,7 +192,6 @@ struct ControlLine::Impl {
     if (options.on_failure) options.on_failure(first);
   }
 
-  // ---- any thread ----
   void report(const Packer& own) {
     {
       const std::lock_guard lock(mutex);

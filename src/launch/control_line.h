@@ -1,6 +1,6 @@
 // A connection by which a process shows the job's server that it is alive, and receives the job's
 // first failure. A line that ends without finish(), or is silent for longer than the heartbeat,
-// counts as lost. The process judges the server in the same way. Thread-safe.
+// counts as lost. The process judges the server likewise. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -22,9 +22,8 @@ struct ControlLineOptions {
   std::chrono::milliseconds heartbeat{5000};
   std::chrono::milliseconds connect_timeout{10'000};
   // Optional. What this process's ranks wait for: "rank 0 waits for 1RECV_B3 of step 4 from rank
-  // 2", or "". The line's thread calls it often, so it must not block.
+  // 2", or "". Called often, so it must not block.
   std::function<std::string()> status;
-  // Called once, on the line's thread.
   std::function<void(const JobFailure&)> on_failure;
   // Optional. Called on the line's thread with a warning to print.
   std::function<void(const std::string&)> on_warning;
@@ -37,7 +36,6 @@ struct ControlLineOptions {
 class ControlLine {
  public:
   ControlLine(const StoreAddress& address, const std::string& secret, ControlLineOptions options);
-  // Without finish(), the process counts as lost.
   ~ControlLine();
   ControlLine(const ControlLine&) = delete;
   ControlLine& operator=(const ControlLine&) = delete;

@@ -26,7 +26,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// How long the store waits for a process's exit status.
 constexpr milliseconds kGrace{500};
 constexpr milliseconds kLastOutput{1000};
 
@@ -138,8 +137,8 @@ class Attempt {
     return all;
   }
 
-  // Without logs, process 0 writes directly to the launcher's stdout. Output of the others is no
-  // result and goes to stderr.
+  // Without logs, process 0 writes directly to the launcher's stdout. The others' output goes to
+  // stderr.
   void start(Supervisor& supervisor, OutputMerger& output, int local) {
     const int process = first_process() + local;
     std::shared_ptr<OutputMerger::Log> log;

@@ -1,5 +1,4 @@
-// Receives a launcher's signals as events. They stay blocked in this thread, and in threads that it
-// starts.
+// Receives a launcher's signals as events. They stay blocked in this thread and its threads.
 #pragma once
 
 #include <signal.h>

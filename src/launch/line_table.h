@@ -1,7 +1,6 @@
 // Judges which processes of a job are lost. A process is lost if its line ended without finish(),
 // or was silent for longer than the heartbeat. An ended line is judged after `grace`. Without grace
-// it is judged once all other processes have sent their status, so that the message can name who
-// waits for whom.
+// it is judged once all other processes have sent their status, which the message needs.
 #pragma once
 
 #include <chrono>
@@ -34,14 +33,11 @@ class LineTable {
   std::optional<JobFailure> open(Line line, Clock::duration counted);
   void heard(int process, const std::string& status, Clock::duration counted);
   void finish(int process) { lines_.erase(process); }
-  // The line ended without finish().
   void end(int process, Clock::time_point now);
   // True if an ended line still has to be judged. The server should then request the others'
   // statuses.
   bool has_suspect() const;
-  // Returns and removes the first lost process.
   std::optional<JobFailure> judge(Clock::time_point now, Clock::duration counted);
-  // For a process whose end is known: "was ended by signal 9 (Killed)".
   JobFailure lost(int process, const std::string& how);
 
   // "rank 0 waits for 1RECV_B3 of step 4 from rank 2"
@@ -65,7 +61,6 @@ class LineTable {
 
 // "is lost: it has been silent for more than 5 s"
 std::string silence_text(std::chrono::milliseconds heartbeat);
-// `waits`: the statuses of waiting ranks, or "".
 std::string hung_text(const std::string& what, const std::string& waits, const std::string& remedy);
 std::string remedy_for_end();
 std::string remedy_for_silence();

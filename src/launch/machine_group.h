@@ -1,6 +1,5 @@
-// Lets the launchers of several machines start together and agree on what follows each attempt. All
-// receive the same verdict, or none if machine 0 is gone. A restarted launcher joins the current
-// attempt.
+// Lets the launchers of several machines start together and agree on what follows each attempt. A
+// restarted launcher joins the current attempt.
 #pragma once
 
 #include <chrono>
@@ -24,7 +23,6 @@ struct MachineGroupOptions {
   std::string where;                  // "node0:29500"
   int processes = 1;                  // per machine, the same on all
   int restart = 0, max_restarts = 0;  // first and last attempt
-  // Each attempt has its own secret.
   std::function<std::string(int restart)> secret_of;
   const StoreServer* server = nullptr;  // on machine 0 only
   std::chrono::milliseconds heartbeat{5000};
@@ -42,8 +40,8 @@ struct Verdict {
 
 class MachineGroup {
  public:
-  // Waits for all machines. Throws Error(kPeer) if some do not join, and Error(kUsage) if two have
-  // the same number or different process counts.
+  // Waits for all machines. Throws Error(kPeer) if some are missing, and Error(kUsage) if two
+  // contradict each other.
   MachineGroup(const StoreAddress& address, MachineGroupOptions options);
 
   int restart() const { return restart_; }

@@ -17,7 +17,6 @@ std::optional<std::string> read_private_file(const std::string& path);
 
 class PrivateFile {
  public:
-  // Throws Error(kUsage).
   PrivateFile(std::string path, std::string text);
   // Removes the file, unless another has replaced it.
   ~PrivateFile();

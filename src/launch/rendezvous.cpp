@@ -26,7 +26,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kPause{20};
 constexpr milliseconds kTry{300}, kSlice{500};
-// On a busy machine processes take seconds to load.
 constexpr milliseconds kSayWhoIsMissing{20'000};
 // How long another job of the same name may take to meet.
 constexpr milliseconds kEarlierJob{10'000};
@@ -62,7 +61,6 @@ bool read_notice(const std::string& text, JobStore& store) {
   return true;
 }
 
-// ---- arriving at a store ----
 std::vector<std::string> keys_of_all(const ProcessLayout& layout) {
   std::vector<std::string> keys;
   keys.reserve(static_cast<std::size_t>(layout.num_processes));
@@ -174,7 +172,6 @@ bool is_served(const JobStore& store) {
   }
 }
 
-// The file exists only until a job's processes have met.
 void await_earlier_job(const std::string& path, Deadline deadline) {
   const Deadline patience = std::min(deadline, deadline_in(kEarlierJob));
   for (;;) {
@@ -290,7 +287,6 @@ class FileReader {
   Deadline duplicate_since_ = Clock::now();
 };
 
-// ---- several machines ----
 std::string shared_secret(const LaunchEnvironment& environment) {
   if (environment.secret.empty()) {
     refuse("processes on several machines need a secret that all of them know", "environment",
@@ -319,7 +315,6 @@ JobStore join_at_master(const LaunchEnvironment& environment) {
   return store;
 }
 
-// ---- torchrun ----
 JobStore join_by_board(const LaunchEnvironment& environment, NoticeBoard& board,
                        Deadline deadline) {
   JobStore store;

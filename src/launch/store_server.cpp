@@ -97,7 +97,6 @@ struct StoreServer::Impl {
     [[maybe_unused]] const ssize_t put = ::write(wake.descriptor(), &one, sizeof one);
   }
 
-  // ---- the loop ----
   void serve() {
     for (;;) {
       std::vector<pollfd> polled;
@@ -189,7 +188,6 @@ struct StoreServer::Impl {
     if (lines.empty()) no_lines.notify_all();
   }
 
-  // ---- connections ----
   void accept_all() {
     for (int taken = 0; taken < 256; ++taken) {
       bool full = false;
@@ -277,7 +275,6 @@ struct StoreServer::Impl {
     connection.to_send += connection.writer.frame(what.bytes());
   }
 
-  // ---- questions ----
   void answer(Connection& connection, Unpacker& question) {
     const auto id = question.take<std::int64_t>();
     const auto ask = static_cast<Ask>(question.take<int>());
@@ -321,7 +318,6 @@ struct StoreServer::Impl {
     connection.wait.reset();
   }
 
-  // ---- control lines ----
   void open_line(Connection& connection, std::int64_t id, Unpacker& hello) {
     LineTable::Line line;
     line.process = hello.take<int>();
@@ -383,7 +379,6 @@ struct StoreServer::Impl {
     }
   }
 
-  // Only one process prints the warning.
   void warn(const std::string& text) {
     const int teller = lines.lowest_alive(/*but=*/-1);
     for (Connection& connection : connections) {

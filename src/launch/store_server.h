@@ -3,7 +3,7 @@
 //
 // Unauthenticated connections end after 2 seconds, and above 128 the oldest is closed, so strangers
 // cannot lock out others. The first failure is sent to every control line, present or future, and
-// ends clients' waits. While an ended line is not judged yet, kPeer reports are ignored as its
+// ends clients' waits. Before an ended line is judged, kPeer reports are ignored as its
 // consequences.
 #pragma once
 
@@ -37,7 +37,6 @@ class StoreServer {
   StoreServer& operator=(const StoreServer&) = delete;
 
   StoreAddress address() const;
-  // Like ControlLine::report().
   void report(const JobFailure& failure) noexcept;
   // `how` follows the process's name: "was ended by signal 9 (Killed)". No effect after finish().
   // `has_reported`: a process without a line has printed the error itself.

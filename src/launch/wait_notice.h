@@ -15,7 +15,7 @@ class WaitNotice {
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::milliseconds kAgain{30'000};
 
-  // `server`: null if another process serves. `first`: time until the first notice.
+  // `server`: null if another process serves.
   WaitNotice(const StoreServer* server, std::chrono::milliseconds first)
       : server_(server), next_(Clock::now() + first) {}
 

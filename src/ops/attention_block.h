@@ -2,8 +2,8 @@
 //   y = x + scale * norm(out(attention(norm(x))))
 //
 // Results equal those of the operators in src/model, up to rounding. Attention follows
-// arXiv:1706.03762, grouped keys arXiv:2305.13245, and rotary positions arXiv:2104.09864. The bits
-// of a sequence do not depend on other sequences of the microbatch. CPU and float32 only.
+// arXiv:1706.03762, grouped keys arXiv:2305.13245, and rotary positions arXiv:2104.09864. CPU and
+// float32 only.
 #pragma once
 
 #include <ATen/core/Tensor.h>

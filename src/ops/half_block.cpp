@@ -250,7 +250,7 @@ void HalfBlockNode::project_gradient(std::int64_t slice, float* d_input, bool ad
   }
 }
 
-// Sums weight gradients over ranks. Head norms always need the sum, other norms only if ranks hold
+// Sums weight gradients over ranks: always for head norms, for other norms only if ranks hold
 // different rows. has_before: whether to include the norm of x.
 void HalfBlockNode::sum_shared_weights(bool has_before) const {
   float* first = divides_rows(half_.slices) ? (has_before ? d_before_ : d_behind_) : d_inside_;

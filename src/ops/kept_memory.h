@@ -4,8 +4,8 @@
 // freed if the pool's thread has ended. Blocks come from LibTorch's allocator, so memory ledgers
 // count them even while free.
 //
-// A pool keeps at most as many blocks of a size as were in use at once. All its free blocks
-// together do not exceed the peak in use; the least recently used sizes are freed first.
+// A pool keeps at most as many blocks of a size as were in use at once. All free blocks together do
+// not exceed the peak in use. The least recently used sizes are freed first.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -37,7 +37,7 @@ class KeptBlock {
 };
 
 KeptBlock take_memory(std::int64_t floats);
-// Frees the unused blocks of this thread, for example when their sizes will not recur.
+// Frees this thread's unused blocks.
 void drop_free_memory();
 
 }  // namespace sluice::ops

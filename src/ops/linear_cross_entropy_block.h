@@ -11,7 +11,7 @@
 // forward and 2 in W, instead of 1 in each of forward, I and W.
 //
 // Slices of classes exchange largest logits and sums in the forward, and the gradient of x in I.
-// Without blocks, the exponentials stay alive until the backward, and no extra product is needed.
+// Without blocks, the exponentials stay alive and save the extra product.
 //
 // CPU and float32 only. Bits depend on the operands and the block size; with LibTorch's products
 // (products.h) also on the number of threads and rows.
@@ -34,8 +34,7 @@ struct LinearCrossEntropy {
   // Classes per block. 0: the whole slice, whose exponentials are kept.
   std::int64_t block = 0;
 
-  // Each rank holds the weights of its slices, out of `classes`. Slices have separate blocks and
-  // are combined at the end.
+  // Each rank holds the weights of its slices, out of `classes`.
   SliceGroup slices = {};
   std::int64_t classes = 0;
 };

@@ -24,7 +24,7 @@ struct NormWeights {
   }
 };
 
-// Writes statistics [kNormFloats, rows]. kLayer requires contiguous x and y.
+// Writes [kNormFloats, rows]. kLayer requires contiguous x and y.
 void norm(const NormWeights& weights, std::int64_t rows, ConstRows x, Rows y, float* statistics);
 // dx = residual + the gradient of x. residual and weight_gradients [weight_floats()] may be null.
 // The residual has dx's row stride. dx may overwrite dy or the residual.

@@ -2,8 +2,7 @@
 //
 // Results have the same bits on any number of ranks. Each slice is therefore computed separately,
 // from the same memory layout everywhere, which may require copying weights. Slices are added as a
-// tree (parallel/tree_exchange.h). Only the sizes of the whole layer decide which products
-// accumulate in place. With one slice per rank, nothing is copied or buffered.
+// tree (parallel/tree_exchange.h). With one slice per rank, nothing is copied or buffered.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,10 +1,8 @@
 // An autograd node whose backward has two halves. The first computes the gradient of its input, the
 // second the gradients of its weights, which accumulate in place (weight_sums.h).
-// src/layer/split_backward.h decides when a half runs.
 //
 // Running both halves in one engine pass gives the same bits as two passes, but the second half
-// overlaps with the exchanges of the first. Memory that only the first half needs is freed after
-// it. The rest is freed after the second half, or at once if no weight needs a gradient.
+// overlaps with the exchanges of the first. Each half frees the memory that no later half needs.
 //
 // Throws Error(kUsage) if a weight or the input was modified since the forward, and for a second
 // backward. One rank's thread runs the node.

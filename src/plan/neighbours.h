@@ -63,7 +63,6 @@ bool holds_transfers(const Program& program);
 bool holds(const Program& program, ActionKind kind);
 bool updates(const Program& program);
 
-// "rank 2, instruction 17 '1RECV_B3'".
 std::string location_text(const Program& program, int rank, int index);
 
 // Throws Error(kInput) unless sizes agree and every stage, rank and microbatch is in range.

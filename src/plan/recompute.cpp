@@ -80,7 +80,7 @@ ShapePolynomial bytes_of(const ValueSpec& value) {
   return lengths == 1 ? ShapePolynomial{.per_token = count} : ShapePolynomial{.per_pair = count};
 }
 
-// A recomputed layer keeps only its inputs. Everything else exists again when its backward starts.
+// A recomputed layer keeps only its inputs until its backward starts.
 LayerCost cost_of_running_twice(const LayerInfo& layer,
                                 const std::map<std::string, ShapePolynomial>& values) {
   LayerCost cost = layer.cost;

@@ -56,7 +56,6 @@ Json candidate_json(const ScheduleCandidate& candidate) {
   return row;
 }
 
-// "fastest: X (2 stages a rank), 12.3% less than 1F1B (1 stage a rank), as configured"
 std::string verdict(const Comparison& comparison) {
   const ScheduleCandidate& first = comparison.candidates.front();
   if (!first.taken) {

@@ -1,4 +1,3 @@
-// Prints the schedules that a plan was chosen from.
 #pragma once
 
 #include <optional>
@@ -24,7 +23,6 @@ std::string basis_text(const TimeBasis& basis);
 // "2 x 16 tokens", or "2 rows" if rows have no length.
 std::string microbatch_text(const ModelSpec& model, const MicrobatchShape& shape);
 
-// See docs/schedules.md.
 std::string candidates_text(const std::vector<ScheduleCandidate>& candidates,
                             const TimeBasis& basis, int width);
 Json candidates_json(const std::vector<ScheduleCandidate>& candidates);

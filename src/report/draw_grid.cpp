@@ -1,5 +1,5 @@
-// Time is divided into slots as long as the shortest action. Actions keep their order and take at
-// least one slot each, so the grid is not always to scale.
+// Time is divided into slots as long as the shortest action. Every action takes at least one slot,
+// so the grid is not always to scale.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -43,7 +43,6 @@ std::string cell_text(const Action& action, bool without_stage) {
   return text;
 }
 
-// The shortest action, but long enough to limit the number of slots.
 double slot_length(const Simulation& simulation) {
   constexpr double kMaxSlotsPerAction = 8;
   double shortest = 0;

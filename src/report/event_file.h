@@ -10,7 +10,7 @@ namespace sluice {
 struct EventFile {
   std::string bytes;
   std::int64_t steps = 0;
-  bool cut_off = false;  // the incomplete last line was left out
+  bool cut_off = false;
 };
 
 std::string event_file_path(const std::string& folder);

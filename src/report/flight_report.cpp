@@ -29,7 +29,6 @@ const detail::Words<MismatchKind>& words() {
   return table;
 }
 
-// Limit on a mismatch or note, in bytes.
 constexpr std::size_t kMaxLine = 4000;
 
 std::string name_of(int rank) { return "rank " + std::to_string(rank); }
@@ -212,7 +211,6 @@ class Alignment {
     return detail::channel_kind_of(action.kind) == ChannelKind::kActivation;
   }
 
-  // Follows the waits from this rank to the culprit.
   void follow(const FlightRecord& first) {
     std::vector<int> path;
     const FlightRecord* at = &first;
@@ -295,7 +293,6 @@ class Alignment {
     return nullptr;
   }
 
-  // The ranks that take part in the collective.
   std::vector<int> members_of(const FlightRecord& record, const std::string& text) const {
     const std::optional<Action> action = action_of(text);
     const AxisSet axes = action ? axes_of(action->kind) : AxisSet();

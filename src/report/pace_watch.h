@@ -31,9 +31,7 @@ class PaceWatch {
   // `expected`: seconds per step.
   explicit PaceWatch(double expected) : expected_(expected) {}
 
-  // Whether judge() must be called now.
   bool add(double seconds);
-  // Returns the warning if there is one.
   std::optional<std::string> judge(const MachineState& now);
   void straggles(int rank) { straggler_ = rank; }
 

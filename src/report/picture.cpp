@@ -57,7 +57,6 @@ std::string letter_of(ActionKind kind) {
   return "O";
 }
 
-// "forward, stage 2, microbatch 3"
 std::string meaning_of_action(const Action& action) {
   for (const Words& words : kWords) {
     if (words.kind == action.kind)
@@ -207,7 +206,6 @@ class Drawing {
     if (most_stages_ <= kMostShades) return static_cast<int>(place);
     return static_cast<int>(place * (num_shades_ - 1) / (most_stages_ - 1));
   }
-  // CSS class: "F0".
   std::string class_of(const std::map<int, int>& places, const Action& action) const {
     return letter_of(action.kind) + std::to_string(shade_of(places, action));
   }

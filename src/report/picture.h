@@ -1,5 +1,5 @@
-// Pictures of schedules: one lane per rank, time from left to right. Identical on every machine;
-// they load nothing.
+// Pictures of schedules: one lane per rank, time from left to right. They are identical on every
+// machine and load nothing.
 #pragma once
 
 #include <array>
@@ -49,8 +49,7 @@ std::vector<std::vector<int>> pairs_of(const Program& program, const Simulation&
 Picture picture_of_refused(const std::string& title, const Program& program,
                            const VerifyReport& report);
 
-// With several thousand actions, each pixel column shows one action, about as often as its share of
-// the time.
+// With several thousand actions, each pixel column shows only one.
 std::string picture_svg(const Picture& picture);
 std::string picture_html(const Picture& picture);
 // Chrome's trace format. Units other than seconds are shown as milliseconds.
@@ -64,7 +63,6 @@ void require_picture_ending(const std::string& file, const std::string& option);
 std::vector<LivePoint> live_curve(const RankTimeline& rank, const Costs& costs);
 bool knows_bytes(const Costs& costs);
 
-// See docs/simulate.md.
 Json timeline_json(const Program& program, const Simulation& simulation, const Costs& costs);
 
 namespace detail {

@@ -47,7 +47,6 @@ class RunCurves {
   std::int64_t counted = 0;
   std::vector<std::int64_t> peaks;  // bytes per rank
   StepTimesSeen step_times;
-  // Newest generated texts, and their step.
   std::int64_t continued_at = 0;
   std::vector<std::pair<std::string, std::string>> continuations;
 };

@@ -116,7 +116,6 @@ struct Kernels {
   // Overwrites x with its gradient.
   void (*activation_gradient)(Activation activation, std::int64_t size, float* x, const float* dy);
 
-  // ---- rows ----
   void (*add_bias)(std::int64_t rows, std::int64_t width, const float* bias, float* x,
                    std::int64_t stride);
   // Adds the rows to sums[width] in order.

@@ -69,7 +69,7 @@ inline Floats square_root(Floats v) {
 }
 #endif
 
-// each_vector() visits whole vectors, then the rest of a row, so that kernels need only one body.
+// each_vector() lets kernels use one body for whole vectors and for the rest of a row.
 struct Whole {
   static Floats read(const float* p) { return load(p); }
   static void write(float* p, Floats v) { store(p, v); }

@@ -23,7 +23,6 @@ struct LookedAt {
   std::string time_unit;
   bool measured = false;  // whether times were measured rather than estimated
 };
-// Throws as best_plan() does for invalid options.
 LookedAt look_at_all(ModelSpec model, const PipelineOptions& options);
 
 // Returns "" if every stage makes its weight gradients in microbatch order. Another order changes

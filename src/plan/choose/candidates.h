@@ -14,7 +14,7 @@ struct Candidate {
   std::optional<ScheduleName> name = {};  // if none, `own` is set
   std::optional<Schedule> own = {};       // verified
   std::string said_by = {};               // option to blame in errors, or ""
-  std::vector<std::string> notes = {};    // on defaults and ignored options
+  std::vector<std::string> notes = {};
 };
 
 // Used without auto_schedule: the schedule in the options, or a suitable default. Throws

@@ -145,7 +145,7 @@ class CutOrder::Splitter {
 
   // ---- one stage a rank: dynamic programming ----
 
-  // Minimizes the largest stage. Among equals, takes the longest first stages.
+  // Minimizes the largest stage.
   Starts by_programming() const {
     // least[s][i] is the smallest possible largest stage if stages s.. hold layers i.. .
     std::vector<std::vector<Cost>> least(

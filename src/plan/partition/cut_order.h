@@ -1,6 +1,5 @@
 // Enumerates the ways to cut a chain of layers, best first: the slowest rank's load is smallest.
-// Ties are broken by the smaller largest stage, then by longer first stages. Costs are compared in
-// steps of 1e-12 of their sum.
+// Ties are broken by the smaller largest stage, then by longer first stages.
 #pragma once
 
 #include <cstddef>

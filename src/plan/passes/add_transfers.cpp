@@ -6,7 +6,7 @@
 //   rank 1                 1RECV_F0  1F0  1B0  1SEND_B0
 //
 // Idle slots take a turn and are dropped. Ranks without input leave the sweeps until they get a
-// RECV. Visiting all ranks in every sweep, as torch does, would be quadratic.
+// RECV; otherwise the time would be quadratic.
 #include <algorithm>
 #include <utility>
 

@@ -18,9 +18,8 @@ Program to_program(const Schedule& schedule);
 Program keep_forward(Program program);
 // Keeps only an OPTIMIZER_STEP per rank. Sets update_only.
 Program keep_update(Program program);
-// Drops instructions that only frozen parameters need. Stages without trained weights lose W, and
-// their B becomes I. Stages before all trained ones lose their backward and its transfers. Throws
-// Error(kUsage) unless `backwards` has one entry per stage.
+// Drops instructions that only frozen parameters need (drop_frozen.cpp). Throws Error(kUsage)
+// unless `backwards` has one entry per stage.
 Program drop_frozen(Program program, std::vector<StageBackward> backwards);
 // Replaces I directly followed by its W with B.
 Program merge_backward(Program program);
@@ -30,8 +29,7 @@ Program split_backward(Program program);
 Program split_overlap(Program program);
 // Adds SEND directly after its compute action (after a pair, forward first). Both ends are added at
 // one moment of a replay, so all channels have a consistent order (torch `_add_send_recv`). Throws
-// Error(kInput) if transfers exist already or the order cannot complete. The latter error lists
-// each rank's first stuck action.
+// Error(kInput) if transfers exist already or if the order cannot complete.
 Program add_transfers(Program program);
 // Moves every RECV down to the instruction that needs it, or to the row's next transfer. Transfers
 // keep their order, so the program stays correct on every transport. Throws Error(kInput) for an
@@ -54,12 +52,10 @@ Program add_output_gathering(Program program);
 Program add_optimizer_step(Program program, bool with_norm);
 // In rows with REDUCE_NORM, adds {s}PARTIAL_NORM once a stage's weight gradients are complete. That
 // is after the last one and its SEND, or after the stage's last REDUCE_TIED. With REDUCE_GRAD it is
-// directly before REDUCE_NORM, because waiting earlier would end the reduction's overlap with
-// compute.
+// directly before REDUCE_NORM, so that the reduction overlaps with compute.
 Program add_partial_norms(Program program);
 // Replaces OPTIMIZER_STEP by {s}UPDATE per stage with weight gradients, in order of first compute
-// (ascending if update_only). A stage's update communication overlaps the next update. Rows without
-// such stages keep OPTIMIZER_STEP.
+// (ascending if update_only). Rows without such stages keep OPTIMIZER_STEP.
 Program split_optimizer_step(Program program);
 
 // In the order in which lower() applies them.

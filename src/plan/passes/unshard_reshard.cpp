@@ -5,8 +5,7 @@
 //   0UNSHARD 1UNSHARD 0F0 0RESHARD 2UNSHARD 1F0 2F0 2B0 2RESHARD 0UNSHARD 1B0 1RESHARD 0B0 0RESHARD
 //
 // Only an action's own stages can leave the window after it, since all other next uses got nearer.
-// Updating the window costs O(n log(stages of the rank)). Torch instead scans the remaining row
-// before every action.
+// Updating the window costs O(n log(stages of the rank)).
 #include <algorithm>
 #include <array>
 #include <queue>

@@ -26,8 +26,7 @@ struct ActivationBytes {
 };
 
 ActivationBytes layer_activations(const LayerInfo& layer, const MicrobatchShape& shape);
-// The backward runs from the last layer to the first. A recomputed layer runs again just before its
-// backward.
+// Recomputed layers run again just before their backward.
 ActivationBytes stage_activations(const ModelSpec& model, const StageContent& stage,
                                   const MicrobatchShape& shape);
 

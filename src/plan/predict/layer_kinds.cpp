@@ -16,7 +16,7 @@ std::string list_text(const std::vector<std::int64_t>& sizes) {
 
 }  // namespace
 
-// Names relative to the layer make equal blocks yield equal text.
+// Uses names relative to the layer.
 std::string kind_text(const LayerInfo& layer) {
   std::string text = formatted("{} {}", static_cast<int>(layer.role), layer.class_name);
   for (const std::string& name : layer.reads) text += " <" + name;

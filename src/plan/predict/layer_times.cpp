@@ -55,8 +55,8 @@ double part_held(const LayerInfo& layer, const TensorParallel& how) {
 
 // Adds the exchanges between shares. With sequence parallelism, each half of a block gathers rows
 // at its start and scatters sums at its end. Without it, each half sums once, which sends as much.
-// The backward mirrors this. An embedding only exchanges at its end. A head exchanges at its start,
-// and adds three small sums for the loss over a divided vocabulary.
+// The backward mirrors this. An embedding exchanges at its end. A head exchanges at its start, and
+// adds three small sums for the loss over a divided vocabulary.
 void add_exchanges(const LayerInfo& info, const TensorParallel& how, const LayerTimes& times,
                    LayerTime& layer) {
   double bytes = 0;

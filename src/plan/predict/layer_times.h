@@ -1,6 +1,5 @@
 // Describes how long each layer of a model takes, measured in seconds or estimated from FLOPs. Has
-// one entry per layer, in order. A file of another model or kind of run is rejected, never
-// rescaled.
+// one entry per layer, in order.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Each rank runs its row until an input is missing, and continues once the arrival time is known.
-// The result therefore does not depend on the order in which we visit ranks.
+// The order in which we visit ranks therefore does not matter.
 #include "sluice/simulate.h"
 
 #include <algorithm>

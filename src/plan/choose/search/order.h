@@ -55,7 +55,6 @@ class OrderTimer {
  public:
   explicit OrderTimer(const OrderProblem& problem);
   OrderMerit time(const Order& order);
-  // Steps timed so far.
   std::int64_t num_steps() const { return num_steps_; }
 
  private:

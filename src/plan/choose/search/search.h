@@ -3,8 +3,7 @@
 // A count of timed instructions bounds the effort and random numbers are seeded, so equal inputs
 // give equal results.
 //
-// The F, the I or B, and the W or B of every stage run in microbatch order. Gradients are therefore
-// summed as in other such schedules.
+// All stages run microbatches in order, so gradients are summed as in other schedules.
 #pragma once
 
 #include <cstdint>
