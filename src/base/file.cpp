@@ -21,7 +21,7 @@
 namespace sluice {
 namespace {
 
-// Linux transfers at most 0x7ffff000 bytes per call. Smaller pieces react to signals sooner.
+// Linux transfers at most 0x7ffff000 bytes per call.
 constexpr std::size_t kMaxTransfer = std::size_t{1} << 30;
 
 // Writing beyond `ulimit -f` raises SIGXFSZ, which would end the process, and then fails with
@@ -240,7 +240,7 @@ void File::close() {
 
 namespace {
 
-// Ignores the file's size: /proc reports 0, and a file may grow.
+// /proc reports size 0, and a file may grow.
 std::string read_to_end(const std::string& path, std::size_t max_bytes, ErrorKind kind,
                         const std::function<ssize_t(char* buffer, std::size_t count)>& read_some) {
   std::string text;

@@ -1,4 +1,3 @@
-// Reads lines in bounded memory.
 #pragma once
 
 #include <cstddef>

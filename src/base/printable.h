@@ -17,8 +17,8 @@ inline constexpr std::size_t kMaxShownText = 800;
 // long words are cut. Printable text stays unchanged.
 std::string printable(std::string_view text, std::size_t max_bytes = kMaxShownText);
 
-// Keeps lines and tabs. Replaces other terminal controls by '?': C0 and C1, writing direction marks
-// (U+202E) and Unicode line separators (U+2028). Colors::kKeep keeps colour sequences.
+// Keeps lines and tabs. Replaces other terminal controls, also those of Unicode, by '?'.
+// Colors::kKeep keeps colour sequences.
 enum class Colors { kReplace, kKeep };
 std::string printable_lines(std::string_view text, Colors colors = Colors::kReplace);
 

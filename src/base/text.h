@@ -25,7 +25,7 @@ std::string shortest(double value);           // round-trips: "0.25", "3e-04"
 std::string shape_text(const std::vector<std::int64_t>& sizes);  // "[2, 16]"
 
 // Breaks `text` at spaces into lines of at most `width` columns. Lines start with `indent`, all but
-// the first with two more spaces, and end in '\n'.
+// the first with two more spaces.
 std::string wrapped(std::string_view text, int width, std::string_view indent = {});
 
 enum class Align { kLeft, kRight };
@@ -39,8 +39,8 @@ class TextTable {
   };
   explicit TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {}
   void add_row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
-  // Lines start with `indent` and end in '\n'. If width > 0, columns that do not fit form another
-  // table that repeats the first column, and a last column of text is wrapped.
+  // If width > 0, columns that do not fit form another table that repeats the first column, and a
+  // last column of text is wrapped.
   std::string to_string(std::string_view indent = {}, int width = 0) const;
 
  private:

@@ -3,8 +3,7 @@
 //
 // A frame is a header of at most 8 KiB, with a prefix, the outline, and the tensors' bytes if they
 // fit. Otherwise outline and bytes are separate messages. Their sends are posted before the header,
-// while their receives cannot be posted yet. Otherwise Gloo would move the bytes on the sender's
-// thread.
+// while no receive is posted, because Gloo would otherwise move the bytes on the sender's thread.
 //
 // A Gloo message longer than its receive kills the process. Tags therefore encode the size in units
 // of 64 bytes, and the receiver allocates what the tag says.

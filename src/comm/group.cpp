@@ -122,8 +122,8 @@ at::Tensor sum(const Member& backend, const Exchanged& exchanged, SumOrder order
 constexpr std::size_t kInPiecesBytes = 64 << 10;
 
 // Each member sums one piece and sends that sum to all members. A member thus sends 2 (n - 1) / n
-// of the tensor instead of n - 1 tensors. The order of additions, and so every bit, is as in a
-// single exchange.
+// of the tensor instead of n - 1 tensors. Additions have the same order, and so the same bits, as
+// in a single exchange.
 Work<at::Tensor> all_reduce_in_pieces(const std::shared_ptr<GroupBackend>& backend,
                                       const at::Tensor& tensor, SumOrder order) {
   const at::NoGradGuard no_grad;

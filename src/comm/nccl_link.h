@@ -5,9 +5,9 @@
 // So a transfer waits only for earlier ones of its channel. Receives are posted as the heads
 // arrive, in the order of the sends. A send ends only with its receive; the host waits for neither.
 //
-// All processes create communicators in the same order, so that creation cannot deadlock. NCCL only
-// moves bytes; Group adds them. The first failure aborts all communicators. Thread-safe, but each
-// channel makes one transfer at a time.
+// All processes create communicators in the same order, to avoid deadlock. NCCL only moves bytes;
+// Group adds them. The first failure aborts all communicators. Thread-safe, but each channel makes
+// one transfer at a time.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -33,8 +33,7 @@
 
 namespace sluice {
 
-// Each rank needs four streams per other rank. LibTorch's pool has 32 per device, so with more
-// ranks channels would share streams.
+// Each rank needs four streams per other rank, and LibTorch's pool has 32 per device.
 inline constexpr int kMostNcclRanks = 9;
 
 struct NcclLinkOptions {

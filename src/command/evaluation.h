@@ -47,10 +47,9 @@ struct DataLoss {
   }
 };
 
-// Evaluates the first max_batches batches (0: all). The last one may be smaller. `losses_of` gets
-// this replica's microbatches (possibly none) and returns the losses of all replicas in microbatch
-// order. The sum is therefore the same for every layout. Throws Error(kInput) for a malformed row
-// and if no label is counted.
+// Evaluates the first max_batches batches (0: all). `losses_of` gets this replica's microbatches
+// (possibly none) and returns the losses of all replicas in microbatch order. The sum is therefore
+// the same for every layout. Throws Error(kInput) for a malformed row and if no label is counted.
 DataLoss evaluate_data(
     const TokenData& data, const Model& model, const EvaluationBatches& batches,
     std::int64_t max_batches, std::int64_t step,

@@ -1,6 +1,5 @@
 // Fingerprints of the model, the data and the settings that change numbers. Checkpoints store them,
-// and the processes of a run compare them. File names and times, layout, folders, number of steps
-// and metrics never count.
+// and processes compare them. File names and times, layout, folders, steps and metrics never count.
 #pragma once
 
 #include <map>

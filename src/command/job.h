@@ -1,6 +1,5 @@
-// What the commands that need torch do, from the configuration to the exit code. Every launched
-// process makes the same calls from its main thread. If one process fails, one of them throws the
-// error, and the others throw ReportedElsewhere.
+// The commands that need torch. Every launched process makes the same calls from its main thread.
+// If one process fails, one of them throws the error, and the others throw ReportedElsewhere.
 #pragma once
 
 #include <cstdint>
@@ -28,9 +27,8 @@ struct StepRange {
 class TrainingJob {
  public:
   // Plans, connects to the other processes (docs/launching.md), and opens and checks data, weights,
-  // checkpoint, memory and folders. Throws Error for everything that is refused, and then has
-  // created nothing. Errors of configuration and model come before the processes connect. `config`
-  // and `stop` must outlive the job.
+  // checkpoint, memory and folders. If it throws, it has created nothing. Errors of configuration
+  // and model come before the processes connect. `config` and `stop` must outlive the job.
   TrainingJob(const RunConfig& config, StopSignal& stop, std::optional<StepRange> traced = {});
   ~TrainingJob();
 

@@ -11,7 +11,7 @@
 namespace sluice {
 
 // Throws Error(kUsage) if model.path or model.adapter is a checkpoint that this run could replace.
-// These are all steps of checkpoint.folder up to training.steps, because a run may end early.
+// These are all steps up to training.steps.
 void require_model_is_kept(const RunConfig& config);
 
 // Throws Error(kUsage) if the data include the metrics.jsonl that this run replaces.

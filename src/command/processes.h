@@ -84,7 +84,7 @@ ProcessJobOptions job_options(const RunConfig& config, int num_ranks);
 void run_with_shared_errors(ProcessJob& processes, const std::function<void()>& call);
 
 // Collective over all processes. The first process measures what the plan needs and sends it to the
-// others, because all must make the same plan. Throws like measure_machine(), and Error(kPeer).
+// others. Throws like measure_machine(), and Error(kPeer).
 MeasuredMachine measure_and_broadcast(const RunConfig& config, ProcessJob& processes);
 
 }  // namespace sluice

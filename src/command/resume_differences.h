@@ -18,8 +18,7 @@ std::string data_difference(const Manifest& manifest, const RunFingerprints& mad
 std::string changed_settings(const std::map<std::string, std::string>& before,
                              const std::map<std::string, std::string>& now);
 
-// Describes how the learning rate jumps if the checkpoint's run planned its decay to end at another
-// step.
+// Describes how the learning rate jumps if the checkpoint's run had another last step of decay.
 std::string decay_difference(const Manifest& manifest, const RunConfig& config);
 
 }  // namespace sluice

@@ -1,6 +1,5 @@
-// Prints a training run's text on stdout and writes metrics.jsonl. Output that cannot be written is
-// given up with a warning, and the run continues. Only rank 0's thread uses the log between begin()
-// and end().
+// Prints a training run's text on stdout and writes metrics.jsonl. Gives up output that cannot be
+// written, with a warning. Only rank 0's thread uses the log between begin() and end().
 #pragma once
 
 #include <chrono>

@@ -107,7 +107,7 @@ bool RankSaves::is_due(std::int64_t step, StepRequest request) const {
   return request == StepRequest::kSave || (interval > 0 && step % interval == 0);
 }
 
-// The plan has memory for a copy only if saves are regular.
+// Only regular saves have memory for a copy.
 bool RankSaves::copies() const { return options_.async && options_.interval > 0; }
 
 void RankSaves::settle(const SaveOutcome& outcome) {

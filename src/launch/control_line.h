@@ -25,7 +25,7 @@ struct ControlLineOptions {
   // 2", or "". Called often, so it must not block.
   std::function<std::string()> status;
   std::function<void(const JobFailure&)> on_failure;
-  // Optional. Called on the line's thread with a warning to print.
+  // Optional. Prints a warning, on the line's thread.
   std::function<void(const std::string&)> on_warning;
   // The processes of this machine. On each machine, one process reports that the server is lost,
   // because the machines may be disconnected.

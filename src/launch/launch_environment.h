@@ -1,4 +1,4 @@
-// Reads from the environment how a launcher has spread a run over processes.
+// Reads the launcher's variables.
 #pragma once
 
 #include <cstdint>

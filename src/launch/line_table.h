@@ -1,6 +1,6 @@
-// Judges which processes of a job are lost. A process is lost if its line ended without finish(),
-// or was silent for longer than the heartbeat. An ended line is judged after `grace`. Without grace
-// it is judged once all other processes have sent their status, which the message needs.
+// Judges which processes of a job are lost (control_line.h). An ended line is judged after `grace`.
+// Without grace it is judged once all other processes have sent their status, which the message
+// needs.
 #pragma once
 
 #include <chrono>
@@ -46,7 +46,6 @@ class LineTable {
   bool empty() const { return lines_.empty(); }
   bool lives(int process) const;
   bool knows(int process) const { return lines_.contains(process); }
-  // Returns -1 if there is none.
   int lowest_alive(int but, int and_but = -1) const;
   std::optional<std::chrono::milliseconds> shortest_heartbeat() const;
 

@@ -1,10 +1,9 @@
 // The server of a job's store: it holds keys and values, and judges which processes are lost.
 // Thread-safe.
 //
-// Unauthenticated connections end after 2 seconds, and above 128 the oldest is closed, so strangers
-// cannot lock out others. The first failure is sent to every control line, present or future, and
-// ends clients' waits. Before an ended line is judged, kPeer reports are ignored as its
-// consequences.
+// Unauthenticated connections end after 2 seconds, and above 128 the oldest is closed. The first
+// failure is sent to every control line, present or future, and ends clients' waits. Before an
+// ended line is judged, kPeer reports are ignored as its consequences.
 #pragma once
 
 #include <chrono>

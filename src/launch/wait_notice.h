@@ -1,5 +1,5 @@
-// Logs which processes a long wait is for, every 30 seconds, and at once if a client with a wrong
-// secret was refused.
+// Logs which processes a long wait is for, every 30 seconds, and at once if a wrong secret was
+// refused.
 #pragma once
 
 #include <chrono>

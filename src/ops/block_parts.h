@@ -14,7 +14,6 @@
 
 namespace sluice::ops {
 
-// Hands out consecutive parts of a memory block.
 class Floats {
  public:
   explicit Floats(float* begin) : next_(begin) {}

@@ -57,8 +57,8 @@ class FeedForwardNode final : public HalfBlockNode {
   }
 
   // Gradients later overwrite these products. If one weight yields adjacent columns of gate and up,
-  // a single product computes both. Otherwise gate and up get separate matrices, because rows of
-  // half the width use the cache better.
+  // a single product computes both. Otherwise they get separate matrices, whose shorter rows use
+  // the cache better.
   std::vector<Product> products(std::int64_t index) const override {
     const Slice& slice = of(index);
     if (is_one_matrix_) {

@@ -3,8 +3,8 @@
 // Subclasses compute `inside`.
 //
 // Norms and residual are computed once, not per slice (slices.h). Ranks communicate only in the
-// forward and in the gradient of x. If a backward computes both halves, summing the gradient of x
-// over ranks overlaps with the gradients of the weight matrices. CPU and float32 only.
+// forward and in the gradient of x. In a whole backward, the gradients of weight matrices overlap
+// with summing the gradient of x over ranks. CPU and float32 only.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,8 +1,7 @@
 // Activation memory that is reused across microbatches, so that its pages are mapped once.
 //
-// Each thread has a pool. A block may be released on any thread and returns to its pool, or is
-// freed if the pool's thread has ended. Blocks come from LibTorch's allocator, so memory ledgers
-// count them even while free.
+// Each thread has a pool. Any thread may release a block, which returns to its pool, if that still
+// exists. Blocks come from LibTorch's allocator, so memory ledgers count them even while free.
 //
 // A pool keeps at most as many blocks of a size as were in use at once. All free blocks together do
 // not exceed the peak in use. The least recently used sizes are freed first.

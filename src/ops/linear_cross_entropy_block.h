@@ -7,8 +7,8 @@
 //   W:       per block, recomputes the logits and their gradient, whose product with x is the
 //            block's part of the weight's gradient
 //
-// Nothing as large as the logits stays alive in between. The price is one more product: 2 in the
-// forward and 2 in W, instead of 1 in each of forward, I and W.
+// Nothing as large as the logits stays alive. The price is a fourth product: 2 in the forward and 2
+// in W.
 //
 // Slices of classes exchange largest logits and sums in the forward, and the gradient of x in I.
 // Without blocks, the exponentials stay alive and save the extra product.

@@ -1,8 +1,8 @@
 // Slices inside an autograd node, for ranks that share a layer (sluice/parts/tensor_parallel.h).
 //
 // Results have the same bits on any number of ranks. Each slice is therefore computed separately,
-// from the same memory layout everywhere, which may require copying weights. Slices are added as a
-// tree (parallel/tree_exchange.h). With one slice per rank, nothing is copied or buffered.
+// from the same memory layout, which may require copying weights. Slices are added as a tree
+// (parallel/tree_exchange.h). With one slice per rank, nothing is copied or buffered.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -80,8 +80,7 @@ at::Tensor gathered_rows(const at::Tensor& x, const SliceGroup& tp);
 // Returns the sum over ranks, but only this rank's rows if ranks divide rows.
 at::Tensor summed_rows(const at::Tensor& own, const SliceGroup& tp);
 Work<at::Tensor> start_summed_rows(const at::Tensor& own, const SliceGroup& tp);
-// Throws Error(kUsage) unless x has `length` rows per sequence. Otherwise ranks hold different
-// numbers of rows.
+// Throws Error(kUsage) unless x has `length` rows per sequence.
 void require_even_rows(const at::Tensor& x, std::int64_t length);
 void sum_over_ranks(float* values, std::int64_t size, const SliceGroup& tp);
 

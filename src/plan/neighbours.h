@@ -9,7 +9,7 @@
 
 namespace sluice::detail {
 
-// True if the stages are on different ranks, so that they exchange messages.
+// True if the stages are on different ranks.
 inline bool exchanges(const Program& program, int stage, int neighbour) {
   const int here = program.stage_map.rank_of(stage), there = program.stage_map.rank_of(neighbour);
   return here >= 0 && there >= 0 && here != there;

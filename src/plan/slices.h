@@ -21,7 +21,7 @@ struct Cut {
 Cut cut_of(std::int64_t length, const SliceRange& slices);
 
 // The parts of each section, as positions in the whole tensor. Throws Error(kUsage) naming `name`
-// if the dimension, the slices or the sections do not fit the shape.
+// if they do not fit the shape.
 std::vector<Cut> cuts_of(const std::vector<std::int64_t>& shape, const ParameterSplit& split,
                          const SliceRange& slices, const std::string& name);
 

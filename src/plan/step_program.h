@@ -1,4 +1,4 @@
-// Makes every program that runs for a plan: training steps, evaluations and separate updates.
+// Makes the programs for a plan: training steps, evaluations and separate updates.
 #pragma once
 
 #include <optional>

@@ -120,7 +120,7 @@ class Alignment {
     return found == by_rank_.end() ? nullptr : found->second;
   }
 
-  // Keeps one mismatch per kind and rank, because several ranks may wait for the same thing.
+  // Keeps one mismatch per kind and rank.
   void add(MismatchKind kind, int rank, std::string text, double waited) {
     for (FlightMismatch& known : report_.mismatches) {
       if (known.kind != kind || known.rank != rank) continue;
@@ -217,8 +217,7 @@ class Alignment {
     const double waited = current(first)->waited;
     while (true) {
       if (const auto seen = std::find(path.begin(), path.end(), at->rank); seen != path.end()) {
-        // Ranks give up a failed call at different moments, so their records may disagree on who
-        // had arrived.
+        // Ranks give up at different moments, so their records may disagree on who had arrived.
         if (std::any_of(seen, path.end(), [&](int rank) {
               const FlightEntry& entry = *current(*find_rank(rank));
               return !entry.call.empty() && entry.state == FlightState::kFailed;
@@ -243,7 +242,6 @@ class Alignment {
     }
   }
 
-  // Returns the next waiting rank, null if the culprit was found.
   const FlightRecord* next(const FlightRecord& record, double waited) {
     const FlightEntry& entry = *current(record);
     if (!entry.call.empty()) return look_at_call(record, entry, waited);

@@ -1,6 +1,5 @@
-// Warns once if steps take another time than the plan expects, and reports what the machine shows
-// as reasons. It compares the median of every 50 steps after the first 5 with the expected time,
-// and allows 15 %.
+// Warns once, with possible reasons, if steps take another time than the plan expects. Compares the
+// median of every 50 steps after the first 5 with the expected time, and allows 15 %.
 #pragma once
 
 #include <cstdint>

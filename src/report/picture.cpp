@@ -327,7 +327,7 @@ class Drawing {
     return text;
   }
 
-  // Actions read from a file may overlap, so each one is cut to start after the previous.
+  // Actions read from a file may overlap, so cut them.
   static std::vector<TimedAction> in_turn(const RankTimeline& of) {
     std::vector<TimedAction> actions;
     double free = 0;
@@ -340,7 +340,7 @@ class Drawing {
     return actions;
   }
 
-  // Every pixel column takes the colour whose share so far is furthest behind.
+  // Every column takes the colour whose share is furthest behind.
   std::string texture(const RankTimeline& of, double top) const {
     const double lanes = static_cast<double>(simulation_.ranks.size());
     const double column = std::ceil(std::max(1.0, lanes * lanes_.width / kTextureColumns));

@@ -13,7 +13,7 @@
 
 namespace sluice {
 
-// Above kMost parts, neighbours are merged, which keeps the largest and smallest values.
+// Above kMost parts, merges neighbours.
 class Curve {
  public:
   static constexpr std::size_t kMost = 1024;

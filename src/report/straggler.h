@@ -1,7 +1,6 @@
-// Finds ranks that compute slower than expected: a machine that is hot, throttled or shared. A rank
-// is compared with ranks that do similar work. A rank of a kind of its own, such as the one with
-// the embedding, is compared with its own first 20 steps. A rank that is slow from the start is
-// thus found only next to similar ranks.
+// Finds ranks that compute slower than expected. A rank is compared with ranks that do similar
+// work. A rank of a kind of its own, such as the one with the embedding, is compared with its own
+// first 20 steps. A rank that is slow from the start is thus found only next to similar ranks.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +34,6 @@ class StragglerWatch {
   static constexpr std::int64_t kSteps = 20;
   // Seconds per step. Small steps vary most.
   static constexpr double kLeastExcess = 1e-3;
-  // A single observation of several steps may be an accident.
   static constexpr std::size_t kLeastObservations = 3;
 
   explicit StragglerWatch(std::vector<RankWork> work) : work_(std::move(work)) {}

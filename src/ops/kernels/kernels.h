@@ -150,7 +150,7 @@ struct Kernels {
                                 const std::int64_t* labels);
 
   // Forward, in order of blocks. Logits become e^(z - top) times the cap's slope, or 0 in rows that
-  // do not count. The caller must multiply results of earlier blocks by rescale[row].
+  // do not count. The caller multiplies earlier results by rescale[row].
   void (*loss_block)(const LossBlock& block, float* rescale);
   // Backward, with the final top and total. Logits become scale * their gradient.
   void (*loss_block_gradient)(const LossBlock& block, float scale);
@@ -160,7 +160,7 @@ struct Kernels {
   void (*adamw)(const AdamWCall& call);
 };
 
-// The best kernels that this processor has and SLUICE_CPU (base, avx2, avx512) allows.
+// The best kernels that this processor has and SLUICE_CPU allows.
 const Kernels& kernels();
 
 }  // namespace sluice::ops

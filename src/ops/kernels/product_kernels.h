@@ -2,8 +2,8 @@
 //
 // A panel of B stays in the L2 cache while tiles of A pass by. A tile's sums stay in registers
 // (Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", TOMS 2008). A
-// transposed B is transposed panel by panel. That costs a few percent, so nothing is packed in
-// advance.
+// transposed B is transposed panel by panel. That costs a few percent for a few hundred rows, so
+// nothing is packed in advance.
 //
 // The bits of an element of C depend only on the depth, its row of A and its column of B. Each part
 // of the depth is a chain of multiply-adds from zero, then added to C.

@@ -1,7 +1,7 @@
 // Small matrix products for attention, whose sums stay in registers.
 //
-// Every element of C is one chain of multiply-adds over the depth, in order and in any tile. Bits
-// do not depend on the number of rows. Triangles skip only products with zeros of A.
+// Every element of C is one chain of multiply-adds over the depth, in order and in any tile.
+// Triangles skip only products with zeros of A.
 #pragma once
 
 #include "ops/kernels/vectors.h"

@@ -1,6 +1,6 @@
 // SIMD vectors for the kernels. Kernel headers are compiled once per instruction set, with
 // SLUICE_KERNEL_FLOATS 16, 8 or 4. Everything has internal linkage and calls no standard library
-// functions. Otherwise the linker might use one instruction set's copy for all.
+// functions, so that the linker cannot share one instruction set's copy.
 #pragma once
 
 #include <cstdint>

@@ -191,7 +191,7 @@ std::vector<StageShape> stage_shapes(const ModelSpec& model, const Partition& pa
     const ValueSpec output = value_of(last.writes.empty() ? "" : last.writes.front().name, last);
     of_stage.output = output.sizes_at(shape);
     of_stage.output_dtype = output.dtype;
-    // A head that computes the loss also produces logits, block by block.
+    // A head that computes the loss also produces logits.
     if (last.computes_loss()) of_stage.output = {microbatch_size, seq_len, model.vocab_size};
   }
   return shapes;

@@ -82,7 +82,7 @@ void require_one_source(const PartitionOptions& options) {
   }
 }
 
-// Costs determine the cuts, so only numbers of stages may accompany them.
+// With costs, options may only give numbers of stages.
 void require_costs_alone(const ConventionRules& convention, const PartitionOptions& options) {
   const std::pair<bool, const char*> others[] = {
       {!options.split_points.empty(), "split points"},

@@ -27,13 +27,12 @@ Program merge_backward(Program program);
 Program split_backward(Program program);
 // Replaces every OVERLAP by its F and its backward.
 Program split_overlap(Program program);
-// Adds SEND directly after its compute action (after a pair, forward first). Both ends are added at
-// one moment of a replay, so all channels have a consistent order (torch `_add_send_recv`). Throws
-// Error(kInput) if transfers exist already or if the order cannot complete.
+// Adds SEND directly after its compute action (after a pair, forward first). All channels have a
+// consistent order (add_transfers.cpp). Throws Error(kInput) if transfers exist already or if the
+// order cannot complete.
 Program add_transfers(Program program);
 // Moves every RECV down to the instruction that needs it, or to the row's next transfer. Transfers
-// keep their order, so the program stays correct on every transport. Throws Error(kInput) for an
-// unused RECV.
+// keep their order. Throws Error(kInput) for an unused RECV.
 Program defer_receives(Program program);
 // Adds UNSHARD before and RESHARD after a stage's uses, keeping at most `max_active_stages`
 // gathered (torch `_add_unshard_reshard`). If the last of them is a pair's forward stage, its
@@ -51,8 +50,8 @@ Program add_loss_reduction(Program program);
 Program add_output_gathering(Program program);
 Program add_optimizer_step(Program program, bool with_norm);
 // In rows with REDUCE_NORM, adds {s}PARTIAL_NORM once a stage's weight gradients are complete. That
-// is after the last one and its SEND, or after the stage's last REDUCE_TIED. With REDUCE_GRAD it is
-// directly before REDUCE_NORM, so that the reduction overlaps with compute.
+// is after the last one and its SEND, or after the last REDUCE_TIED. With REDUCE_GRAD it is just
+// before REDUCE_NORM, so that the reduction overlaps with compute.
 Program add_partial_norms(Program program);
 // Replaces OPTIMIZER_STEP by {s}UPDATE per stage with weight gradients, in order of first compute
 // (ascending if update_only). Rows without such stages keep OPTIMIZER_STEP.

@@ -1,4 +1,3 @@
-// Groups layers that take equally long, so that only one of each kind is measured.
 #include "plan/predict/layer_times.h"
 
 #include <map>

@@ -66,8 +66,8 @@ bool holds_layer_times(std::string_view text);
 std::string require_times_of(const LayerTimes& times, const ModelSpec& model,
                              const TimedRun& wanted);
 
-// Scales times to one tensor-parallel share, by the FLOPs of both models. Exchanges between shares
-// cost as much as messages. `share` has the costs of one share.
+// Scales times to one tensor-parallel share, by the FLOPs of both models. `share` has the costs of
+// one share.
 LayerTimes of_one_share(LayerTimes times, const ModelSpec& whole, const ModelSpec& share,
                         const TensorParallel& how);
 

@@ -111,7 +111,7 @@ std::int64_t mask_bytes_of(const Plan& plan, const std::vector<const StageConten
 
 // A rank that runs only forwards waits for no gradient, so it may run far ahead of its receivers.
 // Returns, per rank, the peak bytes of sent but not yet received activations while a forward runs,
-// its result included. Uses simulated times.
+// its result included.
 std::vector<std::int64_t> bytes_under_way(const Plan& plan) {
   const std::vector<StageContent>& stages = plan.partition.stages;
   std::vector<std::int64_t> bytes(static_cast<std::size_t>(plan.partition.num_ranks()));

@@ -1,5 +1,4 @@
-// Rules that simulate() and the schedule search share. A Moment is any type with a `time`, so that
-// callers can record causes.
+// Rules that simulate() and the schedule search share. A Moment is any type with a `time`.
 #pragma once
 
 #include <algorithm>

@@ -88,7 +88,7 @@ class Waits {
     }
   }
 
-  // The first member waits for the others to arrive. The others wait for the first.
+  // The first member waits for the others, which wait for the first.
   void meet(const Collective& collective) {
     if (rank_ == collective.hub_rank) {
       if (index_ != collective.hub_index) return;

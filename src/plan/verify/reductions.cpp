@@ -1,5 +1,5 @@
-// Every reduction runs once, after its gradients, and the update runs last. Reductions of kinds
-// that the program lacks are not required.
+// Every reduction runs once, after its gradients, and the update runs last. Kinds that the program
+// lacks are not required.
 #include <algorithm>
 #include <set>
 #include <utility>

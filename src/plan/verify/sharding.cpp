@@ -1,5 +1,4 @@
-// In a program that has UNSHARD or RESHARD, or trains sharded parameters, stages compute only
-// between UNSHARD and RESHARD.
+// With UNSHARD, RESHARD or sharded parameters, stages compute only between UNSHARD and RESHARD.
 #include "base/format.h"
 #include "plan/verify/verification.h"
 
