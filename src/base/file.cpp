@@ -21,7 +21,7 @@
 namespace sluice {
 namespace {
 
-// Linux transfers at most 0x7ffff000 bytes per call.
+// Linux transfers at most 0x7ffff000 bytes per call. Smaller pieces react to signals sooner.
 constexpr std::size_t kMaxTransfer = std::size_t{1} << 30;
 
 // Writing beyond `ulimit -f` raises SIGXFSZ, which would end the process, and then fails with

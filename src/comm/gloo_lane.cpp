@@ -30,7 +30,7 @@ struct Prefix {
   std::uint64_t payload_inside = 0;
 };
 
-// While it lives, this thread's allocations count as those of the local ranks.
+// Charges this thread's allocations to the local ranks.
 class CountsAs {
  public:
   explicit CountsAs(const LinkReceiver& receiver) : before_(Info::current()) {
@@ -126,8 +126,8 @@ void PeerLane::pack_arriving() noexcept {
         const std::lock_guard lock(mutex_);
         if (stopping_) return;
       }
-      // An NCCL send ends only when its receive is posted. The header makes the other process post
-      // it, so send the header first.
+      // Send the header first. It makes the other process post the receive, without which the NCCL
+      // send does not end.
       if (post(*next) && !next->on_device.empty())
         lane_.nccl->send(lane_.number, process_, next->on_device, next->computed);
       {
@@ -258,8 +258,7 @@ void PeerLane::receive_frames(LinkReceiver& receiver) noexcept {
       std::optional<Receiving> receiving;
     };
     std::deque<Posted> posted;
-    // After a lost connection, still read the headers that arrived before. One of them may be a
-    // goodbye.
+    // After a lost connection, still read headers that arrived before. One may be a goodbye.
     const auto post = [&](const at::Tensor& bytes) {
       try {
         posted.push_back({bytes, post_receive(bytes, kHeaderTag)});

@@ -38,7 +38,7 @@ class GroupBackend {
   virtual Work<Exchanged> exchange(GroupNote note, std::vector<at::Tensor> pieces) = 0;
 
   // Makes two exchanges without a wait between them. The thread that completes the first one calls
-  // `next` once, with the result, to get the second contribution. An exception ends the wait.
+  // `next` once to get the second contribution. An exception ends the wait.
   virtual Work<Exchanged> exchange_twice(GroupNote note, std::vector<at::Tensor> pieces,
                                          std::function<Gift(Exchanged)> next) = 0;
   virtual bool spans_processes() const = 0;

@@ -33,6 +33,7 @@ class GroupState {
 
   struct Collective;
   using CollectivePtr = std::shared_ptr<Collective>;
+  // Called on the thread that completes the exchange.
   using WhenJoined = std::function<void(Exchanged)>;
 
   CollectivePtr open(std::uint64_t number);

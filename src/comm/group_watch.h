@@ -10,11 +10,11 @@
 //  3. A call hands over its data without waiting, and members are matched by group and call number.
 //  A gradient reduction in flight therefore blocks no other call.
 //
-// Take an order in which the program completes without buffered messages, and its first instruction
-// that has not completed on all ranks of its position. Its inputs were sent, so all these ranks
-// enter it. By 2 they make the same calls, which by 3 complete. Gradient sums and the norm come
-// after all layers, in the same order on all ranks. Code that branches on the rank or on data can
-// break 2, so calls are compared.
+// Take an order in which the program completes without buffered messages. Its first instruction
+// that hangs on some rank of its position has its inputs, so all these ranks enter it. By 2 they
+// make the same calls, which by 3 complete. Gradient sums and the norm come after all layers, in
+// the same order on all ranks. Code that branches on the rank or on data can break 2, so calls are
+// compared.
 #pragma once
 
 #include <functional>

@@ -29,10 +29,9 @@
 namespace sluice {
 namespace {
 
-// A process often notices only the consequence of a failure elsewhere. It waits this long for the
-// cause.
+// A process that notices the consequence of a failure elsewhere waits this long for the cause.
 constexpr std::chrono::milliseconds kPatience{1'500};
-// After a failure, how long to wait for the other processes to connect again for a last save.
+// After a failure, how long to wait for other processes to connect for a last save.
 constexpr std::chrono::seconds kToKeep{20};
 // How long the process that serves the store waits for others.
 constexpr std::chrono::milliseconds kOthersToEnd{30'000};

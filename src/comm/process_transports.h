@@ -1,4 +1,3 @@
-// Endpoints for ranks in several processes.
 #pragma once
 
 #include <chrono>

@@ -209,8 +209,7 @@ void load_weights_to_evaluate(const EvaluatedWeights& weights, const ModelSpec& 
                                    weights.tensors ? &*weights.tensors : nullptr, pipeline.seed()));
 }
 
-// Keeps the activations predicted for training, which are more than enough. Gradients and optimizer
-// need no memory.
+// Needs no gradients and no optimizer. The activations predicted for training are more than enough.
 void require_memory_to_evaluate(Plan plan, const LocalRanks& ranks) {
   for (RankPrediction& rank : plan.ranks)
     rank.memory.gradient_bytes = rank.memory.optimizer_bytes = rank.memory.snapshot_bytes =

@@ -94,8 +94,8 @@ LayerTime mean_times(const std::vector<InstructionTimes>& measured, int stage) {
   return sum;
 }
 
-// If the layer is frozen, the small model does not compute its input gradient, but the whole model
-// may. Assumes the time of the forward, which has as many products.
+// The small model computes no input gradient of a frozen layer, but the whole model may. Assumes
+// the time of the forward, which has as many products.
 void set_unseen(LayerTime& time, const LayerInfo& layer, const MicrobatchShape& shape) {
   if (time.backward > 0) return;
   if (layer.cost.input_flops.at(shape) <= 0) return;

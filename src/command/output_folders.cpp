@@ -37,7 +37,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The part of the model that checkpoints contain: only the adapter, if there is one.
+// What checkpoints contain: only the adapter, if there is one.
 ModelSpec saved_part(const ModelSpec& model) {
   return has_adapter(model) ? adapter_alone(model) : model;
 }

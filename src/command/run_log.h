@@ -42,13 +42,13 @@ class RunLog {
             const std::vector<RankStats>& stats, Validated validated);
   // Reports which stages did not split their backward, and what is predicted for them.
   void unsplit_stages(const std::vector<int>& stages) const;
-  // For a step that is not logged. It still counts for the remaining time and the expected pace.
+  // For a step that is not logged. It still counts for remaining time and pace.
   void skip_step(double seconds);
   void straggles(int rank);
   bool has_logged() const { return last_.step > 0; }
   std::int64_t last_logged() const { return last_.step; }
   void steps_begin(int threads_per_rank) { story_.begin(threads_per_rank); }
-  // Call before a checkpoint, so that no checkpoint is on disk before the metrics of its steps.
+  // Call before a checkpoint, so that its metrics are on disk first.
   void sync_metrics();
   void saves(std::int64_t step);
   // Prints predicted and measured memory, the loss beside its baseline, and the paths of weights

@@ -68,6 +68,7 @@ std::int64_t steps_here(const PerRank<InterruptedRank>& interrupted) {
   return most;
 }
 
+// Collective. Returns "" if all weights are finite.
 std::string first_non_finite_weight(const Pipeline& pipeline, const Group& world) {
   std::string first;
   for (Unpacker& of_rank :

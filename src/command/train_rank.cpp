@@ -75,7 +75,7 @@ Validated validate(const ProcessRun& run, const Model& model, Pipeline& pipeline
   return validated;
 }
 
-// Searches for stragglers at logged steps, by the computing time since the last one.
+// Searches for stragglers at logged steps.
 class StragglerSearch {
  public:
   explicit StragglerSearch(const Plan& plan) : work_(rank_work(plan)), watch_(work_) {}
@@ -219,8 +219,7 @@ void load(ProcessRun& run, Pipeline& pipeline, std::string& doing) {
     FillStage base;
     if (run.adapter) base = weights_of(*run.weights.directory, run.plan.model);
     pipeline.load_state(*run.resume.checkpoint, base);
-    // Superseded files occupy the disk while they are open, so close them once all ranks have
-    // loaded.
+    // Close superseded files, which occupy the disk while they are open.
     pipeline.world().barrier().wait();
     if (rank == run.ranks.here.front()) run.resume.checkpoint->close();
   } else if (run.weights.directory) {

@@ -24,11 +24,12 @@ struct ControlLineOptions {
   // Optional. What this process's ranks wait for: "rank 0 waits for 1RECV_B3 of step 4 from rank
   // 2", or "". Called often, so it must not block.
   std::function<std::string()> status;
+  // Called once, on the line's thread.
   std::function<void(const JobFailure&)> on_failure;
   // Optional. Prints a warning, on the line's thread.
   std::function<void(const std::string&)> on_warning;
-  // The processes of this machine. On each machine, one process reports that the server is lost,
-  // because the machines may be disconnected.
+  // The processes of this machine, of which one reports that the server is lost. Other machines may
+  // not see its report.
   int first_here = 0;
   int num_here = 1 << 20;
 };

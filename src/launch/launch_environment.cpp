@@ -88,8 +88,8 @@ Launcher launcher_of(const Environment& variable) {
   // SLURM_STEP_NUM_TASKS is set only in a step. SLURM_PROCID is also set in a batch script.
   const bool slurm = is_set(variable, "SLURM_STEP_NUM_TASKS") && is_set(variable, "SLURM_PROCID");
   if (is_set(variable, "PMI_SIZE")) {
-    // Both `srun --mpi=pmi2` and MPICH's mpiexec, which starts proxies with srun, set PMI and SLURM
-    // variables. They agree only under srun.
+    // `srun --mpi=pmi2` and MPICH's mpiexec both set PMI and SLURM variables, which agree only
+    // under srun.
     const bool same = variable("PMI_SIZE") == variable("SLURM_STEP_NUM_TASKS") &&
                       variable("PMI_RANK") == variable("SLURM_PROCID");
     return slurm && same ? Launcher::kSlurm : Launcher::kMpich;
@@ -204,7 +204,7 @@ void read_by_hand(const Variables& variables, LaunchEnvironment& environment) {
   layout.local_process = local.value_or(environment.one_machine() ? layout.process : 0);
 }
 
-// If the user sets the same information by hand, it must agree with the launcher's.
+// Variables that the user sets must agree with the launcher's.
 void require_same(const Variables& variables, const LaunchEnvironment& environment) {
   const auto check = [&](const std::string& name, int said) {
     const auto by_hand = variables.number(name, 0, kMaxProcesses);

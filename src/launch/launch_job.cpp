@@ -76,8 +76,7 @@ class Attempt {
       address_ = server_->address();
       return;
     }
-    // Each attempt has its own secret, so that processes left over from a failed attempt cannot
-    // join.
+    // Each attempt has its own secret, so that leftovers of a failed attempt cannot join.
     const auto secret_of = [this](int restart) {
       return hex(bytes_of(
           hmac_sha256(options_.secret, "sluice launch, restart " + std::to_string(restart))));

@@ -46,6 +46,7 @@ class LineTable {
   bool empty() const { return lines_.empty(); }
   bool lives(int process) const;
   bool knows(int process) const { return lines_.contains(process); }
+  // Returns -1 if there is none.
   int lowest_alive(int but, int and_but = -1) const;
   std::optional<std::chrono::milliseconds> shortest_heartbeat() const;
 

@@ -23,9 +23,11 @@ class OutputMerger {
   // Returns the pipe's write end for the child; the caller closes it. `show`: descriptor 1 or 2, or
   // -1 for none. Without `as_lines`, bytes pass unchanged.
   int add(int show, bool as_lines, std::shared_ptr<Log> log);
+  // Call after all sources are added.
   void start();
   // Returns when every source has ended, or after `patience`.
   void finish(std::chrono::milliseconds patience);
+  // Call after finish().
   bool has_shown_error() const;
 
  private:

@@ -21,6 +21,7 @@ namespace {
 std::atomic<int> signal_event{-1};
 static_assert(std::atomic<int>::is_always_lock_free);
 
+// Larger than any count of signals.
 constexpr std::uint64_t kEndOfCalls = std::uint64_t{1} << 48;
 
 void add_to_event(int event, std::uint64_t value) {

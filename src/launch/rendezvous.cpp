@@ -26,6 +26,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr milliseconds kPause{20};
 constexpr milliseconds kTry{300}, kSlice{500};
+// On a busy machine processes take seconds to load.
 constexpr milliseconds kSayWhoIsMissing{20'000};
 // How long another job of the same name may take to meet.
 constexpr milliseconds kEarlierJob{10'000};

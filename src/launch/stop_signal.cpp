@@ -10,7 +10,6 @@
 namespace sluice {
 namespace {
 
-// Within this time, Ctrl-C from the terminal and the launcher's SIGTERM are one request.
 constexpr std::int64_t kSameRequestNanoseconds = 2'000'000'000;
 
 std::atomic<int> first_signal{0};

@@ -31,8 +31,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMaxStrangers = 128;
 constexpr milliseconds kGreetedWithin{2000};
-// Limits of unsent bytes to a client. Above kMaxUnread the server stops reading its requests, above
-// kMaxUnreadBeats it stops sending beats.
+// Above so many unsent bytes to a client, the server stops reading its requests, or sending beats.
 constexpr std::size_t kMaxUnread = kMaxFrame, kMaxUnreadBeats = std::size_t{1} << 16;
 constexpr milliseconds kLastWords{500};
 constexpr milliseconds kPauseWhenFull{50};

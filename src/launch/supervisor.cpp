@@ -18,7 +18,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kStopped = 75;
 constexpr const char* kNeverJoined = "ended with exit code 0 and has not joined the job";
-// Signals within this time are one request, because one key press may send several.
 constexpr milliseconds kOneRequest{1000};
 constexpr milliseconds kChildLook{200}, kIdleLook{1000};
 

@@ -53,8 +53,8 @@ class HalfBlockNode : public SplitNode {
 
   // ---- implemented by subclasses ----
 
-  // Allocate kept_ and only_input_ for the forward, or gradients_ for the backward. Place the
-  // subclass's parts before those of this class.
+  // Allocate kept_ and only_input_, or gradients_. The subclass's parts come first, then those of
+  // this class.
   virtual void take_forward_memory() = 0;
   virtual void take_backward_memory() = 0;
   virtual std::vector<Product> products(std::int64_t slice) const = 0;

@@ -228,9 +228,9 @@ class LinearCrossEntropyNode final : public SplitNode {
     });
   }
 
-  // On entry, dx holds the sum over classes of e^(z - top) * slope * weights. Division by the total
-  // turns the exponentials into probabilities. Then the label's weights are subtracted. On return,
-  // dx_ holds the sum over this rank's slices.
+  // On entry, dx holds the sum of e^(z - top) * slope * weights. Dividing by the total yields
+  // probabilities, from which the label's weights are subtracted. On return, dx_ holds the sum over
+  // this rank's slices.
   void finish_input_gradient(const std::vector<Statistics>& all) {
     const std::vector<float>& chosen = all[0].chosen;
     if (slices_.size() == 1)

@@ -84,7 +84,6 @@ TimeBasis basis_of(const Plan& plan) {
           .replicated = plan.data_parallel.degree > 1};
 }
 
-// Seconds are shown as milliseconds.
 std::string time_text(const TimeBasis& basis, double time) {
   if (basis.unit == "s") return fixed(1000.0 * time, 1) + " ms";
   if (basis.unit.empty()) return shortest(time);

@@ -31,6 +31,7 @@ struct FlightEntry {
   int peer = -1;           // other end of a SEND or RECV
   // RECVs and collectives of the row for which the instruction waits, or waited when it failed.
   std::vector<std::string> waits_for;
+  // The group call in which the instruction waits, or "".
   std::string call;
   std::vector<int> missing;  // ranks that have not arrived at `call`
 };

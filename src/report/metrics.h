@@ -27,6 +27,7 @@ struct StepMetrics {
   std::vector<RankSeconds> rank_seconds;
   std::optional<double> validation_loss;
   std::vector<std::pair<std::string, std::string>> continuations;
+  // Name and norm, in layer order.
   std::optional<std::vector<std::pair<std::string, double>>> parameter_norms;
   // Shown on a terminal, but not written to the file.
   bool tokens_are_bytes = false;

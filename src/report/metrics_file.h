@@ -13,6 +13,7 @@ namespace sluice {
 class MetricsFile {
  public:
   static std::string path_in(const std::string& folder);
+  // Limit in bytes. Parameter norms of a large model take a few hundred kilobytes.
   static constexpr std::size_t kLongestLine = std::size_t{64} << 20;
   // Throws Error(kUsage) if a folder has the file's name.
   static void require_free_place(const std::string& folder);

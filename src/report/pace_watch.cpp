@@ -14,7 +14,7 @@ namespace {
 constexpr double kOthersCores = 0.25;
 constexpr double kStolenShare = 0.02;
 constexpr double kSlowerClock = 0.9;
-constexpr std::int64_t kPages = 256;
+constexpr std::int64_t kPages = 256;  // one megabyte
 
 double median_of(std::vector<double>& values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);

@@ -25,15 +25,13 @@ struct Picture {
   std::string title, subtitle;
   Simulation simulation;
   TimeBasis basis;
-  // By rank: live activations, as bytes or as a count. An activation is live until its backward has
-  // finished.
+  // By rank: live activations. An activation is live until its backward has finished.
   std::vector<std::vector<LivePoint>> live = {};
   bool live_in_bytes = false;
   // By rank: index of the first action of each pair.
   std::vector<std::vector<int>> pairs = {};
   bool critical_path = false;
-  // Give several pictures the same values, so that readers can compare them. The width is in
-  // pixels. 0: automatic.
+  // Pictures with the same values can be compared. 0: automatic. The width is in pixels.
   double axis_end = 0, lane_width = 0;
   // Set for a refused program.
   std::vector<Violation> violations = {};

@@ -13,7 +13,7 @@
 
 namespace sluice {
 
-// Above kMost parts, merges neighbours.
+// Above kMost parts, merges neighbours and keeps their extremes.
 class Curve {
  public:
   static constexpr std::size_t kMost = 1024;

@@ -271,7 +271,8 @@ class Chart {
   double low_ = 0, high_ = 1;
 };
 
-// Gives all pictures the same time axis and lane width.
+// Gives all pictures the same time axis and lane width. If some times are not in seconds, every
+// step becomes 100 percent.
 void share_scale(const std::vector<Picture*>& pictures) {
   constexpr double kLaneWidth = 766;  // the page is 920 pixels wide
   const bool in_seconds = std::all_of(pictures.begin(), pictures.end(), [](const Picture* picture) {

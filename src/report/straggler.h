@@ -34,6 +34,7 @@ class StragglerWatch {
   static constexpr std::int64_t kSteps = 20;
   // Seconds per step. Small steps vary most.
   static constexpr double kLeastExcess = 1e-3;
+  // A single observation of several steps may be an accident.
   static constexpr std::size_t kLeastObservations = 3;
 
   explicit StragglerWatch(std::vector<RankWork> work) : work_(std::move(work)) {}

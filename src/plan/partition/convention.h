@@ -10,8 +10,8 @@ namespace sluice::detail {
 
 // A model's layers by position, with the convention's module names.
 struct LayerNames {
-  int num_layers = 0;  // decoder layers and all others
-  // Position of the first decoder layer.
+  int num_layers = 0;
+  // A position.
   int first_decoder = 0;
   int num_decoders = 0;
   std::vector<std::vector<std::string>> names;  // by position
@@ -51,7 +51,6 @@ int counted_stages(const PartitionOptions& options, const ScheduleInfo* schedule
                    int weight = 0);
 int required_ranks(const PartitionOptions& options);
 
-// A row of the table of conventions.
 struct ConventionRules {
   Convention kind = Convention::kSluice;
   std::string name;

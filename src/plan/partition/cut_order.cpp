@@ -125,8 +125,7 @@ class CutOrder::Splitter {
       visit_all(starts, [&](const Starts& each) { all_.emplace_back(merit_of(each), each); });
       std::sort(all_.begin(), all_.end(), Better());
     }
-    // Callers need much longer to try a cut than we need to rank it, so return only a sample of the
-    // slower cuts.
+    // Trying a cut takes callers long, so return only a sample of the slower cuts.
     const std::size_t rest = all_.size() > kMostAsked ? all_.size() - kMostAsked : 0;
     const std::size_t stride = 1 + rest / kMostAsked;
     const std::size_t i = place < kMostAsked ? place : kMostAsked + (place - kMostAsked) * stride;

@@ -15,9 +15,9 @@ struct SplitProblem {
   std::vector<int> stage_to_rank;  // per stage
 };
 
-// Compares all splits if there are at most about 200,000. Otherwise finds the best one, by dynamic
-// programming if every rank has one stage and by branch and bound if not, and appends its
-// neighbours. The first call of at() does this work.
+// Compares up to about 200,000 splits. If there are more, finds the best by dynamic programming
+// (one stage per rank) or branch and bound, and appends its neighbours. The first call of at() does
+// this work.
 class CutOrder {
  public:
   // Precondition: the cuts fit between first_cut and last_cut.

@@ -219,8 +219,8 @@ void require_num_stages(const PartitionOptions& options, int num_stages) {
   }
 }
 
-// With layer_each, a stage without a decoder layer is allowed, but the number of stages must not
-// exceed the number of decoder layers. That holds for names and for counts.
+// With layer_each, a stage may lack a decoder layer, but there must be at least as many decoder
+// layers as stages.
 void require_layers(const ConventionRules& convention, const PartitionOptions& options,
                     int num_stages, int num_decoders) {
   if (!convention.layer_each || num_stages <= num_decoders) return;

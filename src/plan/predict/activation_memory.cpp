@@ -20,8 +20,7 @@ std::int64_t bytes_of(const ShapePolynomial& cost, const MicrobatchShape& shape)
   return whole_bytes(cost.at(shape));
 }
 
-// Returns the peak while a layer runs that keeps nothing. A layer that keeps activations needs no
-// more than those while it runs.
+// The peak over layers that keep nothing. Other layers need no more than what they keep.
 std::int64_t forward_peak(const ModelSpec& model, const StageContent& stage,
                           const MicrobatchShape& shape) {
   std::int64_t kept = 0, peak = 0;

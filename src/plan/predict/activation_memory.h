@@ -14,9 +14,8 @@ namespace sluice {
 struct ActivationBytes {
   std::int64_t after_forward = 0, after_input = 0, on_entry = 0, at_end = 0;
   std::int64_t in_forward = 0;
-  // Corrections to on_entry for recomputed layers. more_in_input: during I, later layers still hold
-  // memory for their weight gradients. less_in_weight: during W, the recomputed values are already
-  // counted.
+  // Corrections to on_entry for recomputed layers. During I, later layers hold memory for their
+  // weight gradients. During W, recomputed values are already counted.
   std::int64_t more_in_input = 0, less_in_weight = 0;
   // Pools of fused operators: sums over a stage's layers, and the largest layer.
   std::int64_t pooled_until_input = 0, pooled_until_weight = 0, pooled_after_input = 0;

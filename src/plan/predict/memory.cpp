@@ -109,9 +109,8 @@ std::int64_t mask_bytes_of(const Plan& plan, const std::vector<const StageConten
   return bytes < static_cast<double>(kTooMuch) ? static_cast<std::int64_t>(bytes) : kTooMuch;
 }
 
-// A rank that runs only forwards waits for no gradient, so it may run far ahead of its receivers.
-// Returns, per rank, the peak bytes of sent but not yet received activations while a forward runs,
-// its result included.
+// A rank that runs only forwards may run far ahead of its receivers. Returns, per rank, the peak
+// bytes of sent but not yet received activations while a forward runs, its result included.
 std::vector<std::int64_t> bytes_under_way(const Plan& plan) {
   const std::vector<StageContent>& stages = plan.partition.stages;
   std::vector<std::int64_t> bytes(static_cast<std::size_t>(plan.partition.num_ranks()));
@@ -150,7 +149,7 @@ std::vector<std::int64_t> bytes_under_way(const Plan& plan) {
 }
 
 // After the last microbatch, the gradients of all uses of a tied parameter are summed into another
-// float32 tensor. Returns the bytes of the largest such tensor.
+// float32 tensor. Returns the largest.
 std::int64_t tied_sum(const Plan& plan, const std::vector<const StageContent*>& stages) {
   std::map<std::string, std::int64_t> numbers;
   for (const LayerInfo& layer : plan.model.layers) {

@@ -107,8 +107,8 @@ std::int64_t RowExchange::next(const Action& action) {
       gathered_ = saturating_subtract(gathered_, stage.gathered);
       break;
     case ActionKind::kReduceGrad: {
-      // Each further reduction of a single microbatch has gradients of its own. Those of the first
-      // are counted with the gradient sum.
+      // Each further reduction of a single microbatch has its own gradients. The gradient sum
+      // counts the first set.
       std::int64_t& reducing = reducing_[action.stage];
       const bool is_another = action.microbatch >= 0 && reducing > 0;
       const std::int64_t more =
