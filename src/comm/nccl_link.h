@@ -71,7 +71,7 @@ class NcclLink {
   void receive(std::size_t lane, int process, const std::vector<at::Tensor>& tensors,
                const std::vector<std::int64_t>& num_bytes);
 
-  // Drops sends to this process. This is not a failure.
+  // Drops sends to this process.
   void gone(std::size_t lane, int process);
   // False if transfers are left after `until`.
   bool flush(std::chrono::steady_clock::time_point until);

@@ -90,8 +90,8 @@ std::string hash_of(const Program& program) {
   return content_hash(text);
 }
 
-// Processes that measured different costs may cut differently. Equal instructions over different
-// cuts would skip layers.
+// Processes may measure different costs and cut differently. Equal instructions over different cuts
+// would skip layers.
 std::string hash_of(const Partition& partition) {
   std::string text;
   for (const StageContent& stage : partition.stages) {

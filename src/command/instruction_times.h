@@ -1,6 +1,6 @@
 // Estimates instruction times from samples. Other activity on the machine only makes samples
-// longer, some many times. With two or more samples, none is therefore trusted alone, except the
-// shortest.
+// longer, some many times. With two or more samples, no time therefore comes from a single one,
+// except the shortest.
 #pragma once
 
 #include <chrono>

@@ -182,8 +182,7 @@ std::string earlier_run_warning(const RunConfig& config, const ResumePoint& resu
     replaced.push_back(folder.name);
     if (resume.checkpoint) found.push_back(in_folder(folder));
   }
-  // True if checkpoint.resume = "auto" would select another run's checkpoint until this run saves
-  // one.
+  // True if "auto" would resume from another run's checkpoint until this run saves one.
   const bool another_is_newest =
       !folders.empty() &&
       (resume.checkpoint ? resume.generation != resume.checkpoint->manifest().generation

@@ -57,7 +57,7 @@ Socket require_descriptor(int descriptor) {
   return Socket(descriptor);
 }
 
-// Above 2, so that placing stdin, stdout and stderr does not overwrite it.
+// The copy is above 2, so that placing stdin, stdout and stderr does not overwrite it.
 Socket copy_of(int descriptor) {
   return require_descriptor(::fcntl(descriptor, F_DUPFD_CLOEXEC, 3));
 }

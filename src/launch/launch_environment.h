@@ -1,4 +1,4 @@
-// Reads the launcher's variables.
+// Reads from the environment how a launcher has spread a run over processes.
 #pragma once
 
 #include <cstdint>

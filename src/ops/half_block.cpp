@@ -42,7 +42,7 @@ std::vector<at::Tensor> HalfBlockNode::weights() const {
 void HalfBlockNode::free_input_half() {
   only_input_.reset();
   summed_.reset();
-  // Without these, weight_half() still reads x_.
+  // If there is neither, weight_half() still reads x_.
   if (half_.before.is_there() || entered_.defined()) x_.reset();
 }
 

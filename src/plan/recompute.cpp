@@ -97,8 +97,7 @@ LayerCost cost_of_running_twice(const LayerInfo& layer,
       entering = ShapePolynomial::sum(entering, value->second);
   }
   cost.after_forward = entering;
-  // A recomputed layer frees its forward's memory, so its fused operators hold memory only during
-  // the backward.
+  // Fused operators of a recomputed layer hold memory only during its backward.
   cost.pooled_in_backward = ShapePolynomial::sum(cost.pooled_in_backward, cost.pooled_until_input);
   cost.pooled_after_input = ShapePolynomial::sum(cost.pooled_after_input, cost.pooled_until_weight);
   cost.pooled_until_input = cost.pooled_until_weight = {};

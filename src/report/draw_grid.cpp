@@ -19,7 +19,7 @@ struct Cell {
 };
 using Row = std::vector<Cell>;
 
-// The slots that are shown. A grid wider than the terminal shows [0, head) and [tail, total).
+// A grid wider than the terminal shows the slots [0, head) and [tail, total).
 struct Window {
   std::int64_t head = 0, tail = 0, total = 0;
   bool is_cut() const { return head < tail; }

@@ -18,7 +18,7 @@ class NoCutFits : public Error {
  private:
   std::int64_t smallest_;
 };
-// Returns an Error(kMemory). Sizes are in bytes.
+// Returns an Error(kMemory).
 Error memory_error(const std::string& what, std::int64_t smallest, std::int64_t limit);
 
 // Throws RefusedSchedule with the first violation.

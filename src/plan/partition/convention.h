@@ -11,7 +11,7 @@ namespace sluice::detail {
 // A model's layers by position, with the convention's module names.
 struct LayerNames {
   int num_layers = 0;
-  // A position.
+  // Position of the first decoder layer.
   int first_decoder = 0;
   int num_decoders = 0;
   std::vector<std::vector<std::string>> names;  // by position

@@ -16,8 +16,8 @@ struct SplitProblem {
 };
 
 // Compares up to about 200,000 splits. If there are more, finds the best by dynamic programming
-// (one stage per rank) or branch and bound, and appends its neighbours. The first call of at() does
-// this work.
+// (one stage per rank) or branch and bound, and appends its neighbours. The first at() does this
+// work.
 class CutOrder {
  public:
   // Precondition: the cuts fit between first_cut and last_cut.

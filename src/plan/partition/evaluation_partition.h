@@ -11,7 +11,7 @@ namespace sluice {
 // layer is missing or a parameter is on another rank.
 Partition evaluation_partition(const ModelSpec& model, const Partition& training);
 
-// Throws likewise. Does nothing if the model has no evaluation of its own.
+// Throws like evaluation_partition(). Does nothing if the model has no evaluation of its own.
 void require_evaluation(const Plan& plan);
 
 }  // namespace sluice
