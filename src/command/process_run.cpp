@@ -35,7 +35,7 @@ Plan fitting(Plan plan, const LocalRanks& ranks) {
   return plan;
 }
 
-// Removes old checkpoints that a run killed after its last step has left behind.
+// Removes what a run killed after its last step has left in the checkpoint folder.
 void tidy_checkpoints(const ProcessRun& run) {
   io::clean_steps(run.config.checkpoint.folder, checkpoint_kind());
   run.target(run.resume.done.steps).after_commit();
