@@ -7,8 +7,8 @@
 
 namespace sluice {
 
-// Throws Error(kMemory) unless the limit leaves `more` bytes plus a reserve for threads and the
-// first tensors.
+// Throws Error(kMemory) unless the limit leaves `more` bytes and a reserve for threads and first
+// tensors.
 void require_address_space(std::uint64_t more = 0);
 
 // Bytes of LibTorch's libraries. `folder` is FoundTorch::folder.

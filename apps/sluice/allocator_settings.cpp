@@ -10,8 +10,8 @@ struct Setting {
   std::string_view value;
 };
 
-// By default glibc returns large blocks and the ends of heaps to the kernel. The next step
-// allocates them again, and the kernel clears and maps every page, several thousand times per step
+// By default, glibc returns large blocks and the ends of heaps to the kernel. The next step
+// allocates them again, and the kernel clears and maps several thousand pages
 // (docs/performance.md).
 constexpr Setting kSettings[] = {
     // Take blocks from heaps, which keep them. A block larger than a thread's heap (64 MiB) still

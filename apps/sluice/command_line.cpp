@@ -287,12 +287,12 @@ int run_chosen(const CLI::App& app, const Command& command) {
 
 void begin_process() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    // open() returns this descriptor, the lowest free one. Read-only, so that writing to a closed
-    // stream still fails.
+    // open() returns the lowest free descriptor, which is this one. It is read-only, so that
+    // writing to a closed stream still fails.
     if (::fcntl(descriptor, F_GETFD) < 0 && errno == EBADF) ::open("/dev/null", O_RDONLY);
   }
   std::signal(SIGXFSZ, SIG_IGN);
-  // The run handles these signals later (StopSignal, RecordSignal). exec() keeps them blocked.
+  // exec() keeps these signals blocked until the run handles them (StopSignal, RecordSignal).
   sigset_t requests;
   sigemptyset(&requests);
   sigaddset(&requests, SIGUSR1);

@@ -34,7 +34,7 @@ std::string text_of(const Evaluation& result) {
   return text.str();
 }
 
-// The evaluated weights decide about an adapter, since a new adapter would not change the loss.
+// Uses an adapter only if the evaluated weights have one. A new adapter would not change the loss.
 void choose_adapter(RunConfig& config, const std::string& checkpoint) {
   config.lora = {};
   for (const char* key : {"lora.rank", "lora.alpha", "lora.dropout", "lora.target"})

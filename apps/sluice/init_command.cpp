@@ -28,7 +28,7 @@ std::string replaced(const std::string& text, const std::string& from, const std
   return text.substr(0, place) + to + text.substr(place + from.size());
 }
 
-// examples/quickstart.toml, but training on this LibTorch's headers and writing to ./outputs.
+// Makes examples/quickstart.toml train on this LibTorch's headers and write to ./outputs.
 std::string quickstart(const std::string& torch_folder) {
   std::string text = kQuickstart;
   text = replaced(text,

@@ -32,8 +32,8 @@ int write_directly(const std::string& path, const std::string& text) {
   return descriptor < 0 ? errno : write_and_close(descriptor, text);
 }
 
-// Returns stdout or stderr if `file` is the same file, otherwise -1. It may be a regular file that
-// the shell opened for appending.
+// Returns stdout or stderr if `file` is the same file, such as one that the shell opened for
+// appending. Otherwise returns -1.
 int open_output(const struct stat& file) {
   for (const int descriptor : {STDOUT_FILENO, STDERR_FILENO}) {
     struct stat own;

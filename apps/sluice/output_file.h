@@ -11,7 +11,7 @@ namespace sluice {
 void write_output_file(const std::string& path, const std::string& text, const std::string& option);
 
 // Like write_output_file(), but replaces a link. For files that sluice names, such as
-// FOLDER/report.html. `option` would choose another folder.
+// FOLDER/report.html. Errors suggest `option`.
 void replace_own_file(const std::string& path, const std::string& text, const std::string& option);
 
 // Creates nothing. Throws Error(kUsage) if the file cannot be written, is a folder, or links to

@@ -15,7 +15,7 @@
 namespace sluice {
 namespace {
 
-// `sluice` passes its own name.
+// `sluice` passes its own name as argv[0].
 std::string program_name(const char* program) {
   const std::string own = "sluice-run";
   return std::filesystem::path(program).filename() == own ? own : "sluice";

@@ -116,7 +116,7 @@ Program make_program(const ScheduleArguments& arguments, const Schedule& schedul
   return to_program(schedule);
 }
 
-// torch runs a file with transfers unchanged, so the default for such a file is torch.
+// By default, checks a file with transfers for torch, which runs such a file unchanged.
 ProofTransport transport_of(const ScheduleArguments& arguments, const Schedule& schedule) {
   if (arguments.transport)
     return detail::parse_word(detail::words_of(ProofTransport{}), *arguments.transport, "transport",

@@ -5,7 +5,7 @@
 
 namespace sluice {
 
-// Also warns if this machine has too little memory, and calls require_tokenizer().
+// Calls plan_of_config() and require_tokenizer(), and warns if this machine has too little memory.
 Plan make_warned_plan(const RunConfig& config, const MeasuredMachine* measured = nullptr);
 
 void print_plan(const Plan& plan, bool json);

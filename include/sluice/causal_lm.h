@@ -22,16 +22,15 @@ namespace sluice {
 
 struct LayerOptions {
   at::ScalarType dtype = at::kFloat;
-  c10::Device device = c10::kCPU;  // kMeta: shapes without memory (RankStages::to_empty)
+  c10::Device device = c10::kCPU;  // kMeta: no memory until RankStages::to_empty()
   // As passed to with_adapter().
   std::optional<Adapter> adapter = {};
-  // Whether blocks run on sluice's kernels where possible (docs/fused.md). Results differ from
-  // LibTorch's operators by rounding.
+  // Uses sluice's kernels where possible (docs/fused.md). They round differently than LibTorch.
   bool fused = true;
 };
 
 // Returns one LayerSpec per entry of model.layers, without allocating parameters. The layers share
-// one rotary table per device. Throws Error(kInput) for a family or setting without modules, and
+// one rotary table per device. Throws Error(kInput) for a model that sluice can only plan, and
 // Error(kUsage) if only one of `model` and `options` has an adapter.
 std::vector<LayerSpec> make_layers(const ModelSpec& model, const LayerOptions& options = {});
 
@@ -41,11 +40,11 @@ std::vector<LayerSpec> make_layers(const ModelSpec& model, const LayerOptions& o
 // sum "loss" if Precision::loss_chunks is on.
 Model causal_lm(const ModelSpec& model, const LayerOptions& options = {});
 
-// Cuts the rows of a step (1-based) into microbatches; the last one may be smaller. Omits an
-// attention mask of all ones. Keeps the rows, at 8 bytes per token. Throws Error(kUsage) if
-// microbatch_size is below 1.
+// Cuts the rows of a step (1-based) into microbatches, of which the last may be smaller. Omits an
+// attention mask of all ones. Keeps the rows (8 bytes per token). Throws Error(kUsage) for a
+// microbatch_size below 1.
 StepBatch causal_lm_batch(TokenRows rows, std::int64_t microbatch_size, std::int64_t step);
-// Same, for one replica, whose rows start at first_row, a multiple of microbatch_size.
+// Same, for one replica. first_row must be a multiple of microbatch_size.
 StepBatch causal_lm_batch(StepShare share, std::int64_t first_row, std::int64_t microbatch_size,
                           std::int64_t step);
 

@@ -4,8 +4,8 @@
 //     sluice::Checkpoint checkpoint("runs/a/step-00000100");
 //     at::Tensor norm = checkpoint.read(sluice::SavedKind::kWeights, "model.norm.weight");
 //
-// Tensors are stored whole, so any layout can read them. Symbolic links are refused. Several
-// threads may call const members.
+// Tensors are stored whole, so any layout can read them. Symbolic links are refused. Const members
+// are thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -51,15 +51,15 @@ struct Fingerprint {
 struct Manifest {
   std::string version;
   std::string run;              // 16 hexadecimal digits, kept on resuming
-  std::int64_t generation = 0;  // one more if a run starts beside others or goes back
+  std::int64_t generation = 0;  // incremented if a run ignores newer checkpoints in its folder
   std::int64_t step = 0;        // the last step that updated the weights
-  std::int64_t sequence = 0;    // number of sequences used so far
+  std::int64_t sequence = 0;  // sequences used so far
   std::uint64_t seed = 0;
   std::map<std::string, Fingerprint> fingerprints;  // "configuration", "model", "data"
   std::map<std::string, std::string> settings;      // those that affect results: "optimizer.lr"
   std::map<std::string, std::string> extra;         // the caller's entries, UTF-8
   std::map<std::string, std::string> ties;          // later use of a parameter -> its first use
-  std::vector<SavedTensor> weights;                 // tied ones once
+  std::vector<SavedTensor> weights;  // tied weights once
   std::vector<SavedTensor> optimizer;               // "exp_avg/model.norm.weight"
   std::vector<SavedTensor> extra_tensors;
   std::vector<SavedFile> files;
@@ -70,8 +70,8 @@ enum class SavedKind : std::uint8_t { kWeights, kOptimizer, kExtra };
 
 class Checkpoint {
  public:
-  // Compares the manifest with the file headers. Throws Error(kCheckpoint) if the checkpoint is
-  // missing, not committed, or differs from its manifest.
+  // Throws Error(kCheckpoint) if the checkpoint is missing or uncommitted, or file headers
+  // contradict the manifest.
   explicit Checkpoint(std::string path);
   ~Checkpoint();
   Checkpoint(Checkpoint&&) noexcept;
@@ -84,7 +84,7 @@ class Checkpoint {
 
   // Returns the manifest's entry of a tensor, or nullptr.
   const SavedTensor* find(SavedKind kind, std::string_view name) const;
-  // Copies a slice of the tensor (empty: all of it), converting floating-point dtypes. Throws
+  // Copies a slice of the tensor (empty: everything), converting floating-point dtypes. Throws
   // Error(kCheckpoint) for an unknown tensor, another shape or dtype, or a truncated file.
   void read_into(SavedKind kind, std::string_view name, const std::vector<IndexRange>& slice,
                  at::Tensor& destination) const;
@@ -106,7 +106,7 @@ struct ListedCheckpoint {
   std::string reason;
 };
 
-// Verifies all checkpoints directly in `folder` and returns them by step.
+// Verifies all checkpoints directly in `folder` and sorts them by step.
 std::vector<ListedCheckpoint> list_checkpoints(const std::string& folder, int num_threads = 1);
 
 }  // namespace sluice

@@ -3,9 +3,9 @@
 //     sluice::TokenData data({.data = {.files = {"a.txt"}}, .seq_len = 512, .vocab_size = 256});
 //     sluice::TokenRows rows = data.step_rows(1, 8);
 //
-// A batch depends only on files, options and position, so ranks read it independently and a run
-// resumes from its position alone. Each epoch uses every sequence once. A batch may span two
-// epochs. Several threads may call const members.
+// A batch depends only on files, options and position, so ranks read independently and a run
+// resumes from its position alone. Each epoch uses every sequence once. A batch may span epochs.
+// Const members are thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ namespace sluice {
 // A label that does not count (ignore_index of torch and Hugging Face).
 inline constexpr std::int64_t kIgnoredLabel = -100;
 
-// Counts the labels of a sequence. The first never counts because no token predicts it.
+// Counts the labels of a sequence. The first never counts, because no token predicts it.
 template <typename Label>
 std::int64_t count_labels(std::span<const Label> labels) {
   std::int64_t count = 0;
@@ -36,50 +36,50 @@ enum class Padding { kSeqLen, kLongest };
 enum class ChatTemplate { kAuto, kChatml, kLlama3, kMistral, kGemma };
 
 struct DataOptions {
-  // Paths, read in this order, without patterns. Files of one weight must have one format.
+  // Paths without patterns, read in this order. Files that share a weight must have one format.
   std::vector<std::string> files;
   // kAuto goes by the ending: .bin with an .idx is Megatron, .bin is llm.c (by its magic number) or
-  // nanoGPT, .jsonl, .ndjson, .jsonlines and .jl are rows, others are text. Other content is
-  // refused.
+  // nanoGPT, .jsonl, .ndjson, .jsonlines and .jl are rows, others are text. Content of another
+  // format is refused.
   DataFormat format = DataFormat::kAuto;
-  // Whether the seed orders each epoch, instead of the file order.
+  // Whether the seed shuffles each epoch. Otherwise the files' order applies.
   bool shuffle = true;
-  // "bytes", "auto" (the model's tokenizer.json, or bytes with a warning if it has no tokenizer),
-  // or the path of a tokenizer.json or its directory.
+  // "bytes", "auto" (the model's tokenizer.json, else bytes with a warning), or the path of a
+  // tokenizer.json or its directory.
   std::string tokenizer = "auto";
-  // Pads short rows to seq_len, or to the longest row of their microbatch.
+  // kLongest pads to the longest row of the microbatch.
   Padding pad = Padding::kSeqLen;
   // Whether a sequence may hold several documents, which attend only to themselves.
   bool pack = false;
-  // Whether rows of .jsonl above seq_len are cut instead of refused.
+  // Whether .jsonl rows longer than seq_len are cut instead of refused.
   bool truncate = false;
   // kAuto decides by the tokenizer's special tokens or the model's family.
   ChatTemplate chat_template = ChatTemplate::kAuto;
   // Whether every text ends with the tokenizer's end token.
   bool append_eos = false;
-  // Whether only the assistant's messages count. Messages with "weight": 0 or "train": false never
-  // count.
+  // Whether the loss counts only the assistant's messages. Messages with "weight": 0 or "train":
+  // false never count.
   bool assistant_only_loss = false;
-  // Relative weight (above 0) of each entry of `files`. Empty: its length.
+  // Relative sampling weight (above 0) of each entry of TokenDataOptions::files_per_entry. Empty:
+  // its length.
   std::vector<double> weights = {};
 };
 
-// Special sizes of a field: any size, or one element for each token.
+// Special sizes of a field. kRowTokens: one element per token.
 inline constexpr std::int64_t kAnySize = -1, kRowTokens = -2;
 
-// A further field of .jsonl rows: a number, a truth value, or an array of them.
+// An additional field of .jsonl rows: a number, a boolean, or an array.
 struct FieldOption {
   std::string name;
   // "bool", "uint8", "int8" to "int64", "float16", "bfloat16", "float32" or "float64".
   std::string dtype = "float32";
-  // Sizes in one row: numbers, kAnySize or kRowTokens. Empty: one number. kRowTokens dimensions are
-  // padded with 0.
+  // Sizes in one row, also kAnySize or kRowTokens (padded with 0). Empty: one number.
   std::vector<std::int64_t> sizes = {};
   // Integers must be in [0, below) or equal `ignored`. 0: no limit.
   std::int64_t below = 0;
   std::optional<std::int64_t> ignored = {};
-  // Whether the first size counts items, such as images. A microbatch concatenates the items of its
-  // rows.
+  // Whether a microbatch concatenates its rows along dimension 0, which counts items such as
+  // images.
   bool concatenated = false;
   friend bool operator==(const FieldOption&, const FieldOption&) = default;
 };
@@ -89,28 +89,29 @@ enum class CountOf { kLabels, kRows };
 
 struct TokenDataOptions {
   DataOptions data;
-  std::int64_t seq_len = 0;     // tokens per sequence, at least 1
-  std::int64_t vocab_size = 0;  // ids must be below it
-  std::int64_t num_labels = 0;  // labels must be below it; 0: vocab_size
-  std::int64_t seed = 0;        // of the order
+  std::int64_t seq_len = 0;  // at least 1
+  std::int64_t vocab_size = 0;
+  std::int64_t num_labels = 0;  // 0: vocab_size
+  std::int64_t seed = 0;        // for shuffling
   std::string model_directory;  // for tokenizer "auto"
   // model_type of config.json, for chat_template.
   std::string model_family = {};
-  // Exclusive limit of position_ids.
+  // Exclusive limit.
   std::optional<std::int64_t> max_positions = {};
-  // Number of data.files in each entry. Empty: one each with weights, else all in one.
+  // Number of data.files in each entry. Empty: one per entry if there are weights, else one entry
+  // with all files.
   std::vector<std::int64_t> files_per_entry = {};
-  // Further inputs that rows have beside tokens, only in .jsonl.
+  // Inputs beside the tokens, only in .jsonl.
   std::vector<FieldOption> fields = {};
   // If false, rows have only fields.
   bool tokens = true;
-  // Every step must count at least one of this unit.
+  // A step that counts nothing is refused.
   CountOf count = CountOf::kLabels;
-  // Whether rows may have their own attention_mask and position_ids.
+  // Whether rows may have an attention_mask and position_ids.
   bool takes_mask = true, takes_positions = true;
-  // Whether padding has attention_mask 0, for models whose tokens see later ones.
+  // Whether padding has attention_mask 0, as for models whose tokens see later ones.
   bool masks_padding = false;
-  // Rows whose fields must have equal sizes. 0: not checked.
+  // Every microbatch_size rows must have fields of equal sizes. 0: not checked.
   std::int64_t microbatch_size = 0;
 };
 
@@ -119,19 +120,18 @@ struct DataPosition {
   friend bool operator==(const DataPosition&, const DataPosition&) = default;
 };
 
-// Steps that a resumed run has done, and where its next step starts.
+// The steps before a run resumed, and where its next step starts.
 struct StepsDone {
   std::int64_t steps = 0;
   DataPosition position;
   friend bool operator==(const StepsDone&, const StepsDone&) = default;
 };
 
-// Returns where a step (1-based) starts if every step after `done` takes batch_size sequences over
-// all replicas. A change of batch size neither repeats nor skips a sequence.
+// Returns where a step (1-based) starts if steps after `done` take batch_size sequences over all
+// replicas. A changed batch size neither repeats nor skips sequences.
 DataPosition position_of_step(std::int64_t step, std::int64_t batch_size,
                               const StepsDone& done = {});
 
-// Truth values, integers, floats of up to 32 bits, or doubles.
 using FieldNumbers = std::variant<std::vector<std::uint8_t>, std::vector<std::int64_t>,
                                   std::vector<float>, std::vector<double>>;
 
@@ -151,12 +151,11 @@ struct FieldRows {
 struct TokenRows {
   std::int64_t num_rows = 0, seq_len = 0;  // seq_len 0: rows have only fields
   std::vector<std::int32_t> ids, labels;   // [num_rows, seq_len]
-  // [num_rows, seq_len]. A token sees no other token whose mask is 0. Without a mask, a document
-  // starts where a position is not its predecessor plus one, and tokens see only their own
-  // document.
+  // [num_rows, seq_len]. Tokens do not see other tokens with mask 0. Without a mask, a document
+  // starts where a position is not its predecessor plus one, and tokens see only their document.
   std::vector<std::uint8_t> attention_mask = {};  // empty: all 1
   std::vector<std::int32_t> position_ids = {};    // empty: 0, 1, 2, ...
-  // [num_rows] tokens of each row before its padding. Empty: all seq_len.
+  // [num_rows] tokens before the padding. Empty: all seq_len.
   std::vector<std::int64_t> lengths = {};
   // In the order of TokenDataOptions::fields.
   std::vector<FieldRows> fields = {};
@@ -172,16 +171,15 @@ struct StepShare {
   std::int64_t total_counted = 0;  // labels (or rows) in the whole batch
 };
 
-// Returns what the loss counts in a microbatch, if neither labels nor rows. Runs on the reading
-// thread for all replicas.
+// Counts a microbatch if the loss counts neither labels nor rows. Runs on the reading thread, for
+// all replicas.
 using MicrobatchCount = std::function<std::int64_t(const TokenRows&)>;
 
 class TokenData {
  public:
   // Checks the first 16 MiB of rows (all rows with data.pack). Tokenizes text once to find
-  // sequences. Throws Error(kUsage) for options that do not fit the files or each other, and
-  // Error(kInput) with file and line for files that are missing, empty, malformed, too short, or do
-  // not fit the vocabulary.
+  // sequences. Throws Error(kUsage) for contradictory options, and Error(kInput) with file and line
+  // for files that are missing, empty, malformed, too short, or outside the vocabulary.
   explicit TokenData(TokenDataOptions options);
   ~TokenData();
   TokenData(TokenData&&) noexcept;
@@ -195,15 +193,15 @@ class TokenData {
   std::map<std::string, std::string> choices() const;
 
   // Throws Error(kInput) "file:line" for a malformed row, an id outside the vocabulary, a row above
-  // seq_len (unless data.truncate), or a field that is missing or does not match its FieldOption or
-  // the first row of its microbatch.
+  // seq_len (unless data.truncate), or a field that is missing or contradicts its FieldOption or
+  // its microbatch's first row.
   TokenRows read(DataPosition position, std::int64_t num_rows) const;
 
-  // Reads a step's batch. Also throws Error(kInput) if no label of the step counts.
+  // Also throws Error(kInput) if no label of the step counts.
   TokenRows step_rows(std::int64_t step, std::int64_t batch_size, const StepsDone& done = {}) const;
 
-  // Same, for the rows `own` of one replica; batch_size counts all replicas. All replicas throw the
-  // same errors, because each also checks the labels of other replicas' .jsonl rows.
+  // Same, for the rows `own` of one replica. batch_size counts all replicas. All replicas throw the
+  // same errors, because each checks the labels of all .jsonl rows.
   StepShare step_share(std::int64_t step, std::int64_t batch_size, BatchRange own,
                        const StepsDone& done = {}) const;
 
@@ -216,12 +214,12 @@ class TokenData {
   bool counts_labels() const;
 
   // Throws Error(kInput) for a file or a step (after `done`, up to `steps`) without counted labels.
-  // Uses only rows read so far, and at most five million of them.
+  // Checks only rows read so far, at most five million.
   void require_counted_labels(std::int64_t steps, std::int64_t batch_size,
                               const StepsDone& done = {}) const;
 
-  // Loss (nats per token) of a model that knows only byte frequencies, from the first GiB of text
-  // as bytes. A trained model must beat it.
+  // Loss (nats per token) of predicting bytes by their frequencies in the first GiB of text, which
+  // a trained model must beat. None for other data.
   std::optional<double> unigram_entropy() const;
 
  private:

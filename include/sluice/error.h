@@ -1,4 +1,4 @@
-// Defines Error, the exception of sluice, and the log, whose functions any thread may call.
+// Defines sluice's exception, Error, and its log, whose functions are thread-safe.
 #pragma once
 
 #include <functional>
@@ -47,21 +47,21 @@ class Error : public std::runtime_error {
   ErrorText text_;
 };
 
-// Returns the candidate with the smallest edit distance (ignoring case), or "" if all are more than
-// max(2, length / 3) edits away.
+// Returns the candidate with the smallest edit distance (ignoring case), or "" if none is within
+// max(2, length / 3) edits.
 std::string nearest_name(std::string_view name, std::span<const std::string> candidates);
 
 // Returns "did you mean 'X'?" for the nearest name, or "one of: a, b, c".
 std::string suggest_name(std::string_view name, std::span<const std::string> candidates);
 
-// ---- the log: messages beside results and errors, one line each ----
+// ---- log: messages of one line ----
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError };
 
-// Sets the lowest logged level; initially kInfo.
+// Sets the lowest logged level (default: kInfo).
 void set_log_level(LogLevel least);
 
-// Receives one logged message at a time, without line end. Must not log. An empty sink restores the
+// Receives one message at a time, without line end. Must not log. An empty sink restores the
 // default: "sluice: warning: MESSAGE" on stderr.
 using LogSink = std::function<void(LogLevel level, std::string_view message)>;
 void set_log_sink(LogSink sink);

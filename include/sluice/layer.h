@@ -1,12 +1,10 @@
-// Describes the layers of a model, and keys random numbers so that they do not depend on the
-// layout.
+// Describes a model's layers, and keys random numbers so that they do not depend on the layout.
 //
 //     sluice::LayerSpec up = sluice::layer(
 //         "up", {"x"}, {"hidden"}, [] { return torch::nn::Linear(16, 64); },
 //         [](torch::nn::LinearImpl& m, const sluice::Values& in) { return m.forward(in["x"]); });
 //
-// Every rank has the batch's inputs. Values that layers write are sent to the stages that read
-// them.
+// Every rank has the batch's inputs. Other values are sent to the stages that read them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -31,27 +29,26 @@ namespace sluice {
 // The part of a parameter that one rank holds under tensor parallelism (docs/parallelism.md). With
 // a split, the tensor holds the rank's slices of each section, section by section. Without one, it
 // is whole and accumulates the gradient of `slices`. A weight that all slices share has one
-// variable per slice. Once a step, their sums are added in a tree.
+// variable per slice, and a tree adds their gradients once a step.
 struct ParameterSlices {
   std::vector<std::int64_t> global_shape = {};
   std::optional<ParameterSplit> split = {};
   SliceRange slices = {};
   // Axes over which this rank's gradient is a partial sum.
   AxisSet summed = {};
-  std::string first_use = {};  // "" for the first variable, otherwise its name
+  std::string first_use = {};  // of a shared weight: its first variable; "" if this is it
 };
 
-// A second base class of modules with divided parameters. Without it, sluice takes a smaller tensor
-// for the whole parameter.
+// A second base class for modules with divided parameters, which sluice would otherwise consider
+// whole.
 class SlicedModule {
  public:
   virtual ~SlicedModule() = default;
-  // Divided parameters of this module and its submodules, by name. Others are the same on all
-  // ranks.
+  // Lists them by name, including those of submodules.
   virtual std::vector<std::pair<std::string, ParameterSlices>> slices() const = 0;
 };
 
-// One parameter of a layer on this rank. Buffers are not listed (see Chunk::buffers).
+// One parameter of a layer on this rank. Chunk::buffers() returns the buffers.
 struct ParameterInfo {
   std::string name = {};
   std::vector<std::int64_t> global_shape = {};
@@ -59,14 +56,14 @@ struct ParameterInfo {
   std::optional<ParameterSplit> split = {};
   SliceRange slices = {};
   AxisSet replicated = {};  // axes along which all ranks hold the same part
-  AxisSet summed = {};      // as in ParameterSlices
+  AxisSet summed = {};
   at::Tensor tensor = {};
   bool trainable = true;
   std::string tied_to = {};  // full name of the first use; "" if this is it
   int layer = 0;
 
   bool is_whole() const { return !split || slices.size() == slices.count; }
-  // Boxes of the whole parameter, concatenated along split->dim.
+  // The boxes of the whole parameter that `tensor` concatenates along split->dim.
   std::vector<Slice> boxes() const;
 };
 
@@ -75,36 +72,36 @@ struct LayerSpec {
   std::optional<std::string> prefix = {};  // prefix of parameter names; none: `name`
   std::vector<std::string> reads = {"hidden"};
   std::vector<std::string> writes = {"hidden"};
-  // Creates the module, only on the rank that owns the layer. Weights are set later. Its device,
-  // dtype and requires_grad must not change. Empty: no parameters.
+  // Creates the module on the rank that owns the layer. Weights are set later. Its device, dtype
+  // and requires_grad must not change. Empty: no parameters.
   std::function<std::shared_ptr<torch::nn::Module>()> make = {};
   // Maps the tensors of `reads` to those of `writes`, which may be undefined. May modify inputs in
   // place as autograd allows, but never inputs of the batch.
   std::function<std::vector<at::Tensor>(torch::nn::Module&, const std::vector<at::Tensor>&)>
       forward = {};
-  // Computes the metas of the outputs. Empty: messages carry their sizes.
+  // Computes the metas of the outputs. Empty: messages carry them.
   std::function<std::vector<TensorMeta>(const std::vector<TensorMeta>&)> shapes = {};
-  // {name inside the module, full name of the first use} for each parameter used before.
+  // {name inside the module, full name of the first use} for each tied parameter.
   std::vector<std::pair<std::string, std::string>> ties = {};
   // {name inside the module, part on this rank} for divided parameters outside a SlicedModule.
   std::vector<std::pair<std::string, ParameterSlices>> slices = {};
-  // Draws an initial value in place. `name` is the name inside the module, and `key` the full name
-  // of the first use. `value` is always whole. Default: normal(0, 0.02) for two or more dimensions,
-  // ones for vectors named "weight", zeros for "...bias". Others keep the value from `make`.
+  // Draws a whole initial value in place. `name` is the name inside the module, `key` the full name
+  // of the first use. Default: normal(0, 0.02) for two or more dimensions, ones for vectors named
+  // "weight", zeros for "...bias". Others keep the value from `make`.
   std::function<void(const std::string& name, const std::string& key, at::Tensor& value,
                      std::uint64_t seed)>
       initialize = {};
-  // Without a cost, describe() (model.h) measures it.
+  // If there is no cost, describe() (model.h) measures it.
   LayerRole role = LayerRole::kBlock;
   std::optional<LayerCost> cost = {};
   std::string class_name = {};  // of the module, if known before `make` runs
   // Runs the forward again in the backward. Set by build_stages().
   bool recompute = false;
-  // For Model::fuse, set by build_stages(): continues the random numbers of the layer before, and
-  // replaces num_layers layers.
+  // Set by build_stages() for layers from Model::fuse: whether the previous layer's random numbers
+  // continue, and how many layers this one replaces.
   bool continues = false;
   int num_layers = 1;
-  // Name in messages; empty: "layer 'NAME'".
+  // Name in messages. Empty: "layer 'NAME'".
   std::string shown_as = {};
 
   std::string full_name(const std::string& inside) const {
@@ -155,12 +152,12 @@ LayerSpec layer(std::string name, std::vector<std::string> reads, std::vector<st
   return spec;
 }
 
-// ---- random numbers that do not depend on the layout ----
+// ---- random numbers ----
 
-// While it exists, operators on this thread (dropout, rand, ...) draw from a stream with this key
-// instead of the default generator. Each device has its own stream. Scopes nest and must end on
-// their thread. Backwards are not keyed, so a custom function that recomputes its forward there
-// must save its random numbers.
+// While a scope exists, operators on its thread (dropout, rand, ...) draw from a stream with this
+// key, one per device, instead of the default generator. Scopes nest and must end on their thread.
+// Backwards are not keyed, so a custom function that recomputes its forward must save its random
+// numbers.
 //
 //     const KeyedRandomScope scope(seed, step, "loader", 0);
 class KeyedRandomScope {
@@ -178,8 +175,8 @@ class KeyedRandomScope {
 
 // Fills a tensor with normal(mean, std) without autograd. Element i (row-major) depends only on
 // (seed, name, offset + i), so any slice has the same bits everywhere. float32 and float64 are
-// rounded from one double, other dtypes from the float32. Throws Error(kInternal) for a negative
-// offset or a dtype that is not floating-point.
+// rounded from one double, and other dtypes from that float32. Throws Error(kInternal) for a
+// negative offset or a dtype that is not floating-point.
 void keyed_normal_(at::Tensor& tensor, std::uint64_t seed, std::string_view name, double mean,
                    double std, std::int64_t offset = 0);
 

@@ -24,9 +24,8 @@ inline constexpr const char* kAllLinear = "all-linear";
 struct LoraOptions {
   std::int64_t rank = 0;  // 0: no adapter
   double alpha = 16.0;    // the adapter's output is scaled by alpha / rank
-  double dropout = 0.0;   // fraction of the adapter's inputs
-  // Patterns of full names of linear layers, where "*" matches any characters. kAllLinear matches
-  // all but the output layer.
+  double dropout = 0.0;  // of the adapter's inputs
+  // Patterns ("*") of full names of linear layers. kAllLinear matches all but the output layer.
   std::vector<std::string> target = {"*q_proj", "*v_proj"};
 };
 
@@ -53,16 +52,16 @@ struct Adapter {
 Adapter make_adapter(const ModelSpec& model, const LoraOptions& options);
 
 // Reads adapter_config.json and the header of adapter_model.safetensors. Throws Error(kInput) with
-// the file and the field or tensor that is missing, malformed, of another model, or not implemented
-// (docs/lora.md).
+// the file and the field or tensor that is missing, malformed, not implemented (docs/lora.md), or
+// does not fit the model.
 Adapter read_adapter(const std::string& directory, const ModelSpec& model);
 bool is_adapter_directory(const std::string& directory);
 
 // Returns `model` with the adapter's parameters and costs. Only these parameters train. `precision`
-// is the model's. Throws Error(kUsage) if the adapter is of another model.
+// must be the model's. Throws Error(kUsage) if the adapter does not fit the model.
 ModelSpec with_adapter(ModelSpec model, const Adapter& adapter, const Precision& precision = {});
 
-// The text of PEFT's adapter_config.json. `base` is the directory of the model's weights.
+// Returns PEFT's adapter_config.json. `base` is the directory of the model's weights.
 std::string adapter_config(const Adapter& adapter, const ModelSpec& model, const std::string& base);
 
 }  // namespace sluice

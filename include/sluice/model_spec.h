@@ -44,7 +44,7 @@ struct LayerCost {
   ShapePolynomial pooled_after_input;   // from I to W, and during B
   ShapePolynomial pooled_in_backward;   // during B or I
   ShapePolynomial pooled_in_forward;    // during a forward that keeps nothing
-  // Bytes of weight copies in the type of products, shared by all microbatches.
+  // Bytes of weight copies for autocast, shared by all microbatches.
   double casted_weights = 0;
   friend bool operator==(const LayerCost&, const LayerCost&) = default;
 };
@@ -52,11 +52,11 @@ struct LayerCost {
 std::int64_t dtype_bytes(std::string_view dtype);
 
 // Divides each section of a parameter, such as q, k and v of a fused projection, into slices. Slice
-// s of S has [n s / S, n (s + 1) / S) of a section of length n.
+// s of S is [n s / S, n (s + 1) / S) of a section of length n.
 struct ParameterSplit {
   int dim = 0;
   std::vector<std::int64_t> sections = {};  // empty: one section
-  // Indivisible units, such as heads; the slices must divide their number. 0: none.
+  // Number of indivisible units such as heads, a multiple of the slices. 0: none.
   std::int64_t units = 0;
   friend bool operator==(const ParameterSplit&, const ParameterSplit&) = default;
 };
@@ -93,7 +93,7 @@ struct ValueSpec {
 
 // A mask that attention materializes. A rank's layers with the same window share it.
 struct AttentionMask {
-  std::int64_t window = 0;  // tokens that a token sees; 0: all before it
+  std::int64_t window = 0;  // tokens that a token sees; 0: all earlier ones
   bool always = false;      // also if the window covers every token
   double bytes_of_score = 4;
 };
@@ -108,15 +108,15 @@ struct LayerInfo {
   std::vector<std::string> reads;
   std::vector<ValueSpec> writes;
   LayerCost cost;
-  // Bytes of other layers' gradients that exist during its backward.
+  // Bytes of other layers' gradients during this layer's backward.
   ShapePolynomial waiting_gradients;
   std::shared_ptr<const struct LayerOperators> operators;
   std::optional<AttentionMask> mask;
   bool parameters_known = false;
   bool frozen = false;
-  bool loss_by_blocks = false;  // a head that computes the loss by blocks of the vocabulary
+  bool loss_by_blocks = false;  // by LossChunks
   std::string class_name;
-  std::string undivided = {};  // why ranks cannot share it; "": they can
+  std::string undivided = {};  // why it cannot be tensor-parallel; "": it can
   std::vector<std::string> module_names() const;
   bool computes_loss() const;           // a head that writes "loss", not logits
   bool trains() const;                  // as far as known
@@ -128,19 +128,19 @@ struct ModelSpec {
   std::string dtype;
   std::vector<ValueSpec> inputs;
   std::vector<LayerInfo> layers;
-  // Layers that depend only on the batch and constants. Every stage that needs them runs them.
+  // As Model::free_layers.
   std::vector<LayerInfo> free_layers;
-  std::int64_t vocab_size = 0;                // token ids are below it; 0: no token ids
+  std::int64_t vocab_size = 0;                // 0: no token ids
   std::optional<std::int64_t> max_positions;  // longest sequence; none: no limit
-  // Longest sequence that the model was made for.
+  // Longest sequence that the model was trained for.
   std::optional<std::int64_t> usual_positions;
   std::string config_text;  // config.json as read, for saving
-  // More facts about the model. Null if the layers are your own.
+  // Facts for runs of the command line. Null if the layers are your own.
   std::shared_ptr<const class ModelSource> source;
-  // The model in evaluation, if its layers differ.
+  // As Model::evaluation.
   std::shared_ptr<const ModelSpec> evaluation;
 
-  // Layers [first, second) from the first to the last block.
+  // Layers [first, second): all from the first to the last block.
   std::pair<int, int> block_range() const;
   // Last size of the hidden states. 0: unknown.
   std::int64_t hidden_size() const;
@@ -150,22 +150,23 @@ struct ModelSpec {
   std::int64_t num_parameters() const;  // counts tied parameters once
 };
 
-// Reads a config.json, or a directory with one. Missing fields have transformers' defaults. Throws
+// Reads a config.json or its directory. Missing fields have transformers' defaults. Throws
 // Error(kInput) with file and field for bad JSON, an unknown family, or values that are out of
 // range or not implemented.
 ModelSpec read_model_spec(const std::string& path);
 ModelSpec parse_model_spec(const std::string& config_json, const std::string& file_name);
 
-// Same, for planning only. Also reads a language model nested in text_config (docs/models.md). If
-// the outer object is unknown, its hidden and vocabulary sizes win.
+// Same, for planning only. Also reads a language model nested in text_config (docs/models.md). The
+// hidden and vocabulary sizes of an unknown outer object win.
 ModelSpec read_language_model_spec(const std::string& path);
 
 inline constexpr int kMaxLayers = 10000;
-// Blocks without parameters, values or costs, to split by counts. Throws Error(kUsage).
+// Returns blocks without parameters, values or costs, for splits by layer counts. Throws
+// Error(kUsage).
 ModelSpec model_spec_of_blocks(int num_layers);
 
-// Computes the loss in the head by blocks of the vocabulary, without storing all logits. The model
-// then ends with "loss".
+// Whether the head computes the loss by blocks of the vocabulary, without storing all logits. The
+// model then ends with "loss".
 enum class LossChunks { kOff, kAuto, kOn };
 // Smallest vocabulary for which kAuto means kOn.
 inline constexpr std::int64_t kLargeVocabulary = 32768;
@@ -175,11 +176,11 @@ struct Precision {
   // Type of matrix products under autocast; "": as `parameters`.
   std::string products;
 
-  // As LayerOptions::fused (causal_lm.h). Must be false for models with adapters.
+  // As LayerOptions::fused. Must be false with adapters.
   bool fused = true;
 
   LossChunks loss_chunks = LossChunks::kOff;  // only with fused operators
-  // The head always computes the loss, because no rank has all logits (TensorParallel).
+  // Whether the head always computes the loss, because no rank has all logits (TensorParallel).
   bool loss_in_head = false;
 
   std::int64_t parameter_bytes() const { return dtype_bytes(parameters); }
@@ -191,7 +192,6 @@ struct Precision {
     return fuses() && loss_chunks != LossChunks::kOff &&
            (loss_chunks == LossChunks::kOn || vocab_size >= kLargeVocabulary);
   }
-  // Whether products cast their weights and input.
   bool casts() const { return !products.empty() && products != parameters; }
 };
 

@@ -16,27 +16,25 @@ enum class OptimizerKind {
 
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::kAdamW;
-  // Learning rate before LearningRateOptions. At least 0.
+  // Base learning rate, at least 0.
   double lr = 3e-4;
-  // AdamW's decay rates, each in [0, 1).
+  // Each in [0, 1).
   std::array<double, 2> betas = {0.9, 0.95};
-  // Added to AdamW's denominator.
   double eps = 1e-8;
-  // Fraction of itself that a parameter loses per step, times lr.
+  // A step subtracts lr * weight_decay * parameter.
   double weight_decay = 0.1;
-  // Patterns of full names of parameters without weight decay ("*.bias").
+  // Patterns of full names of parameters that do not decay ("*.bias").
   std::vector<std::string> no_decay = {};
-  // Gradients are scaled to at most this norm. 0: no clipping.
+  // Gradients are clipped to this norm. 0: no clipping.
   double max_norm = 1.0;
 };
 
 enum class Decay { kConstant, kLinear, kCosine };
 
 struct LearningRateOptions {
-  // Steps in which the rate grows linearly to lr.
   std::int64_t warmup_steps = 0;
   Decay decay = Decay::kConstant;
-  // The decay ends at this fraction of lr, in [0, 1].
+  // In [0, 1].
   double min_lr_factor = 0.0;
 };
 
@@ -65,7 +63,7 @@ struct GradientScale {
   friend bool operator==(const GradientScale&, const GradientScale&) = default;
 };
 
-// Layers that keep only their inputs and run again in the backward.
+// Layers to recompute in the backward from their inputs.
 struct ActivationCheckpoint {
   enum Kind {
     kNone,
@@ -83,18 +81,17 @@ struct ActivationCheckpoint {
 
 // Data parallelism: replicas of the pipeline, each with its own rows.
 //
-// With kExact, a step's microbatches (replica 0 first) form `shards` equal ranges, each summed in
-// order. A balanced binary tree adds them: [0, n) is [0, n/2) + [n/2, n). Every degree that divides
-// the shards gets the same bits. With kFast each replica sums its own, and replicas are added in
-// order.
+// With kExact, a step's microbatches (replica 0 first) form `shards` equal ranges. Each is summed
+// in order, and a balanced binary tree adds the sums: [0, n) is [0, n/2) + [n/2, n). Every degree
+// that divides the shards gets the same bits. With kFast, each replica sums its microbatches, and
+// the replicas' sums are added in order.
 enum class Reduction : std::uint8_t { kExact, kFast };
 
 struct DataParallel {
   int degree = 1;
-  // Shards of the gradients: a multiple of the degree that divides the microbatches of all
-  // replicas. 0: the degree.
+  // A multiple of the degree that divides the microbatches of all replicas. 0: the degree.
   int shards = 0;
-  // Each replica keeps optimizer state only for the parameters that it updates.
+  // Shards the optimizer state: each replica updates its part of the parameters.
   bool zero1 = false;
   // Also shards the parameters (UNSHARD, RESHARD).
   bool zero3 = false;
@@ -105,14 +102,14 @@ struct DataParallel {
   friend bool operator==(const DataParallel&, const DataParallel&) = default;
 };
 
-// Tensor parallelism: ranks that share each layer. A layer has `slices`, whose partial sums are
-// added in a balanced binary tree, so results depend on the slices but not on the degree. The
-// degree must be a power of two that divides the slices, or equal their number.
+// Tensor parallelism: ranks that share each layer. A balanced binary tree adds the partial sums of
+// a layer's `slices`, so results depend on the slices but not on the degree. The degree must be a
+// power of two that divides the slices, or equal their number.
 struct TensorParallel {
   int degree = 1;
-  // Number of slices; 0: the degree.
+  // 0: the degree.
   int slices = 0;
-  // Divides rows among the ranks between divided layers, with the same results.
+  // Also divides the rows of activations between these layers, with the same results.
   bool sequence = true;
 
   int num_slices() const { return slices > 0 ? slices : degree; }
@@ -122,10 +119,10 @@ struct TensorParallel {
 enum class DeviceKind : std::uint8_t {
   kAuto,  // kCuda if the machine has as many devices as ranks, else kCpu
   kCpu,
-  kCuda,  // the device with the rank's number on its machine
+  kCuda,  // device i for the machine's i-th rank
 };
 
-// How a checkpoint becomes visible at once.
+// How a checkpoint becomes visible atomically.
 enum class Commit : std::uint8_t {
   kRename,  // written under another name, then renamed
   kMarker,  // valid once manifest.json exists, for storage without atomic renames

@@ -2,8 +2,8 @@
 //
 //     sluice::Partition split = sluice::make_partition(spec, {.num_ranks = 4});
 //
-// Stages are contiguous and not empty, though one may hold only the embedding, or norm and head.
-// Every rank has a stage. Every parameter is on one stage, or in a tie group.
+// Stages are contiguous and not empty. One may hold only the embedding, or norm and head. Every
+// rank has a stage. Every parameter is on one stage or in a tie group.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ enum class Rounding { kNone, kUp, kDown };  // rounds the stages to a multiple o
 
 enum class Remainder { kFirst, kLast, kMiddle };
 
-// How many layers the embedding (first), and norm and head (last), count as.
+// Layers that the embedding (first) and norm with head (last) count as.
 struct EndWeights {
   int first = 0, last = 0;
 };
@@ -43,28 +43,28 @@ std::string_view name_of(Convention convention);
 Convention parse_kind(std::string_view name, Convention);
 using ConventionName = ByName<Convention>;
 
-// How a model is split. Options that contradict each other or the convention are refused.
+// Options that contradict each other or the convention are refused.
 struct PartitionOptions {
   ConventionName convention = Convention::kSluice;
-  // Ranks of the pipeline. 0: one per stage.
+  // 0: one per stage.
   int num_ranks = 0;
-  // Decides how many stages a rank runs. None: any number, placed in a loop.
+  // Decides how many stages a rank runs. None: any number, in a loop.
   std::optional<ScheduleName> schedule = ScheduleKind::k1F1B;
 
-  // ---- by counts: at most one of these three ----
+  // ---- by counts: at most one of the first three ----
   int num_stages = 0;
-  // Stages of a rank. 0: as the schedule needs, 1 or 2.
+  // 0: as the schedule needs, 1 or 2.
   int stages_per_rank = 0;
-  // Layers of a stage. 0: spread evenly.
+  // 0: spread evenly.
   int layers_per_stage = 0;
-  // For the stages of layers_per_stage. kNone: other numbers are refused.
+  // For layers_per_stage. kNone refuses numbers that need rounding.
   Rounding rounding = Rounding::kNone;
-  // See EndWeights. None: default_end_weight().
+  // EndWeights. None: default_end_weight().
   std::optional<int> first_stage_weight = {}, last_stage_weight = {};
-  // Stages with an extra layer if the split is uneven. None: the first.
+  // Stages that get an extra layer in an uneven split. None: the first.
   std::optional<Remainder> remainder = {};
 
-  // ---- by the convention's names, instead of counts: at most one of these ----
+  // ---- instead of counts, by the convention's names: at most one of these ----
   std::vector<std::string> split_points = {};  // cuts before these layers
   std::vector<std::string> cuts = {};          // cuts after these layers
   ModuleNames modules = {};                    // all modules of every stage
@@ -76,7 +76,7 @@ struct PartitionOptions {
 
   // ---- placement; none: the schedule's ----
   std::optional<Placement> placement = {};
-  // The rank of every stage; overrides placement. Empty: not given.
+  // The rank of every stage. Overrides placement unless empty.
   std::vector<int> stage_to_rank = {};
 };
 
@@ -87,7 +87,7 @@ struct StageContent {
   int num_layers = 0;
   std::vector<std::string> modules;  // names of the convention
   std::vector<int> layers;           // indices into ModelSpec::layers
-  std::int64_t num_parameters = 0;   // tied ones count on every stage
+  std::int64_t num_parameters = 0;   // tied parameters count on every stage
   // The gradients that its backward computes, as far as known.
   StageBackward backward = StageBackward::kFull;
   std::vector<int> recomputed;  // layers that run again in the backward
@@ -99,9 +99,9 @@ struct Partition {
   std::vector<std::string> split_points;  // first layer of each stage but the first
   std::vector<StageContent> stages;
   std::vector<TieGroup> tie_groups;  // including those on one stage
-  // None: cut by names, or the convention has no weights.
+  // None for splits by names and conventions without weights.
   std::optional<EndWeights> weights;
-  std::vector<std::string> notes;  // options that others overrode
+  std::vector<std::string> notes;  // overridden options
 
   int num_ranks() const { return stage_map.num_ranks(); }
   int num_stages() const { return stage_map.num_stages(); }
@@ -117,8 +117,8 @@ Partition make_partition(const ModelSpec& model, const PartitionOptions& options
 
 std::vector<std::string> parameter_names(const ModelSpec& model, const StageContent& stage);
 
-// Sizes of one microbatch: the first value that the stage's first layer reads, and the first that
-// its last layer writes. Throws Error(kUsage) if the model does not know its values.
+// Sizes of one microbatch: the first value that the stage reads, and the first that it writes.
+// Throws Error(kUsage) if the model does not know its values.
 struct StageShape {
   std::vector<std::int64_t> input, output;
   std::string input_dtype, output_dtype;

@@ -1,4 +1,4 @@
-// Trains a model as a pipeline with your own optimizer. With Trainer (trainer.h), sluice updates.
+// Trains a model as a pipeline with your own optimizer. For sluice's optimizers see trainer.h.
 //
 //     sluice::run(model, {.num_ranks = 4, .schedule = "ZBVZeroBubble", .num_microbatches = 8},
 //                 [&](sluice::Pipeline& pipeline) {
@@ -11,19 +11,19 @@
 //                   }
 //                 });
 //
-// The body runs once per rank. All ranks make the same calls in the same order. Ranks of a replica
-// pass the same batch, and each replica its own rows. Losses, gradients and norms cover all rows.
-// Ranks of a process are threads: only one may write to a variable that the body captures by
-// reference. Use a pipeline only on its rank's thread. During a step (in an observer), all members
-// throw except those that return rank and plan.
+// The body runs once per rank, on a thread of its own. Use a pipeline only on that thread, and let
+// only one rank write to a variable that the body captures by reference. All ranks make the same
+// calls in the same order. Ranks of a replica pass the same batch, and each replica its own rows.
+// Losses, gradients and norms cover all rows. During a step (in an observer), all members throw
+// except those that return rank and plan.
 //
 // Results have the same bits for every number of ranks, every schedule with the same order of
 // microbatches, and every number of replicas with equal gradient shards (docs/library.md).
 //
-// Between steps, `.grad` is the sum over all train_step() calls since it was cleared, in the
-// parameter's dtype (float32 for half precision), over all uses of a tied parameter. With several
-// ranks, it is set only after parameters() was called or an optimizer passed. With zero1 and zero3
-// it belongs to the tensors of parameters().
+// Between steps, `.grad` is the sum over all train_step() calls since it was cleared and all uses
+// of a tied parameter, in the parameter's dtype (float32 for half precision). With several ranks,
+// it is set only after parameters() was called or an optimizer passed. With zero1 and zero3, only
+// the tensors of parameters() have it.
 #pragma once
 
 #include <cstdint>
@@ -64,9 +64,9 @@ void run_bodies(const Model&, const PipelineOptions&, const std::function<void(P
 }  // namespace detail
 
 struct SaveOptions {
-  // torch's AdamW, Adam, SGD, RMSprop or Adagrad, each with some of parameters(), without overlap.
+  // torch's AdamW, Adam, SGD, RMSprop or Adagrad, with disjoint parts of parameters().
   std::vector<const torch::optim::Optimizer*> optimizers = {};
-  // Your state, equal on all ranks. Texts are UTF-8.
+  // Your state: UTF-8 texts and tensors, equal on all ranks except rank_tensors.
   std::map<std::string, std::string> extra = {};
   std::vector<std::pair<std::string, at::Tensor>> extra_tensors = {};
   std::vector<std::pair<std::string, at::Tensor>> rank_tensors = {};
@@ -74,9 +74,9 @@ struct SaveOptions {
 };
 
 struct LoadOptions {
-  // In the order in which save() got them.
+  // In the same order as SaveOptions::optimizers.
   std::vector<torch::optim::Optimizer*> optimizers = {};
-  // Loads this rank's rank_tensors. The number of ranks must be as saved.
+  // Requires as many ranks as were saved.
   bool rank_tensors = false;
 };
 
@@ -95,81 +95,79 @@ struct LoadedState {
 class Pipeline {
  public:
   // Collective. Creates this rank's stages and draws weights. The arguments must outlive the
-  // pipeline. Throws Error(kUsage) for a plan of another model, a transport of another size, or
-  // modules that train other layers than the plan.
+  // pipeline. Throws Error(kUsage) if plan, model, transport size or trainable modules do not
+  // match.
   Pipeline(const Model& model, const Plan& plan, Transport& transport, RunOptions options = {});
   ~Pipeline();
   Pipeline(const Pipeline&) = delete;
   Pipeline& operator=(const Pipeline&) = delete;
 
   // Collective. Runs forward and backward of a batch, cut into the plan's microbatches, and adds to
-  // `.grad`. Throws Error(kUsage) for a plan with StepEnd::kUpdate, a step within a step, inputs
-  // that are missing, unknown, of unequal lengths or require a gradient, and parameters that were
-  // moved or replaced. With several ranks, also for a second step before parameters() was called.
-  // Throws Error(kInput) for fewer rows than microbatches, or if nothing counts. Warns once if a
-  // loss is not finite (see RunOptions::requires_finite).
+  // `.grad`. Throws Error(kUsage) for a plan with StepEnd::kUpdate, inputs that are missing,
+  // unknown, of unequal lengths or require a gradient, parameters that were moved or replaced, and,
+  // with several ranks, a second step before parameters() was called. Throws Error(kInput) for
+  // fewer rows than microbatches, or if nothing counts. Warns once if a loss is not finite (see
+  // RunOptions::requires_finite).
   StepResult train_step(const Inputs& inputs, const StepOptions& options = {});
   // Collective. Runs forwards in evaluation mode, for any number of rows.
   StepResult eval_step(const Inputs& inputs, const StepOptions& options = {});
-  // Same, without a loss. Inputs of the loss may be omitted. Returns this replica's outputs by
-  // microbatch, on the ranks that `ranks` names.
+  // Same, without a loss or its inputs. Returns this replica's outputs by microbatch, on the given
+  // ranks.
   std::vector<Values> predict(const Inputs& inputs, OutputRanks ranks = OutputRanks::kAll);
-  // As eval_step(), for microbatches that are already cut, possibly none. Returns all losses in
-  // order, equal on all ranks. Does not check that ranks agree.
+  // As eval_step(), for microbatches that are already cut, possibly none. Returns all replicas'
+  // losses in order, on every rank. Does not check that ranks agree.
   std::vector<MicrobatchLoss> evaluate(const StepBatch& batch);
 
-  // Collective. Updates with torch's optimizer. With zero1 and zero3 it also sends updated weights
-  // to all replicas; a plain optimizer.step() is then refused. Throws Error(kUsage) for an
-  // optimizer with other tensors or a closure (LBFGS), and with zero1 or zero3 for all but AdamW,
-  // Adam, SGD, RMSprop and Adagrad.
+  // Collective. Updates with torch's optimizer. With zero1 and zero3, it also sends updated weights
+  // to all replicas, and optimizer.step() is refused. Throws Error(kUsage) for an optimizer with
+  // other tensors or a closure (LBFGS), and with zero1 or zero3 for one that save() does not
+  // support.
   void step(torch::optim::Optimizer& optimizer);
 
-  // Moves this rank's modules. Throws Error(kUsage) after parameters() or a step, and with zero3.
+  // Throws Error(kUsage) after parameters() or a step, and with zero3.
   void to(at::Device device);
 
-  // Trainable parameters of this rank in layer order, without duplicates. With zero1 and zero3:
-  // this replica's flat blocks.
+  // This rank's trainable parameters in layer order, each once. With zero1 and zero3: this
+  // replica's flat blocks.
   std::vector<at::Tensor> parameters() const;
-  // All uses of parameters on this rank, including frozen ones. With zero1 and zero3 a tensor is a
-  // block, possibly empty, so group parameters by name and global_shape, not by dim().
+  // All uses of parameters on this rank, also frozen. With zero1 and zero3 a tensor is a block,
+  // possibly empty, so group parameters by name and global_shape, not by dim().
   std::vector<ParameterInfo> named_parameters() const;
-  // Parameters and buffers of this rank, not copied. A tied parameter has the name of its first
-  // use. Throws Error(kUsage) with zero3, as load_state_dict() does.
+  // This rank's parameters and buffers, not copied. A tied parameter has the name of its first use.
+  // Throws Error(kUsage) with zero3, as does load_state_dict().
   std::vector<std::pair<std::string, at::Tensor>> local_state_dict() const;
-  // Collective. CPU copies of the whole model's state on rank 0 (others: empty), unordered, with
+  // Collective. The whole model's state in CPU copies on rank 0 (others: empty), unordered, with
   // tied parameters under all names.
   std::vector<std::pair<std::string, at::Tensor>> state_dict() const;
-  // Copies the entries of this rank. Throws Error(kUsage) if one is missing or has another shape.
+  // Copies this rank's entries. Throws Error(kUsage) if one is missing or has another shape.
   void load_state_dict(const std::vector<std::pair<std::string, at::Tensor>>& state);
 
   // Collective. Saves parameters, buffers, step count and `options`, but no gradients, as a
-  // directory, and replaces an older one as a whole. Throws Error(kCheckpoint) on every rank if
-  // writing fails; the older checkpoint then remains. Throws Error(kUsage) for an unknown
-  // optimizer, a parameter in two optimizers, or `extra` that differs between ranks or is not
-  // UTF-8.
+  // directory that replaces an older one as a whole. If writing fails, throws Error(kCheckpoint) on
+  // every rank and leaves the older one. Throws Error(kUsage) for unsuitable options.
   void save(const std::string& path, const SaveOptions& options = {});
   // Collective. Loads what this rank needs, from any layout. With the same seed, the next step
-  // draws the same random numbers as the saved run. Throws Error(kCheckpoint) for a damaged
-  // checkpoint. Another model or optimizer, or missing rank tensors, are found before anything
+  // draws the same random numbers as the saved run would. Throws Error(kCheckpoint) for a damaged
+  // checkpoint. A different model or optimizer, or missing rank tensors, are found before anything
   // changes.
   LoadedState load(const std::string& path, const LoadOptions& options = {});
 
-  // Calls `fill` to set the parameters of each stage. All uses of a tied parameter must be equal.
+  // `fill` must set all uses of a tied parameter to the same value.
   void load_weights(const FillStage& fill);
-  // This rank's part of a checkpoint, for a Saver. Tensors are not copies. Replica 0 has what
-  // replicas share. Sharded optimizer state is gathered into copies, which is a collective over
-  // `world`. By default these are the steps' ranks, whose group a failure ends.
+  // This rank's part of a checkpoint, for a Saver. Tensors are not copied, and only replica 0 has
+  // those that replicas share. Sharded optimizer state is gathered into copies, collectively over
+  // `world`. A failed step ends the default group.
   RankState state() const;
   RankState state(const Group& world) const;
-  // Collective. Loads what state() names. `rest` first fills what an adapter's checkpoint lacks.
-  // Returns all ranks' parameters without optimizer state, which starts at zero with a warning.
-  // Throws Error(kCheckpoint).
+  // Collective. Loads all that state() saves. `rest` first fills what an adapter's checkpoint
+  // lacks. Returns the parameters (of all ranks) without saved optimizer state, which starts at
+  // zero with a warning. Throws Error(kCheckpoint).
   std::vector<std::string> load_state(const Checkpoint& checkpoint, const FillStage& rest = {});
 
-  // Divides gradients, for instance by a count that is known only after several steps.
+  // Use it to divide by a count that is known only after several steps.
   void scale_grads_by_divisor(double divisor);
-  // Collective. Scales gradients to at most max_norm (0: no scaling). Returns the norm before, with
-  // equal bits on every rank.
+  // Collective. Scales gradients to at most max_norm (0: no scaling). Returns the previous norm,
+  // with equal bits on every rank.
   double clip_grad_norm(double max_norm);
   void zero_grad();
   // Throws Error(kUsage) if the optimizer holds tensors that are not in parameters().
@@ -183,18 +181,18 @@ class Pipeline {
   const Plan& plan() const;
   const Program& program() const { return plan().program; }
   std::vector<Stage*> stages() const;
-  // Modules of this rank's layers, in order.
+  // One per layer of this rank, in order.
   std::vector<std::shared_ptr<torch::nn::Module>> modules() const;
   bool has_first_stage() const;
   bool has_last_stage() const;
   const Group& world() const;
 
   const StepTimes& times() const;
-  // Collective. The cost of the last step on each rank.
+  // Collective. Returns the statistics of each rank.
   std::vector<RankStats> gather_stats(const StepTimes& times) const;
-  // Collective. Stages of all ranks that computed weight gradients during I (docs/numbers.md).
+  // Collective. Returns the stages that computed weight gradients during I (docs/numbers.md).
   std::vector<int> gather_unsplit_stages() const;
-  // After a failure: the last instructions of this rank, and the index of the running one, or -1.
+  // After a failure: this rank's last instructions, and the index of the one that ran, or -1.
   std::string flight_record() const;
   int current_instruction() const;
 
@@ -209,9 +207,9 @@ class Pipeline {
   std::unique_ptr<Impl> impl_;
 };
 
-// Plans (plan_pipeline) and runs `body` for each rank on its own thread. With several processes
-// (docs/launching.md), each must call it and runs its share of the ranks. Returns this process's
-// results in rank order. Throws the first failure, which names the rank, in all processes.
+// Plans (plan_pipeline) and runs `body` for each rank on its own thread. Each of several processes
+// (docs/launching.md) must call it, and runs its share of the ranks. Returns this process's results
+// in rank order. Throws the first failure, which names the rank, in all processes.
 template <typename Body>
 auto run(const Model& model, const PipelineOptions& options, Body&& body,
          const RunOptions& run_options = {}) {

@@ -30,78 +30,76 @@ enum class Balance {
   kMeasured,  // PipelineOptions::times
 };
 
-// How a training step ends.
 enum class StepEnd {
-  kGradients,  // with loss and gradients; the caller updates
-  kUpdate,     // Trainer (trainer.h) also updates
+  kGradients,  // the caller updates
+  kUpdate,     // Trainer updates
 };
 
-// When your hook reduces gradients (RunOptions::reduction).
+// When RunOptions::reduction runs.
 enum class HookedReduction {
   kNone,
-  kStep,        // once a step, when a stage's gradients are complete
+  kStep,        // once a step, after a stage's last backward
   kMicrobatch,  // after every backward
 };
 
 struct PipelineOptions {
-  // Ranks of the pipeline. None: those of own_schedule, else 1.
+  // Ranks of one pipeline. None: as own_schedule, else 1.
   std::optional<int> num_ranks = {};
   // Chooses the fastest schedule within memory_per_rank (docs/schedules.md). Excludes `schedule`
   // and `own_schedule`.
   bool auto_schedule = false;
   // None: "1F1B", or "Interleaved1F1B" if ranks have several stages.
   std::optional<ScheduleName> schedule = {};
-  // Your own schedule. It also places the stages, so `partition` must not. Throws RefusedSchedule
-  // if it is invalid.
+  // Also places the stages, so `partition` must not.
   std::optional<Schedule> own_schedule = {};
-  // More microbatches make the bubble smaller. None: those of own_schedule, else 1.
+  // None: as own_schedule, else 1.
   std::optional<int> num_microbatches = {};
-  // The split. Its schedule is ignored; its num_ranks, if given, must equal the one above.
+  // Its schedule is ignored. Its num_ranks, if given, must equal num_ranks.
   PartitionOptions partition = {};
   StepEnd step_end = StepEnd::kGradients;
-  // Gathers the model's outputs on all ranks in training steps (GATHER_OUTPUTS).
+  // Gathers outputs on all ranks in training steps (GATHER_OUTPUTS).
   bool gathers_outputs = false;
-  // run() sets it from RunOptions::reduction. Excludes several replicas.
+  // Set by run(). Excludes several replicas.
   HookedReduction hooked_reduction = HookedReduction::kNone;
-  // Except with kEven, `partition` must not set cuts, weights or remainder.
+  // `partition` may set cuts, weights or remainder only with kEven.
   Balance balance = Balance::kEven;
-  // For kMeasured and predictions in seconds. None: F, I and W take 1, or their operations.
+  // For kMeasured and predictions in seconds. None: F, I and W take 1, or as long as their
+  // operations.
   std::shared_ptr<const LayerTimes> times = {};
-  // Excludes splits and schedules that need more bytes. None: no limit.
+  // Bytes that splits and schedules may need. None: no limit.
   std::optional<std::int64_t> memory_per_rank = {};
-  // Rows of a microbatch and tokens of a row, for memory and message sizes.
+  // For predicted memory and message sizes.
   std::int64_t microbatch_size = 1;
   std::int64_t seq_len = 512;
-  // Patterns of full names of parameters that train ("*.norm.weight"). If the model does not know
-  // its parameters, clear requires_grad in LayerSpec::make instead.
+  // Patterns of full names of parameters that train ("*.norm.weight"). If the plan does not know
+  // the parameters, clear requires_grad in LayerSpec::make and set `frozen_layers`.
   std::vector<std::string> trainable = {"*"};
-  // Patterns of layers in which nothing trains, if the plan does not know their parameters.
+  // Patterns of layers in which nothing trains.
   std::vector<std::string> frozen_layers = {};
   ActivationCheckpoint activation_checkpoint = {};
-  // Multiplies the ranks. num_microbatches are those of one replica.
+  // Multiplies the ranks. num_microbatches is per replica.
   DataParallel data_parallel = {};
   // Multiplies the ranks.
   TensorParallel tensor_parallel = {};
-  // Order of the mesh axes, the last one fastest. cp and tp may be omitted at the end.
+  // Mesh axes, the last one fastest. cp and tp may be omitted at the end.
   std::string rank_order = "pp,dp,cp,tp";
-  // Counts towards the memory of a rank, even if the optimizer is yours.
+  // Counts towards memory, even if the optimizer is yours.
   OptimizerKind optimizer = OptimizerKind::kAdamW;
-  // Keeps a host copy of parameters and optimizer state, to save during training.
+  // Counts a host copy of parameters and optimizer state, to save during training.
   bool keeps_snapshot = false;
 };
 
 // Bytes of tensors on a rank (docs/memory.md). Sums saturate.
 struct RankMemory {
-  std::int64_t num_parameters = 0;  // a parameter that is used twice counts once
+  std::int64_t num_parameters = 0;  // a tied parameter counts once
   std::int64_t parameter_bytes = 0;
-  std::int64_t gradient_bytes = 0;  // one per use, times the sums open at once
+  std::int64_t gradient_bytes = 0;  // one per use of a parameter and open sum
   std::int64_t optimizer_bytes = 0;
-  std::int64_t snapshot_bytes = 0;    // host copy for a checkpoint
+  std::int64_t snapshot_bytes = 0;
   std::int64_t activation_bytes = 0;  // peak over all live microbatches
-  std::int64_t running_bytes = 0;     // additional at the peak, while an action runs
-  std::int64_t reduction_bytes = 0;   // additional at the peak, in reductions between replicas
+  std::int64_t running_bytes = 0;     // temporaries at the peak
+  std::int64_t reduction_bytes = 0;   // reductions between replicas at the peak
   std::int64_t gathered_bytes = 0;    // sharded parameters while gathered
-  // Bytes held all the time, and at the peak.
   std::int64_t held_bytes() const {
     return parameter_bytes + gradient_bytes + optimizer_bytes + snapshot_bytes;
   }
@@ -120,11 +118,11 @@ struct ScheduleCandidate {
   std::string name;
   int stages_per_rank = 1;
   Placement placement = Placement::kLoop;
-  double step = 0;  // expected time, in Plan::time_unit
+  double step = 0;  // in Plan::time_unit
   double bubble_fraction = 0;
   std::int64_t peak_bytes = 0;
-  std::string refusal;           // why it was excluded; "": it was not, and the numbers are valid
-  bool short_of_memory = false;  // excluded because of memory_per_rank
+  std::string refusal;  // why it was excluded; "": it was not
+  bool short_of_memory = false;
   bool taken = false;
 };
 
@@ -147,15 +145,15 @@ struct Plan {
   std::string time_unit;  // "s" or "GFLOP"; "": F, I and W take 1
   Simulation simulation;
   Balance balance = Balance::kEven;
-  std::optional<std::int64_t> memory_per_rank;  // limit in bytes
+  std::optional<std::int64_t> memory_per_rank;
   std::vector<ScheduleCandidate> candidates;
   std::vector<RankPrediction> ranks;
-  std::vector<std::string> notes;  // choices, and options that others overrode
-  // Likely mistakes. Each text starts with the option.
+  std::vector<std::string> notes;  // choices and overridden options
+  // Likely mistakes. Each starts with the option's name.
   std::vector<std::string> warnings;
 };
 
-// Thrown for an invalid schedule, with what is needed to draw it.
+// Thrown for an invalid schedule, with what draw_violations() needs.
 class RefusedSchedule : public Error {
  public:
   RefusedSchedule(const Error& error, Program program, VerifyReport report);
@@ -170,15 +168,15 @@ class RefusedSchedule : public Error {
   std::shared_ptr<const Refused> refused_;
 };
 
-// Throws Error(kUsage) for options that do not fit the model or each other, and RefusedSchedule
-// (kInput) with the first violation of a schedule that cannot run.
+// Throws Error(kUsage) for options that contradict the model or each other, and RefusedSchedule
+// (kInput) for a schedule that cannot run.
 Plan plan_pipeline(ModelSpec model, const PipelineOptions& options);
 
-// Reads a file of `sluice plan --measure` (docs/simulate.md), for PipelineOptions::times. Throws
-// Error(kInput) that names file and field.
+// Reads a file of `sluice plan --measure` (docs/simulate.md). Throws Error(kInput) with file and
+// field.
 std::shared_ptr<const LayerTimes> read_layer_times(const std::string& path);
 
-// Returns the plan as text, at most options.width (80 or more) columns wide if names fit.
+// options.width must be at least 80. Long names may exceed it.
 std::string describe_plan(const Plan& plan, const GridOptions& options);
 std::ostream& operator<<(std::ostream& out, const Plan& plan);
 std::string plan_json(const Plan& plan);

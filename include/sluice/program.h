@@ -3,14 +3,13 @@
 //     sluice::Program program = sluice::lower(sluice::make_schedule("1F1B", shape));
 //
 // docs/program.md has the meaning of every instruction. SEND, RECV, UNSHARD and reductions are
-// posts, which do not wait. The first later instruction that uses the result waits, at the latest
+// posts: they do not wait. The first later instruction that uses the result waits, at the latest
 // the end of the row. A channel is one FIFO per (source rank, destination rank, activation or
 // gradient). Stages of one rank exchange values without messages. All ranks of a collective run it
 // in the same order.
 //
-// A rank works on PARTIAL_NORM while it would wait for a message. REDUCE_NORM computes all other
-// norms, and OPTIMIZER_STEP updates the stages without an UPDATE. No weight is written before
-// REDUCE_LOSS and REDUCE_NORM are complete, so a step that is not finite leaves weights unchanged.
+// No weight is written before REDUCE_LOSS and REDUCE_NORM are complete, so a step that is not
+// finite leaves weights unchanged.
 #pragma once
 
 #include <string>
@@ -28,17 +27,16 @@ struct TieGroup {
   std::vector<int> stages;
 };
 
-// The program of one pipeline. Its `ranks` are those along the axis pp of the mesh; ranks that
-// differ along other axes run the same rows.
+// The program of one pipeline. All ranks with pp coordinate p of the mesh run row p.
 struct Program {
   int num_microbatches = 0;
   StageMap stage_map;
-  Flow flow;  // route of a microbatch through the stages
+  Flow flow;
   Mesh mesh;
   std::vector<std::vector<Action>> ranks;  // [rank][instruction], without kIdle
   std::vector<TieGroup> tie_groups;        // indexed by Action::group
-  bool forward_only = false;               // for evaluation, without any backward
-  // Whether it has only UPDATE and OPTIMIZER_STEP, for the caller's optimizer.
+  bool forward_only = false;               // for evaluation
+  // Whether it only updates, for the caller's optimizer.
   bool update_only = false;
   std::vector<StageBackward> backwards;  // by stage; empty: all kFull
 
@@ -55,7 +53,7 @@ struct LowerOptions {
   bool shard_parameters = false;
   int max_active_stages = 3;
   bool reduce_gradients = false;
-  bool reduce_per_microbatch = false;  // one REDUCE_GRAD per microbatch
+  bool reduce_per_microbatch = false;
   bool transfers = true;
   bool defer_receives = false;
   bool merge_backward = false;  // adjacent I and W become B
@@ -71,9 +69,9 @@ struct LowerOptions {
   bool update_by_stage = false;  // UPDATE instead of OPTIMIZER_STEP
 };
 
-// Runs the passes that the options select (docs/program.md), except those whose instructions a
-// compute_comms schedule has. Does not prove the result. Throws Error(kInput) for an instruction
-// with an unknown stage or microbatch.
+// Runs the passes that the options select (docs/program.md), except those that a compute_comms
+// schedule has run. Does not prove the result. Throws Error(kInput) for an instruction with an
+// unknown stage or microbatch.
 Program lower(const Schedule& schedule, const LowerOptions& options = {});
 
 }  // namespace sluice

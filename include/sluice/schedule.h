@@ -1,4 +1,4 @@
-// Makes schedules: the order of forwards and backwards on every rank. Needs no LibTorch.
+// Makes schedules, the order of forwards and backwards on every rank, without LibTorch.
 //
 //     auto schedule = sluice::make_schedule("zbv", {.num_ranks = 4, .num_microbatches = 8});
 #pragma once
@@ -13,8 +13,8 @@
 
 namespace sluice {
 
-// An enumerator, or its name: `options.schedule = "zbv"`. An enum needs two functions:
-// name_of(Kind), and parse_kind(name, Kind), whose second argument only selects the enum.
+// An enumerator that may be given by name: `options.schedule = "zbv"`. The enum needs name_of(Kind)
+// and parse_kind(name, Kind), whose second argument only selects the overload.
 template <typename Kind>
 class ByName {
  public:
@@ -41,7 +41,7 @@ std::vector<int> parse_stage_to_rank(std::string_view text, int num_ranks, int n
 struct Schedule {
   std::string name;  // canonical, or the file's
   int num_microbatches = 0;
-  // In a schedule from a file, a stage without a row is kNowhere; verify() refuses it.
+  // A stage that no row of a file runs is kNowhere, which verify() refuses.
   StageMap stage_map;
   std::vector<std::vector<Action>> rows;  // [rank][slot]; kIdle: empty slot
 
@@ -73,29 +73,28 @@ struct ScheduleInfo {
   ScheduleKind kind = ScheduleKind::k1F1B;
   std::string name;
   std::vector<std::string> aliases;  // lower case
-  std::string source;                // paper or specification
-  bool single_stage = false;         // exactly one stage per rank
+  std::string source;
+  bool single_stage = false;  // exactly one stage per rank
   Placement placement = Placement::kLoop;
   Schedule (*build)(const ScheduleShape&) = nullptr;  // stages_per_rank must be set
 };
 
 const std::vector<ScheduleInfo>& schedule_table();
 
-// Throws Error(kUsage) as the other overload, and for a V schedule without 2 stages per rank.
+// Also throws Error(kUsage) for a V schedule without 2 stages per rank.
 StageMap make_stage_map(const ScheduleInfo& schedule, int num_ranks, int num_stages);
 
 const ScheduleInfo& find_schedule(const ScheduleName& name);
 
-// Throws Error(kUsage) for counts below 1, and for numbers of stages or microbatches that the
-// schedule cannot run. V schedules need 2 stages per rank.
+// Throws Error(kUsage) for numbers of stages or microbatches that the schedule cannot run.
 Schedule make_schedule(const ScheduleName& name, const ScheduleShape& shape);
 
-// Forwards only, for LowerOptions::forward_only.
+// For LowerOptions::forward_only.
 Schedule make_forward_schedule(const StageMap& stage_map, int num_microbatches);
 
 // Reads torch's CSV (`compute_only` or `compute_comms`): one row per rank; an empty cell is an idle
 // slot. By default, a stage is on the first row that computes it. Ranks of `stage_to_rank` beyond
-// the file get empty rows. Throws Error(kInput) with "file:row:column", from 1.
+// the file get empty rows. Throws Error(kInput) with 1-based "file:row:column".
 Schedule parse_schedule_csv(std::string_view text, std::string_view file_name,
                             const std::vector<int>& stage_to_rank = {});
 Schedule read_schedule_csv(const std::string& path, const std::vector<int>& stage_to_rank = {});

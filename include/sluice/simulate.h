@@ -4,10 +4,10 @@
 //     std::cout << sluice::draw_grid(result);
 //
 // A compute action starts when its rank is free and its inputs have arrived. Messages of a channel
-// follow each other: each takes bytes / bandwidth and arrives `latency` later. UNSHARD and
-// reductions run beside compute, those of one kind on a rank one after another. Collectives start
-// when all members have posted them. PARTIAL_NORM fills idle time. UPDATE and OPTIMIZER_STEP occupy
-// their rank. Times are in any one unit (docs/simulate.md).
+// follow each other, take bytes / bandwidth, and arrive `latency` later. UNSHARD and reductions
+// overlap with compute, but on one rank not with others of their kind. Collectives start when all
+// members have posted them. PARTIAL_NORM fills idle time. UPDATE and OPTIMIZER_STEP occupy their
+// rank. Times are in any one unit (docs/simulate.md).
 #pragma once
 
 #include <string>
@@ -19,18 +19,17 @@
 
 namespace sluice {
 
-// Costs of a stage or layer for one shape of microbatches.
 struct StageCosts {
-  // Times of a microbatch; optimizer_step is per step.
+  // Times per microbatch, except optimizer_step per step.
   double forward = 0;
   double backward_input = 0;
   double backward_weight = 0;
-  double backward = 0;  // may be less than I + W
+  double backward = 0;
   double unshard = 0;
   double reduce_gradients = 0;
   double partial_norm = 0;
-  double optimizer_step = 0;  // UPDATE, or its share of OPTIMIZER_STEP and norm
-  // Bytes. Those of a rank's stages add up, except running_bytes, whose maximum counts.
+  double optimizer_step = 0;  // UPDATE, or the stage's share of OPTIMIZER_STEP and norm
+  // Bytes. A rank's stages add up, except the maximum of running_bytes.
   double kept_bytes = 0;              // per microbatch from F to B or I
   double kept_after_input_bytes = 0;  // per microbatch from I to W
   double held_bytes = 0;              // all the time
@@ -47,7 +46,7 @@ struct Costs {
   double gather_outputs = 0.0;
   double reduce_norm = 0.0;
   double action = 0.0;  // added to every compute action
-  // Ranks that can compute at once; 0: all. A step takes at least all work divided by this.
+  // Ranks that can compute at once, which bounds a step by work / parallel_ranks. 0: all.
   double parallel_ranks = 0.0;
   double latency = 0.0;
   double bandwidth = 0.0;             // bytes per unit of time; 0: infinite
@@ -63,7 +62,7 @@ Costs parse_costs(std::string_view text);
 Costs parse_costs_json(std::string_view text, const std::string& file_name);
 Costs read_costs(const std::string& path);
 
-// Costs if the backwards of these stages cannot be split: I costs B, and W nothing.
+// For stages whose backward cannot be split, I costs as much as B, and W nothing.
 Costs add_unsplit_costs(Costs costs, int num_stages, const std::vector<int>& stages);
 
 struct TimedAction {
@@ -77,17 +76,17 @@ struct RankTimeline {
   double update = 0;                 // part of `busy` in updates
   double finish = 0;
   double warmup = 0, waiting = 0, drain = 0;
-  // Most forwards whose W or B (or: I or B) has not run.
+  // Most forwards at once whose W or B (or: I or B) has not run.
   int peak_live = 0, peak_live_until_grad_input = 0;
   double peak_bytes = 0;  // if the costs have bytes
-  std::vector<int> live;  // live forwards after each instruction
+  std::vector<int> live;  // such forwards after each instruction
 };
 
 struct Simulation {
-  double makespan = 0;         // end of the last compute action, update or post
+  double makespan = 0;         // end of the last action
   double bubble_fraction = 0;  // idle time / (ranks * makespan)
   std::vector<RankTimeline> ranks;
-  // A chain of compute actions that spans the makespan. `index` counts the rank's actions.
+  // A chain of compute actions that spans the makespan. `index` is that of RankTimeline::actions.
   struct Step {
     int rank = 0;
     int index = 0;
@@ -102,8 +101,7 @@ struct Simulation {
   }
 };
 
-// The program must have passed verify(). Throws Error(kInput) if it cannot complete, and
-// Error(kUsage) for costs that are negative or of the wrong size.
+// The program must have passed verify(). Throws Error(kUsage) for negative costs or wrong sizes.
 Simulation simulate(const Program& program, const Costs& costs = {});
 
 struct GridOptions {

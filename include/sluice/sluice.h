@@ -1,5 +1,5 @@
-// Includes all public headers. A program that plans without LibTorch includes single headers of the
-// first group instead. The headers in parts/ may change between versions.
+// Includes all public headers. Without LibTorch, include headers of the first group instead.
+// Headers in parts/ may change between versions.
 #pragma once
 
 // Planning, without LibTorch.

@@ -2,9 +2,9 @@
 //
 //     auto ids = sluice::Tokenizer::read("models/llama").encode("Hello");
 //
-// Ids and text are those of transformers' AutoTokenizer. Parts and settings that are not
-// implemented are refused by name. A call's time and memory are bounded by the text's length, even
-// for hostile files. Several threads may call const members.
+// Ids and text match transformers' AutoTokenizer. Unimplemented parts and settings are refused by
+// name. A call's time and memory are bounded by the text's length, even for hostile files. Const
+// members are thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -20,20 +20,19 @@ namespace sluice {
 
 class Tokenizer {
  public:
-  // Reads a tokenizer.json, or a directory with one and the settings beside it (config.json and
-  // others). Throws Error(kInput) with the file and field if it is missing, malformed, too large,
-  // or not implemented (docs/tokenizer.md).
+  // Reads a tokenizer.json, or a directory with one and its settings (config.json and others).
+  // Throws Error(kInput) with file and field for what is missing, malformed, too large, or not
+  // implemented (docs/tokenizer.md).
   static Tokenizer read(const std::string& path);
   static Tokenizer parse(std::string_view json, const std::string& file_name);
 
   // add_special_tokens adds the post-processor's tokens, such as "<s>". Invalid UTF-8 counts as
-  // U+FFFD. Throws Error(kInput) for a text above 1 GiB, a text that the file's rules expand beyond
-  // bounds, or a character outside a vocabulary whose unk_token is not a token.
+  // U+FFFD. Throws Error(kInput) for a text above 1 GiB or that the file's rules expand beyond
+  // bounds, or an unknown character if the vocabulary lacks unk_token.
   std::vector<std::int32_t> encode(std::string_view text, bool add_special_tokens = true) const;
-  // Encodes text that continues a document: without special tokens or SentencePiece's leading
-  // space.
+  // Adds neither special tokens nor SentencePiece's leading space.
   std::vector<std::int32_t> encode_continuation(std::string_view text) const;
-  // The tokens that the post-processor puts before and after a document.
+  // The post-processor's tokens before and after a document.
   const std::vector<std::int32_t>& prefix() const;
   const std::vector<std::int32_t>& suffix() const;
 

@@ -6,8 +6,8 @@
 //     sluice::Trainer trainer(pipeline, {.max_norm = 1.0});
 //     auto step = trainer.step({{"x", x}, {"y", y}}, 1e-3);
 //
-// Norm, finite check and update are instructions of the program, so they overlap with compute and
-// support zero1 and zero3. Pipeline::save() also writes the optimizer state.
+// Norm, finite check and update are program instructions, so they overlap with compute and support
+// zero1 and zero3. Pipeline::save() also saves the optimizer state.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ class Optimizer;
 class Trainer {
  public:
   // Collective, before the pipeline's first step. The pipeline must outlive the trainer. Throws
-  // Error(kUsage) for a plan without StepEnd::kUpdate, a second trainer, or options that differ
+  // Error(kUsage) without StepEnd::kUpdate, for a second trainer, or for options that differ
   // between ranks.
   Trainer(Pipeline& pipeline, const OptimizerOptions& options);
   ~Trainer();
@@ -32,14 +32,14 @@ class Trainer {
   Trainer& operator=(const Trainer&) = delete;
 
   // Collective. Throws Error(kNotFinite) on every rank, before any update, if the loss or a
-  // gradient is not finite, and what Pipeline::train_step() throws for its inputs.
+  // gradient is not finite. Checks inputs like Pipeline::train_step().
   StepResult step(const Inputs& inputs, double learning_rate, const StepOptions& options = {});
-  // Same, for microbatches of this replica that are already cut. Does not check that ranks agree.
+  // Same, for microbatches that are already cut. Does not check that ranks agree.
   StepResult step(const StepBatch& batch, double learning_rate);
 
   const Optimizer& optimizer() const;
-  // The last step that updated this rank's weights, initially the loaded checkpoint's. None if an
-  // update failed halfway. If all ranks return the same step, their weights are consistent.
+  // The last step that updated this rank's weights, initially the loaded one. None if an update
+  // failed halfway. The weights are consistent if all ranks return the same step.
   std::optional<std::int64_t> weights_step() const;
 
  private:

@@ -4,8 +4,8 @@
 //     for (const Verdict& verdict : report.verdicts) ...  // "gloo", "nccl"
 //
 // verify() checks ownership of stages, completeness, order, transfers, collectives and deadlocks.
-// It assumes that a RECV waits until its message heads its channel, which is stricter than
-// program.h. Time is linear in the number of actions.
+// It assumes that a RECV waits until its message heads the channel, which is stricter than
+// program.h. Takes linear time.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace sluice {
 
 struct Violation {
   int rank = -1;   // -1: no single rank
-  int index = -1;  // instruction of that rank; -1: the rank as a whole
+  int index = -1;  // instruction of that rank; -1: all of it
   std::string action;
   std::string reason;
 };
@@ -27,10 +27,10 @@ enum class ProofTransport : std::uint8_t {
   // One FIFO per source, destination and kind of message. A SEND never waits.
   kSluice,
   // One FIFO per source and destination. A SEND ends with its RECV. Transfers between two ranks run
-  // one after the other, in row order.
+  // one by one, in row order.
   kRendezvous,
   // torch.distributed.pipelining: one FIFO per source and destination. Over Gloo, a SEND never
-  // waits. Over NCCL, a SEND ends with its RECV, and a rank's transfers run one after the other.
+  // waits. Over NCCL, a SEND ends with its RECV, and a rank's transfers run one by one.
   kTorch,
 };
 
@@ -44,18 +44,18 @@ struct VerifyReport {
   ProofTransport transport = ProofTransport::kSluice;
   std::vector<Violation> violations;  // of all verdicts, without duplicates
   std::vector<Verdict> verdicts;
-  // Smallest channel capacity (messages) with which the program completes if a SEND waits for room;
-  // 0 if nothing is sent. Valid only if ok().
+  // Smallest channel capacity (messages) with which the program completes if a SEND waits for room.
+  // Valid only if ok().
   int required_capacity = 0;
-  // Most messages in one channel, over all possible timings.
+  // Most messages in a channel under any timing.
   int max_in_flight = 0;
   bool ok() const { return violations.empty(); }
 };
 
-// Returns every violation and never throws. First adds transfers to a program that has none.
+// Returns every violation and never throws. Adds transfers to a program without any.
 VerifyReport verify(const Program& program, ProofTransport transport = ProofTransport::kSluice);
 
-// Throws Error(kInput) with the first violation and their number unless report.ok().
+// Throws Error(kInput) with the first violation and the number of violations unless report.ok().
 void require_verified(const VerifyReport& report, const std::string& subject);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// Exported graphs may come from hostile files. They may only use the ATen operators of
+// Exported graphs may come from hostile files. Allows only the ATen operators of
 // family/aten_table.h, arithmetic on symbolic numbers, and the program's operators.
 #pragma once
 
@@ -10,7 +10,7 @@
 namespace sluice::detail {
 
 // Returns why the node may not run, or "". `given` lists the program's operators ("sluice::my_op").
-// Those of the namespace sluice always pass, because planning needs no implementation.
+// The namespace sluice always passes, because planning needs no implementation.
 std::string refusal_of(const GraphNode& node, const GraphModule& module,
                        const std::vector<std::string>& given);
 

@@ -54,7 +54,7 @@ struct GraphArgument {
 };
 
 struct ModuleCall {
-  std::string key;   // "encoder.dropout@1" for the second call of that module
+  std::string key;   // "encoder.dropout@1" for that module's second call
   std::string path;  // "" for the model itself
   std::string class_name;
 };
@@ -125,7 +125,7 @@ struct GraphTensor {
   bool is_parameter = true;
 };
 
-// Facts that tools/sluice_export.py adds in extra/sluice.json.
+// Facts of tools/sluice_export.py, from extra/sluice.json.
 struct GraphFacts {
   struct Size {
     std::string name;
@@ -145,7 +145,7 @@ struct GraphFacts {
   std::string loss_output, loss_count;
   bool loss_is_sum = false;
   bool has_weights = false;
-  std::string checked;  // what the exporter compared: "model", "two layers of each kind", "no"
+  std::string checked;  // what was compared: "model", "two layers of each kind", "no"
   std::vector<std::string> notes;
 };
 
@@ -160,16 +160,15 @@ struct ExportedGraph {
   const GraphTensor* tensor(std::string_view name) const;
 };
 
-// Reads an archive of torch.export.save(), with or without sluice's own entries. Reads neither
-// weights nor pickles. Throws Error(kInput) with the file and entry for invalid or compressed
-// entries, invalid JSON, an unknown schema version, a value that is not written exactly once before
-// it is read, and a tensor beyond its record.
+// Reads an archive of torch.export.save(), with or without sluice's own entries, but no weights or
+// pickles. Throws Error(kInput) with the file and entry if the archive is invalid or has an unknown
+// schema version.
 ExportedGraph read_exported_graph(const std::string& path);
 class ZipFile;
 ExportedGraph read_exported_graph(const ZipFile& zip);
 
-// For messages, with bounded length: "aten.linear(hidden, weight) -> linear_3 of
-// model.layers.0.mlp".
+// For messages: "aten.linear(hidden, weight) -> linear_3 of model.layers.0.mlp". The length is
+// bounded.
 std::string to_text(const GraphNode& node, const GraphModule& module);
 
 // For messages: "node 'linear_3' of module 'model.layers.0.mlp' (modeling_llama.py:12)".

@@ -28,7 +28,6 @@ GraphFlow::GraphFlow(const ExportedGraph& graph, const GraphModule& module, cons
   find_forbidden();
 }
 
-// Whether the node only computes symbolic numbers that follow from sizes.
 bool GraphFlow::is_known_number(int i) const {
   const std::vector<int> written = values_written(node(i));
   return !written.empty() && std::all_of(written.begin(), written.end(), [&](int value) {
@@ -168,8 +167,8 @@ void GraphFlow::find_free() {
   }
 }
 
-// Finds the nodes that results or written buffers need, with the assertions in their modules.
-// Assertions on free values are dropped, because rules check the shapes.
+// Finds the nodes that results or written buffers need, with the assertions in their modules. Drops
+// assertions on free values, whose shapes are checked by rules.
 void GraphFlow::find_order() {
   std::vector<bool> is_needed(module_.values.size(), false);
   for (const int value : outputs_) is_needed[static_cast<std::size_t>(value)] = true;
@@ -244,7 +243,7 @@ void GraphFlow::find_forbidden() {
       if (!added) forbid(first->second, here);
     }
   }
-  // Each layer gets its own copy of an input, so one layer must have all nodes that use a written
+  // Each layer has its own copy of an input, so one layer must have all nodes that use a written
   // input.
   for (const auto& [base, span] : spans)
     if (span.is_input || span.last_change > span.first)

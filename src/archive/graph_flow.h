@@ -1,5 +1,4 @@
-// The data flow of an exported graph, which must outlive this object: writers and readers of
-// values, free nodes, needed nodes and allowed cuts.
+// The data flow of an exported graph, which must outlive this object.
 #pragma once
 
 #include <string>
@@ -11,8 +10,8 @@ namespace sluice::detail {
 
 class GraphFlow {
  public:
-  // Throws Error(kInput) if a wanted result does not exist or is not a tensor, or if a node changes
-  // a parameter in place.
+  // Throws Error(kInput) if a wanted result is missing or no tensor, or if a node changes a
+  // parameter in place.
   GraphFlow(const ExportedGraph& graph, const GraphModule& module,
             const std::vector<std::string>& wanted);
 
@@ -24,7 +23,7 @@ class GraphFlow {
     return module_.values[static_cast<std::size_t>(value)].kind == GraphValue::Kind::kTensor;
   }
 
-  // nullptr if a node writes the value
+  // nullptr for a node's value
   const GraphInput* input_of(int value) const { return input_of_[static_cast<std::size_t>(value)]; }
   // numbers of nodes; -1 if none
   int writer_of(int value) const { return writer_[static_cast<std::size_t>(value)]; }
@@ -33,7 +32,7 @@ class GraphFlow {
   }
   bool is_result(int value) const { return is_result_[static_cast<std::size_t>(value)]; }
   bool is_free_value(int value) const { return value_free_[static_cast<std::size_t>(value)]; }
-  // Whether a node writes in place to this value, or to one that may share its storage.
+  // Whether a node writes in place to this value or to shared storage.
   bool is_written_value(int value) const { return written_[static_cast<std::size_t>(value)]; }
   bool is_free_node(int i) const { return is_free_[static_cast<std::size_t>(i)]; }
 

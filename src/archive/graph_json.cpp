@@ -141,7 +141,7 @@ class GraphReader : private GraphValues {
     return made;
   }
 
-  // Reads the nodes of the operator's graph in place of the operator.
+  // Reads the graph's nodes in place of the operator.
   void read_in_place(const JsonField& node, const std::string& target, GraphScope& scope,
                      const Surroundings& surroundings) {
     if (std::ranges::find(kInPlace, target) == kInPlace.end()) {
@@ -279,7 +279,7 @@ class GraphReader : private GraphValues {
     name_batch(call);
   }
 
-  // torch's own names are in lower case, so use the names in forward's signature.
+  // torch's names are in lower case, so use the names in forward's signature.
   void name_batch(const JsonField& call) {
     std::optional<std::vector<std::string>> leaves;
     std::vector<std::string> arguments;

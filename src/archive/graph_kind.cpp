@@ -75,7 +75,7 @@ class GraphSource : public ModelSource {
   std::vector<ValueSpec> inputs_;
 };
 
-// Modules at cuts and recomputed modules become layers of their own.
+// Modules at cuts and recomputed modules become layers.
 std::vector<std::string> named_modules(const ModelRequest& request, const GraphModule& graph) {
   std::vector<std::string> names = request.cuts;
   for (const std::string& name : request.recomputed) {

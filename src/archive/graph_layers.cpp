@@ -69,7 +69,7 @@ class Layering {
     set_modules();
   }
 
-  // A cut must be possible before and after a module that the user named.
+  // A module that the user named needs cuts before and after it.
   void require_not_named(const GraphUnit& before, const GraphUnit& unit) const {
     if (!before.is_named && !unit.is_named) return;
     throw Error(
@@ -182,7 +182,7 @@ class Layering {
       add_sizes(layer);
       for (const int value : layer.reads)
         if (times[value] > 1 && is_shared(value, layer)) layer.shared.push_back(value);
-      // Values of other layers come first, then the batch, then values of free layers.
+      // Order: values of other layers, the batch, values of free layers.
       std::stable_sort(layer.reads.begin(), layer.reads.end(),
                        [&](int a, int b) { return kind_of_read(a) < kind_of_read(b); });
     }
@@ -206,7 +206,7 @@ class Layering {
   }
 
   // A value that several nodes of the layer read is shared if another block reads it too. Parts of
-  // a divided block count as one block, so that gradients are summed as in the whole block.
+  // a divided block count as one, so that gradients are summed as in the whole block.
   bool is_shared(int value, const GraphLayer& layer) const {
     if (flow_.input_of(value)) return false;
     const int home = home_of_node_[static_cast<std::size_t>(layer.nodes.front())];
@@ -218,7 +218,7 @@ class Layering {
     return flow_.is_free_value(value) ? 2 : 0;
   }
 
-  // Adds batch inputs to `reads` to give every size symbol that the layer needs.
+  // Adds batch inputs to `reads` for the size symbols that the layer needs.
   void add_sizes(GraphLayer& layer) const {
     std::set<std::string> needed, told;
     for (const int i : layer.nodes)

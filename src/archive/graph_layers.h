@@ -20,15 +20,16 @@
 namespace sluice::detail {
 
 struct GraphCuts {
-  // The class of the blocks, with or without its Python module. If empty, blocks are the elements
-  // of the outermost module lists.
+  // Class of the blocks, with or without its Python module. If empty, blocks are the elements of
+  // the outermost module lists.
   std::string layer_class;
-  // Layers of their own, even inside a block. The caller must check for unknown names.
+  // Modules that become layers of their own, even inside a block. The caller must check for unknown
+  // names.
   std::vector<std::string> modules;
 };
 
-// Each node that reads a parameter has its own value for it, so that gradients are summed in the
-// same order for all cuts.
+// A node's own value for a parameter that it reads, so that gradients are summed in the same order
+// for all cuts.
 struct GraphUse {
   int value = -1;       // value of the graph's input
   std::string name;     // full name, or "NAME@1" for a later use
@@ -40,15 +41,14 @@ struct GraphLayer {
   std::string name;
   LayerRole role = LayerRole::kBlock;
   std::string class_name;
-  std::vector<std::string> modules;  // outermost modules that lie entirely in this layer
+  std::vector<std::string> modules;  // outermost modules entirely in this layer
   std::vector<int> nodes;
   std::vector<int> reads, writes;
-  // values that several nodes of this layer and another block read
+  // values that several nodes of this layer, and another block, read
   std::vector<int> shared;
   std::vector<GraphUse> parameters;
   std::vector<int> held;  // buffers and constants
-  // Parameters that no node reads. The last layer holds them frozen, so that checkpoints are
-  // complete.
+  // Parameters that no node reads, held frozen by the last layer to complete checkpoints.
   std::vector<std::string> unread;
 };
 
@@ -62,7 +62,7 @@ struct GraphLayers {
 };
 
 // `wanted` lists the needed results ("logits"). Throws Error(kUsage) if no module has the class,
-// and Error(kInput) if a result does not exist or is not a tensor.
+// and Error(kInput) if a result is missing or no tensor.
 GraphLayers layers_of(const ExportedGraph& graph, const GraphModule& module, const GraphCuts& cuts,
                       const std::vector<std::string>& wanted);
 

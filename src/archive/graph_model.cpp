@@ -250,7 +250,7 @@ class Calls {
     return tensor;
   }
 
-  // The calls of causal_lm_loss(). The targets are the shifted labels.
+  // Adds the calls of causal_lm_loss(). The targets are the shifted labels.
   static void add_causal_loss(const CallTensor& logits, std::vector<OperatorCall>& calls) {
     const std::int64_t tokens = saturating_multiply(logits.sizes[0], logits.sizes[1]);
     const std::vector<std::int64_t> flat = {tokens, logits.sizes[2]};
@@ -485,8 +485,7 @@ SymbolValues sizes_of(const GraphOfModel& model, const MicrobatchShape& shape,
 
 namespace {
 
-// The gradient of a value exists from the backward of its last reader until the backward of its
-// writer.
+// A value's gradient exists from the backward of its last reader until that of its writer.
 void count_waiting_gradients(std::vector<LayerInfo>& layers, const MicrobatchShape& shape) {
   std::map<std::string, std::size_t> last_reader;
   for (std::size_t i = 0; i < layers.size(); ++i)

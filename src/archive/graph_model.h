@@ -15,12 +15,11 @@ namespace sluice::detail {
 
 struct GraphOptions {
   GraphCuts cuts;
-  // If empty, the archive names the loss, or it is the causal loss of "logits".
+  // If empty, uses the loss that the archive names, or the causal loss of "logits".
   std::string loss_output;
-  // If false, a graph without a known loss is described with all its results.
+  // If false, a graph without a known loss keeps all its results.
   bool needs_loss = true;
-  // Sizes other than rows and length ("decoder_length"). Missing sizes keep their length from
-  // export.
+  // Sizes other than rows and length ("decoder_length"). Others keep their value from export.
   std::map<std::string, std::int64_t> sizes;
   std::string products;
   std::vector<std::string> operators;
@@ -30,7 +29,7 @@ struct GraphOptions {
 
 struct GraphLoss {
   std::string output;  // "logits" means their causal loss; "" for no loss
-  std::string count;   // result that weights the loss; "" for rows or counted labels
+  std::string count;   // weights the loss; "" for rows or counted labels
   bool is_sum = false;
   bool is_causal() const { return output == "logits"; }
 };
@@ -58,8 +57,8 @@ MicrobatchShape exported_shape(const GraphOfModel& model);
 // Parses "decoder_length=64". Throws Error(kUsage).
 std::map<std::string, std::int64_t> sizes_by_name(const std::vector<std::string>& texts);
 
-// Returns sizes by symbol. Throws Error(kUsage) for sizes that the graph was not exported for,
-// unknown names, and rows or length in `others`.
+// Returns sizes by symbol. Throws Error(kUsage) for unsupported sizes, unknown names, and rows or
+// length in `others`.
 SymbolValues sizes_of(const GraphOfModel& model, const MicrobatchShape& shape,
                       const std::map<std::string, std::int64_t>& others);
 

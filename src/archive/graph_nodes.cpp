@@ -68,7 +68,7 @@ std::vector<int> values_shared(const GraphNode& node, const GraphModule& module)
     if (name.empty() || contains_name(row->shared, name)) append_values(argument, values);
   const std::string_view op = operator_of(node);
   if (op != "to" && op != "type_as") return values;
-  // A cast to another dtype copies.
+  // A cast to another dtype copies, so its result shares no storage.
   const auto dtype_of = [&](int value) -> const std::string& {
     return module.values[static_cast<std::size_t>(value)].dtype;
   };

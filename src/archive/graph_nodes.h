@@ -14,7 +14,7 @@ std::vector<int> values_of(const GraphArgument& argument);
 std::vector<int> values_read(const GraphNode& node);
 std::vector<int> values_written(const GraphNode& node);
 
-// The arguments that the operator writes to, with all tensors of a written list. Running statistics
+// The arguments that the operator writes to, including all tensors of a list. Running statistics
 // count except in evaluation mode.
 std::vector<int> values_changed(const GraphNode& node);
 // The arguments whose storage the results may share.

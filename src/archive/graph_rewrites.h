@@ -15,9 +15,9 @@ void split_parameter_uses(GraphModule& module);
 // Values that are neither parameters nor computed by a layer.
 std::set<int> free_values(const GraphModule& module, const GraphLayers& layers);
 
-// LibTorch selects the attention kernel by whether the mask requires a gradient. This differs
-// between the two forwards of a recomputed layer. Attentions whose mask comes from a layer
-// therefore always use the math kernel, so that both give the same bits.
+// LibTorch selects the attention kernel by whether the mask requires a gradient. That differs
+// between the two forwards of a recomputed layer. If a layer computes the mask, the attention
+// therefore uses the math kernel, for equal bits.
 void use_math_attention_for_layer_masks(GraphModule& module, const GraphLayers& layers);
 
 std::string_view exported_target(const GraphNode& node);

@@ -67,7 +67,7 @@ class GraphRows {
     return nullptr;
   }
 
-  // Tokens have one label each, for the causal loss or as an input.
+  // Whether `ids` are tokens, which need labels: an input or the causal loss.
   bool is_tokens(const GraphInput& ids) const {
     const GraphSizes& sizes = value(ids).sizes;
     if (sizes.size() != 2 || !is_integer(value(ids).dtype) || !is_rows(sizes[0])) return false;
@@ -90,7 +90,7 @@ class GraphRows {
 
   FieldOption field(const GraphInput& of, bool tokens) const {
     const GraphSizes& sizes = value(of).sizes;
-    // A free first size, such as a number of images, gives each row its own number of items.
+    // With a free first size, such as a number of images, rows differ in their number of items.
     const bool is_concatenated = !sizes.empty() && !is_rows(sizes[0]) && !sizes[0].is_number();
     if (sizes.empty() || (!is_rows(sizes[0]) && !is_concatenated)) {
       std::vector<std::string> texts;

@@ -128,7 +128,8 @@ WideNumber GraphUnits::bytes_of(int value) const {
   double bytes = static_cast<double>(
       unit_dtype_size(flow_.module().values[static_cast<std::size_t>(value)].dtype));
   for (const SizeExpression& size : flow_.module().values[static_cast<std::size_t>(value)].sizes)
-    bytes *= size.is_number() ? static_cast<double>(size.number()) : 64.0;  // any size will do
+    bytes *= size.is_number() ? static_cast<double>(size.number())
+                              : 64.0;  // arbitrary size for a symbol
   return static_cast<WideNumber>(std::min(bytes, kMost));
 }
 
@@ -180,7 +181,7 @@ std::vector<GraphUnit> GraphUnits::in_order() const {
     const bool alone = unit.is_block || unit.is_named || with_parameters.contains(unit.key);
     if (!alone) unit.key.clear();
   }
-  // Nodes without a unit join a neighbour. The boundary is where the fewest bytes cross.
+  // Nodes without a unit join a neighbour, divided where the fewest bytes cross.
   for (std::size_t p = 0; p < units.size();) {
     std::size_t end = p;
     while (end < units.size() && units[end].key.empty()) ++end;
@@ -195,7 +196,7 @@ std::vector<GraphUnit> GraphUnits::in_order() const {
       } else if (end < units.size()) {
         units[k] = units[end];
       } else {
-        units[k].key = "model";  // no units at all
+        units[k].key = "model";  // the graph has no units
       }
     }
     p = end;

@@ -1,4 +1,4 @@
-// Assigns each node that runs to a block or module. Refers to its arguments, which must outlive it.
+// Assigns each node that runs to a block or module. Its arguments must outlive it.
 #pragma once
 
 #include <set>

@@ -17,9 +17,9 @@ class UseNames {
   UseNames(const ExportedGraph& graph, const GraphFlow& flow, std::vector<GraphLayer>& layers)
       : graph_(graph), flow_(flow), layers_(layers) {}
 
-  // A use gets the tensor's name in the module that reads it. Otherwise the first use gets the tie
-  // group's first name, and later ones get "NAME@1". A first name that no module reads has
-  // precedence, as in checkpoints of transformers (T5's "shared").
+  // Names a use after the tensor in the module that reads it. Otherwise the first use gets the tie
+  // group's first name, and later ones "NAME@1". A first name that no module reads has precedence,
+  // as in transformers' checkpoints (T5's "shared").
   void name() {
     const std::map<std::string, std::string> tied = tied_names();
     std::map<std::string, Names> group_of;

@@ -26,13 +26,12 @@ struct GraphScope {
   std::unordered_map<std::string, GraphArgument> named;
 };
 
-// Names, values and arguments of a graph while it is read. All throw Error(kInput) at place_.
+// Errors are Error(kInput) at place_.
 class GraphValues {
  protected:
-  // Adds a value under a new name. The archive may leave an operator's results undescribed
-  // (is_output).
+  // Adds a value under a new name. The archive may not describe an operator's results (is_output).
   int define(const std::string& name, GraphValue::Kind kind, GraphScope& scope, bool is_output);
-  // The name must be new.
+  // Precondition: the name is new.
   void bind(const std::string& name, GraphArgument argument, GraphScope& scope);
   GraphArgument argument(const Json& json, const GraphScope& scope);
   const std::string* name_of(const Json& json) const;

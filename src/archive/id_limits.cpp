@@ -11,7 +11,6 @@
 namespace sluice::detail {
 namespace {
 
-// Operators whose result has exactly the elements of their first argument.
 constexpr std::array kSameElements = {
     std::string_view("_to_copy"),  std::string_view("alias"),
     std::string_view("clone"),     std::string_view("contiguous"),

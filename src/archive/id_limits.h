@@ -1,6 +1,5 @@
-// Finds the integers that an input of an exported graph may hold. The limit comes from the tables
-// and losses that read the input unchanged. They accept every integer within it, and at least one
-// rejects an integer beyond it.
+// Finds the integers that an input of an exported graph may hold. The limit is exact. It comes from
+// the tables and losses that read the input unchanged.
 #pragma once
 
 #include <cstdint>

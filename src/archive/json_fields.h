@@ -1,5 +1,5 @@
-// JSON of an untrusted archive. Errors are Error(kInput) at its place: "model.pt2, entry
-// 'models/model.json', node 12 'aten.linear.default'".
+// JSON of an untrusted archive, with its place for errors: "model.pt2, entry 'models/model.json',
+// node 12 'aten.linear.default'".
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class JsonField {
   const Json& json() const { return value_; }
   const std::string& where() const { return where_; }
 
-  // All throw if the value has another type.
+  // These throw if the value has another type.
   JsonField at(std::string_view key) const;
   // nullptr if missing or null
   const Json* find(std::string_view key) const;

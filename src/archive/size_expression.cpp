@@ -149,7 +149,6 @@ bool uses_python_power(const SizeExpression::Node& node) {
   return node.op == SizeOp::kPythonPower || (node.of[1].is_number() && node.of[1].number() >= 0);
 }
 
-// How tightly an operator binds in Python.
 int binding(SizeOp op) {
   switch (op) {
     case SizeOp::kOr:

@@ -1,4 +1,4 @@
-// A number that depends on the sizes of the batch.
+// A number that depends on batch sizes.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ class SizeExpression {
   explicit SizeExpression(std::shared_ptr<const Node> node) : node_(std::move(node)) {}
 
   // `text` is infix ("s70//2 + 1"), or sympy's srepr as torch.export writes it: "Mul(Integer(32),
-  // Symbol('s70', integer=True))". Throws Error(kInput) without a place for an invalid text, for a
-  // depth above 64 and for more than 64 KiB.
+  // Symbol('s70', integer=True))". Throws Error(kInput) without a place if it is invalid, deeper
+  // than 64 or longer than 64 KiB.
   static SizeExpression parse(std::string_view text);
 
   bool is_number() const { return node_ == nullptr; }
@@ -35,7 +35,7 @@ class SizeExpression {
   void add_symbols(std::set<std::string>& to) const;
 
   // A condition gives 0 or 1. Throws Error(kInput) without a place for a missing symbol, a division
-  // by 0, and a result that is not a whole number of 64 bits.
+  // by 0, and a result that is no whole number of 64 bits.
   std::int64_t at(const SymbolValues& values) const;
   std::string text() const;
 
@@ -46,7 +46,7 @@ class SizeExpression {
   std::int64_t number_ = 0;
 };
 
-// A condition on the sizes of the batch.
+// A condition on batch sizes.
 class SizeRule {
  public:
   // `text` is Python from the archive's guards_code: "L['pixel_values'].size()[0] == 3" or "(s70 %

@@ -1,4 +1,5 @@
-// Nodes are evaluated when they are made if all operands are constants. Sums and products are flat.
+// Expression tree of SizeExpression. A node of constants is evaluated when it is made. Sums and
+// products are flattened.
 #pragma once
 
 #include <memory>

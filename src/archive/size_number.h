@@ -1,6 +1,5 @@
-// Python's integers and floats, and sympy's exact fractions. Arithmetic never wraps. Throws
-// Error(kInput) without a place for a division by 0, beyond 64 bits, and for a non-finite float
-// made whole.
+// Python's integers and floats, and sympy's exact fractions. Throws Error(kInput) without a place
+// for a division by 0, for overflow beyond 64 bits, and for a non-finite float made whole.
 #pragma once
 
 #include <cstdint>
@@ -41,15 +40,14 @@ class SizeNumber {
   bool is_real_ = false;
 };
 
-// Python's /, which always gives a float. Throws for whole numbers above 2^53, which a float may
-// round. operator/ is exact.
+// Python's /, always a float. Throws for whole numbers above 2^53, which a float may round.
 SizeNumber true_quotient(const SizeNumber& a, const SizeNumber& b);
 // Python's **: a negative exponent gives a float.
 SizeNumber python_power(const SizeNumber& base, const SizeNumber& exponent);
 // Python's // and %. The quotient is rounded down, and the remainder has the divisor's sign.
 SizeNumber floor_quotient(const SizeNumber& a, const SizeNumber& b);
 SizeNumber modulo(const SizeNumber& a, const SizeNumber& b);
-// Python's round(a, decimals): a float, halves to even. Throws unless `decimals` is 0 to 17.
+// Python's round(a, decimals): halves to even. Throws unless `decimals` is 0 to 17.
 SizeNumber rounded_to(const SizeNumber& a, const SizeNumber& decimals);
 
 // Python's // and % of floats (Objects/floatobject.c). 1.0 // 0.1 is 9, since 0.1 is slightly above

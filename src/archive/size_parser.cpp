@@ -1,5 +1,5 @@
 // Parses sympy's srepr, which has only calls, and Python, which has operators. Only brackets and
-// signs increase the depth of the recursion.
+// signs make the recursion deeper.
 #include <algorithm>
 #include <charconv>
 #include <limits>
@@ -164,7 +164,6 @@ class SizeParser {
     return operand();
   }
 
-  // A sign binds less tightly than a power.
   SizeExpression powers() {
     SizeExpression base = signed_operand();
     if (!take("**")) return base;

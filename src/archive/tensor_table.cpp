@@ -46,7 +46,7 @@ std::int64_t needed_bytes(const GraphTensor& tensor, const std::string& where) {
   std::int64_t bytes = 0;
   fits = fits && !__builtin_add_overflow(last, 1, &last) &&
          !__builtin_mul_overflow(last, std::int64_t{dtype_bytes(tensor.dtype)}, &bytes);
-  // A tensor created from this entry stores all elements, even if strides are 0.
+  // A tensor created from this entry stores all elements, even with strides 0.
   std::int64_t all = dtype_bytes(tensor.dtype);
   for (const std::int64_t size : tensor.sizes)
     fits = fits && !__builtin_mul_overflow(all, size, &all);

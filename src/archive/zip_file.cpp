@@ -128,7 +128,7 @@ DirectoryPlace find_directory(const ZipSource& source) {
   return place;
 }
 
-// Replaces numbers that are all ones by 64-bit values, in the order of APPNOTE 4.5.3.
+// Replaces numbers of all ones by 64-bit values, in the order of APPNOTE 4.5.3.
 void apply_extra_64(std::string_view extra, const std::string& where,
                     std::initializer_list<std::uint64_t*> numbers) {
   if (std::ranges::none_of(numbers, [](const auto* number) { return *number == 0xFFFFFFFF; }))
@@ -151,7 +151,7 @@ void apply_extra_64(std::string_view extra, const std::string& where,
   refuse(where, "the entry needs 64-bit sizes and has none");
 }
 
-// Moves entry.offset behind the local header, which must repeat the directory's name.
+// Moves entry.offset behind the local header, which must repeat the name.
 void read_local_header(const ZipSource& source, ZipEntry& entry, const std::string& where) {
   const std::string header = bytes_at(source, entry.offset, kLocalHeaderBytes);
   if (u32(header, 0) != kLocalHeader)
@@ -247,7 +247,7 @@ void ZipFile::read_directory() {
   place_contents(place.offset);
 }
 
-// The local headers locate the contents. No two may overlap.
+// Local headers locate the contents, which may not overlap.
 void ZipFile::place_contents(std::uint64_t directory) {
   std::vector<ZipEntry*> by_place;
   by_place.reserve(entries_.size());

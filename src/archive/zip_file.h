@@ -1,6 +1,6 @@
 // Reads zip files whose entries are neither compressed nor encrypted (PKWARE's APPNOTE.TXT 6.3.9,
-// with the 64-bit records of 4.3.14 and 4.3.15). Names are unique, not empty and without NUL, and
-// are never used as paths. Entries lie before the directory and do not overlap.
+// with the 64-bit records of 4.3.14 and 4.3.15). Names are unique, and never used as paths. Entries
+// do not overlap.
 //
 // Threads may read one ZipFile at once if its source allows it.
 #pragma once
@@ -29,9 +29,8 @@ struct ZipSource {
 
 class ZipFile {
  public:
-  // Both throw Error(kInput) at "FILE" or "FILE, entry 'NAME'" if the file is not a whole zip file
-  // in one part, if an entry is compressed, encrypted, repeated, overlapping or outside the file,
-  // and if the directory is longer than kMaxDirectoryBytes.
+  // Both throw Error(kInput) at "FILE" or "FILE, entry 'NAME'" if a rule above is broken, an entry
+  // lies outside the file, or the directory is too long.
   static ZipFile open(const std::string& path);
   explicit ZipFile(ZipSource source);
 

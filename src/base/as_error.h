@@ -8,7 +8,7 @@
 namespace sluice {
 
 // Returns Error(kUsage) for too many open files, Error(kMemory) for exhausted memory or threads,
-// otherwise Error(kPeer). The text is "WHAT: Too many open files" plus the limit to raise.
+// otherwise Error(kPeer). The text names the limit to raise.
 Error system_error(const std::string& what, int error_number, const std::string& place = {});
 
 // Returns an Error unchanged. Other exceptions get `place`. std::bad_alloc becomes kMemory, a

@@ -1,4 +1,4 @@
-// The instruction sets of the kernels. SLUICE_CPU limits the level that this process uses.
+// The instruction sets of the kernels.
 #pragma once
 
 #include <cstdint>

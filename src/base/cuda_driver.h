@@ -7,8 +7,8 @@
 
 namespace sluice {
 
-// Set to 1 to let ranks on one machine share a device, for tests. Collectives within a backward
-// then need one process per rank, because LibTorch's engine has one thread per device.
+// For tests: 1 lets ranks on one machine share a device. Collectives within a backward then need
+// one process per rank, because LibTorch's engine has one thread per device.
 inline constexpr const char* kShareDeviceVariable = "SLUICE_SHARE_DEVICE";
 bool ranks_share_devices();
 

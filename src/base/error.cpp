@@ -10,9 +10,9 @@
 namespace sluice {
 namespace {
 
-// Longer names are not typing errors, and their distance is expensive to compute.
+// Longer names are unlikely to be typing errors, and comparing them is slow.
 constexpr std::size_t kMaxNearName = 200;
-// A fact may quote the whole line of another Error.
+// A text without place and remedy may be the whole line of another Error.
 constexpr std::size_t kMaxLine = 3 * (kMaxShownText + 2);
 
 ErrorText made_printable(const ErrorText& text) {

@@ -25,7 +25,7 @@ namespace {
 constexpr std::size_t kMaxTransfer = std::size_t{1} << 30;
 
 // Writing beyond `ulimit -f` raises SIGXFSZ, which would end the process, and then fails with
-// EFBIG. This scope blocks and drops the signal.
+// EFBIG. This scope drops the signal.
 class FileSizeSignalHold {
  public:
   FileSizeSignalHold() {
@@ -240,7 +240,7 @@ void File::close() {
 
 namespace {
 
-// Ignores the file's size: /proc reports 0, and a file may grow.
+// /proc reports size 0, and a file may grow.
 std::string read_to_end(const std::string& path, std::size_t max_bytes, ErrorKind kind,
                         const std::function<ssize_t(char* buffer, std::size_t count)>& read_some) {
   std::string text;

@@ -1,5 +1,5 @@
-// Files with errors that name the file, and the steps of an atomic publish. Several threads may
-// read a File at once, but only one may write.
+// Files with errors that name the file, and the steps of an atomic publish. Threads may read a File
+// concurrently, but not write.
 #pragma once
 
 #include <sys/types.h>
@@ -28,8 +28,7 @@ Error file_error(ErrorKind kind, const std::string& what, const std::string& pat
 
 class File {
  public:
-  // All errors about the file have kind `kind`. A Git LFS pointer is an error by default, because
-  // it is not the content.
+  // All errors about the file have kind `kind`. A Git LFS pointer is an error by default.
   static File open(const std::string& path, ErrorKind kind = ErrorKind::kInput,
                    Links links = Links::kFollow, LfsPointers pointers = LfsPointers::kRefuse);
   // An existing file or link is an error. The umask decides the mode.
@@ -68,7 +67,7 @@ std::string read_text(const std::string& path, std::size_t max_bytes,
 std::string read_text_or_pipe(const std::string& path, std::size_t max_bytes, ErrorKind kind);
 inline constexpr std::chrono::seconds kLongestPause{2};
 
-// Creates and syncs a file, but not atomically. The directory should be published as a whole.
+// Creates and syncs a file, but not atomically.
 void write_text(const std::string& path, const std::string& text);
 
 int write_all(int descriptor, std::string_view text);

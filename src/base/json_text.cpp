@@ -67,8 +67,7 @@ WrittenJson written(const Json& value) {
 }
 
 // Length of the first character if it controls a terminal (base/printable.h) and JSON allows it
-// unescaped, else 0. These are DEL, U+0080 to U+009F, U+061C, U+200E, U+200F, U+2028 to U+202E,
-// U+2066 to U+2069.
+// unescaped, else 0.
 std::size_t steering_length(std::string_view text) {
   const auto byte = [&](std::size_t i) {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;

@@ -1,4 +1,3 @@
-// Reads lines in bounded memory.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +29,7 @@ class LineReader {
 
   // std::nullopt at the end. Throws Error(kind) for a line longer than max_bytes + kMostSkipped.
   std::optional<Line> next();
-  // The same, but throws for every line longer than max_bytes.
+  // Returns the next line's text. Throws for every line longer than max_bytes.
   std::optional<std::string_view> next_text();
   // "FILE:LINE" of the last line that next() returned.
   std::string where() const;

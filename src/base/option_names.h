@@ -1,5 +1,5 @@
-// Option names in messages. The library writes `num_microbatches` in backquotes; a command replaces
-// it by its own --microbatches.
+// The library writes option names such as `num_microbatches` in backquotes. A command replaces them
+// by its own, such as --microbatches.
 #pragma once
 
 #include <functional>

@@ -5,7 +5,7 @@
 // as 8 bytes, then elements without tags. Numbers are little-endian.
 //
 // Unpacking returns exactly the packed bits, or throws Error(kPeer). Damaged bytes cannot make it
-// allocate more than a few times their number.
+// allocate much more than their size.
 #pragma once
 
 #include <bit>

@@ -9,7 +9,7 @@ namespace sluice {
 
 // Filters the text by printable_lines().
 void print(std::string_view text, Colors colors = Colors::kReplace);
-// Prints bytes unchanged, for output that programs read. It must not contain raw foreign text.
+// Prints bytes unchanged, for programs. They must not contain raw foreign text.
 void print_exact(std::string_view text);
 
 }  // namespace sluice

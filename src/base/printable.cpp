@@ -78,7 +78,7 @@ bool is_inside_character(std::string_view text, std::size_t at) {
   return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80;
 }
 
-// Two thirds of the result come from the start.
+// Keeps the start and the end, in the ratio 2 to 1.
 std::string cut(std::string_view text, std::size_t max_bytes) {
   constexpr std::string_view kDots = "...";
   if (text.size() <= max_bytes) return std::string(text);
@@ -97,7 +97,7 @@ std::string printable(std::string_view text, std::size_t max_bytes) {
   for (std::size_t begin = 0; begin < line.size();) {
     const std::size_t end = std::min(line.find(' ', begin), line.size());
     std::string_view word = std::string_view(line).substr(begin, end - begin);
-    // A part of an Error may already be cut to the limit. The ';' behind it must not count.
+    // A part of an Error may already be cut to the limit and end in ';'. Do not cut it again.
     const bool ends_part = word.ends_with(';');
     if (ends_part) word.remove_suffix(1);
     const bool is_path = word.find('/') != std::string_view::npos;

@@ -8,18 +8,17 @@
 
 namespace sluice {
 
-// Longer words become "abc...xyz". Paths, which contain a '/', may be longer so that people can
-// find them.
+// Longer words become "abc...xyz". Paths, which contain a '/', may be longer.
 inline constexpr std::size_t kMaxShownWord = 100;
 inline constexpr std::size_t kMaxShownPath = 250;
 inline constexpr std::size_t kMaxShownText = 800;
 
 // Returns one line of at most max_bytes. Controls become '?', invalid UTF-8 becomes U+FFFD, and
-// words are cut to kMaxShownWord bytes (paths: kMaxShownPath). Printable text stays unchanged.
+// long words are cut. Printable text stays unchanged.
 std::string printable(std::string_view text, std::size_t max_bytes = kMaxShownText);
 
-// Keeps lines and tabs. Replaces other terminal controls by '?': C0 and C1, writing direction marks
-// (U+202E) and Unicode line separators (U+2028). Colors::kKeep keeps colour sequences.
+// Keeps lines and tabs. Replaces other terminal controls, also those of Unicode, by '?'.
+// Colors::kKeep keeps colour sequences.
 enum class Colors { kReplace, kKeep };
 std::string printable_lines(std::string_view text, Colors colors = Colors::kReplace);
 

@@ -2,8 +2,8 @@
 // (https://huggingface.co/docs/safetensors).
 //
 // In a parsed header, entries are in data order and cover the data without hole or overlap. end -
-// begin is exactly the size of dtype and shape, without overflow. Names are unique; never use one
-// as a path.
+// begin is the size of dtype and shape, without overflow. Names are unique; never use one as a
+// path.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,4 @@
-// Parses as a stream. A hostile header therefore costs no more memory than its entries and cannot
-// overflow the stack.
+// Parses as a stream, so that a hostile header cannot exhaust memory or stack.
 #include "base/safetensors_header_json.h"
 
 #include <array>

@@ -16,8 +16,8 @@ inline constexpr int kMaxJsonDepth = 64;
 enum class KeyOrder { kSorted, kAsWritten };
 
 // Throws Error(kInput) at "file:line:column" for invalid JSON or UTF-8, nesting beyond
-// kMaxJsonDepth, duplicate keys, trailing bytes, NUL, or more than max_values values. Two bytes of
-// text may become a value of 72 bytes in memory.
+// kMaxJsonDepth, duplicate keys, trailing bytes, NUL, or more than max_values values. A value may
+// take 72 bytes in memory.
 Json parse_strict_json(std::string_view text, const std::string& file_name,
                        KeyOrder order = KeyOrder::kSorted, std::size_t max_values = SIZE_MAX);
 

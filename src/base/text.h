@@ -8,14 +8,12 @@
 
 namespace sluice {
 
-// ---- terminal ----
 bool is_terminal(int file_descriptor);
 // True for a terminal unless TERM is "dumb" or NO_COLOR is nonempty.
 bool use_color(int file_descriptor);
 // Columns, at least 40. Returns `otherwise` without a terminal.
 int terminal_width(int file_descriptor, int otherwise = 120);
 
-// ---- numbers ----
 std::string human_bytes(std::int64_t bytes);  // "512B", "1.50KiB", "7.00GiB"
 // Rounds up, so that reading it back gives at least `bytes`.
 std::string needed_bytes(std::int64_t bytes);
@@ -27,10 +25,9 @@ std::string shortest(double value);           // round-trips: "0.25", "3e-04"
 std::string shape_text(const std::vector<std::int64_t>& sizes);  // "[2, 16]"
 
 // Breaks `text` at spaces into lines of at most `width` columns. Lines start with `indent`, all but
-// the first with two more spaces, and end in '\n'.
+// the first with two more spaces.
 std::string wrapped(std::string_view text, int width, std::string_view indent = {});
 
-// ---- tables ----
 enum class Align { kLeft, kRight };
 
 // Columns are two spaces apart. Rows may have fewer cells than columns.
@@ -42,8 +39,8 @@ class TextTable {
   };
   explicit TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {}
   void add_row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
-  // Lines start with `indent` and end in '\n'. If width > 0, columns that do not fit form another
-  // table that repeats the first column, and a last column of text is wrapped.
+  // If width > 0, columns that do not fit form another table that repeats the first column, and a
+  // last column of text is wrapped.
   std::string to_string(std::string_view indent = {}, int width = 0) const;
 
  private:
@@ -55,7 +52,6 @@ class TextTable {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// ---- lists ----
 std::string join(const std::vector<std::string>& parts, std::string_view separator);
 std::vector<std::string> split(std::string_view text, char separator);  // "" is {}
 std::string_view trim(std::string_view text);

@@ -1,4 +1,3 @@
-// The values of `parallelism.transport`.
 #pragma once
 
 namespace sluice {

@@ -58,7 +58,7 @@ std::string place(const SafetensorsReader& file, const std::string& name) {
   return file.path() + ", tensor '" + name + "'";
 }
 
-// No hash covers the bytes before the data, so they must be exactly as sluice writes them.
+// No hash covers the bytes before the data, so they must match exactly.
 void require_plain_header(const SafetensorsReader& file) {
   static const std::map<std::string, std::string> kUsual = {{"format", "pt"}};
   const std::string found = file.header_bytes();
@@ -67,7 +67,6 @@ void require_plain_header(const SafetensorsReader& file) {
   if (!same) refuse("the header is not as sluice wrote it", file.path());
 }
 
-// The header and the manifest must list the same tensors.
 void require_same(const SafetensorsReader& file, const std::vector<const SavedTensor*>& expected) {
   for (const SavedTensor* tensor : expected) {
     const SafetensorsEntry* entry = file.find(tensor->name);

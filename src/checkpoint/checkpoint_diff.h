@@ -1,6 +1,6 @@
-// Compares two checkpoints, or a checkpoint and a Hugging Face directory. Content is read only if
-// hashes differ or are missing, in pieces of at most 16 MiB. Version, run and fingerprints are not
-// compared, because they differ for the same training in another layout.
+// Compares two checkpoints, or a checkpoint and a Hugging Face directory. Reads content only if
+// hashes differ or are missing. Does not compare version, run and fingerprints, which differ for
+// the same training in another layout.
 #pragma once
 
 #include <optional>
@@ -35,8 +35,6 @@ struct CheckpointDiff {
   }
 };
 
-// Only weights are compared with a Hugging Face directory. Throws Error(kCheckpoint) if a side
-// cannot be read.
 CheckpointDiff diff_checkpoints(const std::string& a, const std::string& b);
 
 }  // namespace sluice

@@ -6,7 +6,7 @@
 
 namespace sluice {
 
-// Runs `call` and rethrows an Error(kInput) as Error(kCheckpoint).
+// Rethrows an Error(kInput) of `call` as Error(kCheckpoint).
 template <typename Call>
 decltype(auto) as_checkpoint_error(Call&& call) {
   try {

@@ -1,5 +1,4 @@
-// The directory gets its name only when it is complete and on disk. A killed process may leave
-// ".NAME.tmp-*".
+// The directory gets its name only when it is complete. A killed process may leave ".NAME.tmp-*".
 #pragma once
 
 #include <cstdint>
@@ -15,14 +14,14 @@ struct ExportedDirectory {
   bool has_config = false;  // false: weights only
 };
 
-// Compares every copied byte with its hash. Throws Error(kUsage) unless `out` is missing or empty,
+// Compares copied bytes with their hashes. Throws Error(kUsage) unless `out` is missing or empty,
 // and Error(kCheckpoint) for damaged content and failed writes.
 ExportedDirectory export_checkpoint(const Checkpoint& checkpoint, const std::string& out);
 
-// Writes the Hugging Face directory `base`, where W + scale * B A replaces each adapted weight W.
-// `adapter` is a checkpoint or a PEFT directory. Sums are computed in float32. Only a few tensors
-// are in memory at once. Also throws Error(kInput) for an unfit base or adapter, and
-// Error(kCheckpoint) for a sum that float16 cannot hold.
+// Writes the Hugging Face directory `base`, where float32 W + scale * B A replaces each adapted
+// weight W. `adapter` is a checkpoint or a PEFT directory. Holds only a few tensors in memory. Also
+// throws Error(kInput) for an unfit base or adapter, and Error(kCheckpoint) for a sum that float16
+// cannot hold.
 ExportedDirectory export_merged(const std::string& adapter, const std::string& base,
                                 const std::string& out);
 

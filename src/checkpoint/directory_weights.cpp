@@ -8,7 +8,7 @@
 namespace sluice {
 namespace {
 
-// Buffers, as frozen parameters.
+// Describes buffers as frozen parameters.
 std::vector<ParameterInfo> buffers_of(Stage& stage) {
   std::vector<ParameterInfo> buffers;
   for (auto& [name, tensor] : stage.chunk().buffers()) {

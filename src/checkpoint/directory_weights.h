@@ -9,9 +9,9 @@
 
 namespace sluice {
 
-// Adapter parameters stay unchanged. The references must outlive the returned function.
+// The returned function leaves adapter parameters unchanged. Its references must outlive it.
 FillStage weights_of(const HfDirectory& directory, const ModelSpec& spec);
-// Also fills adapters from `adapter`, or draws them without one.
+// Also fills adapters from `adapter`, or draws them if it is null.
 FillStage weights_of(const HfDirectory& directory, const ModelSpec& spec,
                      const AdapterDirectory* adapter, std::uint64_t seed);
 

@@ -1,4 +1,3 @@
-// A directory that is renamed to its final name when it is complete.
 #pragma once
 
 #include <string>
@@ -7,8 +6,8 @@ namespace sluice {
 
 class ExportDirectory {
  public:
-  // Throws Error(kUsage) unless `out` is missing or empty, and Error(kCheckpoint) if it cannot be
-  // created.
+  // The directory gets its final name when it is complete. Throws Error(kUsage) unless `out` is
+  // missing or empty, and Error(kCheckpoint) if it cannot be created.
   explicit ExportDirectory(std::string out);
   // Removes an unpublished directory.
   ~ExportDirectory();

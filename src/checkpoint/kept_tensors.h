@@ -1,5 +1,5 @@
-// Tensors of model.path that no layer has, such as the encoders beside a language model. Each
-// checkpoint has copies in files "kept-00001-of-0000N.safetensors".
+// Tensors of model.path that no layer has, such as encoders. Each checkpoint has copies in files
+// "kept-00001-of-0000N.safetensors".
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace sluice {
 
-// Whether a weight's file has kept tensors.
+// Whether the name is that of a file of kept tensors.
 bool is_kept_file(const std::string& file);
 
 class KeptTensors {
@@ -34,7 +34,7 @@ class KeptTensors {
   std::vector<TensorSource> tensors_;
 };
 
-// Returns nullptr if the model is not part of a larger one, if the source has no weights, or if no
+// Returns nullptr if the model is not part of a larger one, the source has no weights, or no
 // parameter is in `saved`. Throws Error(kInput).
 std::shared_ptr<const KeptTensors> tensors_to_keep(const std::string& config_text,
                                                    const std::string& source_directory,

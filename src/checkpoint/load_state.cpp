@@ -101,7 +101,7 @@ void read_checked(const Checkpoint& checkpoint, SavedKind kind, const std::strin
                .remedy = "it was damaged: take an older checkpoint"});
 }
 
-// Reads the part's elements in this rank's slice.
+// Reads the elements of the part that this rank's slices hold.
 void read_held_part(const Checkpoint& checkpoint, SavedKind kind, const StatePart& part) {
   const ParameterInfo& parameter = *part.parameter;
   std::vector<std::int64_t> shape = parameter.global_shape;

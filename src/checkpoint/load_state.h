@@ -14,8 +14,8 @@ namespace sluice {
 
 // Collective. Fills parameters, or this rank's slices, and buffers. Tied parameters are filled from
 // their first use. A checkpoint of an adapter fills only the adapter's parameters. All checks
-// precede all writes. Throws Error(kCheckpoint) if a tensor is missing, has another shape, or is on
-// no rank. begin and end surround each stage, whose parameters need memory only between them.
+// precede all writes. Throws Error(kCheckpoint). begin and end surround each stage, whose
+// parameters need memory only between them.
 void load_stages(const Checkpoint& checkpoint, const std::vector<Stage*>& stages,
                  const Group& world, const std::function<void(Stage& stage)>& begin = {},
                  const std::function<void(Stage& stage)>& end = {});
@@ -30,8 +30,7 @@ struct StatePart {
   const ParameterInfo* parameter = nullptr;
 };
 // Fills {"exp_avg/NAME", ..}, reading only the rows of these elements. Missing state becomes zero,
-// because a frozen parameter has none. Returns the names of those parameters. Throws
-// Error(kCheckpoint).
+// as for parameters that were frozen, and their names are returned. Throws Error(kCheckpoint).
 std::vector<std::string> load_optimizer(const Checkpoint& checkpoint,
                                         const std::vector<StatePart>& state);
 

@@ -25,8 +25,7 @@ inline constexpr std::size_t kMaxManifestBytes = std::size_t{256} << 20;
 // Whether the weights are only an adapter's (lora.h). `fingerprints` then identifies the base.
 bool holds_adapter(const Manifest& manifest);
 
-// Throws Error(kCheckpoint) if the text breaks an invariant. Time and memory are bounded by its
-// length.
+// Throws Error(kCheckpoint) if the text breaks an invariant. Time and memory are bounded.
 Manifest parse_manifest(std::string_view text, const std::string& file);
 // Precondition: the invariants hold.
 std::string to_json(const Manifest& manifest);

@@ -10,8 +10,7 @@ namespace sluice {
 
 inline constexpr std::string_view kManifestFormat = "sluice checkpoint";
 
-// Throws Error(kCheckpoint) for invalid JSON, another format or version, missing, unknown or
-// repeated keys, and invalid values.
+// Throws Error(kCheckpoint) for invalid JSON, keys, values, format or version.
 Manifest read_manifest_json(std::string_view text, const std::string& file);
 [[noreturn]] void refuse_manifest(const std::string& file, const std::string& what,
                                   const std::string& place = {});

@@ -23,7 +23,7 @@
 namespace sluice {
 namespace {
 
-// Marker mode never replaces a committed checkpoint, but moves a damaged one out of the way.
+// Marker mode never replaces a committed checkpoint, but moves damaged ones.
 void move_damaged(const SaveTarget& target) {
   if (target.commit != Commit::kMarker || !was_committed(target.path)) return;
   try {

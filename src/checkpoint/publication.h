@@ -1,4 +1,3 @@
-// Rank 0's part of a save.
 #pragma once
 
 #include <map>
@@ -10,6 +9,7 @@
 
 namespace sluice {
 
+// Rank 0's part of a save.
 class Publication {
  public:
   // In marker mode, moves a damaged checkpoint out of the way. Throws Error(kCheckpoint).

@@ -1,6 +1,5 @@
-// Selects the checkpoints that are removed after a newer one is committed. They are committed
-// checkpoints of the same run without additional files. A later committed checkpoint of the run
-// always stays.
+// Selects the committed checkpoints that are removed after a newer one is committed. They belong to
+// the same run, and contain no additional files. The run's last committed checkpoint always stays.
 #pragma once
 
 #include <cstdint>

@@ -77,7 +77,6 @@ void require_once(const std::vector<Offer>& offers, std::vector<std::string> Off
   }
 }
 
-// The first rank that has each buffer.
 std::map<std::string, std::size_t> owners_of_buffers(const std::vector<Offer>& offers) {
   std::map<std::string, std::size_t> owners;
   std::map<std::string, std::string> hashes;
@@ -109,7 +108,7 @@ NamedTensors weights_to_write(const RankState& state,
 }
 
 // Collective. Whether rank 0 found kept tensors; `kept` is set only there. The directory then needs
-// an index, so even a single weight file is numbered.
+// an index and numbered weight files.
 bool has_kept(const SaveTarget& target, const std::vector<Offer>& offers, const Group& world,
               std::shared_ptr<const KeptTensors>& kept) {
   Packer message;

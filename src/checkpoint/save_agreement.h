@@ -32,8 +32,8 @@ struct WeightFiles {
 
 // Collective. Each rank writes its own tensors. The first rank that has a buffer writes it. Rank 0
 // copies kept tensors. Throws on every rank: Error(kCheckpoint) if a rank does not see `directory`
-// or kept tensors cannot be read, Error(kUsage) if buffers of one name differ, and Error(kInternal)
-// if two ranks save one tensor.
+// or kept tensors cannot be read, Error(kUsage) if equally named buffers differ, and
+// Error(kInternal) if two ranks save one tensor.
 SaveAgreement agree_on_files(const std::string& directory, const RankState& state,
                              const SaveTarget& target, const WeightFiles& weights,
                              const Group& world);
@@ -43,7 +43,7 @@ struct WrittenFiles {
   std::string failure;  // "" if all is written
 };
 
-// Collective. All tensors, or the first failure.
+// Collective. Returns all ranks' tensors, or the first failure.
 WrittenFiles gather_written(const WrittenFiles& own, const Group& world);
 
 // Collective. Returns rank 0's outcome.

@@ -23,7 +23,6 @@ namespace {
 
 enum class Phase : std::uint8_t { kIdle, kWriting, kCommitting };
 
-// Also true if there is nothing to wait for.
 template <typename T>
 bool is_done(const std::future<T>& future, std::chrono::seconds patience) {
   return !future.valid() || future.wait_for(patience) == std::future_status::ready;
@@ -46,7 +45,7 @@ std::vector<Status> gather_status(const Status& own, const Group& world) {
   return all;
 }
 
-// These numbers are in rows that no batch used, otherwise the run would have failed.
+// No batch can have used the non-finite numbers, otherwise the run would have failed.
 void warn_of_not_finite(const NamedTensors& parameters, std::int64_t step,
                         std::set<std::string>& told) {
   for (const auto& [name, tensor] : parameters) {
@@ -186,7 +185,7 @@ struct Saver::Impl {
       if (writing.valid()) writing.wait();
       share_outcome(world);
     } else {
-      phase = Phase::kCommitting;  // a rank that missed the exchange has written its files
+      phase = Phase::kCommitting;  // this rank missed the exchange, but has written its files
     }
     return phase == Phase::kIdle;
   }
@@ -195,7 +194,7 @@ struct Saver::Impl {
 Saver::Saver() : impl_(std::make_unique<Impl>()) {}
 
 Saver::~Saver() {
-  // Destroying the publication removes the directory, so wait for the writers first.
+  // Destroying the publication removes the directory that writers use.
   if (impl_->writing.valid()) impl_->writing.wait();
   if (impl_->committing.valid()) impl_->committing.wait();
 }

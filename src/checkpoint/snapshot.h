@@ -11,8 +11,8 @@ namespace sluice {
 
 class Snapshot {
  public:
-  // Reuses its memory, so the result is valid until the next call. Memory is page-locked for GPU
-  // state.
+  // Reuses its memory, so the result is valid until the next call. For GPU state, memory is
+  // page-locked.
   RankState take(const RankState& state);
 
  private:

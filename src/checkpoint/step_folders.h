@@ -11,7 +11,8 @@ struct StepFolder {
   std::string name, path;
 };
 
-// By step, whatever they contain. Empty if `folder` is missing. Throws Error(kCheckpoint).
+// Sorted by step, whatever the folders contain. Empty if `folder` is missing. Throws
+// Error(kCheckpoint).
 std::vector<StepFolder> step_folders(const std::string& folder);
 
 }  // namespace sluice

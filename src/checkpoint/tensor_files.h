@@ -19,7 +19,6 @@ std::vector<SavedTensor> write_tensor_file(const std::string& directory, const s
 // 0 if the dtype is not a plain float.
 std::int64_t num_not_finite(const at::Tensor& tensor);
 
-// Hashes the bytes in row-major order.
 std::string tensor_hash(const at::Tensor& tensor);
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
-// The state of a torch optimizer by full parameter names, independent of the layout. The program
-// sets options such as the learning rate.
+// Saves and loads the state of a torch optimizer under full parameter names, independent of the
+// layout. The program sets options such as the learning rate.
 #pragma once
 
 #include <cstdint>
@@ -21,21 +21,22 @@ inline constexpr const char* kOptimizerSetting = "optimizer";
 
 // A parameter, or a flat range of one.
 struct OptimizedElements {
-  std::string name;                 // of the parameter
+  std::string name;
   std::vector<std::int64_t> shape;  // whole shape
   std::int64_t begin = 0;
-  // Set if this rank holds slices of the parameter. `begin` then counts elements that it holds.
+  // As StatePart::parameter (load_state.h).
   const ParameterInfo* parameter = nullptr;
 };
-// by tensor (unsafeGetTensorImpl)
+// Keyed by unsafeGetTensorImpl().
 using ParameterNames = std::map<const void*, OptimizedElements>;
 
-// "AdamW". Throws Error(kUsage) unless it is Adam, AdamW, SGD, RMSprop or Adagrad.
+// Returns for example "AdamW". Throws Error(kUsage) unless it is Adam, AdamW, SGD, RMSprop or
+// Adagrad.
 std::string optimizer_name(const torch::optim::Optimizer& optimizer);
 // Known optimizers are element-wise.
 bool is_known_optimizer(const torch::optim::Optimizer& optimizer);
 
-// ("exp_avg/NAME", tensor), ("step/NAME", int64 scalar), .. of updated parameters.
+// Returns ("exp_avg/NAME", tensor), ("step/NAME", int64 scalar), .. of updated parameters.
 NamedTensors torch_optimizer_state(const torch::optim::Optimizer& optimizer,
                                    const ParameterNames& names);
 

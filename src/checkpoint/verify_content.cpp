@@ -42,7 +42,6 @@ class Verification {
 
   std::size_t num_pieces() const { return pieces_.size(); }
 
-  // Stops at the first wrong piece.
   void work(std::vector<char>& buffer) {
     std::optional<File> file;
     for (;;) {
@@ -53,7 +52,6 @@ class Verification {
       } catch (...) {
         const std::lock_guard lock(mutex_);
         failed_ = true;
-        // Keep the first failure in manifest order.
         if (!failure_ || index < failed_index_) failure_ = std::current_exception();
         failed_index_ = std::min(failed_index_, index);
       }

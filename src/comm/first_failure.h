@@ -1,4 +1,4 @@
-// Keeps the first failure of ranks that are threads; it ends all their waits. Thread-safe.
+// Keeps the first failure of the local ranks. Thread-safe.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@ namespace sluice {
 
 class FirstFailure {
  public:
-  // False if there was a failure already, which stays.
+  // Returns false if another failure came first.
   bool set(const Failure& failure) noexcept {
     const std::lock_guard lock(mutex_);
     if (happened()) return false;

@@ -1,4 +1,3 @@
-// Messages between the processes of a run.
 #pragma once
 
 #include <cstdint>

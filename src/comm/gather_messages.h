@@ -8,10 +8,10 @@
 
 namespace sluice {
 
-// Prints, and decides for all ranks.
+// The rank that prints, and that decides for all ranks.
 inline constexpr int kRankZero = 0;
 
-// Collective. Returns one Unpacker per member, in order. `subject` names the content in errors.
+// Collective. Returns one Unpacker per member, in order.
 Work<std::vector<Unpacker>> post_messages(const Group& group, const Packer& own,
                                           std::string subject);
 std::vector<Unpacker> gather_messages(const Group& group, const Packer& own,

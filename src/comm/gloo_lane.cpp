@@ -126,7 +126,8 @@ void PeerLane::pack_arriving() noexcept {
         const std::lock_guard lock(mutex_);
         if (stopping_) return;
       }
-      // The NCCL send ends only with its receive, which the header causes.
+      // Send the header first. It makes the other process post the receive, without which the NCCL
+      // send does not end.
       if (post(*next) && !next->on_device.empty())
         lane_.nccl->send(lane_.number, process_, next->on_device, next->computed);
       {
@@ -257,7 +258,7 @@ void PeerLane::receive_frames(LinkReceiver& receiver) noexcept {
       std::optional<Receiving> receiving;
     };
     std::deque<Posted> posted;
-    // Read the headers that arrived before the connection was lost: there may be a goodbye.
+    // After a lost connection, still read headers that arrived before. One may be a goodbye.
     const auto post = [&](const at::Tensor& bytes) {
       try {
         posted.push_back({bytes, post_receive(bytes, kHeaderTag)});
@@ -266,7 +267,7 @@ void PeerLane::receive_frames(LinkReceiver& receiver) noexcept {
       }
     };
     for (int i = 0; i < kPostedHeaders; ++i) post(bytes_tensor(kHeaderBytes));
-    // Tensors received on this stream are ready in its order.
+    // Use the stream of the receives, so that later work on it waits for the tensors.
     std::unique_ptr<c10::StreamGuard> on_stream;
     if (lane_.nccl) {
       on_stream =

@@ -29,7 +29,6 @@ enum Tag : int { kHeaderTag = 0, kNonceTag = 1, kProofTag = 2, kPayloadTag = 8 }
 at::Tensor bytes_tensor(std::int64_t bytes);
 at::Tensor copied(const std::string& bytes);
 std::string text_of(const at::Tensor& tensor);
-// Gloo's error text without its "file:line" prefix.
 std::string reason_of(const std::exception& error);
 
 struct Lane {
@@ -60,8 +59,7 @@ class PeerLane {
 
   void start(LinkReceiver& receiver);
 
-  // Does not block. A frame with device tensors waits on a thread until they are computed, and
-  // later frames wait behind it.
+  // Does not block. A thread delays frames until their device tensors are computed.
   void send(const Frame& frame);
 
   // No frame may follow. Does not block.
@@ -94,7 +92,6 @@ class PeerLane {
     return lane_.nccl && layout.on_device() && layout.num_bytes() > 0;
   }
   std::optional<Receiving> post_receive(const at::Tensor& bytes, int tag);
-  // False if the link ends.
   bool finish(std::optional<Receiving> receiving);
 
   void receive_frames(LinkReceiver& receiver) noexcept;

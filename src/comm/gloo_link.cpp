@@ -29,7 +29,7 @@ using Milliseconds = std::chrono::milliseconds;
 
 constexpr std::size_t kNumLanes = NcclLink::kNumLanes;
 constexpr std::array<const char*, kNumLanes> kLaneNames = {"messages", "collectives"};
-// For the other processes to receive a failure.
+// Time for the other processes to receive a failure.
 constexpr Milliseconds kFarewell{1000};
 
 class GlooLink final : public Link {
@@ -140,7 +140,7 @@ class GlooLink final : public Link {
         peers.back().own = make_pair_end(options_.process);
       }
     }
-    // Keep these until the group is gone, because Gloo may still use them.
+    // Gloo may use these until the group is destroyed.
     std::vector<WorkPtr> works;
     const auto finish = [&](const Peer& peer, const WorkPtr& work) {
       const auto left =
@@ -227,7 +227,7 @@ class GlooLink final : public Link {
     Frame last{GoodbyeHead{}, {}};
     if (failure) last.head = AbortHead{*failure};
     for_each_peer([&](PeerLane& peer) { peer.send_last(last); });
-    // Ranks may wait for a device that waits for a transfer.
+    // A rank may wait for the device, which may wait for a transfer. Closing NCCL ends these waits.
     if (nccl_ && failure) nccl_->close(/*failed=*/true);
     const auto until = std::chrono::steady_clock::now() + (failure ? kFarewell : options_.deadline);
     for_each_peer([&](PeerLane& peer) { peer.flush(until); });
@@ -237,7 +237,7 @@ class GlooLink final : public Link {
     }
     for_each_peer([](PeerLane& peer) { peer.stop(); });
     if (nccl_) nccl_->close(/*failed=*/false);
-    // A message whose Work is gone keeps Gloo's thread spinning, so destroy the groups first.
+    // Destroy the groups first: after the Work of a message is destroyed, Gloo's thread would spin.
     std::vector<WorkPtr> works;
     for_each_peer([&](PeerLane& peer) {
       for (WorkPtr& work : peer.leftovers()) works.push_back(std::move(work));

@@ -1,12 +1,12 @@
-// A link over LibTorch's ProcessGroupGloo. Messages and collectives have a process group each, so
-// that a small message does not wait behind a large one.
+// A link over LibTorch's ProcessGroupGloo. Messages and collectives have separate process groups,
+// so that a small message does not wait behind a large collective.
 //
-// A frame is a header of at most 8 KiB: a prefix, the outline, and the tensors' bytes if they fit.
-// Otherwise outline and bytes are separate messages, posted before the header, because Gloo moves
-// bytes whose receive is already posted on the sender's thread.
+// A frame is a header of at most 8 KiB, with a prefix, the outline, and the tensors' bytes if they
+// fit. Otherwise outline and bytes are separate messages. Their sends are posted before the header,
+// while no receive is posted, because Gloo would otherwise move the bytes on the sender's thread.
 //
 // A Gloo message longer than its receive kills the process. Tags therefore encode the size in units
-// of 64 bytes, and receives are as large as their tag says.
+// of 64 bytes, and the receiver allocates what the tag says.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/Store.hpp>

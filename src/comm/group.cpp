@@ -1,5 +1,4 @@
-// Each collective is one exchange. Calls are compared and tensors added here, so every backend has
-// the same results and errors.
+// Compares calls and adds tensors here, so that every backend has the same results and errors.
 #include "sluice/parts/group.h"
 
 #include <ATen/ATen.h>
@@ -27,7 +26,7 @@ std::string describe(const std::vector<at::Tensor>& tensors) {
   return join(metas, ", ");
 }
 
-// Kept by value, because an exchange may outlive the group.
+// Copies what messages need, because an exchange may outlive the group.
 class Place {
  public:
   explicit Place(const GroupBackend& backend)
@@ -40,7 +39,6 @@ class Place {
   int rank_;
 };
 
-// Member is a GroupBackend or a Place.
 template <typename Member>
 [[noreturn]] void refuse_call(const Member& backend, const std::string& what) {
   throw Error(ErrorKind::kInternal,
@@ -123,8 +121,9 @@ at::Tensor sum(const Member& backend, const Exchanged& exchanged, SumOrder order
 // Larger tensors are summed in pieces across processes.
 constexpr std::size_t kInPiecesBytes = 64 << 10;
 
-// Each member sums one piece and sends the sum to all: 2 (n - 1) / n of the tensor per member,
-// instead of n - 1 tensors. The order of additions, and so every bit, is that of a single exchange.
+// Each member sums one piece and sends that sum to all members. A member thus sends 2 (n - 1) / n
+// of the tensor instead of n - 1 tensors. Additions have the same order, and so the same bits, as
+// in a single exchange.
 Work<at::Tensor> all_reduce_in_pieces(const std::shared_ptr<GroupBackend>& backend,
                                       const at::Tensor& tensor, SumOrder order) {
   const at::NoGradGuard no_grad;

@@ -15,7 +15,7 @@ struct GroupNote {
   std::string bytes;
 };
 
-// What one member was given, in member order.
+// What one member receives. Both lists are in member order.
 struct Exchanged {
   std::vector<GroupNote> notes;
   std::vector<at::Tensor> pieces;
@@ -37,14 +37,14 @@ class GroupBackend {
   // `pieces` may be empty. The k-th exchanges of all members belong together.
   virtual Work<Exchanged> exchange(GroupNote note, std::vector<at::Tensor> pieces) = 0;
 
-  // `next` makes the second contribution from the result of the first, without a wait. It is called
-  // once, on the thread that completes the first exchange; an exception ends the wait.
+  // Makes two exchanges without a wait between them. The thread that completes the first one calls
+  // `next` once to get the second contribution. An exception ends the wait.
   virtual Work<Exchanged> exchange_twice(GroupNote note, std::vector<at::Tensor> pieces,
                                          std::function<Gift(Exchanged)> next) = 0;
   virtual bool spans_processes() const = 0;
 
-  // All `members` must call it after the same exchange; this one is among them. Several groups may
-  // be made after one exchange.
+  // Returns a group of `members`, which must include this member. All of them must call it after
+  // the same exchange, and may call it repeatedly.
   virtual std::shared_ptr<GroupBackend> split(std::vector<int> members) = 0;
 };
 

@@ -1,6 +1,5 @@
 // The exchanges of a group, shared by its members in one process. A member of another process joins
-// by arrive(). A tensor is sent to another process only once, even for several members there.
-// Thread-safe.
+// by arrive(). A tensor is sent only once to each process. Thread-safe.
 #pragma once
 
 #include <condition_variable>
@@ -38,7 +37,7 @@ class GroupState {
   using WhenJoined = std::function<void(Exchanged)>;
 
   CollectivePtr open(std::uint64_t number);
-  // A local member joins. With `when_joined`, its result goes there instead of to wait().
+  // Adds a local member's contribution. Its result goes to `when_joined`, or without it to wait().
   CollectivePtr enter(int member, std::uint64_t number, GroupNote note,
                       std::vector<at::Tensor> pieces, WhenJoined when_joined = nullptr);
   // Throws Error(kPeer) if the head is invalid.
@@ -73,10 +72,9 @@ class GroupState {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<std::uint64_t, CollectivePtr> open_;  // incomplete ones
+  std::map<std::uint64_t, CollectivePtr> open_;  // exchanges that miss members
 };
 
-// `rank` is the member's rank in the transport.
 Group make_group(std::shared_ptr<ProcessRanks> process, GroupState& state, int rank);
 
 }  // namespace sluice

@@ -1,7 +1,7 @@
 // Observes a thread's calls to other members of its groups.
 //
-// Why these calls cannot deadlock: verify() proves that instructions complete, but group calls
-// within an F, B or I are not instructions. They complete because of three facts:
+// verify() proves that instructions complete, but group calls within an F, B or I are not
+// instructions. These calls cannot deadlock either:
 //  1. Ranks that differ only in tp run the same row of the program, and exchange messages only with
 //  ranks of their own tp coordinate.
 //  2. Within an instruction they make the same group calls in the same order: the same code builds
@@ -10,11 +10,11 @@
 //  3. A call hands over its data without waiting, and members are matched by group and call number.
 //  A gradient reduction in flight therefore blocks no other call.
 //
-// Consider an order in which the verified program completes without buffered messages, and its
-// first instruction that has not completed on all ranks of its position. Its inputs were sent, so
-// each of these ranks enters it. By 2 they make the same calls, by 3 every call completes, and so
-// does the instruction. Gradient sums and the norm come after all layers, in the same order on all
-// ranks. Code that branches on the rank or on data can break 2, so calls are watched and compared.
+// Take an order in which the program completes without buffered messages. Its first instruction
+// that hangs on some rank of its position has its inputs, so all these ranks enter it. By 2 they
+// make the same calls, which by 3 complete. Gradient sums and the norm come after all layers, in
+// the same order on all ranks. Code that branches on the rank or on data can break 2, so calls are
+// compared.
 #pragma once
 
 #include <functional>
@@ -26,10 +26,10 @@ namespace sluice {
 class GroupWatch {
  public:
   virtual ~GroupWatch() = default;
-  // An exception ends the call.
+  // Called before a call. An exception cancels the call.
   virtual void calls(const std::string& call) = 0;
-  // Until members_came() or an error ends the wait, any thread may call `missing` for the absent
-  // members.
+  // The thread waits for other members. Until members_came() or an error, any thread may call
+  // `missing`, which returns the absent ones.
   virtual void waits(const std::string& call, std::function<std::vector<int>()> missing) = 0;
   virtual void members_came() = 0;
 };

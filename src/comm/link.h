@@ -1,6 +1,6 @@
 // Connects a process to the other processes of a run. Pipeline messages between two processes
-// arrive in order, and so do collectives, but one kind may overtake the other. Memory for tensors
-// is allocated only after the receiver has checked the outline. After abort() only failures are
+// arrive in order, and so do collectives, but one kind may overtake the other. Tensor memory is
+// allocated only after the receiver has checked the outline. After abort() only failures are
 // delivered. send() and abort() are thread-safe; the receiver is called on the link's threads.
 #pragma once
 
@@ -16,18 +16,18 @@ namespace sluice {
 
 class LinkReceiver {
  public:
-  // With this, allocations of link threads count as the local ranks' (MemoryLedger). Null before
-  // the first use by a rank.
+  // Allocations of link threads are charged to this MemoryLedger context of the local ranks. Null
+  // before a rank first uses the link.
   virtual std::shared_ptr<c10::ThreadLocalDebugInfo> counts_as() const = 0;
-  // Throws Error(kPeer) if that process cannot have sent this.
+  // Throws Error(kPeer) if the process must not send such a frame.
   virtual void check(int from_process, const FrameOutline& outline) const = 0;
   // For tensors that were on a device at the sender.
   virtual c10::Device device_for(const FrameHead& head) const = 0;
   virtual void deliver(int from_process, Frame frame) = 0;
   virtual void aborted(const Failure& failure) noexcept = 0;
-  // A frame, or its handling here, has failed.
+  // A frame from the process was damaged, or delivering it has failed.
   virtual void wrong(int from_process, const std::exception_ptr& error) noexcept = 0;
-  // May be called several times. `how`: the link's error text.
+  // The connection broke. `how`: the link's error text. May be called several times.
   virtual void lost(int from_process, const std::string& how) noexcept = 0;
   virtual ~LinkReceiver() = default;
 };

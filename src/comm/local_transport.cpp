@@ -1,4 +1,3 @@
-// Ranks as threads of a single process, without a link.
 #include "comm/process_ranks.h"
 #include "sluice/parts/transport.h"
 

@@ -1,4 +1,4 @@
-// Runs transport = "gloo" without a launcher, to debug or measure the link.
+// Runs transport = "gloo" without a launcher.
 #pragma once
 
 #include <memory>

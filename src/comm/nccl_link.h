@@ -2,13 +2,12 @@
 // transfers.
 //
 // A channel is one direction of a lane between two processes, with its own communicator and stream.
-// So a transfer waits only for earlier transfers of its channel, and no send queues behind a
-// receive. Receives are posted as the heads arrive, in the order of the sends. A send ends only
-// with its receive; the host waits for neither.
+// So a transfer waits only for earlier ones of its channel. Receives are posted as the heads
+// arrive, in the order of the sends. A send ends only with its receive; the host waits for neither.
 //
-// All processes create communicators in the same order, so that creation cannot deadlock. NCCL only
-// moves bytes; Group adds, so that sums have a fixed order. The first failure aborts all
-// communicators. Thread-safe, but each channel makes one transfer at a time.
+// All processes create communicators in the same order, to avoid deadlock. NCCL only moves bytes;
+// Group adds them. The first failure aborts all communicators. Thread-safe, but each channel makes
+// one transfer at a time.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -34,8 +33,7 @@
 
 namespace sluice {
 
-// Each rank needs four streams per other rank. LibTorch's pool has 32 per device, so with more
-// ranks channels would share streams.
+// Each rank needs four streams per other rank, and LibTorch's pool has 32 per device.
 inline constexpr int kMostNcclRanks = 9;
 
 struct NcclLinkOptions {
@@ -53,7 +51,7 @@ class NcclLink {
  public:
   // The lanes are pipeline messages and collectives.
   static constexpr std::size_t kNumLanes = 2;
-  // Thrown to end a transfer that the other process no longer takes. Not a failure.
+  // Thrown to end a transfer because the other process has ended regularly.
   struct Stopped {};
 
   // Collective over the processes. Throws Error(kPeer).
@@ -66,15 +64,14 @@ class NcclLink {
 
   c10::Stream stream_from(std::size_t lane, int process) const;
 
-  // Call it after the head was sent. Returns when NCCL has accepted the call, maybe only when the
-  // receive is posted.
+  // Call it after sending the head. It may block until the other process has posted the receive.
   void send(std::size_t lane, int process, const std::vector<at::Tensor>& tensors,
             const Ready& ready);
   // Fills the first `num_bytes` of each tensor.
   void receive(std::size_t lane, int process, const std::vector<at::Tensor>& tensors,
                const std::vector<std::int64_t>& num_bytes);
 
-  // Gives up sends to this process, without a failure.
+  // Drops sends to this process.
   void gone(std::size_t lane, int process);
   // False if transfers are left after `until`.
   bool flush(std::chrono::steady_clock::time_point until);

@@ -29,9 +29,9 @@
 namespace sluice {
 namespace {
 
-// How long a consequence waits for its cause.
+// A process that notices the consequence of a failure elsewhere waits this long for the cause.
 constexpr std::chrono::milliseconds kPatience{1'500};
-// After a failure, how long to wait for the others in order to save.
+// After a failure, how long to wait for other processes to connect for a last save.
 constexpr std::chrono::seconds kToKeep{20};
 // How long the process that serves the store waits for others.
 constexpr std::chrono::milliseconds kOthersToEnd{30'000};
@@ -43,7 +43,7 @@ std::string name_of(const ProcessLayout& layout, int num_ranks) {
                    machine_name());
 }
 
-// Endpoints to abort when another process fails.
+// The endpoints that a failure of another process aborts.
 class Endpoints {
  public:
   void add(Transport* endpoint) {
@@ -98,8 +98,8 @@ class Listed final : public Transport {
   std::shared_ptr<Endpoints> list_;
 };
 
-// Stores for the later jobs of this process. They are served until the other processes have ended.
-// The key contains the process number because tests run several processes in one.
+// Stores for the later jobs of this process, served until the other processes have ended. The key
+// has the process number for tests, which run several processes in one.
 class MetStores {
  public:
   MetStores() = default;
@@ -219,7 +219,6 @@ struct ProcessJob::Impl {
                     .remedy = "start the same program with the same arguments everywhere"}});
   }
 
-  // All processes end with the same error.
   [[noreturn]] void refuse_in_all(const Error& error) {
     line->report(
         {.process = environment.layout.process, .kind = error.kind(), .message = error.what()});
@@ -387,10 +386,11 @@ std::vector<std::unique_ptr<Transport>> ProcessJob::connect() {
     for (auto& endpoint : impl.connect_processes())
       endpoints.push_back(std::make_unique<Listed>(std::move(endpoint), impl.endpoints));
   } catch (...) {
-    throw_if_failed();  // the cause, if there is one
+    throw_if_failed();  // prefer the cause, if it is known
     throw;
   }
-  throw_if_failed();  // it may have come before the endpoints were registered
+  // A failure may have come before the endpoints were registered.
+  throw_if_failed();
   ++impl.num_connections;
   return endpoints;
 }
@@ -402,7 +402,7 @@ Error ProcessJob::agreed(const Error& own) noexcept {
   if (!impl.heard()) {
     impl.line->report(
         {.process = impl.environment.layout.process, .kind = own.kind(), .message = own.what()});
-    // The line's thread may not have delivered it yet.
+    // The control line's thread may not have delivered the failure yet.
     const std::optional<JobFailure> told = impl.line->wait_for_failure(kPatience);
     if (told) impl.keep(*told);
   }

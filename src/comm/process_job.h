@@ -1,5 +1,5 @@
 // Connects this process to the others of a run. A failure in any process ends every wait in all of
-// them. connect() and agreed() are for one thread; failures arrive on another.
+// them.
 #pragma once
 
 #include <chrono>
@@ -43,26 +43,22 @@ class ProcessJob {
   const LaunchEnvironment& environment() const;
   std::vector<int> ranks_here() const;
   int ranks_on_machine() const;
-  const RankDevices& devices() const;  // `why` also names the transport
+  const RankDevices& devices() const;  // RankDevices::why also names the transport
 
-  // kThreads, kGloo or kNccl.
   TransportKind transport() const;
 
-  // Collective over the processes. Throws the job's first failure, or Error(kPeer) if others do not
-  // come.
+  // Collective over the processes. Throws the job's first failure, or Error(kPeer) if processes are
+  // missing.
   std::vector<std::unique_ptr<Transport>> connect();
 
-  // Warns the user of a hung rank; the run goes on. `what` and `remedy` are those of an Error.
-  // Thread-safe.
+  // See ControlLine::report_hung(). Thread-safe.
   void report_hung(int rank, const std::string& what, const std::string& remedy) noexcept;
   // From now on waits have the deadline of steps. Thread-safe.
   void steps_begin();
-  // A name of this job that is unique, and equal in all processes.
   const std::string& name() const;
 
   // Reports `own` and returns the failure on which all living processes agree. Waits briefly.
   Error agreed(const Error& own) noexcept;
-  // Whether this process must print the failure.
   bool tells() const;
   // If this process serves the store, it will wait for the others when it exits.
   void finish() noexcept;

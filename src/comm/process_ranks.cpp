@@ -60,7 +60,7 @@ at::Device ProcessRanks::device_of(int rank) const {
   return options_.devices[static_cast<std::size_t>(rank - options_.process * ranks_per_process_)];
 }
 
-// Pieces of a collective serve all local members.
+// Local members share the pieces of a collective, so any local device will do.
 at::Device ProcessRanks::device_for(const FrameHead& head) const {
   const auto* message = std::get_if<MessageHead>(&head);
   return device_of(message ? message->destination : options_.process * ranks_per_process_);
@@ -138,7 +138,8 @@ void ProcessRanks::fail(const Failure& failure) noexcept {
     }
     failure_.set(failure);
   }
-  // Locking each mutex ensures that no waiter is between its test and its sleep.
+  // Lock each mutex once. A waiter between its test and its sleep would otherwise miss the
+  // notification.
   for (Inbox& inbox : inboxes_) {
     {
       const std::lock_guard lock(inbox.mutex);

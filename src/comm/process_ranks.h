@@ -1,6 +1,6 @@
-// The state that the ranks of one process share. Messages from the link and from local ranks use
-// the same inboxes and groups. The first failure reaches on_failure before any wait ends, and then
-// every rank here and, if the link works, every other process. Thread-safe except for connect().
+// The state that the ranks of one process share. The first failure reaches on_failure before any
+// wait ends, and then every rank here and, if the link works, every other process. Thread-safe
+// except for connect().
 #pragma once
 
 #include <atomic>
@@ -28,7 +28,7 @@ namespace sluice {
 
 struct ProcessRanksOptions {
   int num_ranks = 1;
-  int num_processes = 1;  // with k ranks each, process n has ranks n k .. n k + k - 1
+  int num_processes = 1;
   int process = 0;
   std::vector<at::Device> devices = {};  // of local ranks; empty for the CPU
   std::function<std::chrono::milliseconds()> deadline = [] { return std::chrono::seconds(100); };
@@ -85,7 +85,6 @@ class ProcessRanks final : public LinkReceiver {
   GroupState& group(const std::string& id, const std::vector<int>& members);
   GroupState& world() { return *world_; }
 
-  // Ends every wait. Later failures change nothing.
   void fail(const Failure& failure) noexcept;
 
   // Adds text() to waits(). Any thread may call text().
@@ -148,7 +147,6 @@ class ProcessRanks final : public LinkReceiver {
   std::unique_ptr<Link> link_;  // declared last: its threads use the members above
 };
 
-// In rank order.
 std::vector<std::unique_ptr<Transport>> make_endpoints(std::shared_ptr<ProcessRanks> process);
 
 }  // namespace sluice

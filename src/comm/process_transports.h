@@ -1,4 +1,3 @@
-// Endpoints for ranks in several processes.
 #pragma once
 
 #include <chrono>
@@ -17,13 +16,11 @@ class StoreClient;
 
 struct ProcessTransportOptions {
   int num_ranks = 1;
-  int num_processes = 1;  // with k ranks each, process p has ranks p k .. p k + k - 1
+  int num_processes = 1;
   int process = 0;
   std::vector<at::Device> devices = {};  // of local ranks; empty for the CPU
-  // Sends device tensors over NCCL, with one rank per process. Equal in all processes; null for
-  // Gloo.
+  // Sends device tensors over NCCL, with one rank per process. Null for Gloo.
   const nccl::Table* nccl = nullptr;
-  // How long to wait for the other processes.
   std::chrono::milliseconds meet{100'000};
   // Called on any thread when a wait begins.
   std::function<std::chrono::milliseconds()> deadline = [] { return std::chrono::seconds(100); };

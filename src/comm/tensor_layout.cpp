@@ -15,7 +15,7 @@ namespace sluice {
 namespace {
 
 constexpr std::int64_t kAlignment = 64;
-// Products with sizes do not overflow.
+// Small enough that products with sizes do not overflow.
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 36;
 constexpr std::size_t kMaxDimensions = 64;
 

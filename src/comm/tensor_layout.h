@@ -1,9 +1,7 @@
-// The memory layout of a tensor. A tensor is sent as flat bytes and restored with the same sizes,
-// strides, dtype and alignment (modulo 64 bytes), because kernels choose their order of work by
-// strides and alignment.
+// The memory layout of a tensor. A tensor is sent as flat bytes and restored with the same strides
+// and alignment (modulo 64 bytes), because kernels choose their order of work by these.
 //
-// A dimension of stride 0 is sent once. A dense tensor is sent as it lies, a tensor with gaps is
-// packed.
+// A dimension of stride 0 is sent once, and gaps are left out.
 #pragma once
 
 #include <ATen/core/Tensor.h>

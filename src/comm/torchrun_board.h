@@ -1,5 +1,4 @@
-// A NoticeBoard on the store of torchrun's agent. Any program that reaches its port can use it, so
-// torchrun needs a trusted network (docs/launching.md).
+// A NoticeBoard on the store of torchrun's agent. Needs a trusted network (docs/launching.md).
 #pragma once
 
 #include <chrono>

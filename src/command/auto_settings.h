@@ -21,7 +21,7 @@ struct AutoParts {
 };
 
 // Pairs such as {"training.device", "cpu"}, in the order of the key table. Leaves out keys that the
-// data do not need, such as the chat template for rows without messages.
+// data do not need.
 std::vector<std::pair<std::string, std::string>> auto_settings(const AutoParts& of);
 
 // "auto:", then a line per setting such as "  data.format = text". May be "".

@@ -121,7 +121,7 @@ std::string last_checkpoint_in(const std::string& folder) {
 
 namespace {
 
-// Equal shapes can belong to different models.
+// Tensor shapes do not distinguish all models.
 void require_same_config(const std::string& path, const ModelSpec& spec) {
   const std::string file = path + "/config.json";
   if (!std::filesystem::exists(file)) return;
@@ -209,7 +209,7 @@ void load_weights_to_evaluate(const EvaluatedWeights& weights, const ModelSpec& 
                                    weights.tensors ? &*weights.tensors : nullptr, pipeline.seed()));
 }
 
-// Forwards need no gradients and no optimizer. The predicted activations are more than enough.
+// Needs no gradients and no optimizer. The activations predicted for training are more than enough.
 void require_memory_to_evaluate(Plan plan, const LocalRanks& ranks) {
   for (RankPrediction& rank : plan.ranks)
     rank.memory.gradient_bytes = rank.memory.optimizer_bytes = rank.memory.snapshot_bytes =

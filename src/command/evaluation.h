@@ -22,13 +22,13 @@
 
 namespace sluice {
 
-// Throws Error(kInput) if evaluate_data() with these arguments would count no label, or read a
-// malformed row before the first counted label. If max_batches is 0, every file needs counted
-// labels among the rows that were already read. Does nothing for data that count rows.
+// Throws Error(kInput) if evaluate_data() would count no label, or would read a malformed row
+// before the first counted label. With max_batches = 0, every file must have a counted label among
+// its rows read so far. Does nothing if rows are counted instead of labels.
 void require_counted_labels(const TokenData& data, const RunConfig& config,
                             std::int64_t max_batches);
 
-// A batch may have fewer microbatches than there are replicas.
+// How to divide the data. A batch may have fewer microbatches than there are replicas.
 struct EvaluationBatches {
   std::int64_t batch_size = 1, microbatch_size = 1;
   std::int64_t replica = 0, num_replicas = 1;
@@ -40,17 +40,16 @@ struct DataLoss {
   double sum = 0;
   std::int64_t tokens = 0;  // or rows, or the model's own unit
   double mean() const { return sum / static_cast<double>(tokens); }
-  // NaNs with equal bits are equal.
+  // Compares bits, so that NaNs can be equal.
   friend bool operator==(const DataLoss& a, const DataLoss& b) {
     return std::bit_cast<std::uint64_t>(a.sum) == std::bit_cast<std::uint64_t>(b.sum) &&
            a.tokens == b.tokens;
   }
 };
 
-// Evaluates the first max_batches batches (0: all). The last one may be smaller. `losses_of` gets
-// this replica's microbatches (possibly none) and returns the losses of all replicas in microbatch
-// order. The sum is therefore the same for every layout. `step` is for messages. Throws
-// Error(kInput) for a malformed row and if no label is counted.
+// Evaluates the first max_batches batches (0: all). `losses_of` gets this replica's microbatches
+// (possibly none) and returns the losses of all replicas in microbatch order. The sum is therefore
+// the same for every layout. Throws Error(kInput) for a malformed row and if no label is counted.
 DataLoss evaluate_data(
     const TokenData& data, const Model& model, const EvaluationBatches& batches,
     std::int64_t max_batches, std::int64_t step,

@@ -102,7 +102,7 @@ void close_failed(ProcessRun& run, const Error& error, const std::optional<Failu
   if (run.ranks.has_others && !has_reported) report_failure(run, error, failure);
   RunEnd end = {
       .ending = Ending::kFailed, .error = error.what(), .refused = is_self_explanatory(error)};
-  // With a process, some weights are lost too.
+  // If a process is gone, so are its weights.
   if (error.kind() != ErrorKind::kPeer) {
     if (run.log && run.log->has_logged()) run.log->sync_metrics();
     const auto last = save_last_weights(

@@ -16,11 +16,10 @@ Error with_predicted_memory(const Plan& plan, const Error& error,
                             const std::optional<Failure>& failure);
 
 // With several processes it reports before it saves, because the others may take long to join the
-// save. `has_reported` means that the failure was reported before.
+// save.
 void close_failed(ProcessRun& run, const Error& error, const std::optional<Failure>& failure,
                   bool has_reported);
 
-// Sets `has_reported` when the watch has reported. All arguments must outlive the watch.
 HangWatchOptions hang_watch_options(ProcessRun& run, Transport& endpoint, bool& has_reported);
 
 }  // namespace sluice

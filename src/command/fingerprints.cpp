@@ -30,7 +30,7 @@
 namespace sluice {
 namespace {
 
-// The length keeps different lists of texts apart.
+// Adds the length too. Otherwise {"ab", "c"} and {"a", "bc"} would have the same hash.
 void add_text(const std::string& text, ContentHash& hash) {
   const std::string counted = formatted("{}:{}", text.size(), text);
   hash.add(counted.data(), counted.size());
@@ -47,7 +47,7 @@ std::string word_of(DataFormat format) {
   return detail::word_of(detail::words_of(DataFormat()), format);
 }
 
-// Equal for tokenizers that make equal tokens.
+// Tokenizers that produce the same tokens give the same text.
 std::string tokenizer_of(const RunConfig& config, const std::vector<std::string>& files) {
   TokenDataOptions options;
   options.data.tokenizer = config.data.tokenizer;
@@ -66,10 +66,11 @@ std::string tokenizer_of(const RunConfig& config, const std::vector<std::string>
 bool may_differ(const detail::Key& key) {
   const std::string name = key.full_name();
   return key.is_path || key.section == "comm" || name == "metrics.log_level" ||
-         name == "training.threads_per_rank";  // compared as resolved
+         // threads_per_rank is compared after "auto" is resolved.
+         name == "training.threads_per_rank";
 }
 
-// Settings explain other differences.
+// Different settings usually cause the other differences, so list them first.
 std::vector<std::pair<std::string, std::string>> settings_first(
     const std::map<std::string, std::string>& identity) {
   std::vector<std::pair<std::string, std::string>> ordered(identity.begin(), identity.end());
@@ -89,7 +90,8 @@ std::string hash_of(const Program& program) {
   return content_hash(text);
 }
 
-// Processes may read different costs. The same instructions over other cuts would leave layers out.
+// Processes may measure different costs and cut differently. Equal instructions over different cuts
+// would skip layers.
 std::string hash_of(const Partition& partition) {
   std::string text;
   for (const StageContent& stage : partition.stages) {
@@ -135,7 +137,6 @@ Fingerprint adapter_fingerprint(const RunConfig& config, const ModelSpec& spec) 
   return fingerprint;
 }
 
-// Returns the bytes of the arrays that .jsonl rows name.
 std::uint64_t add_arrays(const RunConfig& config, const std::vector<std::string>& files,
                          const TokenDataOptions& rows, ContentHash& hash) {
   std::vector<std::string> arrays;
@@ -169,7 +170,7 @@ Fingerprint data_fingerprint(const RunConfig& config, const std::vector<std::str
   add_text(rows.tokens ? tokenizer_of(config, files) : "fields", hash);
   for (const detail::Key& key : detail::key_table()) {
     const std::string name = key.full_name();
-    // Skipping defaults lets later keys keep old fingerprints.
+    // Skip keys with default values, so that adding a key does not change old fingerprints.
     const bool counts = key.affects_data && key.get(config) != key.default_value() &&
                         name != "data.tokenizer" && (rows.tokens || name != "training.seq_len") &&
                         (name != "training.seed" || config.data.shuffle);

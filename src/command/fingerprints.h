@@ -1,6 +1,5 @@
 // Fingerprints of the model, the data and the settings that change numbers. Checkpoints store them,
-// and the processes of a run compare them. File names and times, layout, folders, number of steps
-// and metrics never count.
+// and processes compare them. File names and times, layout, folders, steps and metrics never count.
 #pragma once
 
 #include <map>
@@ -18,8 +17,8 @@
 
 namespace sluice {
 
-// The part of config.json that affects numbers. Leaves out names, versions, dtype and generation
-// settings, which differ between copies of a model. Returns an empty object for invalid text.
+// The part of config.json that affects numbers, without what differs between copies of a model
+// (names, versions, dtype, generation settings). Returns an empty object for invalid text.
 Json model_of(const std::string& config_text);
 
 // Without weight files it hashes that the weights are random.
@@ -31,7 +30,7 @@ Fingerprint model_fingerprint(const ModelSpec& spec, const OpenedWeights& weight
 Fingerprint data_fingerprint(const RunConfig& config, const std::vector<std::string>& files,
                              const TokenDataOptions& rows = {});
 
-// Changes numbers only if the learning rate decays.
+// The number of steps changes results only if the learning rate decays.
 inline constexpr const char* kSteps = "training.steps";
 std::map<std::string, std::string> settings(const RunConfig& config);
 Fingerprint settings_fingerprint(const std::map<std::string, std::string>& settings);
@@ -49,7 +48,7 @@ RunFingerprints fingerprints_of(const RunConfig& config, const ModelSpec& spec,
                                 const OpenedWeights& weights);
 
 // Everything that must be equal in all processes, by name. Paths, log level and timeouts may
-// differ. `threads_per_rank` is resolved on this machine.
+// differ.
 std::map<std::string, std::string> identity_of(const RunConfig& config, const Plan& plan,
                                                const RunFingerprints& made_of,
                                                int threads_per_rank);

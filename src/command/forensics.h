@@ -23,7 +23,6 @@ class FlightRecords {
   FlightRecords(const LocalRanks& ranks, const std::string& metrics_folder, std::string run,
                 const Program& program);
 
-  // Observes the steps and evaluations of a local rank.
   FlightRecorder& recorder(int rank) { return *recorders_.at(rank); }
 
   std::map<int, const FlightRecorder*> recorders() const;
@@ -31,7 +30,6 @@ class FlightRecords {
   // Writes FOLDER/flight/rank_N.json for every local rank that has run anything. Returns the
   // folder, or "" if nothing was written. Logs errors as warnings.
   std::string write_failure(const Failure& failure) noexcept;
-  // For SIGUSR2. Writes the same files and logs their folder.
   void write_on_request() noexcept;
 
   const std::string& folder() const { return folder_; }
@@ -49,9 +47,9 @@ class FlightRecords {
 class PostMortem {
  public:
   explicit PostMortem(const LocalRanks& ranks) : here_(ranks) {}
-  // `instruction` is -1 if none was running.
+  // `instruction`: the running one, or -1.
   void add(int rank, int instruction, std::string flight_record);
-  // Empty if the failed rank is local and was not running its program.
+  // Returns "" if the failed rank is local and failed outside of its program.
   std::string text(const Program& program, const Failure& failure,
                    const GridOptions& options) const;
 

@@ -16,7 +16,7 @@ namespace {
 using Milliseconds = std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-// Time between two updates of normal instruction times.
+// How often the watch updates the normal times of instructions.
 constexpr Milliseconds kLearn{500};
 
 std::string seconds_text(HangLimits::Duration duration) {
@@ -76,7 +76,7 @@ struct HangWatch::Impl {
   // False after ending the run.
   bool look(int rank, Rank& watched) {
     std::optional<RunningAction> running = watched.recorder->running();
-    // A rank may also wait within an instruction.
+    // An instruction that waits for another rank does not hang.
     if (running && waits(rank)) running.reset();
     const HangVerdict verdict = watched.judge.look(running, clock.counted());
     if (verdict == HangVerdict::kHangs) {

@@ -1,6 +1,5 @@
 // Warns of a rank of this process that hangs, and later ends the run. Waiting for another rank is
-// not hanging, and time while the process is stopped does not count. report/hang_judge.h takes the
-// decision. The options are called on the watch's thread.
+// not hanging. The options are called on the watch's thread.
 #pragma once
 
 #include <chrono>

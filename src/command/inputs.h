@@ -34,8 +34,7 @@ Model run_model(const RunConfig& config, const ModelSpec& spec,
 LayerOptions layer_options(const RunConfig& config, const std::optional<Adapter>& adapter);
 bool uses_fused(const RunConfig& config, const ModelSpec& model);
 // The CPU operators, such as "fused, avx512, own products" or "plain, avx512". Plain operators have
-// an instruction set too, because AdamW always uses our kernels. Depends only on model, settings
-// and processor.
+// an instruction set too, because AdamW always uses our kernels.
 std::string kernels_text(const RunConfig& config, const ModelSpec& model);
 
 RunOptions run_options(const RunConfig& config);

@@ -9,7 +9,7 @@ namespace sluice {
 namespace {
 
 constexpr std::size_t kFewest = 2;
-// Ratios beyond which samples or sums contradict each other.
+// A sample, or a backward and its halves, contradict each other if their ratio exceeds these.
 constexpr double kAlone = 2.0, kHalfOfWhole = 1.25, kHalvesOfWhole = 2.0, kWholeOfHalves = 1.5;
 constexpr double kSlack = 20e-6;  // seconds
 

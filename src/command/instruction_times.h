@@ -1,6 +1,6 @@
-// Estimates instruction times from samples. Other activity on the machine makes samples longer,
-// never shorter, and some are many times too long. Therefore no time comes from a single sample if
-// there are two, unless that sample is the shortest.
+// Estimates instruction times from samples. Other activity on the machine only makes samples
+// longer, some many times. With two or more samples, no time therefore comes from a single one,
+// except the shortest.
 #pragma once
 
 #include <chrono>
@@ -28,8 +28,8 @@ LayerTime typical_times(const SampledTimes& samples);
 
 bool needs_more_samples(const SampledTimes& samples);
 
-// Shortens times, so that a backward takes no longer than its halves together, and no half takes
-// longer than the whole.
+// Shortens times that contradict each other. Afterwards a backward takes no longer than its two
+// halves together, and no half takes longer than the whole.
 void settle(LayerTime& time);
 
 inline double seconds_between(std::chrono::steady_clock::time_point from,

@@ -1,6 +1,5 @@
-// What the commands that need torch do, from the configuration to the exit code. Every launched
-// process makes the same calls from its main thread. If one process fails, one of them throws the
-// error, and the others throw ReportedElsewhere.
+// The commands that need torch. Every launched process makes the same calls from its main thread.
+// If one process fails, one of them throws the error, and the others throw ReportedElsewhere.
 #pragma once
 
 #include <cstdint>
@@ -28,16 +27,13 @@ struct StepRange {
 class TrainingJob {
  public:
   // Plans, connects to the other processes (docs/launching.md), and opens and checks data, weights,
-  // checkpoint, memory and folders. Throws Error for everything that is refused, and then has
-  // created nothing. Errors of configuration and model come before the processes connect. If the
-  // plan depends on the machine, one process measures it for all. `config` and `stop` must outlive
-  // the job.
+  // checkpoint, memory and folders. If it throws, it has created nothing. Errors of configuration
+  // and model come before the processes connect. `config` and `stop` must outlive the job.
   TrainingJob(const RunConfig& config, StopSignal& stop, std::optional<StepRange> traced = {});
   ~TrainingJob();
 
-  // Trains until the last step or a stop request, and saves the weights. If no steps are left, only
-  // reports this. If a rank fails, saves the last complete step, prints the ranks' last
-  // instructions to stderr and throws the failure.
+  // Trains until the last step or a stop request, and saves the weights. If a rank fails, saves the
+  // last complete step, prints the ranks' last instructions to stderr and throws the failure.
   void train();
 
   // The traced steps as a Chrome trace. Call after train(), even if it threw. Empty in processes
@@ -62,9 +58,9 @@ struct Evaluation {
 std::string to_json(const Evaluation& result);
 
 // Times layers, update and transfers on this machine for about `seconds`, but always two passes,
-// and more if samples contradict each other. Runs as many ranks at once as will share the cores.
-// Needs neither weights nor data. Throws Error(kUsage) if there is no model or it does not fit the
-// configuration, and Error(kMemory) if one layer of each kind does not fit.
+// and more if samples contradict each other. Needs neither weights nor data. Throws Error(kUsage)
+// if there is no model or it does not fit the configuration, and Error(kMemory) if one layer of
+// each kind does not fit.
 MeasuredMachine measure_machine(const RunConfig& config, double seconds = 1.5);
 
 // The loss on all of data.files in file order, forward only. Creates no files. Every layout gives
@@ -95,7 +91,7 @@ struct SampleOptions {
 std::optional<Continuation> sample(RunConfig config, const std::string& prompt,
                                    const SampleOptions& options);
 
-// Explains errors when memory runs out before any rank started.
+// Explains out-of-memory errors that occur before any rank started.
 int run_job(const std::function<int()>& call);
 
 }  // namespace sluice

@@ -4,8 +4,7 @@
 
 namespace sluice {
 
-// Counters from /proc that explain slow steps (report/pace_watch.h), or 0 if unavailable. Assumes
-// that the run's other processes here are as busy as this one.
+// Counters from /proc that explain slow steps (report/pace_watch.h), or 0 if unavailable.
 MachineState machine_state();
 
 }  // namespace sluice

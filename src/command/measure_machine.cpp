@@ -1,5 +1,5 @@
 // Trains a small model (small_model.h), so that a real run's instructions are measured. Runs as
-// many copies at once as ranks will share the cores, and averages their times.
+// many copies at once as ranks will share the cores.
 #include <algorithm>
 #include <chrono>
 #include <functional>
@@ -41,7 +41,7 @@ void run_rounds(const RunConfig& config, const SmallModel& small, Transport& tra
   options.weights = InitialWeights::kDrawn;
   options.training_observers = [&](int /*rank*/) { return std::vector<ExecutorObserver*>{&times}; };
   Pipeline pipeline(small.model, small.plan, transport, options);
-  // Values do not affect times. A graph may have parameters that nothing initializes.
+  // A graph may have parameters that nothing initializes.
   pipeline.load_weights([](Stage& stage) { zero_unfilled(stage.chunk()); });
   Trainer trainer(pipeline, config.optimizer);
   double longest = 0;
@@ -94,8 +94,8 @@ LayerTime mean_times(const std::vector<InstructionTimes>& measured, int stage) {
   return sum;
 }
 
-// A frozen first layer has no input gradient in the small model, but may need one in the whole
-// model. It has as many products as the forward.
+// The small model computes no input gradient of a frozen layer, but the whole model may. Assumes
+// the time of the forward, which has as many products.
 void set_unseen(LayerTime& time, const LayerInfo& layer, const MicrobatchShape& shape) {
   if (time.backward > 0) return;
   if (layer.cost.input_flops.at(shape) <= 0) return;

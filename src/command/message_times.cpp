@@ -22,9 +22,7 @@ void be_busy(double seconds) {
 }
 
 // As in a pipeline, the sender computes while the receiver only waits. A transport with its own
-// threads shares the core with the sender. The lower rank computes while its message is under way.
-// The other rank computes before and after its answer, and then waits for the next message.
-// Increments `tag` per message.
+// threads shares the core with the sender. Increments `tag` per message.
 double typical_message(Transport& transport, int other, std::int64_t numbers, MessageTag& tag) {
   const at::Tensor payload = at::zeros({numbers});
   const bool begins = transport.rank() < other;

@@ -13,7 +13,7 @@ struct MessageTimes {
 // Bytes of the largest message between stages, for any split.
 double largest_message(const LayerTimes& times);
 
-// Both ranks call this with the same `bytes`. Only the lower rank's result is measured.
+// Both ranks call this. Only the lower rank's result is measured.
 MessageTimes message_times(Transport& transport, int other, double bytes);
 
 }  // namespace sluice

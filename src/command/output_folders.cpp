@@ -37,7 +37,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Only the adapter, if there is one.
+// What checkpoints contain: only the adapter, if there is one.
 ModelSpec saved_part(const ModelSpec& model) {
   return has_adapter(model) ? adapter_alone(model) : model;
 }
@@ -57,7 +57,7 @@ std::uint64_t largest_shard(const Plan& plan) {
   return std::min(static_cast<std::uint64_t>(bytes), kMaxShardBytes);
 }
 
-// The manifest has a line per tensor, about as long as its entries in header and index.
+// Assumes that a tensor's manifest line is as long as its entries in header and index.
 std::uint64_t checkpoint_bytes(const RunConfig& config, const Plan& plan) {
   std::uint64_t bytes = 0;
   for (const RankPrediction& rank : plan.ranks)
@@ -97,7 +97,7 @@ bool sees(const fs::path& path) {
   return true;
 }
 
-// Processes end a little after their killed launcher.
+// The processes of a killed launcher end a little later.
 constexpr std::chrono::seconds kFolderPatience{5};
 
 bool is_same_folder(int one, int other) {
@@ -182,7 +182,7 @@ std::string earlier_run_warning(const RunConfig& config, const ResumePoint& resu
     replaced.push_back(folder.name);
     if (resume.checkpoint) found.push_back(in_folder(folder));
   }
-  // True until this run saves a checkpoint of its later generation.
+  // True if "auto" would resume from another run's checkpoint until this run saves one.
   const bool another_is_newest =
       !folders.empty() &&
       (resume.checkpoint ? resume.generation != resume.checkpoint->manifest().generation
@@ -252,7 +252,7 @@ void RunFolders::take(const RunConfig& config) {
     try {
       for (std::string& made : io::make_folders(folder.path)) made_.push_back(std::move(made));
     } catch (const Error&) {
-      continue;  // the code that writes there reports it
+      continue;  // the code that writes to this folder reports the error
     }
     const int descriptor = open(folder.path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (descriptor < 0) continue;

@@ -11,7 +11,7 @@
 namespace sluice {
 
 // Throws Error(kUsage) if model.path or model.adapter is a checkpoint that this run could replace.
-// These are all steps of checkpoint.folder up to training.steps, because a run may end early.
+// These are all steps up to training.steps.
 void require_model_is_kept(const RunConfig& config);
 
 // Throws Error(kUsage) if the data include the metrics.jsonl that this run replaces.
@@ -25,7 +25,7 @@ std::string earlier_run_warning(const RunConfig& config, const ResumePoint& resu
 void require_outputs(const RunConfig& config, const Plan& plan);
 
 // Collective over all ranks. Throws the same Error(kCheckpoint) on every rank unless all processes
-// share the folder. Call this early, because the first checkpoint may come at the end of the run.
+// share the folder.
 void require_shared_folder(const std::string& folder, const Group& world);
 
 class RunFolders {
@@ -36,8 +36,7 @@ class RunFolders {
   RunFolders& operator=(const RunFolders&) = delete;
 
   // Creates and locks both folders, if the file system has locks. Only the process that writes
-  // there calls this. Waits briefly for a run that is ending. Throws Error(kCheckpoint) or
-  // Error(kUsage) if another run uses a folder.
+  // there calls this. Throws Error(kCheckpoint) or Error(kUsage) if another run uses a folder.
   void take(const RunConfig& config);
 
  private:

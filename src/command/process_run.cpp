@@ -35,7 +35,7 @@ Plan fitting(Plan plan, const LocalRanks& ranks) {
   return plan;
 }
 
-// Completes the cleaning of a run that was killed after its last step.
+// Removes what a run killed after its last step has left in the checkpoint folder.
 void tidy_checkpoints(const ProcessRun& run) {
   io::clean_steps(run.config.checkpoint.folder, checkpoint_kind());
   run.target(run.resume.done.steps).after_commit();
@@ -183,11 +183,11 @@ ProcessRun::ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& s
   if (adapter_tensors) require_base_layers(*adapter_tensors, *weights.directory);
   made_of = fingerprints_of(config, plan.model, weights);
   made_of.is_traced = traced.has_value();
-  // Other processes look for checkpoints after this (TrainingJob).
+  // Other processes look for checkpoints only after this process (TrainingJob).
   if (ranks.has_rank_zero()) io::restore_moved_steps(config.checkpoint.folder);
   resume = find_resume_point(config, made_of);
   if (ranks.has_rank_zero()) log.emplace(config, plan, data, resume);
-  // The log prints the warnings of `data` later.
+  // Skip the warnings of `data`, which the log prints later.
   const std::vector<std::string> of_data = data.warnings();
   const auto warn = [&](const std::vector<std::string>& warnings) {
     for (const std::string& warning : warnings) {

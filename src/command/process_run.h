@@ -1,5 +1,4 @@
-// This process's part of a training run, for the main thread. Ranks' threads use only the members
-// that allow it.
+// This process's part of a training run, for the main thread.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +33,8 @@ struct ProcessRun {
   ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& stop_signal,
              LocalRanks local_ranks, const std::optional<StepRange>& traced = {});
 
-  // Runs the local ranks. Returns the number of steps done, including those before a resume. If a
-  // rank of any process fails, saves what is useful and throws the run's first failure.
+  // Runs the local ranks. Returns the number of steps done, including earlier ones. If a rank of
+  // any process fails, saves what is useful and throws the run's first failure.
   std::int64_t train();
 
   void require_steps_left(const std::optional<StepRange>& traced);
@@ -62,7 +61,7 @@ struct ProcessRun {
   const OpenedWeights weights;
   const std::optional<AdapterDirectory> adapter_tensors;
   RunFingerprints made_of;
-  // Every process finds it separately.
+  // Each process determines it from the folder.
   ResumePoint resume;
   RunFolders folders;
   std::optional<RunLog> log;  // only in the process with rank 0

@@ -154,8 +154,8 @@ ProcessJobOptions job_options(const RunConfig& config, int num_ranks) {
   options.device = config.training.device;
   options.init_timeout = milliseconds(config.comm.init_timeout_seconds);
   options.heartbeat = milliseconds(config.comm.heartbeat_seconds);
-  // A hanging rank ends the run before this deadline (hang_watch.h). Its report is more precise
-  // than a timeout of another rank.
+  // A hanging rank ends the run before this deadline (hang_watch.h), because its report is more
+  // precise than a timeout.
   options.deadline = milliseconds(config.comm.train_timeout_seconds) + options.heartbeat;
   if (alone && transport != TransportKind::kGloo)
     options.init_timeout = options.deadline = kLongestWait;

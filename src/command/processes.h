@@ -1,6 +1,5 @@
-// Runs a command in one or several processes. Only this file decides which ranks are threads of
-// this process. Different threads may use different ranks' entries of a PerRank. Call the functions
-// from the main thread.
+// Runs a command in one or several processes. Call the functions from the main thread. Threads may
+// use different entries of a PerRank.
 #pragma once
 
 #include <chrono>
@@ -28,17 +27,15 @@ struct LocalRanks {
   at::Device device = at::kCPU;
   std::string why_device;                             // for the log, or ""
   TransportKind transport = TransportKind::kThreads;  // never kAuto
-  // Connects the local ranks, and again after a failure.
   std::function<std::vector<std::unique_ptr<Transport>>()> connect;
-  // The error that all live processes agree on after a failure, and whether this process reports
-  // it.
+  // cause: after a failure, returns the error on which all live processes agree. tells: whether
+  // this process reports it.
   std::function<Error(const Error&)> cause = [](const Error& own) { return own; };
   std::function<bool()> tells = [] { return true; };
   // Unique, and equal in all processes of the run.
   std::string name = unique_suffix();
-  // Other processes may not learn of an error before this process ends.
+  // True with several processes. Other processes may then keep running after an error here.
   bool has_others = false;
-  // Reports a hanging local rank while the run waits. Only one process warns the user.
   std::function<void(int rank, const std::string& what, const std::string& remedy)> report_hung;
   // All ranks have finished a step, so the timeouts for steps apply from now on.
   std::function<void()> steps_begin = [] {};
@@ -46,7 +43,7 @@ struct LocalRanks {
   bool has(int rank) const;
   bool has_rank_zero() const { return has(kRankZero); }
   int threads_per_rank(std::int64_t configured) const;
-  // Memory of this machine. Unlimited for GPUs, where Plan::memory_per_rank is the limit.
+  // Memory of this machine. Not limited for GPUs, whose limit is Plan::memory_per_rank.
   std::int64_t memory_bytes() const;
 };
 
@@ -87,7 +84,7 @@ ProcessJobOptions job_options(const RunConfig& config, int num_ranks);
 void run_with_shared_errors(ProcessJob& processes, const std::function<void()>& call);
 
 // Collective over all processes. The first process measures what the plan needs and sends it to the
-// others, because all must make the same plan. Throws like measure_machine(), and Error(kPeer).
+// others. Throws like measure_machine(), and Error(kPeer).
 MeasuredMachine measure_and_broadcast(const RunConfig& config, ProcessJob& processes);
 
 }  // namespace sluice

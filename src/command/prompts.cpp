@@ -186,7 +186,7 @@ Continuation Prompt::go_on(Pipeline& pipeline) const {
       break;
     }
   }
-  // A token decoded alone may lose its leading blank.
+  // Decode the whole text, because a token decoded alone may lose its leading blank.
   const std::string before = text_of(ids_), whole = text_of(all);
   result.text = whole.starts_with(before) ? whole.substr(before.size()) : text_of(result.tokens);
   return result;

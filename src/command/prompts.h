@@ -1,5 +1,4 @@
-// A prompt that a model continues. Every new token runs the whole sequence, without a key-value
-// cache.
+// A prompt that a model continues. There is no key-value cache.
 #pragma once
 
 #include <cstdint>

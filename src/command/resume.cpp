@@ -166,7 +166,7 @@ void require_same_kind(const Checkpoint& checkpoint, const RunConfig& config) {
                    was ? "set [lora] as its run had it" : "set model.path to the checkpoint")});
 }
 
-// Later if the folder has newer checkpoints than the one to resume from.
+// Returns the checkpoint's generation, or a later one if the folder has newer checkpoints.
 std::int64_t generation_after(const std::string& folder, const std::optional<Checkpoint>& from) {
   std::optional<std::int64_t> latest;
   bool goes_back = !from;
@@ -225,7 +225,7 @@ void require_free_steps(const RunConfig& config, const ResumePoint& resume) {
     try {
       open_verified(folder.path, folder.step);
     } catch (const Error&) {
-      continue;  // a save moves it aside
+      continue;  // a save will move the damaged folder aside
     }
     throw Error(
         ErrorKind::kUsage,

@@ -26,12 +26,11 @@ ResumePoint new_run();
 
 // Finds the checkpoint that checkpoint.resume selects. "auto" takes the newest valid one, by
 // generation and then by step, and skips others with a warning. If all committed ones are damaged,
-// it throws instead of starting afresh. A step or path takes that checkpoint even if newer ones
-// exist.
+// it throws instead of starting afresh.
 //
 // A run that does not continue the newest checkpoint gets a later generation. Throws
 // Error(kCheckpoint) for a checkpoint that is missing, damaged, or of another model or other data
-// (unless allowed), even if no steps are left. Different settings only give a warning.
+// (unless allowed), even if no steps are left. Different settings only cause a warning.
 ResumePoint find_resume_point(const RunConfig& config, const RunFingerprints& made_of);
 
 bool is_finished(const RunConfig& config, const ResumePoint& resume);

@@ -13,13 +13,12 @@ namespace sluice {
 std::string model_difference(const Checkpoint& checkpoint, const RunFingerprints& made_of);
 std::string data_difference(const Manifest& manifest, const RunFingerprints& made_of);
 
-// "optimizer.lr: 0.001 -> 0.0005, training.seed: 0 -> 1". A key that the checkpoint lacks had its
-// default. Ignores training.steps: see decay_difference().
+// "optimizer.lr: 0.001 -> 0.0005, training.seed: 0 -> 1". Ignores training.steps, see
+// decay_difference().
 std::string changed_settings(const std::map<std::string, std::string>& before,
                              const std::map<std::string, std::string>& now);
 
-// Describes how the learning rate jumps if the checkpoint's run planned its decay to end at another
-// step.
+// Describes how the learning rate jumps if the checkpoint's run had another last step of decay.
 std::string decay_difference(const Manifest& manifest, const RunConfig& config);
 
 }  // namespace sluice

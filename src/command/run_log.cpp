@@ -35,7 +35,7 @@ double seconds_of(const std::vector<RankStats>& stats) {
   return seconds;
 }
 
-// A rank with less time than the slowest spent the difference waiting.
+// A rank with less time than the slowest one waited for the rest.
 RankSeconds within(double step_seconds, StepTimes times) {
   times.reduction += step_seconds - times.total;
   times.total = step_seconds;

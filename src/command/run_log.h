@@ -1,7 +1,5 @@
-// Prints a training run's text on stdout and writes metrics.jsonl. Output that cannot be written is
-// given up with a warning, and the run continues. metrics.jsonl is created with the first logged
-// step, or with a resumed run's first checkpoint. Only rank 0's thread uses the log between begin()
-// and end().
+// Prints a training run's text on stdout and writes metrics.jsonl. Gives up output that cannot be
+// written, with a warning. Only rank 0's thread uses the log between begin() and end().
 #pragma once
 
 #include <chrono>
@@ -31,31 +29,30 @@ struct Validated {
 
 class RunLog {
  public:
-  // Keeps metrics up to the step that `resume` starts after.
+  // Drops metrics of steps after the one from which the run resumes.
   RunLog(const RunConfig& config, const Plan& plan, const TokenData& data,
          const ResumePoint& resume);
 
   void already_finished() const;
 
   void begin(const std::string& auto_text);
-  // Call after every instruction of rank 0. Prints progress every 20 seconds in a long first step.
+  // Call after every instruction of rank 0.
   void instruction_done(int index);
   void step(std::int64_t step, double lr, const StepResult& result,
             const std::vector<RankStats>& stats, Validated validated);
   // Reports which stages did not split their backward, and what is predicted for them.
   void unsplit_stages(const std::vector<int>& stages) const;
-  // Such steps still count for the remaining time and the expected pace.
+  // For a step that is not logged. It still counts for remaining time and pace.
   void skip_step(double seconds);
   void straggles(int rank);
   bool has_logged() const { return last_.step > 0; }
   std::int64_t last_logged() const { return last_.step; }
-  // Call when the ranks are ready for the first step.
   void steps_begin(int threads_per_rank) { story_.begin(threads_per_rank); }
-  // Call before a checkpoint, so that no checkpoint is on disk before the metrics of its steps.
+  // Call before a checkpoint, so that its metrics are on disk first.
   void sync_metrics();
   void saves(std::int64_t step);
   // Prints predicted and measured memory, the loss beside its baseline, and the paths of weights
-  // and report. Without weights it prints only the report's path. Reports a deleted metrics.jsonl.
+  // and report.
   void end(const RunEnd& of);
   const std::optional<Error>& metrics_error() const { return metrics_error_; }
 

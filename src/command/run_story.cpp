@@ -113,7 +113,7 @@ LastStep gather_last_step(const Group& world, const FlightRecord& own) {
   return last;
 }
 
-// Keeps the starts, saves and lines before the checkpoint.
+// Keeps earlier starts, saves and lines up to the checkpoint.
 void RunStory::keep_earlier() {
   const std::int64_t done = resume_.done.steps;
   Json& facts = record_.facts;

@@ -39,26 +39,23 @@ struct RunEnd {
 
 class RunStory {
  public:
-  // The arguments must outlive this object.
   RunStory(const RunConfig& config, const Plan& plan, const TokenData& data,
            const ResumePoint& resume)
       : config_(config), plan_(plan), data_(data), resume_(resume) {}
 
-  // Keeps the records of the run's earlier processes.
   void begin(int threads_per_rank);
-  // Writes run.json. A run that is refused before its first step is done leaves no file.
+  // Writes run.json.
   void first_step_done();
   void step(const StepMetrics& metrics);
   void saves(std::int64_t step);
   // Stops all writing. Call this if the folder was deleted.
   void give_up() { given_up_ = true; }
   // Completes run.json and writes the files of metrics.report and metrics.enable_tensorboard. Does
-  // nothing if the run never started or was refused. Returns lines that report the files.
+  // nothing if the run never started or was refused.
   std::string end(const RunEnd& of);
 
  private:
   void keep_earlier();
-  // Returns false after a warning. Nothing is written afterwards.
   bool write(const std::string& path, const std::string& text);
   bool write_facts();
   std::string write_events();

@@ -14,8 +14,8 @@
 namespace sluice {
 namespace {
 
-// The result on which all ranks agree. Step 0: nothing to save. `reason`: why the step must not be
-// saved.
+// The result on which all ranks agree. step: 0 if there is nothing to save. reason: why the step
+// must not be saved.
 struct Outcome {
   std::int64_t step = 0;
   std::string reason, path;
@@ -29,8 +29,8 @@ std::string non_finite_weight(const Pipeline& pipeline) {
   return {};
 }
 
-// The step of this run that the weights belong to, or 0 before the first one. Nothing if an update
-// started and failed.
+// The last step of this process in the weights, or 0 before its first. std::nullopt if an update
+// failed halfway.
 std::optional<std::int64_t> step_of(const InterruptedRank& left) {
   if (!left.trainer) return std::nullopt;
   const std::optional<std::int64_t> step = left.trainer->weights_step();
@@ -80,7 +80,7 @@ std::string first_non_finite_weight(const Pipeline& pipeline, const Group& world
   return first;
 }
 
-// Collective. Updates `outcome` early, so that its step is known if the rest fails.
+// Collective. Sets its step first, so that it is known if the rest fails.
 void save_on_all_ranks(const TargetOfStep& target, const InterruptedRank& left, const Group& world,
                        Outcome& outcome) {
   outcome.step = steps_finished(left, world, outcome.reason);
@@ -108,7 +108,7 @@ bool RankSaves::is_due(std::int64_t step, StepRequest request) const {
   return request == StepRequest::kSave || (interval > 0 && step % interval == 0);
 }
 
-// The plan has memory for a copy only if saves are regular.
+// Only regular saves have memory for a copy.
 bool RankSaves::copies() const { return options_.async && options_.interval > 0; }
 
 void RankSaves::settle(const SaveOutcome& outcome) {

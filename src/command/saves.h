@@ -1,5 +1,5 @@
 // Saves a run every interval steps, on request, at the end, and after a failure. A RankSaves is
-// collective over all ranks, each on its own thread.
+// collective over all ranks.
 #pragma once
 
 #include <cstdint>
@@ -54,7 +54,6 @@ struct LastWeights {
   std::string path;
 };
 
-// What a rank leaves when its steps fail.
 struct InterruptedRank {
   std::unique_ptr<Model> model;
   std::unique_ptr<Pipeline> pipeline;
@@ -64,9 +63,8 @@ struct InterruptedRank {
 };
 
 // Collective over the processes, after the ranks' threads have ended. Ends a save in flight and
-// saves the last complete step, over new endpoints because those of the run are aborted. Saves
-// nothing if no step is complete. Warns instead of saving if a rank failed within an update, or if
-// a weight is not finite.
+// saves the last complete step, over new endpoints. Warns instead of saving if a rank failed within
+// an update, or if a weight is not finite.
 std::optional<LastWeights> save_last_weights(const TargetOfStep& target,
                                              const PerRank<InterruptedRank>& interrupted,
                                              const LocalRanks& ranks, int threads_per_rank);

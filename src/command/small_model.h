@@ -1,5 +1,5 @@
 // A small model to measure a machine: one layer of each kind, each in its own stage. Its schedule
-// has every compute instruction:
+// has:
 //
 //     0F0 1F0 2F0 2B0 1B0 0B0               F and B
 //     0F1 1F1 2F1 2I1 1I1 0I1 2W1 1W1 0W1   F, I and W

@@ -21,7 +21,7 @@ class StepTrace {
 
   TraceRecorder& recorder(int rank) { return *recorders_.at(rank); }
   bool ends_with(std::int64_t step, bool is_last) const;
-  // Collective over all ranks, once. Sends the events to rank 0's process.
+  // Collective. Sends the events to rank 0's process.
   void gather(const Group& world);
   // Without gather(), only the local ranks' events. May be "".
   std::string text() const;

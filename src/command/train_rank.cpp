@@ -58,7 +58,7 @@ double validation_loss(const ProcessRun& run, const Model& model, Pipeline& pipe
                                       .remedy = "lower optimizer.lr, or look at the weights"});
 }
 
-// Collective.
+// Collective over all ranks.
 Validated validate(const ProcessRun& run, const Model& model, Pipeline& pipeline, int rank,
                    std::int64_t step, std::string& doing) {
   Validated validated;
@@ -70,21 +70,22 @@ Validated validate(const ProcessRun& run, const Model& model, Pipeline& pipeline
     validated.continuations.emplace_back(std::move(continuation.prompt),
                                          std::move(continuation.text));
   }
-  if (!run.prompts.empty()) ops::drop_free_memory();  // each token had another length
+  // Each token ran with another length, so the free blocks do not fit again.
+  if (!run.prompts.empty()) ops::drop_free_memory();
   return validated;
 }
 
-// Sums computing time between the logged steps, which look for stragglers.
+// Searches for stragglers at logged steps.
 class StragglerSearch {
  public:
   explicit StragglerSearch(const Plan& plan) : work_(rank_work(plan)), watch_(work_) {}
 
-  // Returns the sum since the last logged step.
+  // Returns this rank's time since the last logged step.
   double add_step(double compute_cpu) {
     ++steps_;
     return compute_cpu_ += compute_cpu;
   }
-  // `stats`: of all ranks, with these sums. Warns of each straggler once.
+  // `stats` contain the times of all ranks. Warns of each straggler once.
   void gathered(const std::vector<RankStats>& stats, RunLog& log) {
     std::vector<double> seconds;
     seconds.reserve(stats.size());
@@ -103,9 +104,9 @@ class StragglerSearch {
   std::int64_t steps_ = 0;
 };
 
-// Collective. Every rank takes the same decisions. Returns the number of steps done, including
-// those before a resume. `ran` gets the last step's instructions. `doing` is kept current, for
-// errors when memory runs out between instructions.
+// Collective, with the same decisions on all ranks. Returns the number of steps done, including
+// earlier runs'. `ran` gets the last step's instructions. `doing` describes the current activity,
+// for out-of-memory errors between instructions.
 std::int64_t run_steps(ProcessRun& run, const Model& model, Pipeline& pipeline, Trainer& trainer,
                        RankSaves& saves, LastStep& ran, std::string& doing) {
   const Group& world = pipeline.world();
@@ -117,7 +118,7 @@ std::int64_t run_steps(ProcessRun& run, const Model& model, Pipeline& pipeline, 
   StragglerSearch stragglers(run.plan);
   for (std::int64_t step = first;; ++step) {
     doing = formatted("step {}", step);
-    // From here on, every rank has completed and logged the previous step.
+    // After the barrier, every rank has completed and logged the previous step.
     world.barrier().wait();
     if (log && step == first)
       log->steps_begin(run.ranks.threads_per_rank(training.threads_per_rank));
@@ -166,7 +167,6 @@ std::int64_t run_steps(ProcessRun& run, const Model& model, Pipeline& pipeline, 
   }
 }
 
-// Prints progress during a long first step.
 struct Progress final : ExecutorObserver {
   explicit Progress(RunLog& of) : log(of) {}
   void end(int index, const Action& /*action*/) override { log.instruction_done(index); }
@@ -212,7 +212,6 @@ void compare_processes(const ProcessRun& run, const Group& world, std::string& d
   require_same_resume_point(run.resume, world);
 }
 
-// Collective. Random weights are there already.
 void load(ProcessRun& run, Pipeline& pipeline, std::string& doing) {
   const int rank = pipeline.world().rank();
   if (run.resume.checkpoint) {
@@ -220,7 +219,7 @@ void load(ProcessRun& run, Pipeline& pipeline, std::string& doing) {
     FillStage base;
     if (run.adapter) base = weights_of(*run.weights.directory, run.plan.model);
     pipeline.load_state(*run.resume.checkpoint, base);
-    // Superseded files occupy the disk while they are open.
+    // Close superseded files, which occupy the disk while they are open.
     pipeline.world().barrier().wait();
     if (rank == run.ranks.here.front()) run.resume.checkpoint->close();
   } else if (run.weights.directory) {

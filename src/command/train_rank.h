@@ -7,8 +7,8 @@
 
 namespace sluice {
 
-// Collective over all ranks, each on its own thread. Returns the number of steps done. If steps
-// fail, leaves trainer and last instructions in `run`.
+// Collective over all ranks, each on its own thread. If steps fail, leaves trainer and last
+// instructions in `run`.
 std::int64_t train_rank(ProcessRun& run, Transport& transport);
 
 }  // namespace sluice

@@ -15,7 +15,6 @@ struct OpenedWeights {
   bool are_given() const { return directory.has_value() || in_archive; }
   std::string warning;
 };
-// Opens model.path and compares its headers with the model. Without model.path opens nothing.
 OpenedWeights open_weights(const RunConfig& config, const ModelSpec& spec);
 OpenedWeights open_weights_in(const std::string& path, const ModelSpec& spec);
 

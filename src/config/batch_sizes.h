@@ -15,9 +15,9 @@ struct BatchSizes {
 // `config` must come from load_run_config().
 BatchSizes batch_sizes(const RunConfig& config);
 
-// The configuration of one replica that computes the same bits, with the whole batch and as many
-// gradient shards. If the number of slices is fixed, it has one tensor-parallel rank. Resumed runs
-// are compared in this form, so that another layout with equal bits is not a change.
+// Returns a configuration with one replica that computes the same bits, from the whole batch in as
+// many gradient shards. If the number of slices is fixed, it also has one tensor-parallel rank.
+// Resumed runs are compared in this form, so that another layout with equal bits is not a change.
 RunConfig as_one_replica(RunConfig config);
 
 }  // namespace sluice

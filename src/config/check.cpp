@@ -28,8 +28,7 @@ void refuse_both(const RunConfig& config, const std::string& key, const std::str
                                   .remedy = remedy});
 }
 
-// torch adds float16 and bfloat16 in float32. Layers would pass on a dtype that the plan does not
-// expect.
+// torch adds float16 and bfloat16 to float32, which the plan does not expect between layers.
 void check_precision(const RunConfig& config) {
   const MixedPrecision products = config.training.mixed_precision;
   if (config.model.dtype != ParameterType::kFloat16 || products == MixedPrecision::kNone) return;
@@ -66,7 +65,7 @@ void check_batch(const RunConfig& config) {
                    replicas * training.microbatch_size);
 }
 
-// The planner checks other shards, but it does not count sequences.
+// The planner does not know the batch size, so check here whether the shards divide it.
 void check_shards(const RunConfig& config) {
   const DataParallel& options = config.parallelism.pipeline.data_parallel;
   if (!detail::sums_in_shards(options) || options.num_shards() % options.degree != 0) return;

@@ -15,7 +15,7 @@ inline constexpr const char* kGlobalBatch = "training.global_batch_size";
 
 using Unbuilt = std::map<const Key*, Value>;
 
-// "not built yet" for each value that is not the default.
+// Returns a "not built yet" error for each value that is not the default.
 std::vector<Error> unbuilt_errors(const RunConfig& config, const Unbuilt& unbuilt);
 
 // Throws Error(kUsage) for keys that contradict each other.

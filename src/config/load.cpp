@@ -30,7 +30,7 @@ const Key* find_key(const std::string& full_name) {
   return found == table.end() ? nullptr : &*found;
 }
 
-// A SLUICE_ variable that does not set a key. `check` throws for a wrong value.
+// A SLUICE_ variable that is not a key. `check` throws for a wrong value.
 struct OtherVariable {
   std::string name;
   void (*check)(const std::string& value);

@@ -1,5 +1,5 @@
-// Checks the predicted memory before a run. Linux grants more memory than it has and later kills
-// the process without a message.
+// Checks the predicted memory before a run, because Linux grants more memory than it has and later
+// kills the process.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-// Memory and swap in bytes, less if a container or `ulimit -v` sets a limit.
+// Memory and swap in bytes, limited by the container and `ulimit -v`.
 std::int64_t machine_memory_bytes();
 
 // Returns Error(kMemory) if a rank's peak exceeds Plan::memory_per_rank, or if the peaks of the

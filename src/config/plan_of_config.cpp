@@ -182,7 +182,7 @@ std::string recomputed_text(const ActivationCheckpoint& which) {
   return which.kind == ActivationCheckpoint::kFull ? "full" : join(which.names, ",");
 }
 
-// Returns a warning, or "".
+// Returns a warning if the times may not fit the run, or "".
 std::string require_times_of_run(const RunConfig& config, const ModelSpec& model,
                                  const MeasuredMachine* measured, const LayerTimes& times) {
   std::optional<std::int64_t> threads;
@@ -228,7 +228,7 @@ void set_times(const RunConfig& config, const MeasuredMachine* measured, Asked& 
     std::string warning = require_times_of_run(config, asked.model, measured, *times);
     if (!warning.empty()) asked.warnings.push_back(std::move(warning));
   } else if (measured && !measured->times.empty()) {
-    // The process that measured has the right cores, so do not compare them with this process's.
+    // Another process may have measured, so do not compare the cores.
     times =
         std::make_shared<const LayerTimes>(parse_layer_times(measured->times, "the measurement"));
   }
@@ -255,7 +255,7 @@ void set_times(const RunConfig& config, const MeasuredMachine* measured, Asked& 
       measured ? measured->memory_per_rank : machine_memory_bytes() / num_ranks(config);
 }
 
-// The planner does not count sequences, so check the batch size here.
+// The planner does not know the batch size.
 void require_batch_fits(const RunConfig& config, const Schedule& schedule) {
   const BatchSizes found = batch_sizes(config);
   if (schedule.num_microbatches == found.num_microbatches) return;
@@ -433,7 +433,7 @@ ScheduleCandidate configured_candidate(const Asked& asked) {
 bool comes_first(const ScheduleCandidate& a, const ScheduleCandidate& b) {
   if (a.refusal.empty() != b.refusal.empty()) return a.refusal.empty();
   if (!a.refusal.empty()) return false;
-  // As floats, so that rounding does not order equal steps.
+  // Floats, so that rounding does not order equal steps.
   const auto key = [](const ScheduleCandidate& each) {
     return std::tuple(static_cast<float>(each.step), each.stages_per_rank, each.peak_bytes);
   };

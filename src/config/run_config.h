@@ -154,7 +154,7 @@ RunConfig load_run_config(const std::string& file, const Overrides& overrides,
                           const std::map<std::string, std::string>& environment);
 std::map<std::string, std::string> sluice_environment();
 
-// Sent from one process to all, so that all make the same plan.
+// One process sends it to all, so that all make the same plan.
 struct MeasuredMachine {
   std::string times;                  // layer_times_json(), or ""
   std::int64_t memory_per_rank = 0;   // bytes
@@ -197,9 +197,9 @@ std::optional<Adapter> adapter_of_config(const RunConfig& config, const ModelSpe
 // Throws Error(kUsage) if the adapter's base would get random weights.
 void require_adapter_base(const RunConfig& config);
 
-// The files that match data.files, each once. Patterns keep their order, and the files of a pattern
-// are sorted. A Megatron pair is listed by its .bin file. Throws Error(kInput) for a pattern
-// without files or a file of the wrong format, and Error(kUsage) if data.files is empty.
+// The files that match data.files, each once, in the order of patterns and then sorted. A Megatron
+// pair is listed by its .bin file. Throws Error(kInput) for a pattern without files or a file of
+// the wrong format, and Error(kUsage) if data.files is empty.
 std::vector<std::string> expand_data_files(const RunConfig& config);
 // One list per pattern, to which data.weights refers.
 std::vector<std::vector<std::string>> expand_data_entries(const RunConfig& config);

@@ -1,6 +1,6 @@
 #include "config/toml_reader.h"
 
-// The parser would otherwise abort on some invalid text.
+// Without this, the parser aborts on some invalid text.
 #define TOML_ASSERT(condition) static_cast<void>(0)
 #include <toml++/toml.h>
 #include <algorithm>
@@ -26,8 +26,8 @@ Error error_at(const std::string& what, const std::string& file, Position positi
                 .remedy = remedy});
 }
 
-// The library destroys nested tables recursively, so bound their depth before parsing. A key of
-// kMaxKeyParts parts may occur on each of its 256 levels.
+// toml++ destroys nested tables recursively, so bound their depth before parsing. Each of its 256
+// levels may have a key of kMaxKeyParts parts.
 void refuse_long_keys(std::string_view text, const std::string& file) {
   Position here{1, 1};
   int dots = 0;

@@ -8,10 +8,10 @@
 namespace sluice::detail {
 
 // Suggests our equivalent of another library's key, the right section, or the nearest name. An
-// empty `name` means the section itself or a key above the first section.
+// empty `name` means the section itself, or a key before the first section.
 Error unknown_key(const std::string& section, const std::string& name, const std::string& where);
 
-// `others` are variables that exist but do not set keys.
+// `others` are known variables that are not keys.
 Error unknown_variable(const std::string& variable, const std::vector<std::string>& others);
 
 }  // namespace sluice::detail

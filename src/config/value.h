@@ -10,7 +10,7 @@
 
 namespace sluice::detail {
 
-// The same order as in Value.
+// In the order of Value's alternatives.
 enum class Kind { kBool, kInteger, kNumber, kString, kIntegers, kNumbers, kStrings, kStringLists };
 using Value = std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>,
                            std::vector<double>, std::vector<std::string>,
@@ -21,7 +21,7 @@ std::string to_text(Kind kind);  // "integer", "list of strings"
 std::string to_toml(const Value& value);
 Json to_json(const Value& value);
 
-// Line 0: no position, as for a value from the command line.
+// Line 0 means no position, as for the command line.
 struct Position {
   std::uint32_t line = 0, column = 0;
 };

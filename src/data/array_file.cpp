@@ -172,7 +172,7 @@ void give_float16(const char* from, FieldReader& field) {
 void give_bool(const char* from, FieldReader& field) { field.boolean(*from != 0); }
 
 struct ArrayType {
-  std::string_view npy, tensor;  // "" if the format lacks the type
+  std::string_view npy, tensor;  // type names; "" if the format lacks the type
   std::uint64_t bytes;
   bool is_real;
   GiveNumber give;

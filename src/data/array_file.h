@@ -24,13 +24,13 @@ std::string folder_of_rows(const std::string& jsonl);
 bool names_array(std::string_view text);
 ArrayName array_name(std::string_view text);
 
-// Passes the array to `field` as if the row had contained nested lists. `name` is the field's name.
-// Throws Error(kInput) for a bad or missing file or array, and if the field rejects it.
+// Passes the array to `field`, whose name is `name`, like nested lists. Throws Error(kInput) for a
+// bad or missing file or array, and if the field rejects it.
 void read_array(const std::string& folder, std::string_view text, const std::string& name,
                 FieldReader& field);
 
-// Returns the array files that these fields name, each once, in order. Throws Error(kInput) for a
-// file that cannot be opened.
+// Returns each array file that these fields name once, in order. Throws Error(kInput) if a file
+// cannot be opened.
 std::vector<std::string> array_files_of(const std::string& jsonl,
                                         const std::vector<FieldOption>& fields);
 

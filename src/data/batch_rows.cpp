@@ -8,7 +8,7 @@
 namespace sluice::data {
 namespace {
 
-// Resizes one dimension by cutting off elements or adding zeros.
+// Cuts one dimension or fills it with zeros.
 FieldValue resized(const FieldValue& value, std::size_t dimension, std::int64_t size) {
   FieldValue result = value;
   result.sizes[dimension] = size;

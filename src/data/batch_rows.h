@@ -1,6 +1,6 @@
-// Builds and pads the rows of a batch. Padding has id 0 and label -100, and forms its own document
-// if there are positions. Its mask is 1, which is harmless because no earlier token sees it, or 0
-// with masks_padding. Fields are padded with 0.
+// Builds and pads the rows of a batch. Padding has id 0, label -100 and zeros in fields. In rows
+// with positions, padding is a document of its own. Its mask is 0 with masks_padding, otherwise 1.
+// Mask 1 is harmless, because no earlier token sees the padding.
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,7 @@ constexpr std::uint64_t kEntropyBytes = std::uint64_t{1} << 30;
 using Histogram = std::array<std::uint64_t, 256>;
 
 void count_bytes(const std::vector<unsigned char>& block, std::size_t size, Histogram& histogram) {
-  // Four tables avoid waits between increments of one counter in runs of equal bytes.
+  // In a run of equal bytes, increments of a single counter would wait for each other.
   std::array<std::array<std::uint32_t, 256>, 4> tables{};
   std::size_t i = 0;
   for (; i + 4 <= size; i += 4) {
@@ -35,7 +35,6 @@ class ByteStream final : public TokenStream {
     try {
       options.tokens->require_fit();
       std::vector<std::int32_t> none;
-      // Throws if append_eos is set: bytes have no end token.
       options.tokens->end_text(none, options.append_eos);
     } catch (const Error& error) {
       throw error.where().empty() ? error.at(files_.front()) : error;

@@ -136,7 +136,7 @@ ChatFormat::ChatFormat(ChatTemplate chat_template, const TextTokens& tokens,
   if (begin_.empty() && has_token(tokens, known.begin)) begin_ = known.begin;
   if (end_.empty()) end_ = "</s>";
   if (tokens.is_bytes()) return;
-  // Only Mistral v0.1 and v0.2 were trained with marks that are split into ordinary tokens.
+  // Mistral may lack [INST]: v0.1 and v0.2 were trained with it split into ordinary tokens.
   std::vector<std::string> needed(known.tokens.begin(), known.tokens.end());
   if (template_ == ChatTemplate::kMistral) needed = {end_};
   for (const std::string& token : needed) {
@@ -210,7 +210,7 @@ std::vector<Turn> ChatFormat::alternating(const std::vector<Message>& messages) 
     const std::string system = takes_system ? messages.front().content + "\n\n" : "";
     turns.push_back(template_ == ChatTemplate::kGemma ? gemma_turn(message, system)
                                                       : instruction(message, system));
-    // The turn includes the system message, so both must count.
+    // The turn includes the system message, so it counts only if both messages count.
     turns.back().counts =
         message.counts.value_or(true) && (!takes_system || messages.front().counts.value_or(true));
   }

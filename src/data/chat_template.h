@@ -31,17 +31,16 @@ void require_known_roles(const std::vector<Message>& messages);
 
 class ChatFormat {
  public:
-  // kAuto chooses by the tokenizer's special tokens, then by `family` (model_type). Throws
-  // Error(kUsage) if neither decides, and Error(kInput) if the tokenizer lacks a special token of
-  // the format.
+  // kAuto chooses by special tokens, then by `family` (model_type). Throws Error(kUsage) if neither
+  // decides, and Error(kInput) if the tokenizer lacks a token of the format.
   ChatFormat(ChatTemplate chat_template, const TextTokens& tokens, const std::string& family);
 
   ChatTemplate format() const { return template_; }
-  // Whether the marks are single tokens, as in Mistral v0.3 but not v0.1 and v0.2.
+  // Whether [INST] is a single token, as in Mistral v0.3 but not v0.1 and v0.2.
   bool marks_are_tokens() const { return has_tokens_; }
 
-  // `generation_prompt` appends the text before an answer. Throws Error(kInput) for an empty list
-  // and for an unknown or misplaced role.
+  // `generation_prompt` appends the text before an answer. Throws Error(kInput) for an unknown or
+  // misplaced role, or no messages.
   std::vector<Turn> turns(const std::vector<Message>& messages, bool generation_prompt) const;
 
  private:

@@ -13,7 +13,8 @@ constexpr std::int64_t kForeseenRows = 5'000'000;
 constexpr const char* kRemedy =
     "-100 is not counted, nor is the first label of a row: give rows with other labels";
 
-// True if every row was read at startup and has no counted label. Adds the rows to `looks`.
+// Whether the batch surely has no counted label. False if a row was not read at startup. Adds the
+// number of rows looked up to `looks`.
 bool is_uncounted(const DataEntries& entries, DataPosition position, std::int64_t batch_size,
                   std::int64_t& looks) {
   for (std::int64_t row = 0; row < batch_size; ++row) {
@@ -35,8 +36,8 @@ void require_counted_labels(const DataEntries& entries, std::int64_t steps, std:
     const std::string file = source->uncounted_file();
     if (!file.empty()) refuse_uncounted_file(file);
   }
-  // A batch without counted labels contains no whole epoch of an entry. It therefore spans at most
-  // two epochs and holds each uncounted row at most twice.
+  // A batch without counted labels contains no whole epoch of an entry. It therefore holds each
+  // uncounted row at most twice.
   if (batch_size > 2 * uncounted) return;
   std::int64_t looks = 0;
   for (std::int64_t step = done.steps + 1; step <= steps && looks < kForeseenRows; ++step) {

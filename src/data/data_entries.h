@@ -1,4 +1,4 @@
-// The entries of a data set, and the order in which their sequences are used.
+// The entries of a data set, and the order of their sequences.
 #pragma once
 
 #include <cstdint>

@@ -14,7 +14,7 @@
 namespace sluice::data {
 namespace {
 
-// All other endings mean text: .txt, .md, .h, none.
+// Other endings mean text: .txt, .md, .h, none.
 constexpr std::array kNoText = {".gz",  ".zst", ".zip",  ".parquet", ".arrow", ".feather",
                                 ".npy", ".npz", ".json", ".csv",     ".tsv",   ".safetensors",
                                 ".pt",  ".pth", ".pt2",  ".ckpt",    ".pkl",   ".pickle"};

@@ -1,4 +1,4 @@
-// Chooses the format of data files from `data.format` or the file endings.
+// Chooses the data format from `data.format` or the file endings.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace sluice::data {
 
-// Never returns kAuto. Throws Error(kInput) at `where` for an unreadable file, an unsupported
-// ending, or an .idx without its .bin.
+// Never returns kAuto. Throws Error(kInput) for an unreadable file, an unsupported ending, or an
+// .idx without its .bin.
 DataFormat format_of(const std::string& file, DataFormat format, const std::string& where);
 
 // Maps the .idx of a Megatron pair to its .bin.

@@ -1,4 +1,4 @@
-// Configuration names of enum values. The arguments only select the overload.
+// The configuration names of enum values. Arguments only select the overload.
 #pragma once
 
 #include "base/words.h"

@@ -1,5 +1,5 @@
-// Builds one numeric field of a .jsonl row from a stream of JSON values. Never stores more numbers
-// than the text contains or the known sizes allow.
+// Builds one numeric field of a .jsonl row from JSON values. Stores no more numbers than the text
+// contains or known sizes allow.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace sluice::data {
 
-// Throws Error(kUsage) for an unsupported dtype or size, a duplicate name, and kRowTokens without
-// tokens.
+// Throws Error(kUsage) for an unsupported or repeated field, and for the size kRowTokens if rows
+// have no tokens.
 void check_fields(const std::vector<FieldOption>& fields, bool has_tokens);
 
 // Returns for example "float32[3, 8, any]".
@@ -24,7 +24,7 @@ class FieldReader {
   explicit FieldReader(const FieldOption& field);
 
   // Call these with the field's values in order. They throw Error(kInput) without a place for
-  // values that do not fit.
+  // unsuitable values.
   void start_array();
   void end_array();
   void boolean(bool value);

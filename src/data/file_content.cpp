@@ -21,7 +21,7 @@ using namespace std::string_view_literals;
 
 constexpr const char* kOtherFiles = "name files of UTF-8 text, of .jsonl rows or of token ids";
 
-// FILE in `remedy` stands for the file name. `rows` is the kind for conversion_to_rows().
+// `remedy` has FILE in place of the file name. `rows` is the argument of conversion_to_rows().
 struct BinaryFormat {
   std::string_view name, remedy = {}, rows = {};
 };
@@ -99,7 +99,7 @@ constexpr BinaryFormat kOrc = {"an ORC file"};
 
 std::size_t tenths(std::size_t count, std::size_t total) { return total ? 10 * count / total : 0; }
 
-// Detects UTF-16 without a byte order mark: in ASCII, every second byte is zero.
+// Detects UTF-16 without a byte order mark: every second byte of ASCII is zero.
 const BinaryFormat* utf16_format(std::string_view bytes) {
   std::size_t even = 0, odd = 0;
   const std::size_t pairs = bytes.size() / 2;
@@ -161,7 +161,8 @@ const BinaryFormat* binary_format(std::string_view bytes) {
   return found ? found : computed_format(bytes);
 }
 
-// Like binary_format(), but 16-bit ids may match two or three bytes by chance.
+// Like binary_format(), but does not rely on two or three magic bytes, which 16-bit ids may match
+// by chance.
 const BinaryFormat* certain_format(std::string_view bytes) {
   constexpr std::size_t kProof = 4;
   const FoundMagic magic = find_magic(bytes);
@@ -212,8 +213,8 @@ class JsonStart final : public JsonEvents {
 
 enum class JsonFound { kNone, kRows, kDocument };
 
-// Detects a line with a JSON object or list, or a JSON document of several lines. Ignores a list of
-// one number: "[1]" may be a footnote.
+// Detects a JSON document, or a line with a JSON object or list. Ignores a list of one number:
+// "[1]" may be a footnote.
 JsonFound json_in(std::string_view text, bool is_whole) {
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
   const std::size_t first = text.find_first_not_of(" \t\r\n");
@@ -223,7 +224,7 @@ JsonFound json_in(std::string_view text, bool is_whole) {
   const auto is_json = [](std::string_view part, bool may_end_early) {
     JsonStart start;
     read_json(part, start);
-    // The parser reports an unexpected end one byte after the part.
+    // The parser reports a truncated part at the byte after its end.
     if (start.fault && !(may_end_early && start.fault->byte > part.size())) return false;
     return start.others > 0 || start.numbers > 1 || start.lists > 1;
   };
@@ -235,7 +236,7 @@ JsonFound json_in(std::string_view text, bool is_whole) {
   return !has_line && text.front() == '{' ? JsonFound::kRows : JsonFound::kDocument;
 }
 
-// Returns a command for files of this kind ("parquet"), or "".
+// Returns a command that converts files of this kind ("parquet") to .jsonl, or "".
 std::string conversion_to_rows(const std::string& file, std::string_view kind) {
   const std::string rows = without_ending(file) + ".jsonl";
   if (kind == "json") {
@@ -269,8 +270,8 @@ Error refusal(const std::string& what, const std::string& where, const std::stri
 
 std::string quoted(const std::string& file) { return "'" + file + "'"; }
 
-// Returns the first byte that is not text, or npos. Unless `is_end`, the last character may be
-// incomplete.
+// Returns the position of the first byte that is not text, or npos. Unless `is_end`, the last
+// character may be incomplete.
 std::size_t fault_in(std::string_view bytes, bool is_end) {
   const std::size_t valid = valid_utf8_prefix(bytes);
   const std::size_t nul = bytes.substr(0, valid).find('\0');
@@ -286,8 +287,8 @@ Error json_rows(const std::string& file, const std::string& where) {
                  "name it .jsonl, or set `data.format` = \"jsonl\"");
 }
 
-// Returns "uint32", "int64" or "". The high halves of wide ids are zero or small, which every
-// second 16-bit id never is.
+// Detects wide ids: returns "uint32", "int64" or "". Their high halves are zero or small, unlike
+// every second 16-bit id.
 std::string_view wide_ids(std::string_view bytes) {
   constexpr std::size_t kFewPairs = 4, kManyPairs = 64;
   constexpr std::uint64_t kHighestHalf = 64, kHighId = 4096;  // ids are below 2^22

@@ -155,7 +155,7 @@ class Inspection {
       std::vector<std::int32_t> ids(static_cast<std::size_t>(end - from));
       file->read(from, ids.size(), source_.vocab_size, ids.data());
       show("", std::move(ids));
-      if (next.empty()) break;  // do not search for the end of a long document
+      if (next.empty()) break;  // avoids searching a long document's end
       from = end;
     }
   }

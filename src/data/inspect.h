@@ -1,5 +1,5 @@
-// Summarizes a file of training data. Throws the errors of training with a large enough vocabulary.
-// Without a tokenizer, a text that yields no token is not detected.
+// Summarizes a file of training data. Throws the errors that training would throw with a large
+// enough vocabulary. Without a tokenizer, a text that yields no token is not detected.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ struct FirstRow {
 
 struct NumberField {
   std::uint64_t rows = 0;
-  bool integers = true;  // whether all numbers are integers
+  bool integers = true;
   double least = 0, greatest = 0;
   std::vector<std::pair<std::int64_t, std::int64_t>> sizes;  // smallest and largest, by dimension
 };
@@ -42,11 +42,11 @@ struct FileContents {
   DataFormat format = DataFormat::kText;
   std::string id_type;
   std::uint64_t bytes = 0;
-  std::uint64_t documents = 0;  // number of documents, or of .jsonl rows
+  std::uint64_t documents = 0;  // or number of .jsonl rows
   // Empty if there is no tokenizer to count tokens.
   std::optional<std::uint64_t> tokens, counted, longest;
   std::optional<std::int32_t> largest_id;
-  std::map<std::string, std::uint64_t> fields;  // number of rows per field
+  std::map<std::string, std::uint64_t> fields;  // rows per field
   std::map<std::string, NumberField> numbers;
   std::vector<FirstRow> first;
   std::vector<std::string> warnings;

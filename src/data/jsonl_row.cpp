@@ -16,7 +16,7 @@ namespace {
 
 using Numbers = std::vector<std::int64_t>;
 
-// Builds no JSON document, so memory grows only with the known fields.
+// Builds no JSON document, so memory is bounded by the known fields.
 class RowHandler final : public JsonEvents {
  public:
   RowHandler(const std::string& where, const RowFormat& format)
@@ -196,15 +196,13 @@ class RowHandler final : public JsonEvents {
                                      row_.fields.empty() ? "nothing" : join(row_.fields, ", "))});
   }
 
-  // ---- requested fields ----
-
   void look_up_field() {
     asked_.reset();
     for (std::size_t i = 0; i < format_.fields.size(); ++i)
       if (format_.fields[i].name == field_) asked_ = i;
   }
 
-  // Passes the next value to the requested field, if any. Returns whether it does.
+  // Passes the next value to the requested field. Returns false if there is none.
   template <typename Give>
   bool give(Give&& to) {
     const bool begins = place_ == Place::kRow && asked_;
@@ -227,8 +225,6 @@ class RowHandler final : public JsonEvents {
     if (!is_whole || !names_array(name)) field.refuse("a string");
     read_array(format_.folder, name, field_, field);
   }
-
-  // ---- token fields ----
 
   bool is_text_field() const { return format_.tokens && field_ == "text"; }
   std::optional<Numbers>* numbers_of_field() {
@@ -255,7 +251,7 @@ class RowHandler final : public JsonEvents {
     return **speech_of_field();
   }
 
-  // Skips an unexpected value unless it stands in a known field.
+  // Reports a value of an unexpected type. Ignores it in an unknown field.
   bool other(const char* found) {
     if (skipped_ > 0) return true;
     switch (place_) {
@@ -298,8 +294,6 @@ class RowHandler final : public JsonEvents {
     return other("a number");
   }
 
-  // ---- unread fields ----
-
   static FieldValues values_of(double number) {
     return number == 1   ? FieldValues::kOnes
            : number == 0 ? FieldValues::kZeros
@@ -318,8 +312,6 @@ class RowHandler final : public JsonEvents {
       row_.unread.push_back(field);
     }
   }
-
-  // ---- whether a message counts ----
 
   bool is_flag() const {
     return skipped_ == 0 && place_ == Place::kMessage && (key_ == "weight" || key_ == "train");
@@ -385,7 +377,7 @@ class RowHandler final : public JsonEvents {
   const RowFormat& format_;
   JsonlRow row_;
   std::vector<std::optional<FieldValue>> values_;  // one per field of format_.fields
-  std::optional<std::size_t> asked_;               // index of the current field in format_.fields
+  std::optional<std::size_t> asked_;               // index into format_.fields
   std::optional<FieldReader> reader_;
   Place place_ = Place::kOutside;
   std::string field_;

@@ -23,7 +23,6 @@ Error too_long(const std::string& where) {
                 .remedy = "a row is a line with a JSON object: is the file .jsonl?"});
 }
 
-// The last element is the file size.
 std::vector<std::uint64_t> find_rows(const File& file) {
   std::vector<std::uint64_t> rows;
   std::vector<char> block(kRowBlockBytes);

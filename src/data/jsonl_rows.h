@@ -1,4 +1,4 @@
-// The rows of .jsonl files in file order. Keeps 8 bytes per row.
+// Random access to the rows of .jsonl files. Keeps 8 bytes per row.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace sluice::data {
 
-// Whether the first row has input_ids, and so needs no tokenizer. False for a malformed row.
+// Whether the first row has input_ids, so that no tokenizer is needed.
 bool first_row_has_ids(const std::string& path);
 
 class JsonlRows {
  public:
-  // Skips blank lines. Every row must have `fields`. Throws Error(kInput) for an unreadable file, a
-  // line over 64 MiB, and files without rows.
+  // Skips blank lines. Every row must have `fields`. Throws Error(kInput) for unreadable files,
+  // lines over 64 MiB, and files without rows.
   explicit JsonlRows(std::vector<std::string> files, bool has_tokens = true,
                      std::vector<FieldOption> fields = {});
 

@@ -1,4 +1,4 @@
-// Sequences of .jsonl rows, which are tokenized when a batch needs them.
+// Sequences of .jsonl rows, tokenized when needed.
 #include <algorithm>
 
 #include "base/format.h"
@@ -10,7 +10,7 @@
 namespace sluice::data {
 namespace {
 
-// Rows up to this total size are checked before training starts.
+// Up to this total size, rows are checked before training.
 constexpr std::uint64_t kCheckedBytes = std::uint64_t{16} << 20;
 
 std::int64_t counted_in(const Sequence& row) {
@@ -67,8 +67,7 @@ class JsonlSource final : public SequenceSource {
   std::vector<std::uint64_t> uncounted_;
 };
 
-// Packs whole rows into sequences. A row that does not fit starts the next one. Reads all rows once
-// for their lengths.
+// Packs whole rows into sequences, in order. Reads all rows once for their lengths.
 class PackedJsonlSource final : public SequenceSource {
  public:
   explicit PackedJsonlSource(const SourceOptions& options)
@@ -129,7 +128,7 @@ class PackedJsonlSource final : public SequenceSource {
   std::string uncounted_file() const override { return uncounted_file_; }
 
  private:
-  // Separates documents by positions from 0 on, and excludes the first label from the loss.
+  // Restarts positions for each document, and excludes its first label from the loss.
   static Sequence as_document(Sequence row) {
     if (!row.mask.empty()) {
       throw Error(ErrorKind::kInput,

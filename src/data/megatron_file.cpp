@@ -1,13 +1,12 @@
 // Reads Megatron-LM's indexed data sets. The .idx holds:
-//
 //   - the nine bytes "MMIDIDX\0\0", a uint64 version (1) and a byte for the id type
 //   - uint64 numbers of sequences and of document entries
 //   - the int32 length of every sequence
 //   - the int64 byte offset of every sequence in the .bin
 //   - the int64 first sequence of every document, then the number of sequences
 //   - optionally a mode byte for every sequence
-// Megatron writes sequences without gaps, so the .bin is one stream of tokens. Files with gaps are
-// rejected.
+// Megatron leaves no gaps between sequences, so the .bin is one stream of tokens. Rejects files
+// with gaps.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -155,7 +154,7 @@ class MegatronFile final : public TokenFile {
     type_ = *type;
     num_sequences_ = number_at<std::uint64_t>(index, kMagicBytes + 9);
     num_entries_ = number_at<std::uint64_t>(index, kMagicBytes + 17);
-    // Checked one by one, so that the products cannot overflow.
+    // Separate checks, so that products cannot overflow.
     const std::uint64_t rest = size - kHeaderBytes;
     const bool fits = num_sequences_ <= rest / 12 && num_entries_ <= rest / 8;
     const std::uint64_t needed = fits ? num_sequences_ * 12 + num_entries_ * 8 : 0;

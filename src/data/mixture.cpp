@@ -11,7 +11,7 @@ constexpr std::uint32_t kMaxPeriod = 65536;
 
 using Shares = std::vector<long double>;  // they sum to 1
 
-// Returns false if rounding changes a share.
+// Returns false if some share is not a whole number of turns.
 bool are_turns(const Shares& shares, std::uint32_t period, std::vector<std::uint32_t>& turns) {
   for (std::size_t i = 0; i < shares.size(); ++i) {
     const long double exact = shares[i] * period, nearest = std::round(exact);
@@ -48,9 +48,9 @@ std::vector<std::uint32_t> turns_of(const Shares& shares) {
 
 }  // namespace
 
-// At place n (from 1), an entry with share s and t turns may go if s * n - t >= 1 / (2k - 2). The
-// earliest deadline (1 - 1 / (2k - 2) - (s * n - t)) / s wins. Multiplied by 2k - 2 and the period,
-// these numbers are integers.
+// Tijdeman's rule: an entry with share s and t turns may take place n (from 1) if s * n - t >= 1 /
+// (2k - 2). Of these entries, the one with the earliest deadline (1 - 1 / (2k - 2) - (s * n - t)) /
+// s takes it. Multiplied by 2k - 2 and the period, these numbers are integers.
 Mixture::Mixture(const std::vector<double>& weights) {
   long double sum = 0;
   for (const double weight : weights) sum += weight;

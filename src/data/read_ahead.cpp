@@ -12,7 +12,6 @@
 namespace sluice::data {
 namespace {
 
-// Blocks signals, so that existing threads handle them.
 class NoSignals {
  public:
   NoSignals() {
@@ -40,7 +39,7 @@ ReadAhead::ReadAhead(const TokenData& data, StepsToRead steps)
     range_of_[rank] = static_cast<std::size_t>(found - ranges_.begin());
     if (found == ranges_.end()) ranges_.push_back(rows);
   }
-  const NoSignals blocked;  // inherited by the new thread
+  const NoSignals blocked;  // so that existing threads handle signals
   try {
     reader_ = std::thread([this] { read_all(); });
   } catch (const std::system_error& error) {

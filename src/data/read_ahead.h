@@ -1,9 +1,8 @@
 // Prefetches the batches of the next steps on a background thread for all ranks of a process.
-//
 //   1. take() returns the rows of TokenData::step_share().
 //   2. At most kStepsAhead unfinished steps are in memory.
 //   3. Reading stops at the first error. take() throws it at that step, on every rank.
-// Only take() may be called by several threads.
+// Only take() is thread-safe.
 #pragma once
 
 #include <condition_variable>
@@ -31,7 +30,7 @@ struct StepsToRead {
 
 class ReadAhead {
  public:
-  // `data` must outlive this object. Throws Error(kMemory) if the thread cannot be started.
+  // `data` must outlive this. Throws Error(kMemory) if no thread can start.
   ReadAhead(const TokenData& data, StepsToRead steps);
   ~ReadAhead();
   ReadAhead(const ReadAhead&) = delete;
@@ -56,7 +55,7 @@ class ReadAhead {
   std::map<int, std::size_t> range_of_;  // index into ranges_, keyed by rank
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<std::int64_t, Batch> ready_;  // keyed by step
+  std::map<std::int64_t, Batch> ready_;
   bool ends_ = false;
   std::thread reader_;
 };

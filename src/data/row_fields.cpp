@@ -114,7 +114,6 @@ constexpr std::array<std::string_view, 4> kOfIds = {"input_ids", "labels", "atte
                                                     "position_ids"};
 constexpr std::array<std::string_view, 4> kOfText = {"text", "messages", "prompt", "completion"};
 
-// Values that have no effect in other trainers.
 constexpr std::pair<std::string_view, FieldValues> kMessageDefaults[] = {
     {"loss_weight", FieldValues::kOnes}, {"trainable", FieldValues::kOnes},
     {"loss_mask", FieldValues::kOnes},   {"loss", FieldValues::kOnes},
@@ -162,7 +161,7 @@ std::string_view meant_field(const std::string& name, const std::vector<std::str
     if (!holds(used, known) && plain(name) == known) return known;
   }
   for (const KnownField& known : kRowFields) {
-    // "height" is one letter away from "weight", but no word is that close to "loss_mask".
+    // Accepts typos only of names that no common word resembles: "height" resembles "weight".
     const bool is_rare = known.name.find('_') != std::string_view::npos || known.name == "label";
     if (is_rare ? looks_like(name, known.name) : plain(name) == plain(known.name))
       return known.name;

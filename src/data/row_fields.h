@@ -1,5 +1,5 @@
-// Unknown fields of .jsonl rows and messages. Fields that change tokens or loss in other trainers
-// are rejected. All others are metadata.
+// Unknown fields of .jsonl rows and messages. Fields that affect tokens or loss in other trainers
+// are rejected. Others are metadata.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace sluice::data {
 
-// The values of a field at any depth. kNone: only null, "", [] or {}. kOnes: all 1 or true. kZeros:
-// all 0 or false.
+// The values of a field, at any depth. kNone: only null, "", [] or {}. kOnes: all 1 or true.
+// kZeros: all 0 or false.
 enum class FieldValues : std::uint8_t { kNone, kOnes, kZeros, kOther };
 
 FieldValues joined(FieldValues of_field, FieldValues of_scalar);
@@ -20,19 +20,19 @@ struct UnreadField {
   FieldValues values = FieldValues::kNone;
 };
 
-// Both are "" for metadata.
+// Empty if the field is metadata.
 struct FieldRefusal {
   std::string what, remedy;
 };
 
 // Whether some row with this field would be rejected.
 bool may_be_refused(const std::string& field);
-// `used` are the fields that make the row's tokens.
+// `used` are the fields from which the row's tokens are made.
 FieldRefusal refusal_of_row_field(const UnreadField& field, const std::vector<std::string>& used);
 // Rejects all but harmless default values.
 FieldRefusal refusal_of_message_field(const UnreadField& field);
 
-// Rejects ShareGPT, Alpaca and preference formats. `fields` are all names of the row.
+// Rejects ShareGPT, Alpaca and preference formats.
 FieldRefusal foreign_format_refusal(const std::vector<std::string>& fields);
 
 }  // namespace sluice::data

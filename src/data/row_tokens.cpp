@@ -51,12 +51,12 @@ void cut_padding(const Numbers& mask, Sequence& row) {
   row.labels.resize(size);
   if (!row.positions.empty()) row.positions.resize(size);
   const auto end = mask.begin() + static_cast<std::ptrdiff_t>(size);
-  // A row of padding alone has no visible tokens.
+  // Only a row of nothing but padding has no visible token. It needs no mask.
   const bool sees_all = std::find(mask.begin(), end, 0) == end || (size == 1 && mask[0] == 0);
   if (!sees_all) row.mask.assign(mask.begin(), end);
 }
 
-// Compares with the length before padding was removed.
+// `num_ids` is the length before padding was removed.
 void check_lengths(const std::vector<FieldOption>& fields, const std::vector<FieldValue>& values,
                    std::size_t num_ids) {
   for (std::size_t i = 0; i < fields.size(); ++i) {
@@ -70,14 +70,15 @@ void check_lengths(const std::vector<FieldOption>& fields, const std::vector<Fie
   }
 }
 
-// The end of a prefix in the tokens of the whole text. `tokens` excludes a token that crosses it.
+// Where a prefix of a text ends among the whole text's tokens. `tokens` counts the tokens that end
+// before.
 struct Border {
   std::size_t tokens = 0;
   bool is_within_token = false;
 };
 
-// Tokens may differ at the end of the prefix. From there, search for tokens of the whole text that
-// decode to the rest of the prefix.
+// Near its end, `beginning` may differ from `whole`. From there, searches for tokens of `whole`
+// that decode to the rest of the prefix.
 Border border_of(const TextTokens& tokens, const Ids& beginning, const Ids& whole) {
   constexpr std::ptrdiff_t kMaxRest = 64;
   const auto [rest, parting] =
@@ -120,9 +121,8 @@ std::pair<std::size_t, std::size_t> counted_part(const Turn& turn, bool assistan
                         : std::pair(std::size_t{0}, turn.text.size());
 }
 
-// Returns the ids in counted text, and -100 elsewhere. Usually turns can be tokenized separately,
-// because they start with special tokens. Otherwise the counted parts are located in the whole
-// text.
+// Returns the ids in counted text, and -100 elsewhere. Turns that start with special tokens are
+// tokenized separately. Otherwise the counted parts are located in the whole text.
 Ids labels_of(const TextTokens& tokens, const std::vector<Turn>& turns, const Ids& ids,
               bool assistant_only) {
   const auto counts = [](const Turn& turn) { return turn.counts; };
@@ -441,7 +441,7 @@ void RowTokens::check_tokens(const Ids& ids) const {
 const ChatFormat& RowTokens::chat() const {
   const std::lock_guard lock(choosing_);
   if (!chat_) {
-    // Report an unreadable tokenizer before missing special tokens.
+    // An unreadable tokenizer is reported first.
     options_.tokens->require_fit();
     chat_ = std::make_unique<const ChatFormat>(options_.chat_template, *options_.tokens,
                                                options_.model_family);

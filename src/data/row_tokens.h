@@ -1,5 +1,5 @@
-// Turns .jsonl rows into tokens and extra fields. Tokens come from input_ids, else text, else
-// messages, else prompt and completion. Const members are thread-safe.
+// Turns .jsonl rows into tokens and extra fields. Tokens come from input_ids, else text, messages,
+// or prompt and completion. Const members are thread-safe.
 #pragma once
 
 #include <memory>
@@ -19,10 +19,9 @@ class RowTokens {
   explicit RowTokens(const SourceOptions& options) : options_(options) {}
 
   // Throws Error(kInput) without a place for rows without tokens, contradicting fields, ids outside
-  // the vocabulary, and rows above seq_len unless truncated. Throws Error(kUsage) if no chat
-  // template is known.
+  // the vocabulary, and rows that are too long. Throws Error(kUsage) if no chat template is known.
   Sequence sequence(JsonlRow row) const;
-  // Checks what needs no tokenizer. Throws Error(kInput) without a place.
+  // Makes the checks that need no tokenizer. Throws Error(kInput) without a place.
   void require_sound(const JsonlRow& row) const;
   // Also checks the order of roles if data.chat_template names a format.
   void require_sound_turns(const JsonlRow& row) const;

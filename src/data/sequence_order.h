@@ -1,4 +1,4 @@
-// The order in which sequences are used: every epoch uses each sequence once.
+// The order of sequences: every epoch uses each once.
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,8 @@ namespace sluice::data {
 
 class SequenceOrder {
  public:
-  // `sizes` are the numbers of sequences per entry, at least 1. With `weights`, entries have
-  // separate epochs; otherwise they form one list. With `shuffle`, every epoch has its own
-  // permutation.
+  // `sizes` has the number of sequences per entry, at least 1. With `weights`, each entry has its
+  // own epochs, otherwise all form one list. With `shuffle`, every epoch is permuted differently.
   SequenceOrder(std::vector<std::uint64_t> sizes, const std::vector<double>& weights, bool shuffle,
                 std::int64_t seed);
 

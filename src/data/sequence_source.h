@@ -12,12 +12,12 @@
 
 namespace sluice::data {
 
-// One row before padding, with 1 to seq_len tokens, or fields alone.
+// One row before padding: 1 to seq_len tokens with fields, or only fields.
 struct Sequence {
   std::vector<std::int32_t> ids, labels;  // both have the same length
   std::vector<std::uint8_t> mask;         // one per id, or empty: all 1
   std::vector<std::int32_t> positions;    // one per id, or empty: 0, 1, 2, ...
-  // Sizes of kRowTokens have the row's length before truncation.
+  // A kRowTokens size is the row's length before truncation.
   std::vector<FieldValue> fields = {};
 };
 
@@ -28,13 +28,12 @@ class SequenceSource {
   virtual std::uint64_t num_bytes() const = 0;
   // read(), counted_labels() and place() require index < num_sequences().
   virtual Sequence read(std::uint64_t index) const = 0;
-  // Returns the number of labels that a next-token loss counts. Throws the errors of read(), unless
-  // the number is known without reading.
+  // Returns the number of labels that count for a next-token loss. May throw the errors of read().
   virtual std::int64_t counted_labels(std::uint64_t index) const = 0;
   // Returns "file:line" for messages.
   virtual std::string place(std::uint64_t index) const = 0;
   // Sequences without counted labels among those read at startup, ascending. uncounted_file() is
-  // the first file that has only such sequences, or "".
+  // the first file with no others, or "".
   virtual const std::vector<std::uint64_t>& uncounted() const = 0;
   virtual std::string uncounted_file() const = 0;
   // In nats per token, for byte streams only.

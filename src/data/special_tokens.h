@@ -1,4 +1,4 @@
-// Reads the ids that start and end a text from the config.json beside a tokenizer.json.
+// Reads the ids that start and end texts from a tokenizer's config.json.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace sluice::data {
 
-// For the tokenizer.json and each file beside it.
+// Size limit of tokenizer.json and of each file beside it.
 inline constexpr std::size_t kMaxTokenizerBytes = std::size_t{128} << 20;
 
 struct SpecialIds {

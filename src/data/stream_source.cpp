@@ -59,7 +59,7 @@ class StreamSource final : public SequenceSource {
   }
 
   std::string place(std::uint64_t index) const override { return stream_->place(index * seq_len_); }
-  // Practically impossible: all documents of a sequence would have one token.
+  // Always empty. In practice, no sequence has only documents of one token.
   const std::vector<std::uint64_t>& uncounted() const override { return uncounted_; }
   std::string uncounted_file() const override { return {}; }
   std::optional<double> unigram_entropy() const override { return stream_->unigram_entropy(); }

@@ -10,8 +10,7 @@
 
 namespace sluice::data {
 
-// Returns the length of the white-space character (as in Python's str.isspace()) at the start, in
-// bytes, or 0.
+// Returns the bytes of the white-space character (as in Python's str.isspace()) at the start, or 0.
 std::size_t leading_space(std::string_view text);
 std::size_t trailing_space(std::string_view text);
 

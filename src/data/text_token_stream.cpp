@@ -1,8 +1,7 @@
 // A stream of tokens made from text files.
 //
-// Files are tokenized in pieces of about 8 KiB, cut where this changes no token (text_cut.h). One
-// pass at startup counts the tokens of every piece. Memory is 16 bytes per piece plus a cache of
-// recent pieces.
+// Files are tokenized in pieces of about 8 KiB (text_cut.h). One pass at startup counts the tokens
+// of every piece. Memory is 16 bytes per piece plus a cache of recent pieces.
 #include <algorithm>
 #include <list>
 #include <mutex>
@@ -18,7 +17,7 @@ namespace sluice::data {
 namespace {
 
 constexpr std::size_t kPieceBytes = std::size_t{8} << 10;
-// Larger pieces are cut between any two characters.
+// Larger pieces are cut between any characters.
 constexpr std::size_t kMaxPieceBytes = std::size_t{1} << 20;
 constexpr std::size_t kWindow = std::size_t{1} << 10;
 constexpr std::size_t kKeptPieces = 64;

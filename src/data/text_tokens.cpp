@@ -15,8 +15,8 @@ namespace sluice::data {
 namespace {
 
 constexpr std::int64_t kByteVocabulary = 256;
-// A few special tokens may lack an embedding, such as Gemma 3's image tokens. More belong to
-// another model.
+// A few special tokens may lack an embedding, as in Gemma 3. More indicate another model's
+// tokenizer.
 constexpr std::int64_t kMaxTokensBeyond = 1024;
 
 }  // namespace

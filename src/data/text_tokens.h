@@ -1,5 +1,5 @@
-// Turns text into bytes or ids of a tokenizer.json. The tokenizer is read when a text first needs
-// it. Const members are thread-safe.
+// Turns text into bytes or ids of a tokenizer.json, which is read when first needed. Const members
+// are thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +22,12 @@ class TextTokens {
   // Throws Error(kInput) if data.tokenizer is a path without a tokenizer.
   explicit TextTokens(const TokenDataOptions& options);
 
-  // Also true if "auto" found an unsupported tokenizer, which makes any text an error.
+  // Also true if "auto" found an unsupported tokenizer. Encoding then throws.
   bool is_bytes() const { return file_.empty(); }
   const std::string& file() const { return file_; }
 
-  // These throw Error(kInput) for a tokenizer that is unreadable or exceeds the vocabulary. They
-  // add a warning if "auto" chose bytes.
+  // The next three functions throw Error(kInput) for an unreadable tokenizer or ids beyond the
+  // vocabulary. They warn if "auto" chose bytes.
 
   std::vector<std::int32_t> encode(std::string_view text, bool add_special_tokens) const;
   // Precondition: !is_bytes().
@@ -38,8 +38,8 @@ class TextTokens {
   std::string begin_token() const;
   std::string end_token() const;
   std::optional<std::int32_t> end_id() const;
-  // Appends the end token unless the text has it. Without `append`, only adds a warning. Throws
-  // Error(kUsage) if `append` is set and there is no end token.
+  // Appends a missing end token if `append` is set, otherwise only warns. Throws Error(kUsage) if
+  // `append` is set and there is no end token.
   void end_text(std::vector<std::int32_t>& ids, bool append) const;
 
   // Keeps each warning once. Ignores "".

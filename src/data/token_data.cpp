@@ -43,7 +43,7 @@ struct CountedMicrobatches {
   }
 };
 
-// All rows of a microbatch must have fields of the same sizes.
+// Rows of a microbatch must have fields of equal sizes.
 class SameSizes {
  public:
   explicit SameSizes(const TokenDataOptions& options) : options_(options) {}
@@ -73,12 +73,13 @@ class SameSizes {
   }
 
  private:
-  // Rows of a concatenated field may differ in their number of items. A row without items fits any.
+  // Whether items of two rows of a concatenated field have equal sizes. A row without items fits
+  // any.
   static bool have_same_items(const std::vector<std::int64_t>& a,
                               const std::vector<std::int64_t>& b) {
     return a[0] == 0 || b[0] == 0 || std::equal(a.begin() + 1, a.end(), b.begin() + 1, b.end());
   }
-  // Sizes of kRowTokens become seq_len by padding.
+  // Padding makes sizes of kRowTokens equal to seq_len.
   std::vector<std::vector<std::int64_t>> sizes_of(const data::Sequence& sequence) const {
     std::vector<std::vector<std::int64_t>> sizes;
     for (std::size_t i = 0; i < options_.fields.size(); ++i) {

@@ -1,11 +1,9 @@
 // Files of token ids, all little-endian.
-//
 //   - llm.c: a header of 256 int32, then the ids. The header has magic number 20240520 and version
 //     1 for uint16 ids, or 20240801 and 7 for uint32 ids, then the number of ids.
 //   - nanoGPT: uint16 ids only.
 //   - Megatron: a .bin with ids and an .idx (megatron_file.cpp).
-// Memory does not grow with the file size, nor with sizes that a header claims. Const members are
-// thread-safe.
+// Memory grows neither with the file size nor with sizes in headers. Const members are thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -34,12 +32,11 @@ class TokenFile {
   virtual std::string id_type() const = 0;
 };
 
-// For kMegatron, `path` is the .bin. Throws Error(kInput) if the file is missing or has another
-// format.
+// For kMegatron, `path` is the .bin. Throws Error(kInput) for a missing file or another format.
 std::unique_ptr<TokenFile> open_token_file(const std::string& path, DataFormat format);
 std::unique_ptr<TokenFile> open_megatron(const std::string& path);
 
-// Detects the format of a .bin: kMegatron beside an .idx, kLlmc by its magic number, else kNanogpt.
+// Detects the format of a .bin: kMegatron beside an .idx, kLlmc by magic number, else kNanogpt.
 DataFormat format_of_token_file(const std::string& path);
 
 std::string bin_of_index(const std::string& path);
@@ -54,8 +51,6 @@ struct StoredIds {
   std::uint64_t offset = 0;
   IdType type = IdType::kUint16;
 };
-// Throws Error(kInput) at "path, token N" for an id outside the vocabulary, or if the file became
-// shorter.
 void read_ids(const StoredIds& stored, std::uint64_t first, std::size_t count,
               std::int64_t vocab_size, std::int32_t* ids);
 

@@ -1,4 +1,4 @@
-// Files as one stream of tokens with random access. Const members are thread-safe.
+// Files as one stream of tokens. Const members are thread-safe.
 #pragma once
 
 #include <cstdint>

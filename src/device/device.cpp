@@ -15,11 +15,11 @@ namespace {
 
 struct Found {
   int devices = 0;
-  std::string missing;  // without devices: what is missing
+  std::string missing;  // what is missing, if there are no devices
 };
 
-// Loads LibTorch's CUDA library. It must be loaded before anything queries LibTorch for CUDA,
-// because LibTorch caches the answer.
+// Loads LibTorch's CUDA library. LibTorch caches whether CUDA exists, so this must precede any
+// query.
 Found find_devices() {
   static const Found found = []() -> Found {
     if (!c10::impl::hasDeviceGuardImpl(at::kCUDA)) {

@@ -1,6 +1,5 @@
-// Chooses the device of each rank: by local rank, or the CPU. Only this file loads LibTorch's CUDA
-// library, once per process. It is not loaded for `cpu`. Devices are used through LibTorch's
-// generic classes, without CUDA headers.
+// Chooses each rank's device by local rank, or the CPU. Only this file loads LibTorch's CUDA
+// library, once per process and not for `cpu`. No CUDA headers are needed.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,7 +12,7 @@
 
 namespace sluice {
 
-// The ranks of one process among the ranks of its machine.
+// Which of a machine's ranks are in this process.
 struct LocalPlaces {
   int first = 0;       // local rank of the first one
   int count = 1;       // in this process

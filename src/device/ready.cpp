@@ -17,14 +17,14 @@ c10::Stream current_stream(at::Device device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
 }
 
-// Keeps tensors alive while copies on side streams read them. Otherwise the holder of the only
-// reference, such as LibTorch's engine adding gradients, would write to a tensor.
+// Holds references to tensors while side streams copy them. Otherwise a sole other owner, such as
+// LibTorch's engine adding gradients, would write to a tensor in place.
 class BeingRead {
  public:
   ~BeingRead() {
     for (const Read& read : reads_) read.tensor.record_stream(read.stream);
   }
-  // Returns an event for the end of a copy that the stream already has.
+  // Returns an event for the end of a copy that is queued on the stream.
   std::shared_ptr<c10::Event> add(at::Tensor tensor, const c10::Stream& stream) {
     while (!reads_.empty() && reads_.front().done->query()) {
       reads_.front().done->synchronize();  // returns at once
@@ -46,8 +46,8 @@ class BeingRead {
 };
 thread_local BeingRead being_read;
 
-// LibTorch runs a copy between devices on the source's current stream, and the destination's
-// current stream waits for it.
+// LibTorch copies between devices on the source's current stream, and the destination's current
+// stream waits.
 at::Tensor moved(const at::Tensor& tensor, at::Device device) {
   const at::NoGradGuard no_grad;
   const c10::StreamGuard beside(side_stream(tensor.device()));

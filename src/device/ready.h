@@ -1,8 +1,8 @@
-// Orders work between device streams when one rank passes tensors to another rank's device.
+// Orders work between streams when a rank passes tensors to another rank's device.
 //
-// The giver calls ready_now() after computing the tensors on its current streams. The receiver
+// The sender calls ready_now() after computing the tensors on its current streams. The receiver
 // calls take_over(). Copies between devices run on side streams, so they wait only for the work
-// they need. While a copy reads a tensor, an extra reference keeps others from writing to it.
+// they need. An extra reference keeps others from writing to a tensor during its copy.
 //
 // Only wait_here() blocks the host. CPU tensors need no events. A Ready may move between threads.
 #pragma once
@@ -15,7 +15,7 @@
 
 namespace sluice {
 
-// The work given to the current streams of some devices so far.
+// Marks the work queued so far on the current streams of some devices.
 class Ready {
  public:
   Ready() = default;  // nothing to wait for
@@ -40,11 +40,11 @@ Ready ready_now(const std::vector<at::Tensor>& tensors);
 // to the CPU. A copy keeps requires_grad.
 void take_over(std::vector<at::Tensor>& tensors, const Ready& ready, at::Device device);
 
-// Starts a copy to page-locked memory, beside later work of the current stream. The copy is
-// complete once `arrived`, to which it is added, has happened.
+// Copies to page-locked memory on a side stream, without blocking. Adds the end of the copy to
+// `arrived`.
 at::Tensor to_host(const at::Tensor& tensor, Ready& arrived);
 
-// A stream beside the computing one, always the same for a thread and device.
+// Returns this thread's side stream of the device.
 c10::Stream side_stream(at::Device device);
 
 }  // namespace sluice

@@ -7,7 +7,7 @@
 
 namespace sluice {
 
-// Returns all elements in double, in order. Blocks once if all tensors are on one device.
+// Returns all elements as double, in order. Blocks once if all tensors are on one device.
 std::vector<double> read_numbers(const std::vector<at::Tensor>& tensors);
 
 // Copies through page-locked memory without blocking. The caller may write to the tensor

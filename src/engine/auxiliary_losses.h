@@ -1,5 +1,5 @@
-// The auxiliary losses of one step on this rank. They stay tensors until values() is called, to
-// avoid waiting for a GPU.
+// The auxiliary losses of one step on this rank. They stay tensors until values(), to avoid waiting
+// for a GPU.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,14 +18,13 @@ class AuxiliaryLosses {
   explicit AuxiliaryLosses(std::vector<AuxiliaryLoss> losses) : losses_(std::move(losses)) {}
 
   bool has(const std::string& value) const { return find(value) != nullptr; }
-  // Returns the auxiliary losses among the outputs of a stage, with their graphs. Throws
-  // Error(kUsage) for a loss that is not a single floating-point number.
+  // Returns the auxiliary losses among a stage's outputs, with their graphs. Throws Error(kUsage)
+  // unless each is a single floating-point number.
   std::vector<at::Tensor> take(int stage, int microbatch, const Values& outputs);
   // Inserts the gradients of the losses from take() before those of the stage's other outputs.
   // weight: from StepLosses::weight().
   void put_gradients(int stage, int microbatch, double weight,
                      std::vector<at::Tensor>& gradients) const;
-  // Values of the step by stage, microbatch and layer.
   std::vector<MicrobatchAuxiliary> values() const;
   void clear() { taken_.clear(); }
 

@@ -61,7 +61,7 @@ std::vector<LayerSpec> free_layers_of(const Model& model, const std::vector<Laye
   return needed;
 }
 
-// Returns the values that enter each stage. The last entry has the values that leave the model.
+// Returns the values that enter each stage, then the values that leave the model.
 std::vector<Names> values_at_cuts(const Model& model, const std::vector<int>& first_layers) {
   const std::vector<int> cuts(first_layers.begin() + 1, first_layers.end());
   std::vector<Names> values(1);
@@ -83,7 +83,7 @@ void sort_by_layer(Chunk& chunk, const std::vector<LayerSpec>& layers) {
                    [](const auto& a, const auto& b) { return a.layer < b.layer; });
 }
 
-// Splits layers into groups that run as one. Each recomputed layer is a group of its own.
+// Splits layers into groups that run as one. A recomputed layer is a group of its own.
 std::vector<std::vector<LayerSpec>> pieces(const std::vector<LayerSpec>& layers) {
   std::vector<std::vector<LayerSpec>> pieces;
   for (const LayerSpec& layer : layers) {
@@ -171,8 +171,8 @@ Chunk make_chunk(const Model& model, const Partition& partition, const StageCont
   return chunk;
 }
 
-// With sequence parallelism a rank has only some of the rows between layers. Shape functions
-// describe all rows, so they are dropped and sizes travel with the messages.
+// With sequence parallelism, a rank has only some of the rows between layers. Shape functions
+// describe all rows, so drop them and send sizes with the messages.
 Model with_sizes_of_rows(const Model& model, const TensorParallel& how) {
   Model of_rank = model;
   if (how.degree > 1 && how.sequence)
@@ -194,7 +194,7 @@ void require_memory(const std::vector<std::unique_ptr<Stage>>& stages, const std
 
 }  // namespace
 
-// Computes the shapes of a stage's inputs with the shape functions of the layers before it.
+// Computes the shapes of a stage's inputs with the shape functions of earlier layers.
 class StageInputs {
  public:
   StageInputs(const Model& model, const std::vector<int>& first_layers, std::vector<Names> inputs) {
@@ -210,7 +210,7 @@ class StageInputs {
     }
   }
 
-  // Returns nullopt if a layer before the stage has no shape function.
+  // Returns nullopt if an earlier layer has no shape function.
   std::optional<std::vector<TensorMeta>> metas(int stage, const Values& batch) {
     std::vector<TensorMeta> batch_metas;
     for (const auto& [name, tensor] : batch) batch_metas.push_back(meta_of(tensor));
@@ -226,7 +226,7 @@ class StageInputs {
     std::vector<TensorMeta> batch;
     std::optional<std::vector<TensorMeta>> metas;
   };
-  // For each stage the layers before it, without modules.
+  // Per stage: the layers before it, without modules.
   std::vector<Chunk> before_;
   std::map<int, Known> last_;
 };

@@ -1,4 +1,4 @@
-// Runs a step without its sums and its update: only calls that the compute needs are passed on.
+// Runs a step without sums and update, by forwarding only the calls that the compute needs.
 #pragma once
 
 #include "engine/executor.h"

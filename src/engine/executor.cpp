@@ -34,7 +34,7 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-// Shares the storage but not the graph. requires_grad stays set, because the receiver reads it.
+// Shares the storage but not the graph. The receiver reads requires_grad.
 at::Tensor without_graph(const at::Tensor& tensor) {
   if (!tensor.defined()) return tensor;
   at::Tensor result = same_storage(tensor);
@@ -53,7 +53,7 @@ struct Executor::Impl final : GroupWatch {
   StepOps& step_ops;
   const std::uint64_t seed;
   std::map<int, Stage*> stages;
-  // by stage; set in every step, because another executor may use the stages
+  // by stage; set in every step, because executors may share stages
   std::map<int, bool> holds_early_weights;
   std::map<int, StageShards> shards;  // set in every step, too
   bool weights_are_checked = false;
@@ -71,8 +71,8 @@ struct Executor::Impl final : GroupWatch {
   IdleWorks idle_works;
 
   const StepBatch* batch = nullptr;
-  std::int64_t first_microbatch = 0;  // in this replica; kept after the step
-  // Input lengths of each microbatch, known from its first forward.
+  std::int64_t first_microbatch = 0;  // this replica's first microbatch; kept after the step
+  // Input lengths per microbatch, known from its first forward.
   std::vector<detail::MicrobatchLengths> lengths;
   StepOps* ops = nullptr;
   Action running;  // the instruction, or the half of an overlapped pair
@@ -107,7 +107,7 @@ struct Executor::Impl final : GroupWatch {
   const std::vector<Action>& row() const { return program.ranks[place]; }
   int rank_of(int stage) const { return program.stage_map.rank_of(stage); }
   Stage& stage_at(int stage) { return *stages.at(stage); }
-  // Numbers microbatches over all replicas, as stages and random numbers do.
+  // Numbers microbatches over all replicas, like stages and random numbers.
   std::int64_t number_of(int microbatch) const { return first_microbatch + microbatch; }
   Values inputs_of(int microbatch) const { return batch->microbatches.at(microbatch); }
   Values on_device(Values inputs) const {
@@ -182,8 +182,8 @@ struct Executor::Impl final : GroupWatch {
     }
   }
 
-  // Once a rank has started its weight update it finishes it, even if another rank fails meanwhile.
-  // Stopping halfway would leave weights from two different steps.
+  // Once a rank has started its weight update it finishes it, even if another rank fails. Otherwise
+  // the weights would be from two steps.
   bool has_started_update(int index) const {
     return index > 0 && row()[static_cast<std::size_t>(index) - 1].kind == ActionKind::kUpdate;
   }
@@ -305,7 +305,7 @@ struct Executor::Impl final : GroupWatch {
     const bool is_first = program.flow.is_first(s, m), is_last = program.flow.is_last(s, m);
     Tensors inputs = is_first ? Tensors() : take_inputs(ChannelKind::kActivation, action);
     Tensors produced;
-    {  // this scope ends before hand_over(), so that only `produced` holds the outputs' storage
+    {  // this scope ends before hand_over(), so only `produced` holds the outputs' storage
       std::optional<at::NoGradGuard> no_grad;
       if (program.backward_of(s) == StageBackward::kNone) no_grad.emplace();
       const Values batch_inputs = on_device(inputs_of(m));
@@ -369,7 +369,7 @@ struct Executor::Impl final : GroupWatch {
     return std::move(message.tensors);
   }
 
-  // Hands tensors to an action of this rank, or to the SEND.
+  // Passes tensors to the next action if it is on this rank, otherwise to the SEND.
   void hand_over(ChannelKind kind, const Action& from, Tensors tensors) {
     const int neighbour = program.flow.destination(kind, from.stage, from.microbatch);
     if (rank_of(neighbour) == place) {

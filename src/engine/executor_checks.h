@@ -13,7 +13,6 @@ namespace sluice {
 void check_layout(const Program& program, int rank, const std::map<int, Stage*>& stages,
                   const Transport& transport);
 
-// Throws Error(kUsage) if the batch does not fit the program.
 void check_batch(const Program& program, int rank, const StepBatch& batch);
 
 }  // namespace sluice

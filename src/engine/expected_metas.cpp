@@ -2,7 +2,7 @@
 
 namespace sluice {
 namespace {
-// Bounds the memory if every microbatch has other lengths.
+// Limits memory if microbatches have many different lengths.
 constexpr std::size_t kMaxMemoSize = 1024;
 }  // namespace
 

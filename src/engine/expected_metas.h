@@ -10,8 +10,8 @@
 
 namespace sluice {
 
-// Shapes of a stage's inputs. Shape functions give certain results. Without them, inputs of an
-// earlier batch with the same sizes are a guess.
+// Shapes of a stage's inputs. Shapes from shape functions are certain. Otherwise, an earlier batch
+// of the same sizes serves as a guess.
 class InputMetas {
  public:
   using ShapeFunction =

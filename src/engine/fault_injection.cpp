@@ -41,7 +41,7 @@ bool can_hold_nan(const at::Tensor& tensor) {
   return tensor.defined() && tensor.numel() > 0 && tensor.is_floating_point();
 }
 
-// Writes to the storage behind autograd, so saved values are damaged too, as in a real fault.
+// Writes to the storage behind autograd, which damages saved values too.
 void spoil(const at::Tensor& tensor) {
   const at::NoGradGuard no_grad;
   at::Tensor element = tensor.variable_data();

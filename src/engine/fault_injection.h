@@ -1,8 +1,7 @@
 // Injects faults into the instructions of one rank, for tests. report/fault.h defines their syntax.
 //
-// A fault acts at the first instruction that it matches and that can suffer it, `times` times in
-// all. A nan acts again if the same instruction of the same step is repeated, as in the search for
-// a value that is not finite. Each fault is logged before it acts.
+// A fault acts at the first `times` matching instructions that it can affect. A nan acts again if
+// the search for non-finite values repeats the instruction. Faults are logged before they act.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +18,7 @@ namespace sluice {
 class FaultInjector final : public ExecutorObserver {
  public:
   FaultInjector(const std::vector<Fault>& faults, int rank);
-  // Warns of faults that met no instruction, unless the run failed.
+  // Warns of faults that matched no instruction, unless the run failed.
   ~FaultInjector() override;
   FaultInjector(const FaultInjector&) = delete;
   FaultInjector& operator=(const FaultInjector&) = delete;
@@ -37,10 +36,11 @@ class FaultInjector final : public ExecutorObserver {
   struct Armed {
     Fault fault;
     std::int64_t left = 0;  // remaining times
-    // Step, instruction and half of it where nan acted.
+    // Where nan acted: step, instruction, and half of an overlapped pair.
     std::vector<std::tuple<std::int64_t, int, ActionKind>> at;
   };
-  // call: number of the call within the instruction, 0 at its beginning. part: the running half.
+  // call: number of the call within the instruction, 0 at its beginning. part: the action, or the
+  // running half of an overlapped pair.
   void act_here(const Action& part, int call);
   bool acts(const Armed& armed, const Action& part) const;
   void acted(Armed& armed, ActionKind part);
@@ -56,9 +56,9 @@ class FaultInjector final : public ExecutorObserver {
   bool failed_ = false;
 };
 
-// Returns the faults of SLUICE_FAULT for this rank, or null. Rank 0 logs all faults. After a
-// restart (TORCHELASTIC_RESTART_COUNT above 0), only faults with `always` remain. Throws
-// Error(kUsage) for a malformed variable or a rank that does not exist.
+// Returns this rank's faults from SLUICE_FAULT, or null. Rank 0 logs all faults. After a restart
+// (TORCHELASTIC_RESTART_COUNT above 0), only faults with `always` remain. Throws Error(kUsage) for
+// a malformed variable or a missing rank.
 std::unique_ptr<FaultInjector> injected_faults(int rank, int num_ranks);
 
 }  // namespace sluice

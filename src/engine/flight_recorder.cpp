@@ -56,7 +56,7 @@ std::shared_ptr<const FlightRecorder::Row> FlightRecorder::make_row(const Progra
   row->program = &program;
   row->actions = program.ranks.front().data();
   row->rank = rank;
-  // A program that was made by hand may have no mesh.
+  // A program made by hand may lack a mesh.
   const bool has_mesh = program.mesh.size(Axis::kPp) == program.num_ranks();
   const int own = has_mesh ? program.mesh.coordinate(rank, Axis::kPp) : rank;
   row->num_ranks = has_mesh ? program.mesh.num_ranks() : program.num_ranks();
@@ -85,7 +85,7 @@ std::shared_ptr<const FlightRecorder::Row> FlightRecorder::make_row(const Progra
   return row;
 }
 
-// Compares only what is cheap to compare.
+// Does not compare all actions, which would be slow.
 bool FlightRecorder::is_row_of(const Program& program, int rank) const {
   return row_ && row_->program == &program && row_->actions == program.ranks.front().data() &&
          row_->rank == rank && row_->num_microbatches == program.num_microbatches &&
@@ -122,8 +122,8 @@ void FlightRecorder::begin(int index, const Action& action) {
   entry.start = Clock::now();
 }
 
-// Finds the posts that `user` waits for, as Posts does. A compute action without such posts waits
-// for its message.
+// Finds the posts that `user` waits for, like class Posts. A compute action without such posts
+// waits for its message.
 std::vector<Action> FlightRecorder::awaited(const Action& user) {
   std::vector<Action> used, rest;
   for (const Action& post : posted_)

@@ -41,18 +41,16 @@ class FlightRecorder final : public ExecutorObserver {
 
   // One line per action, oldest first: "step 3  #17  1RECV_B3  done  0.12 ms  16.0 KiB".
   std::string text() const;
-  // Returns a record without run, host, reason and failure, which are not known here.
+  // Leaves run, host, reason and failure empty.
   FlightRecord record() const;
-  // The instruction that is computing now; empty during a wait and between steps.
+  // The instruction that is computing. Empty during a wait and between steps.
   std::optional<RunningAction> running() const;
-  // Compute seconds of the latest completed instructions.
+  // Compute seconds of the latest instructions.
   std::vector<std::pair<Action, double>> computed() const;
-  // For example "rank 0, step 4, instruction 7 '0B1', waits 3.2 s for 0RECV_B1 from rank 1"; ""
-  // when nothing runs.
+  // For example "rank 0, step 4, instruction 7 '0B1', waits 3.2 s for 0RECV_B1 from rank 1", or "".
   std::string now() const;
 
-  // Seconds of the last instruction, including waits, and of the last wait. For later observers on
-  // the rank's thread, which then need no clock.
+  // Seconds of the last instruction, including waits, and of the last wait, for other observers.
   double last_seconds() const { return last_seconds_; }
   double last_wait() const { return last_wait_; }
 

@@ -12,7 +12,6 @@ namespace sluice {
 
 class IdleWorks {
  public:
-  // `observers` are notified of work during waits.
   IdleWorks(const Program& program, const ObserverList& observers)
       : program_(program), observers_(observers) {}
 

@@ -1,6 +1,6 @@
-// Tensors between neighbouring stages that wait on one rank. An arriving value waits for the
-// compute action of its stage, a leaving one for its SEND. Neighbours on the same rank put values
-// directly into arriving. Each value is taken exactly once.
+// Tensors between neighbouring stages that wait on one rank. Arriving tensors wait for the compute
+// action of their stage, leaving tensors for their SEND. A neighbour on the same rank uses
+// put_arriving(). Tensors are taken exactly once.
 #pragma once
 
 #include <optional>

@@ -11,8 +11,7 @@
 
 namespace sluice {
 
-// Collective over all ranks of the mesh. Makes a group for every axis with several ranks, or reuses
-// the run's groups.
+// Collective over all ranks of the mesh. Makes or reuses a group for every axis with several ranks.
 std::map<Axis, Group> make_axis_groups(const RunGroups& groups, const Mesh& mesh);
 
 // Throws Error(kUsage) if two axes have the same name.
@@ -21,9 +20,9 @@ NamedMesh world_mesh(const Mesh& mesh, int rank, const AxisNames& names,
 NamedMesh expert_mesh(const Mesh& mesh, int rank, const AxisNames& names,
                       const std::map<Axis, Group>& groups);
 
-// Makes the modules of the layers and calls the hook. LayerSpec::make then returns the hook's
-// modules. chunk: without layers and modules. Throws Error(kUsage) if a module is missing or
-// parameters were added or removed undeclared.
+// Makes the layers' modules in `chunk` and calls the hook. LayerSpec::make then returns the hook's
+// modules. Throws Error(kUsage) if a module is missing or parameters were added or removed
+// undeclared.
 void parallelize(std::vector<LayerSpec>& layers, LocalChunk chunk, const Parallelize& hook);
 
 }  // namespace sluice

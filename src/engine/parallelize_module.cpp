@@ -71,7 +71,7 @@ class Divider {
     cut(joined(name, "weight"), embedding->weight, 0, style);
   }
 
-  // Lists weights that no table has and whose modules do not handle slices themselves.
+  // Lists weights in no table whose modules do not handle slices themselves.
   void list_whole(const std::string& name, const torch::nn::Module& module) {
     const auto& weights = chunk_.divided[layer_];
     if (!weights || dynamic_cast<const SlicedModule*>(&module)) return;
@@ -116,8 +116,7 @@ class Divider {
   const SliceGroup& tp_;
 };
 
-// Passes to each layer the open column product of an earlier layer, which the next row product
-// closes.
+// Passes an open column product on until a layer has the next row product.
 void carry_open_products(LocalChunk& chunk) {
   const auto first = std::find_if(chunk.divided.begin(), chunk.divided.end(),
                                   [](const auto& layer) { return layer && layer->has_products(); });
@@ -147,7 +146,8 @@ void parallelize_module(LocalChunk& chunk, const ParallelTable& table, std::int6
   std::set<std::string> fitting;
   chunk.divided.resize(chunk.modules.size());
   for (std::size_t layer = 0; layer < chunk.modules.size(); ++layer) {
-    if (tp.slices().count > 1 && !chunk.divided[layer])  // a layer without weights may drop rows
+    if (tp.slices().count > 1 &&
+        !chunk.divided[layer])  // even without weights, a layer may have dropout
       chunk.divided[layer] = std::make_shared<DividedWeights>(tp);
     if (!chunk.modules[layer]) continue;
     Divider divider(chunk, layer, tp);
@@ -164,7 +164,7 @@ void parallelize_module(LocalChunk& chunk, const ParallelTable& table, std::int6
     }
   }
   carry_open_products(chunk);
-  if (chunk.num_stages > 1) return;  // other stages may have the modules
+  if (chunk.num_stages > 1) return;  // the rest may match modules of other stages
   for (const auto& [pattern, style] : table) {
     if (fitting.contains(pattern)) continue;
     throw Error(ErrorKind::kUsage, {.what = "no module is called '" + pattern + "'",

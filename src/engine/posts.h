@@ -1,4 +1,4 @@
-// The posts of a rank's step that no instruction has waited for yet (program.h), in order.
+// The posts of a rank's step (program.h) that no instruction has waited for yet, in order.
 #pragma once
 
 #include <utility>
@@ -12,7 +12,7 @@ namespace sluice {
 
 class Posts {
  public:
-  // `observers` are notified once per wait, even for several posts.
+  // Notifies `observers` once per wait, even for several posts.
   Posts(const Program& program, const ObserverList& observers)
       : program_(program), observers_(observers) {}
 

@@ -10,16 +10,16 @@
 
 namespace sluice {
 
-// Returns "out of memory: 1.50GiB could not be allocated" for an exception of an allocator.
+// Returns "out of memory: 1.50GiB could not be allocated" for an allocator's exception.
 std::optional<std::string> out_of_memory_text();
 
-// Like as_error(), but also for torch's exceptions. A failed allocation becomes kMemory with
+// Like as_error(), but also for LibTorch's exceptions. A failed allocation becomes kMemory with
 // kOutOfMemoryRemedy. Other LibTorch errors keep their first line, without the backtrace.
 Error caught_error(const std::string& place = {});
 
 // Returns caught_error() with a place: "rank 2, instruction 17 '1B3' (stage 1, microbatch 3), step
-// 5, layer 'head'". part: the action, or the half of an overlapped pair that ran. of_user: the
-// model's code that ran, or "".
+// 5, layer 'head'". part: the action or half of an overlapped pair that ran. of_user: the part of
+// the model that ran, or "".
 Error describe_instruction_failure(int rank, int index, const Action& action, const Action& part,
                                    std::int64_t step, const std::string& of_user);
 

@@ -40,8 +40,7 @@ void run_ranks(const std::vector<std::unique_ptr<Transport>>& endpoints, int thr
   }
   auto body = [&](Transport& transport) {
     try {
-      // A thread's first get_num_threads() takes the process-wide number. Calling it here fixes the
-      // number for this thread.
+      // A thread's first get_num_threads() fixes its number to the process-wide one.
       at::set_num_threads(threads_per_rank);
       at::get_num_threads();
       const at::Device device = transport.device();

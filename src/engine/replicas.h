@@ -7,7 +7,7 @@ namespace sluice {
 inline int num_replicas(const Mesh& mesh) {
   return mesh.size(Axis::kDpReplicate) * mesh.size(Axis::kDpShard);
 }
-// Below: 0 <= rank < mesh.num_ranks().
+// These functions require 0 <= rank < mesh.num_ranks().
 inline int replica_of(const Mesh& mesh, int rank) {
   return mesh.coordinate(rank, Axis::kDpReplicate) * mesh.size(Axis::kDpShard) +
          mesh.coordinate(rank, Axis::kDpShard);

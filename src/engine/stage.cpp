@@ -30,13 +30,13 @@ struct Stage::Impl {
   int index;
   Chunk chunk;
   GradientSums sums;
-  std::optional<at::Device> device;  // device of the parameters
+  std::optional<at::Device> device;
   ChunkBackwardMaker make_backward;
   std::map<std::int64_t, InFlight> in_flight;
   bool splits = true;
   bool defer_early_weights = false;
   StageShards shards;
-  std::vector<int> backwards_left;  // of each own shard, in this step
+  std::vector<int> backwards_left;  // per own shard, in this step
   const bool uses_graph;            // true: backward by autograd
   at::Tensor none;                  // gradient of a frozen parameter
 
@@ -49,7 +49,7 @@ struct Stage::Impl {
   }
 
   void take_parameters() {
-    if (uses_graph) make_backward = nullptr;  // its old backward refers to the sums
+    if (uses_graph) make_backward = nullptr;  // the old backward refers to the old sums
     sums = make_sums(chunk.parameters());
     begin_sums();
     chunk.clear_casted_weights();
@@ -66,7 +66,7 @@ struct Stage::Impl {
   template <typename Visit>
   void for_each_sum(Visit visit) {
     for (auto& sum : sums) {
-      if (sum) visit(static_cast<ShardedSum&>(*sum));  // made by make_sums()
+      if (sum) visit(static_cast<ShardedSum&>(*sum));  // make_sums() makes only ShardedSum
     }
   }
 
@@ -120,8 +120,8 @@ struct Stage::Impl {
     return found->second;
   }
 
-  // Returns a received value as a leaf on this stage's device. The sender's requires_grad decides
-  // whether it needs a gradient.
+  // Returns a received value as a leaf on this stage's device. It needs a gradient if the sender
+  // set requires_grad.
   at::Tensor to_stage_device(const at::Tensor& input) const {
     if (!input.defined()) return input;
     at::Tensor result = same_storage(input);

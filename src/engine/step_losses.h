@@ -1,5 +1,5 @@
-// The losses of one step on the rank of the last stage. They stay tensors until values() is called,
-// to avoid waiting for a GPU.
+// The losses of one step on the rank of the last stage. They stay tensors until values(), to avoid
+// waiting for a GPU.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,12 +21,12 @@ class StepLosses {
         num_replicas_(num_replicas) {}
 
   void begin_step(const StepBatch& batch);
-  // Returns the summed loss of a microbatch with its graph. Throws Error(kUsage) unless it is one
+  // Returns a microbatch's summed loss, with its graph. Throws Error(kUsage) unless it is one
   // number and, with GradientScale::kTokens, its count matches the batch.
   at::Tensor compute(int microbatch, const Values& outputs, const Values& batch);
   // sum: the detached result of compute().
   void put(int microbatch, at::Tensor sum);
-  // Gradient of the step's loss with respect to the microbatch's sum. Call put() first.
+  // Gradient of the step's loss by the microbatch's sum. Call put() first.
   at::Tensor gradient(int microbatch) const;
   // Weight of a microbatch's mean loss in the step's loss, by the batch's counts.
   double weight(int microbatch) const;

@@ -1,8 +1,7 @@
-// Combines calls into the operators of a layer. Their order determines three costs:
-//
-//   - Shared gradients: y = a + b passes the gradient of y unchanged to a and b. If the result of a
-//     matrix product is used only in such a sum, the product keeps the gradient of the sum for W.
-//   - Forward memory: live values that are read again, plus the memory of the running operator.
+// Combines calls into the operators of a layer. The order of the calls determines three costs:
+//   - Shared gradients: y = a + b passes the gradient of y unchanged to a and b. If a matrix
+//     product is used only in such a sum, it keeps the gradient of the sum for W.
+//   - Forward memory: live values that are read again, plus the running operator's memory.
 //   - Backward memory: while walking back, kept values are freed, and gradients come and go.
 #include <algorithm>
 #include <map>
@@ -40,8 +39,8 @@ std::set<std::string> entering_with_gradient(const std::vector<OperatorCall>& ca
   return entering;
 }
 
-// If the layer's input has a gradient, results of weights and free values count as weights, because
-// their gradients can be computed later. Examples are position tables and selected experts.
+// If the layer's input has a gradient, a result of only weights and free values counts as a weight,
+// because its gradient can be computed later. Examples are position tables and selected experts.
 void note_weights(OperatorCall& call) {
   std::string weight;
   for (const auto& [argument, tensors] : call.tensors)
@@ -76,7 +75,6 @@ bool is_sum(const OperatorCall& call) {
   return name == "add" || name == "sub";
 }
 
-// Bytes of a broadcast operand's gradient before its reduction.
 double unreduced_gradient_bytes(const OperatorCall& call, const CallTensor& operand) {
   const std::string_view name = operator_name(call.target);
   const bool multiplies = name == "mul" || name == "div" || name == "pow" || name == "where" ||
@@ -85,7 +83,7 @@ double unreduced_gradient_bytes(const OperatorCall& call, const CallTensor& oper
   return bytes_of_gradient(call.results[0]);
 }
 
-// A value under its original name. The tensor of a view has the name of its storage.
+// A value under its own name. `tensor` is named after the storage.
 struct Value {
   std::string name;
   CallTensor tensor;
@@ -139,7 +137,6 @@ Storages storages_of(const std::vector<OperatorCall>& calls, const std::set<std:
   return all;
 }
 
-// Terminates, because a sum comes after the values that it reads.
 std::string gradient_of(const Storages& all, std::string name) {
   for (auto of = all.find(name); of != all.end() && !of->second.same_gradient.empty();
        of = all.find(name))
@@ -147,7 +144,6 @@ std::string gradient_of(const Storages& all, std::string name) {
   return name;
 }
 
-// Peak bytes of a forward that keeps nothing.
 double most_in_forward(const std::vector<OperatorRow>& rows, const Storages& all) {
   std::vector<double> made(rows.size()), left(rows.size());
   double live = 0, most = 0;
@@ -231,7 +227,7 @@ class Backward {
     live_ -= freed_[i];
   }
 
-  // All gradients of an operator exist before the first is accumulated.
+  // All of an operator's gradients exist before accumulation.
   void compute(std::size_t i, std::size_t arrived) {
     const Step& step = steps_[i];
     std::vector<std::pair<std::string, std::size_t>> computed;
@@ -320,7 +316,7 @@ LayerOperators operators_of(std::vector<OperatorCall>& calls,
   LayerOperators layer;
   for (OperatorRow& row : rows)
     for (Operator& of : row.operators) {
-      // Operators on weights alone keep no result gradients for W.
+      // Operators that read only weights keep no gradients of results for W.
       const bool of_weights = enters && of.reads.empty();
       std::erase_if(of.bytes, [&](const OperatorBytes& bytes) {
         const auto storage = all.find(bytes.name);
@@ -340,7 +336,7 @@ LayerOperators operators_of(std::vector<OperatorCall>& calls,
                                     .needed = Needed::kAlways,
                                     .name = "moment",
                                     .bytes = {.constant = in_forward}});
-  // Attach this to the last operator that has a backward.
+  // Attach the backward's temporary memory to the last operator that has a backward.
   for (std::size_t i = layer.all.size(); i-- > 0;) {
     if (layer.all[i].writes.empty()) continue;
     layer.all[i].bytes.push_back({.field = &LayerCost::on_entry,

@@ -1,5 +1,5 @@
 // Costs of operators in exported graphs on LibTorch's CPU backend: operations, kept bytes and
-// temporary memory. Also determines views and strides. All sizes are those of one microbatch.
+// temporary memory, for one microbatch. Also determines views and strides.
 #pragma once
 
 #include <cstdint>
@@ -49,11 +49,10 @@ struct OperatorCall {
 };
 
 struct OperatorRow {
-  // Kept tensors are named by storage, so that each counts once. Gradients are named "d " + value.
-  // A call is split if the gradients of its operands need different tensors.
+  // Kept tensors are named by storage, so that each counts once, and gradients "d " + value. A call
+  // is split if operands' gradients need different tensors.
   std::vector<Operator> operators;
   bool known = true;  // false: no rule; counted as one pass over the tensors
-  // Temporary bytes beside arguments and results.
   double in_forward = 0, in_backward = 0;
 };
 
@@ -65,7 +64,7 @@ OperatorRow row_of(const OperatorCall& call, const Precision& precision);
 
 // Whether LibTorch's CPU backend uses the attention kernel that never stores all scores. It
 // requires four dimensions, equal head widths, contiguous channels, no dropout and no mask with a
-// gradient. Otherwise scores are stored in float32.
+// gradient. Other kernels store float32 scores.
 bool is_blockwise_attention(const OperatorCall& call);
 
 std::vector<std::int64_t> einsum_strides(const OperatorCall& call);
@@ -74,8 +73,8 @@ std::vector<std::int64_t> einsum_strides(const OperatorCall& call);
 // storage.
 void settle_results(OperatorCall& call, const Precision& precision);
 
-// Throws Error(kInput) without a place for impossible sizes. row_of() and settle_results() call it,
-// and throw Error(kUsage) for an unknown dtype.
+// Throws Error(kInput) without a place for impossible sizes. row_of() and settle_results() do too,
+// and throw Error(kUsage) for unknown dtypes.
 void check_sizes(const OperatorCall& call);
 
 // Returns the argument whose storage the result shares, or nullptr.
@@ -84,8 +83,8 @@ const CallTensor* viewed_argument(const OperatorCall& call, std::size_t result =
 bool is_viewable(const CallTensor& tensor, const std::vector<std::int64_t>& sizes);
 std::vector<std::int64_t> contiguous_strides(const std::vector<std::int64_t>& sizes);
 
-// Returns the operators of a layer and settles the calls. `leaving` values outlive the layer. Free
-// inputs are not counted, because all readers share them.
+// Calls settle_results() for each call. `leaving` values outlive the layer. Free inputs are not
+// counted, because all readers share them.
 LayerOperators operators_of(std::vector<OperatorCall>& calls,
                             const std::vector<std::string>& leaving, const Precision& precision);
 

@@ -141,7 +141,7 @@ Pairing pairing_of(const OperatorCall& call) {
   std::string letters = pair.a.letters + pair.b.letters;
   std::sort(letters.begin(), letters.end());
   letters.erase(std::unique(letters.begin(), letters.end()), letters.end());
-  // The operand whose own letters come first in the result is on the left.
+  // On the left is the operand whose own letters come first in the result.
   for (const char letter : result) {
     if (pair.a.has(letter) == pair.b.has(letter)) continue;
     if (pair.b.has(letter)) std::swap(pair.a, pair.b);
@@ -163,13 +163,13 @@ Pairing pairing_of(const OperatorCall& call) {
     if (result.find(letter) != std::string::npos) continue;
     pair.sums = true;
     if (in_a && in_b) pair.inner += letter;
-    // A letter of one operand is summed first, which creates a tensor.
+    // einsum first sums a letter that only one operand has, which creates a tensor.
     if (in_a != in_b) pair.is_known = false;
   }
   return pair;
 }
 
-// Operands that are no views of matrices are copied. Unsupported equations keep all operands.
+// Operands that cannot be viewed as matrices are copied. Unsupported equations keep all operands.
 void einsum(Row& row) {
   const Pairing pair = pairing_of(row.call());
   if (!pair.is_known) return all_operands(row);
@@ -206,7 +206,7 @@ void convolution(Row& row) {
   else
     row.keep(*x);
   row.keep(*weight);
-  // The kernel reorders input and weight. With large inputs it also copies the gradient.
+  // The kernel reorders input and weight, and with large inputs copies the gradient.
   const double turned = element(*x) * as_double(x->numel());
   row.takes(weight->bytes() + turned);
   if (x->numel() > kLargePicture)
@@ -233,7 +233,7 @@ void grouped(Row& row) {
   row.product(*x, *weight, 2 * as_double(x->numel()) * as_double(last_of(*weight)));
 }
 
-// ---- attention ----
+// Attention.
 
 void attention(Row& row) {
   const CallTensor *q = row.tensor("query"), *k = row.tensor("key"), *v = row.tensor("value"),
@@ -269,7 +269,7 @@ void attention(Row& row) {
   }
   const double drops = row.call().real("dropout_p", 0) > 0;
   row.reads_only({"query", "key", "attn_mask"});
-  // Inputs are scaled first, and keys and values repeated for every query head.
+  // Scales inputs and repeats keys and values for every query head.
   const double wide_pairs = kFloat * pairs;
   const std::int64_t queries = q->sizes.size() < 2 ? 1 : q->sizes[q->sizes.size() - 2];
   const double heads_rows = as_double(rows / std::max<std::int64_t>(1, queries)) * as_double(keys);
@@ -295,7 +295,7 @@ void attention(Row& row) {
   row.gradient_of(*v, sums);
   if (of_scores) row.gradient_of(row.wants(*q) ? *q : *k, sums);
   // The softmax needs scores, result, a copy without fully masked rows, and booleans. The scaled
-  // inputs still exist, but the final result does not.
+  // inputs exist, but not the final result.
   const double masked = mask && mask->dtype == "bool" ? kFloat * as_double(mask->numel()) : 0;
   row.set_temporary_bytes(std::max(0.0, kFloat * as_double(q->numel()) + 3 * wide_pairs + pairs +
                                             masked - row.result().bytes()));

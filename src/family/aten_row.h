@@ -1,5 +1,5 @@
-// Collects the operators of one call. Kept parameters cost nothing, since they always exist. Kept
-// values of an operator with weights live until W.
+// Collects the operators of one call. Kept parameters cost nothing, since they always exist. An
+// operator with weights keeps values until W.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +35,8 @@ inline double element(const CallTensor& tensor) {
   return as_double(dtype_bytes(tensor.dtype));
 }
 
-// `Needed` refers to the first values and weights that an operator reads.
+// In `Needed`, "first" and "second" count the values that an operator reads. kWeight means its
+// first weight.
 class Row {
  public:
   Row(const OperatorCall& call, const Precision& precision) : call_(call), precision_(precision) {
@@ -63,8 +64,7 @@ class Row {
     row_.operators.clear();
     begin(order, 0);
   }
-  // Adds an operator that reads `between`, now the result of the previous operator, and these
-  // arguments.
+  // Adds an operator that reads `arguments` and `between`, which the previous operator now writes.
   void then_reads(const std::string& between, const std::vector<std::string>& arguments) {
     const std::string writes = std::exchange(at().writes, between);
     row_.operators.emplace_back();
@@ -81,7 +81,7 @@ class Row {
     at().writes = writes;
   }
 
-  // When this operand's gradient is needed, if ever.
+  // When the gradient of this operand is needed, if ever.
   std::optional<Needed> wants(const CallTensor& operand) const {
     if (!is_differentiable(operand)) return std::nullopt;
     const Operator& of = row_.operators.back();
@@ -128,7 +128,7 @@ class Row {
     return is_casted(tensor) ? as_double(precision_.product_bytes()) : element(tensor);
   }
 
-  // `operations` of the forward, and equally of each gradient.
+  // Counts `operations` for the forward and for each operand's gradient.
   void product(const CallTensor& a, const CallTensor& b, double operations) {
     forward(operations);
     for (const CallTensor* operand : {&a, &b}) gradient_of(*operand, operations);
@@ -142,14 +142,14 @@ class Row {
     (operand.weight.empty() ? at().input_flops : at().weight_flops).constant += operations;
   }
 
-  // Bytes at the end of the layer's backward.
+  // Adds bytes that exist at the end of the layer's backward.
   void at_end(const std::string& name, double bytes) {
     at().bytes.push_back({.field = &LayerCost::at_end,
                           .needed = Needed::kTrains,
                           .name = name,
                           .bytes = {.constant = bytes}});
   }
-  // Also replaces the bytes of keep_own().
+  // Replaces all temporary bytes so far, including those of keep_own().
   void set_temporary_bytes(double bytes) { row_.in_forward = bytes; }
   void takes(double bytes) { row_.in_forward += bytes; }
   void add_backward_temporary_bytes(double bytes) { row_.in_backward += bytes; }
@@ -159,7 +159,7 @@ class Row {
     const Needed all = Needed::kTrains;
     for (Operator& of : row_.operators) {
       if (of.weights.empty()) continue;
-      // The autograd node keeps everything until W.
+      // The autograd node keeps all its tensors until W.
       std::vector<OperatorBytes> later;
       for (const OperatorBytes& bytes : of.bytes) {
         if (bytes.field != &LayerCost::after_forward) continue;

@@ -16,7 +16,7 @@ void all_operands(Row& row) {
 
 namespace {
 
-// ---- simple rules ----
+// Simple rules.
 
 void nothing(Row&) {}
 void operand(Row& row) {
@@ -31,7 +31,7 @@ void second_result(Row& row) {
   if (row.call().results.size() > 1) row.keep(row.result(1));
 }
 
-// ---- norms ----
+// Norms.
 
 void layer_norm(Row& row) {
   const CallTensor *x = row.tensor("input"), *weight = row.tensor("weight");
@@ -75,7 +75,7 @@ void batch_norm(Row& row) {
   if (row.call().flag("training", false)) row.keep_own("statistics", 2 * kFloat * channels);
 }
 
-// Runs as batch_norm per row, with repeated weights.
+// LibTorch runs instance_norm as a batch_norm over rows * channels, with repeated weights.
 void instance_norm(Row& row) {
   const CallTensor* x = row.tensor("input");
   row.reads_first({"input", "weight"});
@@ -84,7 +84,7 @@ void instance_norm(Row& row) {
   row.keep_own("statistics", 3 * kFloat * groups);
 }
 
-// ---- elementwise ----
+// Elementwise.
 
 void mul(Row& row) {
   const CallTensor *a = row.tensor("self"), *b = row.tensor("other");
@@ -148,7 +148,7 @@ void of_max(Row& row) {                                         // max, min
   }
 }
 
-// ---- indexing ----
+// Indexing.
 
 void indexed(Row& row) {
   for (const auto& [argument, tensors] : row.call().tensors)
@@ -185,7 +185,7 @@ void pad(Row& row) {
   if (!mode.empty() && mode != "constant") row.keep(*row.first());
 }
 
-// ---- losses ----
+// Losses.
 
 void cross_entropy(Row& row) {
   const CallTensor *logits = row.tensor("self"), *target = row.tensor("target");
@@ -205,7 +205,7 @@ void nll(Row& row) {
 void l1(Row& row) { row.keep_own("signs", row.first()->bytes()); }
 void kl(Row& row) { row.keep(*row.tensor("target")); }
 
-// ---- pools ----
+// Pools.
 
 void max_pool(Row& row) {
   row.keep(*row.first());
@@ -217,7 +217,7 @@ void adaptive_pool(Row& row) {
   if (!is_mean || size.empty()) row.keep(*row.first());
 }
 
-// The rule applies only to calls with all arguments in `needs`.
+// Applies only to calls that have all arguments in `needs`.
 struct Rule {
   std::string_view name;
   void (*write)(Row&);
@@ -225,7 +225,6 @@ struct Rule {
 };
 
 constexpr Rule kRules[] = {
-    // Products.
     {"linear", linear, {"input", "weight"}},
     {"mm", mm, {"self", "mat2"}},
     {"bmm", mm, {"self", "mat2"}},
@@ -244,13 +243,11 @@ constexpr Rule kRules[] = {
     {"conv_transpose3d", convolution, {"input", "weight"}},
     {"transformers.grouped_mm_fallback", grouped, {"input", "weight"}},
     {"scaled_dot_product_attention", attention, {"query", "key", "value"}},
-    // Norms.
     {"layer_norm", layer_norm, {"input"}},
     {"rms_norm", rms_norm, {"input"}},
     {"group_norm", group_norm, {"input"}},
     {"batch_norm", batch_norm, {"input"}},
     {"instance_norm", instance_norm, {"input"}},
-    // Activations and other elementwise functions.
     {"silu", operand},
     {"gelu", operand},
     {"sin", operand},
@@ -292,7 +289,6 @@ constexpr Rule kRules[] = {
     {"feature_dropout", dropout},
     {"native_dropout", dropout},
     {"neg", nothing},
-    // Operators of two tensors.
     {"add", nothing},
     {"sub", nothing},
     {"rsub", nothing},
@@ -305,7 +301,6 @@ constexpr Rule kRules[] = {
     {"lerp", lerp},
     {"where", instead, {"condition"}},
     {"masked_fill", masked, {"mask"}},
-    // Reductions, scans, sorting.
     {"sum", nothing},
     {"mean", nothing},
     {"cumsum", nothing},
@@ -328,7 +323,6 @@ constexpr Rule kRules[] = {
     {"topk", second_result},
     {"sort", second_result},
     {"diff", nothing},
-    // Indexing.
     {"embedding", embedding, {"weight"}},
     {"index", indexed},
     {"index_select", indexed},
@@ -354,7 +348,6 @@ constexpr Rule kRules[] = {
     {"zero", nothing},
     {"slice_scatter", nothing},
     {"select_scatter", nothing},
-    // Losses.
     {"cross_entropy_loss", cross_entropy, {"self", "target"}},
     {"nll_loss_nd", nll, {"self", "target"}},
     {"nll_loss", nll, {"self", "target"}},
@@ -364,7 +357,6 @@ constexpr Rule kRules[] = {
     {"huber_loss", all_operands},
     {"binary_cross_entropy_with_logits", all_operands},
     {"kl_div", kl, {"target"}},
-    // Images.
     {"avg_pool1d", operand},
     {"avg_pool2d", operand},
     {"avg_pool3d", operand},
@@ -378,7 +370,6 @@ constexpr Rule kRules[] = {
     {"upsample_bilinear2d", nothing},
     {"pixel_shuffle", nothing},
     {"pixel_unshuffle", nothing},
-    // Views, casts, copies.
     {"view", nothing},
     {"view_as", nothing},
     {"_unsafe_view", nothing},
@@ -423,7 +414,6 @@ constexpr Rule kRules[] = {
     {"float", nothing},
     {"contiguous", nothing},
     {"clone", nothing},
-    // Without gradients.
     {"le", nothing},
     {"lt", nothing},
     {"ge", nothing},

@@ -9,7 +9,7 @@ namespace sluice::detail {
 std::string_view operator_name(std::string_view target);
 // Whether the operator writes its first argument.
 bool is_in_place(std::string_view target);
-// Whether the operator handles only numbers, sizes or assertions.
+// Whether it handles only numbers, sizes or assertions.
 bool has_no_tensor_gradient(std::string_view target);
 
 bool keeps_layout(std::string_view name);

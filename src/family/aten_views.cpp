@@ -11,7 +11,6 @@
 namespace sluice::detail {
 namespace {
 
-// Avoids name clashes within this folder.
 namespace aten_views {
 
 using Sizes = std::vector<std::int64_t>;
@@ -271,7 +270,7 @@ std::optional<Sizes> strides_of_view(const View& view, const OperatorCall& call,
 }
 
 // Elementwise results have the layout of their operands. The first operand that orders two
-// dimensions decides. Broadcast dimensions (stride 0) do not count.
+// dimensions decides, ignoring broadcast ones.
 Sizes strides_by_elements(const OperatorCall& call, const CallTensor& result) {
   struct Operand {
     Sizes strides;
@@ -340,7 +339,7 @@ const CallTensor* first_tensor(const OperatorCall& call) {
   return nullptr;
 }
 
-// Under CPU autocast, products have its type and some operators float32.
+// Under CPU autocast, products return its type, and some operators float32.
 std::string type_of(const OperatorCall& call, const CallTensor& result, std::string_view name,
                     const Precision& precision) {
   if (!precision.casts() || !result.is_floating()) return result.dtype;

@@ -10,7 +10,7 @@
 
 namespace sluice::detail {
 
-// Prevent unbounded memory and overflow for malicious files.
+// Bounds memory and prevents overflow for malicious files.
 inline constexpr std::int64_t kMaxDimension = std::int64_t{1} << 30;
 inline constexpr double kMaxParameters = 1e15;
 
@@ -23,8 +23,8 @@ class ConfigReader {
   bool is_null(const std::string& key) const;  // present, with the value null
   bool is_object(const std::string& key) const;
   std::vector<std::string> keys() const;  // present keys, sorted
-  // Reads a size that has several names. Throws if two names differ, or if one is null, since
-  // transformers accepts no null there.
+  // Reads a size that has several names. Throws if two names differ, or if one is null, as in
+  // transformers.
   std::int64_t size_of(const std::vector<std::string>& names, std::int64_t absent,
                        std::int64_t max = kMaxDimension) const;
   std::int64_t size(const std::string& key, std::int64_t fallback,

@@ -1,4 +1,4 @@
-// The common layers of decoders, which pass "hidden" from layer to layer.
+// Layers of decoders, which pass on "hidden".
 #pragma once
 
 #include <string>
@@ -17,15 +17,13 @@ std::vector<ValueSpec> decoder_inputs();
 // "attention_mask" and "position_ids".
 LayerInfo hidden_layer(std::string name, LayerRole role, std::int64_t width);
 
-// `scaled`: embeddings are multiplied by a constant.
 LayerInfo embedding_layer(std::string name, std::int64_t rows, std::int64_t width,
                           const Precision& precision, double dropout = 0.0, bool scaled = false,
                           std::int64_t num_positions = 0);
 LayerInfo norm_layer(std::string name, NormKind kind, std::int64_t width,
                      const Precision& precision);
 // The head is tied to the parameter `embedding` unless that is "". Its cost includes the loss. If
-// the loss is computed in vocabulary blocks, the layer reads labels and writes the loss instead of
-// logits.
+// the loss uses vocabulary blocks, the layer reads labels and writes the loss instead of logits.
 LayerInfo head_layer(std::string name, std::int64_t vocab_size, std::int64_t width,
                      const std::string& embedding, const Precision& precision, bool capped = false);
 

@@ -1,4 +1,3 @@
-// A decoder's configuration in terms common to all families.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +18,7 @@ enum class NormPlaces { kBefore, kBehind, kBoth };
 enum class HeadNorms { kNone, kEach, kTogether };
 
 struct BlockConfig {
-  std::int64_t window = 0;  // a token attends to this many tokens up to itself; 0: all before it
+  std::int64_t window = 0;  // tokens that a token attends to, with itself; 0: no limit
   int rope = 0;             // index in DecoderConfig::ropes; -1: no rotation
 };
 
@@ -37,17 +36,14 @@ struct DecoderConfig {
   NormPlaces norm_places = NormPlaces::kBefore;
   double norm_eps = 1e-6;
 
-  // Biases of q, k, v, of the attention output, and of gate, up, down.
   bool qkv_bias = false, output_bias = false, mlp_bias = false;
-  // One matrix qkv_proj, one gate_up_proj.
   bool fused_qkv = false, fused_gate_up = false;
   bool plain_mlp = false;  // c_proj(activation(c_fc(x))) instead of a gated MLP
   HeadNorms head_norms = HeadNorms::kNone;
   double attention_dropout = 0.0;
-  double residual_dropout = 0.0,
-         embedding_dropout = 0.0;         // of a block's output; of embeddings
+  double residual_dropout = 0.0, embedding_dropout = 0.0;
   std::optional<double> attention_scale;  // default: 1 / sqrt(head_dim)
-  bool fully_masked_gets_mean = false;    // tokens that see none get the mean value
+  bool fully_masked_gets_mean = false;    // a token that sees none gets the mean of all values
   std::optional<double> attention_cap;    // scores s become cap * tanh(s / cap)
   Activation activation = Activation::kSilu;
 
@@ -87,7 +83,7 @@ struct DecoderKeys {
   bool tie_word_embeddings = false;
 };
 
-// Reads a transformers activation name; the default is `usual`. Throws Error(kInput).
+// Reads transformers' name; the default is `usual`. Throws Error(kInput).
 Activation read_activation(const ConfigReader& config, const std::string& key,
                            const std::string& usual);
 
@@ -95,7 +91,7 @@ Activation read_activation(const ConfigReader& config, const std::string& key,
 DecoderConfig read_decoder_config(const ConfigReader& config, const DecoderKeys& keys);
 
 // Returns whether each block has a window, or an empty list if absent. Throws Error(kInput) for
-// other types or a wrong count.
+// other types or counts.
 std::vector<bool> read_layer_types(const ConfigReader& config, std::int64_t num_layers);
 
 // Returns nothing if null, and `absent` if there is no such key.

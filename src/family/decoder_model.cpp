@@ -142,7 +142,6 @@ OperatorList block_operators(const DecoderConfig& c, const BlockConfig& block,
   return operators;
 }
 
-// Blocks of one kind share their operators.
 class Blocks {
  public:
   Blocks(const DecoderConfig& config, const Precision& precision, const BlockExperts* experts)

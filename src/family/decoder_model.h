@@ -7,7 +7,7 @@
 
 namespace sluice::detail {
 
-// Whether the model allows fused operators for that half of a block.
+// Whether fused operators support this half of the model's blocks.
 bool fuses_attention(const DecoderConfig& config);
 bool fuses_feed_forward(const DecoderConfig& config);
 

@@ -1,5 +1,5 @@
-// Mixture of experts instead of a feed-forward. A router sends every token to top_k experts, each a
-// gated MLP, and sums their weighted results.
+// Mixture of experts instead of a feed-forward. A router sends each token to top_k gated MLPs, and
+// sums their weighted results.
 #pragma once
 
 #include <cstdint>

@@ -13,8 +13,8 @@ namespace sluice::detail {
 struct Family {
   std::string name;          // model_type of config.json
   std::string architecture;  // in `architectures` of config.json
-  std::string base_prefix;   // name prefix that base-model checkpoints lack: "model."
-  // Name endings of buffers that old versions of transformers stored.
+  std::string base_prefix;   // prefix that base models lack: "model."
+  // Name endings of buffers that old transformers stored.
   std::vector<std::string> buffers;
   ModelSpec (*read)(const ConfigReader& config, const Precision& precision);
   DecoderConfig (*decoder)(const ConfigReader& config) = nullptr;  // null without DecoderConfig

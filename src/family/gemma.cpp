@@ -1,4 +1,4 @@
-// Meanings and defaults follow transformers' Gemma2Config and Gemma3TextConfig.
+// Follows transformers' Gemma2Config and Gemma3TextConfig.
 #include "family/gemma.h"
 
 #include <cmath>

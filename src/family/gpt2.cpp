@@ -1,4 +1,4 @@
-// Meanings and defaults follow transformers' GPT2Config.
+// Follows transformers' GPT2Config.
 #include "family/gpt2.h"
 
 #include <utility>

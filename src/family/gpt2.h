@@ -15,11 +15,9 @@ struct Gpt2Config {
   double embedding_dropout = 0.0, attention_dropout = 0.0, residual_dropout = 0.0;
 };
 
-// Whether the model allows fused operators.
 bool fuses_attention(const Gpt2Config& config);
 bool fuses_feed_forward(const Gpt2Config& config);
 
-// Throws Error(kInput).
 Gpt2Config read_gpt2_config(const ConfigReader& config);
 
 ModelSpec read_gpt2(const ConfigReader& config, const Precision& precision);

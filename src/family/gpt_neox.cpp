@@ -1,4 +1,4 @@
-// Meanings and defaults follow transformers' GPTNeoXConfig.
+// Follows transformers' GPTNeoXConfig.
 #include "family/gpt_neox.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // GPT-NeoX and Pythia: parallel attention and feed-forward, layer norms with bias, one matrix with
-// alternating queries, keys and values, partial rotation, a head called embed_out.
+// alternating queries, keys and values, partial rotation.
 #pragma once
 
 #include "family/decoder_config.h"
@@ -23,10 +23,8 @@ struct GptNeoxConfig {
   std::int64_t head_dim() const { return hidden_size / num_attention_heads; }
 };
 
-// Whether the model allows fused operators.
 bool fuses(const GptNeoxConfig& config);
 
-// Throws Error(kInput).
 GptNeoxConfig read_gpt_neox_config(const ConfigReader& config);
 
 ModelSpec read_gpt_neox(const ConfigReader& config, const Precision& precision);

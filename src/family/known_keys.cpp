@@ -23,7 +23,6 @@ constexpr const char* kWithExperts = "mixtral qwen3_moe olmoe";
 
 // Keys of PreTrainedConfig and of the families' classes in transformers 5.23.
 constexpr auto kConfigKeys = std::to_array<KnownKey>({
-    // Basic properties of the model.
     {"model_type", kRead},
     {"vocab_size", kRead},
     {"hidden_size", kRead},
@@ -93,7 +92,6 @@ constexpr auto kConfigKeys = std::to_array<KnownKey>({
     {"ignore_keys_at_rope_validation", kHarmless},
     {"num_heads", kHarmless},
 
-    // Sizes and variants.
     {"intermediate_size", kRead, kRotary},
     {"num_key_value_heads", kRead, kDecoders},
     {"head_dim", kRead, kRotary},
@@ -113,7 +111,6 @@ constexpr auto kConfigKeys = std::to_array<KnownKey>({
     {"mlp_bias", kRead, "llama granite smollm3"},
     {"pretraining_tp", kHarmless, "llama"},
 
-    // Rotary positions.
     {"rope_parameters", kRead, kRotary},
     {"rope_scaling", kRead, kRotary},
     {"rope_theta", kRead, kDecoders},
@@ -131,7 +128,6 @@ constexpr auto kConfigKeys = std::to_array<KnownKey>({
     {"no_rope_layers", kRead, "smollm3"},
     {"no_rope_layer_interval", kRead, "smollm3"},
 
-    // Windows.
     {"sliding_window", kRead,
      "mistral qwen2 qwen3 gemma2 gemma3_text smollm3 mixtral qwen3_moe phi3 starcoder2"},
     {"sliding_window", kHarmless, "olmoe"},
@@ -143,7 +139,6 @@ constexpr auto kConfigKeys = std::to_array<KnownKey>({
      "llama gpt2 olmo2 granite mixtral qwen3_moe olmoe phi3 gpt_neox starcoder2"},
     {"_sliding_window_pattern", kHarmless, "gemma3_text"},
 
-    // Used by one or two families.
     {"query_pre_attn_scalar", kRead, "gemma2 gemma3_text"},
     {"attn_logit_softcapping", kRead, "gemma2"},
     {"attn_logit_softcapping", kHarmless, "gemma3_text"},
@@ -161,7 +156,6 @@ constexpr auto kConfigKeys = std::to_array<KnownKey>({
     {"embedding_dropout", kRead, "starcoder2"},
     {"clip_qkv", kRead, "olmoe"},
 
-    // Experts.
     {"num_experts", kRead, kWithExperts},
     {"num_local_experts", kRead, kWithExperts},
     {"num_experts_per_tok", kRead, kWithExperts},
@@ -173,7 +167,6 @@ constexpr auto kConfigKeys = std::to_array<KnownKey>({
     {"decoder_sparse_step", kRead, "qwen3_moe"},
     {"mlp_only_layers", kRead, "qwen3_moe"},
 
-    // gpt2 and gpt_neox.
     {"n_embd", kRead, "gpt2"},
     {"n_layer", kRead, "gpt2"},
     {"n_head", kRead, "gpt2"},
@@ -214,7 +207,6 @@ constexpr auto kAdapterKeys = std::to_array<KnownKey>({
     {"init_lora_weights", kRead},
     {"base_model_name_or_path", kRead},
 
-    // How the adapter was made.
     {"auto_mapping", kHarmless},
     {"peft_version", kHarmless},
     {"revision", kHarmless},
@@ -229,7 +221,6 @@ constexpr auto kAdapterKeys = std::to_array<KnownKey>({
     {"lora_ga_config", kHarmless},
     {"qalora_group_size", kHarmless},
 
-    // Other layers or other computations.
     {"modules_to_save", kRefused, "", "[null, []]"},
     {"layers_to_transform", kRefused, "", "[null, []]"},
     {"layers_pattern", kRefused, "", "[null, [], \"\"]"},

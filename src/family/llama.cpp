@@ -1,4 +1,4 @@
-// Meanings and defaults follow transformers' LlamaConfig, MistralConfig, GraniteConfig and
+// Follows transformers' LlamaConfig, MistralConfig, GraniteConfig and
 // SmolLM3Config.
 #include "family/llama.h"
 

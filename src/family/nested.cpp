@@ -48,7 +48,8 @@ constexpr std::array kWholes = {
     Whole{"smolvlm", "llama", "model.text_model.", Whole::kNever, kIdeficsText},
 };
 
-// A text_config that another family can read. Its three positions are equal in pure text.
+// A text_config that another family's reader accepts. A token's three positions are equal in pure
+// text.
 struct Alias {
   const char* text_type;
   const char* family;
@@ -81,7 +82,6 @@ bool has_text_config(const Json& document) { return document.at("text_config").i
 
 bool says(const Json& document, const char* key) { return !document.at(key).is_null(); }
 
-// Three positions have no effect if they are equal.
 void use_one_position(Json& config) {
   for (const char* key : {"rope_parameters", "rope_scaling"}) {
     if (!config.at(key).is_object()) continue;
@@ -115,8 +115,8 @@ bool ties_by_default(const Json& text) {
   return family->decoder(ConfigReader(nothing, "text_config")).tie_word_embeddings;
 }
 
-// Follows transformers 5.23. In some wholes either setting ties the head, in others only the outer
-// one. `text` has its family's model_type.
+// Follows transformers 5.23. In some models either setting ties the head, in others only the outer
+// one. `text` has the model_type of its family.
 bool is_head_tied(const Json& document, const Json& text, const Whole& whole) {
   if (whole.ties == Whole::kAsText &&
       (says(text, kTies) ? text.at(kTies) == true : ties_by_default(text)))
@@ -142,7 +142,7 @@ struct Naming {
   }
 };
 
-// Known layouts, with `inside` first.
+// Known naming schemes, starting with `inside`.
 std::vector<Naming> namings(const std::string& inside, const std::string& base_prefix) {
   return {{inside, ""},
           {"language_model." + base_prefix, "language_model."},
@@ -172,7 +172,7 @@ Json language_config(const Json& document) {
     for (const char* key : {"hidden_size", "vocab_size"}) {
       if (says(document, key)) config[key] = document.at(key);
     }
-    // Unknown wholes are only planned. Either setting may tie.
+    // Unknown models are only planned. Either setting ties the head.
     if (!config.contains(kTies) && document.contains(kTies)) config[kTies] = document.at(kTies);
     if (document.at(kTies) == true) config[kTies] = true;
     return config;
@@ -236,7 +236,7 @@ void name_as_stored(ModelSpec& model, const Json& document, const std::set<std::
   const Whole* whole = find_whole(document);
   const std::string prefix = family->base_prefix;
   const std::vector<Naming> known = namings(whole ? whole->inside : kLanguageModel, prefix);
-  // Names of the first block are unique, unlike those of a tied table.
+  // A name in the first block is unambiguous, unlike that of a tied table.
   const std::string sample =
       model.layers.at(static_cast<std::size_t>(model.block_range().first)).parameters.at(0).name;
   const auto found = std::find_if(known.begin(), known.end(), [&](const Naming& naming) {

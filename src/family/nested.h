@@ -11,26 +11,25 @@
 
 namespace sluice::detail {
 
-// Whether the document is a supported whole: on text alone it computes the same as its language
+// True for a supported vision-language model, which on text alone computes the same as its language
 // model.
 bool is_supported_vision_language(const Json& document);
 bool is_inside_vision_language(const std::string& config_text);
 
 // Returns the language model's configuration for its family, and other documents unchanged. Missing
-// fields get the default of their transformers class. The outer object decides whether the head is
-// tied and, for an unknown type, the sizes.
+// fields get transformers' default. The outer object decides whether the head is tied and, for an
+// unknown type, the sizes.
 Json language_config(const Json& document);
 
-// Throws Error(kInput) for changes to logits or loss that transformers applies only to a standalone
-// language model.
+// Throws Error(kInput) for settings by which transformers changes logits or loss only of a
+// standalone language model.
 void require_bare_head(const ConfigReader& text);
 
-// Tensor names in a Hugging Face directory; none without weights. Throws Error(kInput) for an
-// unreadable file.
+// Tensor names in a Hugging Face directory, if any. Throws Error(kInput) for an unreadable file.
 std::set<std::string> stored_names(const std::string& directory);
 
-// Renames layers and parameters as in the files or, if `stored` has none of them, as in
-// transformers. `document` belongs to the whole.
+// Renames layers and parameters to names in `stored` or, if it has none of them, to those of
+// transformers. `document` is the outer config.json.
 void name_as_stored(ModelSpec& model, const Json& document, const std::set<std::string>& stored);
 
 }  // namespace sluice::detail

@@ -1,4 +1,4 @@
-// Meanings and defaults follow transformers' Olmo2Config.
+// Follows transformers' Olmo2Config.
 #include "family/olmo2.h"
 
 namespace sluice::detail {

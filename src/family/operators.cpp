@@ -1,5 +1,5 @@
-// In comments: D hidden size, F inner size, Q and K widths of all query and key heads, H query
-// heads, E experts.
+// Symbols: D hidden size, F inner size, Q and K widths of all query and key heads, H query heads, E
+// experts.
 #include "family/operators.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ ShapePolynomial per_token(double count) { return {.per_token = count}; }
 ShapePolynomial per_pair(double count) { return {.per_pair = count}; }
 ShapePolynomial once(double count) { return {.constant = count}; }
 
-// Bytes that a tensor-parallel rank holds whole, divided by columns, or divided by rows.
+// Bytes that each tensor-parallel rank holds whole, or that are divided by columns or by rows.
 struct SharedBytes {
   SharedBytes() = default;
   SharedBytes(const ShapePolynomial& all) : whole(all) {}  // NOLINT(google-explicit-constructor)
@@ -64,7 +64,7 @@ std::string parameter_of(const std::string& module, const std::string& name) {
   return module.empty() ? name : module + "." + name;
 }
 
-// One name for all temporary memory, so that only the largest counts.
+// All temporary memory has one name, so that only the largest counts.
 constexpr const char* kMoment = "moment";
 
 }  // namespace
@@ -111,7 +111,6 @@ double OperatorList::weight_gradient(double count) const {
   return (precision_.casts() ? product_ + stored_ : stored_) * count;
 }
 
-// Adds the float32 copy for accumulation of large weights.
 double OperatorList::gradient_and_copy(double count) const {
   return weight_gradient(count) + (fuses() || stored_ == kFloat ? 0.0 : kFloat * count);
 }
@@ -132,8 +131,8 @@ Operator& OperatorList::add(std::vector<std::string> reads, std::string writes,
       .reads = std::move(reads), .writes = std::move(writes), .weights = std::move(weights)});
 }
 
-// The input is kept once for all readers, unless each casts it. From I to W the result's gradient
-// is kept too.
+// The input is kept once for all readers, unless each casts it. The result's gradient is kept from
+// the input's backward (I) to the weight's (W).
 Operator& OperatorList::linear(const std::string& name, const std::string& from,
                                const std::string& to, std::int64_t in, std::int64_t out) {
   Operator& of = add({from}, to, weights_of({name}));
@@ -211,17 +210,17 @@ void OperatorList::embedding(std::int64_t num_rows, std::int64_t width, double d
   if (num_positions > 0)
     need(of, kAtEnd, Needed::kTrains, "d positions",
          once(bytes * as_double(num_positions * width)));
-  // Looked-up rows, their scaled or positional sum, the dropout mask and result.
+  // Copies of the rows: looked up, scaled or with positions added, dropout's mask and result.
   const int copies = 1 + (scaled || num_positions > 0) + (dropout > 0 ? 2 : 0);
   need(of, kInForward, Needed::kAlways, kMoment, per_token(stored(copies * width)));
 }
 
-// Keeps q, k, v, the result and one log-sum per head, or per-pair values.
+// The fused kernel keeps q, k, v, the result and one log-sum per head. Other kernels keep values
+// per pair of tokens.
 void OperatorList::scaled_dot_products(const AttentionSizes& a) {
   const std::int64_t h = a.heads, q = a.query_width, k = a.key_width;
   const bool drops = a.dropout > 0, turned = a.rotary_dim > 0;
   if (a.capped) {
-    // Product, tanh and probabilities.
     Operator& scores = add({"turned q", "turned k"}, "scores");
     need(scores, kKept, Needed::kSecondFlows, "turned q", columns(per_token(product(q))));
     need(scores, kKept, Needed::kFirstFlows, "turned k", columns(per_token(product(q))));
@@ -239,8 +238,8 @@ void OperatorList::scaled_dot_products(const AttentionSizes& a) {
     need(of, kKept, Needed::kSecondFlows, casted, columns(per_pair(product(h))));
     if (drops) need(of, kKept, Needed::kBackward, "dropped", columns(per_pair(product(2 * h))));
     need(of, kInForward, Needed::kAlways, kMoment, columns(per_pair(product(h) + wide(h))));
-    // Needs two more values per pair when the feed-forward's values are free. Those are about as
-    // large in usual sequences, so a quarter is counted.
+    // The backward needs two more values per pair when the feed-forward's values are already free.
+    // Those are about as large in usual sequences, so a quarter is counted.
     need(of, kOnEntry, Needed::kBackward, kMoment, columns(per_pair(product(h) / 2)));
   } else {
     need(of, kKept, Needed::kBackward, "turned q", columns(per_token(product(q))));
@@ -253,7 +252,7 @@ void OperatorList::scaled_dot_products(const AttentionSizes& a) {
       need(of, kKept, Needed::kBackward, "log-sums", columns(per_token(wide(h))));
     }
   }
-  // Values may be a view of the joint projection.
+  // v may be a view of the joint projection.
   if (a.projections.size() == 1 && turned && !a.copies_values)
     need(of, kKept, Needed::kBackward, "q k v", columns(per_token(product(q + k))));
   const int queries = 4 + a.norms_heads - !turned;
@@ -321,7 +320,7 @@ void OperatorList::fused_half(Operator& of, const FusedHalf& half) {
     after_input += d;
     sums += d;
   }
-  // Blocks of one width reuse the memory.
+  // Fused halves of equal width reuse the memory.
   const auto running = [&](std::int64_t width, const SharedBytes& bytes) {
     need(of, &LayerCost::pooled_in_backward, kBackward, "floats " + std::to_string(width), bytes);
   };
@@ -430,8 +429,9 @@ void OperatorList::fused_feed_forward(const FeedForwardSizes& s) {
                   .norm_before = !s.norm_before.empty(),
                   .norm_behind = !s.norm_behind.empty(),
                   .until_weight = wide(matrices * s.inner)});
-  // In the backward of plain attention, only fused operators can reuse memory that was freed. It
-  // needs gradients of q, k, v and the result, and with dropout one per pair.
+  // Memory that fused operators freed is reused only by fused operators. So a plain attention's
+  // backward needs new memory for gradients of q, k, v and the result, and with dropout one per
+  // pair.
   need(of, kOnEntry, Needed::kBackward, kMoment, columns(entry_of_plain_attention_));
 }
 
@@ -439,14 +439,13 @@ void OperatorList::feed_forward(const FeedForwardSizes& sizes) {
   sizes.fused&& fuses() ? fused_feed_forward(sizes) : plain_feed_forward(sizes);
 }
 
-// Kept memory does not depend on which experts are chosen. Casted weights count for all.
+// Kept memory does not depend on which experts are chosen. Casted weights of all experts count.
 void OperatorList::experts(const ExpertSizes& s, const std::string& norm_before,
                            const std::string& norm_behind, NormKind norm_kind) {
   const std::int64_t d = s.hidden, f = s.inner, e = s.experts, k = s.top_k;
   std::string x = "h";
   if (!norm_before.empty()) norm(norm_kind, norm_before, d, 1, "h", x = "normed h");
   linear(s.block + ".gate", x, "scores of experts", d, e);
-  // Probabilities of all experts, and indices of the chosen ones.
   Operator& routes = add({"scores of experts"}, "shares");
   double routing = wide(e) + kInt64 * as_double(k);
   if (s.normalizes) routing += wide(k + 1);
@@ -460,7 +459,6 @@ void OperatorList::experts(const ExpertSizes& s, const std::string& norm_before,
   of.forward_flops = of.input_flops = of.weight_flops =
       per_token(6 * as_double(d) * as_double(k) * as_double(f));
   of.casted_weights = casted_weights(3 * as_double(d) * as_double(e) * as_double(f));
-  // Gate, activation, up, product and result of every chosen expert.
   const std::int64_t between = s.activation == Activation::kRelu ? 2 : 3;
   const double operands = product(k * d) * (precision_.casts() ? 2 : 1);
   // The place of each choice among the tokens sorted by expert.
@@ -473,7 +471,7 @@ void OperatorList::experts(const ExpertSizes& s, const std::string& norm_before,
   need(of, kOnEntry, Needed::kBackward, kMoment, per_token(product(2 * k * d)));
   need(of, kOnEntry, Needed::kWeight, kMoment, once(weight_gradient(as_double(f) * as_double(d))));
   Operator& weighs = add({"results", "shares"}, "fed");
-  // The inverse of these places. Some families keep float32 weights.
+  // The inverse of "places", and the chosen experts' weights, float32 in some families.
   need(weighs, kKept, Needed::kFirstFlows, "shares",
        per_token(kInt64 * as_double(k) + (s.wide_weights ? wide(k) : product(k))));
   need(weighs, kKept, Needed::kSecondFlows, "results", per_token(product(k * d)));
@@ -502,7 +500,6 @@ void OperatorList::head(std::int64_t vocab_size, std::int64_t width, bool capped
   const auto of_logits = [&](double bytes) {
     return has_loss ? columns(per_token(bytes)) : SharedBytes(per_token(bytes));
   };
-  // Log-probabilities and targets of the loss.
   need(of, kKept, Needed::kBackward, "loss", of_logits(wide(vocab_size)) + per_token(kInt64));
   if (capped)
     need(of, kKept, Needed::kBackward, "tangents", columns(per_token(product(vocab_size))));
@@ -545,7 +542,7 @@ void OperatorList::give(LayerInfo& layer) const {
 }
 
 // h = A dropout(x), then y + scale * B h. A keeps x, once for all readers unless each applies
-// dropout or casts (to float32, or the products' type under autocast).
+// dropout or casts.
 LayerOperators with_low_rank(const LayerOperators& operators, const std::vector<LowRankPair>& pairs,
                              bool drops, const Precision& precision) {
   const bool casts = precision.casts() || precision.parameter_bytes() != 4;

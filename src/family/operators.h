@@ -1,5 +1,5 @@
 // Costs of operators of native families: operations, kept bytes and temporary memory, of LibTorch's
-// CPU operators and our fused ones (src/ops). Sizes are those of a rank's slice.
+// CPU operators and our fused ones (src/ops). Sizes are of a rank's slice.
 #pragma once
 
 #include <cstdint>
@@ -135,11 +135,11 @@ class OperatorList {
   mutable LayerCost cost_;
 };
 
-// Adds low-rank pairs beside matrices, named as in the layer. Only the pairs are trained.
 struct LowRankPair {
   std::string name;
   std::int64_t rank = 0, in = 0, out = 0;
 };
+// Adds low-rank pairs, which alone are trained. Names are as in the layer.
 LayerOperators with_low_rank(const LayerOperators& operators, const std::vector<LowRankPair>& pairs,
                              bool drops, const Precision& precision);
 

@@ -1,4 +1,4 @@
-// Meanings and defaults follow transformers' Phi3Config.
+// Follows transformers' Phi3Config.
 #include "family/phi3.h"
 
 namespace sluice::detail {

@@ -1,4 +1,4 @@
-// Meanings and defaults follow transformers' Qwen2Config and Qwen3Config.
+// Follows transformers' Qwen2Config and Qwen3Config.
 #include "family/qwen.h"
 
 namespace sluice::detail {

@@ -57,7 +57,7 @@ void require_used(const ConfigReader& rope, const std::string& type) {
     const bool is_of_another =
         std::any_of(rope_types().begin(), rope_types().end(),
                     [&](const RopeType& other) { return contains(other.settings, key); });
-    // An unnecessary length is harmless.
+    // An unused original length is harmless.
     if (!found || contains(found->settings, key) || !is_of_another ||
         key == "original_max_position_embeddings")
       continue;
@@ -103,7 +103,7 @@ void read_yarn(const ConfigReader& rope, RopeConfig& out) {
   out.truncate = rope.flag("truncate", !rope.is_null("truncate"));
 }
 
-// Ding et al., "LongRoPE", arXiv:2402.13753. The attention factor follows Phi-3.
+// Ding et al., "LongRoPE", arXiv:2402.13753, with Phi-3's attention factor.
 void read_longrope(const ConfigReader& config, const ConfigReader& rope,
                    std::int64_t max_position_embeddings, RopeConfig& out) {
   constexpr double kSmallest = 1e-6, kLargest = 1e6;

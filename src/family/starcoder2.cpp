@@ -1,4 +1,4 @@
-// Meanings and defaults follow transformers' Starcoder2Config.
+// Follows transformers' Starcoder2Config.
 #include "family/starcoder2.h"
 
 namespace sluice::detail {

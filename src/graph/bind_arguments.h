@@ -1,5 +1,5 @@
-// Binds a node's arguments to an operator's schema. Converts as torch's Python binding does: an
-// integer to a float, a number to a wrapped tensor, one number to a list.
+// Binds a node's arguments to an operator's schema. Converts like torch's Python binding, for
+// example an integer to a float.
 #pragma once
 
 #include <ATen/core/function_schema.h>
@@ -15,8 +15,7 @@ struct ValueSlots {
   const std::unordered_map<int, int>& slots;  // by value
 };
 
-// Throws Error(kInput) at `call.place` if an argument is unknown, has the wrong type, or is missing
-// and has no default.
+// Throws Error(kInput) at `call.place` for unknown, missing or mistyped arguments.
 void bind_arguments(const GraphNode& node, const ValueSlots& values,
                     const c10::FunctionSchema& schema, GraphCall& call);
 

@@ -125,7 +125,7 @@ at::Tensor as_lengths(const c10::IValue& lengths) {
                             : at::tensor(lengths.toIntVector(), at::kLong);
 }
 
-// The kernel reads labels only up to each row's length, so padding may have any value.
+// Labels beyond each row's length are not read, and may have any value.
 void check_ctc(const GraphCall& call, GraphFrame& frame) {
   const Arguments arguments(call, frame);
   const at::Tensor scores = arguments.tensor(0);
@@ -146,7 +146,7 @@ void check_ctc(const GraphCall& call, GraphFrame& frame) {
 }
 
 // LibTorch lets a view reach any element of the storage. We only allow the tensor's own elements.
-// Strides are correct only if the tensor has its strides from export.
+// The tensor must have its strides from export.
 void check_strided(const GraphCall& call, GraphFrame& frame) {
   const Arguments arguments(call, frame);
   const at::Tensor self = arguments.tensor(0);

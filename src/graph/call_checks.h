@@ -1,5 +1,5 @@
-// Some operators of LibTorch would otherwise read beyond their tensors or end the process. Graphs
-// may come from hostile files, and labels may be wrong.
+// Prevents LibTorch operators from reading beyond their tensors or ending the process. Graphs may
+// come from hostile files, and labels may be wrong.
 #pragma once
 
 #include <string_view>
@@ -8,7 +8,7 @@
 
 namespace sluice::detail {
 
-// Returns nullptr if LibTorch checks "aten::lstm" enough. The check throws c10::Error.
+// Returns nullptr if LibTorch's own checks, which throw c10::Error, suffice for "aten::lstm".
 GraphCall::Check find_call_check(std::string_view name);
 
 }  // namespace sluice::detail

@@ -1,4 +1,4 @@
-// Calls the most frequent operators through their C++ functions, without a stack.
+// Calls frequent operators through their C++ functions, without a stack.
 #pragma once
 
 #include <ATen/core/operator_name.h>

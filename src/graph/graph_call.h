@@ -1,6 +1,5 @@
-// One executable node of an exported graph. It is immutable, and each run has its own frame. Every
-// value that is not constant has a slot there: tensors, and symbolic numbers as int, double or
-// bool.
+// One executable node of an exported graph. It is immutable, and each run has its own frame, with a
+// slot for every value that is not constant: tensors, and symbolic numbers as int, double or bool.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -49,7 +48,7 @@ struct BoundArgument {
   std::vector<std::pair<std::size_t, int>> ints_in_slots;  // (position in `ints`, slot)
   std::vector<BoundArgument> elements;
 
-  // Copies the value, or at its last use moves it out of its slot.
+  // Copies the value, or moves it out of its slot at its last use.
   c10::IValue take(GraphFrame& frame) const;
 };
 
@@ -84,8 +83,7 @@ struct GraphCall {
 at::Tensor wrapped_number(const c10::IValue& number);
 
 void run_boxed(const GraphCall& call, GraphFrame& frame);
-// The math attention (archive/graph_rewrites.h). Autocast casts its operands as for the exported
-// operator.
+// The math attention (archive/graph_rewrites.h), with the exported operator's autocast.
 void run_math_attention(const GraphCall& call, GraphFrame& frame);
 void run_added(const GraphCall& call, GraphFrame& frame);
 void run_number(const GraphCall& call, GraphFrame& frame);

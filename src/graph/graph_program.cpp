@@ -28,7 +28,7 @@ namespace {
 
 std::size_t index(int number) { return static_cast<std::size_t>(number); }
 
-// kSkipped compares recorded dtypes, but autocast may change dtypes.
+// kSkipped nodes do not run. They compare dtypes from export, which autocast may change.
 constexpr std::string_view kStrided = "aten.as_strided.default";
 constexpr std::string_view kSkipped = "aten._assert_tensor_metadata.default";
 
@@ -38,7 +38,6 @@ void each_value(const GraphArgument& argument, const Visit& visit) {
   for (const GraphArgument& item : argument.list) each_value(item, visit);
 }
 
-// Marks the last use of each slot, from the last call to the first.
 class LastUses {
  public:
   LastUses(std::size_t num_slots, const std::vector<int>& kept) : is_read_(num_slots) {
@@ -66,7 +65,7 @@ class LastUses {
     argument.is_last_use =
         argument.kind == BoundArgument::Kind::kSlot && !is_read_[index(argument.slot)];
     is_read_[index(argument.slot)] = true;
-    // Other calls move the value out of its slot.
+    // Boxed calls move the value out of its slot.
     if (argument.is_last_use && call.is_direct) call.releases.push_back(argument.slot);
   }
 
@@ -80,13 +79,13 @@ class LastUses {
                .remedy = "give a batch as the model was exported for, or export it again"});
 }
 
-// LibTorch's CPU allocator has no exception type of its own.
+// LibTorch's CPU allocator throws no special type, so compare messages.
 bool lacks_memory(std::string_view message) {
   return message.find("allocate memory") != std::string_view::npos ||
          message.find("out of memory") != std::string_view::npos;
 }
 
-// Rethrows with the node's place. Out-of-memory exceptions pass unchanged.
+// Adds the node's place. Out-of-memory exceptions pass unchanged.
 [[noreturn]] void rethrow_at(const GraphCall& call) {
   try {
     throw;
@@ -263,7 +262,7 @@ class GraphProgramBuilder {
                  .remedy = "export the model again"});
   }
 
-  // A batch counter is a buffer that is incremented in place. Evaluation leaves it out.
+  // A batch counter is a buffer that is incremented in place, except in evaluation.
   bool counts_batches(const GraphNode& node) {
     if (node.target != "aten.add_.Tensor" || node.arguments.empty()) return false;
     const GraphArgument& counter = node.arguments.front().second;

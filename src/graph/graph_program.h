@@ -44,8 +44,8 @@ class GraphProgram {
  public:
   // `reads` come from the batch or other programs, `held` are parameters, buffers and constants,
   // and run() returns `writes`. Symbolic numbers there are one-element tensors. `nodes` are
-  // ascending. `operators` have precedence over LibTorch's. Throws Error(kInput) for an unknown
-  // operator or an unfit argument.
+  // ascending. `operators` override LibTorch's. Throws Error(kInput) for an unknown operator or
+  // unsuitable argument.
   GraphProgram(const GraphModule& module, const std::vector<int>& nodes,
                const std::vector<int>& reads, const std::vector<int>& held,
                const std::vector<int>& writes, const std::vector<GraphOperator>& operators);
@@ -58,11 +58,11 @@ class GraphProgram {
   GraphProgram& operator=(GraphProgram&&) noexcept;
 
   struct Mode {
-    // If false, dropout and norms behave as after model.eval(), and batch counters stay.
+    // If false, the program behaves as after model.eval().
     bool training = true;
   };
-  // Throws Error(kInput) for other sizes than the graph was exported for, and for a failing node,
-  // with its place. LibTorch's out-of-memory exceptions pass unchanged.
+  // Throws Error(kInput) with the node's place for unsupported sizes and for a failing node.
+  // LibTorch's out-of-memory exceptions pass unchanged.
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& read,
                               const std::vector<at::Tensor>& held, const Mode& mode) const;
 

@@ -12,7 +12,7 @@
 namespace sluice::detail {
 namespace {
 
-// cached sizes; a step has few different ones
+// cached; a step has few different sizes
 constexpr std::size_t kNumSeen = 16;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Reads the values of size symbols from a program's tensors. If the symbols of a size cannot be
-// read on their own, the whole expression becomes a variable.
+// Reads the values of size symbols from a program's tensors. If symbols cannot be read on their
+// own, the whole expression becomes a variable.
 //
 // Threads may call numbers() at once.
 #pragma once
@@ -21,8 +21,7 @@ class GraphSizes {
   GraphSizes(const GraphModule& module, const std::vector<const GraphInput*>& input_of,
              const std::vector<int>& reads, const std::vector<int>& held);
 
-  // Returns the position in numbers(), or nullopt if the expression does not follow from the
-  // tensors' sizes.
+  // Returns the position in numbers(), or nullopt if sizes do not give the value.
   std::optional<std::size_t> find(const SizeExpression& expression);
 
   using Numbers = std::shared_ptr<const std::vector<std::int64_t>>;
@@ -56,7 +55,7 @@ class GraphSizes {
 
   std::vector<Read> reads_;
   std::vector<Size> sizes_;
-  // numbers() has the variables, then `derived_`.
+  // numbers() returns the variables, then `derived_`.
   std::vector<SizeExpression> variables_;
   std::vector<Source> sources_;
   std::vector<SizeExpression> derived_;

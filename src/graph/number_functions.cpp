@@ -106,8 +106,7 @@ bool min_whole(std::int64_t a, std::int64_t b, std::int64_t* least) {
 }
 double max_real(double a, double b) { return a > b ? a : b; }
 double min_real(double a, double b) { return a < b ? a : b; }
-// Python rejects 0 to a negative power and float overflow. The root of a negative number is complex
-// there.
+// Python rejects float overflow and 0 to a negative power. Roots of negative numbers are complex.
 double power_real(double a, double b) {
   const double power = std::pow(a, b);
   if (!std::isfinite(power) && std::isfinite(a) && std::isfinite(b))

@@ -19,7 +19,8 @@ namespace {
 
 constexpr const char* kProbe = ".sluice-probe-";
 
-// Removes probes of killed processes. A live process needs its probe no longer once it exists.
+// Removes probes of killed processes. Removing a live process's probe is harmless, because only its
+// creation matters.
 void remove_probes(const std::string& folder) {
   std::vector<std::string> found;
   std::error_code error;
@@ -61,8 +62,8 @@ void check_writable(const std::string& folder, ErrorKind kind, std::uint64_t byt
                .where = ancestor,
                .remedy = "raise the limit on the size of files (ulimit -f)"});
   }
-  // Only creating a folder is a reliable test. access() ignores read-only mounts for root, quotas,
-  // and file systems without directories.
+  // Only creating a folder is a reliable test. access() ignores quotas, file systems without
+  // directories, and for root read-only mounts.
   remove_probes(ancestor);
   std::string probe = ancestor + "/" + kProbe + "XXXXXX";
   if (::mkdtemp(probe.data()) == nullptr) {

@@ -51,8 +51,8 @@ std::string layer_of(std::string_view name) {
   return {};
 }
 
-// The nearest name is searched among at most this many, so that refusing a file of a million
-// tensors takes no longer than reading its header.
+// Limits the search for the nearest name. Refusing a file of a million tensors then takes no longer
+// than reading its header.
 constexpr std::size_t kMostCandidates = 100'000;
 
 [[noreturn]] void refuse_without_safetensors(const std::string& path) {
@@ -90,7 +90,6 @@ void refuse_broken_link(const std::string& directory, const std::string& name) {
                .remedy = "copy or download the file itself"});
 }
 
-// A shard is a file in the directory, never a path.
 void check_shard_name(const std::string& shard, const std::string& directory,
                       const std::string& index) {
   const bool is_path = shard.empty() || shard.find('/') != std::string::npos ||

@@ -145,7 +145,6 @@ std::uint64_t hf_directory_bytes(const ModelSpec& model, const std::string& sour
   }
   for (const std::string& file : io::tokenizer_files(source_directory))
     bytes += File::open(file, ErrorKind::kCheckpoint, Links::kFollow, LfsPointers::kTake).size();
-  // The file must not be a link to elsewhere.
   if (!source_directory.empty()) io::resolve_local_link(source_directory + "/" + io::kHfConfigFile);
   return bytes;
 }

@@ -25,8 +25,8 @@ class HfShards {
 
   const std::string& path() const { return path_; }
   std::vector<std::string> names() const;
-  // Also finds a full name in a checkpoint of the bare model, whose names lack the prefix "model."
-  // or "transformer.". Pointers live as long as this object.
+  // Also finds a full name in a checkpoint of the bare model, whose names lack "model." or
+  // "transformer.". Pointers live as long as this object.
   std::optional<TensorSource> find(std::string_view name) const;
   // Throws Error(kInput) with the closest name. `others` are needed too, so they are never
   // suggested.
@@ -42,9 +42,9 @@ class HfShards {
   std::vector<std::pair<std::string, std::uint32_t>> by_name_;  // sorted; index into shards_
 };
 
-// Compares headers with the model before weights are loaded. Throws Error(kInput) as
-// load_parameters(), and if stored uses of a tied parameter differ. Returns tensors that are
-// neither in the model nor known buffers.
+// Compares headers with the model before weights are loaded. Throws as load_parameters(), and if
+// stored uses of a tied parameter differ. Returns tensors that are neither in the model nor known
+// buffers.
 std::vector<std::string> check_checkpoint(const HfDirectory& directory, const ModelSpec& model);
 
 }  // namespace sluice

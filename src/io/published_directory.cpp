@@ -63,7 +63,7 @@ void create_directories(const std::string& path, std::vector<std::string>& made)
   const std::string parent = parent_directory(path);
   if (failed == ENOENT && parent != path) {
     create_directories(parent, made);
-    // Only once: "." of a removed working directory exists, but nothing can be created in it.
+    // Try only once: "." of a removed working directory exists, but nothing can be created in it.
     failed = create_directory(path, made);
   }
   if (failed != 0) fail("cannot create directory", path, failed);
@@ -88,7 +88,6 @@ bool exists(const std::string& path) {
   return fs::exists(fs::symlink_status(path, ignored));
 }
 
-// Removes an uncommitted directory. Restores one that was moved aside, unless its successor exists.
 void clean_hidden(const std::string& folder, const std::string& name, const std::string& own) {
   const std::string temporary = original_name(name, kTemporary, own),
                     aside = original_name(name, kAside, own);
@@ -105,8 +104,8 @@ void clean_hidden(const std::string& folder, const std::string& name, const std:
   ::close(lock);
 }
 
-// Removes kIncomplete last, even if the power fails, so that the other files stay recognizable. A
-// process that ends before the last step leaves an empty folder.
+// Removes kIncomplete last, even if the power fails, so that other files stay recognizable. May
+// leave an empty folder.
 void remove_incomplete(const std::string& path) {
   std::error_code error;
   std::vector<fs::path> files;
@@ -217,11 +216,10 @@ void remove_published(const std::string& path, Commit commit, const DirectoryKin
     sync_directory(parent_directory(path));
     std::error_code error;
     fs::remove_all(doomed, error);
-    // Another process may clean up too.
     if (error && exists(doomed)) fail("cannot remove", doomed, error.value());
     return;
   }
-  // If the process ends here, the next save removes the rest. A full disk may prevent that.
+  // If the process ends here, the next save removes the rest. A full disk may prevent the marker.
   try {
     if (!exists(path + "/" + kIncomplete)) write_text(path + "/" + kIncomplete, "");
   } catch (const Error&) {

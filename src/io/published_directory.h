@@ -36,7 +36,7 @@ class PublishedDirectory {
   PublishedDirectory(const PublishedDirectory&) = delete;
   PublishedDirectory& operator=(const PublishedDirectory&) = delete;
 
-  // Write and flush files here before publish(), in folders at most one level deep.
+  // Write and flush files here before publish(), at most one folder deep.
   const std::string& working() const { return working_; }
   const std::string& path() const { return path_; }
   // Writes the marker and commits. An older directory is removed, or kept as NAME.kept-* if it has
@@ -77,7 +77,8 @@ void rename_to_kept(const std::string& path);
 // Looks into folders one level deep.
 bool holds_only(const std::string& path, bool (*is_ours)(std::string_view file));
 
-// No process sees the directory whole and then misses a file. Throws Error(kCheckpoint).
+// Removes the directory without ever showing it as whole while files are missing. Throws
+// Error(kCheckpoint).
 void remove_published(const std::string& path, Commit commit, const DirectoryKind& kind);
 
 }  // namespace sluice::io

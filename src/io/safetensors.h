@@ -48,11 +48,10 @@ class SafetensorsReader {
   // Throws Error(kInput), also if torch does not have the dtype.
   TensorMeta meta(std::string_view name) const;
 
-  // Fills `destination` of the same shape, on any device and with any strides. Plain floats are
-  // converted, other dtypes must be equal. Throws Error(kInput) if the tensor is missing or does
-  // not fit, if the file was truncated, or if a finite number is too large for float16.
+  // Fills `destination` of the same shape, on any device and with any strides. Converts plain
+  // floats. Throws Error(kInput) if the tensor is missing or does not fit, if the file was
+  // truncated, or if a finite number is too large for float16.
   void read_into(std::string_view name, at::Tensor& destination) const;
-  // Throws Error(kInternal) if the slice is not in the tensor.
   void read_into(std::string_view name, const Slice& slice, at::Tensor& destination) const;
   at::Tensor read(std::string_view name) const;
 
@@ -76,8 +75,8 @@ class SafetensorsWriter {
     kInPlace,  // `path` must not exist; finish() only syncs
   };
 
-  // Throws Error(kCheckpoint) if the file cannot be written, and Error(kInternal) for repeated
-  // names or unsupported dtypes.
+  // Throws Error(kCheckpoint) for failed writes, and Error(kInternal) for repeated names or
+  // unsupported dtypes.
   SafetensorsWriter(std::string path, const Plan& tensors, Placement placement = Placement::kAtomic,
                     const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
   // Removes an unfinished file.
@@ -86,7 +85,7 @@ class SafetensorsWriter {
   SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
 
   // Writes each tensor once, in any order and from any device. Converts floats to the planned
-  // dtype, in pieces. Throws Error(kCheckpoint).
+  // dtype. Throws Error(kCheckpoint).
   void write(std::string_view name, const at::Tensor& tensor);
   // Position in the file.
   std::uint64_t offset(std::string_view name) const;

@@ -19,7 +19,6 @@ static_assert(std::endian::native == std::endian::little, "safetensors data is l
 
 constexpr std::uint64_t kStagingBytes = std::uint64_t{4} << 20;
 
-// Detects overflow here, close to its cause.
 void require_fits_float16(const at::Tensor& values, const std::string& where) {
   if (values.scalar_type() == at::kHalf) return;
   const at::Tensor lost = at::isinf(values.to(at::kHalf)).logical_and_(at::isfinite(values));

@@ -51,7 +51,7 @@ class ModelSource {
   virtual const ModelKind& kind() const = 0;
   // Throws Error(kInput) naming an input that data rows cannot provide.
   virtual RowNeeds row_needs() const = 0;
-  // Derived from a text alone. Throws Error(kUsage) if the model needs more than a text.
+  // Returns the inputs that follow from a text. Throws Error(kUsage) if the model needs others.
   virtual std::vector<ValueSpec> inputs_of_text() const { return {}; }
   // Replaces each module or class by its layers. Keeps a name without layers.
   virtual std::vector<std::string> layers_of(const std::vector<std::string>& names,
@@ -77,11 +77,11 @@ class ModelKind {
   virtual std::string_view title() const = 0;
   // Further keys of [model] that only this kind reads.
   virtual std::vector<std::string_view> own_keys() const { return {}; }
-  // What to do instead of using the feature, or none if this kind supports it.
+  // Returns the remedy if this kind refuses the feature, or none.
   virtual std::optional<std::string> refusal(ModelFeature /*feature*/) const {
     return std::nullopt;
   }
-  // Throws Error(kInput) for bad files, Error(kUsage) for a request that does not fit.
+  // Throws Error(kInput) for bad files, Error(kUsage) for an unsuitable request.
   virtual ModelSpec read(const ModelRequest& request) const = 0;
   // The parameter type if the files fix it.
   virtual std::string fixed_dtype(const ModelSpec& /*model*/) const { return {}; }

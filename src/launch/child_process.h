@@ -1,5 +1,5 @@
-// Starts a process that ends when its parent does. Linux ties this to the thread that forked, so
-// the thread that calls start_child() must outlive the child.
+// Starts a process that ends when its parent does. The thread that calls start_child() must outlive
+// it too, because Linux ties this to the forking thread.
 #pragma once
 
 #include <signal.h>

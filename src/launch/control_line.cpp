@@ -76,7 +76,6 @@ struct ControlLine::Impl {
     [[maybe_unused]] const ssize_t put = ::write(wake.descriptor(), &one, sizeof one);
   }
 
-  // ---- the line's thread ----
   void serve() {
     try {
       while (!is_over()) step();
@@ -170,7 +169,7 @@ struct ControlLine::Impl {
     const Error error(ErrorKind::kPeer, {.what = server_name + " " + how,
                                          .where = options.status ? options.status() : std::string(),
                                          .remedy = remedy});
-    {  // Callbacks of the failure may call has_lost_server().
+    {  // Set this first: callbacks of the failure may call has_lost_server().
       const std::lock_guard lock(mutex);
       server_lost = true;
     }
@@ -193,7 +192,6 @@ struct ControlLine::Impl {
     if (options.on_failure) options.on_failure(first);
   }
 
-  // ---- any thread ----
   void report(const Packer& own) {
     {
       const std::lock_guard lock(mutex);

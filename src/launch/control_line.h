@@ -1,6 +1,6 @@
 // A connection by which a process shows the job's server that it is alive, and receives the job's
 // first failure. A line that ends without finish(), or is silent for longer than the heartbeat,
-// counts as lost. The process judges the server in the same way. Thread-safe.
+// counts as lost. The process judges the server likewise. Thread-safe.
 #pragma once
 
 #include <chrono>
@@ -22,14 +22,14 @@ struct ControlLineOptions {
   std::chrono::milliseconds heartbeat{5000};
   std::chrono::milliseconds connect_timeout{10'000};
   // Optional. What this process's ranks wait for: "rank 0 waits for 1RECV_B3 of step 4 from rank
-  // 2", or "". The line's thread calls it often, so it must not block.
+  // 2", or "". Called often, so it must not block.
   std::function<std::string()> status;
   // Called once, on the line's thread.
   std::function<void(const JobFailure&)> on_failure;
-  // Optional. Called on the line's thread with a warning to print.
+  // Optional. Prints a warning, on the line's thread.
   std::function<void(const std::string&)> on_warning;
-  // The processes of this machine. One per machine reports the loss of the server, because machines
-  // may no longer reach each other.
+  // The processes of this machine, of which one reports that the server is lost. Other machines may
+  // not see its report.
   int first_here = 0;
   int num_here = 1 << 20;
 };
@@ -37,7 +37,6 @@ struct ControlLineOptions {
 class ControlLine {
  public:
   ControlLine(const StoreAddress& address, const std::string& secret, ControlLineOptions options);
-  // Without finish(), the process counts as lost.
   ~ControlLine();
   ControlLine(const ControlLine&) = delete;
   ControlLine& operator=(const ControlLine&) = delete;
@@ -47,7 +46,7 @@ class ControlLine {
   // Warns the user of a hung rank; the run goes on. `what` and `remedy` are those of an Error. Does
   // not block.
   void report_hung(int rank, const std::string& what, const std::string& remedy) noexcept;
-  // Nothing if no process fails within `patience`.
+  // Returns std::nullopt if no process fails within `patience`.
   std::optional<JobFailure> wait_for_failure(std::chrono::milliseconds patience);
   bool has_lost_server() const;
   // Ends the line without a failure. Must not be called from on_failure.

@@ -1,5 +1,5 @@
 // Measures how long another process has been silent, without the time in which this process itself
-// did not run and could receive nothing.
+// did not run.
 #pragma once
 
 #include <algorithm>

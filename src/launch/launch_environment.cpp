@@ -85,10 +85,11 @@ Launcher launcher_of(const Environment& variable) {
   if (is_set(variable, kLaunchRestartVariable)) return Launcher::kSluice;
   if (is_set(variable, "TORCHELASTIC_RUN_ID")) return Launcher::kTorchrun;
   if (is_set(variable, "OMPI_COMM_WORLD_SIZE")) return Launcher::kOpenMpi;
-  // A batch script has SLURM_PROCID too, but no step.
+  // SLURM_STEP_NUM_TASKS is set only in a step. SLURM_PROCID is also set in a batch script.
   const bool slurm = is_set(variable, "SLURM_STEP_NUM_TASKS") && is_set(variable, "SLURM_PROCID");
   if (is_set(variable, "PMI_SIZE")) {
-    // `srun --mpi=pmi2` sets the PMI variables itself. MPICH's mpiexec starts its proxies by srun.
+    // `srun --mpi=pmi2` and MPICH's mpiexec both set PMI and SLURM variables, which agree only
+    // under srun.
     const bool same = variable("PMI_SIZE") == variable("SLURM_STEP_NUM_TASKS") &&
                       variable("PMI_RANK") == variable("SLURM_PROCID");
     return slurm && same ? Launcher::kSlurm : Launcher::kMpich;
@@ -126,7 +127,7 @@ void read_master(const Variables& variables, LaunchEnvironment& environment, boo
     environment.master_port = variables.required_number("MASTER_PORT", 1, 65535);
 }
 
-// Below the usual ephemeral ports, and equal in all processes of a Slurm step.
+// A port below the usual ephemeral ports. All processes of a Slurm step compute the same one.
 int port_of_job(int job, int step) { return 20000 + (job * 31 + step) % 10000; }
 
 void read_slurm(const Variables& variables, LaunchEnvironment& environment) {
@@ -203,7 +204,7 @@ void read_by_hand(const Variables& variables, LaunchEnvironment& environment) {
   layout.local_process = local.value_or(environment.one_machine() ? layout.process : 0);
 }
 
-// Variables set by hand must agree with the launcher's.
+// Variables that the user sets must agree with the launcher's.
 void require_same(const Variables& variables, const LaunchEnvironment& environment) {
   const auto check = [&](const std::string& name, int said) {
     const auto by_hand = variables.number(name, 0, kMaxProcesses);

@@ -47,8 +47,8 @@ struct LaunchEnvironment {
   bool one_machine() const { return layout.processes_on_machine == layout.num_processes; }
 };
 
-// Returns nothing for unset variables. read_launch_environment() throws Error(kUsage) for variables
-// that are malformed, missing or contradictory.
+// read_launch_environment() throws Error(kUsage) for variables that are malformed, missing or
+// contradictory.
 using Environment = std::function<std::optional<std::string>(const std::string& variable)>;
 LaunchEnvironment read_launch_environment(const Environment& variable);
 LaunchEnvironment read_launch_environment();

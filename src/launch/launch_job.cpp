@@ -26,7 +26,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// How long the store waits for a process's exit status.
 constexpr milliseconds kGrace{500};
 constexpr milliseconds kLastOutput{1000};
 
@@ -77,7 +76,7 @@ class Attempt {
       address_ = server_->address();
       return;
     }
-    // Leftovers of a failed attempt cannot join the next.
+    // Each attempt has its own secret, so that leftovers of a failed attempt cannot join.
     const auto secret_of = [this](int restart) {
       return hex(bytes_of(
           hmac_sha256(options_.secret, "sluice launch, restart " + std::to_string(restart))));
@@ -137,8 +136,8 @@ class Attempt {
     return all;
   }
 
-  // Without logs, process 0 writes directly to the launcher's stdout. Output of the others is no
-  // result and goes to stderr.
+  // Without logs, process 0 writes directly to the launcher's stdout. The others' output goes to
+  // stderr.
   void start(Supervisor& supervisor, OutputMerger& output, int local) {
     const int process = first_process() + local;
     std::shared_ptr<OutputMerger::Log> log;
@@ -182,7 +181,7 @@ class Attempt {
       return machines_->decide(outcome, failure ? failure->process : -1, restarts_left());
     }
     if (const auto verdict = machines_->hear(outcome)) return *verdict;
-    // Machine 0 comes to the same verdict alone.
+    // Machine 0 is gone. Decide by the rules that it would apply.
     const int lost = static_cast<int>(ErrorKind::kPeer);
     const int exit_code = outcome.exit_code != 0 ? outcome.exit_code : lost;
     const bool again = restarts_left() && !outcome.stopped && is_retryable(exit_code);

@@ -1,5 +1,5 @@
-// Runs `sluice launch`: starts the processes of a job, and restarts them after a failure. For the
-// main thread, before other threads start.
+// Starts the processes of a job, and restarts them after a failure. Call it before other threads
+// start.
 #pragma once
 
 #include <chrono>

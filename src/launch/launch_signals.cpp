@@ -44,7 +44,8 @@ void LaunchSignals::stop_here() {
   sigaddset(&stop, SIGTSTP);
   std::signal(SIGTSTP, SIG_DFL);
   ::pthread_sigmask(SIG_UNBLOCK, &stop, nullptr);
-  std::raise(SIGTSTP);  // no effect if nobody could continue the process
+  // The system ignores this if no process could continue us.
+  std::raise(SIGTSTP);
   ::pthread_sigmask(SIG_BLOCK, &stop, nullptr);
 }
 

@@ -1,5 +1,4 @@
-// Receives a launcher's signals as events. They stay blocked in this thread, and in threads that it
-// starts.
+// Receives a launcher's signals as events. They stay blocked in this thread and its threads.
 #pragma once
 
 #include <signal.h>
@@ -19,11 +18,11 @@ class LaunchSignals {
   LaunchSignals(const LaunchSignals&) = delete;
   LaunchSignals& operator=(const LaunchSignals&) = delete;
 
-  // Nothing at the deadline.
+  // Returns std::nullopt at the deadline.
   std::optional<int> next(Deadline deadline);
   // Stops this process as SIGTSTP does. Returns when it is continued.
   void stop_here();
-  // The earlier mask, for child processes.
+  // The signal mask before this object, which child processes need.
   const sigset_t& inherited() const { return before_; }
 
  private:

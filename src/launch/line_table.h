@@ -1,7 +1,6 @@
-// Judges which processes of a job are lost. A process is lost if its line ended without finish(),
-// or was silent for longer than the heartbeat. An ended line is judged after `grace`. Without grace
-// it is judged once all other processes have sent their status, so that the message can name who
-// waits for whom.
+// Judges which processes of a job are lost (control_line.h). An ended line is judged after `grace`.
+// Without grace it is judged once all other processes have sent their status, which the message
+// needs.
 #pragma once
 
 #include <chrono>
@@ -34,13 +33,11 @@ class LineTable {
   std::optional<JobFailure> open(Line line, Clock::duration counted);
   void heard(int process, const std::string& status, Clock::duration counted);
   void finish(int process) { lines_.erase(process); }
-  // The line ended without finish().
   void end(int process, Clock::time_point now);
-  // An ended line is not judged yet: the server should request the others' status.
+  // True if an ended line still has to be judged. The server should then request the others'
+  // statuses.
   bool has_suspect() const;
-  // Returns and removes the first lost process.
   std::optional<JobFailure> judge(Clock::time_point now, Clock::duration counted);
-  // For a process whose end is known: "was ended by signal 9 (Killed)".
   JobFailure lost(int process, const std::string& how);
 
   // "rank 0 waits for 1RECV_B3 of step 4 from rank 2"
@@ -49,12 +46,12 @@ class LineTable {
   bool empty() const { return lines_.empty(); }
   bool lives(int process) const;
   bool knows(int process) const { return lines_.contains(process); }
-  // -1 if there is none.
+  // Returns -1 if there is none.
   int lowest_alive(int but, int and_but = -1) const;
   std::optional<std::chrono::milliseconds> shortest_heartbeat() const;
 
  private:
-  // Statuses that wait for one of these ranks, or all if none does.
+  // Returns the statuses that wait for one of these ranks. If none does, returns all.
   std::string statuses_waiting_for(const std::vector<int>& ranks, int but) const;
   JobFailure failure_of(const Line& line, const std::string& how, const std::string& remedy) const;
 
@@ -64,7 +61,6 @@ class LineTable {
 
 // "is lost: it has been silent for more than 5 s"
 std::string silence_text(std::chrono::milliseconds heartbeat);
-// `waits`: the statuses of waiting ranks, or "".
 std::string hung_text(const std::string& what, const std::string& waits, const std::string& remedy);
 std::string remedy_for_end();
 std::string remedy_for_silence();

@@ -61,7 +61,7 @@ MachineGroup::MachineGroup(const StoreAddress& address, MachineGroupOptions opti
   client_->set(key("compared", options_.machine), "");
 }
 
-// A restarted launcher does not know the current attempt, so it tries each attempt's secret.
+// A restarted launcher does not know the current attempt, so it tries all secrets.
 void MachineGroup::come(Deadline deadline) {
   const bool may_repeat = options_.max_restarts > 0;
   const Deadline begin = Clock::now();

@@ -1,6 +1,5 @@
-// Lets the launchers of several machines start together and agree on what follows each attempt. All
-// receive the same verdict, or none if machine 0 is gone. A restarted launcher joins the current
-// attempt.
+// Lets the launchers of several machines start together and agree on what follows each attempt. A
+// restarted launcher joins the current attempt.
 #pragma once
 
 #include <chrono>
@@ -24,7 +23,6 @@ struct MachineGroupOptions {
   std::string where;                  // "node0:29500"
   int processes = 1;                  // per machine, the same on all
   int restart = 0, max_restarts = 0;  // first and last attempt
-  // Each attempt has its own secret.
   std::function<std::string(int restart)> secret_of;
   const StoreServer* server = nullptr;  // on machine 0 only
   std::chrono::milliseconds heartbeat{5000};
@@ -42,8 +40,8 @@ struct Verdict {
 
 class MachineGroup {
  public:
-  // Waits for all machines. Throws Error(kPeer) if some do not join, and Error(kUsage) if two have
-  // the same number or different process counts.
+  // Waits for all machines. Throws Error(kPeer) if some are missing, and Error(kUsage) if two
+  // contradict each other.
   MachineGroup(const StoreAddress& address, MachineGroupOptions options);
 
   int restart() const { return restart_; }
@@ -54,10 +52,10 @@ class MachineGroup {
   // True if the job's store has this key, or machine 0 is gone.
   bool has_key_or_lost_machine0(const std::string& key) noexcept;
 
-  // On machine 0, after an attempt. `failed_process`: the first that failed according to the
-  // server, or -1.
+  // Only on machine 0, after an attempt. `failed_process`: the first failure known to the server,
+  // or -1.
   Verdict decide(const JobOutcome& here, int failed_process, bool restarts_left);
-  // On the other machines. Nothing if machine 0 is gone.
+  // Only on other machines. Returns std::nullopt if machine 0 is gone.
   std::optional<Verdict> hear(const JobOutcome& here);
 
  private:
@@ -68,12 +66,12 @@ class MachineGroup {
   [[noreturn]] void fail_missing();
   std::vector<std::string> missing();
   std::string missing_text();
-  // Gives the other machines a moment to set this key before machine 0 ends the store.
+  // Waits briefly until all machines have set this key, because machine 0 will end the store.
   void await_others(const std::string& what);
-  // False at the deadline or when `no_use` returns true.
+  // Returns false at the deadline, or as soon as `no_use` returns true.
   bool await(const std::string& key, Deadline deadline, const std::function<bool()>& no_use);
   std::string key(const std::string& what, int machine) const;
-  // A launcher's process number on its control line: above all processes of the job.
+  // Launchers use the process numbers above those of the job.
   int line_of(int machine) const { return options_.num_machines * options_.processes + machine; }
   bool is_lost(int machine) const;
   bool has_lost_machine0() const { return line_ && line_->has_lost_server(); }

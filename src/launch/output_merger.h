@@ -1,6 +1,6 @@
 // Forwards the processes' output to the terminal and to log files. A line written within 100 ms is
 // shown whole. Lines that start with "sluice: error: " or "sluice: warning: " are shown once, even
-// if several processes write them; logs contain everything. Output to a broken target is dropped.
+// if several processes write them; logs contain everything.
 #pragma once
 
 #include <chrono>

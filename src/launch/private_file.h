@@ -1,7 +1,6 @@
-// A small private file, by which processes of one machine find each other. It is written
-// atomically, in a folder below $XDG_RUNTIME_DIR, $TMPDIR or /tmp. If a folder or file is a link,
-// belongs to another user or is accessible to others, the folder throws Error(kUsage) and the file
-// counts as missing.
+// A small private file, by which processes of one machine find each other. It is in a folder below
+// $XDG_RUNTIME_DIR, $TMPDIR or /tmp. If a folder or file is a link, belongs to another user or is
+// accessible to others, the folder throws Error(kUsage) and the file counts as missing.
 #pragma once
 
 #include <optional>
@@ -17,7 +16,6 @@ std::optional<std::string> read_private_file(const std::string& path);
 
 class PrivateFile {
  public:
-  // Throws Error(kUsage).
   PrivateFile(std::string path, std::string text);
   // Removes the file, unless another has replaced it.
   ~PrivateFile();

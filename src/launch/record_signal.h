@@ -9,8 +9,7 @@ namespace sluice {
 
 class RecordSignal {
  public:
-  // Several signals in a row may cause a single call. Afterwards the signal has no effect. Throws
-  // Error(kMemory).
+  // Several signals in a row may cause a single call. Throws Error(kMemory).
   explicit RecordSignal(std::function<void()> call);
   ~RecordSignal();
   RecordSignal(const RecordSignal&) = delete;

@@ -28,9 +28,9 @@ constexpr milliseconds kPause{20};
 constexpr milliseconds kTry{300}, kSlice{500};
 // On a busy machine processes take seconds to load.
 constexpr milliseconds kSayWhoIsMissing{20'000};
-// How long to wait for an earlier job of the same name to end.
+// How long another job of the same name may take to meet.
 constexpr milliseconds kEarlierJob{10'000};
-// How long to wait for our file to replace that of a failed earlier job.
+// A failed earlier job may have left its file. How long to wait until ours replaces it.
 constexpr milliseconds kAfterFailure{2000};
 
 milliseconds left(Deadline deadline) {
@@ -62,7 +62,6 @@ bool read_notice(const std::string& text, JobStore& store) {
   return true;
 }
 
-// ---- arriving at a store ----
 std::vector<std::string> keys_of_all(const ProcessLayout& layout) {
   std::vector<std::string> keys;
   keys.reserve(static_cast<std::size_t>(layout.num_processes));
@@ -174,7 +173,6 @@ bool is_served(const JobStore& store) {
   }
 }
 
-// The file exists only until a job's processes have met.
 void await_earlier_job(const std::string& path, Deadline deadline) {
   const Deadline patience = std::min(deadline, deadline_in(kEarlierJob));
   for (;;) {
@@ -262,7 +260,7 @@ class FileReader {
     try {
       WaitNotice notice(nullptr, kSayWhoIsMissing);
       while (!client->wait(keys_of_all(layout_), std::min(kSlice, left(deadline_)))) {
-        // Our job replaces an earlier job's file.
+        // If the file has changed, we are connected to an earlier job.
         if (text_ && has_changed() && !client->wait(keys_of_all(layout_), kSlice)) return false;
         if (Clock::now() >= deadline_) fail_missing(*client, layout_, timeout_, notice);
         say_who_is_missing(notice, *client, layout_);
@@ -270,7 +268,7 @@ class FileReader {
       return true;
     } catch (const Error&) {
       if (Clock::now() >= deadline_) throw;
-      // The failure may belong to an earlier job.
+      // We may have been connected to an earlier job. Wait for our job's file.
       const Deadline patience = std::min(deadline_, deadline_in(kAfterFailure));
       for (; Clock::now() < patience; std::this_thread::sleep_for(kPause)) {
         const auto text = read_private_file(path_);
@@ -290,7 +288,6 @@ class FileReader {
   Deadline duplicate_since_ = Clock::now();
 };
 
-// ---- several machines ----
 std::string shared_secret(const LaunchEnvironment& environment) {
   if (environment.secret.empty()) {
     refuse("processes on several machines need a secret that all of them know", "environment",
@@ -319,7 +316,6 @@ JobStore join_at_master(const LaunchEnvironment& environment) {
   return store;
 }
 
-// ---- torchrun ----
 JobStore join_by_board(const LaunchEnvironment& environment, NoticeBoard& board,
                        Deadline deadline) {
   JobStore store;

@@ -32,7 +32,7 @@ class NoticeBoard {
 struct JobStore {
   StoreAddress address;
   std::string secret;
-  std::unique_ptr<StoreServer> server;  // in the process that serves the store
+  std::unique_ptr<StoreServer> server;
 };
 
 // `board` is for torchrun. Throws Error(kUsage) if a secret is missing or two processes have the

@@ -1,5 +1,4 @@
-// SHA-256 (FIPS 180-4) and HMAC-SHA-256 (RFC 2104), by which processes of a job prove that they
-// have its secret.
+// SHA-256 (FIPS 180-4) and HMAC-SHA-256 (RFC 2104).
 #pragma once
 
 #include <array>

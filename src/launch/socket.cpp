@@ -203,7 +203,7 @@ Socket accept_from(const Socket& listener, bool& full) {
       prepare_connection(socket.descriptor());
       return socket;
     }
-    // That connection ended before it was accepted; try the next.
+    // On ECONNABORTED, that connection ended before it was accepted.
     if (errno == EINTR || errno == ECONNABORTED) continue;
     full = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
     return {};

@@ -10,8 +10,6 @@
 namespace sluice {
 namespace {
 
-// The terminal sends Ctrl-C to every rank, and the launcher then forwards it as SIGTERM. Within
-// this time the two are one request.
 constexpr std::int64_t kSameRequestNanoseconds = 2'000'000'000;
 
 std::atomic<int> first_signal{0};

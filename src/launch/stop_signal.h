@@ -20,7 +20,7 @@ class StopSignal {
   // From now on there is something to save.
   void step_finished();
   bool requested() const;
-  // True once per request; requests since the last call count as one.
+  // True once for all requests since the last call.
   bool take_save_request();
   // From now on signals have no effect.
   void run_finished();

@@ -1,7 +1,6 @@
 // A connection to the key-value store of a job. A wait ends with the value, at its deadline, with
 // Error(kPeer) if the server is gone, or with the job's first failure. Existing values are returned
-// even after a failure. Thread-safe, but the calls on one client run one after another: threads
-// that wait need a client each.
+// even after a failure. Thread-safe, but calls on one client run one after another.
 #pragma once
 
 #include <chrono>
@@ -39,7 +38,6 @@ class StoreClient {
   void outlive_failure();
 
   void set(const std::string& key, const std::string& value);
-  // Waits for the key. Throws Error(kPeer) after `timeout`.
   std::string get(const std::string& key, Milliseconds timeout);
   // False after `timeout`.
   bool wait(const std::vector<std::string>& keys, Milliseconds timeout);

@@ -8,7 +8,7 @@
 //
 // Frames follow: length (4 bytes, little-endian), content, and 16 bytes of HMAC(key, frame number,
 // content). Each direction has its own key, derived from the secret, R and Q. The content is not
-// encrypted. It consists of values of base/packer.h:
+// encrypted. Its values are those of base/packer.h:
 //  client        ID, Ask, values
 //  server        ID, Answer, values
 //  control line  LineWord, values, in both directions, after Ask::kLine
@@ -29,7 +29,6 @@ namespace sluice {
 inline constexpr std::size_t kNonceBytes = 32, kProofBytes = 32;
 inline constexpr std::size_t kMaxGreeting = kNonceBytes + kProofBytes;
 inline constexpr std::size_t kMaxFrame = std::size_t{1} << 24;
-// Bytes read from a socket in one call.
 inline constexpr std::size_t kReadAtOnce = std::size_t{1} << 20;
 
 enum class Ask : int {
@@ -46,7 +45,8 @@ enum class Ask : int {
 };
 enum class Answer : int { kDone, kTimedOut, kFailed, kRefused };
 // To the server: kBeat (status), kReport, kHung (rank, what, remedy), kFinish. From the server:
-// kBeat (teller), kAsk (requests a beat now), kFailure, kWarning, kEnd (no failure).
+// kBeat (the process that would report a lost server), kAsk (send a beat now), kFailure, kWarning,
+// kEnd (no failure).
 enum class LineWord : int { kBeat, kReport, kFinish, kAsk, kFailure, kEnd, kHung, kWarning };
 
 class Greeting {

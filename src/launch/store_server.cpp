@@ -31,7 +31,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMaxStrangers = 128;
 constexpr milliseconds kGreetedWithin{2000};
-// Limits of unsent bytes: the server stops reading from the client, or sending it beats.
+// Above so many unsent bytes to a client, the server stops reading its requests, or sending beats.
 constexpr std::size_t kMaxUnread = kMaxFrame, kMaxUnreadBeats = std::size_t{1} << 16;
 constexpr milliseconds kLastWords{500};
 constexpr milliseconds kPauseWhenFull{50};
@@ -96,7 +96,6 @@ struct StoreServer::Impl {
     [[maybe_unused]] const ssize_t put = ::write(wake.descriptor(), &one, sizeof one);
   }
 
-  // ---- the loop ----
   void serve() {
     for (;;) {
       std::vector<pollfd> polled;
@@ -165,10 +164,10 @@ struct StoreServer::Impl {
       next_beat = now + beat_period(*heartbeat);
       beat();
     }
-    // The processes ended before the poll, so all their messages have been read.
+    // These processes ended before the poll, so we have read all their messages.
     for (const KnownEnd& end : known_ends) {
       if (finished.contains(end.process)) continue;
-      // A process with a control line would have reported there.
+      // A process that had a control line would have reported the error there.
       const bool has_reported = end.has_reported && !lines.knows(end.process);
       JobFailure failure = lines.lost(end.process, end.how);
       if (has_reported) failure.teller = end.process;
@@ -188,7 +187,6 @@ struct StoreServer::Impl {
     if (lines.empty()) no_lines.notify_all();
   }
 
-  // ---- connections ----
   void accept_all() {
     for (int taken = 0; taken < 256; ++taken) {
       bool full = false;
@@ -276,7 +274,6 @@ struct StoreServer::Impl {
     connection.to_send += connection.writer.frame(what.bytes());
   }
 
-  // ---- questions ----
   void answer(Connection& connection, Unpacker& question) {
     const auto id = question.take<std::int64_t>();
     const auto ask = static_cast<Ask>(question.take<int>());
@@ -320,7 +317,6 @@ struct StoreServer::Impl {
     connection.wait.reset();
   }
 
-  // ---- control lines ----
   void open_line(Connection& connection, std::int64_t id, Unpacker& hello) {
     LineTable::Line line;
     line.process = hello.take<int>();
@@ -382,7 +378,6 @@ struct StoreServer::Impl {
     }
   }
 
-  // Only one process prints the warning.
   void warn(const std::string& text) {
     const int teller = lines.lowest_alive(/*but=*/-1);
     for (Connection& connection : connections) {

@@ -1,10 +1,9 @@
 // The server of a job's store: it holds keys and values, and judges which processes are lost.
 // Thread-safe.
 //
-// Unauthenticated connections end after 2 seconds, and above 128 the oldest is closed, so strangers
-// cannot lock out others. The first failure is sent to every control line, present or future, and
-// ends clients' waits. While an ended line is not judged yet, kPeer reports are ignored as its
-// consequences.
+// Unauthenticated connections end after 2 seconds, and above 128 the oldest is closed. The first
+// failure is sent to every control line, present or future, and ends clients' waits. Before an
+// ended line is judged, kPeer reports are ignored as its consequences.
 #pragma once
 
 #include <chrono>
@@ -37,7 +36,6 @@ class StoreServer {
   StoreServer& operator=(const StoreServer&) = delete;
 
   StoreAddress address() const;
-  // Like ControlLine::report().
   void report(const JobFailure& failure) noexcept;
   // `how` follows the process's name: "was ended by signal 9 (Killed)". No effect after finish().
   // `has_reported`: a process without a line has printed the error itself.

@@ -18,7 +18,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kStopped = 75;
 constexpr const char* kNeverJoined = "ended with exit code 0 and has not joined the job";
-// One key press, or a kill of a whole group, may send several signals.
 constexpr milliseconds kOneRequest{1000};
 constexpr milliseconds kChildLook{200}, kIdleLook{1000};
 
@@ -46,7 +45,7 @@ void Supervisor::start(const ChildOptions& child) {
 }
 
 JobOutcome Supervisor::run() {
-  // Children that ended earlier have left their SIGCHLD.
+  // Children that ended before this call have left a pending SIGCHLD.
   for (reap(); !all_ended(); reap(), escalate()) {
     if (const auto signal = signals_.next(next_deadline())) on_signal(*signal);
   }
@@ -130,7 +129,7 @@ void Supervisor::give_patience(Deadline now) {
 
 void Supervisor::escalate() {
   const Deadline now = Clock::now();
-  // Processes that learn of a loss have nothing to save and end at once.
+  // After a loss, processes have nothing to save and end at once, so start their patience now.
   const auto failure = server_ ? server_->failure() : std::nullopt;
   if (lost_elsewhere_ || (failure && failure->kind == ErrorKind::kPeer)) give_patience(now);
   const auto others_ended = [this](std::size_t index) {
@@ -219,7 +218,7 @@ JobOutcome Supervisor::outcome() const {
   } else if (child.exit_code > 128) {
     outcome.what = name_of(culprit) + " was ended by " + signal_text(child.exit_code - 128);
   }
-  // The process had nothing to save, so our SIGTERM ended it.
+  // SIGTERM is our forwarded stop signal. It killed the process, which had nothing to save.
   if (outcome.stopped && outcome.exit_code == 128 + SIGTERM) outcome.exit_code = 128 + stop_signal_;
   return outcome;
 }

@@ -1,8 +1,8 @@
-// Runs the processes of a job on this machine. When run() returns or the launcher is killed, the
-// processes have ended. SIGINT, SIGTERM and SIGHUP within one second are one request to stop,
-// forwarded as SIGTERM. A later one kills everything. After a failure here, or a loss anywhere, the
-// other processes have `patience` until SIGTERM, and again until SIGKILL. A process judged lost is
-// killed when all others have ended.
+// Runs the processes of a job on this machine. The processes end with run() or with the launcher.
+// SIGINT, SIGTERM and SIGHUP within one second are one request to stop, forwarded as SIGTERM. A
+// later one kills everything. After a failure here, or a loss anywhere, the other processes have
+// `patience` until SIGTERM, and again until SIGKILL. A process judged lost is killed when all
+// others have ended.
 #pragma once
 
 #include <atomic>

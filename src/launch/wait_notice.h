@@ -1,5 +1,5 @@
-// Logs which processes a long wait is for, every 30 seconds, and at once if a client with a wrong
-// secret was refused.
+// Logs which processes a long wait is for, every 30 seconds, and at once if a wrong secret was
+// refused.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@ class WaitNotice {
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::milliseconds kAgain{30'000};
 
-  // `server`: null if another process serves. `first`: time until the first notice.
+  // `server`: null if another process serves.
   WaitNotice(const StoreServer* server, std::chrono::milliseconds first)
       : server_(server), next_(Clock::now() + first) {}
 

@@ -13,9 +13,9 @@ namespace sluice {
 
 inline constexpr std::array kAutocastDevices = {at::kCPU, at::kCUDA};
 
-// Runs this thread under autocast to `type` on every device, or without a type in its present
-// state. Either way torch's cache of casted weights is off. It belongs to the process and would
-// link the graphs of different microbatches.
+// Runs this thread under autocast to `type` on every device, or in its present state without a
+// type. Torch's cache of casted weights is always off, because it is shared by the process and
+// would link the graphs of different microbatches.
 class AutocastScope {
  public:
   // Throws Error(kUsage) for a type other than kBFloat16.

@@ -1,6 +1,6 @@
 // Names the place of a collective: instruction, module and number of the call, as in "1F3
 // layers.7.mlp.down_proj (5) over tp". Members compare it (group.h), and errors show it. Scopes
-// belong to their thread, and their arguments must outlive them.
+// belong to their thread. Their arguments must outlive them.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,7 +17,7 @@ struct CallPlace {
   const std::string* layer = nullptr;
   const std::vector<ParameterInfo>* parameters = nullptr;
   const at::Tensor* weight = nullptr;
-  const std::string* of_forward = nullptr;  // numbered_place() of the call whose backward runs
+  const std::string* of_forward = nullptr;  // in a backward: the forward call's numbered_place()
   const char* axis = nullptr;
   int num_calls = 0;
 };
@@ -36,19 +36,19 @@ class PlaceScope {
   const CallPlace outer_;
 };
 
-// An instruction ("1F3"), or another point that all members reach.
+// Scope of an instruction ("1F3") or of another point that all members reach.
 class InstructionPlace : public PlaceScope {
  public:
   explicit InstructionPlace(std::string instruction);
 };
 
-// A forward of a layer. Numbers its calls from the start.
+// Scope of a layer's forward, which numbers its calls from the start.
 class LayerPlace : public PlaceScope {
  public:
   LayerPlace(const std::string& layer, const std::vector<ParameterInfo>& parameters);
 };
 
-// The module that has this weight; no effect if the weight is not a parameter.
+// Adds the module that has this weight. No effect if the weight is not a parameter of the layer.
 class WeightPlace {
  public:
   explicit WeightPlace(const at::Tensor& weight);
@@ -60,7 +60,7 @@ class WeightPlace {
   const at::Tensor* const outer_;
 };
 
-// A collective along an axis. of_forward: in a backward, the place of the forward.
+// Adds a collective's axis and, in a backward, the place of the forward call.
 class AxisPlace {
  public:
   AxisPlace(const char* axis, const std::string& of_forward);
@@ -73,9 +73,9 @@ class AxisPlace {
   const std::string* const outer_of_forward_;
 };
 
-// "layers.7.mlp.down_proj (5)" for the next call; "" outside a layer.
+// Returns "layers.7.mlp.down_proj (5)" for the next call, "" outside a layer.
 std::string numbered_place();
-// Counts a call and returns its text; "" outside instructions and layers.
+// Counts a call and returns its place, "" outside instructions and layers.
 std::string call_place();
 
 }  // namespace sluice::detail

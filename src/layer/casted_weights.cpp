@@ -23,7 +23,7 @@
 namespace sluice {
 namespace {
 
-// Operators on weights that autocast computes in the lower type on both devices.
+// Operators with weights that autocast runs in the lower type on CPU and CUDA.
 constexpr std::array kProducts = {"aten::linear",
                                   "aten::addmm",
                                   "aten::mm",
@@ -73,7 +73,7 @@ std::optional<at::ScalarType> lower_type(const at::Tensor& tensor) {
   return is_cast ? std::optional(type) : std::nullopt;
 }
 
-// The casted copy of a weight or its transpose; other tensors unchanged.
+// Returns the casted copy of a weight or its transpose, and other tensors unchanged.
 at::Tensor copy_of(const at::Tensor& tensor, CastedWeights& weights) {
   if (!tensor.defined()) return tensor;
   const bool is_weight = weights.has(tensor);

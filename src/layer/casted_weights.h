@@ -2,8 +2,8 @@
 //
 // The numbers equal those of plain autocast. Each use of a copy has its own autograd node, so
 // graphs stay independent. A weight that an operator modified, or that has new memory, is cast
-// again. Writes through data(), through another use of a tied weight or to raw memory go unnoticed,
-// so the caller must then clear the copies.
+// again. Call clear() after writes through data(), through another use of a tied weight or to raw
+// memory, which go unnoticed.
 //
 // Belongs to its rank's thread. On CUDA, autograd's thread reruns layers while that thread waits.
 #pragma once
@@ -20,13 +20,13 @@ class CastedWeights {
   CastedWeights();
   void add(const at::Tensor& weight);
   bool has(const at::Tensor& weight) const;
-  // The weight in `type`, with a graph to the weight if grad mode is on. Precondition: has().
+  // Returns the weight in `type`, with a graph to the weight in grad mode. Requires has().
   at::Tensor cast(const at::Tensor& weight, at::ScalarType type);
 
-  // Called before the weights change.
+  // Call this before the weights change.
   void clear();
-  // Frees the copies' memory when the weights lose theirs. fill() computes them again, so graphs
-  // that saved them are valid again.
+  // empty() frees the copies' memory while the weights have none. fill() casts again into the same
+  // tensors, so graphs can use them again.
   void empty();
   void fill();
   std::int64_t bytes() const;
@@ -42,8 +42,8 @@ class CastedWeights {
   bool is_empty_ = false;
 };
 
-// While it lives, products on this thread use these copies, if the thread is under autocast now.
-// Must be inside a KeyedRandomScope, which enables the interception.
+// While it lives, products on this thread use these copies whenever autocast is on. Requires a
+// KeyedRandomScope, which enables the interception.
 class CastedWeightsScope {
  public:
   explicit CastedWeightsScope(CastedWeights& weights);

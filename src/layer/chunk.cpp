@@ -57,7 +57,7 @@ const at::Tensor& find_value(const std::string& name, const LayerSpec& layer, co
               "LayerSpec::reads", suggest_name(name, known));
 }
 
-// Detects in-place writes to batch inputs. They share the storage of the caller's batch.
+// Detects in-place writes to batch inputs, which share the caller's storage.
 class BatchWriteDetector {
  public:
   void read(const std::string& name, const at::Tensor& tensor) {
@@ -130,7 +130,7 @@ void Chunk::collect_parameters(std::size_t index) {
     ParameterInfo info;
     info.name = layer.full_name(item.key());
     if (same != parameters_.end()) {
-      // A submodule that is registered twice in one layer counts once, under its first name.
+      // A submodule registered twice in a layer counts once, under its first name.
       if (same->layer == first) continue;
       throw_usage(formatted("parameter '{}' is the very tensor of '{}'", info.name, same->name),
                   in_quotes(layer),

@@ -29,7 +29,7 @@ void say_word(int /*signal*/, siginfo_t* info, void* /*context*/) {
                           {const_cast<char*>(end), sizeof(end) - 1}};
     [[maybe_unused]] const ssize_t written = writev(STDERR_FILENO, line, std::size(line));
   }
-  // A fault repeats when the handler returns. A sent signal does not, so it is raised again.
+  // A fault repeats when the handler returns. Sent signals are raised again.
   sigaction(SIGSEGV, &earlier_handler, nullptr);
   if (info->si_code <= 0) raise(SIGSEGV);
 }

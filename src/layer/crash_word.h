@@ -1,5 +1,5 @@
-// Prints a line on stderr before a null pointer ends the process, because C++ cannot turn that
-// signal into an exception. The earlier SIGSEGV handler then ends the process as usual.
+// Prints a line on stderr before a null pointer ends the process. The earlier SIGSEGV handler runs
+// afterwards.
 //
 // A CrashWord belongs to the thread that makes it.
 #pragma once

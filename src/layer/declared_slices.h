@@ -13,14 +13,13 @@ namespace sluice {
 
 class DeclaredSlices {
  public:
-  // The layer must outlive it. Throws Error(kUsage) for a parameter that is declared twice.
+  // `layer` must outlive this object. Throws Error(kUsage) for a parameter declared twice.
   DeclaredSlices(const LayerSpec& layer, const torch::nn::Module& module);
 
-  // Sets the part that this rank holds; by default the whole. inside: the parameter's name in the
-  // module. Throws Error(kUsage) for a wrong shape, an invalid dimension or sections, or a shared
-  // weight of several slices.
+  // Sets the part of the parameter that this rank holds, by default all of it. inside: name in the
+  // module. Throws Error(kUsage) for a wrong shape, dimension or sections, or a shared weight of
+  // several slices.
   void fill(ParameterInfo& info, const std::string& inside) const;
-  // Throws Error(kUsage) if a declaration names no parameter of the module.
   void require_all_found(const std::vector<std::string>& parameters) const;
 
  private:

@@ -1,7 +1,7 @@
-// Makes an operator that only draws from a device's default generator draw from another one.
+// Makes an operator draw from `own` although it only supports a device's default generator.
 //
-// It copies the state of `own` into `shared`. At its end it copies the advanced state back to `own`
-// and restores `shared`. The caller must keep other threads from using `shared` meanwhile.
+// Copies the state of `own` into `shared`. The destructor copies the advanced state back and
+// restores `shared`. Other threads must not use `shared` meanwhile.
 #pragma once
 
 #include <ATen/core/Generator.h>

@@ -13,10 +13,10 @@ namespace sluice {
 
 using ModuleMaker = std::function<std::shared_ptr<torch::nn::Module>()>;
 
-// Which parameters are drawn later, and thus need no numbers from `make`.
+// Which parameters get their initial values after `make`.
 enum class Drawn : std::uint8_t { kNone, kByDefault };
 
-// While it lives, modules keep their factory's numbers (InitialWeights::kFactory).
+// With `keeps`, modules made in this scope keep their factory's numbers (InitialWeights::kFactory).
 class FactoryNumbersScope {
  public:
   explicit FactoryNumbersScope(bool keeps);
@@ -28,24 +28,24 @@ class FactoryNumbersScope {
   bool outer_;
 };
 
-// Leaves parameters of two or more dimensions on the meta device; other tensors get memory and the
-// numbers that `make` sets. Throws Error(kUsage) that names `layer` if something else also holds
-// the module, which would be emptied there, or if `make` accesses missing memory.
+// Leaves parameters of two or more dimensions on the meta device. Other tensors get memory and the
+// numbers that `make` sets. Throws Error(kUsage) naming `layer` if `make` accesses missing memory,
+// or if the module has another owner, which would lose its weights.
 std::shared_ptr<torch::nn::Module> make_deferred(const ModuleMaker& make, const std::string& layer,
                                                  Drawn drawn);
 
-// Allocates only tensors that are left when `make` returns, with the numbers that `make` sets.
-// Throws c10::Error if `make` accesses missing memory.
+// Allocates only tensors that are alive when `make` returns, with their numbers. Throws c10::Error
+// if `make` accesses missing memory.
 std::shared_ptr<torch::nn::Module> make_with_memory_for_kept(const ModuleMaker& make, Drawn drawn);
 
-// Names, sizes and types only. Throws like make_with_memory_for_kept().
+// Makes only names, sizes and types. Throws like make_with_memory_for_kept().
 std::shared_ptr<torch::nn::Module> make_names(const ModuleMaker& make);
 
-// True inside one of these three functions.
+// Whether this thread is inside one of the three functions above.
 bool is_making_without_memory();
 
 // Moves the module to `device`. Meta tensors get unfilled memory (unfilled.h) and remain the same
-// variables, so the module's members see the change.
+// variables.
 void to_empty(torch::nn::Module& module, at::Device device);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// Measures each layer as a chunk of its own, on a batch of the given size and on twice the rows.
+// Measures each layer as its own chunk, on the given batch size and on twice the rows.
 #include "sluice/model.h"
 
 #include <ATen/ATen.h>
@@ -23,7 +23,7 @@
 namespace sluice {
 namespace {
 
-constexpr std::size_t kSizes = 2;  // batches: as given, and with twice the rows
+constexpr std::size_t kSizes = 2;  // the given rows, and twice as many
 
 struct Value {
   std::array<TensorMeta, kSizes> metas;
@@ -68,8 +68,8 @@ class Probe {
     const Bytes whole = run_backward(size, /*split=*/false);
     const Bytes split = run_backward(size, /*split=*/true);
     const auto above = static_cast<double>(std::max(whole.above, split.above));
-    // A layer that passes no gradient on runs its backward last in its stage. By then the memory
-    // that other layers kept is free.
+    // If a layer's inputs need no gradient, its backward runs last in its stage, when other layers'
+    // memory is free.
     const auto kept = static_cast<double>(split.after_forward);
     return {flops_.forward,
             flops_.input,
@@ -86,7 +86,7 @@ class Probe {
  private:
   struct Bytes {
     std::int64_t after_forward = 0, after_input = 0;
-    std::int64_t above = 0;  // peak of a backward above the memory at its start
+    std::int64_t above = 0;  // peak during a backward, above the memory at its start
   };
 
   static std::vector<std::string> inputs_of(const LayerSpec& layer, const ValueTable& values) {
@@ -98,7 +98,7 @@ class Probe {
     return names;
   }
 
-  // Keeps alive only what a stage would. Returns the metas of the outputs.
+  // Keeps alive only the tensors that a stage would. Returns the metas of the outputs.
   std::vector<TensorMeta> run_forward(std::size_t size) {
     Values batch;
     for (const std::string& name : batch_names_)
@@ -246,7 +246,7 @@ LayerCost cost_of(const std::array<Numbers, kSizes>& measured, std::int64_t rows
   return cost;
 }
 
-// Sets the values of a layer from its shape function, without running it.
+// Sets a layer's values from its shape function, without running it.
 void set_by_shapes(const LayerSpec& layer, ValueTable& values) {
   std::array<std::vector<TensorMeta>, kSizes> written;
   for (std::size_t size = 0; size < kSizes; ++size) {

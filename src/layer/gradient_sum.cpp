@@ -13,10 +13,10 @@ namespace {
 
 using detail::ShardRange;
 
-// No shard is selected; sum_ is then of a finished subtree.
+// No shard is selected. sum_ is then the sum of a finished subtree.
 constexpr int kNone = -1;
 
-// True if nothing else refers to the memory. A view must be the only owner of its base.
+// True if nothing else refers to the memory. For a view this includes its base.
 bool is_alone(const at::Tensor& gradient) {
   if (gradient.use_count() != 1) return false;
   if (!gradient.is_view()) return gradient.storage().use_count() == 1;
@@ -29,7 +29,7 @@ bool can_take_over(const at::Tensor& gradient, at::ScalarType dtype) {
              static_cast<std::size_t>(gradient.numel()) * gradient.element_size();
 }
 
-// The subtree that has `part` as one of its halves. Precondition: `part` is a proper subtree.
+// The subtree that has the proper subtree `part` as a half.
 ShardRange parent_of(ShardRange part, int num_shards) {
   ShardRange tree{0, num_shards};
   while (true) {
@@ -115,8 +115,7 @@ void ShardedSum::recycle(at::Tensor& sum) {
   if (!sum.defined()) return;
   at::Tensor memory = std::move(sum);
   sum.reset();
-  // With several uses of a tied parameter the last one keeps the memory, since no one else recycles
-  // it.
+  // Uses of a tied parameter share the sum, and only its last owner recycles the memory.
   if (!is_alone(memory)) return;
   if (memory_.size() < num_sums_) {
     memory_.push_back(std::move(memory));

@@ -1,10 +1,9 @@
 // Sums the weight gradients of one use of a parameter over the microbatches of a step.
 //
 // Additions follow the order of the calls, in float32 for half precision. All steps use the memory
-// that reserve() allocates once, so the peak does not depend on the step. Memory that something
-// else still holds at clear() is given up. A later gradient may then become the sum, if nothing
-// else holds its storage. Each shard has its own sum, and sibling sums of the tree
-// (plan/shard_tree.h) are merged once both are finished.
+// from reserve(), so the peak does not depend on the step. clear() gives up memory that is still
+// used elsewhere. Each shard has its own sum. Sibling sums of the tree (plan/shard_tree.h) are
+// merged once both are finished.
 //
 // Not thread-safe. On CUDA, autograd's thread adds while the rank's thread waits.
 #pragma once
@@ -28,18 +27,18 @@ class ShardedSum final : public GradientSum {
   void reserve();
   void add(const at::Tensor& gradient) override;
   std::pair<at::Tensor, bool> add_in_place() override;
-  // The sum of the selected shard, or of all once they are finished and form a subtree. Undefined:
-  // no gradient since clear().
+  // The sum of the selected shard. If all shards are finished and form a subtree, their sum.
+  // Undefined without a gradient since clear().
   at::Tensor& value() { return sum_; }
   void clear();
 
-  // Precondition: cleared.
+  // Requires clear() first.
   void set_shards(const OwnShards& shards);
   void select(int shard);
-  // Marks the shard as complete. Precondition: it is selected or has no gradients.
+  // Marks the shard as complete. The shard must be selected or have no gradients.
   void finish(int shard);
-  // The sum of each largest subtree of the own shards, ascending; undefined if it has no gradients.
-  // Precondition: all are finished.
+  // The sums of the largest subtrees of the own shards, ascending. Undefined for a subtree without
+  // gradients. All shards must be finished.
   std::vector<at::Tensor> partial_sums() const;
   void replace(at::Tensor sum);
 
@@ -55,12 +54,12 @@ class ShardedSum final : public GradientSum {
   std::string name_;
   at::Tensor sum_;
   std::vector<at::Tensor> memory_;
-  std::size_t num_sums_ = 1;  // largest number of sums so far
+  std::size_t num_sums_ = 1;  // most sums held at once
   at::Tensor parameter_;
   at::ScalarType dtype_;
   OwnShards shards_;
   int selected_ = 0;
-  std::map<int, at::Tensor> open_;  // by shard, without the selected one
+  std::map<int, at::Tensor> open_;  // unfinished shards except the selected one
   std::map<int, Subtree> finished_;
 };
 

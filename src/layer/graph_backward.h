@@ -7,8 +7,8 @@
 
 namespace sluice {
 
-// Hooks the parameters to their sums immediately. place: the stage, for messages. Later forwards
-// throw Error(kUsage) if a parameter was moved, converted or unfrozen.
+// Immediately hooks the parameters to their sums. place: the stage, for messages. Forwards throw
+// Error(kUsage) if a parameter was moved, converted or unfrozen later.
 ChunkBackwardMaker graph_backward(const Chunk& chunk, const GradientSums& sums, std::string place);
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
-// The start of a graph, where the gradients of its inputs arrive. Unlike a leaf it holds no tensor,
-// so inputs that no operator saved are freed after the forward.
+// The start of a graph, where its inputs' gradients arrive. Unlike leaves it holds no tensors, so
+// inputs that no operator saved are freed after the forward.
 #pragma once
 
 #include <vector>
@@ -12,14 +12,15 @@ class GraphInput {
  public:
   GraphInput();
 
-  // Adds the next input. One that requires grad must be a leaf; it becomes a result of this node.
+  // Adds the next input. An input that requires grad must be a leaf and becomes a result of this
+  // node.
   void begin_at(const at::Tensor& input);
   int num_slots() const { return num_slots_; }
   torch::autograd::edge_list edges() const;
 
-  // Gradients by input, undefined if it has none. slots: the gradients by slot.
+  // Sorts the gradients of the slots by input. Undefined for inputs without gradient.
   std::vector<at::Tensor> by_input(torch::autograd::variable_list slots) const;
-  // The same after a backward that ran to this node.
+  // Returns the gradients by input after a backward that ran to this node.
   std::vector<at::Tensor> take_received();
 
  private:

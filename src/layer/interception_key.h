@@ -1,6 +1,6 @@
 // The dispatch key for our kernels above autograd and autocast. Other operators skip it at no cost.
-// It is torch's TESTING_ONLY_GenericMode, which only torch's own C++ tests use. All other keys that
-// a thread can include have a meaning.
+// It is TESTING_ONLY_GenericMode of torch's C++ tests, because torch uses all other keys that
+// threads can include.
 #pragma once
 
 #include <c10/core/DispatchKeySet.h>

@@ -1,9 +1,9 @@
 // Normal numbers by element index: random words by counter (philox.h), then Box-Muller in double.
 //
 // Counter b gives the elements 4b .. 4b+3. Logarithm, sine and cosine are our own polynomials over
-// +, -, *, / and sqrt, which IEEE 754 rounds exactly. A C library's functions would change the bits
-// with its version and the processor. For the same reason this file is compiled without fused
-// multiply-add (src/CMakeLists.txt).
+// +, -, *, / and sqrt, which IEEE 754 rounds exactly. C library functions would make the bits
+// depend on version and processor. So would fused multiply-add, which this file is compiled without
+// (src/CMakeLists.txt).
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>

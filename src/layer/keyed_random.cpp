@@ -1,9 +1,9 @@
 // Keyed random numbers for unchanged user code, by intercepting operators in the dispatcher.
 //
-// While a scope is open, our kernels on operators that draw fill in an empty generator argument.
-// Accelerator kernels without such an argument (fused dropout, flash attention) draw from the
-// device's default generator. Around these calls it gets the state of the scope's stream. A
-// backward needs no scope, because the forward saves masks and seeds.
+// While a scope is open, our kernels for random operators fill in an empty generator argument.
+// Accelerator kernels without this argument (fused dropout, flash attention) draw from the device's
+// default generator, which gets the state of the scope's stream for the call. A backward needs no
+// scope, because the forward saves masks and seeds.
 #include "sluice/layer.h"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -225,8 +225,8 @@ std::optional<at::Generator> keyed_generator() {
 
 }  // namespace sluice
 
-// Operators without a kernel under the interception key fall through. This touches every operator,
-// so it is registered at load time. Kernels for a few operators are added at first use.
+// Operators without a kernel under the interception key fall through. Registered at load time,
+// because this touches every operator. A few kernels are added at first use.
 TORCH_LIBRARY_IMPL(_, TESTING_ONLY_GenericMode, m) {
   m.fallback(torch::CppFunction::makeFallthrough());
 }

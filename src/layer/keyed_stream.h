@@ -19,13 +19,13 @@ class KeyedStream {
               std::int64_t microbatch);
 
   const at::Generator& generator(c10::Device device);
-  // The stream of another name under the same seed, step and microbatch, from its start.
+  // Returns the stream of another name for the same seed, step and microbatch, at its start.
   KeyedStream of(std::uint64_t hashed_name) const;
-  // Numbers the next draw that is divided into slices. of_slice() returns the streams of its
-  // slices.
+  // Returns a new number for a draw that is divided into slices. of_slice() returns a slice's
+  // stream.
   std::int64_t next_divided() { return num_divided_++; }
   KeyedStream of_slice(std::int64_t draw, std::int64_t slice) const;
-  // An independent stream that continues from here.
+  // Returns an independent stream that continues from here.
   KeyedStream copy() const;
 
  private:
@@ -51,8 +51,8 @@ class KeyedStreamScope {
   c10::impl::IncludeDispatchKeyGuard include_;
 };
 
-// While it lives, this thread draws from the stream of another name. Seed, step and microbatch are
-// those of the enclosing scope, whose stream does not advance. No effect outside a scope.
+// While it lives, this thread draws from another name's stream, with the seed, step and microbatch
+// of the enclosing scope, whose stream does not advance. No effect outside a scope.
 class NamedStreamScope {
  public:
   explicit NamedStreamScope(std::uint64_t hashed_name);
@@ -64,8 +64,8 @@ class NamedStreamScope {
   std::optional<KeyedStreamScope> scope_;
 };
 
-// A draw that ranks share. Each slice has its own stream, so its numbers do not depend on the ranks
-// that draw the other slices. The scope's stream does not advance. No effect outside a scope.
+// A draw divided among ranks. Each slice has its own stream, so numbers do not depend on the ranks.
+// The scope's stream does not advance. No effect outside a scope.
 class DividedDraw {
  public:
   DividedDraw();

@@ -9,12 +9,12 @@
 
 namespace sluice::detail {
 
-// By dimension, from the first input that has it.
+// Indexed by dimension. Taken from the first input that has the dimension.
 using MicrobatchLengths = std::vector<std::int64_t>;
 MicrobatchLengths lengths_of(const Values& batch);
 
-// While it lives, this thread computes a microbatch of these lengths, which must outlive it.
-// nullptr: unknown.
+// While it lives, this thread computes a microbatch of these lengths (nullptr: unknown), which must
+// outlive it.
 class MicrobatchScope {
  public:
   explicit MicrobatchScope(const MicrobatchLengths* lengths);
@@ -22,7 +22,6 @@ class MicrobatchScope {
   MicrobatchScope(const MicrobatchScope&) = delete;
   MicrobatchScope& operator=(const MicrobatchScope&) = delete;
 
-  // The innermost scope's lengths, or nullptr.
   static const MicrobatchLengths* current();
 
  private:

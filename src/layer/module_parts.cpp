@@ -39,7 +39,7 @@ struct FoundPart {
   std::string class_name = {};
 };
 
-// Finds parts: opens lists and modules that contain the block class, and keeps others whole.
+// Finds parts. Opens lists and modules that contain the block class, and keeps others whole.
 class PartFinder {
  public:
   PartFinder(const Module& root, std::string block_class) : block_class_(std::move(block_class)) {
@@ -195,8 +195,8 @@ std::vector<bool> choose_blocks(const ModuleTree& tree, const std::vector<FoundP
   return blocks;
 }
 
-// The first part is an embedding if it precedes the blocks. The last part is a head if it follows
-// them, and the part before it a norm.
+// The first part is an embedding if before the blocks. The last part is a head if after them, and
+// the part before it a norm.
 LayerRole role_of(std::size_t i, const std::vector<bool>& blocks) {
   if (blocks[i]) return LayerRole::kBlock;
   const auto first = std::find(blocks.begin(), blocks.end(), true) - blocks.begin();

@@ -9,17 +9,16 @@
 
 namespace sluice::detail {
 
-// A part and its role in a split.
 struct PlacedPart {
   Part part;
   LayerRole role = LayerRole::kBlock;
-  std::string class_name;  // class name of its module, if there is one
+  std::string class_name;  // empty without a module
 };
 
-// True if all names of parts are known without the module.
+// Whether all names of parts are known without the module.
 bool is_complete(const ModuleTree& tree);
 // module: null if is_complete(). Throws Error(kUsage) for unknown names or classes, a module
-// outside all parts, and a part that is given twice or lies within another.
+// outside all parts, and repeated or nested parts.
 std::vector<PlacedPart> place_parts(const ModuleTree& tree, const torch::nn::Module* module);
 
 }  // namespace sluice::detail

@@ -1,5 +1,4 @@
-// Sees operators of a forward before they run, and may run them itself. It belongs to the thread
-// that sets it.
+// Passes operators of a forward on this thread to an interceptor, which may run them itself.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -14,12 +13,12 @@ namespace sluice {
 class OperatorInterceptor {
  public:
   virtual ~OperatorInterceptor() = default;
-  // True if it ran the operator and replaced the arguments on the stack by results. Operators that
-  // it calls meanwhile do not reach it.
+  // Returns true if it ran the operator and replaced the arguments on the stack by results. Its own
+  // operators are not intercepted.
   virtual bool run(const c10::OperatorHandle& op, torch::jit::Stack& stack) = 0;
 };
 
-// While it lives, the operators below call the reader on this thread.
+// While it lives, this thread passes the operators below to `reader`.
 class OperatorReaderScope {
  public:
   explicit OperatorReaderScope(OperatorInterceptor* reader);
@@ -32,16 +31,15 @@ class OperatorReaderScope {
 };
 
 // Calls this thread's reader, if there is one. at::linear, at::matmul, at::mm and at::addmm always
-// do so.
+// call this.
 bool try_reader(const c10::OperatorHandle& op, torch::jit::Stack& stack);
-// True for an operator that LibTorch tags as pointwise, that draws nothing and returns one tensor.
-// False for at::clone, which computes nothing.
+// True for an operator tagged as pointwise that draws nothing and returns one tensor. False for
+// at::clone.
 bool is_pointwise(const c10::OperatorHandle& op);
 at::Tensor call_operator(const c10::OperatorHandle& op, std::vector<c10::IValue> arguments);
 
-// Lets more operators call the reader, on every thread inside a KeyedRandomScope: pointwise
-// operators, embedding, layer_norm, rms_norm, scaled_dot_product_attention and dropouts. Call it
-// while modules are made.
+// Also passes pointwise operators, embedding, layer_norm, rms_norm, scaled_dot_product_attention
+// and dropouts to readers, on threads inside a KeyedRandomScope. Call it while modules are made.
 void intercept_more_operators();
 
 }  // namespace sluice

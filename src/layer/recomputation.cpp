@@ -56,9 +56,9 @@ class BufferUpdatesDiscarded {
 
 }  // namespace
 
-// The node's results are the layer's outputs, then the values that the layer reads and passes on.
-// Its edges lead to the values read, then to the weights. Weight gradients go to their sums
-// directly, unless they must wait for W.
+// The results of this node are the layer's outputs, then the values that the layer reads and passes
+// on. Its edges lead to those values, then to the weights. Weight gradients go to their sums or
+// wait for W.
 class RecomputedLayer final : public Node {
  public:
   RecomputedLayer(std::shared_ptr<Recomputation> owner, std::size_t layer, const MicrobatchKey& key)
@@ -70,7 +70,7 @@ class RecomputedLayer final : public Node {
 
   std::string name() const override { return "RecomputedLayer"; }
 
-  // A value that is read twice counts once.
+  // Saves a value only once if it is read twice.
   void read(const Tensors& values) {
     edge_list edges;
     for (std::size_t k = 0; k < values.size(); ++k) {
@@ -99,7 +99,7 @@ class RecomputedLayer final : public Node {
     return values;
   }
 
-  // The same tensor as a result of this node.
+  // Returns the tensor as a result of this node, for later readers.
   at::Tensor handed_on(const at::Tensor& tensor) {
     at::Tensor result = same_storage(tensor);
     torch::autograd::impl::set_gradient_edge(result, Edge(getptr(), add_input_metadata(result)));
@@ -137,7 +137,7 @@ class RecomputedLayer final : public Node {
 
   variable_list apply(variable_list&& gradients) override {
     variable_list result(num_outputs());
-    if (has_run_) {  // W, after I
+    if (has_run_) {  // this call is W
       std::move(deferred_).run();
       for (auto& [sum, gradient] : std::exchange(held_, {})) sum->add(gradient);
       return result;
@@ -175,13 +175,13 @@ class RecomputedLayer final : public Node {
 
  private:
   struct Saved {
-    at::Tensor value;  // undefined: absent, or the same as an earlier one
+    at::Tensor value;  // undefined if absent or read before
     std::int64_t version = 0;
     bool is_differentiable = false;
   };
 
-  // Runs the forward again with a graph and frees its outputs. Returns the edges at which the
-  // backward starts, and their gradients.
+  // Repeats the forward with a graph and frees its outputs. Returns the edges at which the backward
+  // starts, and their gradients.
   std::pair<edge_list, variable_list> run_again(GraphInput& input, variable_list gradients) {
     require_unchanged();
     Tensors values = this->values();
@@ -216,7 +216,7 @@ class RecomputedLayer final : public Node {
       roots.first.push_back(edge);
       roots.second.push_back(std::move(gradient));
     };
-    // Later readers first, because their backwards run before the backward of this layer.
+    // Start with later readers, because their backwards run before this layer's.
     const auto first_through = gradients.end() - static_cast<std::ptrdiff_t>(handed_through.size());
     for (std::size_t k = 0; k < handed_through.size(); ++k)
       add(handed_through[k], *(first_through + static_cast<std::ptrdiff_t>(k)));
@@ -230,7 +230,8 @@ class RecomputedLayer final : public Node {
     return roots;
   }
 
-  // A whole backward in an I that holds back weight gradients until W. The node returns them.
+  // Runs the whole backward during I. The node returns the weight gradients, which the caller holds
+  // back until W.
   Tensors backward_returning_weight_gradients(const GraphInput& input, const edge_list& roots,
                                               const variable_list& gradients,
                                               variable_list& result) {
@@ -270,7 +271,7 @@ class RecomputedLayer final : public Node {
   const std::shared_ptr<const KeyedStream> random_numbers_;
   const c10::impl::LocalDispatchKeySet dispatch_keys_ = c10::impl::tls_local_dispatch_key_set();
   std::vector<Saved> saved_;
-  std::vector<std::size_t> reads_;  // by read: the first read of the same value
+  std::vector<std::size_t> reads_;  // by read: index of the first read of this value
   std::size_t num_reads_ = 0;
   std::vector<bool> writes_;
   bool has_run_ = false;
@@ -297,7 +298,7 @@ Tensors Recomputation::run_without_graph(std::size_t layer, const MicrobatchKey&
   Tensors written;
   {
     const at::NoGradGuard no_graph;
-    // A weight casted without a graph must not serve a forward with one.
+    // This forward has no graph, so its casted weights must not be cached for forwards with one.
     const AutocastScope no_cache(std::nullopt);
     written = chunk_.run_layer(layer, recomputed.values(), key.seed, key.step, key.microbatch);
   }

@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kBetween = "hidden";
 
-// {name inside the child, full name of the first use} of parameters shared with an earlier child.
+// Parameters shared with an earlier child: {name inside the child, full name of the first use}.
 using Ties = std::vector<std::pair<std::string, std::string>>;
 using FirstUses = std::map<const void*, std::string>;
 
@@ -52,7 +52,7 @@ void freeze_alike(torch::nn::Module& clone, const torch::nn::Module& original) {
 }
 
 // make_clone(child): clones a child that shares parameters with an earlier child, so that each use
-// of a tied parameter is a leaf with its own gradient.
+// of a tied parameter has its own gradient.
 Model chain(std::vector<Child> children, const std::string& input, const char* where,
             const std::function<Child(std::size_t i)>& make_clone) {
   if (children.empty())
@@ -84,7 +84,7 @@ Model chain(std::vector<Child> children, const std::string& input, const char* w
     layer.forward = [call = child.call](torch::nn::Module&, const std::vector<at::Tensor>& inputs) {
       return std::vector<at::Tensor>{call(inputs.front())};
     };
-    // The module has its weights already.
+    // Keep the weights that the module already has.
     layer.initialize = [](const std::string&, const std::string&, at::Tensor&, std::uint64_t) {};
   }
   model.inputs = {input};

@@ -10,31 +10,28 @@
 
 namespace sluice {
 
-// Throws Error(kInternal) naming `name` if the slice has a wrong number of dimensions or exceeds
-// the shape.
+// Throws Error(kInternal) naming `name` if the slice does not fit the shape.
 std::vector<std::int64_t> shape_of(const Slice& slice, const std::vector<std::int64_t>& shape,
                                    const std::string& name);
-// "[0:4, 2:3]".
+// For example "[0:4, 2:3]".
 std::string to_text(const Slice& slice);
 
-// Visits the box in row-major order as contiguous runs of the whole tensor: visit(first element in
-// the whole, first in the box, count). A box of whole rows is one run. Precondition: shape_of()
-// accepts it.
+// Visits the box's contiguous runs in row-major order, as visit(first element in the whole tensor,
+// first in the box, count). A box of whole rows is one run. shape_of() must accept the box.
 void for_each_run(const Slice& slice, const std::vector<std::int64_t>& shape,
                   const std::function<void(std::int64_t in_whole, std::int64_t in_box,
                                            std::int64_t count)>& visit);
 
-// Calls visit(box of the whole, view of `local`) for each box that the rank holds. local: has the
-// shape of the rank's tensor.
+// Calls visit(box in the whole parameter, its elements in `local`) for each box that the rank
+// holds. `local` has the shape of the rank's tensor.
 void for_each_box(const ParameterInfo& parameter, const at::Tensor& local,
                   const std::function<void(const Slice& box, at::Tensor part)>& visit);
 
-// Views of one slice in `local`, one per section. local: has the shape of the rank's tensor.
-// Precondition: `slice` is in parameter.slices.
+// Returns views of one slice in `local`, one per section. `slice` must be in parameter.slices.
 std::vector<at::Tensor> parts_of_slice(const ParameterInfo& parameter, const at::Tensor& local,
                                        int slice);
 
-// "slices 2 to 4 of 8 of [64, 32]".
+// For example "slices 2 to 4 of 8 of [64, 32]".
 std::string held_text(const ParameterInfo& parameter);
 
 }  // namespace sluice

@@ -27,7 +27,7 @@ struct SelectiveBackwardMark final : torch::autograd::FunctionPostHook {
   }
 };
 
-// True for a user's torch::autograd::Function. It computes all its gradients, even unneeded ones.
+// A user-defined torch::autograd::Function always computes all of its gradients.
 bool is_custom_function(const Node& node) {
   if (std::strstr(typeid(node).name(), "CppNode") == nullptr) return false;
   const auto& hooks = node.post_hooks();
@@ -50,7 +50,7 @@ class Graph {
     for (const Edge& root : roots) {
       const std::size_t i = index_.at(root.function.get());
       is_root_[i] = true;
-      early_[i] = is_leaf_[i];  // the weight is an output, so what arrives is its gradient
+      early_[i] = is_leaf_[i];  // the weight itself is an output, so its gradient arrives in I
     }
     do {
       mark_reach();
@@ -120,8 +120,8 @@ class Graph {
     }
   }
 
-  // Finds weights whose gradient no single frontier node can finish. If it returns true, the caller
-  // must mark the reach again.
+  // Finds weights whose gradient no single frontier node can finish. If it returns true, call
+  // mark_reach() again.
   bool find_early_weights() {
     bool found = false;
     std::vector<std::size_t> owner(nodes_.size(), nodes_.size());
@@ -177,7 +177,7 @@ class Graph {
   std::vector<std::uint8_t> reach_;
 };
 
-// Frees what a node saved right after it ran, because it does not run again.
+// Frees a node's saved tensors when it has run, because it does not run again.
 struct ReleaseAfterUse final : torch::autograd::FunctionPostHook {
   explicit ReleaseAfterUse(Node* owner) : node(owner) {}
   variable_list operator()(const variable_list& outputs, const variable_list&) override {
@@ -222,8 +222,8 @@ InputBackward run_input_backward(const edge_list& roots, const variable_list& gr
   }
   if (wanted.empty()) return result;
 
-  // If the engine evaluates a node, it captures the gradient before the node's tensor hooks.
-  // Otherwise it captures after them, and W must not call the hooks again.
+  // The engine captures an evaluated node's gradient before the node's tensor hooks. Otherwise it
+  // captures after them, and W must not call the hooks again.
   const auto has_hooks = [](const DeferredWeights::Frontier& frontier) {
     return !frontier.node->tensor_pre_hooks().empty();
   };
@@ -255,7 +255,7 @@ InputBackward run_input_backward(const edge_list& roots, const variable_list& gr
       if (graph.towards_input(edge)) edge = Edge();
     }
   }
-  // The order of a whole backward: latest node first.
+  // Run W in the order of a whole backward, latest node first.
   std::stable_sort(frontiers.begin(), frontiers.end(), [](const auto& a, const auto& b) {
     return a.node->sequence_nr() > b.node->sequence_nr();
   });

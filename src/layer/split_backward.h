@@ -2,24 +2,23 @@
 //
 // A node *reaches the input* if a gradient through it gets to a stage input, and *reaches weights*
 // if one gets to a parameter. A *frontier* node reaches the input and has an edge into a part that
-// reaches only weights, such as the product of linear(x). A root that reaches only weights is one
-// too. I runs the engine towards the inputs and captures the gradients that arrive at the frontier.
-// Then it drops the frontier's edges towards the input, which frees all nodes that led only there.
-// W runs the engine from each frontier node down to the weights.
+// reaches only weights, such as the product of linear(x). Roots that reach only weights are
+// frontier nodes too. I runs the engine towards the inputs and captures the gradients at the
+// frontier. Then it drops the frontier's edges towards the input, which frees nodes that led only
+// there. W runs the engine from each frontier node down to the weights.
 //
 //    loss ── F1 ── n ── F2 ── input      I: loss → F1 → n → F2 → input, capturing at F1 and F2
 //             │          │               W: F1 → w1, then F2 → w2
 //            w1         w2
 //
-// The engine evaluates only what the requested gradients need. So I and W together do the work of
-// B, with the same bits.
+// The engine evaluates only nodes that the requested gradients need, so I and W together do the
+// work of B, with the same bits.
 //
-// Early weights get their gradient during I. These are parameters below several frontier nodes,
-// because no single node can finish their gradient. They are also parameters below a custom
-// torch::autograd::Function, which computes all its gradients at once unless
-// declare_selective_backward() was called.
+// *Early weights* get their gradient during I. They are below several frontier nodes, none of which
+// can finish the gradient, or below a custom torch::autograd::Function, which computes all its
+// gradients at once unless declare_selective_backward() was called.
 //
-// After the idea of zero-bubble schedules (Qi et al., arXiv 2401.10241); the algorithm is ours.
+// The idea is from zero-bubble schedules (Qi et al., arXiv 2401.10241).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -37,8 +36,8 @@ namespace sluice {
 // The work that I leaves for W.
 class DeferredWeights {
  public:
-  // Runs the engine from each frontier node to the AccumulateGrad nodes, and frees each part right
-  // after.
+  // Runs the engine from each frontier node to the AccumulateGrad nodes. Frees each part
+  // afterwards.
   void run() &&;
   bool empty() const { return frontier_.empty(); }
 
@@ -61,13 +60,13 @@ struct InputBackward {
   DeferredWeights deferred;
 };
 
-// Declares that the torch::autograd::Function that made y computes only the gradients that
+// Declares that the torch::autograd::Function of y computes only the gradients that
 // needs_input_grad() requests, and may run once for each.
 void declare_selective_backward(const at::Tensor& y);
 
-// roots, gradients: where the backward starts, with one defined gradient per root. inputs: edges
-// whose gradient is needed. boundary: nodes treated like inputs, but without a returned gradient.
-// They split a stage that has no differentiable inputs.
+// roots, gradients: where the backward starts, with defined gradients. inputs: edges whose gradient
+// is needed. boundary: nodes treated like inputs, without returned gradients. They split a stage
+// without differentiable inputs.
 InputBackward run_input_backward(const torch::autograd::edge_list& roots,
                                  const torch::autograd::variable_list& gradients,
                                  const torch::autograd::edge_list& inputs,

@@ -12,16 +12,16 @@ namespace sluice {
 
 class BatchSplit {
  public:
-  // Both arguments must outlive it. Throws Error(kUsage) for unknown or missing names, lengths that
-  // differ, and inconsistent inputs.
+  // Both arguments must outlive this object. Throws Error(kUsage) for unknown or missing names,
+  // lengths that differ, and inconsistent inputs.
   BatchSplit(const Inputs& inputs, const Model& model);
 
   // Throws Error(kUsage) unless Model::count_rows() returns the number of rows of a microbatch.
   void require_row_count() const;
   void require_no_gradient() const;
 
-  // The number of microbatches to make, at most `most` and the number of rows. Given microbatches
-  // fix the number.
+  // Returns the number of microbatches to make, at most `most` and the number of rows, or the
+  // number that the caller gave.
   int num_microbatches(int most) const;
   // Precondition: num_microbatches() allows this many.
   std::vector<Values> microbatches(int num_microbatches) const;

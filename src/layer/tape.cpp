@@ -1,6 +1,6 @@
 // The tape sees operators through a dispatch key above autograd. A thread includes the key while it
-// has a tape. It is torch's TESTING_ONLY_GenericWrapper, which only torch's own C++ tests use. The
-// similar key of interception_key.h lies above it.
+// has a tape. The key is TESTING_ONLY_GenericWrapper, used only by torch's own C++ tests, and lies
+// below interception_key.h's.
 #include "layer/tape.h"
 
 #include <ATen/ATen.h>
@@ -86,7 +86,7 @@ bool is_written(const c10::Argument& argument) {
   return argument.alias_info() && argument.alias_info()->isWrite();
 }
 
-// True for an operator made of other operators, which the tape sees one by one.
+// True for an operator that calls other operators, which the tape records one by one.
 bool is_composite(const c10::OperatorHandle& op) {
   return !op.hasKernelForDispatchKey(c10::DispatchKey::CPU) &&
          !op.hasKernelForDispatchKey(c10::DispatchKey::Meta);
@@ -170,7 +170,7 @@ class Tape::Notes {
   }
 
  private:
-  // A storage without memory and its replacement. Storages that an operator connects form a family,
+  // A storage without memory and its replacement. Storages connected by an operator form a family,
   // which gets numbers as a whole or not at all.
   struct Noted {
     c10::Storage without, with;
@@ -212,7 +212,6 @@ class Tape::Notes {
 
   void remember(const at::Tensor& tensor) { tensors_.emplace_back(tensor.getIntrusivePtr()); }
 
-  // All tensors without memory that are still held, once each.
   std::vector<at::Tensor> take_alive() {
     std::vector<at::Tensor> alive;
     std::unordered_set<const c10::TensorImpl*> seen;
@@ -247,8 +246,8 @@ class Tape::Notes {
       if (writes_memory) return false;
     }
     if (generator < 0) return makes && !op.hasTag(at::Tag::nondeterministic_seeded);
-    // A draw can wait only if it has a single tensor, which it fills. Otherwise the amount that it
-    // draws may depend on values of other tensors.
+    // A draw can wait only if it fills its single tensor. Otherwise other tensors' values may
+    // decide the amount drawn.
     std::size_t num_tensors = 0, num_written = 0;
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       num_tensors += arguments[i].isTensor() ? 1 : 0;
@@ -257,7 +256,7 @@ class Tape::Notes {
     return num_tensors == 1 && num_written == 1;
   }
 
-  // Records the operator and runs it for sizes and types. results: the arguments, replaced by
+  // Records the operator and computes only sizes and types. results: the arguments, replaced by
   // results. False: it must run now.
   bool note(const c10::OperatorHandle& op, const Stack& arguments, int generator, Stack& results) {
     if (!can_wait(op, arguments, generator)) return false;
@@ -304,7 +303,7 @@ class Tape::Notes {
     return family(*a);
   }
 
-  // An explicit CPU becomes the meta device, like the tensors. Numbers without dimensions stay.
+  // Replaces devices and tensors by meta ones, except zero-dimensional tensors with memory.
   c10::IValue without_memory(const c10::IValue& argument) const {
     if (argument.isDevice()) return c10::Device(c10::kMeta);
     return with_tensors(argument, [](const at::Tensor& tensor) {
@@ -376,8 +375,8 @@ class Tape::Notes {
     for (const at::Tensor& result : note.results) of(result);
   }
 
-  // Runs the operators that the selected families need, in order. alive: tensors that are held. All
-  // others are freed after their last use.
+  // Runs the recorded operators that the selected families need, in order. Frees tensors outside
+  // `alive` after their last use.
   void run(const std::function<bool(std::size_t family)>& needs,
            const std::vector<at::Tensor>& alive) {
     const auto is_due = [&](const Note& note) {
@@ -474,7 +473,7 @@ class TapeKernels {
   static void any(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
     if (Tape::Notes::current) {
       Tape::Notes::current->call(op, keys, stack);
-    } else {  // one of autograd's threads, which inherits the keys of its caller
+    } else {  // an autograd thread, which inherits its caller's keys but has no tape
       op.redispatchBoxed(keys & kBelowTape, stack);
     }
   }

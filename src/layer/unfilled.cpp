@@ -87,7 +87,7 @@ bool is_unfilled(const at::Tensor& tensor) {
     return (mark->one_is_enough ? equal.any() : equal.all()).item<bool>();
   };
   if (!bits.is_contiguous()) return holds(bits);
-  // In pieces, so that a large parameter needs little extra memory.
+  // Check in pieces, so that a large parameter needs little extra memory.
   constexpr std::int64_t kPiece = std::int64_t{1} << 13;
   const at::Tensor flat = bits.view(-1);
   for (std::int64_t at = 0; at < flat.numel(); at += kPiece) {

@@ -1,9 +1,9 @@
-// Marks memory that weights must fill, and finds memory that was never filled.
+// Marks memory that weights must fill, and finds unfilled memory.
 //
 // Unfilled floating-point elements are signaling NaNs with a fixed payload. Arithmetic never
 // produces one, and NaNs in checkpoints are quiet. Unfilled bools are a byte other than 0 and 1.
-// Integers and 8-bit floats are filled with the bits of the lowest integer, and count as unfilled
-// only if all elements match.
+// Integers and 8-bit floats get the bits of the lowest integer, and count as unfilled only if all
+// elements match.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,18 +15,17 @@
 
 namespace sluice {
 
-// A new unfilled tensor. On the meta device it has no memory.
 at::Tensor unfilled(at::IntArrayRef sizes, const at::TensorOptions& options);
 void set_unfilled(const at::Tensor& tensor);
 // Whether any element is still unfilled. False for a tensor without memory.
 bool is_unfilled(const at::Tensor& tensor);
 
-// The unfilled parameters, as in "'model.norm.weight', float32 [64]".
+// Lists the unfilled parameters, as in "'model.norm.weight', float32 [64]".
 std::vector<std::string> unfilled_parameters(const Chunk& chunk);
-// Throws Error(kUsage) with the names, if any. where, remedy: for the message.
+// Throws Error(kUsage) if there are names. where, remedy: for the message.
 void require_none_unfilled(const std::vector<std::string>& names, const std::string& where,
                            const std::string& remedy);
-// Zeros the unfilled parameters, for runs that measure only time.
+// Zeros the unfilled parameters, for timing runs.
 void zero_unfilled(Chunk& chunk);
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
-// Lets autograd nodes add weight gradients directly to their sums (gradient_sum.h), instead of
-// returning tensors. A node that finds no sum returns its gradient to the engine as usual.
+// Lets autograd nodes add weight gradients directly to their sums (gradient_sum.h). A node without
+// a sum returns its gradient to the engine as usual.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,17 +10,17 @@ struct Node;
 
 namespace sluice {
 
-// Dense. If is_empty, its contents mean nothing.
+// A dense sum.
 struct SumTarget {
   at::Tensor sum;
-  bool is_empty = false;  // write the first gradient instead of adding it
+  bool is_empty = false;  // uninitialized: write the first gradient instead of adding it
 };
 
 class WeightSums {
  public:
   virtual ~WeightSums() = default;
-  // leaf: the weight's AccumulateGrad node. The caller must add exactly one gradient at once.
-  // Undefined: no sum, or its dtype differs from the caller's.
+  // Returns the sum for a weight's AccumulateGrad node. The caller must immediately add exactly one
+  // gradient. Undefined without a sum, or if its dtype differs.
   virtual SumTarget target(const torch::autograd::Node* leaf) = 0;
 };
 

@@ -35,7 +35,7 @@ std::string range_of(const Names& parts) {
   return formatted("parts '{}' to '{}'", parts.front(), parts.back());
 }
 
-// True for the module that replaces a dropped element.
+// True for the placeholder of a dropped element.
 bool is_empty(const Module& module) {
   return typeid(module) == typeid(Module) && module.children().empty() &&
          module.parameters(/*recurse=*/false).empty() && module.buffers(/*recurse=*/false).empty();
@@ -66,7 +66,6 @@ class Factory {
   std::shared_ptr<Module> make(const Kept& kept, Drawn drawn) const {
     return made([&] { return make_with_memory_for_kept([&] { return call(kept); }, drawn); }, kept);
   }
-  // Makes the module without numbers.
   std::shared_ptr<Module> make_for_names() const {
     return made([&] { return make_names([&] { return call(Kept()); }); }, Kept());
   }
@@ -77,14 +76,14 @@ class Factory {
     try {
       return without_memory();
     } catch (const c10::Error& error) {
-      std::shared_ptr<Module> module = call(kept);  // or throws its own error
+      std::shared_ptr<Module> module = call(kept);  // may throw the factory's own error
       if (!needs_memory_.exchange(true)) warn(error.what_without_backtrace());
       return module;
     }
   }
 
-  // The scope makes every stage draw the same numbers, for factories that make everything and drop
-  // the rest.
+  // A factory may draw for all parts and drop some. The scope gives it the same numbers on every
+  // stage.
   std::shared_ptr<Module> call(const Kept& kept) const {
     const KeyedRandomScope scope(0, 0, whole_.class_name, 0);
     std::shared_ptr<Module> module = whole_.make(kept);
@@ -280,9 +279,9 @@ Model from_module(WholeModule whole, const ModuleTree& given) {
   Model model;
   for (const LayerSpec& layer : tree->layers()) {
     LayerSpec alone = fuse(tree, {layer}, layer.writes);
-    // A user's initialize function may skip parameters, so the factory's numbers are needed.
+    // The user's initialize function may skip parameters, so keep the factory's numbers.
     alone.make = [tree, part = layer.name] { return tree->make({part}, Drawn::kNone); };
-    // The module has its weights already.
+    // Keep the weights that the module already has.
     if (tree->is_ready())
       alone.initialize = [](const std::string&, const std::string&, at::Tensor&, std::uint64_t) {};
     model.layers.push_back(std::move(alone));

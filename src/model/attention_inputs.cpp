@@ -106,7 +106,6 @@ at::Tensor AttentionInputs::of_microbatch(const std::vector<at::Tensor>& sources
     if (found.defined()) return found;
     std::erase_if(entries_, [](const Entry& entry) { return entry.value.expired(); });
   }
-  // Autograd cannot save a tensor that was created in inference mode.
   const c10::InferenceMode normal_tensors(false);
   const at::NoGradGuard no_grad;
   at::Tensor made = make();

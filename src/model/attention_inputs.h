@@ -33,21 +33,21 @@ class AttentionInputs {
   explicit AttentionInputs(std::vector<std::shared_ptr<RotaryTable>> rotary = {})
       : rotary_(std::move(rotary)) {}
 
-  // Scores of hidden tokens. A token that sees nothing gets zeros, or the mean of all values with
-  // kLeast.
+  // What the mask adds for hidden tokens. A token that sees nothing gets zeros with kInfinity, the
+  // mean of all values with kLeast.
   enum class Unseen { kInfinity, kLeast };
   struct Kind {
     std::int64_t window = 0;  // 0 if unlimited
     Unseen unseen = Unseen::kInfinity;
-    bool always = false;  // even if plain causal attention suffices
+    bool always = false;  // make a mask even if plain causal attention suffices
   };
 
-  // Returns the mask to add to the scores, [B or 1, 1, L, L]. Undefined for plain causal attention.
+  // Returns the mask to add to the scores, [B or 1, 1, L, L], undefined for plain causal attention.
   // Throws Error(kUsage) if the batch's tensors are not [B, L].
   at::Tensor mask(const BatchPositions& batch, const at::Tensor& q_BHLE, const Kind& kind);
 
-  // Returns the first key that each query sees: int32 [L], or [B, L] with documents. Undefined if
-  // all are 0. Returns nothing if the microbatch has a padding mask.
+  // Returns the first key that each query sees, int32 [L], or [B, L] with documents, undefined if
+  // all are 0. Returns nothing for a microbatch with padding masks.
   std::optional<at::Tensor> first_keys(const BatchPositions& batch, std::int64_t rows,
                                        std::int64_t length, std::int64_t window);
 

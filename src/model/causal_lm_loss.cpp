@@ -90,7 +90,7 @@ at::Tensor next_token_sum(const at::Tensor& logits_BLV, const at::Tensor& labels
 
 at::Tensor next_token_sum(const at::Tensor& x_BLD, const ops::LinearCrossEntropy& head,
                           const at::Tensor& labels_BL) {
-  // If ranks divide the rows, the block checks them.
+  // If ranks divide the rows, the block checks the labels.
   if (!head.slices.sequence_parallel() || head.slices.degree() == 1)
     require_shapes("the head's inputs", x_BLD, labels_BL);
   const at::Tensor targets_R = targets_of(labels_BL);

@@ -85,7 +85,6 @@ class DecoderAttention : public torch::nn::Module {
     k_norm_ = register_module("k_norm", make_norm(config, each ? head_dim_ : kv, options));
   }
 
-  // x + residual_scale * behind(this(before(x))) as one node, or undefined if that is impossible.
   at::Tensor fused(const at::Tensor& x_BLD, const BatchPositions& batch,
                    const ops::NormWeights& before, const ops::NormWeights& behind,
                    double residual_scale) const {

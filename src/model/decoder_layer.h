@@ -21,7 +21,8 @@ class FeedForward : public torch::nn::Module {
     std::vector<at::Tensor> written = {};  // additional outputs of the block
   };
   virtual Output forward(const at::Tensor& x_BLD, const BatchPositions& batch) const = 0;
-  // x + residual_scale * behind(this(before(x))) as one node, or undefined if that is impossible.
+  // Returns x + residual_scale * behind(this(before(x))), computed by one autograd node, or an
+  // undefined tensor if that is impossible.
   virtual at::Tensor fused(const at::Tensor& /*x_BLD*/, const ops::NormWeights& /*before*/,
                            const ops::NormWeights& /*behind*/, double /*residual_scale*/) const {
     return {};

@@ -9,8 +9,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Computes rows[index], where `back` lists equally many places in `index` per row. Atomic additions
-// on a GPU would sum gradients in no fixed order.
+// Computes rows[index]. `back` lists each row's places in `index`, equally many per row. The
+// backward sums in this order, unlike atomic additions on a GPU.
 class TakeRows : public torch::autograd::Function<TakeRows> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& rows,

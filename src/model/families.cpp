@@ -98,7 +98,6 @@ LayerSpec describe_layer(const LayerInfo& info, const ModelSpec& model, const La
     if (!parameter.tied_to.empty())
       spec.ties.emplace_back(parameter.name.substr(prefix.size() + 1), parameter.tied_to);
   }
-  // A tied head has the embedding's key, so it gets the padding row too.
   const std::string embedding = model.layers.front().parameters.front().name;
   spec.initialize = [=](const std::string& name, const std::string& key, at::Tensor& value,
                         std::uint64_t seed) {

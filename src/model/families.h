@@ -14,7 +14,6 @@
 
 namespace sluice::detail {
 
-// A row of family/families.h.
 struct FamilyModules {
   std::string name;
   std::vector<LayerSpec> (*make)(const ModelSpec& model, const LayerOptions& options);
@@ -45,7 +44,7 @@ void freeze_as(const LayerInfo& info, LayerSpec& spec);
 inline std::vector<at::Tensor> as_written(at::Tensor hidden) { return {std::move(hidden)}; }
 inline std::vector<at::Tensor> as_written(std::vector<at::Tensor> written) { return written; }
 
-// Makes `spec` run the modules that `make` creates. forward() takes one tensor per name in
+// Makes `spec` run the modules that `make` creates. Their forward() takes the tensors of
 // LayerSpec::reads, and returns a tensor or a vector.
 template <typename Make>
 void set_module(LayerSpec& spec, Make make) {
@@ -68,7 +67,7 @@ LossValue fused_causal_lm_loss(const Values& outputs, const Values& batch);
 
 LossValue loss_of_head(const Values& outputs, const Values& batch);
 
-// Each function makes a module for set_module(). make_block gets the block's number.
+// These make modules for set_module(). make_block gets the block's number.
 template <typename MakeEmbedding, typename MakeBlock, typename MakeNorm>
 std::vector<LayerSpec> assemble_layers(const ModelSpec& model, const LayerOptions& options,
                                        const InitialValues& initial, MakeEmbedding make_embedding,

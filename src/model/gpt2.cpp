@@ -75,7 +75,7 @@ class Gpt2Attention : public torch::nn::Module {
         "c_proj", std::make_shared<Conv1D>(d, d, options, Division{Division::How::kRows}));
   }
 
-  // x + this(before(x)) as one node, or undefined if that is impossible.
+  // Returns x + this(before(x)), computed by one autograd node, or an undefined tensor.
   at::Tensor fused(const at::Tensor& x_BLD, const BatchPositions& batch,
                    const ops::NormWeights& before) const {
     if (!fused_ || !supports_fused(x_BLD)) return {};
@@ -143,7 +143,6 @@ class Gpt2Mlp : public torch::nn::Module {
         "c_proj", std::make_shared<Conv1D>(f, d, options, Division{Division::How::kRows}));
   }
 
-  // x + this(before(x)) as one node, or undefined.
   at::Tensor fused(const at::Tensor& x_BLD, const ops::NormWeights& before) const {
     if (!fused_ || !supports_fused(x_BLD)) return {};
     return ops::feed_forward_block(x_BLD, {.half = {.before = before,
@@ -209,7 +208,7 @@ class Gpt2Layer : public torch::nn::Module {
 
 std::vector<LayerSpec> make_gpt2_layers(const ModelSpec& model, const LayerOptions& options) {
   const Gpt2Config config = config_of(model, read_gpt2_config);
-  // Weights that write to the residual stream start smaller (section 2.3).
+  // Weights before residual sums start smaller (section 2.3).
   const double std = initializer_std(config.initializer_range);
   const double residual_std = std / std::sqrt(2.0 * static_cast<double>(config.num_layers));
   const auto initial_std = [=](const std::string& name) {

@@ -53,7 +53,8 @@ class GptNeoxAttention : public torch::nn::Module {
     dense_ = add("dense", d, {Division::How::kRows});
   }
 
-  // this(before(x)), plus x if adds_input, as one node, or undefined.
+  // Returns this(before(x)), plus x if adds_input, computed by one autograd node, or an undefined
+  // tensor.
   at::Tensor fused(const at::Tensor& x_BLD, const BatchPositions& batch,
                    const ops::NormWeights& before, bool adds_input) const {
     if (!fused_ || !supports_fused(x_BLD)) return {};
@@ -131,7 +132,6 @@ class GptNeoxMlp : public torch::nn::Module {
         std::make_shared<Linear>(f, d, /*bias=*/true, options, Division{Division::How::kRows}));
   }
 
-  // this(before(x)), plus x if adds_input, as one node, or undefined.
   at::Tensor fused(const at::Tensor& x_BLD, const ops::NormWeights& before, bool adds_input) const {
     if (!fused_ || !supports_fused(x_BLD)) return {};
     return ops::feed_forward_block(x_BLD, {.half = {.before = before,

@@ -10,9 +10,9 @@
 
 namespace sluice::detail {
 
-// Returns CPU tensors. An input comes from the field of its name, or from the tokens: input_ids,
-// labels, attention_mask (default 1) or position_ids (default 0, 1, ..). Throws Error(kInput) for
-// other inputs.
+// Returns CPU tensors. An input comes from the field of its name, or is input_ids, labels,
+// attention_mask (default 1) or position_ids (default 0, 1, ..). Throws Error(kInput) for other
+// inputs.
 Values graph_inputs(const TokenRows& rows, std::int64_t first, std::int64_t count,
                     const std::vector<ValueSpec>& inputs);
 

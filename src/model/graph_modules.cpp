@@ -152,7 +152,6 @@ class LayerMaker {
       for (const std::size_t i : changed) read[i] = read[i].clone();
       std::vector<at::Tensor> written =
           program->run(read, held, {.training = own.is_training() || graph->is_evaluation});
-      // Values are contiguous between layers.
       for (at::Tensor& tensor : written) tensor = tensor.contiguous();
       return written;
     };
@@ -166,7 +165,7 @@ class LayerMaker {
     return spec;
   }
 
-  // Computes a value from the batch alone, or returns nullptr if that is impossible.
+  // Computes a value from the batch alone. Returns nullptr if impossible.
   std::function<at::Tensor(const Values&)> from_batch(const std::string& name) const {
     const GraphModule& module = module_of(graph_);
     const GraphLayers& layers = graph_->layers;
@@ -257,8 +256,8 @@ class LayerMaker {
     return own;
   }
 
-  // Gradients of a shared value are summed within each layer first, so that recomputation and cuts
-  // do not change the sum.
+  // Sums gradients of a shared value within each layer first, so that recomputation and cuts do not
+  // change the sum.
   static std::vector<std::size_t> places_of_shared(const GraphLayer& layer) {
     std::vector<std::size_t> places;
     for (std::size_t i = 0; i < layer.reads.size(); ++i)
@@ -267,8 +266,8 @@ class LayerMaker {
     return places;
   }
 
-  // Batch inputs that the layer changes in place are copied, because they belong to the caller and
-  // a layer may run twice.
+  // Copies batch inputs that the layer changes in place, because the caller owns them and a layer
+  // may run twice.
   std::vector<std::size_t> places_of_changed(const GraphLayer& layer) const {
     std::vector<std::size_t> places;
     for (std::size_t i = 0; i < layer.reads.size(); ++i)
@@ -383,7 +382,7 @@ Model graph_model(const ModelSpec& spec, const std::vector<GraphOperator>& opera
     count = count_of(maker, *graph);
     model.loss = loss_of(*graph, count);
   }
-  // Every rank calls this before each microbatch runs.
+  // Checks sizes here, because every rank calls this before each microbatch.
   model.count = [graph, count](const Values& batch) {
     InputSizes sizes;
     for (const auto& [name, tensor] : batch)

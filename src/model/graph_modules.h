@@ -8,7 +8,6 @@
 
 namespace sluice::detail {
 
-// `model` comes from describe_graph(). Throws Error(kInput) for unknown operators.
 Model graph_model(const ModelSpec& model, const std::vector<GraphOperator>& operators = {});
 
 // Returns a contiguous CPU tensor. Throws Error(kInput) if the file has changed or lacks the bytes.

@@ -33,8 +33,8 @@ class Head : public Linear {
   bool fused_;
 };
 
-// The sum of the next-token losses. Tensor-parallel ranks compute it from their own slices of the
-// vocabulary. Without labels, returns the logits.
+// The sum of the next-token losses, or logits without labels. Tensor-parallel ranks compute it from
+// slices of the vocabulary.
 class LossHead : public Head {
  public:
   using Head::Head;

@@ -1,4 +1,3 @@
-// The rows must outlive this object.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,7 +12,7 @@ namespace sluice::detail {
 
 class MicrobatchRows {
  public:
-  // Cuts rows [first, first + count) to the longest.
+  // Takes rows [first, first + count), cut to the longest. `rows` must outlive this object.
   MicrobatchRows(const TokenRows& rows, std::int64_t first, std::int64_t count);
 
   std::int64_t count() const { return count_; }
@@ -29,8 +28,8 @@ class MicrobatchRows {
     return result;
   }
 
-  bool has_mask() const;       // a token is hidden
-  bool has_positions() const;  // a token is elsewhere than its position
+  bool has_mask() const;       // whether a token is masked
+  bool has_positions() const;  // whether a position differs from the token's index
 
   // [count, sizes..], or [items of all rows, sizes..] of a concatenated field. kRowTokens becomes
   // length(). Throws Error(kInput) if the rows' sizes differ.

@@ -15,22 +15,20 @@ class ModelMaker {
  public:
   virtual ~ModelMaker() = default;
   virtual Model model(const ModelSpec& spec, const LayerOptions& options) const = 0;
-  // `model` comes from model(), or is its evaluation.
+  // `model` comes from model(), or is the evaluation of such a model.
   virtual StepBatch batch(TokenRows rows, const Model& model, std::int64_t microbatch_size,
                           std::int64_t step) const = 0;
-  // For a replica whose rows begin at first_row.
   virtual StepBatch batch(StepShare share, const Model& model, std::int64_t first_row,
                           std::int64_t microbatch_size, std::int64_t step) const = 0;
   // The model's own count, if RowNeeds::counts_by_model.
   virtual std::int64_t count(const TokenRows& rows, const Model& model) const = 0;
-  // Artificial numbers for measurements.
   virtual StepBatch made_up_batch(const ModelSpec& spec, const Model& model,
                                   const MicrobatchShape& shape, int num_microbatches,
                                   std::int64_t step) const = 0;
-  // All inputs but ids, see ModelSource::inputs_of_text().
+  // Returns all inputs but ids, see ModelSource::inputs_of_text().
   virtual Values text_inputs(const std::vector<ValueSpec>& inputs, std::int64_t length) const = 0;
   virtual bool has_fused() const = 0;
-  // Such as "fused, avx512, own products".
+  // Returns for example "fused, avx512, own products".
   virtual std::string kernels(const ModelSpec& spec, bool fused) const = 0;
 };
 

@@ -1,6 +1,5 @@
-// The parts of decoder layers, with Hugging Face's parameter names. Parameters are not initialized,
-// because weights are loaded or drawn later. torch::nn's modules would draw every weight first. A
-// module belongs to one thread.
+// The parts of decoder layers, with Hugging Face's parameter names. Unlike in torch::nn, parameters
+// are not initialized, because weights are loaded or drawn later. A module belongs to one thread.
 //
 // Tensor names end in their shapes:
 //   B batch   L length   D hidden size   F intermediate size   V vocabulary
@@ -38,10 +37,10 @@ class Linear : public AdaptableLinear, public SlicedModule {
          Division division = {});
   at::Tensor forward(const at::Tensor& x) const;
   ops::LinearWeights weights() const { return {weight_, bias_, is_transposed_}; }
-  // Divided by columns: the outputs of each own slice.
+  // Requires kColumns. Returns the outputs of each slice of this rank.
   std::vector<at::Tensor> columns(const std::vector<at::Tensor>& inputs) const;
-  // Divided by rows: the sum over all slices, plus the bias. With sequence parallelism, only this
-  // rank's rows.
+  // Requires kRows. Returns the sum over all slices, plus the bias. With sequence parallelism,
+  // returns only this rank's rows.
   at::Tensor rows(const std::vector<at::Tensor>& parts) const;
   std::vector<std::pair<std::string, ParameterSlices>> slices() const override;
 
@@ -72,8 +71,8 @@ class Conv1D : public Linear {
 class Norm : public torch::nn::Module {
  public:
   virtual at::Tensor forward(const at::Tensor& x) const = 0;
-  // Normalizes each own slice separately, such as its heads. The weight's gradient is the sum over
-  // all slices.
+  // Normalizes each slice of this rank, such as its heads, separately. The weight's gradient is
+  // summed over all slices.
   virtual std::vector<at::Tensor> forward_each(const std::vector<at::Tensor>& parts) const = 0;
   virtual ops::NormWeights weights() const = 0;
 };
@@ -81,7 +80,7 @@ class Norm : public torch::nn::Module {
 // Zhang, Sennrich: "Root Mean Square Layer Normalization", NeurIPS 2019.
 class RmsNorm : public Norm {
  public:
-  // The factor: the weight in x's dtype, in float32, or plus 1 in float32.
+  // Multiplies by the weight in x's dtype, in float32, or by 1 + weight in float32.
   enum class Scale { kWeight, kWideWeight, kWideWeightAndOne };
   RmsNorm(std::int64_t size, double eps, const LayerOptions& options, Scale scale = Scale::kWeight);
   at::Tensor forward(const at::Tensor& x) const override;
@@ -134,10 +133,9 @@ class Embedding : public torch::nn::Module, public SlicedModule {
   bool fused_;
 };
 
-// Throws Error(kUsage) if tensor-parallel ranks must divide `what`.
+// Throws Error(kUsage) with tensor parallelism, which cannot divide `what`.
 void require_one_slice(const std::string& what);
 
-// The dtype of norms, probabilities and wide rotations.
 inline at::ScalarType wide_type(const at::Tensor& x) {
   return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
@@ -145,7 +143,7 @@ inline at::ScalarType wide_type(const at::Tensor& x) {
 // Fused operators take float32 on the CPU, without autocast.
 bool supports_fused(const at::Tensor& x);
 
-// The whole sequence's length, if x has this rank's rows.
+// The length of the whole sequence, even if x has only this rank's rows.
 std::int64_t whole_length(const at::Tensor& x_BLD, const SliceGroup& tp);
 
 struct AttentionSettings {
@@ -153,12 +151,12 @@ struct AttentionSettings {
   std::optional<double> scale;  // default 1 / sqrt(E)
 };
 
-// Scaled dot-product attention, where query head h uses key-value head h / (H / K). `mask` is added
-// to the scores, [B or 1, 1, L, L]. If undefined, attention is causal. Returns [B, L, H * E].
+// Scaled dot-product attention, where query head h uses key-value head h / (H / K). `mask`, [B or
+// 1, 1, L, L], is added to the scores. Without a mask, attention is causal. Returns [B, L, H * E].
 at::Tensor attention(const at::Tensor& q_BHLE, const at::Tensor& k_BKLE, const at::Tensor& v_BKLE,
                      const at::Tensor& mask, const AttentionSettings& settings);
-// The same by plain operators, which need a mask. If a finite mask hides all tokens, the result is
-// the mean of all values.
+// Computes the same with plain operators, and requires a mask. If a finite mask hides all tokens,
+// the result is the mean of all values.
 at::Tensor plain_attention(const at::Tensor& q_BHLE, const at::Tensor& k_BKLE,
                            const at::Tensor& v_BKLE, const at::Tensor& mask,
                            const std::optional<double>& cap, const AttentionSettings& settings);

@@ -1,5 +1,5 @@
 // Sums the next tokens' cross-entropies. Labels are int64 [B, L], and token t predicts label t + 1.
-// Throws Error(kUsage) for wrong shapes, and Error(kInput) for a label outside the vocabulary.
+// Throws Error(kUsage) for wrong shapes, and Error(kInput) for an unknown label.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,11 +14,12 @@ namespace sluice::detail {
 
 // If `fused`, the gradient overwrites the logits where possible.
 at::Tensor next_token_sum(const at::Tensor& logits_BLV, const at::Tensor& labels_BL, bool fused);
-// From the head's inputs, by blocks of the vocabulary. Precondition: supports_fused(x).
+// Computes the logits from the head's inputs, in blocks of the vocabulary. Precondition:
+// supports_fused(x).
 at::Tensor next_token_sum(const at::Tensor& x_BLD, const ops::LinearCrossEntropy& head,
                           const at::Tensor& labels_BL);
 
-// From own slices of the vocabulary, with the same sum on every rank.
+// Takes this rank's slices of the vocabulary. Returns the same sum on every rank.
 at::Tensor next_token_sum(const std::vector<at::Tensor>& logits, const at::Tensor& labels_BL,
                           std::int64_t vocab_size, const SliceGroup& tp);
 

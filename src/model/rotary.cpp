@@ -17,8 +17,8 @@ using detail::RopeConfig;
 
 namespace {
 
-// Uses the float32 operations of transformers. An error in the last bit turns position 8000 by half
-// a thousandth.
+// Uses transformers' float32 operations. An error in the last bit turns position 8000 by half a
+// thousandth.
 std::vector<float> default_frequencies(std::int64_t head_dim, const RopeConfig& rope) {
   const at::Tensor exponent = at::arange(0, head_dim, 2, at::kFloat) / head_dim;
   const at::Tensor frequencies = at::pow(rope.theta, exponent).reciprocal();

@@ -12,14 +12,12 @@
 
 namespace sluice {
 
-// Returns the angle per position of each of the head_dim / 2 pairs. "linear" divides positions by a
-// factor. "llama3" divides long wavelengths and blends medium ones. "yarn" selects by turns in the
-// original context. "longrope" has a factor per pair, and others beyond the original length
-// (is_long).
+// Returns the angle per position of each of the head_dim / 2 pairs. `is_long` selects longrope's
+// factors beyond the original length.
 std::vector<float> rotary_frequencies(std::int64_t head_dim, const detail::RopeConfig& rope,
                                       bool is_long = false);
 
-// The host computes the table, so the bits are the same on every device. Threads may share it.
+// Computed on the host, so the bits are the same on every device. Threads may share it.
 class RotaryTable {
  public:
   RotaryTable(std::int64_t head_dim, const detail::RopeConfig& rope)
@@ -29,7 +27,7 @@ class RotaryTable {
         original_length_(rope.original_max_position_embeddings),
         factor_(static_cast<float>(rope.attention_factor)) {}
   std::pair<at::Tensor, at::Tensor> get(std::int64_t length, c10::Device device);
-  // [B, L, R] for int64 positions [B, L], with the same bits.
+  // Returns [B, L, R] for int64 positions [B, L], bitwise as get().
   std::pair<at::Tensor, at::Tensor> at(const at::Tensor& position_ids, c10::Device device) const;
 
  private:
@@ -41,7 +39,7 @@ class RotaryTable {
   bool is_long(std::int64_t length) const {
     return !long_frequencies_.empty() && length > original_length_;
   }
-  std::vector<float> frequencies_, long_frequencies_;  // latter: only longrope
+  std::vector<float> frequencies_, long_frequencies_;  // long_frequencies_: only for longrope
   std::int64_t original_length_;
   float factor_;
   std::mutex mutex_;

@@ -1,6 +1,6 @@
-// The NCCL functions that sluice calls, as a table of pointers with our own declarations, so that
-// code compiles and is tested without NCCL. nccl_plugin.cpp asserts that they match nccl.h. Tests
-// use a recording table (tests/device/recording_nccl.h).
+// A table of the NCCL functions that sluice calls, with our own declarations, so that code compiles
+// and is tested without NCCL. nccl_plugin.cpp asserts that they match nccl.h. Tests use a recording
+// table (tests/device/recording_nccl.h).
 //
 // Every communicator is non-blocking: a function may return kInProgress, and get_async_error() then
 // returns its outcome. Calls for one communicator must not overlap.
@@ -47,7 +47,7 @@ struct Table {
   const char* (*error_text)(Result result) = nullptr;
 };
 
-// The plug-in's only symbol. Its number changes with the table.
+// The plug-in's only symbol. Its number changes when the table changes.
 inline constexpr const char* kTableSymbol = "sluice_nccl_table_1";
 using GetTable = const Table* (*)();
 

@@ -31,7 +31,6 @@ struct Columns {
   }
 };
 
-// `length` includes the rows of other ranks.
 struct Sizes {
   std::int64_t batch, length, heads, key_value_heads, head_dim, query_width, key_width;
 

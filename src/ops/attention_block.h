@@ -2,8 +2,8 @@
 //   y = x + scale * norm(out(attention(norm(x))))
 //
 // Results equal those of the operators in src/model, up to rounding. Attention follows
-// arXiv:1706.03762, grouped keys arXiv:2305.13245, and rotary positions arXiv:2104.09864. The bits
-// of a sequence do not depend on other sequences of the microbatch. CPU and float32 only.
+// arXiv:1706.03762, grouped keys arXiv:2305.13245, and rotary positions arXiv:2104.09864. CPU and
+// float32 only.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -28,7 +28,7 @@ struct AttentionBlock {
   float score_cap = 0;  // arXiv:2408.00118; 0: none
 };
 
-// L is the whole sequence, even if ranks divide its rows.
+// L is the length of the whole sequence, even if each rank holds only some of its rows.
 struct AttentionPositions {
   // Float32 [L, R] or [B, 1, L, R]. Undefined: no rotary positions.
   at::Tensor cosines = {}, sines = {};

@@ -14,7 +14,6 @@
 
 namespace sluice::ops {
 
-// Hands out consecutive parts of a memory block.
 class Floats {
  public:
   explicit Floats(float* begin) : next_(begin) {}
@@ -31,10 +30,10 @@ void add_result(std::int64_t rows, const LinearWeights& last, ConstRows inner, c
 // y = scale * y + x. A null x counts as 0.
 void add_sum(std::int64_t size, const float* x, float scale, float* y);
 
-// Stores the gradients of weight `index` and bias `index` + 1.
+// Computes and stores the gradients of weight number `index` and bias number `index` + 1.
 void give_linear(std::int64_t rows, const LinearWeights& weights, std::size_t index, ConstRows dy,
                  ConstRows x, float scale, WeightGradients& gradients);
-// The same for a norm. `gradient` is what norm_gradient() wrote.
+// Stores the norm's gradients, which norm_gradient() wrote to `gradient`.
 void give_norm(const NormWeights& norm, std::size_t index, const float* gradient,
                WeightGradients& gradients);
 

@@ -56,9 +56,9 @@ class FeedForwardNode final : public HalfBlockNode {
     d_result_ = all.take(result_floats());
   }
 
-  // Gradients overwrite these products. Gate and up of one weight are one product if their columns
-  // are adjacent. Otherwise gate and up have separate matrices, because halves of wide rows would
-  // leave the cache sooner.
+  // Gradients later overwrite these products. If one weight yields adjacent columns of gate and up,
+  // a single product computes both. Otherwise they get separate matrices, whose shorter rows use
+  // the cache better.
   std::vector<Product> products(std::int64_t index) const override {
     const Slice& slice = of(index);
     if (is_one_matrix_) {

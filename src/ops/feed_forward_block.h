@@ -19,7 +19,7 @@ struct FeedForwardBlock {
   HalfBlock half;
   bool is_gated = true;
   Activation activation = Activation::kSilu;
-  // Inner size over all slices. Not read if there is only one.
+  // Inner size over all slices. Ignored without slices.
   std::int64_t width = 0;
 };
 

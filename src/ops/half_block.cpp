@@ -42,15 +42,14 @@ std::vector<at::Tensor> HalfBlockNode::weights() const {
 void HalfBlockNode::free_input_half() {
   only_input_.reset();
   summed_.reset();
-  if (half_.before.is_there() || entered_.defined()) x_.reset();  // else read by weight_half()
+  // If there is neither, weight_half() still reads x_.
+  if (half_.before.is_there() || entered_.defined()) x_.reset();
 }
 
 void HalfBlockNode::free_all() {
   for (KeptBlock* memory : {&kept_, &only_input_, &gradients_}) memory->reset();
   for (at::Tensor* tensor : {&x_, &entered_, &of_all_rows_, &summed_}) tensor->reset();
 }
-
-// ---- memory ----
 
 void HalfBlockNode::place_kept(Floats& kept) {
   if (keeps_normed()) normed_ = kept.take(rows_ * hidden_);
@@ -78,8 +77,6 @@ void HalfBlockNode::place_sums(Floats& all, std::int64_t inside) {
   d_inside_ = all.take(inside);
   d_end_ = all.take(0);
 }
-
-// ---- forward ----
 
 at::Tensor HalfBlockNode::forward() {
   take_forward_memory();
@@ -170,8 +167,6 @@ void HalfBlockNode::add_normed_result(const float* x, float* y) {
   if (half_.adds_input) kernels().sum_scaled(own_size_, x, half_.residual_scale, y, y);
 }
 
-// ---- backward: the gradient of x ----
-
 Work<at::Tensor> HalfBlockNode::input_half(const at::Tensor& gradient, bool wanted) {
   const auto* dy = gradient.const_data_ptr<float>();
   take_backward_memory();
@@ -255,14 +250,12 @@ void HalfBlockNode::project_gradient(std::int64_t slice, float* d_input, bool ad
   }
 }
 
-// Sums weight gradients over ranks. Head norms always need the sum, other norms only if ranks hold
+// Sums weight gradients over ranks: always for head norms, for other norms only if ranks hold
 // different rows. has_before: whether to include the norm of x.
 void HalfBlockNode::sum_shared_weights(bool has_before) const {
   float* first = divides_rows(half_.slices) ? (has_before ? d_before_ : d_behind_) : d_inside_;
   sum_over_ranks(first, d_end_ - first, in_backward());
 }
-
-// ---- backward: the gradients of weights ----
 
 void HalfBlockNode::weight_half(const at::Tensor& gradient, WeightGradients& gradients) {
   const bool has_behind = half_.behind.is_there();

@@ -3,8 +3,8 @@
 // Subclasses compute `inside`.
 //
 // Norms and residual are computed once, not per slice (slices.h). Ranks communicate only in the
-// forward and in the gradient of x. If a backward computes both halves, summing the gradient of x
-// over ranks overlaps with the gradients of the weight matrices. CPU and float32 only.
+// forward and in the gradient of x. In a whole backward, the gradients of weight matrices overlap
+// with summing the gradient of x over ranks. CPU and float32 only.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -31,8 +31,8 @@ struct HalfBlock {
   float residual_scale = 1;
   bool adds_input = true;  // if false, x is not added
 
-  // Of each projection, this rank holds the outputs of its slices. Of `last`, it holds the inputs
-  // of its slices and the whole bias.
+  // This rank holds the outputs of its slices of each projection, the inputs of its slices of
+  // `last`, and the whole bias of `last`.
   SliceGroup slices = {};
 };
 
@@ -42,7 +42,7 @@ class HalfBlockNode : public SplitNode {
   std::vector<at::Tensor> weights() const;
 
  protected:
-  // A slice's outputs of a projection. Their gradient dy may overwrite y.
+  // The outputs y of a projection for one slice, and their gradient dy. They may share memory.
   struct Product {
     std::size_t projection = 0;
     LinearPart part;
@@ -53,16 +53,19 @@ class HalfBlockNode : public SplitNode {
 
   // ---- implemented by subclasses ----
 
-  // Allocate kept_ and only_input_, or gradients_. The frame's part comes last.
+  // Allocate kept_ and only_input_, or gradients_. The subclass's parts come first, then those of
+  // this class.
   virtual void take_forward_memory() = 0;
   virtual void take_backward_memory() = 0;
   virtual std::vector<Product> products(std::int64_t slice) const = 0;
   virtual LinearPart inputs(std::int64_t slice) const = 0;
   virtual ConstRows inner(std::int64_t slice) const = 0;
-  // run() computes inner rows from products. run_gradient() goes back from d_inner to dy.
+  // run() computes inner() from the products. run_gradient() computes dy of the products from
+  // d_inner.
   virtual void run(std::int64_t slice) = 0;
   virtual void run_gradient(std::int64_t slice, const float* d_inner) = 0;
-  // Weights beyond those of the projections. finish_gradients() runs after all slices.
+  // For weights that `inside` has in addition to the projections. finish_gradients() runs after all
+  // slices.
   virtual std::vector<at::Tensor> weights_inside() const { return {}; }
   virtual void finish_gradients() {}
   virtual void give_inside(WeightGradients& /*gradients*/) {}
@@ -72,30 +75,28 @@ class HalfBlockNode : public SplitNode {
 
   static constexpr std::size_t kBefore = 0, kBehind = 2, kLast = 4, kProjections = 6;
 
-  // ---- memory of the frame ----
-
   std::int64_t kept_floats() const { return keeps_normed() ? rows_ * hidden_ : 0; }
   void place_kept(Floats& kept);
   std::int64_t input_floats() const;
   void place_input(Floats& only);
   std::int64_t result_floats() const { return half_.behind.is_there() && !sliced_ ? own_size_ : 0; }
   std::int64_t sum_floats() const;
-  // Places the weight gradients of the norms, then `inside` floats.
+  // Reserves the gradients of the norms' weights, then `inside` floats for the subclass.
   void place_sums(Floats& all, std::int64_t inside);
 
   at::Tensor x_;
   const HalfBlock half_;
   const bool sliced_;
   const std::int64_t own_;                       // number of this rank's slices
-  const std::int64_t hidden_, own_size_, rows_;  // own_size_: floats of x; rows_: of all ranks
+  const std::int64_t hidden_, own_size_, rows_;  // own_size_: floats of x. rows_: of all ranks.
   // only_input_ is freed after input_half(), the others after the whole backward.
   KeptBlock kept_, only_input_, gradients_;
   float* d_result_ = nullptr;
   float* d_inside_ = nullptr;
 
  private:
-  // Parts of a transposed matrix must be copied. Therefore one product covers all outputs of such a
-  // projection in a slice.
+  // Taking part of a transposed matrix requires a copy. We therefore use one product for all
+  // outputs of such a projection in a slice.
   struct WeightedProduct {
     LinearWeights weights;
     Rows y, dy;
@@ -120,8 +121,8 @@ class HalfBlockNode : public SplitNode {
   void give_projection(std::size_t projection, WeightGradients& gradients) const;
 
   const std::vector<RowBlock> blocks_;
-  // For the rows of all ranks: the input of the projections, and the gradient of the output of
-  // `last`.
+  // The input of the projections, and the gradient of the output of `last`. Both hold the rows of
+  // all ranks.
   at::Tensor entered_, of_all_rows_;
   at::Tensor summed_;  // input of the norm `behind`
   float* normed_ = nullptr;

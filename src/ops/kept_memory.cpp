@@ -65,7 +65,7 @@ class KeptPool {
     std::vector<at::Tensor> free;
   };
 
-  // If memory runs out, frees unused blocks and retries.
+  // Frees unused blocks if memory runs out.
   at::Tensor allocate(std::int64_t floats) {
     const auto memory_of = [floats] {
       at::Tensor memory = at::empty({floats}, at::TensorOptions(at::kFloat));

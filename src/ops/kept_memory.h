@@ -1,11 +1,10 @@
 // Activation memory that is reused across microbatches, so that its pages are mapped once.
 //
-// Each thread has a pool. A block may be released on any thread and returns to its pool, or is
-// freed if the pool's thread has ended. Blocks come from LibTorch's allocator, so memory ledgers
-// count them even while free.
+// Each thread has a pool. Any thread may release a block, which returns to its pool, if that still
+// exists. Blocks come from LibTorch's allocator, so memory ledgers count them even while free.
 //
-// A pool keeps at most as many blocks of a size as were in use at once. All its free blocks
-// together do not exceed the peak in use; the least recently used sizes are freed first.
+// A pool keeps at most as many blocks of a size as were in use at once. All free blocks together do
+// not exceed the peak in use. The least recently used sizes are freed first.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,7 +16,7 @@ namespace sluice::ops {
 
 class KeptPool;
 
-// Uninitialized floats, or no memory.
+// A block of uninitialized floats, possibly empty.
 class KeptBlock {
  public:
   KeptBlock() = default;
@@ -37,7 +36,7 @@ class KeptBlock {
 };
 
 KeptBlock take_memory(std::int64_t floats);
-// Frees the unused blocks of this thread, for example when their sizes will not recur.
+// Frees this thread's unused blocks.
 void drop_free_memory();
 
 }  // namespace sluice::ops

@@ -70,7 +70,7 @@ class LinearCrossEntropyNode final : public SplitNode {
     if (keeps_logits_) finish_logits(scale);
     if (!wanted) return ready({});
     if (keeps_logits_) return start_summed_rows(gradient_of_input(), in_backward());
-    // We scale after the sum over ranks, so that bits do not depend on the number of ranks.
+    // Scale after the sum over ranks, so that bits do not depend on their number.
     return start_summed_rows(std::exchange(dx_, {}), in_backward())
         .then([in = in_, scale](const at::Tensor& sum) {
           auto* dx = sum.mutable_data_ptr<float>();
@@ -109,16 +109,17 @@ class LinearCrossEntropyNode final : public SplitNode {
   }
 
  private:
-  // `of_all` is the slice's first class among all classes.
+  // `of_all` is the number of the slice's first class among all classes.
   struct Slice {
     std::int64_t first, size, of_all;
   };
-  // For each row, the largest logit, the sum of e^(logit - top), and the label's logit. `chosen` is
-  // 0 if another slice has the label.
+  // Per row: top is the largest logit, total the sum of e^(logit - top), and chosen the label's
+  // logit, or 0 if another slice has the label.
   struct Statistics {
     std::vector<float> top, chosen;
     std::vector<double> total;
-    // The gradient of x times `total`, without the label's term. Unused with a single slice.
+    // The gradient of x before the division by `total` and without the label's term. Unused with a
+    // single slice.
     KeptBlock dx;
   };
 
@@ -227,9 +228,9 @@ class LinearCrossEntropyNode final : public SplitNode {
     });
   }
 
-  // So far dx holds the sum of e^(z - top) * slope * weights. Dividing by the total turns
-  // exponentials into probabilities; then the label's weights are subtracted. Afterwards dx_ is the
-  // sum over this rank's slices.
+  // On entry, dx holds the sum of e^(z - top) * slope * weights. Dividing by the total yields
+  // probabilities, from which the label's weights are subtracted. On return, dx_ holds the sum over
+  // this rank's slices.
   void finish_input_gradient(const std::vector<Statistics>& all) {
     const std::vector<float>& chosen = all[0].chosen;
     if (slices_.size() == 1)

@@ -7,11 +7,11 @@
 //   W:       per block, recomputes the logits and their gradient, whose product with x is the
 //            block's part of the weight's gradient
 //
-// Nothing as large as the logits stays alive in between. The price is one more product: 2 in the
-// forward and 2 in W, instead of 1 in each of forward, I and W.
+// Nothing as large as the logits stays alive. The price is a fourth product: 2 in the forward and 2
+// in W.
 //
 // Slices of classes exchange largest logits and sums in the forward, and the gradient of x in I.
-// Without blocks, the exponentials stay alive until the backward, and no extra product is needed.
+// Without blocks, the exponentials stay alive and save the extra product.
 //
 // CPU and float32 only. Bits depend on the operands and the block size; with LibTorch's products
 // (products.h) also on the number of threads and rows.
@@ -34,8 +34,7 @@ struct LinearCrossEntropy {
   // Classes per block. 0: the whole slice, whose exponentials are kept.
   std::int64_t block = 0;
 
-  // Each rank holds the weights of its slices, out of `classes`. Slices have separate blocks and
-  // are combined at the end.
+  // Each rank holds the weights of its slices, out of `classes`.
   SliceGroup slices = {};
   std::int64_t classes = 0;
 };

@@ -17,8 +17,8 @@ namespace sluice::ops {
   throw Error(ErrorKind::kUsage, {.what = what, .where = op, .remedy = remedy});
 }
 
-// True for plain strided float32 on the CPU. Subclasses and transforms (vmap, forward-mode AD) must
-// see the operators.
+// True for plain strided float32 tensors on the CPU. Tensor subclasses and transforms (vmap,
+// forward-mode AD) must run LibTorch's operators instead.
 inline bool kernels_take(std::initializer_list<at::Tensor> tensors) {
   for (const at::Tensor& tensor : tensors) {
     if (tensor.device() != at::kCPU || tensor.scalar_type() != at::kFloat ||

@@ -9,7 +9,8 @@
 
 namespace sluice::ops {
 
-// arXiv:1910.07467 (kRms), arXiv:1607.06450 (kLayer). CPU, float32, contiguous.
+// RMS norm: arXiv:1910.07467. Layer norm: arXiv:1607.06450. Tensors are contiguous float32 on the
+// CPU.
 struct NormWeights {
   enum class Kind : std::uint8_t { kNone, kRms, kLayer };
   Kind kind = Kind::kNone;
@@ -23,7 +24,7 @@ struct NormWeights {
   }
 };
 
-// Writes statistics [kNormFloats, rows]. kLayer requires contiguous x and y.
+// Writes [kNormFloats, rows]. kLayer requires contiguous x and y.
 void norm(const NormWeights& weights, std::int64_t rows, ConstRows x, Rows y, float* statistics);
 // dx = residual + the gradient of x. residual and weight_gradients [weight_floats()] may be null.
 // The residual has dx's row stride. dx may overwrite dy or the residual.

@@ -20,8 +20,8 @@ void for_rows(std::int64_t rows, const Run& run) {
   at::parallel_for(0, rows, kRowBlock, run);
 }
 
-// run(begin, end, sums) adds rows in order to sums[width], initially 0. Summing by blocks is more
-// accurate for many rows, and does not depend on the number of threads.
+// run(begin, end, sums) adds rows in order to sums[width], initially 0. Sums by blocks, so the
+// number of threads does not matter.
 template <typename Run>
 void for_rows_with_sums(std::int64_t rows, std::int64_t width, float* sums, const Run& run) {
   std::fill_n(sums, width, 0.0F);

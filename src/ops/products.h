@@ -1,7 +1,6 @@
 // Float32 products with the weights of linear layers. Rows may be columns of a wider matrix.
 //
-// base/product_kind.h chooses between our kernels and LibTorch's BLAS. Both run on
-// at::get_num_threads() threads, unless the program is linked with another BLAS.
+// base/product_kind.h chooses between our kernels and LibTorch's BLAS.
 //
 // Bits of our products depend on the operands only, and rows of x do not affect each other in y and
 // dx. Bits of LibTorch's products also depend on the number of threads and rows, and on addresses

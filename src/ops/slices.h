@@ -1,9 +1,8 @@
 // Slices inside an autograd node, for ranks that share a layer (sluice/parts/tensor_parallel.h).
 //
 // Results have the same bits on any number of ranks. Each slice is therefore computed separately,
-// from the same memory layout everywhere, which may require copying weights. Slices are added as a
-// tree (parallel/tree_exchange.h). Only the sizes of the whole layer decide which products
-// accumulate in place. With one slice per rank, nothing is copied or buffered.
+// from the same memory layout, which may require copying weights. Slices are added as a tree
+// (parallel/tree_exchange.h). With one slice per rank, nothing is copied or buffered.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -38,7 +37,7 @@ std::vector<RowBlock> row_blocks(const at::Tensor& x, const SliceGroup& tp, bool
 // The outputs or inputs of a slice, within one section such as all queries.
 struct LinearPart {
   bool of_inputs = false;
-  std::int64_t first = 0, size = 0;  // among those of this rank
+  std::int64_t first = 0, size = 0;  // position among this rank's outputs or inputs
   std::int64_t length = 0;           // of the section over all ranks
 };
 // Includes the bias only for outputs.
@@ -50,11 +49,12 @@ void add_weight_gradient(std::int64_t rows, const LinearWeights& own, const Line
                          const WeightGradients::Target& target);
 void add_bias_gradient(std::int64_t rows, const LinearPart& part, ConstRows dy,
                        const WeightGradients::Target& target);
-// For a bias added after the sum over slices. `blocks` covers all ranks' rows.
+// Stores the gradient of a bias that is added after the sum over slices. `blocks` covers the rows
+// of all ranks.
 void give_shared_bias(const std::vector<RowBlock>& blocks, std::int64_t width, const float* dy,
                       std::size_t index, WeightGradients& gradients);
 
-// Sums what leaf(slice, to) writes into out [size], as a tree.
+// leaf(slice, to) writes `size` floats. Adds these as a tree and writes the sum to `out`.
 template <typename Leaf>
 void sum_slices(std::int64_t begin, std::int64_t end, std::int64_t size, float* out,
                 const Leaf& leaf) {
@@ -80,10 +80,8 @@ at::Tensor gathered_rows(const at::Tensor& x, const SliceGroup& tp);
 // Returns the sum over ranks, but only this rank's rows if ranks divide rows.
 at::Tensor summed_rows(const at::Tensor& own, const SliceGroup& tp);
 Work<at::Tensor> start_summed_rows(const at::Tensor& own, const SliceGroup& tp);
-// Throws Error(kUsage) unless x has `length` rows per sequence. Otherwise ranks hold different
-// numbers of rows.
+// Throws Error(kUsage) unless x has `length` rows per sequence.
 void require_even_rows(const at::Tensor& x, std::int64_t length);
-// In place.
 void sum_over_ranks(float* values, std::int64_t size, const SliceGroup& tp);
 
 }  // namespace sluice::ops

@@ -1,10 +1,8 @@
 // An autograd node whose backward has two halves. The first computes the gradient of its input, the
 // second the gradients of its weights, which accumulate in place (weight_sums.h).
-// src/layer/split_backward.h decides when a half runs.
 //
 // Running both halves in one engine pass gives the same bits as two passes, but the second half
-// overlaps with the exchanges of the first. Memory that only the first half needs is freed after
-// it. The rest is freed after the second half, or at once if no weight needs a gradient.
+// overlaps with the exchanges of the first. Each half frees the memory that no later half needs.
 //
 // Throws Error(kUsage) if a weight or the input was modified since the forward, and for a second
 // backward. One rank's thread runs the node.
@@ -21,10 +19,10 @@
 
 namespace sluice::ops {
 
-// Where gradients go. Weights are numbered as in SplitNode::connect().
+// Receives weight gradients. Weights are numbered as in SplitNode::connect().
 class WeightGradients {
  public:
-  // True once per weight that needs a gradient.
+  // True if the weight needs a gradient and has not received one.
   bool wants(std::size_t weight) const { return wanted_[weight]; }
   // Has the weight's shape. `adds`: accumulate instead of overwriting.
   struct Target {
@@ -39,7 +37,7 @@ class WeightGradients {
   std::vector<bool> wanted_;
   std::vector<at::Tensor> weights_;
   std::vector<const torch::autograd::Node*> leaves_;
-  // Undefined if accumulated in place or not needed.
+  // Gradients that were not accumulated in place.
   std::vector<at::Tensor> handed_over_;
 };
 
@@ -53,11 +51,11 @@ class SplitNode : public torch::autograd::Node {
   void release_variables() final;
 
  protected:
-  // `gradient` is contiguous. If not `wanted`, the result is undefined. The caller waits for the
-  // Work, which may need other ranks, before the next call.
+  // `gradient` is contiguous. Returns an undefined tensor unless `wanted`. The Work may wait for
+  // other ranks. The caller finishes it before the next call.
   virtual Work<at::Tensor> input_half(const at::Tensor& gradient, bool wanted) = 0;
   virtual void weight_half(const at::Tensor& gradient, WeightGradients& gradients) = 0;
-  // Stores weight gradients that input_half() computed.
+  // Stores the weight gradients that input_half() computed on the way.
   virtual void give_rest(WeightGradients& /*gradients*/) {}
   virtual void free_input_half() = 0;
   virtual void free_all() = 0;
@@ -69,7 +67,8 @@ class SplitNode : public torch::autograd::Node {
     return Work<at::Tensor>([dx = std::move(dx)] { return dx; });
   }
 
-  // The backward communicates with these ranks, under the call place of the forward.
+  // Declares that the backward communicates with `ranks`. It does so under the call place of the
+  // forward.
   void share_backward(const SliceGroup& ranks);
   const SliceGroup& in_backward() const { return in_backward_; }
 
@@ -78,7 +77,7 @@ class SplitNode : public torch::autograd::Node {
 
   std::vector<at::Tensor> weights_;
   std::vector<std::int64_t> versions_;
-  c10::VariableVersion input_version_;  // does not keep the input alive
+  c10::VariableVersion input_version_;  // lets the input be freed
   std::uint32_t entered_with_ = 0;
   std::vector<bool> weights_left_;
   SliceGroup in_backward_;

@@ -87,7 +87,7 @@ class AdamW : public Optimizer {
                          double weight_decay) const {
     const Moments& moments = moments_[i];
     const double steps = moments.step.item<float>();
-    parameters_[i].value.unsafeGetTensorImpl()->bump_version();  // as operators do
+    parameters_[i].value.unsafeGetTensorImpl()->bump_version();  // as LibTorch's operators do
     return {.size = gradient.numel(),
             .value = parameters_[i].value.mutable_data_ptr<float>(),
             .mean = moments.mean.mutable_data_ptr<float>(),

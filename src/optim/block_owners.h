@@ -1,5 +1,5 @@
-// The replica that owns each block of the parameters of a rank's stages. It sums the block's
-// gradients and, with sharded optimizer state, updates the block.
+// Assigns each parameter block of a rank's stages to a replica, which sums the block's gradients
+// and, with sharded optimizer state, updates the block.
 #pragma once
 
 #include <map>

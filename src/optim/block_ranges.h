@@ -1,6 +1,6 @@
-// Divides a stage's parameters among its replicas. Parameters have blocks of kGradientBlock
-// elements, and each replica gets consecutive blocks with about the same number of elements. A
-// parameter that is not contiguous is one block. For slices see slice_blocks.h.
+// Divides a stage's parameters into blocks of kGradientBlock elements. Each replica gets
+// consecutive blocks with about the same number of elements. A parameter that is not contiguous is
+// one block. For slices see slice_blocks.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,14 +23,14 @@ struct ElementRange {
 // The ends of a tensor's blocks in memory, ascending. The last is numel().
 std::vector<std::int64_t> block_ends(const at::Tensor& parameter);
 
-// Returns [owner][range] for parameters with these ascending indices. ends: block ends of all
-// parameters.
+// Returns [owner][range] for parameters with these ascending indices. ends: block ends of each
+// parameter.
 std::vector<std::vector<ElementRange>> divide_blocks(
     const std::vector<std::vector<std::int64_t>>& ends, const std::vector<std::size_t>& indices,
     int num_owners);
 
-// Returns a flat tensor, which shares the memory of a contiguous one. Any other tensor must be
-// taken whole.
+// Returns a flat tensor, which shares the memory of a contiguous one. For any other tensor the
+// range must be all of it.
 at::Tensor elements_of(const at::Tensor& whole, const ElementRange& range);
 void set_elements(const at::Tensor& whole, const ElementRange& range, const at::Tensor& flat);
 

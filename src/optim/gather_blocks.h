@@ -17,8 +17,8 @@ struct TensorBlock {
 };
 
 // Sends blocks from their owners to all replicas. Collective over the replicas. blocks: [replica],
-// with the same ranges on all. This replica's blocks are read at once; others' are written when the
-// work is done. before_writing: called before that, if set.
+// with equal ranges on all. Reads own blocks at once and writes others when the work is done.
+// before_writing: called before the writes, if set.
 Work<void> gather_blocks(const RunGroups& groups, std::vector<std::vector<TensorBlock>> blocks,
                          std::function<void()> before_writing = {});
 

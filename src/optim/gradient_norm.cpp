@@ -17,7 +17,7 @@ namespace {
 constexpr std::int64_t kBlock = kGradientBlock;
 constexpr int kLanes = 8;
 
-// Sums term(x[i]) in kLanes interleaved sums, which gives the same order for any vector width.
+// Sums term(x[i]) in kLanes interleaved sums, so the order does not depend on the vector width.
 template <typename T, typename Term>
 double sum_block(const T* x, std::int64_t count, const Term& term) {
   double lanes[kLanes] = {};
@@ -65,7 +65,7 @@ double largest_of(std::span<const double> values) {
   return largest_of_block(values.data(), static_cast<std::int64_t>(values.size()));
 }
 
-// Such powers may overflow a double, so elements are divided by the largest first.
+// The powers may overflow a double, so first divide by the largest element.
 bool needs_scale(double p) { return p != 1.0 && p != 2.0 && !std::isinf(p); }
 bool is_scale(double largest) { return largest > 0.0 && std::isfinite(largest); }
 

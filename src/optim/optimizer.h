@@ -1,13 +1,12 @@
 // Updates one rank's parameters from their gradients.
 //
-// The update of an element depends only on that element, its gradient and its state, not on other
-// parameters, alignment or the number of threads. Without a gradient, a parameter and its state
-// stay unchanged.
+// The update of an element depends only on that element, its gradient and its state, not on
+// alignment or the number of threads. Without a gradient, a parameter and its state stay unchanged.
 //
-// Our own kernel (ops/kernels) does AdamW of float32 parameters on the CPU. It is compiled for
-// several instruction sets, so its last bits depend on the processor. LibTorch's fused kernels do
-// SGD, float64 and CUDA. Elementary operators in float32 do the rest: other devices, half-precision
-// parameters, and their float32 gradients. State is float32, or float64 for float64. On the CPU,
+// Our own kernel (ops/kernels) runs AdamW of float32 parameters on the CPU. It is compiled for
+// several instruction sets, so its last bits depend on the processor. LibTorch's fused kernels run
+// SGD, float64 and CUDA. Elementary operators in float32 handle other devices and half-precision
+// parameters, whose gradients are float32. State is float32, or float64 for float64. On the CPU,
 // all state of one type is in one buffer, on 2 MiB pages if the system has them.
 #pragma once
 
@@ -25,7 +24,7 @@
 
 namespace sluice {
 
-// A leaf variable, whose grad() step() reads. The name decides on weight decay.
+// A leaf variable. step() reads its grad(). Weight decay depends on the name.
 struct OptimizedParameter {
   std::string name;
   at::Tensor value;
@@ -35,12 +34,12 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  // Updates the parameters with these indices once, with gradients divided by `grad_scale` (1 /
-  // clip coefficient). May overwrite the gradients.
+  // Updates the parameters with these indices, with gradients divided by `grad_scale` (1 / clip
+  // coefficient). May overwrite the gradients.
   virtual void step(std::span<const std::size_t> members, double lr, double grad_scale) = 0;
   void step(double lr, double grad_scale = 1.0);
 
-  // The state for a checkpoint: {"exp_avg/model.norm.weight", tensor}, ...
+  // Returns the state for a checkpoint: {"exp_avg/model.norm.weight", tensor}, ...
   virtual std::vector<std::pair<std::string, at::Tensor>> state() const = 0;
   virtual std::size_t num_parameters() const = 0;
   std::int64_t state_bytes() const;
@@ -48,8 +47,7 @@ class Optimizer {
 
 // AdamW (Loshchilov and Hutter, arXiv 1711.05101) has decoupled weight decay and bias correction,
 // as torch.optim.AdamW. SGD has no momentum and adds weight decay to the gradient, as
-// torch.optim.SGD. options.weight_decay applies to parameters whose names do not match
-// options.no_decay.
+// torch.optim.SGD. options.weight_decay skips parameters whose names match options.no_decay.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options,
                                           std::vector<OptimizedParameter> parameters);
 

@@ -22,21 +22,20 @@ std::vector<ParameterGroup> group_parameters(const std::vector<OptimizedParamete
                                              std::span<const std::size_t> members,
                                              const std::vector<double>& weight_decays);
 
-// Returns the gradient in the parameter's memory layout, so that both can be read as flat arrays;
-// may be undefined.
+// Returns the gradient in the parameter's memory layout, so that both are flat arrays. May be
+// undefined.
 at::Tensor gradient_like(const at::Tensor& parameter);
 
-// Fused kernels take dense CPU or CUDA parameters in float32 or float64, with a gradient of the
-// same type.
+// Fused kernels take dense CPU or CUDA parameters in float32 or float64, with gradients of the same
+// type.
 bool can_fuse(const at::Tensor& parameter, const at::Tensor& gradient);
 
-// Returns float64 for float64, otherwise float32.
 at::ScalarType state_type(const at::Tensor& parameter);
 
-// Returns the scale for fused kernels, or nothing for 1.
+// Returns the scale for fused kernels, or nullopt for 1.
 std::optional<at::Tensor> grad_scale_tensor(double grad_scale, const at::Tensor& like);
 
-// A state tensor of every parameter, "NAME/PARAMETER" in Optimizer::state().
+// A kind of state that every parameter has, "NAME/PARAMETER" in Optimizer::state().
 struct StateKind {
   std::string name;
   bool per_element = true;  // otherwise one number
@@ -49,10 +48,9 @@ std::unique_ptr<Optimizer> make_adamw(const OptimizerOptions& options,
 std::unique_ptr<Optimizer> make_sgd(const OptimizerOptions& options,
                                     std::vector<OptimizedParameter> parameters);
 
-// Calls update(parts) with the same elements of all tensors, which must have equal strides. Dense
-// CPU tensors are passed in blocks, because operators' bits may depend on an element's position.
-// The result then depends neither on a block's owner nor on threads. Other tensors are passed
-// whole.
+// Calls update(parts) with the same elements of all tensors, which must have equal strides. Passes
+// dense CPU tensors in blocks, because operators' bits may depend on an element's position. The
+// result depends neither on block owners nor on threads. Passes other tensors whole.
 void update_by_blocks(const std::vector<at::Tensor>& tensors,
                       const std::function<void(std::vector<at::Tensor>& parts)>& update);
 

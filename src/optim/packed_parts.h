@@ -7,7 +7,7 @@
 
 namespace sluice {
 
-// Size of one message: large enough to use bandwidth, small enough not to hold a second copy of
+// Size of one message: large enough to use bandwidth, small enough to avoid a second copy of
 // everything.
 inline constexpr std::int64_t kBucketBytes = std::int64_t{25} << 20;
 
@@ -16,9 +16,8 @@ struct PartMeta {
   at::ScalarType dtype = at::kFloat;
 };
 
-// parts: flat tensors on `device`, or undefined. Returns the message as bytes, or an undefined
-// tensor without parts. memory: an unused earlier message to overwrite if it is large enough; parts
-// must not be in it.
+// parts: flat tensors on `device`, or undefined. Returns the message as bytes, undefined without
+// parts. memory: an unused earlier message without `parts`, overwritten if large enough.
 at::Tensor pack_parts(const std::vector<at::Tensor>& parts, at::Device device,
                       const at::Tensor& memory = {});
 // Returns flat views of `packed`, undefined where parts were undefined. Throws Error(kInternal) if

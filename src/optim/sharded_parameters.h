@@ -2,8 +2,8 @@
 // their stage (zero3). A parameter stays whole if it shares memory (a tie within the rank, a view)
 // or is not contiguous.
 //
-// Modules keep their tensor objects, which have no memory while sharded. Version counters do not
-// change, so tensors saved in graphs are valid again when parameters are whole.
+// Modules keep their tensor objects, without memory while sharded. Version counters do not change,
+// so graphs' saved tensors are valid again with whole parameters.
 #pragma once
 
 #include <map>
@@ -18,13 +18,13 @@ namespace sluice {
 
 class ShardedParameters {
  public:
-  // Frees the memory of all sharded parameters and leaves the own blocks uninitialized.
+  // Frees the memory of all sharded parameters. The own blocks are uninitialized.
   ShardedParameters(const std::vector<Stage*>& stages, const BlockOwners& owners,
                     const RunGroups& groups);
 
   // Starts gathering the parameters of a stage. Collective over the replicas.
   Work<void> unshard(int stage);
-  // Frees them.
+  // Frees a stage's parameters again.
   void reshard(int stage);
 
   // begin_filling() gives the stage's parameters memory marked as unfilled (layer/unfilled.h).
@@ -33,8 +33,8 @@ class ShardedParameters {
   void end_filling(int stage);
 
   bool is_sharded(int stage, std::size_t parameter) const;
-  // Returns the own blocks as a flat tensor, empty if another replica owns all. Requires
-  // is_sharded(), as range() does.
+  // Returns the own blocks as a flat tensor, empty if there are none. own() and range() require
+  // is_sharded().
   const at::Tensor& own(int stage, std::size_t parameter) const;
   std::optional<ElementRange> range(int stage, std::size_t parameter, int replica) const;
 

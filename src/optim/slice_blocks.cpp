@@ -12,8 +12,8 @@ namespace {
 
 using detail::Cut;
 
-// A divided parameter on this rank: `outer` rows of `row` elements. Each slice has a piece of each
-// section in every row.
+// A divided parameter on this rank, as `outer` rows of `row` elements. Each row has a piece of each
+// section and slice.
 struct Rows {
   std::int64_t outer = 1, row = 0;
   std::int64_t rows_of_block = 1;        // if `outer` is above 1

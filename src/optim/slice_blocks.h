@@ -1,6 +1,6 @@
 // The blocks of a parameter that is divided into slices. Owners' ranges end at block ends, and
-// norms are made of the blocks' sums of squares. Each slice has its own norm, so norms do not
-// depend on which ranks have which slices. No block spans two slices:
+// norms combine the blocks' sums of squares. Each slice has its own norm on any rank. No
+// block spans two slices:
 //
 //   divided along dimension 0         every slice of every section is contiguous, and a block is
 //                                     kGradientBlock of its elements
@@ -22,7 +22,7 @@ namespace sluice {
 using SliceSquares = std::vector<std::vector<double>>;
 
 // Returns ascending block ends in memory, the last is numel(). The parameter must be divided and
-// its tensor contiguous.
+// contiguous.
 std::vector<std::int64_t> block_ends(const ParameterInfo& parameter);
 
 // Sums squares of elements [begin, begin + flat.numel()) of the parameter's gradient, which must

@@ -18,12 +18,12 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// x W^T, or x W if the weight is transposed; x [.., in]. The graph keeps the weight, so a copy of a
-// slice of columns lives until its products are done.
+// x W^T, or x W if the weight is transposed. x: [.., in]. The graph keeps the weight, so a copy of
+// a slice's columns lives until its products are done.
 struct Product : torch::autograd::Function<Product> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
                             bool is_transposed) {
-    // Each is needed for the gradient of the other.
+    // The gradient of each needs the other.
     context->save_for_backward(
         {weight.requires_grad() ? x : at::Tensor(), x.requires_grad() ? weight : at::Tensor()});
     context->saved_data["sizes"] = x.sizes();

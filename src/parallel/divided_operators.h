@@ -15,8 +15,8 @@ namespace sluice::detail {
 std::vector<at::Tensor> enter(const at::Tensor& x, const SliceGroup& tp);
 at::Tensor leave(const std::vector<at::Tensor>& parts, const SliceGroup& tp);
 
-// Returns the own slices of a weight divided along `dim`, or the weight itself if there is one
-// slice. sections: lengths in the whole weight.
+// Returns the own slices of a weight divided along `dim`, or the weight if there is one slice.
+// sections: lengths in the whole weight.
 std::vector<at::Tensor> weight_slices(const at::Tensor& own, std::int64_t dim,
                                       const std::vector<std::int64_t>& sections,
                                       const SliceGroup& tp);
@@ -24,15 +24,15 @@ std::vector<at::Tensor> weight_slices(const at::Tensor& own, std::int64_t dim,
 std::vector<at::Tensor> products(const std::vector<at::Tensor>& inputs,
                                  const std::vector<at::Tensor>& weights,
                                  const std::vector<at::Tensor>& biases);
-// Concatenates slices along dim. Each gradient gets the layout that it would have alone, because
+// Concatenates slices along dim. Each slice's gradient gets a lone slice's layout, because
 // LibTorch's numbers may depend on strides.
 at::Tensor concatenated(const std::vector<at::Tensor>& parts, std::int64_t dim);
 // products() for weights that may be non-contiguous. LibTorch selects kernels by strides, so
-// weights get the same layout on any number of ranks. is_transposed: weights are [in, out].
+// weights get the same layout on all ranks. is_transposed: weights are [in, out].
 std::vector<at::Tensor> products_with_fixed_layout(const std::vector<at::Tensor>& inputs,
                                                    const std::vector<at::Tensor>& weights,
                                                    bool is_transposed = false);
-// A weight with divided inputs: their dimension in it, and their number in the whole weight.
+// A weight divided along its inputs. dim: this dimension. length: its whole length.
 struct InputDivided {
   const at::Tensor& weight;
   std::int64_t dim = 1, length = 0;

@@ -129,7 +129,7 @@ std::vector<at::Tensor> DividedWeights::run(
   return outputs;
 }
 
-// Number of rows of the whole microbatch; 0 if unknown or x has no rows.
+// Returns the number of rows of the whole microbatch, 0 if unknown or x has no rows.
 std::int64_t DividedWeights::rows_of_all(const at::Tensor& x) const {
   const MicrobatchLengths* const lengths = MicrobatchScope::current();
   const std::int64_t dim = tp_.sequence_dim();
@@ -264,7 +264,7 @@ at::Tensor DividedWeights::by_element(const std::string& op, const Arguments& in
   if (!left == !right) return {};
   Entry& weight = left ? *left : *right;
   const at::Tensor rows = tensor_of(in[left ? 1 : 0]), shared = tensor_of(in[left ? 0 : 1]);
-  // A later reader of, for example, weight + 1 would not be seen.
+  // Not marked as read: a later read of, for example, weight + 1 would go unnoticed.
   if (weight.divided.style != ParallelStyle::kSequence || rows.dim() < 2) return {};
   const bool adds = op == "aten::add";
   if (adds && !is_one(in[2])) return {};
@@ -293,7 +293,7 @@ at::Tensor DividedWeights::pointwise(const c10::OperatorHandle& op, const Argume
   return run_by_slices(op, in, std::ssize(sizes) - 1, slice_sizes(*columns, tp_.slices()));
 }
 
-// Each slice's heads have the layout that they would have alone, and their own dropout.
+// Gives each slice's heads the layout of a lone slice, and their own dropout.
 at::Tensor DividedWeights::attention(const c10::OperatorHandle& op, const Arguments& in) {
   const std::int64_t num_slices = tp_.slices().size();
   const at::Tensor q = in[0].toTensor(), k = in[1].toTensor(), mask = tensor_of(in[3]);
@@ -328,8 +328,8 @@ at::Tensor DividedWeights::attention(const c10::OperatorHandle& op, const Argume
   return concatenated(parts, 1);
 }
 
-// Returns the dimension of heads, next to the rows. None if no dimension fits an open product, or
-// if two do.
+// Returns the dimension of heads, next to the rows. None unless exactly one dimension fits an open
+// product.
 std::optional<std::int64_t> DividedWeights::dimension_of_heads(
     const std::vector<std::int64_t>& sizes) const {
   const std::int64_t dim = std::ssize(sizes), num_sizes = std::ssize(sizes_);
@@ -388,7 +388,7 @@ at::Tensor DividedWeights::dropout(const Arguments& in, bool in_place) {
     mask = dropout_mask(x, in[1].toDouble(), dim, slice_sizes(length, tp_.slices()),
                         tp_.slices().begin);
   } else if (!tp_.sequence_parallel() && dimension_of(tp_.sequence_dim(), x) + 1 >= x.dim()) {
-    return {};  // without rows it is the same on all ranks
+    return {};  // x has no rows, so it is the same on all ranks
   } else {
     mask = dropout_mask_of_rows(x, in[1].toDouble(), for_rows_of(x));
   }

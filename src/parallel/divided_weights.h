@@ -1,17 +1,17 @@
 // Divided weights of plain modules, and the operators that read them in a forward.
 //
-// LibTorch's modules have no hooks and code holds them by class, so parallelism is added below
+// LibTorch's modules have no hooks and code refers to their classes, so parallelism is added below
 // their forward. Within run(), operators that read a listed weight compute by slices: at::linear,
 // at::matmul and at::addmm with += bias (as torch::nn::Linear calls them), at::embedding,
 // at::layer_norm, at::rms_norm, x * weight and x + bias. Between a column product and the next row
 // product, pointwise operators and at::scaled_dot_product_attention run once per slice, because
-// LibTorch's numbers may depend on how many columns and heads a call has. Each slice draws its own
-// dropout: of columns or heads there, of rows elsewhere.
+// LibTorch's numbers may depend on the columns and heads of a call. Each slice draws its own
+// dropout, of columns or heads there, of rows elsewhere.
 //
-// An input of several consecutive products, as of q, k and v, is exchanged once, and its gradients
-// add up within a slice first. An x with all rows of the microbatch is computed whole on every
-// rank. A weight read with fewer rows must be listed. A forward that did not read a listed weight
-// by an operator of its style is rejected, because its numbers would be wrong.
+// Consecutive products of one input, such as q, k and v, exchange it once and add its gradients
+// within a slice first. Operators on all rows of the microbatch run whole on every rank. A weight
+// read with fewer rows must be listed. A listed weight that no operator of its style reads is an
+// error.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -46,15 +46,15 @@ class DividedWeights : public OperatorInterceptor {
   // Adds a product, in module order. length: of the divided dimension.
   void add_product(ParallelStyle style, std::int64_t length);
   bool has_products() const { return has_products_; }
-  // Columns of an earlier layer's product that this layer closes; 0 for none.
+  // Columns of an earlier layer's column product whose row product is in this layer, or 0.
   std::int64_t closes() const { return opened_ == 0 ? closed_ : 0; }
-  // columns: open before this layer, none if unknown. opener: the layer that opened them. Returns
-  // the columns open after this layer.
+  // A column product is open until its row product. columns: open before this layer, none if
+  // unknown. opener: the layer that opened them. Returns the columns open after this layer.
   std::optional<std::int64_t> begin_with(std::optional<std::int64_t> columns,
                                          std::shared_ptr<const DividedWeights> opener);
 
   // Calls a layer's forward. Throws Error(kUsage) for a weight that no operator of its style reads,
-  // for dropout whose slices are unclear, and for dropout other than torch::nn::Dropout.
+  // for dropout with unclear slices or other than torch::nn::Dropout.
   std::vector<at::Tensor> run(const std::function<std::vector<at::Tensor>()>& forward);
 
   bool run(const c10::OperatorHandle& op, torch::jit::Stack& stack) override;
@@ -88,7 +88,7 @@ class DividedWeights : public OperatorInterceptor {
   void forget_input();
 
   SliceGroup tp_;
-  // Columns of the latest column product until a row product follows; then 0.
+  // Columns of the latest column product, 0 after the row product.
   std::int64_t columns_ = 0;
   // Columns of all column products since the last row product.
   std::vector<std::int64_t> open_columns_;
@@ -96,8 +96,8 @@ class DividedWeights : public OperatorInterceptor {
   bool has_products_ = false;
   std::int64_t opened_ = 0, closed_ = 0;
   std::shared_ptr<const DividedWeights> opener_;
-  std::vector<std::int64_t> sizes_;  // sizes of its result here; empty if in another layer
-  SliceGroup region_;                // whether its input had divided rows
+  std::vector<std::int64_t> sizes_;  // of the column product's result, empty if in another layer
+  SliceGroup region_;                // whether the product's input had divided rows
   std::unordered_map<const c10::TensorImpl*, Entry> weights_;
   std::unordered_map<const c10::TensorImpl*, std::string> whole_;  // name of each weight
   // The latest input of a column product, and each slice's share of it.

@@ -1,5 +1,5 @@
-// -log softmax(logits)[label] with divided columns. First the maximum over all columns, exact in
-// any order; then each slice sums exponentials and takes the label's logit, which one slice has.
+// -log softmax(logits)[label] with divided columns. First takes the maximum over all columns, exact
+// in any order. Then each slice sums exponentials and takes the label's logit, which one slice has.
 // Both are summed in the tree. After Megatron's vocab_parallel_cross_entropy.
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -32,7 +32,7 @@ void require_classes(const at::Tensor& labels, std::int64_t num_classes, std::in
                .remedy = "give labels of the classes, or ignore_index"});
 }
 
-// Returns labels as columns of a slice, 0 if another slice has them, and which are own. [N]
+// Returns labels as columns of a slice, 0 if in another slice, and whether each is own. [N]
 std::pair<at::Tensor, at::Tensor> columns_of(const at::Tensor& labels, std::int64_t begin,
                                              std::int64_t size) {
   const at::Tensor own = (labels >= begin).logical_and_(labels < begin + size);

@@ -35,7 +35,7 @@ std::vector<std::int64_t> memory_order(const at::Tensor& x) {
   return order;
 }
 
-// Keeps the parts' memory layout, so that a caller can view the result like the plain operator's.
+// Keeps the parts' memory layout, so that callers can view the result like the plain operator's.
 at::Tensor joined(const std::vector<at::Tensor>& parts, std::int64_t dim) {
   if (parts.size() == 1) return parts.front();
   const std::vector<std::int64_t> order = memory_order(parts.front());
@@ -48,7 +48,7 @@ at::Tensor joined(const std::vector<at::Tensor>& parts, std::int64_t dim) {
   return at::cat(permuted, back[static_cast<std::size_t>(dim)]).permute(back);
 }
 
-// A slice of a larger tensor has gaps in memory; a slice alone on a rank has none.
+// A slice of a larger tensor has gaps in memory, but a rank's only slice has none.
 at::Tensor without_gaps(const at::Tensor& x) {
   return x.is_non_overlapping_and_dense() ? x : x.clone();
 }

@@ -1,10 +1,9 @@
-// Operators with a weight that all rows share: norms, biases after a sum, learned positions. The
-// weights are whole on each rank.
+// Operators with a whole weight that all rows share: norms, biases after a sum, learned positions.
 //
 // The forward is the plain operator on this rank's rows. In the backward, the weight's gradient is
-// summed over the rows of each slice, then in the tree over all slices, some of which are on other
-// ranks with sequence parallelism. The bits are the same with and without it; with one slice they
-// are the plain operator's. Each slice also draws its own dropout.
+// summed over the rows of each slice, then in the tree over all slices, on other ranks too with
+// sequence parallelism. The bits are the same with and without it. With one slice they are the
+// plain operator's. Each slice also draws its own dropout.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,24 +17,24 @@
 namespace sluice::detail {
 
 // x + bias or x * weight, where the weight has the last dimension of x. Rows are along
-// tp.sequence_dim(). Throws Error(kUsage) if that dimension does not precede the weight's, or
-// slices do not divide the rows evenly.
+// tp.sequence_dim(). Throws Error(kUsage) if that dimension is not before the weight's, or slices
+// do not divide the rows evenly.
 at::Tensor add_shared(const at::Tensor& x, const at::Tensor& bias, const SliceGroup& tp,
                       bool in_place = false);
 at::Tensor multiply_shared(const at::Tensor& x, const at::Tensor& weight, const SliceGroup& tp);
-// x += bias in place for divided columns, each slice with its own gradient sum. length: all
-// columns. x has all if gathered, otherwise this rank's.
+// Adds the bias of divided columns to x in place, with one gradient sum per slice. length: of all
+// columns. x has all columns if gathered, otherwise this rank's.
 at::Tensor add_columns_(const at::Tensor& x, const at::Tensor& bias, std::int64_t length,
                         bool gathered, const SliceGroup& tp);
-// ids [B, L] of all rows; the result has this rank's rows.
+// Looks up ids [B, L] of all rows and returns this rank's rows.
 at::Tensor embedding_shared(const at::Tensor& table, const at::Tensor& ids, const SliceGroup& tp);
-// Dropout factors for x, 0 or 1 / (1 - probability), drawn separately for each slice. sizes: of the
-// slices here along dim, from first_slice on.
+// Returns dropout factors for x, 0 or 1 / (1 - probability), drawn separately for each slice.
+// sizes: of the slices along dim, from first_slice on.
 at::Tensor dropout_mask(const at::Tensor& x, double probability, std::int64_t dim,
                         const std::vector<std::int64_t>& sizes, std::int64_t first_slice);
-// The same for slices of rows.
+// Returns dropout factors for slices of rows.
 at::Tensor dropout_mask_of_rows(const at::Tensor& x, double probability, const SliceGroup& tp);
-// Does dropout with these factors.
+// Applies dropout by slices of rows.
 at::Tensor dropout_rows(const at::Tensor& x, double probability, const SliceGroup& tp);
 // weight and bias may be undefined.
 at::Tensor layer_norm_shared(const at::Tensor& x, at::IntArrayRef shape, const at::Tensor& weight,

@@ -4,7 +4,7 @@
 
 namespace sluice::detail {
 
-// Sets SliceGroup::current() on this thread to `tp` while modules of a stage are made. Leave the
+// Sets SliceGroup::current() on this thread to `tp` while a stage's modules are made. Leave the
 // scope on the same thread.
 class SliceGroupScope {
  public:

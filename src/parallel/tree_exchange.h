@@ -11,14 +11,14 @@
 
 namespace sluice::detail {
 
-// Adds each half of the terms separately, with n - 1 additions. A single term is returned as it is.
-// Terms have one shape and dtype.
+// Sums each half of the terms recursively. Returns a single term itself. Terms have one shape and
+// dtype.
 at::Tensor tree_sum(const std::vector<at::Tensor>& terms);
 
 at::Tensor tree_all_reduce(const at::Tensor& own, const SliceGroup& tp);
 // Returns this member's rows of the sum, along a dimension that all slices share.
 at::Tensor tree_reduce_scatter(const at::Tensor& own, std::int64_t dim, const SliceGroup& tp);
-// These return without blocking.
+// Like the functions above, without blocking.
 Work<at::Tensor> start_tree_all_reduce(const at::Tensor& own, const SliceGroup& tp);
 Work<at::Tensor> start_tree_reduce_scatter(const at::Tensor& own, std::int64_t dim,
                                            const SliceGroup& tp);

@@ -28,7 +28,8 @@ inline bool is_send(ActionKind kind) {
 inline bool is_recv(ActionKind kind) {
   return kind == ActionKind::kRecvForward || kind == ActionKind::kRecvBackward;
 }
-// For F, B and I, this is the kind of their input and result.
+// For a transfer, the kind of value that it moves. For F, B and I, the kind of their input and
+// output.
 inline ChannelKind channel_kind_of(ActionKind kind) {
   const bool is_activation = kind == ActionKind::kForward || kind == ActionKind::kSendForward ||
                              kind == ActionKind::kRecvForward;
@@ -41,8 +42,8 @@ inline bool names_stage(ActionKind kind) {
          kind == ActionKind::kUpdate || kind == ActionKind::kPartialNorm;
 }
 
-// True for a collective between pipeline ranks. Collectives between replicas are the same row on
-// all of them.
+// True for a collective between pipeline ranks. Collectives between replicas are excluded, because
+// all replicas run the same row.
 inline bool is_collective(ActionKind kind) { return is_post(kind) && axes_of(kind).has(Axis::kPp); }
 
 }  // namespace sluice::detail

@@ -13,7 +13,7 @@
 namespace sluice::detail {
 
 struct Channel {
-  std::int32_t source = -1, destination = -1;  // ranks
+  std::int32_t source = -1, destination = -1;
   ChannelKind kind = ChannelKind::kActivation;
 
   friend auto operator<=>(const Channel&,

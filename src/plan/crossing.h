@@ -20,8 +20,8 @@ std::vector<std::vector<std::string>> values_crossing_cuts(
     const std::vector<LayerNames>& layers, const std::vector<int>& cuts,
     const std::vector<std::string>& batch_inputs, const std::vector<std::string>& final_outputs);
 
-// Returns the free layers that write a value in `read`, directly or through other free layers, in
-// ascending order.
+// Returns, in ascending order, the layers in `free` (ModelSpec::free_layers) whose values are in
+// `read` or are needed to compute those.
 template <typename Layer, typename Writes>
 std::vector<int> needed_free_layers(const std::vector<Layer>& free, std::set<std::string> read,
                                     const Writes& writes) {

@@ -14,7 +14,7 @@
 namespace sluice::detail {
 namespace {
 
-// The limit exceeds any machine, and keeps loops over replicas fast.
+// No machine is this large. The limit keeps loops over replicas fast.
 constexpr int kMostReplicas = 65536;
 
 constexpr const char* kDegree = "`data_parallel.degree`";
@@ -140,8 +140,8 @@ bool sums_in_shards(const DataParallel& options) {
 
 void require_replicas(const DataParallel& options, int num_microbatches) {
   require_degree(options.degree);
-  // ZeRO-3 keeps gradients whole until their one sum. Reducing each microbatch would save no memory
-  // and multiply the traffic.
+  // ZeRO-3 sums whole gradients once per step. Reducing each microbatch would save no memory and
+  // multiply the traffic.
   if (options.zero3 && options.per_microbatch) {
     refuse(std::string(kZero3) + " and " + kPerMicrobatch + " exclude each other", kPerMicrobatch,
            "reduce once a step where parameters are sharded");

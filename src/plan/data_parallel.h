@@ -27,7 +27,7 @@ Mesh mesh_of(int num_ranks, const DataParallel& options, const std::string& rank
 
 std::int64_t ranks_of_run(const PipelineOptions& options);
 
-// The positive multiples next to `value`, as "4 or 6" or "6".
+// The nearest positive multiples, as "4 or 6" or "6".
 std::string nearest_multiples(std::int64_t value, std::int64_t step);
 
 void set_lowering(const DataParallel& options, LowerOptions& lowering);

@@ -9,7 +9,7 @@
 
 namespace sluice::detail {
 
-// True if the stages are on different ranks, so that they exchange messages.
+// True if the stages are on different ranks.
 inline bool exchanges(const Program& program, int stage, int neighbour) {
   const int here = program.stage_map.rank_of(stage), there = program.stage_map.rank_of(neighbour);
   return here >= 0 && there >= 0 && here != there;
@@ -53,17 +53,16 @@ inline int num_collectives(const Program& program) {
   return static_cast<int>(program.tie_groups.size()) + 3;
 }
 int number_of(const Program& program, const Action& collective);
-// Ascending. Precondition: number_of() is not -1.
+// Returns ranks in ascending order. Precondition: number_of() is not -1.
 std::vector<int> members_of(const Program& program, const Action& collective);
 
-// True if `user` waits for `post`, which is a post or PARTIAL_NORM earlier in its row (program.h).
+// True if `user` waits for `post`, an earlier post or PARTIAL_NORM of the same row (program.h).
 bool uses(const Program& program, const Action& user, const Action& post);
 
 bool holds_transfers(const Program& program);
 bool holds(const Program& program, ActionKind kind);
 bool updates(const Program& program);
 
-// "rank 2, instruction 17 '1RECV_B3'".
 std::string location_text(const Program& program, int rank, int index);
 
 // Throws Error(kInput) unless sizes agree and every stage, rank and microbatch is in range.

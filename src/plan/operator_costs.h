@@ -11,8 +11,8 @@
 
 namespace sluice::detail {
 
-// When an operator needs certain bytes. A value "flows" if its gradient is needed. An operator has
-// a backward if an input flows or a weight trains.
+// The condition under which an operator needs some bytes. A value "flows" if its gradient is
+// needed. An operator has a backward if an input flows or a weight trains.
 enum class Needed : std::uint8_t {
   kAlways,
   kForwardOnly,  // only without a backward
@@ -30,7 +30,7 @@ enum class Needed : std::uint8_t {
 struct OperatorBytes {
   ShapePolynomial LayerCost::*field = nullptr;
   Needed needed = Needed::kBackward;
-  // Entries of a layer with the same name share memory: the largest counts. Others add up.
+  // Entries of a layer that have the same name share memory, so only the largest of them counts.
   std::string name;
   ShapePolynomial bytes = {};
   ShapePolynomial columns = {};  // divided with heads, inner width or vocabulary
@@ -42,7 +42,7 @@ struct Operator {
   std::string writes;
   std::vector<std::string> weights;  // name patterns, relative to the layer
   ShapePolynomial forward_flops, input_flops, weight_flops;
-  bool of_heads = false;  // divided with the heads although it has no weights
+  bool of_heads = false;  // divided like the attention heads, although it has no weights
   // For plain LibTorch operators, see LayerShare::early_matrices.
   enum class Plain : std::uint8_t { kNo, kMatrix, kNorm } plain = Plain::kNo;
   double casted_weights = 0;
@@ -61,17 +61,16 @@ struct LayerShare {
   double columns = 1, rows = 1;
   // Takes a parameter name relative to the layer.
   std::function<bool(const std::string&)> divides = [](const std::string&) { return false; };
-  // Plain operators compute some weight gradients already in I, so nothing waits for W: those of
-  // divided matrices if a rank has several slices, and those of norm weights that ranks sum.
+  // Plain operators compute some weight gradients already in I instead of W. early_matrices:
+  // divided matrices, if a rank has several slices. early_norms: norm weights that ranks sum.
   bool early_matrices = false, early_norms = false;
 };
 
-// trains(name) takes a name relative to the layer. `flows` is true if the layer's input needs a
+// `trains` receives a parameter name relative to the layer. `flows`: the layer's input needs a
 // gradient.
 LayerCost cost_of(const LayerOperators& operators,
                   const std::function<bool(const std::string&)>& trains, bool flows,
                   const LayerShare& share = {});
-// The cost if every parameter trains.
 LayerCost cost_of(const LayerOperators& operators);
 
 }  // namespace sluice::detail

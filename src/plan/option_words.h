@@ -10,7 +10,7 @@
 
 namespace sluice::detail {
 
-// The argument only selects the enum.
+// The value of the argument is unused; its type selects the table.
 const Words<OptimizerKind>& words_of(OptimizerKind);
 const Words<Decay>& words_of(Decay);
 const Words<GradientScale::Kind>& words_of(GradientScale::Kind);  // kDivisor has no word

@@ -80,7 +80,7 @@ ShapePolynomial bytes_of(const ValueSpec& value) {
   return lengths == 1 ? ShapePolynomial{.per_token = count} : ShapePolynomial{.per_pair = count};
 }
 
-// A recomputed layer keeps only its inputs. Everything else exists again when its backward starts.
+// A recomputed layer keeps only its inputs until its backward starts.
 LayerCost cost_of_running_twice(const LayerInfo& layer,
                                 const std::map<std::string, ShapePolynomial>& values) {
   LayerCost cost = layer.cost;
@@ -97,11 +97,11 @@ LayerCost cost_of_running_twice(const LayerInfo& layer,
       entering = ShapePolynomial::sum(entering, value->second);
   }
   cost.after_forward = entering;
-  // Fused operators of a recomputed layer hold memory only during the backward.
+  // Fused operators of a recomputed layer hold memory only during its backward.
   cost.pooled_in_backward = ShapePolynomial::sum(cost.pooled_in_backward, cost.pooled_until_input);
   cost.pooled_after_input = ShapePolynomial::sum(cost.pooled_after_input, cost.pooled_until_weight);
   cost.pooled_until_input = cost.pooled_until_weight = {};
-  // An embedding peaks at the end of its backward, which at_end counts.
+  // The peak of an embedding is at the end of its backward and is already in at_end.
   if (cost.at_end == ShapePolynomial())
     cost.on_entry = ShapePolynomial::sum(
         ShapePolynomial::sum(cost.on_entry, layer.cost.after_forward), entering, -1.0);

@@ -14,7 +14,6 @@ namespace sluice::detail {
 void require_recomputable(const ModelSpec& model, const ActivationCheckpoint& which);
 
 // Marks recomputed layers and sets their costs. Returns a note for each stage without one.
-// Precondition: require_recomputable().
 std::vector<std::string> set_recomputed(ModelSpec& model, Partition& partition,
                                         const ActivationCheckpoint& which);
 

@@ -1,5 +1,5 @@
 // Reads and writes torch's schedule CSV (docs/schedules.md). The limits keep memory proportional to
-// the file: a few bytes must not make us allocate billions of microbatches.
+// the file's size.
 #include <algorithm>
 #include <cstdint>
 

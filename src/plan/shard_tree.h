@@ -7,9 +7,9 @@
 //         0 [1,3) 3 [4,6)        [0,2)    ...          largest subtrees 0 1 | 2 3 | [4,6)
 //           1 2     4 5          0   1
 //
-// A replica pushes the sum of each shard on a stack and then adds the two latest sums
-// num_additions_after() times. Its largest_subtrees() remain. Pushing these for all replicas on one
-// stack, with `owned` = all shards, yields the total. The earlier sum is always the left operand.
+// A replica pushes each shard's sum on a stack, then adds the two latest sums num_additions_after()
+// times. Its largest_subtrees() remain. Pushing these for all replicas on one stack, with `owned` =
+// all shards, yields the total. The earlier sum is always the left operand.
 //
 // Invariants:
 //   1. The subtrees of adjacent replicas cover every shard once, in order.

@@ -10,7 +10,7 @@
 namespace sluice::detail {
 namespace {
 
-// More slices than any layer has heads.
+// No layer has this many heads.
 constexpr int kMostSlices = 65536;
 
 constexpr const char* kDegree = "`tensor_parallel.degree`";

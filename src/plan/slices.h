@@ -21,7 +21,7 @@ struct Cut {
 Cut cut_of(std::int64_t length, const SliceRange& slices);
 
 // The parts of each section, as positions in the whole tensor. Throws Error(kUsage) naming `name`
-// if the dimension, the slices or the sections do not fit the shape.
+// if they do not fit the shape.
 std::vector<Cut> cuts_of(const std::vector<std::int64_t>& shape, const ParameterSplit& split,
                          const SliceRange& slices, const std::string& name);
 
@@ -46,7 +46,6 @@ void require_whole_units(const TensorParallel& options, std::int64_t units,
 // Switches sequence parallelism off if the slices do not divide the length or the degree is 1.
 TensorParallel at_length(std::int64_t length, TensorParallel options);
 
-// The most elements that any rank holds.
 std::int64_t most_held(const ParameterSpec& parameter, const TensorParallel& options);
 
 bool is_divided(const LayerInfo& layer);

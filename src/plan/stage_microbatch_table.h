@@ -1,8 +1,8 @@
 // Holds a value for every stage and microbatch.
 //
 // The table is dense if the program has about as many instructions as the table has entries.
-// Otherwise it only keeps the entries that were set, because a short file that names stage 60000
-// and microbatch 1000000 must not fill the memory.
+// Otherwise it keeps only entries that were set, so that a short file with large numbers cannot
+// fill the memory.
 #pragma once
 
 #include <algorithm>

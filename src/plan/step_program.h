@@ -1,4 +1,4 @@
-// Makes every program that runs for a plan: training steps, evaluations and separate updates.
+// Makes the programs for a plan: training steps, evaluations and separate updates.
 #pragma once
 
 #include <optional>
@@ -19,7 +19,7 @@ struct StepProgram {
   friend bool operator==(const StepProgram&, const StepProgram&) = default;
 };
 
-// Does not verify the program. The plan needs schedule, partition and Plan::program.mesh.
+// Does not verify the program. Uses only the plan's schedule, partition and Plan::program.mesh.
 Program step_program(const Plan& plan, const StepProgram& which);
 Program proven_step_program(const Plan& plan, const StepProgram& which);
 

@@ -1,4 +1,3 @@
-// Selects which parameters of a model train.
 #pragma once
 
 #include <string>

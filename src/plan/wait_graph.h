@@ -21,7 +21,7 @@ class WaitGraph {
     int other_rank = 0, other_index = 0;  // because it waits for this one
   };
   // Returns the ranks that wait for each other in cycles, one cycle after another. Leaves out ranks
-  // that only wait for a cycle. Empty if every rank finishes. Takes O(waits log ranks).
+  // that only wait for a cycle. Takes O(waits log ranks).
   std::vector<Stuck> find_circles() const;
 
  private:

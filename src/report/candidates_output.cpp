@@ -56,7 +56,6 @@ Json candidate_json(const ScheduleCandidate& candidate) {
   return row;
 }
 
-// "fastest: X (2 stages a rank), 12.3% less than 1F1B (1 stage a rank), as configured"
 std::string verdict(const Comparison& comparison) {
   const ScheduleCandidate& first = comparison.candidates.front();
   if (!first.taken) {
@@ -85,7 +84,6 @@ TimeBasis basis_of(const Plan& plan) {
           .replicated = plan.data_parallel.degree > 1};
 }
 
-// Seconds are shown as milliseconds.
 std::string time_text(const TimeBasis& basis, double time) {
   if (basis.unit == "s") return fixed(1000.0 * time, 1) + " ms";
   if (basis.unit.empty()) return shortest(time);

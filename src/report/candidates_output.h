@@ -1,4 +1,3 @@
-// Prints the schedules that a plan was chosen from.
 #pragma once
 
 #include <optional>
@@ -10,22 +9,20 @@
 
 namespace sluice {
 
-// Where expected times come from.
 struct TimeBasis {
   std::string unit;
   bool measured = false;    // measured seconds instead of counted costs
-  bool replicated = false;  // some actions are reductions, which take no time here
+  bool replicated = false;  // some actions are reductions, which count as taking no time
 };
 TimeBasis basis_of(const Plan& plan);
 // "12.3 ms", "0.412 GFLOP", "37".
 std::string time_text(const TimeBasis& basis, double time);
-// The source of the times: " (measured)".
+// How times were found: " (measured)".
 std::string basis_text(const TimeBasis& basis);
 
 // "2 x 16 tokens", or "2 rows" if rows have no length.
 std::string microbatch_text(const ModelSpec& model, const MicrobatchShape& shape);
 
-// See docs/schedules.md.
 std::string candidates_text(const std::vector<ScheduleCandidate>& candidates,
                             const TimeBasis& basis, int width);
 Json candidates_json(const std::vector<ScheduleCandidate>& candidates);

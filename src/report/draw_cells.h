@@ -1,4 +1,3 @@
-// Terminal colours of actions.
 #pragma once
 
 #include <string>

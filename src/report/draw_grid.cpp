@@ -1,5 +1,5 @@
-// Time is divided into slots as long as the shortest action. Actions keep their order and take at
-// least one slot each, so the grid is not always to scale.
+// Time is divided into slots as long as the shortest action. Every action takes at least one slot,
+// so the grid is not always to scale.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -27,7 +27,7 @@ struct Window {
 
 constexpr std::string_view kCut = " ... ";
 
-// The grid then omits the stage numbers.
+// True if every rank has the stage of its own number. The grid then omits stage numbers.
 bool is_stage_the_rank(const Simulation& simulation) {
   for (std::size_t rank = 0; rank < simulation.ranks.size(); ++rank) {
     for (const TimedAction& timed : simulation.ranks[rank].actions) {
@@ -43,7 +43,6 @@ std::string cell_text(const Action& action, bool without_stage) {
   return text;
 }
 
-// The shortest action, but long enough to limit the number of slots.
 double slot_length(const Simulation& simulation) {
   constexpr double kMaxSlotsPerAction = 8;
   double shortest = 0;
@@ -87,7 +86,7 @@ std::vector<Row> lay_out(const Simulation& simulation) {
   return rows;
 }
 
-// Every text fits and is followed by a gap.
+// Wide enough for the longest text and a gap.
 std::int64_t slot_columns(const std::vector<Row>& rows) {
   std::int64_t columns = 2;
   for (const Row& row : rows) {
@@ -116,7 +115,7 @@ Window make_window(const std::vector<Row>& rows, std::int64_t columns, std::int6
   return window;
 }
 
-// A cell that started earlier shows only its colour.
+// A cell that begins before `begin` is drawn without its text.
 std::string draw_slots(const Row& row, std::int64_t begin, std::int64_t end, std::int64_t columns,
                        bool color) {
   std::string line;

@@ -50,7 +50,7 @@ class RowWindow {
   }
 
  private:
-  static constexpr std::size_t kLead = 4;  // "... "
+  static constexpr std::size_t kLead = 4;  // length of "... "
   const std::vector<Action>* row_;
   std::size_t first_, end_;
 };

@@ -10,7 +10,7 @@ namespace sluice {
 struct EventFile {
   std::string bytes;
   std::int64_t steps = 0;
-  bool cut_off = false;  // the incomplete last line was left out
+  bool cut_off = false;
 };
 
 std::string event_file_path(const std::string& folder);
@@ -23,7 +23,8 @@ namespace detail {
 
 // CRC-32C (Castagnoli; RFC 3720, B.4).
 std::uint32_t crc32c(std::string_view bytes);
-// Length, payload, and a masked checksum of each (tensorflow/core/lib/io/record_writer).
+// Each record is a length and its masked checksum, then the payload and its masked checksum
+// (tensorflow/core/lib/io/record_writer).
 std::string tf_record(std::string_view payload);
 
 }  // namespace detail

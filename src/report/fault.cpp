@@ -138,7 +138,6 @@ void add_selector(Fault& fault, const std::string& text, std::set<std::string>& 
   set(fault, name, is_flag ? "" : std::string(trim(text.substr(equals + 1))));
 }
 
-// Whether any action that the selector matches can have this fault.
 bool can_meet_selected(const Fault& fault) {
   if (fault.action.empty()) return true;
   for (int k = static_cast<int>(ActionKind::kForward);

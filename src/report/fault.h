@@ -39,7 +39,7 @@ struct Fault {
 
   // Whether this action can have the fault. kNan needs an F, B or I, kCorrupt a send.
   bool can_meet(const Action& part) const;
-  // `part` is `whole`, or one half of it if it is a pair.
+  // `part`: `whole` itself, or one half of a pair.
   bool matches(int at_rank, std::int64_t at_step, int at_index, const Action& whole,
                const Action& part) const;
 };

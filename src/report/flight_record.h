@@ -29,10 +29,9 @@ struct FlightEntry {
   double waited = 0;       // part spent waiting for other ranks
   std::int64_t bytes = 0;  // sent or received
   int peer = -1;           // other end of a SEND or RECV
-  // RECVs and collectives of the row that it waits for, or waited for when it failed.
+  // RECVs and collectives of the row for which the instruction waits, or waited when it failed.
   std::vector<std::string> waits_for;
-  // Call in which the instruction waits: "1F3 layers.7.mlp.down_proj (5) over tp: all_reduce of
-  // float32[2, 16, 64]", or "".
+  // The group call in which the instruction waits, or "".
   std::string call;
   std::vector<int> missing;  // ranks that have not arrived at `call`
 };
@@ -61,7 +60,7 @@ struct FlightRow {
 };
 
 struct FlightRecord {
-  std::string run;  // unique to the run
+  std::string run;
   int rank = 0, num_ranks = 1;
   std::array<int, 5> coordinates = {};  // pp, dp_replicate, dp_shard, cp, tp
   std::vector<int> stages;
@@ -76,11 +75,9 @@ struct FlightRecord {
   std::optional<FlightFailure> failure;
 };
 
-// "rank_3.json"
 std::string flight_file_name(int rank);
 std::optional<int> rank_of_flight_file(std::string_view name);
 
-// One JSON object and a newline.
 std::string flight_json(const FlightRecord& record);
 
 inline constexpr std::size_t kMaxFlightFile = std::size_t{32} << 20;

@@ -29,7 +29,6 @@ const detail::Words<MismatchKind>& words() {
   return table;
 }
 
-// Limit on a mismatch or note, in bytes.
 constexpr std::size_t kMaxLine = 4000;
 
 std::string name_of(int rank) { return "rank " + std::to_string(rank); }
@@ -121,7 +120,7 @@ class Alignment {
     return found == by_rank_.end() ? nullptr : found->second;
   }
 
-  // Keeps one mismatch per kind and rank, because several ranks may wait for the same thing.
+  // Keeps one mismatch per kind and rank.
   void add(MismatchKind kind, int rank, std::string text, double waited) {
     for (FlightMismatch& known : report_.mismatches) {
       if (known.kind != kind || known.rank != rank) continue;
@@ -152,11 +151,11 @@ class Alignment {
     }
   }
 
-  // The k-th send must match the k-th receive, for ranks in the same pass.
+  // Compares the k-th send with the k-th receive of every channel, for ranks in the same pass.
   void compare_channels() {
     for (const FlightRecord& receiver : report_.records) {
       std::map<std::pair<int, bool>, std::vector<std::string>>
-          expected;  // by peer, and whether it carries activations
+          expected;  // by sender, and whether the channel carries activations
       each_transfer(receiver, detail::is_recv, [&](int i, const Action& action) {
         expected[{receiver.row.peers[i], is_activation(action)}].push_back(
             receiver.row.instructions[i]);
@@ -212,15 +211,13 @@ class Alignment {
     return detail::channel_kind_of(action.kind) == ChannelKind::kActivation;
   }
 
-  // Follows the waits from this rank to the culprit.
   void follow(const FlightRecord& first) {
     std::vector<int> path;
     const FlightRecord* at = &first;
     const double waited = current(first)->waited;
     while (true) {
       if (const auto seen = std::find(path.begin(), path.end(), at->rank); seen != path.end()) {
-        // Ranks give up a failed call at different moments, so their records may disagree on who
-        // had arrived.
+        // Ranks give up at different moments, so their records may disagree on who had arrived.
         if (std::any_of(seen, path.end(), [&](int rank) {
               const FlightEntry& entry = *current(*find_rank(rank));
               return !entry.call.empty() && entry.state == FlightState::kFailed;
@@ -245,7 +242,6 @@ class Alignment {
     }
   }
 
-  // Returns the next waiting rank, null if the culprit was found.
   const FlightRecord* next(const FlightRecord& record, double waited) {
     const FlightEntry& entry = *current(record);
     if (!entry.call.empty()) return look_at_call(record, entry, waited);
@@ -295,7 +291,6 @@ class Alignment {
     return nullptr;
   }
 
-  // The ranks that take part in the collective.
   std::vector<int> members_of(const FlightRecord& record, const std::string& text) const {
     const std::optional<Action> action = action_of(text);
     const AxisSet axes = action ? axes_of(action->kind) : AxisSet();
@@ -306,14 +301,15 @@ class Alignment {
         if (!axes.has(kGridAxes[i]) && other.coordinates[i] != record.coordinates[i])
           is_member = false;
       }
-      // A rank in another pass may have another row, but must arrive here too.
+      // A rank in another pass counts too: it must still arrive here, although its current row
+      // differs.
       const bool has_it = other.pass != record.pass || index_of(other.row.instructions, text) >= 0;
       if (is_member && has_it) members.push_back(other.rank);
     }
     return members;
   }
 
-  // A call within an instruction records its missing members.
+  // For an instruction that waits in a group call, whose missing members the record lists.
   const FlightRecord* look_at_call(const FlightRecord& record, const FlightEntry& entry,
                                    double waited) {
     const std::string waiting = formatted("{} waits {} s in instruction {} '{}' of step {}, in {}",
@@ -449,7 +445,7 @@ FlightReport align_flight_records(std::vector<FlightRecord> records) {
   }
   std::sort(report.records.begin(), report.records.end(),
             [](const FlightRecord& a, const FlightRecord& b) { return a.rank < b.rank; });
-  // A record may claim any number of ranks; enough are named.
+  // Damaged records may claim any number of ranks, so limit the list.
   constexpr std::size_t kMostMissing = 1024;
   for (int rank = 0; rank < report.num_ranks && report.missing.size() < kMostMissing; ++rank) {
     if (!present.contains(rank)) report.missing.push_back(rank);

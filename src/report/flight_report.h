@@ -1,6 +1,6 @@
 // Compares the flight records of all ranks, to find the rank that caused a hang. Ranks are aligned
-// by their pass, the n-th program that they run. Each wait is followed from rank to rank, to a rank
-// that does not wait, or a circle.
+// by their pass, the n-th program that they run. Follows each wait from rank to rank until it finds
+// a rank that does not wait, or a circle.
 #pragma once
 
 #include <cstdint>

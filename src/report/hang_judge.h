@@ -35,7 +35,6 @@ class HangJudge {
   // is returned once per instruction.
   HangVerdict look(const std::optional<RunningAction>& running, Duration counted);
 
-  // Results of the last look().
   const RunningAction& instruction() const { return *at_; }
   Duration stay() const { return stay_; }
   std::optional<Duration> expected() const { return expected_of(at_->action); }

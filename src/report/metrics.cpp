@@ -55,7 +55,8 @@ std::vector<Field> fields_of(const StepMetrics& metrics, bool on_terminal) {
       {"tps", tps, "", kBlue, 4},
       {"bubble", fixed(100.0 * metrics.bubble_fraction, 1) + "%", "", kMagenta, 6},
       {"mem", memory_text(metrics.memory_bytes), "", kPlain, 7},
-      {"ms", ms, "", kPlain, 8}};  // follows from tps
+      // Left out first, because it follows from tps.
+      {"ms", ms, "", kPlain, 8}};
   if (metrics.validation_loss)
     fields.push_back({"val_loss", fixed(*metrics.validation_loss, 4), "", kGreen, 1});
   if (on_terminal && metrics.seconds_left)

@@ -29,7 +29,7 @@ struct StepMetrics {
   std::vector<std::pair<std::string, std::string>> continuations;
   // Name and norm, in layer order.
   std::optional<std::vector<std::pair<std::string, double>>> parameter_norms;
-  // Only on a terminal.
+  // Shown on a terminal, but not written to the file.
   bool tokens_are_bytes = false;
   std::optional<double> seconds_left;
 
@@ -45,10 +45,9 @@ std::string to_json(const StepMetrics& metrics);
 // Inverse of to_json(). Missing keys stay 0. Nothing for a malformed line.
 std::optional<StepMetrics> parse_metrics(std::string_view line);
 
-// "step: 12/1000  loss: 3.2104  grad_norm: 0.9113  lr: 3.0e-04  tps: 2,449  bubble: 7.1%
-// mem: 0.52GiB  ms: 836"
-// mem is the largest of all ranks. `width`: columns of the terminal, 0 if there is none. If the
-// line is too long, it is set closer and the least important fields are left out.
+// "step: 12/1000 loss: 3.2104 grad_norm: 0.9113 lr: 3.0e-04 tps: 2,449 bubble: 7.1% mem: 0.52GiB
+// ms: 836" mem is the largest of all ranks. `width`: columns of the terminal, 0 if there is none. A
+// long line loses its least important fields.
 std::string to_line(const StepMetrics& metrics, bool color, int width = 0);
 
 // "45s", "3m07s", "2h05m", "1d03h"

@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// A new run replaces the file. A resumed run keeps the lines up to its checkpoint. Not thread-safe.
+// Not thread-safe.
 class MetricsFile {
  public:
   static std::string path_in(const std::string& folder);

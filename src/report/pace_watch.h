@@ -1,6 +1,5 @@
-// Warns once if steps take another time than the plan expects, and reports what the machine shows
-// as reasons. It compares the median of every 50 steps after the first 5 with the expected time,
-// and allows 15 %.
+// Warns once, with possible reasons, if steps take another time than the plan expects. Compares the
+// median of every 50 steps after the first 5 with the expected time, and allows 15 %.
 #pragma once
 
 #include <cstdint>
@@ -31,9 +30,7 @@ class PaceWatch {
   // `expected`: seconds per step.
   explicit PaceWatch(double expected) : expected_(expected) {}
 
-  // Whether judge() must be called now.
   bool add(double seconds);
-  // Returns the warning if there is one.
   std::optional<std::string> judge(const MachineState& now);
   void straggles(int rank) { straggler_ = rank; }
 

@@ -10,7 +10,6 @@
 
 namespace sluice {
 
-// See docs/partition.md.
 Json partition_json(const ModelSpec& model, const Partition& partition,
                     const std::vector<StageShape>& shapes);
 

@@ -57,7 +57,6 @@ std::string letter_of(ActionKind kind) {
   return "O";
 }
 
-// "forward, stage 2, microbatch 3"
 std::string meaning_of_action(const Action& action) {
   for (const Words& words : kWords) {
     if (words.kind == action.kind)
@@ -207,7 +206,6 @@ class Drawing {
     if (most_stages_ <= kMostShades) return static_cast<int>(place);
     return static_cast<int>(place * (num_shades_ - 1) / (most_stages_ - 1));
   }
-  // CSS class: "F0".
   std::string class_of(const std::map<int, int>& places, const Action& action) const {
     return letter_of(action.kind) + std::to_string(shade_of(places, action));
   }
@@ -329,7 +327,7 @@ class Drawing {
     return text;
   }
 
-  // Actions read from a file may overlap, so each one is cut to start after the previous.
+  // Actions read from a file may overlap, so cut them.
   static std::vector<TimedAction> in_turn(const RankTimeline& of) {
     std::vector<TimedAction> actions;
     double free = 0;
@@ -342,7 +340,7 @@ class Drawing {
     return actions;
   }
 
-  // Every pixel column takes the colour whose share so far is furthest behind.
+  // Every column takes the colour whose share is furthest behind.
   std::string texture(const RankTimeline& of, double top) const {
     const double lanes = static_cast<double>(simulation_.ranks.size());
     const double column = std::ceil(std::max(1.0, lanes * lanes_.width / kTextureColumns));

@@ -1,5 +1,5 @@
-// Pictures of schedules: one lane per rank, time from left to right. Identical on every machine;
-// they load nothing.
+// Pictures of schedules: one lane per rank, time from left to right. They are identical on every
+// machine and load nothing.
 #pragma once
 
 #include <array>
@@ -25,20 +25,19 @@ struct Picture {
   std::string title, subtitle;
   Simulation simulation;
   TimeBasis basis;
-  // By rank: live activations, as bytes or as a count. An activation is live until its backward has
-  // finished.
+  // By rank: live activations. An activation is live until its backward has finished.
   std::vector<std::vector<LivePoint>> live = {};
   bool live_in_bytes = false;
   // By rank: index of the first action of each pair.
   std::vector<std::vector<int>> pairs = {};
   bool critical_path = false;
-  // Pictures that share these can be compared. The width is in pixels, 0 for automatic.
+  // Pictures with the same values can be compared. 0: automatic. The width is in pixels.
   double axis_end = 0, lane_width = 0;
   // Set for a refused program.
   std::vector<Violation> violations = {};
 };
 
-// Scales all times so that the picture takes `makespan`, in another unit.
+// Scales all times to a step of `makespan`, in `unit`.
 void stretch(Picture& picture, double makespan, const std::string& unit);
 
 Picture picture_of(const std::string& title, const Program& program, const Simulation& simulation,
@@ -48,8 +47,7 @@ std::vector<std::vector<int>> pairs_of(const Program& program, const Simulation&
 Picture picture_of_refused(const std::string& title, const Program& program,
                            const VerifyReport& report);
 
-// With several thousand actions, each pixel column shows one action, about as often as its share of
-// the time.
+// With several thousand actions, each pixel column shows only one.
 std::string picture_svg(const Picture& picture);
 std::string picture_html(const Picture& picture);
 // Chrome's trace format. Units other than seconds are shown as milliseconds.
@@ -63,7 +61,6 @@ void require_picture_ending(const std::string& file, const std::string& option);
 std::vector<LivePoint> live_curve(const RankTimeline& rank, const Costs& costs);
 bool knows_bytes(const Costs& costs);
 
-// See docs/simulate.md.
 Json timeline_json(const Program& program, const Simulation& simulation, const Costs& costs);
 
 namespace detail {

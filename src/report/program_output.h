@@ -10,7 +10,6 @@
 
 namespace sluice {
 
-// See docs/verify.md and docs/simulate.md.
 Json verify_json(const VerifyReport& report);
 Json simulation_json(const Simulation& simulation);
 Json rows_json(const Program& program, const std::vector<std::vector<Action>>& rows);

@@ -13,7 +13,7 @@
 
 namespace sluice {
 
-// Above kMost parts, neighbours are merged, which keeps the largest and smallest values.
+// Above kMost parts, merges neighbours and keeps their extremes.
 class Curve {
  public:
   static constexpr std::size_t kMost = 1024;
@@ -41,13 +41,12 @@ class RunCurves {
   std::int64_t tokens = 0;
   StepMetrics last;
   Curve loss, validation_loss, tokens_per_second, grad_norm, lr;
-  // Sums per rank over `counted` steps. The first step counts only if it is the only one.
+  // Sums per rank over `counted` steps. Leaves out the first step if there are others.
   std::vector<RankSeconds> seconds;
   double step_seconds = 0, bubble = 0;
   std::int64_t counted = 0;
   std::vector<std::int64_t> peaks;  // bytes per rank
   StepTimesSeen step_times;
-  // Newest generated texts, and their step.
   std::int64_t continued_at = 0;
   std::vector<std::pair<std::string, std::string>> continuations;
 };

@@ -69,8 +69,6 @@ Error damaged(const std::string& file, const std::string& what) {
       {.what = what, .where = file, .remedy = "name the metrics.folder of a run of this version"});
 }
 
-// ---- numbers and words ----
-
 // Three digits.
 std::string short_number(double value) {
   char text[32];
@@ -99,7 +97,6 @@ class Table {
     for (std::size_t i = 0; i < cells.size(); ++i) text_ += tag("td", i) + cells[i] + "</td>";
     text_ += "</tr>\n";
   }
-  // Has its own scroll bar.
   std::string html() const { return "<div class=\"wide\">" + text_ + "</table></div>\n"; }
 
  private:
@@ -109,8 +106,6 @@ class Table {
   std::size_t words_;
   std::string text_;
 };
-
-// ---- curves ----
 
 struct Series {
   std::string name, style;
@@ -126,7 +121,8 @@ class Chart {
   enum Axis {
     kAroundValues,
     kFromZero
-  };  // kFromZero is for rates, whose noise would look like trouble on a narrow axis
+    // kFromZero is for rates: on a narrow axis, their noise would look like trouble.
+  };
 
   Chart(std::string title, std::vector<Series> series, const Marks& marks, Axis axis)
       : title_(std::move(title)), series_(std::move(series)), marks_(marks) {
@@ -275,8 +271,6 @@ class Chart {
   double low_ = 0, high_ = 1;
 };
 
-// ---- pictures of steps ----
-
 // Gives all pictures the same time axis and lane width. If some times are not in seconds, every
 // step becomes 100 percent.
 void share_scale(const std::vector<Picture*>& pictures) {
@@ -294,8 +288,6 @@ void share_scale(const std::vector<Picture*>& pictures) {
     picture->lane_width = std::max(kLaneWidth, picture->lane_width);
   }
 }
-
-// ---- the page ----
 
 constexpr const char* kStyle =
     R"(:root{--ink:#1d2733;--dim:#5d6873;--page:#fff;--line:#e1e5e9;--box:#f5f7f9;--a:#0072b2;--o:#d55e00;--v:#00795a;--bad:#b3261e}

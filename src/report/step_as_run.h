@@ -18,8 +18,9 @@ struct RecordedInstruction {
 // Returns the instructions of the rank's last pass, as far back as the record goes.
 std::vector<RecordedInstruction> ran_instructions(const FlightRecord& record);
 
-// `ranks`: by rank of the run; only the first replica is drawn. A pair was recorded as one and is
-// divided as the plan expects. Empty if a drawn rank has no record.
+// `ranks` is indexed by the run's ranks, but only the first replica is drawn. A pair is one record,
+// which is divided in the plan's proportions. Returns an empty picture if a drawn rank has no
+// record.
 Picture picture_of_recorded_step(const std::string& title, const Plan& plan,
                                  const std::vector<std::vector<RecordedInstruction>>& ranks);
 

@@ -6,7 +6,6 @@
 
 namespace sluice {
 
-// Ignores the slower first step once there is another.
 class TimeLeft {
  public:
   void add_step(double seconds);

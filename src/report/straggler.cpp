@@ -65,7 +65,8 @@ std::string straggler_text(const Straggler& straggler, const RankWork& work) {
       counted(straggler.steps, "step"));
 }
 
-// The result is 1 for a rank at its usual share of work, in a step of any length.
+// Returns seconds per amount of work, relative to the median. A rank with its usual share of work
+// has 1.
 std::vector<double> StragglerWatch::normalized(const std::vector<double>& seconds) const {
   std::vector<double> ratios(seconds.size());
   for (std::size_t rank = 0; rank < seconds.size(); ++rank) {
@@ -77,8 +78,8 @@ std::vector<double> StragglerWatch::normalized(const std::vector<double>& second
   return ratios;
 }
 
-// Ranks of one kind should take as long as most of them do. The window holds raw ratios and is
-// divided by the learned shares.
+// Sets each rank's usual share to the median of its kind over the window. Then divides the raw
+// ratios in the window by these shares.
 void StragglerWatch::learn() {
   std::map<std::string, std::vector<double>> of_kind;
   for (std::size_t rank = 0; rank < work_.size(); ++rank) {

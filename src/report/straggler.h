@@ -1,7 +1,6 @@
-// Finds ranks that compute slower than expected: a machine that is hot, throttled or shared. A rank
-// is compared with ranks that do similar work. A rank of a kind of its own, such as the one with
-// the embedding, is compared with its own first 20 steps. So a rank that is slow from the start is
-// found only next to similar ranks.
+// Finds ranks that compute slower than expected. A rank is compared with ranks that do similar
+// work. A rank of a kind of its own, such as the one with the embedding, is compared with its own
+// first 20 steps. A rank that is slow from the start is thus found only next to similar ranks.
 #pragma once
 
 #include <cstdint>
@@ -41,8 +40,7 @@ class StragglerWatch {
   explicit StragglerWatch(std::vector<RankWork> work) : work_(std::move(work)) {}
 
   // `seconds`: compute time per rank over the `steps` steps since the last call. Returns ranks that
-  // just became stragglers: slower than kFactor over kSteps. A rank that recovers may be returned
-  // again.
+  // just became stragglers: slower than kFactor over kSteps.
   std::vector<Straggler> add(const std::vector<double>& seconds, std::int64_t steps);
 
  private:

@@ -12,7 +12,6 @@ namespace sluice::svg {
 std::string px(double value);
 // For text and attributes. Invalid UTF-8 becomes U+FFFD.
 std::string escaped(std::string_view text);
-// "#d55e00"
 std::string hex(const std::array<int, 3>& color);
 std::string text_at(double x, double y, const std::string& attributes, const std::string& text);
 // Marks at multiples of 1, 2 or 5 times a power of ten. Empty if the range is empty, not finite or

@@ -73,7 +73,7 @@ void CallersParameters::require_settled(const char* call) const {
   if (!are_blocks_) return;
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
     const Mark now = mark_of(blocks_[i]), &then = marks_[i];
-    // We assume that a caller that writes to the whole parameter does so on all replicas.
+    // We assume that a caller writes to a whole parameter on all replicas alike.
     const bool is_written = now.of_parameter == then.of_parameter && now.hash != then.hash;
     if (now.of_block == then.of_block && !is_written) continue;
     throw Error(ErrorKind::kUsage,

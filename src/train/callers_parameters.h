@@ -1,6 +1,6 @@
-// The tensors from which a caller makes its optimizer: this rank's parameters or, with zero1 and
-// zero3, its replica's own blocks as leaves. A write to a block outside of Pipeline::step() does
-// not reach the other replicas, so it is detected.
+// The tensors for a caller's optimizer: this rank's parameters or, with zero1 and zero3, its
+// replica's own blocks as leaves. Detects writes to blocks outside of Pipeline::step(), which do
+// not reach other replicas.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ class CallersParameters {
   // Records that all replicas have the current values.
   void settle();
   // Throws Error(kUsage) if a block was written to since settle(). Compares version counters and
-  // some elements, because SGD's writes do not advance the counters.
+  // some elements, because SGD does not advance the counters.
   void require_settled(const char* call) const;
   // Throws Error(kUsage) if the optimizer holds other tensors or, with blocks, may not work element
   // by element.
@@ -51,7 +51,6 @@ class CallersParameters {
   std::vector<Mark> marks_;
 };
 
-// Throws Error(kUsage) if step() needs a closure.
 void require_no_closure(const torch::optim::Optimizer& optimizer, const std::string& where);
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
-// The update by a caller's optimizer. The row's first instruction calls the optimizer for all
-// stages. Each UPDATE then sends the blocks of its stage to the other replicas.
+// Updates by a caller's optimizer. The row's first instruction calls it for all stages. Each UPDATE
+// then sends its stage's blocks to the other replicas.
 #pragma once
 
 #include <functional>

@@ -66,8 +66,8 @@ EvaluationModel::EvaluationModel(const Model& model, const Plan& plan, RankModel
   require_buffers();
 }
 
-// A buffer that only other ranks train would be outdated here. A buffer that no training layer
-// reads keeps its factory's value.
+// Rejects buffers that only other ranks train, because their values here would be outdated. A
+// buffer that no training layer reads keeps its factory's value.
 void EvaluationModel::require_buffers() {
   const Tensors own = buffers_of(training_);
   std::set<std::string> trained;

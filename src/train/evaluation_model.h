@@ -1,5 +1,5 @@
-// A rank's share of the layers that evaluate, if these are not the layers that train. The modules
-// are cut like the training's and use its parameters and buffers.
+// This rank's share of evaluation layers that differ from the training layers. The modules are cut
+// like the training's and use its parameters and buffers.
 #pragma once
 
 #include "sluice/model.h"
@@ -11,16 +11,15 @@ namespace sluice {
 
 class EvaluationModel {
  public:
-  // Collective over all ranks. model: Model::evaluation. plan: of the training. Throws
-  // Error(kUsage) on every rank if the plan has no evaluation, cannot be cut like the training, or
-  // shards weights.
+  // Collective over all ranks. model: Model::evaluation. plan: the training's. Throws Error(kUsage)
+  // if the plan has no evaluation, cannot be cut like the training, or shards weights.
   EvaluationModel(const Model& model, const Plan& plan, RankModel& training,
                   const Transport& transport, const RunOptions& options);
 
   const Plan& plan() const { return plan_; }
   RankModel& share() { return share_; }
   const ModelEnd& end() const { return end_; }
-  // Call this before each run: the training may have replaced its tensors.
+  // Call this before each run, because the training may have replaced its tensors.
   void take_weights();
 
  private:

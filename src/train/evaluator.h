@@ -17,19 +17,17 @@ namespace sluice {
 
 class Evaluator {
  public:
-  // other: the layers that evaluate; null: those of `rank`.
+  // other: the layers that evaluate, or null for those of `rank`.
   Evaluator(std::unique_ptr<EvaluationModel> other, const Plan& plan, RankModel& rank,
             Transport& transport, const ModelEnd& end, const RunOptions& options,
             const std::vector<ExecutorObserver*>& observers);
 
-  // Collective over all ranks. Each replica has its own batch, which may be empty if there are
-  // several replicas. Modules are in evaluation mode during the call.
+  // Collective over all ranks. With several replicas, some batches may be empty. Modules are in
+  // evaluation mode meanwhile.
   StepResult run(const StepBatch& batch, const StepOptions& options = {});
-  // Returns the outputs without a loss. The batch has counts of 0.
   std::vector<Values> predict(const StepBatch& batch, OutputRanks ranks);
-  // Losses of the last run in microbatch order, equal on all ranks.
+  // Losses of the last run in microbatch order, on all ranks.
   const std::vector<MicrobatchLoss>& losses() const { return losses_; }
-  // Also works after a run that failed.
   std::string flight_record() const;
   std::size_t num_programs() const { return runners_.size(); }
 

@@ -44,7 +44,7 @@ std::int64_t fingerprint_of(const at::Tensor& tensor, Compared compared) {
 
 std::vector<std::int64_t> fingerprint(const StepBatch& batch, Compared compared) {
   std::vector<std::int64_t> numbers;
-  // hashes a tensor that microbatches share only once
+  // hashes of tensors that microbatches may share
   std::vector<std::pair<at::Tensor, std::int64_t>> before;
   for (std::size_t m = 0; m < batch.microbatches.size(); ++m) {
     if (compared == Compared::kSome && m > 0 && m + 1 < batch.microbatches.size()) continue;

@@ -1,4 +1,4 @@
-// Hashes by which ranks notice that they were given different batches.
+// Hashes batches, so that ranks notice if theirs differ.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,11 @@
 
 namespace sluice {
 
-// Compares all elements, which costs a pass over them, or some elements of the first and last
-// microbatch.
+// kAll reads all elements. kSome reads a few elements of the first and last microbatch.
 enum class Compared : std::uint8_t { kAll, kSome };
 
-// Returns a hash for every input of each compared microbatch. The hash is 0 for a tensor without
-// data or on a device, where reading would block.
+// Returns a hash for every input of each compared microbatch. Tensors without data, and tensors on
+// a device, whose reading would block, have hash 0.
 std::vector<std::int64_t> fingerprint(const StepBatch& batch, Compared compared);
 
 // A hash of 0 matches every hash.

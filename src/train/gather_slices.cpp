@@ -12,8 +12,8 @@
 namespace sluice {
 namespace {
 
-// Returns the divided parameter to which a tensor belongs. Returns null if there is none, or if the
-// tensor is state that is not per element.
+// Returns the divided parameter to which a tensor belongs, or null. State that is not per element
+// belongs to none.
 const ParameterInfo* divided_of(const std::string& name, const at::Tensor& tensor,
                                 const std::map<std::string, const ParameterInfo*>& parameters) {
   auto found = parameters.find(name);

@@ -1,8 +1,8 @@
 // `.grad` of this rank's parameters or own blocks, summed since it was last cleared.
 //
 // With several ranks, gradients are withheld until the caller requests the parameters. An optimizer
-// made without that request holds another module's tensors, or those of all ranks at once, on which
-// the ranks' optimizers would race.
+// made before may hold another module's tensors, or the tensors of all ranks, on which they would
+// race.
 #pragma once
 
 #include <map>
@@ -17,24 +17,24 @@ class Grads {
   Grads(const CallersParameters& parameters, bool has_several_ranks)
       : parameters_(parameters), are_held_(has_several_ranks) {}
 
-  // Adds the gradients of a step. Blocks are moved out of the stages, which frees memory. If the
-  // caller has changed `.grad`, the sum continues from there.
+  // Adds a step's gradients. Moves blocks out of the stages, which frees memory. If the caller has
+  // changed `.grad`, the sum continues from there.
   void add_step();
   void scale(double factor);
   void clear();
-  // Returns the gradient of a parameter's first use on this rank, or an undefined tensor.
+  // Returns the gradient of a parameter's first use here, or an undefined tensor.
   at::Tensor of(const ParameterUse& use);
 
   // Call this when the parameters are requested.
   void give_out();
-  // If there was a step without such a request, throws Error(kUsage) with several ranks, else warns
+  // If a step ran without this request, throws Error(kUsage) with several ranks, otherwise warns
   // once.
   void require_parameters_requested(int rank);
 
  private:
   struct Sum {
     at::Tensor value;           // float32
-    at::Tensor grad;            // the `.grad` that shows `value`
+    at::Tensor grad;            // the `.grad` that `value` was copied to
     std::uint32_t version = 0;  // version of `grad` when we last wrote it
   };
   at::Tensor& grad_of(const at::Tensor& parameter);

@@ -48,7 +48,7 @@ std::optional<Found> read_place(Unpacker& message) {
   return found;
 }
 
-// For each microbatch, the position of its first backward on the rank that computes its loss.
+// Per microbatch: the position of its first backward on the rank with its loss.
 std::vector<int> backward_order(const Program& program) {
   std::vector<int> order(static_cast<std::size_t>(program.num_microbatches), 0);
   for (const std::vector<Action>& row : program.ranks) {

@@ -11,9 +11,9 @@
 namespace sluice {
 
 // Collective over all ranks, after a loss or norm that is not finite. Runs the step again with
-// checks and throws the same Error(kNotFinite) on every rank, naming the first place. Forward comes
-// before backward, then the lower replica is first. In forward the lowest microbatch is first, then
-// the lowest stage; in backward the first microbatch in backward order, then the highest stage.
+// checks and throws the same Error(kNotFinite) on every rank, naming the first place. Forward
+// precedes backward, then lower replicas come first. Forward places are ordered by microbatch, then
+// stage. Backward places are ordered by the microbatches' backward order, then descending stage.
 // norms: of the parameters, where known.
 [[noreturn]] void throw_not_finite(Executor& executor, const Group& world, const Program& program,
                                    const StepBatch& batch,

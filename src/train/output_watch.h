@@ -1,5 +1,4 @@
-// Collects the model's outputs: those of microbatches that end on this rank and, after gather(),
-// all.
+// Collects the model's outputs, of microbatches that end on this rank or, after gather(), of all.
 #pragma once
 
 #include <map>

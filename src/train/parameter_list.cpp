@@ -12,7 +12,7 @@
 namespace sluice {
 namespace {
 
-// The last rank is not first along an axis that has several ranks.
+// The last rank is first along these axes only if each has one rank.
 bool has_replicas(const ParameterInfo& info, const Mesh& mesh) {
   return !mesh.is_first(mesh.num_ranks() - 1, info.replicated);
 }
@@ -68,8 +68,8 @@ void require_one_owner(const SharedParameter& parameter) {
   }
 }
 
-// Uses of a parameter must have the same slices. A weight that all slices share must have one use
-// per slice instead, in order.
+// Uses of a parameter must have the same slices. A weight shared by all slices must instead have
+// one use per slice, in order.
 void set_slices(SharedParameter& parameter) {
   const ParameterUse& first = parameter.uses.front();
   parameter.is_divided = first.is_divided;
@@ -96,8 +96,7 @@ void set_slices(SharedParameter& parameter) {
                          "share have a use for each slice of the rank, in one layer"});
 }
 
-// Throws for a tie across ranks that is replicated: each replica would need its own group to sum
-// it.
+// Rejects a replicated tie across ranks, because each replica would need its own group to sum it.
 void require_one_replica_of_tie(const SharedParameter& parameter) {
   if (parameter.ranks.size() < 2) return;
   for (const ParameterUse& use : parameter.uses) {
@@ -122,7 +121,7 @@ void make_groups(std::vector<SharedParameter>& parameters, const Group& world) {
   }
 }
 
-// A frozen use on another rank would keep its first value.
+// Rejects partly frozen ties, because a frozen use on another rank would not change.
 void require_ties_of_one_kind(const std::map<std::string, SharedParameter>& trained,
                               const std::map<std::string, std::string>& frozen) {
   for (const auto& [first_use, name] : frozen) {

@@ -1,5 +1,5 @@
-// Lists all trainable parameters of all ranks in layer order. If several ranks hold the same copy,
-// the list has the first of them. Each pipeline lists its own slices.
+// Lists the trainable parameters of all ranks in layer order, and of equal copies the first. Each
+// pipeline lists its own slices.
 #pragma once
 
 #include <string>
@@ -15,9 +15,8 @@ struct ParameterUse {
   int layer = 0;
   int position = 0;  // index within its layer
   std::string name;
-  int rank = 0;  // first that holds it
+  int rank = 0;  // the first rank that holds it
   bool has_replicas = false;
-  // Copied from ParameterInfo.
   bool is_divided = false;
   SliceRange slices = {};
   Stage* stage = nullptr;  // null if on another rank
@@ -34,7 +33,7 @@ struct SharedParameter {
   std::vector<int> ranks;  // ascending
   Group group;             // set only on members, if there are several
 
-  // This pipeline's slices. A weight that all slices share has the slices of its uses.
+  // This pipeline's slices. A weight shared by all slices has the slices of its uses.
   bool is_divided = false;
   bool is_shared_by_slices = false;
   SliceRange slices = {};
@@ -46,9 +45,9 @@ struct SharedParameter {
   const ParameterUse* local_use() const;
 };
 
-// Collective over all ranks of the mesh, with the same result except for `stage`, `index` and
-// `group`. Throws Error(kUsage) if uses differ in slices or only some are frozen, Error(kInternal)
-// for ties that cannot be summed.
+// Collective over all ranks of the mesh. `stage`, `index` and `group` differ between ranks. Throws
+// Error(kUsage) if uses differ in slices or only some are frozen, and Error(kInternal) for ties
+// that cannot be summed.
 std::vector<SharedParameter> list_parameters(const std::vector<Stage*>& stages, const Group& world,
                                              const Mesh& mesh);
 

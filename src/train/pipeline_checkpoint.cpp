@@ -66,8 +66,8 @@ std::string text_of(const std::map<std::string, std::string>& extra) {
   throw usage("a text of the extra state is not UTF-8", "save bytes as a tensor of kByte");
 }
 
-// Prefix of a rank's own tensors in Manifest::extra_tensors ("ranks/3/NAME"), and the key of
-// Manifest::settings for the number of ranks.
+// Prefix of a rank's own tensors in Manifest::extra_tensors ("ranks/3/NAME"), and the key of the
+// number of ranks in Manifest::settings.
 constexpr const char* kOfRanks = "ranks/";
 constexpr const char* kRanksSetting = "ranks";
 

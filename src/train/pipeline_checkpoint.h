@@ -12,7 +12,6 @@
 
 namespace sluice {
 
-// A pipeline between steps.
 struct PipelineState {
   PipelineRank& rank;
   const CallersParameters& parameters;

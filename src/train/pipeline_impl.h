@@ -28,7 +28,7 @@ struct Pipeline::Impl {
   CallersParameters callers;
   Grads grads;
   std::int64_t step = 0;
-  bool gave_parameters = false;  // an optimizer may hold the parameters
+  bool gave_parameters = false;  // requested by the user, so an optimizer may hold them
   std::set<std::string> compared_calls;
   bool warned_of_loss = false;
 
@@ -42,18 +42,18 @@ struct Pipeline::Impl {
         callers(share, rank.plan().step_end == StepEnd::kGradients),
         grads(callers, transport.size() > 1) {}
 
-  // said: what must match on all ranks, if more than "train_step".
+  // said: text that must match on all ranks.
   StepBatch training_batch(const Inputs& inputs, const StepOptions& options, const char* call,
                            const std::string& said = "train_step");
   void agree_on(StepBatch& batch, const StepOptions& options, const char* call,
                 const std::string& said);
   void require_own(const torch::optim::Optimizer& optimizer);
-  // No parameter may be in two optimizers. call: for the message.
+  // Rejects a parameter that is in two optimizers. call: for the message.
   void require_own(const char* call, const std::vector<const torch::optim::Optimizer*>& optimizers);
-  // Throws if parameters are sharded: between steps they have no memory.
+  // Throws if parameters are sharded, because they have no memory between steps.
   void require_whole(const char* call) const;
-  // Call this when whole parameters are requested: an optimizer may hold them, unless it has
-  // blocks.
+  // Call this when the user requests whole parameters, which an optimizer may then hold. No effect
+  // with blocks.
   void hand_out_whole_parameters();
   Work<GradientNorms> post_norms();
   void warn_of_loss(double loss);
@@ -62,7 +62,7 @@ struct Pipeline::Impl {
     return rank.plan().program.stage_map.rank_of(stage) == share.groups.place();
   }
 
-  // Without the abort, an error before the executor runs would leave other ranks waiting.
+  // Abort, because other ranks would wait after an error before the executor runs.
   template <typename Body>
   auto abort_on_error(const char* call, Body body) {
     require_thread(thread, call);

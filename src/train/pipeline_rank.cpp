@@ -249,7 +249,6 @@ bool PipelineRank::saves(const std::string& parameter) const {
   return !options_.saves || options_.saves(parameter);
 }
 
-// all: also parameters that RunOptions::saves leaves out.
 std::vector<ShardedTensor> PipelineRank::sharded_parameters(bool all) const {
   std::vector<ShardedTensor> tensors;
   const ShardedParameters* sharded = share_->sharded.get();
@@ -274,7 +273,7 @@ std::vector<ShardedTensor> PipelineRank::sharded_parameters(bool all) const {
   return tensors;
 }
 
-// Unsharded state comes from replica 0, because forwards may change buffers differently elsewhere.
+// Takes unsharded state from replica 0, because forwards may change buffers differently elsewhere.
 RankState PipelineRank::held_weights(const RunGroups& connected, bool all) const {
   const bool is_first = share_->groups.replica == 0;
   const std::vector<ShardedTensor> sharded = sharded_parameters(all);
@@ -295,7 +294,7 @@ RankState PipelineRank::held_weights(const RunGroups& connected, bool all) const
   return state;
 }
 
-// Undivided state stays with the first tensor-parallel rank only.
+// Only the first tensor-parallel rank keeps undivided state.
 RankState PipelineRank::gathered(RankState state, const RunGroups& connected) const {
   if (!connected.shares) return state;
   const auto parameters = parameters_by_name(share_->stages.pointers());

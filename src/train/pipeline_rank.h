@@ -1,8 +1,8 @@
-// One rank of a running pipeline: its stages, its programs and its state. Pipeline is the public
+// One rank of a running pipeline, with its stages, programs and state. Pipeline is the public
 // interface.
 //
-// The training program is the plan's, or the same with outputs gathered. It is proven before
-// weights are drawn.
+// The training program is the plan's, optionally with outputs gathered. It is proven before weights
+// are drawn.
 #pragma once
 
 #include <cstdint>
@@ -34,9 +34,9 @@ class Checkpoint;
 
 class PipelineRank {
  public:
-  // Collective over the ranks of the plan's mesh. plan: complete. Throws Error(kUsage) on every
-  // rank, naming a layer, if other parameters train than planned. Null: `draft` is completed from
-  // the parameters that train.
+  // Collective over the plan's mesh. plan: complete, or null to complete `draft` from the
+  // parameters that train. Throws Error(kUsage) on every rank, naming a layer, if other parameters
+  // train than planned.
   PipelineRank(const Model& model, const Plan* plan, std::optional<Plan> draft,
                Transport& transport, RunOptions options);
   PipelineRank(const PipelineRank&) = delete;
@@ -50,7 +50,7 @@ class PipelineRank {
   bool has_trained() const { return !training_.empty(); }
   bool has_run() const { return has_trained() || evaluation_; }
 
-  // Trainer sets this before the first step. Null removes it.
+  // Trainer calls this before the first step. Null removes the update.
   void set_update(TrainersUpdate* update) { update_ = update; }
   const TrainersUpdate* update() const { return update_; }
 
@@ -62,22 +62,22 @@ class PipelineRank {
   // Collective. Calls `step` once, then sends the updated blocks to all replicas. number: the last
   // training step.
   void update(const std::function<void()>& step, std::int64_t number);
-  // Collective. Each replica has its own batch, of any size.
+  // Collective. Each replica has its own batch of any size.
   StepResult evaluate(const StepBatch& batch, const StepOptions& options);
-  // Collective. The batch has counts of 0, and there is no loss.
+  // Collective. The batch has counts of 0. Computes no loss.
   std::vector<Values> predict(const StepBatch& batch, OutputRanks ranks);
   const std::vector<MicrobatchLoss>& evaluated_losses() const { return evaluation_->losses(); }
 
-  // Returns this rank's part of a checkpoint. Collective over `groups` if replicas or
-  // tensor-parallel ranks hold parts. The groups may differ from the groups of the steps.
+  // Returns this rank's part of a checkpoint. Collective over `groups`, which may differ from the
+  // steps' groups, if replicas or tensor-parallel ranks hold parts.
   RankState state(const RunGroups& groups) const;
-  // Also includes the optimizer state that optimizer_of returns.
+  // Also includes the optimizer state from optimizer_of.
   RankState state(const RunGroups& groups,
                   const std::function<NamedTensors(const RankState& held)>& optimizer_of) const;
-  // Returns parameters and buffers. all: also those that RunOptions::saves leaves out.
+  // Returns parameters and buffers. all: include those that RunOptions::saves leaves out.
   RankState weights(const RunGroups& groups, bool all) const;
-  // Collective. rest: called for each stage before loading. Returns the parameters of all ranks
-  // that train and have no saved optimizer state.
+  // Collective. rest: called for each stage before loading. Returns the training parameters of all
+  // ranks that have no saved optimizer state.
   std::vector<std::string> load(const Checkpoint& checkpoint, const FillStage& rest);
 
   const StepTimes& times() const;
@@ -93,7 +93,6 @@ class PipelineRank {
   };
 
   void finish_or_check_plan(const Model& model);
-  // Throws Error(kUsage) unless all weights are set.
   void require_weights(const char* call) const;
   StepRunner& training_runner(bool gathers_outputs);
   Evaluator& evaluator();

@@ -132,7 +132,7 @@ std::vector<std::pair<std::string, at::Tensor>> Pipeline::local_state_dict() con
       if (seen.insert(name).second) state.emplace_back(name, info.tensor.detach());
     }
   }
-  // Stages cut from one module may each have a buffer of one name.
+  // Stages cut from one module may have buffers of the same name.
   for (const auto& stage : impl_->share.stages.stages()) {
     for (const auto& [name, tensor] : stage->chunk().buffers()) state.emplace_back(name, tensor);
   }
@@ -162,7 +162,7 @@ void Pipeline::load_state_dict(const std::vector<std::pair<std::string, at::Tens
   const auto own = local_state_dict();
   std::map<std::string, std::size_t> num_own, num_seen;
   for (const auto& [name, tensor] : own) ++num_own[name];
-  // Divided parameters may be whole, as from state_dict().
+  // Values of divided parameters may be whole, as from state_dict().
   for (const auto& [name, info] : parameters_by_name(impl_->share.stages.pointers())) {
     const auto found = given.find(name);
     if (found == given.end()) continue;
@@ -204,7 +204,7 @@ void Pipeline::save(const std::string& path, const SaveOptions& options) {
     require_call(impl_->world, "save");
     return save_pipeline(impl_->state(), path, options);
   });
-  // All ranks have the error and can continue.
+  // All ranks throw this error and can continue.
   if (outcome.error) throw Error(*outcome.error);
 }
 

@@ -77,7 +77,7 @@ std::int64_t process_token() {
   return token;
 }
 
-// Replicas that are threads must not share modules: they would add to the same gradients.
+// Replicas on threads must not share modules, whose gradients they would mix.
 void require_own_modules(const RankModel& rank) {
   if (is_one_pipeline(rank.groups)) return;
   std::vector<std::int64_t> own;

@@ -1,4 +1,4 @@
-// A rank's share of a model. Steps, updates and checkpoints use it.
+// A rank's share of a model.
 #pragma once
 
 #include <functional>
@@ -20,17 +20,18 @@
 namespace sluice {
 
 struct RankModel {
-  // Collective over `world`. plan: placed and cut. Weights are uninitialized or from the factories.
+  // Collective over `world`. plan: with its cuts and placement. Weights are uninitialized or from
+  // the factories.
   RankModel(const Model& model, const Plan& plan, const Group& world, at::Device device,
             const RunOptions& options);
 
-  // Calls `fill` for every stage, with its parameters whole.
+  // Calls `fill` for every stage while its parameters are whole.
   void fill(const FillStage& fill);
   // Collective. Initializes weights as RunOptions::weights requires.
   void initialize(const Model& model, const RunOptions& options);
 
   Stage& stage(int index) const;
-  // Whether the gradient is a sum over uses or slices, which needs all of its elements.
+  // Whether the gradient is a sum over uses or slices, which needs all elements.
   bool is_tied(int stage, std::size_t parameter) const;
 
   const Mesh mesh;
@@ -40,15 +41,15 @@ struct RankModel {
   const std::vector<SharedParameter> parameters;
   const BlockOwners owners;
   const bool shards_state;                     // zero1 or zero3
-  std::unique_ptr<ShardedParameters> sharded;  // zero3; null: whole
+  std::unique_ptr<ShardedParameters> sharded;  // null: not zero3, parameters are whole
   bool has_weights = false;
-  // Parameters of this rank that nothing has filled, by stage.
+  // Parameters of this rank that are still unfilled, by stage.
   std::map<int, std::vector<std::string>> unfilled;
   std::string unfilled_remedy;  // how the user can fill them
 };
 
-// Whether some parameter of each layer trains. Collective over the ranks. Throws Error(kUsage) on
-// all of them if replicas differ.
+// Returns for each layer whether some parameter trains. Collective over the ranks. Throws
+// Error(kUsage) if replicas differ.
 std::vector<bool> layers_that_train(const RankModel& rank, const Model& model);
 
 }  // namespace sluice

@@ -26,14 +26,14 @@ at::Tensor part_of(const at::Tensor& whole, const ElementRange& range) {
   return whole.defined() ? whole.view(-1).narrow(0, range.begin, range.size()) : whole;
 }
 
-// A sum of some shards. own: this replica may write to its memory.
+// A sum over some shards. own: this replica may write to its memory.
 struct Term {
   ShardRange shards;
   at::Tensor sum;
   bool own = false;
 };
 
-// Adds the terms in tree order. The sum is undefined if all terms are.
+// Adds the terms in tree order. Undefined if all terms are.
 at::Tensor add_up(std::vector<Term> terms, int num_shards) {
   const ShardRange all{0, num_shards};
   std::vector<Term> stack;
@@ -116,8 +116,8 @@ struct StageParts {
 
 using Works = std::vector<Work<Tensors>>;
 
-// Returns this replica's sums as [parameter][subtree]. A microbatch's gradient is moved out of the
-// stage, whose next microbatch starts a new sum.
+// Returns this replica's sums as [parameter][subtree]. Moves the gradient of a single microbatch
+// out of the stage, which starts a new sum.
 std::vector<Tensors> take_partial(StageParts& of, bool of_microbatch) {
   std::vector<Tensors> partial(of.stage.parameters().size());
   for (const std::size_t i : of.trainable) {
@@ -191,8 +191,7 @@ struct ReplicaSums::Impl {
     });
   }
 
-  // Keeps the memory of one received piece for reuse and frees the rest, so that memory use does
-  // not grow.
+  // Keeps one received piece's memory for reuse and frees the rest.
   at::Tensor take_one(Tensors& pieces) const {
     at::Tensor taken;
     for (int giver = 0; giver < groups.num_replicas && !taken.defined(); ++giver) {
@@ -202,8 +201,8 @@ struct ReplicaSums::Impl {
     return taken;
   }
 
-  // Returns the range of the final gradient, which reuses the memory of an own partial sum if there
-  // is one.
+  // Returns this range of the final gradient, which reuses the memory of an own partial sum if
+  // possible.
   static at::Tensor place(const StageParts& of, const ElementRange& range,
                           const std::vector<Tensors>& partial, Tensors& gradients) {
     at::Tensor& gradient = gradients[range.parameter];
@@ -216,7 +215,7 @@ struct ReplicaSums::Impl {
     return part_of(gradient, range);
   }
 
-  // Sums the blocks that this replica owns, and returns the sums that all replicas get.
+  // Sums this replica's own blocks, and returns the sums that all replicas get.
   Tensors add_own(const StageParts& of, std::size_t round, const std::vector<Tensors>& partial,
                   const Tensors& pieces, Tensors& gradients) const {
     const Ranges& own = of.ranges(groups.replica, round);
@@ -327,7 +326,7 @@ struct ReplicaSums::Impl {
     });
   }
 
-  // Gradients of single microbatches are added up in the order of their works.
+  // Adds up gradients of single microbatches in the order of their works.
   void keep(StageParts& of, std::optional<int> microbatch, Tensors gradients) {
     if (!microbatch) {
       for (const std::size_t i : of.trainable) of.stage.set_gradient(i, std::move(gradients[i]));

@@ -30,7 +30,7 @@ class ThreadsOfCaller {
   int threads_;
 };
 
-// Returns the settings that all processes must pass alike.
+// Returns the settings in which all processes must agree.
 std::string alike(const Plan& plan, const Model& model, const RunOptions& run_options) {
   const DataParallel& replicas = plan.data_parallel;
   std::string text = formatted(
@@ -57,7 +57,7 @@ void detail::run_bodies(const Model& model, const PipelineOptions& options,
   }
   const ThreadsOfCaller threads;
   PipelineOptions planned = options;
-  // With several replicas, the pipeline rejects a hook.
+  // The pipeline rejects a hook if there are several replicas.
   if (options.data_parallel.degree == 1)
     planned.hooked_reduction = hooked_reduction(run_options.reduction);
   const Plan draft =

@@ -12,7 +12,6 @@ class RunningStep {
   RunningStep& operator=(const RunningStep&) = delete;
 };
 
-// Throws Error(kUsage) on any thread other than `owner`.
 void require_thread(std::thread::id owner, const char* call);
 
 // Throws Error(kUsage) while a step of any pipeline runs on this thread.

@@ -67,7 +67,7 @@ StatesOfReplicas exchange_names(const NamedTensors& own, const Group& replicas) 
   return states;
 }
 
-// A single number is equal on all owners, so the first block's owner gives it.
+// A single number is equal on all owners, so the owner of the first block gives it.
 void add_shares(ShardedTensor& tensor, const BlockOwners& owners, const ParameterUse& use,
                 bool per_element, int num_replicas) {
   for (int replica = 0; replica < num_replicas; ++replica) {

@@ -24,8 +24,8 @@ struct ShardedTensor {
   at::Tensor own;                                       // undefined: none
 };
 
-// Collective over the replicas, which list the same tensors. Each is returned whole on one replica,
-// spread by size, in new memory.
+// Returns each tensor whole on one replica, in new memory, spread by size. Collective over the
+// replicas, which must list the same tensors.
 NamedTensors gather_whole(const std::vector<ShardedTensor>& tensors, const RunGroups& groups);
 
 struct ShardedState {
@@ -37,12 +37,12 @@ struct ShardedState {
 
 // Lists the state of parameters whose first use is on this rank.
 std::vector<ShardedTensor> list_state(const ShardedState& state, const RunGroups& groups);
-// Lists the state for load_optimizer(). replica: this rank has only that replica's blocks.
+// Lists the state for load_optimizer(). replica: list only this replica's blocks.
 std::vector<StatePart> parts_of(const ShardedState& state, std::optional<int> replica);
 
-// Gathers the state of a caller's optimizers, {"KIND/NAME", tensor}, as gather_whole() does, for
-// parameters whose first use is on this rank. A single number is equal on all replicas. Collective
-// over the replicas. Throws Error(kUsage) if a replica lacks state that others have.
+// Gathers the state {"KIND/NAME", tensor} of a caller's optimizers like gather_whole(), for
+// parameters first used on this rank. Single numbers must be equal on all replicas. Collective over
+// the replicas. Throws Error(kUsage) if a replica lacks state.
 NamedTensors gather_callers_state(const NamedTensors& own, const RankModel& rank);
 
 }  // namespace sluice

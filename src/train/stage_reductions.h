@@ -16,8 +16,8 @@ class StageReductions {
   StageReductions(const Program& program, const std::vector<Stage*>& stages,
                   GradientReduction reduction);
 
-  // Calls the hook. Gradients of single microbatches are added in call order, and become the
-  // stage's gradients after the last one.
+  // Calls the hook. Adds gradients of single microbatches in call order. The last call sets the
+  // stage's gradients.
   void reduce(int stage, std::optional<int> microbatch);
 
  private:

@@ -20,21 +20,19 @@ void require_planned_replicas(const Mesh& mesh, const DataParallel& data_paralle
 HookedReduction hooked_reduction(const GradientReduction& reduction);
 void require_runnable(const Plan& plan, const Model& model, const RunOptions& options);
 Transport& require_fits(const Plan& plan, Transport& transport);
-// Some microbatch must count something, in any replica if the total is known.
+// Requires a count above 0 in some microbatch, in any replica if the total is known.
 void require_counted(const StepBatch& batch, const std::string& what, const std::string& remedy);
-// The stages' parameters must still be those of the modules.
 void require_same_parameters(const RankStages& stages);
 void require_divisor(const char* call, const std::optional<GradientScale>& scale);
 void require_no_scale(const char* call, const std::optional<GradientScale>& scale);
-// While graphs are recorded, the returned loss throws if it counts something but depends on no
+// Wraps the loss. While graphs are recorded, it throws if it counts something but depends on no
 // trained parameter.
 LossFunction with_graph(LossFunction loss);
 void require_callers_update(const Plan& plan, const char* call);
 void require_something_trains(const RankModel& rank);
 void require_gradients(const char* call);
-// The hook must match the plan and its schedule.
 void require_reduction(const GradientReduction& reduction, const Plan& plan);
-// The same parameters must train as planned, where the plan lists them.
+// Requires that the planned parameters train, where the plan lists them.
 void require_planned_training(const Plan& plan, const RankStages& stages);
 
 }  // namespace sluice

@@ -64,11 +64,11 @@ Work<void> StepEndOps::reduce_tied(int group) { return ties_.reduce(group); }
 Work<void> StepEndOps::reduce_loss() {
   post_layer_barrier();
   const bool asks = trains_ && requested_;
-  // All tensor-parallel ranks have the same losses, so only the first one reports them.
+  // Tensor-parallel ranks have equal losses, so only the first one reports them.
   const Executor* const counted = rank_.groups.is_first_share() ? executor_ : nullptr;
   return post_losses(rank_.groups.world, counted, asks ? requested_() : StepRequest::kNone)
       .then([this](GatheredLosses losses) {
-        // Keep the norm, which may have been computed first.
+        // Keep the norm, which may be computed already.
         StepResult result = result_of(losses, auxiliary_);
         result.grad_norm = result_.grad_norm;
         result.parameter_norms = std::move(result_.parameter_norms);
@@ -78,8 +78,8 @@ Work<void> StepEndOps::reduce_loss() {
       });
 }
 
-// A rank that still waits inside a layer for this rank meets the barrier instead and fails. We need
-// not wait for the barrier, because later instructions wait for both ranks.
+// A rank that still waits for this rank inside a layer meets the barrier and fails. This rank need
+// not wait, because later instructions wait for both ranks.
 void StepEndOps::post_layer_barrier() {
   if (!rank_.groups.shares) return;
   const detail::InstructionPlace place("the end of the step's layers");

@@ -1,8 +1,8 @@
 // Carries out the instructions that end a step.
 //
-// Gradients are summed over microbatches, then over replicas, then over the uses of a tie in layer
-// order. Every use gets the sum, with the same bits on every replica and wherever the uses are.
-// Parameters are whole, unless zero3 shards them.
+// Gradients are summed over microbatches, then replicas, then the uses of a tie in layer order.
+// Every use gets the sum, with the same bits on every replica and for any placement. Parameters are
+// whole, unless zero3 shards them.
 #pragma once
 
 #include <vector>
@@ -20,16 +20,14 @@ namespace sluice {
 
 class StepEndOps final : public StepOps {
  public:
-  // Throws Error(kInternal) if the program has no group for a tie across ranks.
   StepEndOps(const Program& program, RankModel& rank, OutputWatch& outputs,
              const RunOptions& options, const std::vector<AuxiliaryLoss>& auxiliary,
              StepUpdate& update);
 
-  // Sets the executor with the losses. It is made after its StepOps.
+  // Sets the executor, which has the losses and is made after its StepOps.
   void watch(const Executor& executor) { executor_ = &executor; }
   void begin_step();
   void end_step(std::int64_t step);
-  // Sums ties within this rank. Call it after a step without an update.
   void finish_ties();
   const StepResult& result() const { return result_; }
   const std::vector<MicrobatchLoss>& losses() const { return losses_; }

@@ -21,7 +21,7 @@ struct GatheredLosses {
 
   double sum() const;
   std::int64_t count() const;
-  // Means weighted by counts, each name once, in layer order.
+  // Returns one mean per name, weighted by counts, in layer order.
   std::vector<std::pair<std::string, double>> auxiliary() const;
 };
 

@@ -11,14 +11,13 @@
 namespace sluice {
 namespace {
 
-// Only the owner counts a norm. If tensor-parallel ranks hold the same copy, only the first of them
-// does.
+// Only the owner counts a norm. If tensor-parallel ranks hold copies, only the first counts it.
 bool is_counted(const SharedParameter& parameter, const RunGroups& groups) {
   return parameter.owner() == groups.place() && (parameter.is_divided || groups.is_first_share());
 }
 
-// One norm per slice of the parameter, in slice order. An undivided parameter has a single norm.
-// squares_of(share, slice): returns the norm of a slice.
+// Returns one norm per slice, in slice order. An undivided parameter has a single norm.
+// squares_of(share, slice): returns a slice's norm.
 template <typename SquaresOf>
 std::vector<double> norms_of_slices(const SharedParameter& parameter, const RunGroups& groups,
                                     const SquaresOf& squares_of) {
@@ -98,8 +97,7 @@ Work<GradientNorms> post_squares(const std::vector<SharedParameter>& parameters,
       });
 }
 
-// Pieces are small, so that an arriving message waits for one of them and not for a whole output
-// layer.
+// Small pieces, so that an arriving message need not wait long.
 constexpr std::int64_t kPieceElements = 64 * kGradientBlock;
 
 bool is_summed_by_blocks(const at::Tensor& gradient) {
@@ -197,7 +195,7 @@ SliceSquares StepNorms::take(const SharedParameter& parameter, const SquaresOf& 
 IdleWork StepNorms::of_stage(int stage, std::function<bool(const SharedParameter&)> is_known) {
   std::vector<const SharedParameter*> left;
   for (auto parameter = parameters_.rbegin(); parameter != parameters_.rend(); ++parameter) {
-    // On a device, post() reads all norms together.
+    // post() reads all norms on a device together.
     const ParameterUse& use = parameter->uses.front();
     if (is_owned(*parameter) && use.stage->index() == stage && info_of(use).tensor.is_cpu() &&
         is_known(*parameter))
@@ -214,7 +212,7 @@ IdleWork StepNorms::of_stage(int stage, std::function<bool(const SharedParameter
       squares.insert(squares.end(), more.begin(), more.end());
       begin = end;
     };
-    // A divided parameter stays in one piece, because its slices have blocks of their own
+    // A divided parameter is one piece, because its slices have blocks of their own
     // (slice_blocks.h).
     const bool in_pieces = own.defined() && !parameter.is_divided && is_summed_by_blocks(own);
     if (in_pieces && begin + kPieceElements < own.numel()) {

@@ -16,7 +16,7 @@ namespace sluice {
 // What follows the last layer: outputs, loss and auxiliary losses.
 struct ModelEnd {
   explicit ModelEnd(const Model& model);
-  // The loss is always 0.
+  // Returns the same with a loss of 0.
   ModelEnd without_loss() const;
 
   std::vector<std::string> outputs;
@@ -26,7 +26,7 @@ struct ModelEnd {
 
 class StepRunner {
  public:
-  // program: must be proven.
+  // program: must have passed verify().
   StepRunner(Program program, RankModel& rank, Transport& transport, const ModelEnd& end,
              const RunOptions& options, const std::vector<ExecutorObserver*>& observers,
              StepUpdate& update);

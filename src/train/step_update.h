@@ -1,4 +1,4 @@
-// The update at the end of a step. This base class rejects norm and update, for programs without
+// The update at the end of a step. The base class rejects norm and update, for programs without
 // them.
 #pragma once
 

@@ -1,6 +1,5 @@
-// Sums the gradients of ties. Uses are added in layer order, wherever they are, and each gets the
-// sum. A weight that all slices share has one use per slice; these are added in the tree over all
-// slices.
+// Sums the gradients of ties. Adds uses in layer order, wherever they are, and gives each the sum.
+// A weight shared by all slices has one use per slice. Adds these in the tree over all slices.
 #pragma once
 
 #include <set>
@@ -15,8 +14,8 @@ namespace sluice {
 
 class TiedSums {
  public:
-  // Throws Error(kInternal) if the program has no group for a tie across ranks. References must
-  // outlive the works.
+  // The program must have a group for each tie across ranks (kInternal). References must outlive
+  // the works.
   TiedSums(const Program& program, const std::vector<SharedParameter>& parameters,
            const RunGroups& groups);
 
@@ -27,10 +26,10 @@ class TiedSums {
     const bool is_sum = parameter.uses.size() > 1 || parameter.has_partial_sums();
     return !is_sum || summed_.contains(parameter.name);
   }
-  // Sums what REDUCE_TIED has not: ties within this rank, then weights that slices share. Blocks,
-  // and is collective over the tensor-parallel ranks.
+  // Sums the remaining ties: ties within this rank, then weights that slices share. Blocks.
+  // Collective over the tensor-parallel ranks.
   void sum_remaining_ties();
-  // Call this before another step's gradients.
+  // Call this before the next step's backward.
   void clear() { summed_.clear(); }
 
  private:

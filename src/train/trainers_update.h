@@ -1,8 +1,8 @@
 // Trainer's norm, check and update at the end of a step.
 //
-// Every rank makes the same decision. If loss or norm is not finite, nothing is updated and
-// gradients are cleared. A tied parameter counts once in the norm. Its uses on one rank share
-// storage and are updated once; uses on several ranks get equal updates.
+// Every rank makes the same decision. If loss or norm is not finite, gradients are cleared without
+// an update. A tied parameter counts once in the norm. Its uses on one rank share storage and are
+// updated once. Uses on several ranks get equal updates.
 #pragma once
 
 #include <cstdint>
@@ -36,21 +36,20 @@ class TrainersUpdate final : public StepUpdate {
   void loss_known(StepResult& result) override;
   IdleWork partial_norm(int stage, const TiedSums& ties) override;
   Work<void> reduce_norm(TiedSums& ties, StepResult& result) override;
-  // Both throw Error(kInternal) before loss and norm are known.
+  // update() and optimizer_step() throw Error(kInternal) before loss and norm are known.
   Work<void> update(int stage, TiedSums& ties, const StepResult& result) override;
   void optimizer_step(TiedSums& ties, const StepResult& result) override;
   void end_step(std::int64_t step, const StepResult& result) override;
 
   const Optimizer& optimizer() const { return update_.optimizer(); }
-  // Returns the optimizer state as whole tensors, each on one replica. Collective over the ranks of
-  // `groups`, which may differ from the groups of the steps.
+  // Returns optimizer state as whole tensors, each on one replica. Collective over `groups`, which
+  // may differ from the steps' groups.
   NamedTensors gather_state(const RunGroups& groups) const;
-  // Throws Error(kCheckpoint) for another kind of optimizer.
   void require_own_kind(const Checkpoint& checkpoint) const;
   // Loads the state and sets weights_step(). Returns the parameters without state.
   std::vector<std::string> load_state(const Checkpoint& checkpoint);
-  // The last step whose update the weights contain: the checkpoint's or 0 before the first. Empty
-  // if an update failed halfway.
+  // The last step whose update the weights contain. Before the first step, the checkpoint's step or
+  // 0. Empty if an update failed halfway.
   std::optional<std::int64_t> weights_step() const;
 
  private:

@@ -1,7 +1,6 @@
 // Updates this rank's parameters stage by stage, with clipping. With zero1 and zero3, a replica
-// updates its own blocks and sends them to the others. The result equals an update of whole
-// parameters, because optimizers work element by element. A parameter belongs to the stage of its
-// first use on this rank.
+// updates its own blocks and sends them to the others, with the same result as for whole
+// parameters. A parameter belongs to the stage of its first use here.
 #pragma once
 
 #include <memory>
@@ -16,8 +15,8 @@ class Update {
  public:
   Update(const OptimizerOptions& options, const RankModel& rank);
 
-  // grad_norm: of all gradients. Collective over replicas with zero1 or zero3. The work ends when
-  // their blocks are here.
+  // Updates a stage's parameters. grad_norm: of all gradients. With zero1 or zero3 collective over
+  // the replicas, until all blocks have arrived.
   Work<void> run(int stage, double lr, double grad_norm);
   const Optimizer& optimizer() const { return *optimizer_; }
 

@@ -1,4 +1,4 @@
-// One instruction of one rank, as schedules, programs, files and the executor use it.
+// One instruction of one rank, in schedules, programs and files.
 //
 // The text form follows torch.distributed.pipelining (torch 2.13, schedules.py `_Action`):
 //   {stage}F{mb} {stage}B{mb} {stage}I{mb} {stage}W{mb}    compute
@@ -19,7 +19,7 @@
 namespace sluice {
 
 enum class ActionKind : std::uint8_t {
-  kIdle,            // an empty slot of a schedule grid
+  kIdle,            // an empty slot
   kForward,         // F
   kBackward,        // B: gradients of the input and the weights
   kBackwardInput,   // I: gradient of the input only
@@ -32,17 +32,17 @@ enum class ActionKind : std::uint8_t {
   kUnshard,  // gathers the stage's sharded parameters
   kReshard,
   kReduceGrad,
-  kReduceTied,  // sums a tie group over ranks
+  kReduceTied,  // sums a tie group's gradients
   kReduceLoss,
   kGatherOutputs,
   kReduceNorm,
   kUpdate,
-  kPartialNorm,    // norms of the stage's gradients, in idle time
+  kPartialNorm,    // norms of the stage's gradients, while the rank would wait
   kOptimizerStep,  // for stages without kUpdate
 };
 
-// A small value (20 bytes), because plans contain millions. Fields that a kind does not use keep
-// their defaults, so == is exact.
+// Small (20 bytes), because plans contain millions. Unused fields keep their defaults, so == is
+// exact.
 struct Action {
   ActionKind kind = ActionKind::kIdle;
   ActionKind backward_kind = ActionKind::kIdle;
@@ -75,7 +75,7 @@ struct Action {
     action.group = static_cast<std::int16_t>(group);
     return action;
   }
-  // For all kinds except kOverlap and kReduceTied.
+  // Not for kOverlap and kReduceTied.
   static Action make(ActionKind kind, int stage = -1, int microbatch = -1) {
     Action action;
     action.kind = kind;
@@ -97,22 +97,21 @@ constexpr bool is_compute(ActionKind kind) {
 constexpr bool is_transfer(ActionKind kind) {
   return kind >= ActionKind::kSendForward && kind <= ActionKind::kRecvBackward;
 }
-// True for an instruction that only starts work. The first later instruction of its row that needs
-// the result waits for it (program.h).
+// True for an instruction that only starts work (program.h).
 constexpr bool is_post(ActionKind kind) {
   return kind == ActionKind::kUnshard ||
          (kind >= ActionKind::kReduceGrad && kind <= ActionKind::kUpdate);
 }
 
-// The mesh axes over which ranks work together; empty for compute and OPTIMIZER_STEP.
+// The mesh axes over which ranks communicate. Empty for compute and OPTIMIZER_STEP.
 AxisSet axes_of(ActionKind kind);
 
 // "" for kIdle.
 std::string to_text(const Action& action);
 void append_text(const Action& action, std::string& out);
 
-// Inverse of to_text(). Spaces around the text and the halves of a pair are allowed. Throws
-// Error(kInput) that quotes the text and names the mistake.
+// Inverse of to_text(). Allows spaces around the text and the halves of a pair. Throws
+// Error(kInput).
 Action parse_action(std::string_view text);
 
 }  // namespace sluice

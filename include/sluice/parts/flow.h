@@ -1,12 +1,11 @@
 // The path of each microbatch through the stages.
 //
 // A route lists stages in the order of their forwards; the last one computes the loss. By default
-// all microbatches take the chain 0, 1, .. num_stages - 1. Every stage is on a route, and at most
-// once on each. Stages relay values that later stages read.
+// all microbatches take the chain 0, 1, .. num_stages - 1. Every stage is on a route, and on each
+// at most once. Stages relay values that later stages read.
 //
 // A stage on several ranks counts as one stage per rank. DualPipe over P ranks has the routes 0 ..
-// P-1 and P .. 2P-1. Its stages s and P + s are copies on ranks s and P-1-s, and their weights are
-// tie groups (program.h).
+// P-1 and P .. 2P-1, whose stages s and P + s are copies on ranks s and P-1-s with tied weights.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +15,6 @@ namespace sluice {
 
 enum class ChannelKind : std::uint8_t { kActivation, kGradient };
 
-// The gradients that a stage's backward computes.
 enum class StageBackward : std::uint8_t {
   kFull,
   kInput,    // no trained weight
@@ -37,27 +35,27 @@ class Flow {
 
   Flow() = default;
   static Flow chain(int num_stages);
-  // routes[i]: the stages of route i. route_of[m]: the route of microbatch m. Throws Error(kUsage)
-  // for unknown stages or routes, an empty route, and a stage on no route or twice on one.
+  // routes[i] lists the stages of route i, and route_of[m] is the route of microbatch m. Throws
+  // Error(kUsage) for invalid routes.
   static Flow along(const std::vector<std::vector<int>>& routes, std::vector<int> route_of);
 
   int num_stages() const { return num_stages_; }
   bool covers(int num_microbatches) const;
 
-  // The number of cuts. Cut s follows stage s.
+  // Cut s follows stage s.
   int num_cuts() const;
   int num_passing(int stage, int num_microbatches) const;
 
-  // Preconditions: stage and microbatch in range. A stage that the microbatch does not pass has
-  // neither producer nor consumer.
+  // Arguments must be in range. A stage off the microbatch's route has neither producer nor
+  // consumer.
   bool passes(int stage, int microbatch) const {
     return is_chain() || step_of(stage, microbatch).is_passed;
   }
-  // The stage that sends its activation to this one; kNone: the microbatch starts here.
+  // The stage that sends its activation to `stage`. kNone: the microbatch starts here.
   int producer(int stage, int microbatch) const {
     return is_chain() ? stage - 1 : step_of(stage, microbatch).producer;
   }
-  // The stage that receives this one's activation; kNone: the loss is computed here.
+  // The stage that receives the activation of `stage`. kNone: the loss is computed here.
   int consumer(int stage, int microbatch) const {
     if (is_chain()) return stage + 1 < num_stages_ ? stage + 1 : kNone;
     return step_of(stage, microbatch).consumer;

@@ -1,13 +1,13 @@
 // Collectives over a set of ranks: gather, sum, exchange, broadcast and barrier.
 //
-// All members make their calls in the same order, and Works may be waited for in any order, or
-// dropped. Results are in the order of members(). Sums add in the tensors' dtype and in SumOrder,
-// so all members, runs and backends get the same bits. A wait ends with the result, at the deadline
+// All members make the same calls in the same order. They may wait for Works in any order, or drop
+// them. Results are in the order of members(). Sums add in the tensors' dtype and in SumOrder, so
+// all members, runs and backends get the same bits. A wait ends with the result, at the deadline
 // with Error(kPeer) that names the missing ranks, or after an abort with the first failure. If the
-// members' calls differ, each gets Error(kInternal) that names ranks and calls.
+// members' calls differ, each throws Error(kInternal).
 //
-// Do not write to a tensor after passing it in. Results other than sums may share its storage and
-// must not be written to. A Group belongs to its rank's thread; copies are the same group.
+// Do not write to a tensor after passing it in. Results other than sums may share its storage, so
+// do not write to them. A Group belongs to its rank's thread. Copies are the same group.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -53,7 +53,7 @@ class [[nodiscard]] Work {
     }
   }
 
-  // May be called once.
+  // Call it once.
   Result wait() {
     if (!finish_) throw Error(ErrorKind::kInternal, {.what = "a collective was waited for twice"});
     return std::exchange(finish_, nullptr)();
@@ -66,7 +66,7 @@ class [[nodiscard]] Work {
 enum class SumOrder : std::uint8_t {
   kMembers,  // ((t0 + t1) + t2) + ...
   // A balanced binary tree: [b, b + (e - b) / 2) plus the rest of [b, e). If every member passes
-  // the sum of a subtree of equally many slices, the result is the same for any number of members.
+  // the sum of a subtree of equal size, the result does not depend on the number of members.
   kTree,
 };
 
@@ -80,25 +80,24 @@ class Group {
   int size() const;
   const std::vector<int>& members() const;  // ranks in the transport, ascending
 
-  // Shapes and dtypes may differ between members. A tensor may be undefined.
+  // Tensors may differ in shape and dtype, or be undefined.
   Work<std::vector<at::Tensor>> all_gather(const at::Tensor& tensor) const;
   Work<std::vector<std::string>> all_gather(std::string bytes) const;
-  // Returns the tensor or bytes of member `root`.
   Work<at::Tensor> broadcast(const at::Tensor& tensor, int root) const;
   Work<std::string> broadcast(std::string bytes, int root) const;
-  // Sends piece i to member i. Pieces may be undefined or differ in shape and dtype.
+  // Sends piece i to member i. Pieces may differ like those of all_gather().
   Work<std::vector<at::Tensor>> all_to_all(std::vector<at::Tensor> pieces) const;
 
-  // The sum over all members, of one shape and any dtype except bool.
+  // Tensors have one shape and any dtype except bool.
   Work<at::Tensor> all_reduce(const at::Tensor& tensor, SumOrder order = SumOrder::kMembers) const;
-  // The sum over all members of piece rank(). Only pieces of the same index must match.
+  // Sums piece rank() of all members. Only pieces of the same index must match.
   Work<at::Tensor> reduce_scatter(std::vector<at::Tensor> pieces,
                                   SumOrder order = SumOrder::kMembers) const;
 
   Work<void> barrier() const;
 
-  // Divides the group by color, and waits. A negative color joins no group. All members must call
-  // it before the first step, in one global order for all groups of a run.
+  // Divides the group by color, and waits. A negative color joins no group. Call it before the
+  // first step, in one global order for all groups of a run.
   Group split(int color) const;
 
  private:

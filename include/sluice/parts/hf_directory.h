@@ -18,7 +18,7 @@ class HfShards;
 
 class HfDirectory {
  public:
-  // Throws Error(kInput) if the directory, an index, a shard or a tensor is missing or wrong.
+  // Throws Error(kInput) if the directory or a file in it is missing or wrong.
   explicit HfDirectory(std::string path);
 
   const std::string& path() const;
@@ -30,26 +30,25 @@ class HfDirectory {
   std::shared_ptr<const HfShards> shards_;
 };
 
-// Fills this rank's parameters, or its slices of them, by full name, and converts floating dtypes.
-// All uses of a tied parameter get the value of the first use in `model` that is stored. For your
-// own modules pass an empty ModelSpec. Throws Error(kInput) with file, tensor and both shapes, or
-// the nearest name of a missing tensor.
+// Fills this rank's parameters or slices by full name, and converts floating dtypes. All uses of a
+// tied parameter get the value of the first use in `model` that is stored. For your own modules,
+// pass an empty ModelSpec. Throws Error(kInput) for a missing tensor or another shape.
 void load_parameters(const HfDirectory& directory, std::vector<ParameterInfo>& parameters,
                      const ModelSpec& model);
 
-// Fills buffers of any dtype by full name. Throws Error(kInput) as load_parameters() does, and for
-// a dtype that differs unless both are floating.
+// Fills buffers by full name. Throws like load_parameters(), and for another dtype unless both are
+// floating.
 void load_buffers(const HfDirectory& directory, std::vector<ParameterInfo>& buffers);
 
-// For Model::initialization: a function that sets each parameter to its stored value. Parameters
-// that match a pattern in `own` ("*.adapter_*") may be missing, and then keep the drawn values.
-// Ranks may share the function. Throws like HfDirectory(); the function throws like
+// Returns a function for Model::initialization that sets each parameter to its stored value.
+// Parameters that match a pattern in `own` ("*.adapter_*") may be missing, and then keep the drawn
+// values. Ranks may share the function. Throws like HfDirectory() and, in the function,
 // load_parameters().
 std::function<void(const std::string& name, at::Tensor& value)> stored_values(
     const std::string& path, const std::vector<std::string>& own = {});
 
-// The same with the adapter (lora.h) of the PEFT directory `adapter`. If it is empty, the adapter
-// keeps its drawn values.
+// Same, with the adapter (lora.h) of the PEFT directory `adapter`. If `adapter` is empty, its
+// parameters keep their drawn values.
 std::function<void(const std::string& name, at::Tensor& value)> stored_values_with_adapter(
     const std::string& path, const std::string& adapter = "");
 

@@ -1,8 +1,8 @@
-// Places stages on ranks, and ranks in a mesh with one axis per kind of parallelism.
+// Places stages on ranks, and ranks in a mesh with an axis per kind of parallelism.
 //
 // The grid is pp x dp_replicate x dp_shard x cp x tp. Ranks are numbered in a given order of the
-// axes, the last one fastest. Experts see the same ranks differently: ep_shard x ep covers the
-// ranks of dp_replicate x dp_shard x cp, ep fastest.
+// axes, the last one fastest. For experts, ep_shard x ep covers the ranks of dp_replicate x
+// dp_shard x cp, ep fastest.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ class StageMap {
   static constexpr int kNowhere = -1;
 
   StageMap() = default;
-  // ranks[s]: the rank of stage s, or kNowhere.
+  // ranks[s] is the rank of stage s, or kNowhere.
   StageMap(int num_ranks, std::vector<int> ranks)
       : num_ranks_(num_ranks), ranks_(std::move(ranks)) {}
 
@@ -34,7 +34,7 @@ class StageMap {
   }
   std::vector<int> stages_of(int rank) const;  // ascending
   int stages_per_rank() const;
-  // Called stage_to_rank in files and configurations.
+  // The configuration's stage_to_rank.
   const std::vector<int>& ranks() const { return ranks_; }
   bool is(Placement placement) const;
 
@@ -58,7 +58,6 @@ enum class Axis : std::uint8_t {
   kEpShard,  // shards of the same experts
 };
 
-// "pp", "dp_replicate", "dp_shard", "cp", "tp", "ep", "ep_shard".
 std::string_view to_text(Axis axis);
 
 class AxisSet {
@@ -94,21 +93,20 @@ class Mesh {
                                           Axis::kTp};
 
   Mesh() = default;
-  // Throws Error(kUsage) for a size below 1, more than 2^31-1 ranks, an order that lacks an axis,
-  // or an ep that does not divide dp_replicate x dp_shard x cp.
+  // Throws Error(kUsage) for a size below 1, over 2^31-1 ranks, an order that lacks an axis, or an
+  // ep that does not divide dp_replicate x dp_shard x cp.
   explicit Mesh(const MeshSizes& sizes, const Order& order = kDefaultOrder);
 
   int num_ranks() const;
   int size(Axis axis) const;
   // Precondition of coordinate() and is_first(): 0 <= rank < num_ranks().
   int coordinate(int rank, Axis axis) const;
-  // Precondition: 0 <= coordinate < size of its axis.
+  // Precondition: each coordinate is in [0, size(axis)).
   int rank_of(const MeshCoordinates& at) const;
-  // True if the rank's coordinates along all these axes are 0. Exactly one of the ranks that differ
-  // only along these axes is first.
+  // True if the rank's coordinates along all these axes are 0.
   bool is_first(int rank, AxisSet axes) const;
-  // `rank` and the ranks that differ from it only along this axis, by coordinate. Along ep the
-  // coordinate of ep_shard is fixed, but those of dp and cp are not.
+  // `rank` and the ranks that differ from it only along this axis, by coordinate. Along ep,
+  // ep_shard is fixed, but the coordinates of dp and cp vary.
   std::vector<int> group(int rank, Axis axis) const;
 
   friend bool operator==(const Mesh&, const Mesh&) = default;

@@ -1,9 +1,9 @@
 // Observes a rank at work: callbacks per instruction, step times, traces and memory.
 //
-// An instruction is a begin() and an end(), with all other calls in between. If it throws, or an
-// observer does, failed() is the last call. Calls about messages come once for each half of an
-// overlapped pair. waiting() and arrived() come once for all posts (program.h) of an instruction.
-// Observers are called in list order, on the rank's thread. Their exceptions fail the instruction.
+// Calls for an instruction come between its begin() and end(). If the instruction or an observer
+// throws, failed() is the last call. Calls about messages come once for each half of an overlapped
+// pair, and calls about posts (program.h) once for all posts of an instruction. Observers are
+// called in list order, on the rank's thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -28,51 +28,49 @@ class ExecutorObserver {
  public:
   virtual ~ExecutorObserver() = default;
 
-  // Comes before begin_step(). The program may be gone after the step.
+  // Called before begin_step(). The program may be destroyed after the step.
   virtual void begin_program(const Program& /*program*/, int /*rank*/) {}
   virtual void begin_step(std::int64_t /*step*/) {}
   virtual void end_step() {}  // not after a failure
 
-  // index: the instruction's position in the rank's row.
   virtual void begin(int /*index*/, const Action& /*action*/) {}
   virtual void end(int /*index*/, const Action& /*action*/) {}
   virtual void failed(int /*index*/, const Action& /*action*/) noexcept {}
 
-  // The rank waits for a message, or for posts earlier in its row. Posts bring no tensors.
+  // The rank waits for a message, or for earlier posts, which bring no tensors.
   virtual void waiting(const Action& /*action*/) {}
   virtual void arrived(const Action& /*action*/, const std::vector<at::Tensor>& /*tensors*/) {}
-  // A piece of an earlier PARTIAL_NORM, before the waiting() that it fills.
+  // The rank works on a PARTIAL_NORM before it would wait.
   virtual void begin_idle_work(const Action& /*action*/) {}
   virtual void end_idle_work(const Action& /*action*/) {}
-  // The instruction calls a collective, as tensor parallelism does. call: for example "1F3
-  // layers.7.mlp.down_proj (5) over tp: all_reduce of float32[2, 16, 64]".
+  // The instruction calls a collective: "1F3 layers.7.mlp.down_proj (5) over tp: all_reduce of
+  // float32[2, 16, 64]".
   virtual void calling(const Action& /*action*/, const std::string& /*call*/) {}
-  // The rank waits for members in that collective. missing: lists them. Any thread may call it
-  // until members_came() or failed().
+  // The rank waits in that collective. Until members_came() or failed(), any thread may call
+  // `missing` to list the missing members.
   virtual void waiting_for_members(const Action& /*action*/, const std::string& /*call*/,
                                    const std::function<std::vector<int>()>& /*missing*/) {}
   virtual void members_came(const Action& /*action*/) {}
   virtual void sending(const Action& /*action*/, const std::vector<at::Tensor>& /*tensors*/) {}
 
-  // Called after F, B or I. outputs: what the chunk returned from F, with its graph; do not keep
-  // them. handed_on: the detached outputs or the loss after F, or the input gradients (some
-  // undefined). You may replace them, but must not write to a tensor that the backward reads.
+  // Called after F, B or I. `outputs` are the chunk's outputs with their graph, so do not keep
+  // them. `handed_on` holds the detached outputs or the loss, or the input gradients (some
+  // undefined). You may replace these tensors, but must not write to one that the backward reads.
   virtual void produced(const Action& /*action*/, const Values& /*outputs*/,
                         std::vector<at::Tensor>& /*handed_on*/) {}
 };
 
-// Times of one step on one rank, in seconds of its thread, which does not wait for a GPU. Every
-// moment belongs to exactly one share of `total`.
+// Times of one step on one rank, in seconds of its thread, which does not wait for a GPU. Each
+// moment of `total` belongs to one share.
 struct StepTimes {
   double total = 0;
   double compute = 0;       // F, B, I, W and pairs, without waiting
   double wait_receive = 0;  // RECV, and waiting for messages in compute
   double wait_send = 0;     // SEND, including waits in the transport
-  // REDUCE_*, UNSHARD, RESHARD, PARTIAL_NORM and waits for their results, and collectives in
-  // compute.
+  // REDUCE_*, UNSHARD, RESHARD, PARTIAL_NORM, waits for their results, and collectives in compute.
   double reduction = 0;
   double optimizer = 0;  // UPDATE and OPTIMIZER_STEP, without waiting
-  // CPU time of the thread in compute and transfers. It does not grow while the thread has no core.
+  // The thread's CPU time in compute and transfers.
   double compute_cpu = 0;
 
   double other() const {
@@ -80,12 +78,12 @@ struct StepTimes {
   }
 };
 
-// Rows of a trace, a file for chrome://tracing and ui.perfetto.dev. Format: Trace Event Format
-// (Google, 2016), JSON object form with complete events. `pid` is the rank, `tid` the row.
+// Rows of a trace for chrome://tracing and ui.perfetto.dev: Trace Event Format (Google, 2016), JSON
+// object form with complete events. `pid` is the rank, `tid` the row.
 enum class TraceRow : std::uint8_t {
   kCompute,  // F, B, I, W without the wait before them; pairs with it
   kTransfers,
-  kWaits,  // waits for messages and earlier posts
+  kWaits,
   kStepEnd,
 };
 
@@ -124,12 +122,12 @@ class TraceRecorder final : public ExecutorObserver {
   std::vector<TraceEvent> events_;
 };
 
-// The trace file for the events of all ranks. Time starts at the first event.
+// Takes the events of all ranks. Time starts at the first event.
 std::string to_chrome_trace(std::span<const TraceEvent> events);
 
-// Counts the bytes of tensors of each rank, if ranks are threads of one process. It listens to
-// LibTorch's CPU and CUDA allocators. A storage belongs to the rank that allocated it until
-// transfer(), no matter which thread frees it. All members may be called from any thread.
+// Counts the tensor bytes of each rank that is a thread of this process, in LibTorch's CPU and CUDA
+// allocators. A storage belongs to the rank that allocated it until transfer(), whichever thread
+// frees it. All members are thread-safe.
 class MemoryLedger {
  public:
   explicit MemoryLedger(int num_ranks);
@@ -137,7 +135,7 @@ class MemoryLedger {
   MemoryLedger(const MemoryLedger&) = delete;
   MemoryLedger& operator=(const MemoryLedger&) = delete;
 
-  // Counts this thread's allocations for `rank`, and its frees. The ledger must outlive it.
+  // Counts this thread's allocations for `rank`. The ledger must outlive the scope.
   class Scope {
    public:
     Scope(MemoryLedger& ledger, int rank);
@@ -146,12 +144,12 @@ class MemoryLedger {
     c10::DebugInfoGuard guard_;
   };
 
-  // Moves the storage at this address (at::Tensor::storage().data()) to `rank`. Ignores unknown
+  // Assigns the storage at this address (at::Tensor::storage().data()) to `rank`. Ignores unknown
   // addresses, such as mapped files.
   void transfer(const void* storage, int rank);
 
   std::int64_t live_bytes(int rank) const;
-  // The largest live_bytes(rank) since the last reset_peak(rank).
+  // Returns the peak since the last reset_peak(rank).
   std::int64_t peak_bytes(int rank) const;
   void reset_peak(int rank);
 

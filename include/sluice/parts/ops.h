@@ -2,10 +2,9 @@
 //
 //   const at::Tensor y_BLHE = sluice::fused_attention(q_BLHE, k_BLGE, v_BLGE, {.window = 512});
 //
-// They use CPU kernels for float32 and LibTorch's operators otherwise, which depends only on
-// dtypes, devices, sizes and LibTorch's modes (docs/fused.md). Kernels give the same bits for any
-// strides, batch size and number of threads. Differentiating a backward (create_graph) uses
-// LibTorch's operators.
+// They use CPU kernels for float32, and LibTorch's operators otherwise and for create_graph,
+// depending only on dtypes, devices, sizes and LibTorch's modes (docs/fused.md). Kernels give the
+// same bits for any strides, batch size and number of threads.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,15 +19,15 @@ struct FusedAttentionOptions {
   std::optional<double> scale = {};  // default 1 / sqrt(E)
   double cap = 0;                    // scores become cap * tanh(score / cap); 0: no cap
   std::int64_t window = 0;           // keys that a query sees, including its own; 0: no limit
-  // First token of the document of each token: int64 or int32 [B, L], ascending along L, 0 <=
+  // First token of each token's document: int64 or int32 [B, L], ascending along L, 0 <=
   // first_key[b, l] <= l. Undefined: one document per row.
   at::Tensor first_key = {};
 };
 
 // softmax(scale * q k^T) v, where query l sees the keys [max(first_key[l], l - window + 1), l]. q
 // and result [B, L, H, E]; k, v [B, L, G, E], H a multiple of G. Query head h reads key head h / (H
-// / G). Views whose heads lie side by side are read in place, others are copied. Throws
-// Error(kUsage) for wrong shapes or a wrong first_key.
+// / G). Views whose heads are adjacent are read in place, others are copied. Throws Error(kUsage)
+// for wrong shapes or first_key.
 at::Tensor fused_attention(const at::Tensor& q_BLHE, const at::Tensor& k_BLGE,
                            const at::Tensor& v_BLGE, const FusedAttentionOptions& options = {});
 
@@ -37,8 +36,8 @@ at::Tensor fused_attention(const at::Tensor& q_BLHE, const at::Tensor& k_BLGE,
 at::Tensor fused_rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps,
                           double offset = 0);
 
-// activation(gate) * up. activation: silu, gelu, gelu_tanh or relu. Throws Error(kUsage) for
-// another activation, with the nearest name, and for shapes that differ.
+// activation(gate) * up, where activation is silu, gelu, gelu_tanh or relu. Throws Error(kUsage)
+// for another activation or different shapes.
 at::Tensor fused_gated(std::string_view activation, const at::Tensor& gate, const at::Tensor& up);
 
 }  // namespace sluice

@@ -4,8 +4,7 @@
 //   sluice::generate_split_points("1F1B", 2, 8, std::nullopt);  // {"layers.4"}
 //
 // Counts are at most 1,048,576. Throws Error(kUsage) if the original rejects the input, or loses or
-// repeats layers. make_partition() (partition.h) splits models by these rules. See
-// docs/partition.md.
+// repeats layers. make_partition() splits models by these rules (docs/partition.md).
 #pragma once
 
 #include <cstdint>
@@ -24,8 +23,9 @@ struct VirtualStages {
   int num_stages = 0;
   int stages_per_rank = 0;
 };
-// With layers_per_stage: ceil(num_layers / layers_per_stage) stages, which must be a multiple of
-// pp_size or are rounded to one. Without: one stage per rank, or two if the schedule has several.
+// With layers_per_stage, there are ceil(num_layers / layers_per_stage) stages, which must be a
+// multiple of pp_size or are rounded to one. Otherwise there is one stage per rank, or two if the
+// schedule has several.
 VirtualStages calculate_virtual_stages(int num_layers, std::optional<int> layers_per_stage,
                                        int pp_size, bool is_single_stage_schedule,
                                        Rounding round_to_pp_multiple = Rounding::kNone);
@@ -39,16 +39,16 @@ struct HfStageOptions {
   std::string fqn_prefix = "model.";
   std::string lm_head_fqn = "lm_head";
 };
-// In the order embedding, encoders, extras, layers, norm, head, rotary embedding. The first stages
-// take the remainder of the layers.
+// Order: embedding, encoders, extras, layers, norm, head, rotary embedding. The first stages take
+// remaining layers.
 ModuleNames generate_hf_model_fqn_per_model_part(int num_stages, int num_layers,
                                                  const HfStageOptions& options = {});
 
 // ---- torchtitan ----
 
 // The first layer of every stage but the first. The embedding counts as input_weight layers, norm
-// and head as output_weight. The first stages take a remainder; with layers_per_stage there must be
-// none.
+// and head as output_weight. The first stages take remaining layers, which layers_per_stage
+// forbids.
 std::vector<std::string> generate_split_points(std::string_view schedule, int pp_degree,
                                                int num_layers, std::optional<int> layers_per_stage,
                                                int input_weight = 1, int output_weight = 1);
@@ -58,7 +58,7 @@ std::vector<int> stage_ids_this_rank(int pp_rank, int pp_size, int num_stages,
 
 // ---- NeuronX Distributed ----
 
-// The last layer of every partition but the last. The last partitions take the remainder.
+// The last layer of every partition but the last. The last partitions take remaining layers.
 std::vector<std::string> create_partitions(int num_partitions,
                                            const std::vector<std::string>& layer_names);
 

@@ -1,10 +1,10 @@
-// Saves one checkpoint from all ranks together, at once or while training goes on.
+// Saves a checkpoint from all ranks, at once or while training goes on.
 //
-// Rank 0 creates the directory. All ranks write and flush their files, then rank 0 adds the others
-// and commits. If one rank fails, all get the first error and no files remain. No rank waits for
-// another rank's disk, except in finish(). If the ranks lose their connection during a save,
-// finish() over a new one completes it, as far as rank 0 got. A Saver belongs to its rank's thread
-// and writes files on its own thread.
+// Rank 0 creates the directory. All ranks write and flush their files, then rank 0 adds the shared
+// files and commits. If one rank fails, all get the first error and no files remain. Only finish()
+// waits for another rank's disk. If the ranks lose their connection, finish() with a new group
+// continues the save from rank 0's progress. A Saver belongs to its rank's thread and writes on its
+// own thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -28,10 +28,10 @@ namespace sluice {
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
 struct RankState {
-  NamedTensors parameters;  // whole; a tied one on the rank of its first use
+  NamedTensors parameters;  // whole; tied ones on the rank of their first use
   NamedTensors buffers;
   NamedTensors optimizer;
-  std::map<std::string, std::string> ties;  // another use on this rank -> first use
+  std::map<std::string, std::string> ties;  // later use on this rank -> first use
   NamedTensors extra;                       // names differ between ranks
 };
 
@@ -40,12 +40,12 @@ inline constexpr std::uint64_t kMaxShardBytes = std::uint64_t{5} << 30;
 struct SaveTarget {
   std::string path;
   Commit commit = Commit::kRename;
-  Manifest head;                 // without tensors, ties and files; taken from rank 0
+  Manifest head;                 // of rank 0, without tensors, ties and files
   std::string config_text = {};  // "": none
-  // For an adapter alone; "": no adapter.
+  // Set if only an adapter is saved.
   std::string adapter_config = {};
-  std::string source_directory = {};  // its tokenizer files are copied; "": none
-  // Called on rank 0 after the commit and before the save ends, on a separate thread.
+  std::string source_directory = {};  // tokenizer files are copied from it; "": none
+  // Called on a separate thread of rank 0 before the save ends.
   std::function<void()> after_commit = {};
   std::uint64_t max_shard_bytes = kMaxShardBytes;
 };
@@ -70,16 +70,15 @@ class Saver {
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
 
-  // Collective: starts a save. Precondition: !in_flight(). Returns nullopt, or an error:
-  // kCheckpoint if the folder cannot be written or not all ranks see it, kUsage if a buffer differs
-  // between ranks.
+  // Collective. Starts a save. Precondition: !in_flight(). Returns nullopt, or an error:
+  // kCheckpoint if not all ranks can write to the folder, kUsage if a buffer differs between ranks.
   std::optional<SaveOutcome> begin(const SaveTarget& target, const RankState& state, SaveFrom from,
                                    const Group& world);
-  // The same on every rank, unless a call has thrown.
+  // Equal on all ranks, unless a call has thrown.
   bool in_flight() const;
-  // Collective: returns the outcome once, and nullopt while the save is in flight.
+  // Collective. Returns nullopt while the save is in flight, and then the outcome.
   std::optional<SaveOutcome> poll(const Group& world);
-  // Collective: waits for the outcome. If no save is in flight, returns the last outcome, or
+  // Collective. Waits for the outcome. Without a save in flight, returns the last outcome, or
   // nullopt.
   std::optional<SaveOutcome> finish(const Group& world);
 

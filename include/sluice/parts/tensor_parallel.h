@@ -1,4 +1,4 @@
-// Tensor and sequence parallelism: layers that ranks run together, each with slices of the weights.
+// Tensor and sequence parallelism: layers whose weights are sliced over ranks.
 //
 //   ColumnParallelLinear up(256, 1024, tp, ColumnParallelOptions{.gather_output = false});
 //   RowParallelLinear down(1024, 256, tp, RowParallelOptions{.input_is_parallel = true});
@@ -7,13 +7,12 @@
 //   parallelize_module(chunk, {{"*.up", kColwise}, {"*.down", kRowwise}, {"*.norm", kSequence}});
 //
 // A layer has a fixed number of slices (options.h, TensorParallel). Each is computed separately,
-// and partial sums add up in a balanced tree, so every degree gives the same bits, with and without
-// sequence parallelism. Slice s of S of a dimension of length n is [n s / S, n (s + 1) / S). A rank
-// holds neighbouring slices. One slice per rank costs nothing extra.
+// and a balanced tree adds partial sums, so every degree gives the same bits, with and without
+// sequence parallelism. Slices are divided as in ParameterSplit. A rank holds adjacent slices. One
+// slice per rank costs nothing extra.
 //
 // All members must make the same calls in the same order. Do not write to a tensor after passing it
-// to a mapping. Megatron-LM: Shoeybi et al., arXiv:1909.08053; sequence parallelism: Korthikanti et
-// al., arXiv:2205.05198.
+// to a mapping. Sources: Shoeybi et al., arXiv:1909.08053; Korthikanti et al., arXiv:2205.05198.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -39,28 +38,28 @@ struct LocalChunk;
 class SliceGroup {
  public:
   SliceGroup() = default;  // one slice
-  // group: along tp; empty if it is one rank. sequence_dim: the dimension of activations along
-  // which rows are divided. Throws Error(kUsage) if the options do not fit the group's size.
+  // `group` is along tp, and empty for one rank. Rows of activations are divided along
+  // sequence_dim. Throws Error(kUsage) if the options do not fit the group's size.
   SliceGroup(Group group, const TensorParallel& options, std::int64_t sequence_dim = 1);
   // For a parallelize hook.
   explicit SliceGroup(const LocalChunk& chunk, std::int64_t sequence_dim = 1);
 
-  // For a factory: the group of the stage whose modules this thread makes. Elsewhere one slice.
+  // In a factory: the stage's group. Elsewhere: a single slice.
   static SliceGroup current();
 
   const Group& group() const { return group_; }
   const SliceRange& slices() const { return slices_; }
   int degree() const { return slices_.count / slices_.size(); }
   SliceRange slices_of(int member) const;
-  // True if each member has its own rows. False while the slices do not divide the current
+  // Whether each member has its own rows. False if the slices do not divide the current
   // microbatch's length.
   bool sequence_parallel() const;
   std::int64_t sequence_dim() const { return sequence_dim_; }
   SliceGroup with_sequence(bool on) const;
-  // The same group for the backward of a call that the forward made at `place`.
+  // Returns a copy for the backward of the forward's call at `place`.
   SliceGroup of_call(std::string place) const;
   const std::string& call() const { return call_; }
-  // A member's (by default this rank's) part of a dimension of this length.
+  // A member's part (default: this rank's) of a dimension.
   IndexRange range(std::int64_t length, int member) const;
   IndexRange range(std::int64_t length) const;
 
@@ -74,21 +73,21 @@ class SliceGroup {
 
 // ---- mappings (Megatron's names), differentiable once ----
 
-// Copies x, which all members have, for each own slice. Gradients are summed in the tree.
+// Copies x for each own slice. The tree adds the gradients.
 std::vector<at::Tensor> copy_to(const at::Tensor& x, const SliceGroup& tp);
 // Sums the parts of all slices. Each part gets the whole gradient.
 at::Tensor reduce_from(const std::vector<at::Tensor>& parts, const SliceGroup& tp);
-// This rank's part of x along dim. Gradients are gathered.
+// Takes this rank's part of x along dim. Gradients are gathered.
 at::Tensor scatter_to(const at::Tensor& x, const SliceGroup& tp, std::int64_t dim = -1);
 // Joins the parts of all members along dim. The gradient is cut.
 at::Tensor gather_from(const at::Tensor& part, const SliceGroup& tp, std::int64_t dim = -1);
-// Gathers the rows of all members for each own slice. Gradients are summed in the tree, and each
-// member keeps its rows.
+// Gathers the rows of all members for each own slice. The tree adds the gradients, and each member
+// keeps its rows.
 std::vector<at::Tensor> gather_from_sequence(const at::Tensor& rows, const SliceGroup& tp);
 // Sums over all slices and keeps this member's rows. Gradients are gathered.
 at::Tensor reduce_scatter_to_sequence(const std::vector<at::Tensor>& parts, const SliceGroup& tp);
 
-// Views of the own slices in `part`. length: of the whole dimension.
+// Views of the own slices in `part`. `length` is the whole dimension's.
 std::vector<at::Tensor> own_slices(const at::Tensor& part, std::int64_t length,
                                    const SliceGroup& tp, std::int64_t dim = -1);
 
@@ -100,12 +99,12 @@ struct ColumnParallelOptions {
   // Whether rows of the input are divided. Default: SliceGroup::sequence_parallel().
   std::optional<bool> sequence_parallel = {};
   bool skip_bias_add = false;  // the caller adds bias()
-  // Widths of projections in one weight, each divided separately: q, k and v.
+  // Widths of projections in one weight, such as q, k and v, each divided separately.
   std::vector<std::int64_t> sections = {};
   at::TensorOptions tensors = {};
 };
 
-// y = x W^T + b with the rows of W divided. x [.., in]. Drawn as the whole torch::nn::Linear.
+// y = x W^T + b with the rows of W divided. x [.., in]. Drawn like torch::nn::Linear.
 class ColumnParallelLinearImpl : public torch::nn::Module, public SlicedModule {
  public:
   ColumnParallelLinearImpl(std::int64_t in, std::int64_t out, SliceGroup tp,
@@ -115,7 +114,7 @@ class ColumnParallelLinearImpl : public torch::nn::Module, public SlicedModule {
   std::vector<at::Tensor> slices_of(const at::Tensor& x);
   std::vector<std::pair<std::string, ParameterSlices>> slices() const override;
 
-  at::Tensor weight, bias;  // this rank's part; bias may be undefined
+  at::Tensor weight, bias;  // this rank's part
 
  private:
   std::int64_t in_, out_;
@@ -133,7 +132,7 @@ struct RowParallelOptions {
   at::TensorOptions tensors = {};
 };
 
-// y = x W^T + b with the columns of W divided; b is whole and added once.
+// y = x W^T + b with the columns of W divided. b is whole.
 class RowParallelLinearImpl : public torch::nn::Module, public SlicedModule {
  public:
   // Throws Error(kUsage) for divided rows without input_is_parallel.
@@ -158,7 +157,7 @@ struct ParallelEmbeddingOptions {
   at::TensorOptions tensors = {};
 };
 
-// An embedding table with divided rows, of any number and without padding.
+// An embedding table with any number of rows, which are divided without padding.
 class ParallelEmbeddingImpl : public torch::nn::Module, public SlicedModule {
  public:
   ParallelEmbeddingImpl(std::int64_t num_embeddings, std::int64_t embedding_dim, SliceGroup tp,
@@ -176,9 +175,9 @@ class ParallelEmbeddingImpl : public torch::nn::Module, public SlicedModule {
 };
 TORCH_MODULE(ParallelEmbedding);
 
-// The cross entropy of each row. logits: the columns of each own slice [.., V_s], or side by side
-// [.., V_own]. labels and result [..]; 0 where the label is ignore_index. Throws Error(kInput) for
-// a label outside num_classes (on CPU).
+// Returns the cross entropy of each row [..], 0 where the label is ignore_index. Takes the logits
+// of each own slice [.., V_s], or side by side [.., V_own]. Throws Error(kInput) for a label
+// outside num_classes (on CPU).
 at::Tensor parallel_cross_entropy(const std::vector<at::Tensor>& logits, const at::Tensor& labels,
                                   std::int64_t num_classes, const SliceGroup& tp,
                                   std::int64_t ignore_index = -100);
@@ -190,7 +189,7 @@ at::Tensor parallel_cross_entropy(const at::Tensor& logits, const at::Tensor& la
 
 enum class ParallelStyle : std::uint8_t {
   kColwise,        // torch::nn::Linear: divides outputs
-  kColwiseGather,  // the same, then gathers them, as for a head
+  kColwiseGather,  // also gathers them, as for a head
   kRowwise,        // torch::nn::Linear: divides inputs; torch::nn::Embedding: rows
   kSequence,       // norm (LayerNorm, at::rms_norm, x * weight) of divided rows
 };
@@ -199,13 +198,13 @@ inline constexpr ParallelStyle kColwiseGather = ParallelStyle::kColwiseGather;
 inline constexpr ParallelStyle kRowwise = ParallelStyle::kRowwise;
 inline constexpr ParallelStyle kSequence = ParallelStyle::kSequence;
 
-// Patterns of module names ("layers.*.up", * matches any text). The first match wins.
+// Patterns of module names ("layers.*.up"). The first match wins.
 using ParallelTable = std::vector<std::pair<std::string, ParallelStyle>>;
 
 // Divides modules of the chunk in place. Operators that read their weights then compute by slices.
-// Between a kColwise and the next kRowwise, code sees this rank's columns. It must infer sizes
+// Between a kColwise and the next kRowwise, code sees this rank's columns, so it must infer sizes
 // (view({b, l, -1, head_dim})) and treat each head separately. Throws Error(kUsage) for a module of
-// another kind, and with a single stage for a pattern without match. A forward throws it if an
+// another kind, and with a single stage for a pattern without match. Forwards throw it if an
 // unsupported operator reads a divided weight, or dropout cannot see its slices.
 void parallelize_module(LocalChunk& chunk, const ParallelTable& table,
                         std::int64_t sequence_dim = 1);

@@ -1,12 +1,12 @@
 // Sends tensors between the ranks of a pipeline, with a deadline on every wait.
 //
-// Ranks that are threads pass tensors without a copy. For several processes call run()
+// Ranks that are threads pass tensors without a copy. For several processes, call run()
 // (pipeline.h).
 //
 // Messages of a channel (source, destination, kind) never overtake. send() never waits. Receives
-// are posted first and complete in that order. A wait ends with its message, at the deadline with
+// complete in the order of post_receive(). A wait ends with its message, at the deadline with
 // Error(kPeer), or after an abort with the first failure. abort() on any rank ends all waits of all
-// ranks, also in groups, and drops messages in flight. Make new endpoints after it.
+// ranks, also in groups, and drops messages in flight. Make new endpoints afterwards.
 //
 // An endpoint belongs to its rank's thread, but any thread may call abort(), failure() and waits().
 #pragma once
@@ -34,13 +34,13 @@ struct MessageTag {
 
 struct Message {
   MessageTag tag;
-  std::vector<at::Tensor> tensors;  // undefined: a value without gradient
+  std::vector<at::Tensor> tensors;  // undefined: no gradient
 };
 
 struct ExpectedTensors {
   std::vector<TensorMeta> metas;
-  // True: the metas come from shape functions, and others are an error. False: they are a guess,
-  // with which a transport may post a receive early.
+  // True: other metas are an error. False: they are a guess, with which a transport may post a
+  // receive early.
   bool certain = false;
   std::vector<std::string> names;  // for error texts
 };
@@ -59,20 +59,20 @@ class Transport {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // The device of the rank, and of tensors that arrive.
+  // The device of the rank and of received tensors.
   virtual at::Device device() const { return at::kCPU; }
 
-  // Sends tensors. Do not write to them afterwards, as the receiver may share their storage. On a
-  // GPU the receiver's stream waits for the sender's current work; neither host waits.
+  // Do not write to the tensors afterwards, as the receiver may share their storage. On a GPU, the
+  // receiver's stream waits for the sender's current work, and neither host waits.
   virtual void send(int destination, ChannelKind kind, Message message) = 0;
   virtual Ticket post_receive(int source, ChannelKind kind, const MessageTag& tag,
                               const std::optional<ExpectedTensors>& tensors) = 0;
   // True if wait() would not block.
   virtual bool has_arrived(Ticket ticket) const = 0;
-  // Throws Error(kPeer) at the deadline, Error(kInternal) if the tag or the metas do not match.
+  // Throws Error(kPeer) at the deadline, Error(kInternal) for another tag or metas.
   virtual Message wait(Ticket ticket) = 0;
 
-  // Member i is rank i. The same group each time.
+  // Member i is rank i. Returns the same group each time.
   virtual Group world() const = 0;
 
   // Wakes all ranks. The first abort wins.
@@ -85,7 +85,7 @@ class Transport {
 };
 
 struct TransportOptions {
-  // The limit of every wait. Must exceed the longest time between messages.
+  // Must exceed the longest time between messages.
   std::chrono::milliseconds deadline{100'000};
   // By rank. Empty: the CPU.
   std::vector<at::Device> devices = {};

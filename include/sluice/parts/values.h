@@ -17,7 +17,7 @@
 
 namespace sluice {
 
-// An undefined tensor, an optional value that is absent, has no sizes and dtype Undefined.
+// An undefined tensor (an absent optional value) has no sizes and dtype Undefined.
 struct TensorMeta {
   std::vector<std::int64_t> sizes;
   at::ScalarType dtype = at::kFloat;
@@ -33,13 +33,13 @@ class Values {
   Values() = default;
   Values(std::initializer_list<std::pair<std::string, at::Tensor>> items) : items_(items) {}
   bool has(std::string_view name) const;
-  // Throws Error(kUsage) that names the value and those present.
+  // Throws Error(kUsage) if there is no such value.
   const at::Tensor& get(std::string_view name) const;
   const at::Tensor& operator[](std::string_view name) const { return get(name); }
   void set(const std::string& name, at::Tensor tensor);
   void erase(std::string_view name);
-  // The values before they were moved to a device, to read elements without waiting; otherwise
-  // *this.
+  // The host copies of values that were moved to a device, to read elements without waiting.
+  // Otherwise *this.
   const Values& on_host() const { return on_host_ ? *on_host_ : *this; }
   void set_on_host(Values values);
   std::size_t size() const { return items_.size(); }
@@ -51,7 +51,6 @@ class Values {
   std::shared_ptr<const Values> on_host_;
 };
 
-// Elements offset .. offset + size - 1 of one dimension.
 struct IndexRange {
   std::int64_t offset = 0, size = 0;
 
@@ -63,7 +62,7 @@ using Slice = std::vector<IndexRange>;
 
 bool is_whole(const Slice& slice, const std::vector<std::int64_t>& shape);
 
-// One value of a step's batch, and how it is cut into microbatches.
+// One value of a batch, and how to cut it into microbatches.
 class Input {
  public:
   enum class Kind : std::uint8_t {
@@ -77,20 +76,20 @@ class Input {
   Input(at::Tensor tensor) : Input(split(std::move(tensor), 0)) {}  // NOLINT: meant to convert
   static Input split(at::Tensor tensor, std::int64_t dim);
   static Input replicated(at::Tensor tensor);
-  // Row i has lengths[i] elements along `dim`. The tensor must be as long as all rows together.
+  // Row i has lengths[i] elements along `dim`. All rows together must fill the tensor.
   static Input ragged(at::Tensor tensor, std::vector<std::int64_t> lengths, std::int64_t dim = 0);
   // The start of every row of a ragged input and the end of the last (cu_seqlens): integers [rows +
-  // 1], ascending from 0. Each microbatch gets its own part, starting from 0.
+  // 1], ascending from 0. Each microbatch gets its part, from 0.
   static Input offsets(at::Tensor tensor);
-  // Lengths may differ. Undefined: an optional value that is absent.
+  // Lengths may differ. Undefined: an absent optional value.
   static Input per_microbatch(std::vector<at::Tensor> tensors);
-  // Only the meta of the whole batch, for a rank that does not read the value in a layer, the loss
-  // or Model::count. Cuts along dimension 0; for other kinds pass a meta tensor.
+  // For a rank that does not read the value in a layer, the loss or Model::count. Cuts along
+  // dimension 0. For other kinds, pass a meta tensor of the whole batch.
   static Input sizes(const TensorMeta& meta);
 
   Kind kind() const { return kind_; }
   std::int64_t dim() const { return dim_; }
-  // With kPerMicrobatch one per microbatch, otherwise one.
+  // One, or one per microbatch with kPerMicrobatch.
   const std::vector<at::Tensor>& tensors() const { return tensors_; }
   const std::vector<std::int64_t>& lengths() const { return lengths_; }
 
@@ -124,13 +123,13 @@ class Inputs {
   std::vector<Input> in_order_;
 };
 
-// Inputs of every microbatch, given or made at each use, so that a rank holds only those in flight.
+// Inputs of every microbatch, given, or made at each use so that a rank holds only those in flight.
 class MicrobatchList {
  public:
   void push_back(Values inputs) {
     makers_.push_back([inputs = std::move(inputs)] { return inputs; });
   }
-  // make: called on the rank's thread, several times; must return the same values each time.
+  // `make` is called several times on the rank's thread, and must always return the same values.
   void push_back(std::function<Values()> make) { makers_.push_back(std::move(make)); }
   std::size_t size() const { return makers_.size(); }
   Values at(std::size_t microbatch) const { return makers_.at(microbatch)(); }
@@ -142,11 +141,10 @@ class MicrobatchList {
 // The same on every rank of a replica except for the device.
 struct StepBatch {
   std::int64_t step = 0;  // starts at 1; key of random numbers
-  // The index of the first of these microbatches over all replicas; key of random numbers.
+  // Index of the first microbatch over all replicas; key of random numbers.
   std::int64_t first_microbatch = 0;
   MicrobatchList microbatches;
-  // Counted tokens per microbatch, equal to LossValue::count. Losses are divided by their sum, or
-  // by total_count.
+  // LossValue::count of each microbatch. Losses are divided by the sum, or by total_count.
   std::vector<std::int64_t> counts;
   // The sum over all replicas, if there are several.
   std::optional<std::int64_t> total_count;
@@ -154,7 +152,6 @@ struct StepBatch {
   std::optional<GradientScale> scale;
 };
 
-// From the last stage.
 struct MicrobatchLoss {
   std::int64_t microbatch = 0;  // over all replicas
   double sum = 0;

@@ -29,23 +29,21 @@ class SequentialImpl;
 
 namespace sluice {
 
-// The parts that a stage keeps. Call it with the name of a part, of something inside one, or of a
-// holder of parts ("layers"). It converts to std::function<bool(const std::string&)>, so that your
-// class need not include sluice.
+// The parts that a stage keeps. It converts to std::function<bool(const std::string&)>, so that
+// your class need not include sluice.
 class Kept {
  public:
   Kept() = default;
   Kept(std::vector<std::string> parts, std::vector<std::string> all_parts);
 
-  // True if the stage keeps any part of it. Throws Error(kUsage) with the nearest name for an
-  // unrelated name.
+  // True if the stage keeps any part of `name`: a part, something inside one, or a holder of parts
+  // ("layers"). Throws Error(kUsage) for an unrelated name.
   bool operator()(const std::string& name) const;
   // True if the name is related to a part, kept or not.
   bool knows(const std::string& name) const;
-  // For names inside a child: under("encoder")("layers.0") is "encoder.layers.0".
+  // For names inside a child: under("encoder")("layers.0") means "encoder.layers.0".
   Kept under(const std::string& child) const;
 
-  // True if there are parts inside the module of this name.
   bool holds_parts(const std::string& name) const;
   const std::vector<std::string>& parts() const { return parts_; }  // kept, in order
   bool all() const { return parts_.size() == all_parts_.size(); }
@@ -57,8 +55,7 @@ class Kept {
 
 namespace detail {
 
-// Removes the child, or its elements that are not kept. Returns the new content of its holder: the
-// child, null, or an empty ModuleList.
+// Returns the new content of the child's holder: the child, null, or an empty ModuleList.
 std::shared_ptr<torch::nn::Module> drop_child(torch::nn::Module& parent, const Kept& kept,
                                               const std::shared_ptr<torch::nn::Module>& child);
 
@@ -77,16 +74,16 @@ void drop_held(torch::nn::Module& parent, const Kept& kept,
 
 }  // namespace detail
 
-// Removes from `parent` the children that a stage does not keep. holders: all its members that hold
-// a child (torch::nn::Linear, or a shared_ptr), because unregister_module() does not empty them.
+// Removes from `parent` the children that a stage does not keep. Pass all members that hold a child
+// (torch::nn::Linear, or a shared_ptr), because unregister_module() does not empty them.
 //
 // - A dropped child leaves an empty holder: `if (norm) x = norm(x);`
 // - In a ModuleList or ModuleDict an empty Module replaces a dropped element, so indices and keys
 //   stay: `if (auto* b = module->as<Block>()) ...`
 // - In a Sequential an Identity replaces it. A dropped ModuleList becomes empty.
 //
-// A forward without the `if` ends the process after a line on stderr that names the place. Throws
-// Error(kUsage) for a module that is not registered in `parent` or belongs to no part.
+// A forward without the `if` ends the process with a message. Throws Error(kUsage) for a module
+// that is not registered in `parent` or belongs to no part.
 template <typename... Holders>
 void drop_unkept(torch::nn::Module& parent, const Kept& kept, Holders&... holders) {
   (detail::drop_held(parent, kept, holders), ...);
@@ -107,8 +104,8 @@ class Outputs {
   }
 
   std::vector<at::Tensor> tensors() const;
-  // The tensors of these names, or by position if they have none. Throws Error(kUsage) that
-  // mentions `who` for a missing name or a wrong number of tensors.
+  // The tensors of these names, or by position if unnamed. Throws Error(kUsage) for a missing name
+  // or wrong number.
   std::vector<at::Tensor> named(const std::vector<std::string>& names,
                                 const std::string& who) const;
 
@@ -169,29 +166,29 @@ class Outputs {
 };
 
 // A piece that is never cut: a child, a list element ("layers.3"), or a parameter of the module
-// itself. reads, writes: values that `forward` needs to run it, and values for later parts.
+// itself. It reads the values that `forward` needs to run it, and writes values for later parts.
 struct Part {
   std::string name;
   std::vector<std::string> reads = {"hidden"};
   std::vector<std::string> writes = {"hidden"};
-  int length = 0;  // for a list: how many elements, each a part
+  int length = 0;  // for a list, whose elements are parts
 };
 
 struct ModuleTree {
   // In the order in which `forward` runs them. If empty, the module is made once without memory to
   // find them: its own parameters, then its children in order of registration, with the elements of
   // ModuleList, ModuleDict and Sequential. The first part then reads `input`, the last writes
-  // `output`, and "hidden" lies between.
+  // `output`, and others exchange "hidden".
   std::vector<Part> parts = {};
   std::string input = "x", output = "hidden";
-  // Parts, or their holders ("layers"), that count as layers in a split. Default: the elements of
-  // lists; without lists all parts.
+  // Parts or holders ("layers") that count as layers in a split. Default: list elements, or all
+  // parts if there are no lists.
   std::vector<std::string> blocks = {};
-  // Instead of blocks: the class of the layers, as "Block" or class_name<BlockImpl>(). The module
-  // is then made once, and a part may be a holder of others.
+  // Instead of blocks: their class, as "Block" or class_name<BlockImpl>(). The module is then made
+  // once, and a part may hold others.
   std::string block_class = {};
-  // {parameter, its first use}, by full names. They must be separate tensors: an embedding that is
-  // also the head has to be two members.
+  // {parameter, its first use}, by full names. They must be separate members: an embedding and a
+  // head, for example.
   std::vector<std::pair<std::string, std::string>> ties = {};
 };
 
@@ -247,23 +244,24 @@ std::function<Outputs(torch::nn::Module&, const Values&)> typed_forward(Forward 
 
 // Makes a model whose layers are the parts of a module.
 //
-// source: a factory (const Kept&) that returns a module (shared_ptr or holder), called once per
+// `source` is a factory (const Kept&) that returns a module (shared_ptr or holder), called once per
 // local stage on its rank. It leaves out parts that are not kept, or makes all and calls
-// drop_unkept(). Only what remains takes memory, unless constructors access memory, which logs a
-// warning (docs/library.md). A ready module works for a single stage, and then holds the trained
-// weights.
+// drop_unkept(). Only the remaining parts take memory, unless constructors access memory, which
+// logs a warning (docs/library.md). For a single stage, `source` may be a module, which then holds
+// the trained weights.
 //
-// forward: (Net&, const Values& in), or (Net&, const at::Tensor& first); runs the parts that exist.
-// `in` has the values that these parts read from the batch or earlier stages. The result has all
-// values that later stages or the loss read, by name or in the order in which parts write them.
+// `forward`, called with (Net&, const Values& in) or (Net&, const at::Tensor& first), runs the
+// parts that exist. `in` has the values that these parts read from the batch or earlier stages. The
+// result has all values that later stages or the loss read, by name or in the order in which parts
+// write them.
 //
 // The parts of a stage run as one, in pieces if some are recomputed
 // (PipelineOptions::activation_checkpoint). Random numbers are keyed by the first part, so dropout
-// depends on the cuts. Without Model::fuse every part is a module from its own factory call, and
-// dropout does not. You may change Model::inputs and Model::outputs.
+// depends on the cuts. Without Model::fuse, every part is a module from its own factory call, and
+// dropout does not depend on the cuts. You may change Model::inputs and Model::outputs.
 //
-// Throws Error(kUsage) for an unknown part. Building the stages throws it if a factory leaves out a
-// kept part or makes a parameter that is not kept.
+// Throws Error(kUsage) for an unknown part. Building stages throws it if a factory leaves out a
+// kept part or makes an unkept parameter.
 template <typename Source, typename Forward>
 Model from_module(Source source, Forward forward, const ModuleTree& tree = {}) {
   constexpr bool is_factory = std::is_invocable_v<const Source&, const Kept&>;

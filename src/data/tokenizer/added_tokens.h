@@ -1,11 +1,9 @@
 // Texts that always become a single token: "added_tokens" of tokenizer.json, and tokens declared in
 // files beside it. They are found first in the original text, then in the normalized text.
-//
 //   1. Among tokens that start at the same place, the longest wins. Matches do not overlap.
 //   2. Tokens outside the vocabulary are numbered from its size on, as in tokenizers. The field
-//   "id"
-//      is ignored.
-//   3. A match is dropped if the token before it has taken all of its spaces.
+//      "id" is ignored.
+//   3. A match is dropped if the previous token has taken all of its spaces.
 #pragma once
 
 #include <array>
@@ -27,8 +25,8 @@ struct AddedToken {
   std::string content;
   bool single_word = false, strip_left = false, strip_right = false, normalized = true,
        special = false;
-  std::string where = {};    // file and field, for error messages
-  std::string pattern = {};  // text to search for, maybe normalized
+  std::string where = {};    // file and field
+  std::string pattern = {};  // text to search for: `content` or its normal form
 
   bool is_same(const AddedToken& other) const {
     return content == other.content && single_word == other.single_word &&
@@ -40,7 +38,7 @@ struct AddedToken {
 AddedToken read_added_token(const JsonField& item);
 
 struct TokenDeclarations {
-  // Batches in the order in which they are added. New ids continue after earlier batches.
+  // In the order of adding them. New ids continue after earlier batches.
   std::vector<std::vector<AddedToken>> batches;
   // If set, special tokens are not searched for.
   bool split_special = false;

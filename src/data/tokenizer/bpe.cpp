@@ -12,7 +12,7 @@
 namespace sluice::data {
 namespace {
 
-// Scanning all pairs is faster up to this size.
+// Up to this size, scanning all pairs is faster.
 constexpr std::size_t kFew = 40;
 // Shorter byte words are looked up whole.
 constexpr std::size_t kWholeWord = 32;
@@ -62,7 +62,7 @@ void Bpe::read_vocabulary(const JsonField& vocabulary) {
   if (!vocabulary.json().is_object()) vocabulary.malformed("an object of tokens and their ids");
   vocabulary_.reserve(vocabulary.json().size());
   for (const auto& [token, value] : vocabulary.json().members()) {
-    // A JsonField per entry would be slow, because it builds a name.
+    // Avoids a JsonField per entry, which would build a name.
     const auto number = value.is_number_unsigned() ? value.unsigned_integer() : kMaxTokenId + 1;
     if (number > static_cast<std::uint64_t>(kMaxTokenId)) vocabulary[token].token_id();  // throws
     const auto id = static_cast<std::int32_t>(number);
@@ -274,7 +274,7 @@ void Bpe::add_units(std::string_view word, std::vector<std::int32_t>& units) con
         continue;
       }
     }
-    if (!unknown_) continue;  // without an unknown token, drop the character
+    if (!unknown_) continue;  // no unknown token: drop the character
     if (unknown_id_ < 0) {
       throw Error(ErrorKind::kInput,
                   {.what = "a text has a character outside the vocabulary, which has no token '" +

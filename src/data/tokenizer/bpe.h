@@ -47,7 +47,7 @@ class Bpe {
                     std::vector<std::int32_t>& ids) const;
 
   std::int32_t id_of(std::string_view token) const { return vocabulary_.find(token); }
-  // By id. "" may be a token or a gap, see has().
+  // By id. "" is a token or an unused id, see has().
   const std::vector<std::string>& tokens() const { return tokens_; }
   bool has(std::int32_t id) const {
     return id >= 0 && static_cast<std::size_t>(id) < has_.size() &&
@@ -92,7 +92,7 @@ class Bpe {
   std::array<std::array<std::uint64_t, 2>, 128> ascii_joints_{};
   std::unordered_set<std::uint64_t> joints_;
 
-  // The same for bytes, if every byte has a token.
+  // The bytes' ids and pairs, if every byte has a token.
   bool has_byte_units_ = false;
   std::array<std::int32_t, 256> byte_units_;
   std::array<std::array<std::uint64_t, 4>, 256> byte_joints_{};

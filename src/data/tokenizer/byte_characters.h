@@ -1,5 +1,5 @@
-// GPT-2's mapping of bytes to characters. Printable Latin-1 characters map to themselves, other
-// bytes to U+0100 and following.
+// GPT-2's mapping of bytes to characters. Printable Latin-1 characters map to themselves, others
+// from U+0100 on.
 #pragma once
 
 #include <array>

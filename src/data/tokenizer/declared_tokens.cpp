@@ -13,8 +13,8 @@ struct Declared {
   AddedToken token;
   bool is_text = false;  // declared by a string, not an object
   bool says_normalized = false;
-  // Declared by a string or in special_tokens_map.json, so an equal text in added_tokens.json is
-  // special.
+  // Whether equal texts in added_tokens.json become special. True for declarations by a string or
+  // in special_tokens_map.json.
   bool makes_special = false;
 
   bool is_same(const Declared& other) const {
@@ -65,7 +65,7 @@ bool is_standard(const std::string& key) {
   return std::find(kNamedTokens.begin(), kNamedTokens.end(), key) != kNamedTokens.end();
 }
 
-// Special tokens of particular models, such as "image_token".
+// Model-specific, such as "image_token".
 bool is_own_name(const std::string& key) { return key.ends_with("_token") && !is_standard(key); }
 
 bool contains(const std::vector<Declared>& list, const Declared& declared) {
@@ -73,7 +73,7 @@ bool contains(const std::vector<Declared>& list, const Declared& declared) {
                      [&](const Declared& other) { return other.is_same(declared); });
 }
 
-// Tokens that transformers collects before it creates a tokenizer.
+// transformers collects these before it creates a tokenizer.
 class Collection {
  public:
   Collection(const TokenizerSettings& settings, const RebuiltClass* rebuilt)
@@ -84,7 +84,6 @@ class Collection {
 
   void read_indexed(const std::vector<JsonField>& file_items);
   void read_standard();
-  // Returns the tokens that are not in `existing`, in order.
   std::vector<AddedToken> added_to(const std::vector<AddedToken>& existing,
                                    const Json& vocabulary) const;
   // Returns each special token once, without flags.
@@ -271,7 +270,7 @@ std::vector<AddedToken> Collection::added_to(const std::vector<AddedToken>& exis
   return tokens;
 }
 
-// Rejects new tokens whose ids depend on the key order in the file, which the parser does not keep.
+// Rejects new tokens whose ids depend on the order of keys, which the parser does not keep.
 void Collection::refuse_unordered(const std::set<std::string>& known,
                                   const Json& vocabulary) const {
   std::string first;

@@ -1,5 +1,4 @@
-// Collects the added tokens of tokenizer.json and the files beside it, in the order of
-// transformers.
+// Collects the added tokens of tokenizer.json and other files, in transformers' order.
 #pragma once
 
 #include <string>

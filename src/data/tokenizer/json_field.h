@@ -37,7 +37,7 @@ class JsonField {
   // Throw Error(kInput) for another type.
   std::string text() const;
   std::string text_or(std::string_view otherwise) const;
-  // At most kMaxTokenBytes, because it may be inserted many times.
+  // At most kMaxTokenBytes, because it may be repeated.
   std::string short_text() const;
   bool flag() const;
   bool flag_or(bool otherwise) const;
@@ -46,7 +46,6 @@ class JsonField {
   char32_t character() const;
   std::string type() const;
 
-  // Throws for an unsupported feature.
   [[noreturn]] void refuse(const std::string& what, const std::string& remedy = {}) const {
     refuse_at(where(), what, remedy);
   }

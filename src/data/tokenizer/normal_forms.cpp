@@ -144,8 +144,8 @@ void append_normalized(std::string& text, std::string_view from, NormalForm form
   static const Forms forms;
   const bool compatible = form == NormalForm::kNfkc || form == NormalForm::kNfkd;
   const bool composed = form == NormalForm::kNfc || form == NormalForm::kNfkc;
-  // Copies ASCII. Normalizes the stretches between, including the ASCII character before each,
-  // since marks may compose with it.
+  // Copies ASCII and normalizes the rest, with the ASCII character before each stretch, since marks
+  // may compose with it.
   std::vector<Character> stretch;
   for (std::size_t at = 0; at < from.size();) {
     std::size_t end = at;

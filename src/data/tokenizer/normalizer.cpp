@@ -13,7 +13,8 @@
 namespace sluice::data {
 namespace {
 
-// Replaces a piece by the output of `append`, which also determines at_start.
+// Replaces the text by append's output. Replaces the first at_start bytes separately, to get their
+// new length.
 template <typename Append>
 void rewrite(OwnedPiece& piece, EncodeScratch& scratch, Append&& append) {
   std::string& made = scratch.spare;
@@ -102,7 +103,7 @@ class ReplaceNormalizer final : public NormalizerPart {
       if (made.size() > scratch.most_bytes) return;
       keep(match.first);
       made += content_;
-      // The replacement belongs to the last character that it replaces.
+      // The replacement counts as part of the last character that it replaces.
       if (match.last <= piece.at_start) at_start += content_.size();
       done = match.last;
     });

@@ -10,7 +10,7 @@
 
 namespace sluice::data {
 
-// A compatibility decomposition is up to 11 times as long.
+// Limits how much a text may grow. A compatibility decomposition alone can be 11 times as long.
 inline constexpr std::size_t kMaxGrowth = 32, kFreeGrowth = 1 << 16;
 
 class NormalizerPart {

@@ -39,7 +39,7 @@ AsciiSet first_bytes(const PatternNode& node) {
       break;
     case Kind::kSequence:
       for (const PatternNode& child : node.children) {
-        // The child may be empty, so its followers can start the match too.
+        // The child may match nothing, so the next child can start the match too.
         if (child.kind == Kind::kRepeat && child.may_be_empty() &&
             !child.children.front().may_be_empty()) {
           add(first_bytes(child.children.front()));
@@ -196,7 +196,7 @@ class PatternCompiler {
     }
     std::uint32_t atomic = 0;
     if (node.repetition == Repetition::kPossessive) atomic = add({Op::kAtomic});
-    // A body without instructions stays empty when repeated.
+    // Stops if the body emits no instructions.
     for (std::uint32_t i = 0, before = here(); i < node.least; ++i) {
       emit(body);
       if (here() == before) break;
@@ -283,7 +283,7 @@ class PatternCompiler {
         return 0;
       case Kind::kChoice: {
         const std::uint32_t length = length_of(node.children.front());
-        // Visiting a child twice per level would take exponential time.
+        // Visiting the first child twice per level would take exponential time.
         for (std::size_t i = 1; i < node.children.size(); ++i) {
           if (length_of(node.children[i]) != length) refuse("a lookbehind of varying length");
         }
@@ -417,7 +417,7 @@ bool Pattern::run(std::uint32_t instruction, std::string_view text, std::size_t 
           }
           spend(step.x);
         }
-        // The recursive call uses its own choices.
+        // The recursive call backtracks only into its own choices.
         there = there && run(instruction + 1, text, start, scratch, inner_end) &&
                 (step.op != Op::kLookbehind || inner_end == at);
         fits = there != (step.op != Op::kAtomic && step.z == 1);

@@ -46,7 +46,7 @@ class Pattern {
   // Throws Error(kInput) at `where` for an unsupported pattern.
   Pattern(std::string_view pattern, const std::string& where);
   // Calls found(PatternMatch) for every match. Like Oniguruma, skips an empty match where the
-  // previous match ended. Preconditions: valid UTF-8, scratch.allow(). Throws Error(kInput) if the
+  // previous one ended. Preconditions: valid UTF-8, scratch.allow(). Throws Error(kInput) if the
   // steps run out.
   template <typename Found>
   void each_match(std::string_view text, PatternScratch& scratch, Found&& found) const {

@@ -100,7 +100,7 @@ class Parser {
 
   static char32_t lower(char c) { return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c; }
 
-  // Rejects pairs that a single character matches without case: "ss" matches U+00DF.
+  // Rejects letter pairs that match a single character if case is ignored: "ss" matches U+00DF.
   void refuse_long_folds(char32_t first, char32_t second) const {
     static constexpr std::string_view kPairs[] = {"ss", "ff", "fi", "fl", "st"};
     for (const std::string_view pair : kPairs) {
@@ -170,7 +170,7 @@ class Parser {
     return set_node(std::move(set));
   }
 
-  // `is_set` is false for a single character.
+  // Sets `is_set` to false if the escape is a single character.
   CodepointRanges escaped(bool& is_set, const CodepointRanges& word) {
     is_set = true;
     const auto either = [](bool negated, const CodepointRanges& set) {

@@ -26,7 +26,7 @@ class Reader {
   PostProcessor made;
 
  private:
-  // A second one would receive several pieces from the first.
+  // A second one would receive the text in several pieces.
   void require_first(const JsonField& field) {
     if (has_tokens_) field.refuse("a second post-processor that adds tokens");
     has_tokens_ = true;

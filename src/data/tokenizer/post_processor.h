@@ -1,4 +1,4 @@
-// The ids that "post_processor" of tokenizer.json adds around a text.
+// Adds ids around a text with "post_processor" of tokenizer.json.
 #pragma once
 
 #include <cstdint>

@@ -35,7 +35,7 @@ Behavior behavior_of(const JsonField& field) {
   field.refuse("the behavior '" + name + "'");
 }
 
-// Splits a piece at delimiters, which come in order.
+// Splits a piece. Delimiters must be passed in order.
 class Cutter {
  public:
   Cutter(TextPiece piece, Behavior behavior, bool invert, PieceSink next)
@@ -211,7 +211,7 @@ class ByteLevel final : public PreTokenizerPart {
   ByteLevel(bool prefix_space, bool split, const std::string& where) : prefix_space_(prefix_space) {
     if (split) words_.emplace(kGpt2Words, where);
   }
-  // For parts that follow this one.
+  // Outputs characters (byte_characters.h) for the parts that follow, instead of bytes.
   void make_characters() { characters_ = true; }
 
   void split(TextPiece piece, EncodeScratch& scratch, PieceSink next) const override {
@@ -274,7 +274,7 @@ PreTokenizer::PreTokenizer(const JsonField& field) {
   for (std::size_t i = 0; i < parts_.size(); ++i) {
     auto* const bytes = dynamic_cast<ByteLevel*>(parts_[i].get());
     if (!bytes) continue;
-    // Each one makes the text longer.
+    // Limits growth: each ByteLevel makes the text longer.
     if (std::exchange(has_bytes, true)) field.refuse("a second ByteLevel");
     gives_bytes_ = i + 1 == parts_.size();
     if (!gives_bytes_) bytes->make_characters();

@@ -12,7 +12,7 @@ namespace sluice::data {
 class PreTokenizerPart {
  public:
   virtual ~PreTokenizerPart() = default;
-  // Passes the parts of a piece to `next`. Parts may be empty.
+  // Parts may be empty.
   virtual void split(TextPiece piece, EncodeScratch& scratch, PieceSink next) const = 0;
 };
 
@@ -23,7 +23,7 @@ class PreTokenizer {
 
   // Whether words are bytes for Bpe::encode_bytes().
   bool gives_bytes() const { return gives_bytes_; }
-  // Passes the words of a piece to `word`. Words are never empty.
+  // Words are never empty.
   void split(TextPiece piece, EncodeScratch& scratch, PieceSink word) const {
     run(0, piece, scratch, word);
   }

@@ -1,5 +1,5 @@
-// Classes of transformers that read only the vocabulary, merges, tokens and (except one) the
-// post-processor of a tokenizer.json. They bring their own settings.
+// Classes of transformers with their own settings. They read only the vocabulary, merges, tokens
+// and (except one) the post-processor of a tokenizer.json.
 #pragma once
 
 #include <string>
@@ -13,14 +13,14 @@ namespace sluice::data {
 
 struct RebuiltClass {
   std::string_view name;
-  // JSON that replaces "normalizer", "pre_tokenizer", "decoder" and "model" options. Settings
-  // replace the words between two @.
+  // JSON that replaces "normalizer", "pre_tokenizer", "decoder" and "model" options. A word between
+  // two @ stands for the setting of that name.
   std::string_view parts;
   // Special tokens, unless a file names others.
   std::vector<std::pair<std::string_view, std::string_view>> tokens;
   bool adds_prefix_space = false;  // default of the setting add_prefix_space
   bool takes_post_processor = true;
-  bool resets_special = false;  // special tokens finally lose their flags
+  bool resets_special = false;  // clears the special flags at the end
 };
 
 // Precondition: class_kind(name) is kRebuilt.

@@ -14,7 +14,7 @@
 
 namespace sluice::data {
 
-// Valid UTF-8. The first `at_start` bytes come from the first character of the whole text, before
+// Valid UTF-8. Its first `at_start` bytes come from the first character of the whole text, before
 // which some parts insert a space.
 struct TextPiece {
   std::string_view text;

@@ -22,7 +22,7 @@ struct KnownSetting {
   std::string_view key;
   SettingUse use;
 };
-// All keys that transformers reads (tests/oracle/check_tokenizer_files.py).
+// transformers' keys (tests/oracle/check_tokenizer_files.py).
 constexpr KnownSetting kSettings[] = {
     {"_commit_hash", SettingUse::kHarmless},
     {"_json_padding", SettingUse::kRefused},

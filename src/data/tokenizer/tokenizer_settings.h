@@ -1,5 +1,5 @@
-// Reads the files beside a tokenizer.json with the precedence of transformers. Rejects every
-// setting that may change ids in an unsupported way.
+// Reads the files beside a tokenizer.json with transformers' precedence. Rejects settings that may
+// change ids in an unsupported way.
 #pragma once
 
 #include <map>
@@ -26,8 +26,8 @@ class TokenizerSettings {
   // Throws Error(kInput) for a malformed file or a rejected setting.
   explicit TokenizerSettings(const TokenizerTexts& texts);
 
-  // special_tokens_map.json, if transformers reads it, overrides tokenizer_config.json. Returns
-  // null for a missing key.
+  // special_tokens_map.json overrides tokenizer_config.json if transformers reads it. Returns null
+  // for a missing key.
   JsonField operator[](const std::string& key) const;
   bool has(const std::string& key) const { return settings_.contains(key); }
   // A single file. Null if transformers would not read it.

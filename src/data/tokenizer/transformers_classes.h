@@ -1,5 +1,5 @@
-// The tokenizer class that AutoTokenizer of transformers chooses.
-// tests/oracle/check_tokenizer_files.py compares this with transformers 5.23.
+// The class that transformers' AutoTokenizer chooses (version 5.23:
+// tests/oracle/check_tokenizer_files.py).
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ struct ChosenClass {
 };
 ChosenClass choose_class(const ClassChoice& choice);
 
-// In the order in which new ones are added.
+// Sorted by the order in which new tokens are added.
 inline constexpr std::array<std::string_view, 7> kNamedTokens = {
     "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"};
 

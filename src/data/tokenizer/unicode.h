@@ -1,5 +1,5 @@
-// Properties of codepoints. The tables come from `tokenizers` (tools/make_unicode_tables.py), whose
-// parts use different Unicode versions.
+// Properties of codepoints, from `tokenizers` (tools/make_unicode_tables.py). Its parts use
+// different Unicode versions.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ CodepointRanges complement(const CodepointRanges& ranges);
 CodepointRanges joined(CodepointRanges ranges);
 CodepointRanges intersection(const CodepointRanges& a, const CodepointRanges& b);
 
-// Supports general categories ("L", "Lu", "Letter") and some scripts, as Oniguruma's \p{NAME}.
+// Supports general categories ("L", "Lu", "Letter") and some scripts, like Oniguruma's \p{NAME}.
 // Ignores case, spaces, '-' and '_'.
 std::optional<CodepointRanges> property_ranges(std::string_view name);
 

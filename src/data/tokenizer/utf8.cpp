@@ -12,7 +12,7 @@ struct Sequence {
   bool valid = false;
 };
 
-// The bounds of the second byte exclude overlong forms, surrogates and codepoints above U+10FFFF
+// The second byte's bounds exclude overlong forms, surrogates and codepoints above U+10FFFF
 // (Unicode 3.9, table 3-7).
 Sequence sequence_at(std::string_view bytes) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };

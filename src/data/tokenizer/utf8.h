@@ -48,8 +48,7 @@ void append_utf8(std::string& text, char32_t codepoint);
 // Returns the length in bytes of the valid prefix.
 std::size_t valid_utf8_prefix(std::string_view bytes);
 
-// Replaces each maximal invalid part by U+FFFD, as the Unicode standard recommends (section 3.9,
-// table 3-11).
+// Replaces each maximal invalid part by U+FFFD (Unicode 3.9, table 3-11).
 void append_repaired(std::string& text, std::string_view bytes);
 
 }  // namespace sluice::data

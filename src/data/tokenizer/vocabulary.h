@@ -12,11 +12,10 @@
 
 namespace sluice::data {
 
-// Random per process, so that a malicious file cannot force hash collisions.
+// Random per process, so that malicious files cannot force hash collisions.
 inline const std::uint64_t kHashSalt =
     (std::uint64_t{std::random_device{}()} << 32) ^ std::random_device{}();
 
-// The hash differs between processes.
 inline std::uint64_t hash_bytes(std::string_view bytes) {
   std::uint64_t hash = kHashSalt ^ (bytes.size() * 0x9e3779b97f4a7c15ULL);
   const char* at = bytes.data();

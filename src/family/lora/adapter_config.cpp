@@ -1,4 +1,4 @@
-// Fields have the meaning of PEFT's LoraConfig.
+// Follows PEFT's LoraConfig.
 #include "family/lora/adapter_config.h"
 
 #include <algorithm>

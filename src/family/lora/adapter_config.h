@@ -25,7 +25,7 @@ struct AdapterConfig {
   double alpha = 8, dropout = 0;
   bool rank_stabilized = false;
   ModuleChoice targets, excluded;  // from target_modules and exclude_modules
-  // Values by module name ending.
+  // Keyed by the end of the module's name.
   std::vector<std::pair<std::string, std::int64_t>> rank_of;
   std::vector<std::pair<std::string, double>> alpha_of;
   std::string base;  // base_model_name_or_path
@@ -44,7 +44,6 @@ inline constexpr const char* kBaseLayerEnding = ".base_layer.weight";
 inline constexpr std::int64_t kMaxLoraRank = 1 << 20;
 inline constexpr std::size_t kMaxAdapterConfigBytes = std::size_t{4} << 20;
 
-// These throw Error(kInput).
 AdapterConfig parse_adapter_config(const std::string& text, const std::string& file);
 AdapterConfig read_adapter_config(const std::string& directory);
 

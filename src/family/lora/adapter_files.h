@@ -10,7 +10,6 @@ namespace sluice {
 
 // Removes the adapter's parameters. Costs still include the adapter.
 ModelSpec without_adapter(ModelSpec model);
-// Keeps only the adapter's parameters.
 ModelSpec adapter_alone(ModelSpec model);
 bool has_adapter(const ModelSpec& model);
 bool is_adapter_parameter(std::string_view name);

@@ -72,7 +72,7 @@ bool is_target(const std::string& pattern, const LinearLayer& layer) {
   return pattern == kAllLinear ? !layer.is_head : matches_pattern(pattern, layer.name);
 }
 
-// Whether every pattern that matches this tied layer also matches untied layers.
+// Whether each pattern that matches this tied layer also matches an untied layer.
 bool matched_only_by_general_patterns(const std::vector<std::string>& patterns,
                                       const LinearLayer& layer,
                                       const std::vector<LinearLayer>& linear) {
@@ -202,7 +202,7 @@ Adapter make_adapter(const ModelSpec& model, const LoraOptions& options) {
 
 namespace {
 
-// A model with adapters runs plain operators in all layers.
+// Adapters require plain operators in all layers.
 void count_plain_operators(ModelSpec& model, Precision precision) {
   const detail::Family* family = detail::find_family(model.family);
   if (!family || model.config_text.empty() || !precision.fuses()) return;

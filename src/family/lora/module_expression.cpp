@@ -1,5 +1,5 @@
-// Each node maps a set of start places to a set of end places. No place is tried twice, so there is
-// no exponential backtracking.
+// Each node maps a set of start places to a set of end places. Trying each place once avoids
+// exponential backtracking.
 #include "family/lora/module_expression.h"
 
 #include <algorithm>

@@ -1,4 +1,3 @@
-// Writes adapter_config.json like PEFT.
 #include <algorithm>
 #include <cmath>
 #include <map>

@@ -10,7 +10,6 @@
 //   dv = p^T do,   ds = p (do v^T - sum(o do)) (1 - (t / cap)^2) scale,
 //   dq = ds k,     dk = ds^T q
 //
-// The order of blocks does not depend on the instruction set.
 #pragma once
 
 #include "base/kernel_sizes.h"

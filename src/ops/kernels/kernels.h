@@ -116,7 +116,6 @@ struct Kernels {
   // Overwrites x with its gradient.
   void (*activation_gradient)(Activation activation, std::int64_t size, float* x, const float* dy);
 
-  // ---- rows ----
   void (*add_bias)(std::int64_t rows, std::int64_t width, const float* bias, float* x,
                    std::int64_t stride);
   // Adds the rows to sums[width] in order.
@@ -137,7 +136,6 @@ struct Kernels {
   void (*attention)(const AttentionCall& call);
   void (*attention_gradient)(const AttentionGradientCall& call);
 
-  // ---- products ----
   std::int64_t (*product_scratch)();
   // The bits do not depend on how callers split C into rows and columns.
   void (*product)(const ProductCall& call);
@@ -152,7 +150,7 @@ struct Kernels {
                                 const std::int64_t* labels);
 
   // Forward, in order of blocks. Logits become e^(z - top) times the cap's slope, or 0 in rows that
-  // do not count. The caller must multiply results of earlier blocks by rescale[row].
+  // do not count. The caller multiplies earlier results by rescale[row].
   void (*loss_block)(const LossBlock& block, float* rescale);
   // Backward, with the final top and total. Logits become scale * their gradient.
   void (*loss_block_gradient)(const LossBlock& block, float scale);
@@ -162,7 +160,7 @@ struct Kernels {
   void (*adamw)(const AdamWCall& call);
 };
 
-// The best kernels that this processor has and SLUICE_CPU (base, avx2, avx512) allows.
+// The best kernels that this processor has and SLUICE_CPU allows.
 const Kernels& kernels();
 
 }  // namespace sluice::ops

@@ -1,4 +1,3 @@
-// AVX2 and FMA.
 #define SLUICE_KERNEL_FLOATS 8
 #include "ops/kernels/levels.h"
 #include "ops/kernels/table.h"

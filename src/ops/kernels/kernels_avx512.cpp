@@ -1,4 +1,3 @@
-// AVX-512 F, VL, DQ and BW.
 #define SLUICE_KERNEL_FLOATS 16
 #include "ops/kernels/levels.h"
 #include "ops/kernels/table.h"

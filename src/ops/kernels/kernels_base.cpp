@@ -1,4 +1,3 @@
-// Any processor.
 #define SLUICE_KERNEL_FLOATS 4
 #include "ops/kernels/levels.h"
 #include "ops/kernels/table.h"

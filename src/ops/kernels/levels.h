@@ -11,7 +11,6 @@ extern const Kernels kBaseKernels;
 extern const Kernels kAvx2Kernels, kAvx512Kernels;
 #endif
 
-// The processor must support the level.
 const Kernels& kernels_of(CpuLevel level);
 
 }  // namespace sluice::ops

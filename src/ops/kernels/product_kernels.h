@@ -15,8 +15,9 @@
 namespace sluice::ops {
 namespace {
 
-constexpr Index kShortDepth = 256;  // per part, if a_column is 1
-// Used if a_column is not 1; as deep as most products.
+// A product is computed in parts of this depth. kLongDepth, as deep as most products, is used
+// unless a_column is 1.
+constexpr Index kShortDepth = 256;
 constexpr Index kLongDepth = 2048;
 constexpr Index kBlockOfA = 131072;  // floats per block, half of an L2 cache
 
@@ -123,7 +124,7 @@ inline void turn_block(const float* x, Index x_row, float factor, float* y) {
                                                  10, 11, 26, 27, 14, 15, 30, 31);
     }
   }
-  // r[4 g + c] holds rows 4 g .. 4 g + 3. Its quarter q is column 4 q + c.
+  // r[4 g + c] holds rows 4 g to 4 g + 3. Its quarter q holds their values in column 4 q + c.
 #pragma GCC unroll 4
   for (int c = 0; c < 4; ++c) {
     t[c] = __builtin_shufflevector(r[c], r[4 + c], 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25,
@@ -186,7 +187,8 @@ inline Index rows_of_block(Index depth) {
   return most(kBlockOfA / most(depth, 1) / kTileSums * kTileSums, 4 * kTileSums);
 }
 
-// Columns that do not fill whole vectors are computed outside of C, in blocks of this many rows.
+// Columns at the right edge that do not fill a vector are computed in scratch memory, this many
+// rows at a time.
 constexpr Index kNarrowRows = 4 * kTileSums;
 
 std::int64_t product_scratch() { return kPanel * (kLongDepth + kNarrowRows) + kLine; }
@@ -212,7 +214,7 @@ struct PanelProduct {
     run_wide<1>();
   }
 
-  // For columns that do not fill whole vectors. beside: [kNarrowRows, kPanel].
+  // Computes the columns that do not fill a vector in `beside` [kNarrowRows, kPanel].
   void run_narrow(float* beside) const {
     for (Index row = 0; row < rows; row += kNarrowRows) {
       PanelProduct part = *this;

@@ -1,7 +1,7 @@
 // Small matrix products for attention, whose sums stay in registers.
 //
-// Every element of C is one chain of multiply-adds over the depth, in order and in any tile. Bits
-// do not depend on the number of rows. Triangles skip only products with zeros of A.
+// Every element of C is one chain of multiply-adds over the depth, in order and in any tile.
+// Triangles skip only products with zeros of A.
 #pragma once
 
 #include "ops/kernels/vectors.h"
@@ -9,8 +9,8 @@
 namespace sluice::ops {
 namespace {
 
-// AVX-512 has 32 registers for 24 sums, 4 vectors of B and one element of A. Others have 16 for 12
-// sums, 2 vectors and one element.
+// AVX-512 has 32 registers: 24 hold sums, 4 a row of B, 1 an element of A. Other instruction sets
+// have 16: 12, 2 and 1.
 constexpr int kTileSums = kFloats == 16 ? 24 : 12;
 constexpr int kTileVectors = kFloats == 16 ? 4 : 2;
 constexpr Index kPanel = kTileVectors * kFloats;
@@ -23,7 +23,7 @@ inline float* cache_line(float* p) {
   return p + (64 - reinterpret_cast<std::uintptr_t>(p) % 64) % 64 / sizeof(float);
 }
 
-// Where A may be nonzero: everywhere, k <= i + diagonal, or i <= k + diagonal.
+// Where A(i, k) may be nonzero. kLower: k <= i + diagonal. kUpper: i <= k + diagonal.
 enum class Shape : std::uint8_t { kWhole, kLower, kUpper };
 
 // A(i, k) is a[i * a_row + k * a_column].
@@ -71,7 +71,7 @@ inline void tile(const Product& p, Index row, Index column) {
   }
 }
 
-// `first` must be a multiple of every tile's height.
+// `first` must be a multiple of the number of rows of every tile.
 template <int Vectors>
 inline void column_panel(const Product& p, Index column, Index first = 0) {
   constexpr int kRows = kTileSums / Vectors;

@@ -1,6 +1,6 @@
 // SIMD vectors for the kernels. Kernel headers are compiled once per instruction set, with
 // SLUICE_KERNEL_FLOATS 16, 8 or 4. Everything has internal linkage and calls no standard library
-// functions. Otherwise the linker might use one instruction set's copy for all.
+// functions, so that the linker cannot share one instruction set's copy.
 #pragma once
 
 #include <cstdint>
@@ -69,7 +69,7 @@ inline Floats square_root(Floats v) {
 }
 #endif
 
-// each_vector() visits whole vectors, then the rest of a row, so that kernels need only one body.
+// each_vector() lets kernels use one body for whole vectors and for the rest of a row.
 struct Whole {
   static Floats read(const float* p) { return load(p); }
   static void write(float* p, Floats v) { store(p, v); }

@@ -79,12 +79,12 @@ class BestPlan {
              [&] { return named_candidate(question_, schedule, stages_per_rank); });
   }
 
-  // Starts of one search, with equal stage maps and costs.
+  // Schedules from which one search starts. They have equal stage maps and costs.
   struct Likeness {
     StageMap stage_map;
     Costs costs;
     double fastest = 0;     // step time of the fastest schedule
-    double more_bytes = 0;  // peak bytes that the costs do not cover
+    double more_bytes = 0;  // peak bytes beyond those in `costs`
     std::vector<Schedule> schedules = {};
   };
 

@@ -15,16 +15,14 @@ namespace sluice::detail {
 // errors if all candidates fail.
 Plan best_plan(ModelSpec model, const PipelineOptions& options);
 
-// Leaves `taken` false.
 ScheduleCandidate candidate_of(const Plan& plan);
 
 // Marks the fastest usable candidate, if any.
 struct LookedAt {
   std::vector<ScheduleCandidate> candidates;
   std::string time_unit;
-  bool measured = false;  // false if counted
+  bool measured = false;  // whether times were measured rather than estimated
 };
-// Throws as best_plan() does for invalid options.
 LookedAt look_at_all(ModelSpec model, const PipelineOptions& options);
 
 // Returns "" if every stage makes its weight gradients in microbatch order. Another order changes

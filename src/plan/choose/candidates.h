@@ -14,7 +14,7 @@ struct Candidate {
   std::optional<ScheduleName> name = {};  // if none, `own` is set
   std::optional<Schedule> own = {};       // verified
   std::string said_by = {};               // option to blame in errors, or ""
-  std::vector<std::string> notes = {};    // on defaults and ignored options
+  std::vector<std::string> notes = {};
 };
 
 // Used without auto_schedule: the schedule in the options, or a suitable default. Throws
@@ -24,7 +24,6 @@ Candidate asked_candidate(const Question& question);
 // With stages_per_rank = 0, the partition options decide the number of stages.
 Candidate named_candidate(const Question& question, const ScheduleInfo& schedule,
                           int stages_per_rank);
-// Values of stages_per_rank to try.
 std::vector<int> stages_to_try(const Question& question, const ScheduleInfo& schedule);
 
 Candidate searched_candidate(const Question& question, Schedule schedule);

@@ -1,5 +1,5 @@
-// Predicts peak memory for many cuts under one schedule. A rank's memory depends only on its own
-// stages, so it is cached per rank. Not thread-safe.
+// Predicts peak memory for many cuts under one schedule. Caches the memory per rank, because it
+// depends only on the rank's stages. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ class CutMemory {
   // Keeps references to all arguments.
   CutMemory(const Question& question, const Cutting& cutting, const Schedule& schedule);
 
-  // Peak bytes of the largest rank. Stops at the first rank that needs `enough` bytes or more, so
-  // such a result is only a lower bound.
+  // Peak bytes of the largest rank. Stops at the first rank that needs `enough` bytes, so such a
+  // result is only a lower bound.
   std::int64_t peak(const std::vector<int>& starts, std::int64_t enough);
 
  private:
@@ -31,7 +31,7 @@ class CutMemory {
   const Schedule& schedule_;
   const bool has_frozen_;
   Program rows_;
-  std::vector<StageBackward> backwards_;               // for which rows_ was lowered
+  std::vector<StageBackward> backwards_;               // the backwards for which rows_ was made
   std::vector<std::map<Stages, std::int64_t>> known_;  // cached bytes, [rank]
   int largest_ = 0;  // largest rank of the previous cut; tried first
 };

@@ -9,32 +9,31 @@
 
 namespace sluice::detail {
 
-// No cut of a candidate fits into memory_per_rank.
+// No cut of a candidate fits into memory_per_rank. Sizes are in bytes.
 class NoCutFits : public Error {
  public:
-  // In bytes.
   NoCutFits(std::int64_t smallest, std::int64_t limit);
   std::int64_t smallest() const { return smallest_; }
 
  private:
   std::int64_t smallest_;
 };
-// Error(kMemory). Both numbers are in bytes.
+// Returns an Error(kMemory).
 Error memory_error(const std::string& what, std::int64_t smallest, std::int64_t limit);
 
 // Throws RefusedSchedule with the first violation.
 void require_proof(const Program& program, VerifyReport report, const std::string& subject);
 
-// Places, cuts and schedules. Sets the program's mesh, but no other part of the program, proof,
-// simulation or prediction. Throws plan_pipeline()'s errors and NoCutFits.
+// Places, cuts and schedules, but does not lower. Of the program, sets only the mesh. Throws
+// plan_pipeline()'s errors and NoCutFits.
 Plan draft_one(Question& question, const Candidate& candidate);
 
-// Lowers, verifies and predicts, using each stage's StageContent::backward. If those change later,
-// the finished plan can be finished again. Throws plan_pipeline()'s errors.
+// Lowers, verifies and predicts, using each stage's StageContent::backward. Call it again if these
+// change. Throws plan_pipeline()'s errors.
 Plan finish_plan(Plan plan);
 
-// A run finishes this draft once its modules exist. With auto_schedule the plan is complete
-// already. Throws plan_pipeline()'s errors.
+// Returns a draft on which the run calls finish_plan() once its modules exist. With auto_schedule
+// the plan is already complete. Throws plan_pipeline()'s errors.
 Plan draft_plan(ModelSpec model, const PipelineOptions& options);
 
 }  // namespace sluice::detail

@@ -15,16 +15,15 @@ namespace sluice::detail {
 
 class Question {
  public:
-  // Keeps a reference to `options`. Throws Error(kUsage) if they suit no candidate, or if kMeasured
-  // lacks times of this model.
+  // Keeps a reference to `options`. Throws Error(kUsage) if no candidate can satisfy them, or if
+  // kMeasured lacks times of this model.
   Question(ModelSpec model, const PipelineOptions& options);
 
   const PipelineOptions& options() const { return options_; }
-  // Holds everything that does not depend on the candidate.
+  // The part of the plan that is the same for all candidates.
   const Plan& base() const { return base_; }
 
   bool cuts_by_costs() const { return options_.balance != Balance::kEven; }
-  // Throws Error(kUsage).
   Cutting placed(const PartitionOptions& partition, CutBy by) const;
   // Cuts for these stages, fastest first. Requires cuts_by_costs(). Throws Cutting::problem()'s
   // errors.
@@ -32,7 +31,7 @@ class Question {
   // Layers whose forward is recomputed, ascending. Requires cuts_by_costs().
   const std::vector<int>& again() const { return again_; }
 
-  // If null, F, I and W of every stage take 1.
+  // Null if layer times are unknown. F, I and W of every stage then take 1.
   const LayerTimes* times() const { return times_.get(); }
 
  private:

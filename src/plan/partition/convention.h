@@ -10,8 +10,9 @@ namespace sluice::detail {
 
 // A model's layers by position, with the convention's module names.
 struct LayerNames {
-  int num_layers = 0;     // of all kinds
-  int first_decoder = 0;  // position
+  int num_layers = 0;
+  // Position of the first decoder layer.
+  int first_decoder = 0;
   int num_decoders = 0;
   std::vector<std::vector<std::string>> names;  // by position
   std::vector<std::string> stateless;           // no parameters; allowed on any stage
@@ -34,7 +35,7 @@ struct Split {
 };
 // Precondition: starts ascends strictly from 0.
 Split split_at(const LayerNames& layers, std::vector<int> starts);
-// The embedding goes to the first stage, norm and head to the last.
+// Assigns the embedding to the first stage, and norm and head to the last.
 Split split_by_shares(const LayerNames& layers, const std::vector<int>& shares);
 
 // Throw for names that are unknown, unsorted or repeated. split_as_listed() also throws for layers
@@ -44,23 +45,23 @@ Split split_before(const LayerNames& layers, const std::vector<std::string>& poi
 Split split_after(const LayerNames& layers, const std::vector<std::string>& cuts);
 Split split_as_listed(const LayerNames& layers, const ModuleNames& modules);
 
-// Uses the first that is given of num_stages, layers_per_stage, stages_per_rank and stage_to_rank,
-// otherwise what the schedule needs. `weight` is added to num_layers for layers_per_stage.
+// Uses the first given option of num_stages, layers_per_stage, stages_per_rank and stage_to_rank.
+// Without any, returns what the schedule needs. layers_per_stage divides num_layers + weight.
 int counted_stages(const PartitionOptions& options, const ScheduleInfo* schedule, int num_layers,
                    int weight = 0);
 int required_ranks(const PartitionOptions& options);
 
-// A row of the table of conventions.
 struct ConventionRules {
   Convention kind = Convention::kSluice;
   std::string name;
   bool split_points = false, cuts = false, modules = false;
   bool layers_per_stage = false, rounding = false, weights = false, remainder = false;
-  // embeddings, lm_head, rotary, multimodal, extra_modules, prefix, lm_head_name
+  // Supports embeddings, lm_head, rotary, multimodal, extra_modules, prefix and lm_head_name.
   bool ends = false;
   bool layer_each = false;  // at most as many stages as decoder layers
-  bool names_win = false;   // names override layers_per_stage; otherwise both are an error
-  int default_weight = 0;   // of both ends
+  // Names override layers_per_stage. Otherwise giving both is an error.
+  bool names_win = false;
+  int default_weight = 0;  // weight of the embedding and of the head
   LayerNames (*names)(const ModelSpec&, const PartitionOptions&) = nullptr;
   Split (*split)(const ModelSpec&, const PartitionOptions&, const ScheduleInfo*) = nullptr;
 };

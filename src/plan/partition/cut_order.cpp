@@ -22,13 +22,11 @@ constexpr std::int64_t kMostSplits = 200'000;  // more are not enumerated
 constexpr std::int64_t kMostNodes = 300'000;
 constexpr std::size_t kMostAsked = 2'000;
 
-// The merit of a split. Smaller is better.
 struct Merit {
   Cost slowest = kNone, largest_stage = kNone;
   friend auto operator<=>(const Merit&, const Merit&) = default;
 };
 
-// Among equals, longer first stages are better.
 struct Better {
   bool operator()(const std::pair<Merit, Starts>& a, const std::pair<Merit, Starts>& b) const {
     return a.first != b.first ? a.first < b.first : a.second > b.second;
@@ -105,8 +103,6 @@ class CutOrder::Splitter {
     return count;
   }
 
-  // ---- all splits, in order ----
-
   template <typename Visit>
   void visit_all(Starts& starts, const Visit& visit) const {
     const int left = num_stages_ - static_cast<int>(starts.size());
@@ -129,7 +125,7 @@ class CutOrder::Splitter {
       visit_all(starts, [&](const Starts& each) { all_.emplace_back(merit_of(each), each); });
       std::sort(all_.begin(), all_.end(), Better());
     }
-    // Trying a cut takes callers far longer than comparing, so sample the slower ones.
+    // Trying a cut takes callers long, so return only a sample of the slower cuts.
     const std::size_t rest = all_.size() > kMostAsked ? all_.size() - kMostAsked : 0;
     const std::size_t stride = 1 + rest / kMostAsked;
     const std::size_t i = place < kMostAsked ? place : kMostAsked + (place - kMostAsked) * stride;
@@ -148,7 +144,7 @@ class CutOrder::Splitter {
 
   // ---- one stage a rank: dynamic programming ----
 
-  // Minimizes the largest stage. Among equals, takes the longest first stages.
+  // Minimizes the largest stage.
   Starts by_programming() const {
     // least[s][i] is the smallest possible largest stage if stages s.. hold layers i.. .
     std::vector<std::vector<Cost>> least(
@@ -181,7 +177,7 @@ class CutOrder::Splitter {
     Cost largest = 0;
     std::pair<Merit, Starts> best;
     std::int64_t nodes = 0;
-    bool only_faster = true;  // ignore splits that only have a smaller largest stage
+    bool only_faster = true;  // ignore splits whose slowest rank is no faster
   };
 
   // True if the ranks may be able to take all layers from `position` on within `bound`. Compares

@@ -1,6 +1,5 @@
 // Enumerates the ways to cut a chain of layers, best first: the slowest rank's load is smallest.
-// Ties are broken by the smaller largest stage, then by longer first stages. Costs are compared in
-// steps of 1e-12 of their sum.
+// Ties are broken by the smaller largest stage, then by longer first stages.
 #pragma once
 
 #include <cstddef>
@@ -16,9 +15,9 @@ struct SplitProblem {
   std::vector<int> stage_to_rank;  // per stage
 };
 
-// Up to about 200,000 splits are all compared. Beyond that, dynamic programming finds the best if
-// every rank has one stage, otherwise branch and bound. Its neighbours follow. The search starts
-// with the first at().
+// Compares up to about 200,000 splits. If there are more, finds the best by dynamic programming
+// (one stage per rank) or branch and bound, and appends its neighbours. The first at() does this
+// work.
 class CutOrder {
  public:
   // Precondition: the cuts fit between first_cut and last_cut.
@@ -27,8 +26,8 @@ class CutOrder {
   CutOrder& operator=(CutOrder&&) noexcept;
   ~CutOrder();
 
-  // The first layer of every stage, or null at the end. Long orders are only sampled after the
-  // first 2,000 places.
+  // Returns the first layer of every stage in the split at `place`, or null at the end. Beyond
+  // place 2,000, long orders are only sampled.
   const std::vector<int>* at(std::size_t place);
 
  private:

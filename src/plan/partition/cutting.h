@@ -11,8 +11,8 @@
 namespace sluice::detail {
 
 enum class CutBy {
-  kRule,   // counts or names in the options
-  kCosts,  // costs of layers
+  kRule,   // the options give counts or names
+  kCosts,  // cuts balance the layers' costs
 };
 
 class Cutting {
@@ -30,7 +30,7 @@ class Cutting {
   SplitProblem problem(const std::vector<double>& costs) const;
   // `starts` holds the first layer of every stage.
   Partition at(const std::vector<int>& starts) const;
-  // Like at(), but only with layers and backwards.
+  // Like at(), but fills in only layers and backwards.
   Partition outline(const std::vector<int>& starts) const;
 
  private:

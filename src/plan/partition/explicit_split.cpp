@@ -45,8 +45,7 @@ class NameIndex {
   }
 
   [[noreturn]] void unknown(const std::string& what, const std::string& name) const {
-    // If only digits differ, report the valid range: "model.layers.9" is no typo of
-    // "model.layers.0".
+    // If only digits differ, report the valid range instead of a similar name.
     const bool is_beyond = std::any_of(all_.begin(), all_.end(), [&](const std::string& other) {
       return without_digits(other) == without_digits(name);
     });

@@ -1,5 +1,4 @@
-// NeuronX Distributed's split: cuts after named layers, or even cuts with the remainder last. There
-// are cuts + 1 = pp x virtual size stages.
+// NeuronX Distributed's split: cuts after named layers, or even cuts with the remainder last.
 #include "plan/partition/convention.h"
 
 #include "sluice/parts/peers.h"

@@ -82,7 +82,7 @@ void require_one_source(const PartitionOptions& options) {
   }
 }
 
-// Costs determine the cuts, so only numbers of stages may accompany them.
+// With costs, options may only give numbers of stages.
 void require_costs_alone(const ConventionRules& convention, const PartitionOptions& options) {
   const std::pair<bool, const char*> others[] = {
       {!options.split_points.empty(), "split points"},
@@ -136,7 +136,7 @@ std::string foreign_name(const LayerNames& own, const std::vector<std::string>& 
   return {};
 }
 
-// `applies` is the option that takes such names.
+// `applies` is the convention's member that allows option `what`.
 void require_own_names(const ConventionRules& convention, const ModelSpec& model,
                        const PartitionOptions& options, const char* what,
                        const std::vector<std::string>& names, bool ConventionRules::*applies) {
@@ -154,7 +154,7 @@ void require_own_names(const ConventionRules& convention, const ModelSpec& model
                ": set `partition_convention` to that, or " +
                (has_own ? "write '" + own.names[position].front() + "'" : "leave it out"));
   }
-  // The other convention may use the name but have no option for it.
+  // Another convention may use the name, even if it has no such option.
   for (const ConventionRules& other : conventions()) {
     const LayerNames layers = other.names(model, {});
     const int position = is_known(layers, name) ? position_of(layers, name) : -1;
@@ -219,8 +219,8 @@ void require_num_stages(const PartitionOptions& options, int num_stages) {
   }
 }
 
-// With layer_each, a stage may hold only an end, but a model needs as many layers as stages. Counts
-// have the same limit.
+// With layer_each, a stage may lack a decoder layer, but there must be at least as many decoder
+// layers as stages.
 void require_layers(const ConventionRules& convention, const PartitionOptions& options,
                     int num_stages, int num_decoders) {
   if (!convention.layer_each || num_stages <= num_decoders) return;

@@ -23,8 +23,8 @@ void require_layer_each(int num_stages, int num_layers);
 // first. Precondition: parts >= 1, total >= 0.
 std::vector<int> even_shares(int total, int parts, Remainder remainder);
 
-// Embedding and head count as layers of the given weights. Throws if there are more stages than
-// layers and weights, or if a weight exceeds the smallest share.
+// Embedding and head count as layers of the given weights. Throws for too many stages, or if a
+// weight exceeds the smallest share.
 std::vector<int> weighted_shares(int num_layers, int num_stages, int input_weight,
                                  int output_weight, Remainder remainder);
 

@@ -3,7 +3,6 @@
 //
 //   | E 0..7 | 8..16 | 17..24 | 25..31 N H |      layers.8, layers.17, layers.25
 //
-// So a stage may hold only the embedding, or only norm and head.
 #include "plan/partition/torchtitan_rules.h"
 
 #include <algorithm>

@@ -5,8 +5,8 @@
 //   rank 0   0F0  0SEND_F0                   0RECV_B0  0B0
 //   rank 1                 1RECV_F0  1F0  1B0  1SEND_B0
 //
-// Idle slots take a turn and are dropped. Ranks without input leave the sweeps until they get a
-// RECV. Visiting all ranks in every sweep, as torch does, would be quadratic.
+// Idle slots take a turn and are dropped. Ranks without input leave the sweeps, to avoid quadratic
+// time.
 #include <algorithm>
 #include <utility>
 

@@ -61,7 +61,7 @@ class Deferral {
 
   const Program& program_;
   detail::StageMicrobatchTable<detail::PerKind<bool>> is_deferred_;
-  std::deque<Action> deferred_;  // of this rank
+  std::deque<Action> deferred_;  // of the current rank
   std::vector<Action> result_;
 };
 

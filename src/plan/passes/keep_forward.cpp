@@ -1,4 +1,3 @@
-// Forwards keep their order. Removing instructions cannot cause a deadlock.
 #include "plan/neighbours.h"
 
 #include "plan/passes/passes.h"

@@ -7,7 +7,6 @@
 namespace sluice {
 namespace {
 
-// In order of first compute; ascending if update_only.
 std::vector<int> trained_stages(const Program& program, int rank) {
   std::vector<int> stages;
   const auto add = [&](int stage) {

@@ -22,7 +22,7 @@ std::map<int, Known> known_gradients(const Program& program, const std::vector<A
       if (detail::makes_weight_gradient(half.kind)) stages[half.stage] = {index, index};
     });
   }
-  // Other ranks wait for these SENDs.
+  // Insert after the SENDs, because other ranks wait for them.
   for (auto& [stage, known] : stages) {
     while (known.behind + 1 < norm && detail::is_send(row[known.behind + 1].kind)) ++known.behind;
   }

@@ -1,4 +1,3 @@
-// Tied reductions run after all compute, in equal order on all ranks, so they cannot deadlock.
 #include <algorithm>
 
 #include "base/format.h"

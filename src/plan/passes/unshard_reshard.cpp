@@ -4,9 +4,8 @@
 //   0F0 1F0 2F0 2B0 1B0 0B0, two at once:
 //   0UNSHARD 1UNSHARD 0F0 0RESHARD 2UNSHARD 1F0 2F0 2B0 2RESHARD 0UNSHARD 1B0 1RESHARD 0B0 0RESHARD
 //
-// Only an action's own stages can leave the window after it, since all other next uses got nearer.
-// Updating the window costs O(n log(stages of the rank)). Torch instead scans the remaining row
-// before every action.
+// After an action only its own stages can leave the window, because all other next uses are nearer
+// now. The time is O(n log(stages of the rank)).
 #include <algorithm>
 #include <array>
 #include <queue>
@@ -129,7 +128,7 @@ class Window {
     }
   }
 
-  // Stages that leave and return at once were never dropped.
+  // Emits nothing for a stage that is in both lists, because it stays gathered.
   static void emit_changes(std::vector<int>& leaving, std::vector<int>& entering,
                            std::vector<Action>& result) {
     std::sort(leaving.begin(), leaving.end());

@@ -1,4 +1,4 @@
-// Internal parts of NeMo AutoModel's split. The public ones are in sluice/parts/peers.h.
+// Internal parts of sluice/parts/peers.h.
 #pragma once
 
 #include <string>

@@ -1,4 +1,3 @@
-// Rules: plan/partition/torchtitan_rules.h.
 #include "base/format.h"
 #include "plan/partition/torchtitan_rules.h"
 #include "sluice/error.h"

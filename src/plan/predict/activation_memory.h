@@ -14,8 +14,8 @@ namespace sluice {
 struct ActivationBytes {
   std::int64_t after_forward = 0, after_input = 0, on_entry = 0, at_end = 0;
   std::int64_t in_forward = 0;
-  // Corrections to on_entry for recomputed layers. In I, weight gradients of later layers still
-  // wait. In W, the recomputed values are already counted.
+  // Corrections to on_entry for recomputed layers. During I, later layers hold memory for their
+  // weight gradients. During W, recomputed values are already counted.
   std::int64_t more_in_input = 0, less_in_weight = 0;
   // Pools of fused operators: sums over a stage's layers, and the largest layer.
   std::int64_t pooled_until_input = 0, pooled_until_weight = 0, pooled_after_input = 0;
@@ -25,8 +25,7 @@ struct ActivationBytes {
 };
 
 ActivationBytes layer_activations(const LayerInfo& layer, const MicrobatchShape& shape);
-// The backward runs from the last layer to the first. A recomputed layer runs again just before its
-// backward.
+// Recomputed layers run again just before their backward.
 ActivationBytes stage_activations(const ModelSpec& model, const StageContent& stage,
                                   const MicrobatchShape& shape);
 
@@ -34,10 +33,11 @@ struct RowActivations {
   std::int64_t kept = 0;    // peak of what live microbatches keep, with casted weights
   std::int64_t peak = 0;    // peak of everything; >= kept
   std::int64_t pooled = 0;  // pools of fused operators, in addition
-  // How much exchanges between replicas raise the peak, and the most that UNSHARD gathers.
+  // exchanged: growth of the peak through exchanges between replicas. gathered: the most that
+  // UNSHARD gathers.
   std::int64_t exchanged = 0, gathered = 0;
 };
-// Both lists are indexed by stage and ignore stages of other ranks. `replicas` may be empty.
+// Both lists are indexed by stage and may contain stages of other ranks. `replicas` may be empty.
 RowActivations row_activations(const std::vector<Action>& row,
                                const std::vector<ActivationBytes>& stages,
                                const std::vector<detail::ReplicaBytes>& replicas = {});

@@ -19,7 +19,7 @@ constexpr std::size_t kMaxFileBytes = std::size_t{64} << 20;
 constexpr const char* kFileRemedy = "write [{\"F\": 1, \"B\": 2}, ...]: one object per stage";
 constexpr const char* kTextRemedy = "write F=1,I=1,W=1,B=2,comm=0 or name a JSON file";
 
-// Sizes are only allowed in files, not in text.
+// `is_size`: a number of bytes, which only files may contain.
 struct StageCostName {
   const char* name;
   double StageCosts::*cost;

@@ -1,4 +1,3 @@
-// Groups layers that take equally long, so that only one of each kind is measured.
 #include "plan/predict/layer_times.h"
 
 #include <map>
@@ -16,7 +15,7 @@ std::string list_text(const std::vector<std::int64_t>& sizes) {
 
 }  // namespace
 
-// Names relative to the layer make equal blocks yield equal text.
+// Uses names relative to the layer.
 std::string kind_text(const LayerInfo& layer) {
   std::string text = formatted("{} {}", static_cast<int>(layer.role), layer.class_name);
   for (const std::string& name : layer.reads) text += " <" + name;

@@ -32,8 +32,7 @@ double held_bytes(const LayerInfo& layer, OptimizerKind optimizer) {
   return bytes + layer.cost.casted_weights;
 }
 
-// Fused operators never return their pool, so we add the pool of a backward to everything that is
-// kept.
+// Fused operators never return their pool, so we add it to everything that is kept.
 void set_activations(const ActivationBytes& bytes, LayerTime& of) {
   const auto as_double = [](std::int64_t count) { return static_cast<double>(count); };
   of.kept_bytes = as_double(bytes.after_forward) + as_double(bytes.pooled_until_input) +
@@ -55,8 +54,8 @@ double part_held(const LayerInfo& layer, const TensorParallel& how) {
 
 // Adds the exchanges between shares. With sequence parallelism, each half of a block gathers rows
 // at its start and scatters sums at its end. Without it, each half sums once, which sends as much.
-// The backward mirrors this. An embedding only exchanges at its end. A head exchanges at its start,
-// and adds three small sums for the loss over a divided vocabulary.
+// The backward mirrors this. An embedding exchanges at its end. A head exchanges at its start, and
+// adds three small sums for the loss over a divided vocabulary.
 void add_exchanges(const LayerInfo& info, const TensorParallel& how, const LayerTimes& times,
                    LayerTime& layer) {
   double bytes = 0;
@@ -138,7 +137,7 @@ std::string require_times_of(const LayerTimes& times, const ModelSpec& model,
                              const TimedRun& wanted) {
   std::vector<std::string> differences;
   const TimedRun& of = times.of;
-  // The fingerprint does not cover the file's own list of layers.
+  // A file may list other layers than its fingerprint stands for, so compare both.
   if (of.model != wanted.model || !layer_difference(times, model).empty())
     differences.push_back(model_difference(times, model));
   const auto number = [](std::int64_t value) { return std::to_string(value); };
@@ -170,7 +169,8 @@ LayerTimes without_times(const ModelSpec& model, const MicrobatchShape& microbat
   std::vector<int> all(model.layers.size());
   std::iota(all.begin(), all.end(), 0);
   const double masks =
-      detail::mask_bytes(model, all, microbatch.length);  // a rank holds them all the time
+      // A rank holds the masks all the time.
+      detail::mask_bytes(model, all, microbatch.length);
   for (const LayerInfo& layer : model.layers) {
     LayerTime& of = times.layers.emplace_back();
     of.name = layer.name;

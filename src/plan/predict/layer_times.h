@@ -1,6 +1,5 @@
 // Describes how long each layer of a model takes, measured in seconds or estimated from FLOPs. Has
-// one entry per layer, in order. A file of another model or kind of run is rejected, never
-// rescaled.
+// one entry per layer, in order.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +46,7 @@ struct LayerTimes {
   double bandwidth = 0;  // bytes per unit of time; 0: infinite
   double action = 0;     // overhead of each action
   double reduce_loss = 0, reduce_norm = 0;
-  double parallel_ranks = 0;  // ranks with a core for each thread; 0: all
+  double parallel_ranks = 0;  // ranks that can have a core for each of their threads; 0: all
   TimedRun of;
   std::string file;
 };
@@ -67,8 +66,8 @@ bool holds_layer_times(std::string_view text);
 std::string require_times_of(const LayerTimes& times, const ModelSpec& model,
                              const TimedRun& wanted);
 
-// Scales times to one tensor-parallel share, by the FLOPs of both models. Exchanges between shares
-// cost as much as messages. `share` has the costs of one share.
+// Scales times to one tensor-parallel share, by the FLOPs of both models. `share` has the costs of
+// one share.
 LayerTimes of_one_share(LayerTimes times, const ModelSpec& whole, const ModelSpec& share,
                         const TensorParallel& how);
 
@@ -100,7 +99,7 @@ std::string kind_text(const LayerInfo& layer);
 // last.
 struct LayerGroup {
   std::vector<int> layers;
-  int measured_as = 0;  // the first group of the same kind
+  int measured_as = 0;  // index of the first group with equal layers
 };
 std::vector<LayerGroup> layer_groups(const ModelSpec& model);
 

@@ -70,7 +70,7 @@ struct RankParameters {
   std::set<std::string> held;
   std::int64_t num_trained = 0;
   std::int64_t trained_bytes = 0;
-  std::int64_t shown_bytes = 0;  // `.grad`, if it is not the gradient sum itself
+  std::int64_t shown_bytes = 0;  // bytes of `.grad` tensors, unless they are the gradient sums
   std::int64_t of_adapters = 0;
 };
 
@@ -109,9 +109,8 @@ std::int64_t mask_bytes_of(const Plan& plan, const std::vector<const StageConten
   return bytes < static_cast<double>(kTooMuch) ? static_cast<std::int64_t>(bytes) : kTooMuch;
 }
 
-// A rank without a backward waits for no gradient and runs ahead. Returns the peak bytes that such
-// a rank has sent and no rank has received while it runs a forward, including that forward's
-// result. Uses simulated times.
+// A rank that runs only forwards may run far ahead of its receivers. Returns, per rank, the peak
+// bytes of sent but not yet received activations while a forward runs, its result included.
 std::vector<std::int64_t> bytes_under_way(const Plan& plan) {
   const std::vector<StageContent>& stages = plan.partition.stages;
   std::vector<std::int64_t> bytes(static_cast<std::size_t>(plan.partition.num_ranks()));
@@ -149,8 +148,8 @@ std::vector<std::int64_t> bytes_under_way(const Plan& plan) {
   return bytes;
 }
 
-// After the last microbatch, gradients of a tied parameter are summed into another float32 tensor.
-// Returns the largest one.
+// After the last microbatch, the gradients of all uses of a tied parameter are summed into another
+// float32 tensor. Returns the largest.
 std::int64_t tied_sum(const Plan& plan, const std::vector<const StageContent*>& stages) {
   std::map<std::string, std::int64_t> numbers;
   for (const LayerInfo& layer : plan.model.layers) {

@@ -1,5 +1,4 @@
-// Rules that simulate() and the schedule search share. A Moment is any type with a `time`, so that
-// callers can record causes.
+// Rules that simulate() and the schedule search share. A Moment is any type with a `time`.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +34,7 @@ struct LiveBytes {
   double now = 0, peak = 0;
 
   void hold(double bytes) { peak = now += bytes; }
-  // `ends` is true if no W follows for the microbatch.
+  // `ends`: this action is the microbatch's last on the stage.
   void count(ActionKind kind, const StageCosts& costs, bool ends) {
     if (kind == ActionKind::kForward) {
       now += costs.kept_bytes;
@@ -62,7 +61,7 @@ inline double cost_of(ActionKind kind, const StageCosts& costs) {
   }
 }
 
-// The end of the last row, including posts, and the compute action that determined it.
+// When the last row and its posts end, and the compute action that determines this time.
 struct End {
   double time = 0.0;
   Simulation::Step cause{-1, -1};

@@ -54,14 +54,14 @@ ReplicaBytes replica_bytes(const ExchangedParameters& stage, const DataParallel&
   const auto shares = block_shares(stage.trained, options.degree);
   const auto [least, most] = std::minmax_element(shares.begin(), shares.end());
   if (options.reduction == Reduction::kFast) {
-    // Replicas hold a copy of all gradients, and briefly the sum of a bucket.
+    // A reduction copies all gradients. As it ends, it also holds the sum of one bucket.
     std::int64_t largest = kBucketBytes;
     for (const std::int64_t size : stage.trained)
       largest = std::max(largest, saturating_multiply(kFloat, size));
     bytes.reduced = bytes.gradients;
     bytes.finishing = std::min(bytes.gradients, largest);
   } else {
-    // Each replica sends the blocks of other owners. Results return into the same memory.
+    // Each replica sends the blocks that other replicas own. The results arrive in the same memory.
     bytes.reduced =
         saturating_multiply(most_subtrees(options) * kFloat, saturating_subtract(trained, *least));
   }
@@ -78,7 +78,7 @@ ReplicaBytes replica_bytes(const ExchangedParameters& stage, const DataParallel&
   return bytes;
 }
 
-// Using a gathered stage frees the rank's own part of the message.
+// The first use of a gathered stage frees this rank's part of the message.
 std::int64_t RowExchange::use(int stage) {
   const auto found = messages_.find(stage);
   if (found == messages_.end()) return now_;
@@ -107,8 +107,8 @@ std::int64_t RowExchange::next(const Action& action) {
       gathered_ = saturating_subtract(gathered_, stage.gathered);
       break;
     case ActionKind::kReduceGrad: {
-      // Each reduction of a single microbatch has its own gradients. The sum already counts one
-      // set.
+      // Each further reduction of a single microbatch has its own gradients. The gradient sum
+      // counts the first set.
       std::int64_t& reducing = reducing_[action.stage];
       const bool is_another = action.microbatch >= 0 && reducing > 0;
       const std::int64_t more =

@@ -19,8 +19,8 @@ struct ExchangedParameters {
   std::int64_t bytes_of_number = 4;           // of a parameter element; gradients are float32
 };
 
-// Bytes of one stage, on the replica that needs most. Memory counts for the rank that wrote it,
-// since ranks of one process do not copy.
+// Bytes of one stage on the replica that needs most. Ranks of one process do not copy messages, so
+// a message counts for its sender.
 struct ReplicaBytes {
   std::int64_t gradients = 0;        // one sum of all gradients
   std::int64_t reduced = 0;          // from REDUCE_GRAD until it ends
@@ -37,8 +37,8 @@ ReplicaBytes replica_bytes(const ExchangedParameters& stage, const DataParallel&
 class RowExchange {
  public:
   explicit RowExchange(const std::vector<ReplicaBytes>& stages) : stages_(stages) {}
-  // Returns the peak when the next action starts; now() holds while it runs. A pair counts as two
-  // actions.
+  // Returns the peak at the moment when `action` starts. While it runs, the value is now(). Call it
+  // twice for a pair.
   std::int64_t next(const Action& action);
   std::int64_t now() const { return now_; }
   std::int64_t most_gathered() const { return most_gathered_; }

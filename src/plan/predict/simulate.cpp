@@ -1,5 +1,5 @@
 // Each rank runs its row until an input is missing, and continues once the arrival time is known.
-// The result therefore does not depend on the order in which we visit ranks.
+// The order in which we visit ranks therefore does not matter.
 #include "sluice/simulate.h"
 
 #include <algorithm>
@@ -100,7 +100,7 @@ class Simulator {
     std::vector<Post> posts;
     std::vector<IdleWork> idle_works;
     std::vector<int> updated;
-    Moment unshard_free, reduce_free;  // when the rank's next one may start
+    Moment unshard_free, reduce_free;  // when the rank's next UNSHARD or REDUCE_GRAD may start
     std::int32_t last_compute = -1;
     int live = 0, live_until_grad_input = 0;
     detail::LiveBytes bytes;
@@ -259,7 +259,7 @@ class Simulator {
     if (detail::makes_input_gradient(kind)) --state.live_until_grad_input;
   }
 
-  // Without transfers in the program, results also go to other ranks at once.
+  // If the program contains no transfers, results reach other ranks immediately.
   void hand_over(int rank, const Action& half) {
     const ChannelKind kind = detail::channel_kind_of(half.kind);
     Work& own = work(half);
@@ -362,7 +362,7 @@ class Simulator {
   void require_finished() const {
     for (int rank = 0; rank < program_.num_ranks(); ++rank) {
       if (ranks_[rank].is_done) continue;
-      // A rank that finished its row still waits for posts. We report its last instruction.
+      // If the rank is at its end and only waits for posts, report its last instruction.
       const std::size_t at = std::min(ranks_[rank].at, program_.ranks[rank].size() - 1);
       throw Error(ErrorKind::kInput,
                   {.what = "the program cannot complete: some inputs never arrive",

@@ -1,7 +1,7 @@
 // Builders of the named schedules.
 //
-// A builder receives a shape that make_schedule() has checked. It runs in time linear in the grid's
-// size. In the timelines, B takes as long as I and W together, or two F.
+// A builder receives a shape that make_schedule() has checked. In the timelines, B takes as long as
+// I and W together, or two F.
 #pragma once
 
 #include "sluice/schedule.h"

@@ -4,7 +4,7 @@
 //   rank 0   0F0  0F1  0F2
 //   rank 1        1F0  1F1  1F2
 //
-// Inputs are made one step earlier, so any placement works.
+// A stage's input is made one step earlier, so any placement works.
 #include <algorithm>
 
 #include "sluice/schedule.h"

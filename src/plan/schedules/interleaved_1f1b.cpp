@@ -8,8 +8,7 @@
 //   rank 0  F0 F1 f0 f1 F2    b0    F3 b1    f2 B0    f3 B1       b2       b3    B2    B3
 //   rank 1     F0 F1 f0 b0    f1 b1    F2 B0    F3 B1    f2 b2    f3 b3    B2    B3
 //
-// The bubble is 1F1B's divided by the number of stages per rank. There are more messages and live
-// activations.
+// The bubble is 1F1B's divided by the number of stages per rank.
 #include <algorithm>
 
 #include "plan/schedules/builders.h"

@@ -53,7 +53,7 @@ std::vector<Action> make_row(const ScheduleShape& shape, const Rounds& rounds, i
 }
 
 // Delays forwards, with empty slots, until their inputs are made. As in torch, backwards are not
-// delayed, so the grid shows only their order.
+// delayed.
 void delay_forwards(Schedule& schedule) {
   constexpr int kNotYet = std::numeric_limits<int>::max();
   const auto num_mb = static_cast<std::size_t>(schedule.num_microbatches);

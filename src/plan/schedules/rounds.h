@@ -2,7 +2,6 @@
 //
 // Microbatches run in max(1, m / p) rounds. In a round, a rank runs all microbatches on its first
 // stage, then on its second stage, and so on. The first rounds take one remaining microbatch each.
-// Without a remainder, torch.distributed.pipelining uses the same rounds.
 #pragma once
 
 #include <vector>

@@ -6,7 +6,7 @@
 namespace sluice::detail {
 namespace {
 
-// Reports ranges of missing microbatches. has() receives the present ones in order.
+// Reports ranges of missing microbatches. `has` must receive ascending ones.
 class Gaps {
  public:
   Gaps(Verification& v, int stage, ActionKind kind) : v_(&v), stage_(stage), kind_(kind) {

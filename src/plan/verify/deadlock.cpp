@@ -62,8 +62,9 @@ class Waits {
     }
   }
 
-  // For each RECV, finds the SENDs directly ahead of it, or of its SEND, on a stream. The row
-  // already waits for earlier RECVs and for those of SENDs to the same rank.
+  // A transfer waits until the transfers ahead of it on its stream have ended. Stores for each RECV
+  // which SENDs are ahead of it, or ahead of its SEND. Leaves out transfers for which the rows wait
+  // anyway.
   void find_sends_ahead(Streams streams) {
     ahead_.resize(static_cast<std::size_t>(v_.program.num_ranks()));
     for (rank_ = 0; rank_ < v_.program.num_ranks(); ++rank_) {
@@ -87,7 +88,7 @@ class Waits {
     }
   }
 
-  // The first member waits for the others to arrive. The others wait for the first.
+  // The first member waits for the others, which wait for the first.
   void meet(const Collective& collective) {
     if (rank_ == collective.hub_rank) {
       if (index_ != collective.hub_index) return;
@@ -140,7 +141,8 @@ class Waits {
   const Verification& v_;
   WaitGraph graph_;
   std::vector<Collective> collectives_;
-  // [rank][index of a RECV]: where the SENDs ahead end. Empty without streams.
+  // [rank][index of a RECV]: the instructions that end the SENDs ahead of it. Empty without
+  // streams.
   std::vector<std::unordered_map<std::int32_t, std::vector<Place>>> ahead_;
   int rank_ = 0, index_ = 0;
 };

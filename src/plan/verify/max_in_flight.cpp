@@ -9,7 +9,7 @@
 // events of another rank that are certainly over. Each message carries the sender's clock. Clocks
 // over all ranks would cost messages x ranks. Step 1 therefore bounds every channel using direct
 // messages from receiver to sender. Step 2 runs clocks over some ranks at a time, in falling order
-// of bounds, until no bound exceeds the result. One or two runs suffice for pipelines.
+// of bounds, until no bound exceeds the result.
 #include <algorithm>
 #include <array>
 #include <deque>
@@ -20,7 +20,8 @@
 namespace sluice::detail {
 namespace {
 
-// Counts receives among the receiver's first `events_over` events, which may only grow.
+// Counts the channel's receives among the receiver's first `events_over` events. That number must
+// not decrease between calls.
 class CoveredReceives {
  public:
   explicit CoveredReceives(const Traffic& traffic)

@@ -1,5 +1,5 @@
-// Every reduction runs once, after its gradients, and the update runs last. Reductions of kinds
-// that the program lacks are not required.
+// Every reduction runs once, after its gradients, and the update runs last. Kinds that the program
+// lacks are not required.
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -28,7 +28,7 @@ bool reduces_single(const Program& program) {
   return false;
 }
 
-// Row indices of a stage's last actions.
+// The last action of each kind on a stage, as row indices.
 struct StageEnd {
   int compute = kNowhere;
   int gradient = kNowhere;
@@ -39,15 +39,16 @@ struct StageEnd {
 };
 
 struct RowEnd {
-  int compute = kNowhere;  // last
+  // The last action of each kind, but the first for loss, outputs, norm and optimizer.
+  int compute = kNowhere;
   int weight_gradient = kNowhere;
   int last_output = kNowhere;  // last forward of a last stage
   int reduction = kNowhere;    // REDUCE_GRAD or REDUCE_TIED
   int loss = kNowhere;
   int outputs = kNowhere;
-  int norm = kNowhere;  // first; also for loss, outputs and optimizer
+  int norm = kNowhere;
   int optimizer = kNowhere;
-  int update = kNowhere;  // last
+  int update = kNowhere;
 };
 
 class Reductions {

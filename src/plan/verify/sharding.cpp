@@ -1,5 +1,4 @@
-// In a program that has UNSHARD or RESHARD, or trains sharded parameters, stages compute only
-// between UNSHARD and RESHARD.
+// With UNSHARD, RESHARD or sharded parameters, stages compute only between UNSHARD and RESHARD.
 #include "base/format.h"
 #include "plan/verify/verification.h"
 
@@ -29,7 +28,7 @@ class Sharding {
   }
 
  private:
-  // Other values are UNSHARD indices.
+  // The state of a stage is one of these values, or the index of its UNSHARD.
   static constexpr int kDropped = -1;
   static constexpr int kAssumed = -2;  // after a missing UNSHARD was reported
 

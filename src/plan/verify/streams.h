@@ -3,9 +3,8 @@
 // A stream runs its transfers in row order. A transfer needs both ranks at once, so it blocks later
 // transfers until it heads both streams. Other instructions do not wait for a SEND.
 //
-// PyTorch 2.13 posts every SEND and RECV of a program separately, never in batches
-// (`_PipelineScheduleRuntime`, `_batch_p2p`). ProcessGroupNCCL uses one stream per pair of ranks,
-// or one per rank if init_process_group() received a device_id.
+// PyTorch 2.13 posts every SEND and RECV of a program separately (`_batch_p2p`). ProcessGroupNCCL
+// uses one stream per pair of ranks, or one per rank if init_process_group() received a device_id.
 #pragma once
 
 #include <cstdint>

@@ -70,7 +70,6 @@ class Replay {
     return is_done();
   }
 
-  // Index of the next event.
   std::int32_t at(int rank) const { return static_cast<std::int32_t>(at_[rank]); }
 
  private:

@@ -50,8 +50,9 @@ std::vector<Delivery> out_of_order(const std::vector<Delivery>& channel) {
   return culprits;
 }
 
-// PyTorch messages have no tags, so the n-th RECV between two ranks gets the n-th message. Reports
-// RECVs that would get a wrong one. `deliveries` must hold all of this direction.
+// PyTorch messages have no tags, so the n-th RECV between two ranks receives the n-th message.
+// Reports RECVs that would receive a wrong one. `deliveries` must hold all messages in this
+// direction.
 void report_wrong_messages(Verification& v, const Channel& channel,
                            const std::vector<Delivery>& deliveries) {
   std::vector<std::int32_t> sent(deliveries.size());

@@ -37,8 +37,8 @@ class Verification {
   void report_absent(int rank, const Action& action, std::string reason);
   // Rank -1 stands for the whole program.
   void report_rank(int rank, std::string reason);
-  // Returns the new violations by rank and index. The last entry counts those cut from very long
-  // lists.
+  // Returns the new violations by rank and index. If a very long list was cut, the last entry
+  // counts the rest.
   std::vector<Violation> take_violations();
   bool clean() const { return violations_.empty(); }
 
@@ -53,17 +53,13 @@ class Verification {
 bool check_well_formed(Verification& verification);
 // Ranges, ownership and repetition. Fills `instructions`.
 void index_instructions(Verification& verification);
-// Every stage runs each microbatch once forward and once backward (B, or I and W).
 void check_completeness(Verification& verification);
-// Instructions come after their inputs in the row.
 void check_order(Verification& verification);
-// SENDs and RECVs match, in equal order on every channel.
 void check_transfers(Verification& verification);
 void check_sharding(Verification& verification);
 // REDUCE_*, GATHER_OUTPUTS, PARTIAL_NORM, UPDATE and OPTIMIZER_STEP.
 void check_reductions(Verification& verification);
-// Ranks must not wait for each other in a cycle. With streams, a RECV also waits for transfers
-// ahead of it and of its SEND. Reasons begin with `deadlock`. Returns false on a cycle.
+// Reasons begin with `deadlock`. Returns false if ranks wait for each other in a cycle.
 bool check_deadlock(Verification& verification, Streams streams, std::string_view deadlock);
 
 // Returns "'1F3'". Reasons quote instructions because displays number them differently.

@@ -69,7 +69,7 @@ void check_instructions(detail::Verification& verification) {
   detail::check_deadlock(verification, detail::Streams::kNone, "deadlock");
 }
 
-// For transports whose SENDs block. Requires a program without other violations.
+// For transports whose SENDs block.
 std::vector<Violation> find_deadlocks_of_streams(detail::Verification& verification) {
   using detail::Streams;
   if (verification.transport == ProofTransport::kRendezvous) {

@@ -1,8 +1,8 @@
 // Orders of compute actions and a fast timer. The search times hundreds of thousands of orders, for
 // which simulate() is too slow.
 //
-// A row lists steps without microbatches. Steps of equal stage and kind run in microbatch order, so
-// the k-th belongs to microbatch k.
+// A row lists steps without microbatches. The k-th step of a stage and kind belongs to microbatch
+// k.
 #pragma once
 
 #include <cstdint>
@@ -55,7 +55,6 @@ class OrderTimer {
  public:
   explicit OrderTimer(const OrderProblem& problem);
   OrderMerit time(const Order& order);
-  // Steps timed so far.
   std::int64_t num_steps() const { return num_steps_; }
 
  private:

@@ -1,10 +1,9 @@
 // Searches for the order of a step's compute actions with the shortest makespan.
 //
-// A count of timed instructions bounds the effort and random numbers are seeded, so equal inputs
-// give equal results.
+// Equal inputs give equal results: the effort is a number of timed instructions, and random numbers
+// are seeded.
 //
-// The F, the I or B, and the W or B of every stage run in microbatch order. Gradients are therefore
-// summed as in other such schedules.
+// All stages run microbatches in order, so gradients are summed as in other schedules.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +26,9 @@ struct SearchOptions {
   std::uint64_t seed = 1;
 };
 
-// Costs have the units of simulate.h. UNSHARD, reductions and the update are ignored. The schedule
-// is named "searched". Returns nothing if no order fits into memory. Throws Error(kUsage) for
-// stages without a rank, no microbatch, or costs of another number of stages.
+// Costs have the units of simulate.h. UNSHARD, reductions and the update are ignored. Returns
+// nothing if no order fits into memory. Throws Error(kUsage) for stages without a rank, no
+// microbatch, or costs of another number of stages.
 std::optional<Schedule> search_schedule(const StageMap& stage_map, int num_microbatches,
                                         const Costs& costs, const SearchOptions& options = {});
 

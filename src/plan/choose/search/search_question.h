@@ -30,7 +30,7 @@ struct ScheduleAnswer {
   std::string refusal;    // "" if usable
 };
 
-// Peak bytes over all ranks; 0 if unknown.
+// Returns 0 if unknown.
 double peak_of(const ScheduleAnswer& answer);
 
 struct SearchResult {
