@@ -53,13 +53,13 @@ struct Manifest {
   std::string run;              // 16 hexadecimal digits, kept on resuming
   std::int64_t generation = 0;  // incremented if a run ignores newer checkpoints in its folder
   std::int64_t step = 0;        // the last step that updated the weights
-  std::int64_t sequence = 0;  // sequences used so far
+  std::int64_t sequence = 0;    // sequences used so far
   std::uint64_t seed = 0;
   std::map<std::string, Fingerprint> fingerprints;  // "configuration", "model", "data"
   std::map<std::string, std::string> settings;      // those that affect results: "optimizer.lr"
   std::map<std::string, std::string> extra;         // the caller's entries, UTF-8
   std::map<std::string, std::string> ties;          // later use of a parameter -> its first use
-  std::vector<SavedTensor> weights;  // tied weights once
+  std::vector<SavedTensor> weights;                 // tied weights once
   std::vector<SavedTensor> optimizer;               // "exp_avg/model.norm.weight"
   std::vector<SavedTensor> extra_tensors;
   std::vector<SavedFile> files;

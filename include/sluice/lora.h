@@ -24,7 +24,7 @@ inline constexpr const char* kAllLinear = "all-linear";
 struct LoraOptions {
   std::int64_t rank = 0;  // 0: no adapter
   double alpha = 16.0;    // the adapter's output is scaled by alpha / rank
-  double dropout = 0.0;  // of the adapter's inputs
+  double dropout = 0.0;   // of the adapter's inputs
   // Patterns ("*") of full names of linear layers. kAllLinear matches all but the output layer.
   std::vector<std::string> target = {"*q_proj", "*v_proj"};
 };
