@@ -24,9 +24,9 @@ Json model_of(const std::string& config_text);
 // Without weight files it hashes that the weights are random.
 Fingerprint model_fingerprint(const ModelSpec& spec, const OpenedWeights& weights);
 
-// Hashes `files` in reading order and all settings that decide which sequence is number n. Arrays
-// in files count by size and content. Without tokens, tokenizer and seq_len do not count. `rows`
-// comes from set_row_needs().
+// Hashes the files in reading order, and all settings that decide which sequence has which number.
+// Files with arrays are hashed by size and content. The tokenizer and seq_len are left out for a
+// model whose rows have no tokens. `rows` is the result of set_row_needs().
 Fingerprint data_fingerprint(const RunConfig& config, const std::vector<std::string>& files,
                              const TokenDataOptions& rows = {});
 

@@ -161,8 +161,8 @@ const BinaryFormat* binary_format(std::string_view bytes) {
   return found ? found : computed_format(bytes);
 }
 
-// Like binary_format(), but does not rely on two or three magic bytes, which 16-bit ids may match
-// by chance.
+// Like binary_format(), but two or three magic bytes are not enough: 16-bit token ids may match
+// them by chance.
 const BinaryFormat* certain_format(std::string_view bytes) {
   constexpr std::size_t kProof = 4;
   const FoundMagic magic = find_magic(bytes);

@@ -95,7 +95,8 @@ JsonlRows::JsonlRows(std::vector<std::string> files, bool has_tokens,
        .remedy = "a row is a line with a JSON object: name files with rows in `data.files`"});
 }
 
-// Skips empty files that start at the same row.
+// Returns the index of the file that contains the row. An empty file starts at the same row as the
+// next file, and is skipped.
 std::size_t JsonlRows::file_of(std::uint64_t index) const {
   return static_cast<std::size_t>(std::upper_bound(first_.begin(), first_.end(), index) -
                                   first_.begin()) -

@@ -17,8 +17,8 @@ c10::Stream current_stream(at::Device device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
 }
 
-// Holds references to tensors while side streams copy them. Otherwise a sole other owner, such as
-// LibTorch's engine adding gradients, would write to a tensor in place.
+// Keeps a reference to each tensor that a side stream is still copying. Code that holds the only
+// reference to a tensor may write to it: LibTorch's engine then adds gradients in place.
 class BeingRead {
  public:
   ~BeingRead() {

@@ -22,7 +22,8 @@ struct RunRecord {
 
 // Throws Error(kInput) if the file is missing, damaged or of another format.
 Json read_run_facts(const std::string& path);
-// Adds the lines up to last_step; the file may be missing. Returns the number of invalid lines.
+// Reads the lines of a metrics.jsonl up to last_step into `curves`. A missing file has no lines.
+// Returns the number of invalid lines.
 std::int64_t read_curves(const std::string& path, std::int64_t last_step, RunCurves& curves);
 // Ignores a metrics.jsonl that is older than the run, if the run has made no step yet.
 RunRecord read_run(const std::string& folder);

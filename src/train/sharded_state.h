@@ -35,7 +35,7 @@ struct ShardedState {
   const BlockOwners& owners;
 };
 
-// Lists the state of parameters whose first use is on this rank.
+// Lists the optimizer state of each parameter whose first use is on this rank.
 std::vector<ShardedTensor> list_state(const ShardedState& state, const RunGroups& groups);
 // Lists the state for load_optimizer(). replica: list only this replica's blocks.
 std::vector<StatePart> parts_of(const ShardedState& state, std::optional<int> replica);

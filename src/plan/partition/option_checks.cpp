@@ -82,7 +82,7 @@ void require_one_source(const PartitionOptions& options) {
   }
 }
 
-// With costs, options may only give numbers of stages.
+// A split by costs accepts only options that set the number of stages.
 void require_costs_alone(const ConventionRules& convention, const PartitionOptions& options) {
   const std::pair<bool, const char*> others[] = {
       {!options.split_points.empty(), "split points"},

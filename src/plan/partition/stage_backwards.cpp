@@ -1,6 +1,6 @@
-// Gradients flow back along values that depend on a trained parameter and that an output depends
-// on. A stage has a backward if such a value leaves it. It passes gradients on if such a value
-// enters it.
+// Gradients flow back along a value if the value depends on a trained parameter, and an output
+// depends on the value. A stage has a backward if such a value leaves it. It passes gradients on if
+// such a value enters it.
 #include <algorithm>
 #include <map>
 #include <set>

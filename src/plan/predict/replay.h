@@ -1,4 +1,5 @@
-// Rules that simulate() and the schedule search share. A Moment is any type with a `time`.
+// Timing rules that simulate() and the schedule search share. The template argument Moment is any
+// type with a member `time`.
 #pragma once
 
 #include <algorithm>
