@@ -34,8 +34,8 @@
 #include "comm/c10d_store.h"
 #include "comm/loopback_transports.h"
 #include "comm/process_transports.h"
-#include "launch/sha256.h"
-#include "launch/store_server.h"
+#include "job/sha256.h"
+#include "job/store_server.h"
 #include "sluice/parts/transport.h"
 
 namespace sluice {

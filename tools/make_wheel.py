@@ -28,7 +28,7 @@ LIBRARY_PATHS = "$ORIGIN:$ORIGIN/../../torch/lib"
 GLIBCXX = [(28, "3.4.24"), (31, "3.4.28"), (34, "3.4.29"), (35, "3.4.30"), (39, "3.4.32")]
 # Libraries that every Linux has, and LibTorch's.
 KNOWN = re.compile(r"^(lib(stdc\+\+|gcc_s|c|m|dl|rt|pthread)\.so\.\d+|ld-linux-[\w-]+\.so\.\d+|lib(torch\w*|c10\w*)\.so|"
-                   r"libsluice(_plan)?\.so\.[\d.]+)$")
+                   r"libsluice(_plan|_models|_models_plan)?\.so\.[\d.]+)$")
 
 
 def fail(what):

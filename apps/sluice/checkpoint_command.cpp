@@ -17,7 +17,7 @@
 #include "command/weights.h"
 #include "command_line.h"
 #include "commands.h"
-#include "family/lora/adapter_files.h"
+#include "kind/adapter_files.h"
 #include "sluice/checkpoint.h"
 #include "sluice/error.h"
 #include "sluice/lora.h"

@@ -13,7 +13,7 @@
 #include "base/text.h"
 #include "command_line.h"
 #include "commands.h"
-#include "report/flight_record.h"
+#include "plan/flight_record.h"
 #include "report/flight_report.h"
 #include "sluice/error.h"
 

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "base/log.h"
-#include "launch/launch_environment.h"
+#include "job/launch_environment.h"
 #include "plan/data_parallel.h"
 #include "sluice/plan.h"
 

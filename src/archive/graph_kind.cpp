@@ -4,14 +4,25 @@
 #include <utility>
 
 #include "archive/graph_rows.h"
-#include "base/file.h"
 #include "base/format.h"
 #include "sluice/error.h"
 
 namespace sluice::detail {
 namespace {
 
-constexpr std::size_t kMostConfigBytes = 16 << 20;
+// The output that is the loss, the class of the repeated blocks, and sizes as "NAME=NUMBER".
+constexpr std::string_view kLossOutputKey = "loss_output", kLayerClassKey = "transformer_layer_cls",
+                           kSizesKey = "graph_sizes";
+
+std::vector<std::string> own_texts(const ModelRequest& request, std::string_view key) {
+  const auto found = request.own.find(key);
+  return found == request.own.end() ? std::vector<std::string>() : found->second;
+}
+
+std::string own_text(const ModelRequest& request, std::string_view key) {
+  const std::vector<std::string> texts = own_texts(request, key);
+  return texts.empty() ? std::string() : texts.front();
+}
 
 class GraphSource : public ModelSource {
  public:
@@ -65,9 +76,6 @@ class GraphSource : public ModelSource {
     for (const GraphTensor& tensor : graph_->graph.tensors) names.push_back(tensor.name);
     return names;
   }
-  std::string read_config(const std::string& directory) const override {
-    return read_text(directory + "/config.json", kMostConfigBytes);
-  }
 
  private:
   std::shared_ptr<const GraphOfModel> graph_;
@@ -93,7 +101,7 @@ class GraphKind : public ModelKind {
   std::string_view key() const override { return "graph"; }
   std::string_view title() const override { return "an exported graph"; }
   std::vector<std::string_view> own_keys() const override {
-    return {"loss_output", "transformer_layer_cls", "graph_sizes"};
+    return {kLossOutputKey, kLayerClassKey, kSizesKey};
   }
   std::optional<std::string> refusal(ModelFeature feature) const override {
     switch (feature) {
@@ -114,10 +122,10 @@ class GraphKind : public ModelKind {
   ModelSpec read(const ModelRequest& request) const override {
     GraphOptions options;
     ExportedGraph graph = read_exported_graph(request.path);
-    options.cuts.layer_class = request.layer_class;
+    options.cuts.layer_class = own_text(request, kLayerClassKey);
     options.cuts.modules = named_modules(request, graph.training);
-    options.loss_output = request.loss_output;
-    options.sizes = sizes_by_name(request.sizes);
+    options.loss_output = own_text(request, kLossOutputKey);
+    options.sizes = sizes_by_name(own_texts(request, kSizesKey));
     options.products = request.precision.products;
     return describe_graph(graph_of_model(std::move(graph), options), options, request.microbatch);
   }

@@ -5,11 +5,10 @@
 
 #include "checkpoint/manifest.h"
 #include "checkpoint/read_manifest.h"
-#include "family/lora/adapter_files.h"
 #include "io/hf_files.h"
+#include "kind/adapter_files.h"
 #include "sluice/checkpoint.h"
 #include "sluice/error.h"
-#include "sluice/lora.h"
 
 namespace sluice {
 namespace {

@@ -2,8 +2,7 @@
 
 #include <vector>
 
-#include "family/lora/adapter_files.h"
-#include "sluice/lora.h"
+#include "kind/adapter_files.h"
 
 namespace sluice {
 namespace {

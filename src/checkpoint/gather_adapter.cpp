@@ -7,9 +7,8 @@
 #include <vector>
 
 #include "comm/gather_messages.h"
-#include "family/lora/adapter_files.h"
+#include "kind/adapter_files.h"
 #include "sluice/error.h"
-#include "sluice/lora.h"
 #include "sluice/parts/saver.h"
 
 namespace sluice {

@@ -8,7 +8,6 @@
 #include "base/file.h"
 #include "base/safetensors_header.h"
 #include "checkpoint/verify_content.h"
-#include "family/nested.h"
 #include "io/hf_files.h"
 #include "io/hf_shards.h"
 #include "io/safetensors.h"
@@ -125,20 +124,18 @@ std::vector<SavedTensor> KeptTensors::copy_into(const std::string& directory,
   return saved;
 }
 
-std::shared_ptr<const KeptTensors> tensors_to_keep(const std::string& config_text,
+std::shared_ptr<const KeptTensors> tensors_to_keep(const ModelSpec* part,
                                                    const std::string& source_directory,
                                                    const std::set<std::string>& saved) {
-  if (source_directory.empty() || !detail::is_inside_vision_language(config_text)) return nullptr;
-  if (detail::stored_names(source_directory).empty()) return nullptr;  // drawn from its config.json
-  const ModelSpec model = read_model_spec(source_directory);
+  if (!part) return nullptr;
   const auto is_saved = [&](const ParameterSpec& parameter) {
     return saved.contains(parameter.name);
   };
-  if (std::none_of(model.layers.begin(), model.layers.end(), [&](const LayerInfo& layer) {
+  if (std::none_of(part->layers.begin(), part->layers.end(), [&](const LayerInfo& layer) {
         return std::any_of(layer.parameters.begin(), layer.parameters.end(), is_saved);
       }))
     return nullptr;
-  auto kept = std::make_shared<const KeptTensors>(source_directory, model);
+  auto kept = std::make_shared<const KeptTensors>(source_directory, *part);
   return kept->empty() ? nullptr : kept;
 }
 

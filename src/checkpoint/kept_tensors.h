@@ -19,7 +19,7 @@ bool is_kept_file(const std::string& file);
 
 class KeptTensors {
  public:
-  // `model` is the language model in `source`. Throws Error(kInput).
+  // `model` is the part of `source` that is trained. Throws Error(kInput).
   KeptTensors(const std::string& source, const ModelSpec& model);
 
   bool empty() const { return tensors_.empty(); }
@@ -34,9 +34,9 @@ class KeptTensors {
   std::vector<TensorSource> tensors_;
 };
 
-// Returns nullptr if the model is not part of a larger one, the source has no weights, or no
-// parameter is in `saved`. Throws Error(kInput).
-std::shared_ptr<const KeptTensors> tensors_to_keep(const std::string& config_text,
+// Returns nullptr without a `part` (see SaveTarget::part_of_source), or if no parameter of it is in
+// `saved`. Throws Error(kInput).
+std::shared_ptr<const KeptTensors> tensors_to_keep(const ModelSpec* part,
                                                    const std::string& source_directory,
                                                    const std::set<std::string>& saved);
 

@@ -11,11 +11,10 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/tensor_files.h"
 #include "comm/gather_messages.h"
-#include "family/lora/adapter_files.h"
 #include "io/safetensors_dtype.h"
+#include "kind/adapter_files.h"
 #include "layer/slice.h"
 #include "sluice/error.h"
-#include "sluice/lora.h"
 #include "sluice/parts/saver.h"
 
 namespace sluice {

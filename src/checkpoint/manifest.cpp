@@ -9,9 +9,8 @@
 #include "checkpoint/manifest_json.h"
 #include "checkpoint/manifest_rules.h"
 #include "checkpoint/manifest_seal.h"
-#include "family/lora/adapter_files.h"
+#include "kind/adapter_files.h"
 #include "sluice/error.h"
-#include "sluice/lora.h"
 
 namespace sluice {
 namespace {

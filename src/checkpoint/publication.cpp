@@ -12,12 +12,11 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/read_manifest.h"
 #include "engine/rank_errors.h"
-#include "family/lora/adapter_files.h"
 #include "io/hf_files.h"
 #include "io/safetensors.h"
 #include "io/safetensors_dtype.h"
+#include "kind/adapter_files.h"
 #include "sluice/checkpoint.h"
-#include "sluice/lora.h"
 #include "sluice/parts/saver.h"
 
 namespace sluice {

@@ -118,7 +118,7 @@ bool has_kept(const SaveTarget& target, const std::vector<Offer>& offers, const 
       saved.insert(offer.parameters.begin(), offer.parameters.end());
     std::string failure;
     try {
-      kept = tensors_to_keep(target.config_text, target.source_directory, saved);
+      kept = tensors_to_keep(target.part_of_source.get(), target.source_directory, saved);
     } catch (const std::exception& error) {  // the others wait for this message
       failure = error.what();
     }

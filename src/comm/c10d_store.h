@@ -6,7 +6,7 @@
 #include <chrono>
 #include <memory>
 
-#include "launch/store_client.h"
+#include "job/store_client.h"
 
 namespace sluice {
 

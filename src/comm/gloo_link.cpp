@@ -17,7 +17,7 @@
 #include "comm/no_sigpipe.h"
 #include "comm/pair_proof.h"
 #include "comm/process_ranks.h"
-#include "launch/sha256.h"
+#include "job/sha256.h"
 #include "sluice/error.h"
 
 namespace sluice {

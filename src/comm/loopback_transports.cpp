@@ -7,7 +7,7 @@
 
 #include "comm/gloo_link.h"
 #include "comm/process_ranks.h"
-#include "launch/sha256.h"
+#include "job/sha256.h"
 
 namespace sluice {
 namespace {

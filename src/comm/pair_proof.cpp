@@ -1,7 +1,7 @@
 #include "comm/pair_proof.h"
 
 #include "base/packer.h"
-#include "launch/sha256.h"
+#include "job/sha256.h"
 
 namespace sluice {
 

@@ -21,9 +21,9 @@
 #include "comm/process_ranks.h"
 #include "comm/process_transports.h"
 #include "comm/torchrun_board.h"
-#include "launch/control_line.h"
-#include "launch/rendezvous.h"
-#include "launch/socket.h"
+#include "job/control_line.h"
+#include "job/rendezvous.h"
+#include "job/socket.h"
 #include "sluice/parts/transport.h"
 
 namespace sluice {

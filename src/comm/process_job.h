@@ -10,8 +10,8 @@
 
 #include "base/transport_kind.h"
 #include "device/device.h"
-#include "launch/job_failure.h"
-#include "launch/launch_environment.h"
+#include "job/job_failure.h"
+#include "job/launch_environment.h"
 #include "sluice/parts/transport.h"
 
 namespace sluice {

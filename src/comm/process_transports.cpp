@@ -8,7 +8,7 @@
 #include "comm/gloo_link.h"
 #include "comm/process_ranks.h"
 #include "comm/process_transports.h"
-#include "launch/store_client.h"
+#include "job/store_client.h"
 #include "sluice/error.h"
 
 namespace sluice {

@@ -4,8 +4,8 @@
 #include <chrono>
 #include <memory>
 
-#include "launch/launch_environment.h"
-#include "launch/rendezvous.h"
+#include "job/launch_environment.h"
+#include "job/rendezvous.h"
 
 namespace sluice {
 

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "config/run_config.h"
-#include "launch/launch_environment.h"
+#include "job/launch_environment.h"
 
 namespace sluice {
 

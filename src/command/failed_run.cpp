@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "config/option_keys.h"
-#include "launch/line_table.h"
+#include "job/line_table.h"
 #include "report/run_texts.h"
 
 namespace sluice {

@@ -22,8 +22,8 @@
 #include "data/data_words.h"
 #include "data/jsonl_rows.h"
 #include "data/text_tokens.h"
-#include "family/lora/adapter_files.h"
 #include "io/hf_shards.h"
+#include "kind/adapter_files.h"
 #include "kind/model_kind.h"
 #include "sluice/error.h"
 

@@ -11,7 +11,7 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "launch/socket.h"
+#include "job/socket.h"
 #include "sluice/error.h"
 
 namespace sluice {

@@ -10,7 +10,7 @@
 
 #include "command/processes.h"
 #include "engine/flight_recorder.h"
-#include "report/flight_record.h"
+#include "plan/flight_record.h"
 #include "sluice/parts/transport.h"
 #include "sluice/program.h"
 #include "sluice/simulate.h"

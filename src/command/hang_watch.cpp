@@ -8,7 +8,7 @@
 
 #include "base/format.h"
 #include "base/text.h"
-#include "launch/judge_clock.h"
+#include "job/judge_clock.h"
 
 namespace sluice {
 namespace {

@@ -8,8 +8,8 @@
 #include "base/printable.h"
 #include "base/text.h"
 #include "config/option_keys.h"
-#include "family/lora/adapter_files.h"
 #include "io/hf_shards.h"
+#include "kind/adapter_files.h"
 #include "kind/model_kind.h"
 #include "model/model_maker.h"
 #include "sluice/lora.h"
@@ -102,25 +102,26 @@ LayerOptions layer_options(const RunConfig& config, const std::optional<Adapter>
 
 Model run_model(const RunConfig& config, const ModelSpec& spec,
                 const std::optional<Adapter>& adapter) {
-  return maker_of(spec).model(spec, layer_options(config, adapter));
+  return maker_of(config.kinds, spec).model(spec, layer_options(config, adapter));
 }
 
 MicrobatchCount count_by_model(const RunConfig& config, const ModelSpec& spec) {
   if (!spec.source->row_needs().counts_by_model) return {};
-  const ModelMaker& maker = maker_of(spec);
+  const ModelMaker& maker = maker_of(config.kinds, spec);
   const auto model = std::make_shared<const Model>(run_model(config, spec, std::nullopt));
   return [model, &maker](const TokenRows& rows) { return maker.count(rows, *model); };
 }
 
 bool uses_fused(const RunConfig& config, const ModelSpec& model) {
   const bool has_adapter = !config.model.adapter.empty() || config.lora.rank > 0;
-  return maker_of(model).has_fused() && config.training.fused == FusedOperators::kAuto &&
+  return maker_of(config.kinds, model).has_fused() &&
+         config.training.fused == FusedOperators::kAuto &&
          config.model.dtype == ParameterType::kFloat32 &&
          config.training.mixed_precision == MixedPrecision::kNone && !has_adapter;
 }
 
 std::string kernels_text(const RunConfig& config, const ModelSpec& model) {
-  return maker_of(model).kernels(model, uses_fused(config, model));
+  return maker_of(config.kinds, model).kernels(model, uses_fused(config, model));
 }
 
 RunOptions run_options(const RunConfig& config) {

@@ -11,7 +11,7 @@
 
 #include "base/system_text.h"
 #include "base/text.h"
-#include "launch/launch_environment.h"
+#include "job/launch_environment.h"
 
 namespace sluice {
 namespace {

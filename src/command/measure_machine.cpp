@@ -18,7 +18,7 @@
 #include "config/machine_memory.h"
 #include "config/planned_device.h"
 #include "engine/rank_threads.h"
-#include "launch/launch_environment.h"
+#include "job/launch_environment.h"
 #include "layer/unfilled.h"
 #include "plan/data_parallel.h"
 #include "plan/predict/layer_times.h"

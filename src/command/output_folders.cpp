@@ -23,9 +23,10 @@
 #include "checkpoint/step_folders.h"
 #include "comm/gather_messages.h"
 #include "command/inputs.h"
-#include "family/lora/adapter_files.h"
 #include "io/check_writable.h"
 #include "io/published_directory.h"
+#include "kind/adapter_files.h"
+#include "kind/model_kind.h"
 #include "report/metrics_file.h"
 #include "sluice/error.h"
 #include "sluice/lora.h"
@@ -73,7 +74,8 @@ std::uint64_t checkpoint_bytes(const RunConfig& config, const Plan& plan) {
   }
   bytes += hf_directory_bytes(saved, source_directory(config));
   if (has_adapter(plan.model)) return bytes;
-  const auto kept = tensors_to_keep(plan.model.config_text, config.model.path, names);
+  const auto part = plan.model.source->part_of(config.model.path);
+  const auto kept = tensors_to_keep(part.get(), config.model.path, names);
   return kept ? bytes + kept->bytes() : bytes;
 }
 

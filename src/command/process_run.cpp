@@ -19,9 +19,10 @@
 #include "engine/rank_errors.h"
 #include "engine/rank_threads.h"
 #include "engine/replicas.h"
-#include "family/lora/adapter_files.h"
 #include "io/published_directory.h"
 #include "io/step_name.h"
+#include "kind/adapter_files.h"
+#include "kind/model_kind.h"
 #include "launch/record_signal.h"
 #include "launch/reported_elsewhere.h"
 #include "plan/data_parallel.h"
@@ -174,6 +175,7 @@ ProcessRun::ProcessRun(const RunConfig& run_config, Plan run_plan, StopSignal& s
       prompts(prompts_of(config, plan.model)),
       weights(open_weights(config, plan.model)),
       adapter_tensors(open_adapter(config)),
+      part_of_source(plan.model.source->part_of(source_directory(config))),
       ledger(ranks.num_ranks),
       post_mortem(ranks),
       flight(ranks, config.metrics.folder, ranks.name, plan.program),
@@ -242,6 +244,7 @@ SaveTarget ProcessRun::target(std::int64_t step) const {
   target.head.settings = made_of.settings;
   target.config_text = plan.model.config_text;
   target.source_directory = source_directory(config);
+  target.part_of_source = part_of_source;
   if (adapter) {
     const std::filesystem::path base = std::filesystem::absolute(config.model.path);
     target.adapter_config = adapter_config(*adapter, plan.model, base.lexically_normal().string());

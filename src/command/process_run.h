@@ -60,6 +60,7 @@ struct ProcessRun {
   const std::deque<Prompt> prompts;
   const OpenedWeights weights;
   const std::optional<AdapterDirectory> adapter_tensors;
+  const std::shared_ptr<const ModelSpec> part_of_source;  // see SaveTarget
   RunFingerprints made_of;
   // Each process determines it from the folder.
   ResumePoint resume;

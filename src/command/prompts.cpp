@@ -122,7 +122,7 @@ std::int32_t next_token(Pipeline& pipeline, const std::vector<std::int32_t>& ids
 
 Prompt::Prompt(const RunConfig& config, const ModelSpec& spec, std::string text,
                const SampleOptions& options)
-    : maker_(&maker_of(spec)),
+    : maker_(&maker_of(config.kinds, spec)),
       extra_(spec.source->inputs_of_text()),
       head_has_loss_(spec.layers.back().computes_loss()),
       tokens_(text_options(config, spec)),

@@ -8,7 +8,7 @@
 
 #include "command/resume.h"
 #include "config/run_config.h"
-#include "report/flight_record.h"
+#include "plan/flight_record.h"
 #include "report/metrics.h"
 #include "report/run_report.h"
 #include "report/step_as_run.h"

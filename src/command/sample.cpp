@@ -19,7 +19,7 @@
 #include "config/option_keys.h"
 #include "engine/rank_errors.h"
 #include "engine/rank_threads.h"
-#include "family/lora/adapter_files.h"
+#include "kind/adapter_files.h"
 #include "plan/partition/evaluation_partition.h"
 #include "report/run_texts.h"
 #include "sluice/causal_lm.h"

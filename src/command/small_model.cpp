@@ -99,7 +99,7 @@ SmallModel small_model(const RunConfig& config, const ModelSpec& whole,
 }
 
 StepBatch random_batch(const RunConfig& config, const SmallModel& small, std::int64_t step) {
-  return maker_of(small.spec)
+  return maker_of(config.kinds, small.spec)
       .made_up_batch(small.spec, small.model,
                      {config.training.microbatch_size, config.training.seq_len}, kMicrobatches,
                      step);

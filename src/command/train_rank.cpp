@@ -14,7 +14,7 @@
 #include "command/fingerprints.h"
 #include "command/inputs.h"
 #include "engine/rank_errors.h"
-#include "family/lora/adapter_files.h"
+#include "kind/adapter_files.h"
 #include "model/model_maker.h"
 #include "ops/kept_memory.h"
 #include "optim/optimizer.h"
@@ -114,7 +114,7 @@ std::int64_t run_steps(ProcessRun& run, const Model& model, Pipeline& pipeline, 
   const TrainingOptions& training = run.config.training;
   const BatchRange own = run.rows_of(world.rank());
   const std::int64_t first = run.resume.done.steps + 1;
-  const ModelMaker& maker = maker_of(run.plan.model);
+  const ModelMaker& maker = maker_of(run.config.kinds, run.plan.model);
   StragglerSearch stragglers(run.plan);
   for (std::int64_t step = first;; ++step) {
     doing = formatted("step {}", step);

@@ -16,7 +16,7 @@
 #include "config/set_value.h"
 #include "config/toml_reader.h"
 #include "config/unknown_key.h"
-#include "report/fault.h"
+#include "plan/fault.h"
 #include "sluice/error.h"
 
 namespace sluice {
@@ -190,9 +190,10 @@ Overrides take_overrides(std::vector<std::string>& arguments) {
 }
 
 RunConfig load_run_config(const std::string& file, const Overrides& overrides,
-                          const std::map<std::string, std::string>& environment) {
+                          const std::map<std::string, std::string>& environment, KindTable kinds) {
   detail::Reading reading;
   RunConfig& config = reading.config;
+  config.kinds = kinds;
   config.file = file;
   for (const detail::Key& key : detail::key_table()) config.origins[key.full_name()] = "default";
   if (!file.empty()) detail::load_file(reading, file);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "archive/graph_kind.h"
+#include "base/format.h"
 #include "config/key_table.h"
 #include "config/origins.h"
 #include "family/family_kind.h"
@@ -12,15 +13,25 @@
 namespace sluice::detail {
 namespace {
 
-using KindRow = const ModelKind& (*)();
-constexpr KindRow kKinds[] = {graph_kind, family_kind};
-
-// `name` is a key of [model].
-bool is_given(const RunConfig& config, std::string_view name) {
+const Key& model_key(std::string_view name) {
   for (const Key& key : key_table())
-    if (key.full_name() == "model." + std::string(name))
-      return key.get(config) != key.default_value();
-  return false;
+    if (key.full_name() == "model." + std::string(name)) return key;
+  throw Error(ErrorKind::kInternal, {.what = formatted("there is no key model.{}", name)});
+}
+
+bool is_given(const RunConfig& config, std::string_view name) {
+  const Key& key = model_key(name);
+  return key.get(config) != key.default_value();
+}
+
+std::vector<std::string> texts_of(const Value& value) {
+  if (const auto* list = std::get_if<std::vector<std::string>>(&value)) return *list;
+  const std::string& text = std::get<std::string>(value);
+  return text.empty() ? std::vector<std::string>() : std::vector<std::string>{text};
+}
+
+std::string family_path(const RunConfig& config) {
+  return config.model.path.empty() ? config.model.config : config.model.path;
 }
 
 struct UsedFeature {
@@ -45,11 +56,20 @@ std::vector<UsedFeature> features_of(const RunConfig& config) {
 }  // namespace
 
 const ModelKind& kind_of(const RunConfig& config) {
-  for (const KindRow kind : kKinds) {
-    const std::string_view key = kind().key();
-    if (!key.empty() && is_given(config, key)) return kind();
+  for (const auto& [kind, maker] : config.kinds)
+    if (!kind->key().empty() && is_given(config, kind->key())) return *kind;
+  if (const std::string path = family_path(config); !path.empty()) {
+    for (const auto& [kind, maker] : config.kinds)
+      if (kind->claims(path)) return *kind;
   }
-  return (*std::rbegin(kKinds))();
+  return *std::rbegin(config.kinds)->kind;
+}
+
+std::map<std::string, std::vector<std::string>, std::less<>> own_keys_of(const RunConfig& config) {
+  std::map<std::string, std::vector<std::string>, std::less<>> own;
+  for (const std::string_view key : kind_of(config).own_keys())
+    own[std::string(key)] = texts_of(model_key(key).get(config));
+  return own;
 }
 
 void require_supported_by_kind(const RunConfig& config) {
@@ -58,26 +78,29 @@ void require_supported_by_kind(const RunConfig& config) {
     const std::optional<std::string> remedy = chosen.refusal(used.feature);
     if (!used.is_used || !remedy) continue;
     throw Error(ErrorKind::kUsage,
-                {.what = std::string(used.key) + " is not for a model." + std::string(chosen.key()),
+                {.what = chosen.key().empty()
+                             ? formatted("{} is not for {}", used.key, chosen.title())
+                             : formatted("{} is not for a model.{}", used.key, chosen.key()),
                  .where = config.origins.at(used.key),
                  .remedy = *remedy});
   }
-  for (const KindRow kind : kKinds) {
-    if (&kind() == &chosen) continue;
-    for (const std::string_view own : kind().own_keys()) {
+  for (const auto& [kind, maker] : config.kinds) {
+    if (kind == &chosen) continue;
+    for (const std::string_view own : kind->own_keys()) {
       if (!is_given(config, own)) continue;
       const std::string key = "model." + std::string(own);
       throw Error(ErrorKind::kUsage,
-                  {.what = key + " is for " + std::string(kind().title()) + " alone",
+                  {.what = key + " is for " + std::string(kind->title()) + " alone",
                    .where = config.origins.at(key),
-                   .remedy = "leave it out, or set model." + std::string(kind().key())});
+                   .remedy = "leave it out, or set model." + std::string(kind->key())});
     }
   }
 }
 
 std::string path_of_model(const RunConfig& config) {
-  if (!config.model.graph.empty()) return config.model.graph;
-  return config.model.path.empty() ? config.model.config : config.model.path;
+  const std::string_view key = kind_of(config).key();
+  if (key.empty()) return family_path(config);
+  return texts_of(model_key(key).get(config)).front();
 }
 
 bool has_feature(const RunConfig& config, ModelFeature feature) {
@@ -85,3 +108,12 @@ bool has_feature(const RunConfig& config, ModelFeature feature) {
 }
 
 }  // namespace sluice::detail
+
+namespace sluice {
+
+KindTable native_kinds() {
+  static const KindRow table[] = {{&detail::graph_kind()}, {&detail::family_kind()}};
+  return table;
+}
+
+}  // namespace sluice

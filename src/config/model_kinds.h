@@ -1,6 +1,9 @@
 #pragma once
 
+#include <functional>
+#include <map>
 #include <string>
+#include <vector>
 
 #include "config/run_config.h"
 #include "kind/model_kind.h"
@@ -8,6 +11,8 @@
 namespace sluice::detail {
 
 const ModelKind& kind_of(const RunConfig& config);
+// Texts of the own keys of the model's kind.
+std::map<std::string, std::vector<std::string>, std::less<>> own_keys_of(const RunConfig& config);
 
 // The file or directory of the model, or "" if no key names one.
 std::string path_of_model(const RunConfig& config);

@@ -17,7 +17,7 @@
 #include "config/origins.h"
 #include "config/planned_device.h"
 #include "config/run_config.h"
-#include "family/lora/adapter_files.h"
+#include "kind/adapter_files.h"
 #include "plan/choose/best.h"
 #include "plan/data_parallel.h"
 #include "plan/divided_layers.h"
@@ -89,9 +89,7 @@ ModelSpec read_model(const RunConfig& config) {
                           .microbatch = {config.training.microbatch_size, config.training.seq_len},
                           .cuts = cuts_of(config),
                           .recomputed = config.training.activation_checkpoint.names,
-                          .loss_output = config.model.loss_output,
-                          .layer_class = config.model.transformer_layer_cls,
-                          .sizes = config.model.graph_sizes};
+                          .own = detail::own_keys_of(config)};
   if (request.path.empty()) {
     throw Error(ErrorKind::kUsage, {.what = "the configuration names no model",
                                     .where = config.file.empty() ? "model.path" : config.file,

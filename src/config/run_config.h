@@ -11,6 +11,7 @@
 
 #include "base/log.h"
 #include "base/transport_kind.h"
+#include "kind/model_kind.h"
 #include "plan/predict/layer_times.h"
 #include "sluice/data.h"
 #include "sluice/lora.h"
@@ -110,7 +111,11 @@ struct MetricsOptions {
   bool enable_tensorboard = false;
 };
 
+// Exported graphs, and Hugging Face families as the default.
+KindTable native_kinds();
+
 struct RunConfig {
+  KindTable kinds = native_kinds();
   ModelOptions model;
   LoraOptions lora;
   DataOptions data;  // `files` holds patterns
@@ -149,9 +154,10 @@ Overrides take_overrides(std::vector<std::string>& arguments);
 // Reads `file` ("" for none), `overrides` and `environment` (SLUICE_SECTION_KEY -> value). Throws
 // Error(kUsage) with "file:line:column" for unknown keys, wrong types, values out of range and keys
 // that contradict each other. Keys that are "not built yet" accept only their default. Several
-// errors become an ErrorList (base/error_list.h).
+// errors become an ErrorList (base/error_list.h). `kinds` must outlive the result.
 RunConfig load_run_config(const std::string& file, const Overrides& overrides,
-                          const std::map<std::string, std::string>& environment);
+                          const std::map<std::string, std::string>& environment,
+                          KindTable kinds = native_kinds());
 std::map<std::string, std::string> sluice_environment();
 
 // One process sends it to all, so that all make the same plan.

@@ -16,7 +16,7 @@
 #include "base/log.h"
 #include "base/places.h"
 #include "base/text.h"
-#include "launch/launch_environment.h"
+#include "job/launch_environment.h"
 #include "plan/action_kinds.h"
 #include "sluice/error.h"
 

@@ -1,4 +1,4 @@
-// Injects faults into the instructions of one rank, for tests. report/fault.h defines their syntax.
+// Injects faults into the instructions of one rank, for tests. plan/fault.h defines their syntax.
 //
 // A fault acts at the first `times` matching instructions that it can affect. A nan acts again if
 // the search for non-finite values repeats the instruction. Faults are logged before they act.
@@ -10,7 +10,7 @@
 #include <tuple>
 #include <vector>
 
-#include "report/fault.h"
+#include "plan/fault.h"
 #include "sluice/parts/observers.h"
 
 namespace sluice {

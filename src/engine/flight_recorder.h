@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-#include "report/flight_record.h"
+#include "plan/flight_record.h"
 #include "sluice/parts/observers.h"
 #include "sluice/program.h"
 

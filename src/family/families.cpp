@@ -19,54 +19,44 @@ namespace sluice::detail {
 namespace {
 
 template <DecoderConfig (*read)(const ConfigReader&)>
-Family decoder(std::string name, std::string architecture) {
+Family decoder(std::string name) {
   const auto model = [](const ConfigReader& config, const Precision& precision) {
     return decoder_model(read(config), precision);
   };
-  return {
-      std::move(name), std::move(architecture), "model.", {".rotary_emb.inv_freq"}, model, read};
+  return {std::move(name), model, read};
 }
 
 template <MoeConfig (*read)(const ConfigReader&)>
-Family with_experts(std::string name, std::string architecture) {
+Family with_experts(std::string name) {
   const auto model = [](const ConfigReader& config, const Precision& precision) {
     return moe_model(read(config), precision);
   };
   const auto of_decoder = [](const ConfigReader& config) { return read(config).decoder; };
-  return {std::move(name), std::move(architecture), "model.", {".rotary_emb.inv_freq"}, model,
-          of_decoder};
+  return {std::move(name), model, of_decoder};
 }
 
 }  // namespace
 
 const std::vector<Family>& families() {
   static const std::vector<Family> table = {
-      decoder<read_llama_config>("llama", "LlamaForCausalLM"),
-      {"gpt2",
-       "GPT2LMHeadModel",
-       "transformer.",
-       {".attn.bias", ".attn.masked_bias", ".position_ids"},
-       read_gpt2,
+      decoder<read_llama_config>("llama"),
+      {"gpt2", read_gpt2,
        /*decoder=*/nullptr,
        /*conv1d=*/true},
-      decoder<read_qwen2_config>("qwen2", "Qwen2ForCausalLM"),
-      decoder<read_mistral_config>("mistral", "MistralForCausalLM"),
-      decoder<read_qwen3_config>("qwen3", "Qwen3ForCausalLM"),
-      decoder<read_gemma2_config>("gemma2", "Gemma2ForCausalLM"),
-      decoder<read_gemma3_config>("gemma3_text", "Gemma3ForCausalLM"),
-      decoder<read_olmo2_config>("olmo2", "Olmo2ForCausalLM"),
-      decoder<read_granite_config>("granite", "GraniteForCausalLM"),
-      decoder<read_smollm3_config>("smollm3", "SmolLM3ForCausalLM"),
-      with_experts<read_mixtral_config>("mixtral", "MixtralForCausalLM"),
-      with_experts<read_qwen3_moe_config>("qwen3_moe", "Qwen3MoeForCausalLM"),
-      with_experts<read_olmoe_config>("olmoe", "OlmoeForCausalLM"),
-      decoder<read_phi3_config>("phi3", "Phi3ForCausalLM"),
-      {"gpt_neox",
-       "GPTNeoXForCausalLM",
-       "gpt_neox.",
-       {".attention.bias", ".attention.masked_bias", ".rotary_emb.inv_freq"},
-       read_gpt_neox},
-      decoder<read_starcoder2_config>("starcoder2", "Starcoder2ForCausalLM"),
+      decoder<read_qwen2_config>("qwen2"),
+      decoder<read_mistral_config>("mistral"),
+      decoder<read_qwen3_config>("qwen3"),
+      decoder<read_gemma2_config>("gemma2"),
+      decoder<read_gemma3_config>("gemma3_text"),
+      decoder<read_olmo2_config>("olmo2"),
+      decoder<read_granite_config>("granite"),
+      decoder<read_smollm3_config>("smollm3"),
+      with_experts<read_mixtral_config>("mixtral"),
+      with_experts<read_qwen3_moe_config>("qwen3_moe"),
+      with_experts<read_olmoe_config>("olmoe"),
+      decoder<read_phi3_config>("phi3"),
+      {"gpt_neox", read_gpt_neox},
+      decoder<read_starcoder2_config>("starcoder2"),
   };
   return table;
 }

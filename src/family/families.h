@@ -11,11 +11,7 @@
 namespace sluice::detail {
 
 struct Family {
-  std::string name;          // model_type of config.json
-  std::string architecture;  // in `architectures` of config.json
-  std::string base_prefix;   // prefix that base models lack: "model."
-  // Name endings of buffers that old transformers stored.
-  std::vector<std::string> buffers;
+  std::string name;  // model_type of config.json; kind/hf_names.h has its names in files
   ModelSpec (*read)(const ConfigReader& config, const Precision& precision);
   DecoderConfig (*decoder)(const ConfigReader& config) = nullptr;  // null without DecoderConfig
   bool conv1d = false;  // block matrices are stored as [in, out]

@@ -16,6 +16,10 @@ class FamilySource : public ModelSource {
     return needs;
   }
   bool is_part() const override { return is_part_; }
+  std::shared_ptr<const ModelSpec> part_of(const std::string& directory) const override {
+    if (!is_part_ || directory.empty() || stored_names(directory).empty()) return nullptr;
+    return std::make_shared<const ModelSpec>(read_model_spec(directory));
+  }
   std::string read_config(const std::string& directory) const override {
     return read_model_spec(directory).config_text;
   }

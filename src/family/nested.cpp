@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/strict_json.h"
 #include "family/families.h"
+#include "kind/hf_names.h"
 #include "sluice/error.h"
 
 namespace sluice::detail {
@@ -232,9 +233,8 @@ std::set<std::string> stored_names(const std::string& directory) {
 }
 
 void name_as_stored(ModelSpec& model, const Json& document, const std::set<std::string>& stored) {
-  const Family* family = find_family(model.family);
   const Whole* whole = find_whole(document);
-  const std::string prefix = family->base_prefix;
+  const std::string prefix(find_hf_names(model.family)->base_prefix);
   const std::vector<Naming> known = namings(whole ? whole->inside : kLanguageModel, prefix);
   // A name in the first block is unambiguous, unlike that of a tied table.
   const std::string sample =

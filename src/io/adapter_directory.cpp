@@ -4,10 +4,9 @@
 
 #include <memory>
 
-#include "family/lora/adapter_config.h"
-#include "family/lora/adapter_files.h"
 #include "io/hf_shards.h"
 #include "io/safetensors.h"
+#include "kind/adapter_files.h"
 #include "layer/draw_low_rank.h"
 #include "layer/draw_whole.h"
 #include "sluice/error.h"
@@ -19,7 +18,7 @@ AdapterDirectory::AdapterDirectory(const std::string& path) : file_(path + "/" +
 
 void require_base_layers(const AdapterDirectory& directory, const HfDirectory& base) {
   const SafetensorsReader& file = directory.file();
-  const std::string prefix = kAdapterPrefix, ending = detail::kBaseLayerEnding;
+  const std::string prefix = kAdapterPrefix, ending = kBaseLayerEnding;
   for (const SafetensorsEntry& entry : file.entries()) {
     if (!entry.name.starts_with(prefix) || !entry.name.ends_with(ending)) continue;
     const std::string layer =

@@ -10,8 +10,8 @@
 #include "base/file.h"
 #include "base/format.h"
 #include "base/strict_json.h"
-#include "family/families.h"
 #include "io/safetensors.h"
+#include "kind/hf_names.h"
 
 namespace sluice {
 namespace {
@@ -212,9 +212,9 @@ std::optional<TensorSource> HfShards::find_stored(std::string_view name) const {
 
 std::optional<TensorSource> HfShards::find(std::string_view name) const {
   if (const auto source = find_stored(name)) return source;
-  for (const detail::Family& family : detail::families()) {
-    const std::string& prefix = family.base_prefix;
-    if (name.starts_with(prefix)) return find_stored(name.substr(prefix.size()));
+  for (const HfNames& family : hf_names()) {
+    if (name.starts_with(family.base_prefix))
+      return find_stored(name.substr(family.base_prefix.size()));
   }
   return std::nullopt;
 }

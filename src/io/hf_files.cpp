@@ -7,8 +7,8 @@
 #include "base/content_hash.h"
 #include "base/file.h"
 #include "base/strict_json.h"
-#include "family/families.h"
 #include "io/check_writable.h"
+#include "kind/hf_names.h"
 #include "sluice/error.h"
 #include "sluice/parts/hf_directory.h"
 
@@ -76,8 +76,8 @@ std::string config_of_weights(const std::string& config_text, const std::string&
   if (config.contains("torch_dtype")) config["torch_dtype"] = dtype;
   if (config.contains("dtype") || !config.contains("torch_dtype")) config["dtype"] = dtype;
   const Json& type = config.at("model_type");
-  const detail::Family* family = type.is_string() ? detail::find_family(type.text()) : nullptr;
-  if (family) config["architectures"] = std::vector{family->architecture};
+  const HfNames* family = type.is_string() ? find_hf_names(type.text()) : nullptr;
+  if (family) config["architectures"] = std::vector{std::string(family->architecture)};
   return config.dump(2) + "\n";
 }
 

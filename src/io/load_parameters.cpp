@@ -8,9 +8,9 @@
 
 #include "base/name_pattern.h"
 #include "base/text.h"
-#include "family/families.h"
 #include "io/hf_shards.h"
 #include "io/safetensors_dtype.h"
+#include "kind/hf_names.h"
 #include "kind/model_kind.h"
 #include "sluice/error.h"
 #include "sluice/parts/hf_directory.h"
@@ -101,10 +101,9 @@ bool equal_bytes(const TensorSource& a, const TensorSource& b) {
 }
 
 bool is_known_buffer(std::string_view name) {
-  const std::vector<detail::Family>& families = detail::families();
-  return std::any_of(families.begin(), families.end(), [&](const detail::Family& family) {
+  return std::any_of(hf_names().begin(), hf_names().end(), [&](const HfNames& family) {
     return std::any_of(family.buffers.begin(), family.buffers.end(),
-                       [&](const std::string& ending) { return name.ends_with(ending); });
+                       [&](std::string_view ending) { return name.ends_with(ending); });
   });
 }
 

@@ -1,6 +1,13 @@
 #include "kind/model_kind.h"
 
+#include "base/file.h"
+
 namespace sluice {
+
+std::string ModelSource::read_config(const std::string& directory) const {
+  constexpr std::size_t kMaxBytes = std::size_t{16} << 20;
+  return read_text(directory + "/config.json", kMaxBytes);
+}
 
 void set_row_needs(const RowNeeds& needs, TokenDataOptions& options) {
   options.tokens = needs.tokens;

@@ -3,8 +3,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,10 +26,8 @@ struct ModelRequest {
   MicrobatchShape microbatch;
   std::vector<std::string> cuts;        // modules between which the model is cut
   std::vector<std::string> recomputed;  // modules and classes to recompute in the backward
-  // Keys of exported graphs: the output that is the loss, the class of the repeated blocks, and
-  // sizes as "NAME=NUMBER".
-  std::string loss_output, layer_class;
-  std::vector<std::string> sizes;
+  // Texts of ModelKind::own_keys(). An empty list: the key is not set.
+  std::map<std::string, std::vector<std::string>, std::less<>> own;
 };
 
 // What a model reads from a data row, and what its loss counts.
@@ -65,8 +66,13 @@ class ModelSource {
   virtual std::vector<std::string> other_tensors() const { return {}; }
   // Whether the model is part of a larger model, whose other tensors stay unchanged.
   virtual bool is_part() const { return false; }
+  // The part as the directory's weights name it. Null if the model is no part, or without weights.
+  // Throws Error(kInput).
+  virtual std::shared_ptr<const ModelSpec> part_of(const std::string& /*directory*/) const {
+    return nullptr;
+  }
   // The text of config.json in a directory of weights. Throws Error(kInput) if it cannot be read.
-  virtual std::string read_config(const std::string& directory) const = 0;
+  virtual std::string read_config(const std::string& directory) const;
 };
 
 class ModelKind {
@@ -75,6 +81,8 @@ class ModelKind {
   // The key of [model] that selects this kind, such as "graph". Empty for the default kind.
   virtual std::string_view key() const = 0;
   virtual std::string_view title() const = 0;
+  // Whether model.path or model.config names a model of this kind.
+  virtual bool claims(const std::string& /*path*/) const { return false; }
   // Further keys of [model] that only this kind reads.
   virtual std::vector<std::string_view> own_keys() const { return {}; }
   // Returns the remedy if this kind refuses the feature, or none.
@@ -86,5 +94,14 @@ class ModelKind {
   // The parameter type if the files fix it.
   virtual std::string fixed_dtype(const ModelSpec& /*model*/) const { return {}; }
 };
+
+class ModelMaker;
+
+// A row of the table of kinds. Without a maker, the kind is one of sluice's own.
+struct KindRow {
+  const ModelKind* kind;
+  const ModelMaker* maker = nullptr;
+};
+using KindTable = std::span<const KindRow>;
 
 }  // namespace sluice

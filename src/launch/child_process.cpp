@@ -12,7 +12,7 @@
 #include "base/as_error.h"
 #include "base/file.h"
 #include "base/format.h"
-#include "launch/socket.h"
+#include "job/socket.h"
 #include "sluice/error.h"
 
 namespace sluice {

@@ -12,10 +12,10 @@
 
 #include "base/format.h"
 #include "base/log.h"
-#include "launch/launch_environment.h"
+#include "job/launch_environment.h"
+#include "job/rendezvous.h"
+#include "job/sha256.h"
 #include "launch/machine_group.h"
-#include "launch/rendezvous.h"
-#include "launch/sha256.h"
 #include "launch/supervisor.h"
 #include "sluice/error.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "launch/store_client.h"
+#include "job/store_client.h"
 
 namespace sluice {
 

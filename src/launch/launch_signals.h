@@ -6,7 +6,7 @@
 #include <chrono>
 #include <optional>
 
-#include "launch/socket.h"
+#include "job/socket.h"
 
 namespace sluice {
 

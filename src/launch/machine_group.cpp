@@ -11,8 +11,8 @@
 #include "base/log.h"
 #include "base/packer.h"
 #include "base/text.h"
-#include "launch/socket.h"
-#include "launch/store_connection.h"
+#include "job/socket.h"
+#include "job/store_connection.h"
 #include "sluice/error.h"
 
 namespace sluice {

@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "launch/control_line.h"
-#include "launch/store_client.h"
-#include "launch/store_server.h"
+#include "job/control_line.h"
+#include "job/store_client.h"
+#include "job/store_server.h"
+#include "job/wait_notice.h"
 #include "launch/supervisor.h"
-#include "launch/wait_notice.h"
 
 namespace sluice {
 

@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
+#include "job/store_server.h"
 #include "launch/child_process.h"
 #include "launch/launch_signals.h"
 #include "launch/output_merger.h"
-#include "launch/store_server.h"
 
 namespace sluice {
 

@@ -8,7 +8,7 @@
 #include <set>
 #include <utility>
 
-#include "family/lora/adapter_files.h"
+#include "kind/adapter_files.h"
 #include "layer/draw_low_rank.h"
 #include "layer/unfilled.h"
 #include "sluice/error.h"

@@ -11,27 +11,30 @@
 
 namespace sluice {
 
+// Makes the modules of a kind of models, and their batches. By default, an input of the model comes
+// from the tokens or from the field of a row that has its name, see detail::graph_inputs().
 class ModelMaker {
  public:
   virtual ~ModelMaker() = default;
   virtual Model model(const ModelSpec& spec, const LayerOptions& options) const = 0;
   // `model` comes from model(), or is the evaluation of such a model.
   virtual StepBatch batch(TokenRows rows, const Model& model, std::int64_t microbatch_size,
-                          std::int64_t step) const = 0;
+                          std::int64_t step) const;
   virtual StepBatch batch(StepShare share, const Model& model, std::int64_t first_row,
-                          std::int64_t microbatch_size, std::int64_t step) const = 0;
+                          std::int64_t microbatch_size, std::int64_t step) const;
   // The model's own count, if RowNeeds::counts_by_model.
-  virtual std::int64_t count(const TokenRows& rows, const Model& model) const = 0;
+  virtual std::int64_t count(const TokenRows& rows, const Model& model) const;
   virtual StepBatch made_up_batch(const ModelSpec& spec, const Model& model,
                                   const MicrobatchShape& shape, int num_microbatches,
-                                  std::int64_t step) const = 0;
+                                  std::int64_t step) const;
   // Returns all inputs but ids, see ModelSource::inputs_of_text().
-  virtual Values text_inputs(const std::vector<ValueSpec>& inputs, std::int64_t length) const = 0;
-  virtual bool has_fused() const = 0;
+  virtual Values text_inputs(const std::vector<ValueSpec>& inputs, std::int64_t length) const;
+  virtual bool has_fused() const { return false; }
   // Returns for example "fused, avx512, own products".
-  virtual std::string kernels(const ModelSpec& spec, bool fused) const = 0;
+  virtual std::string kernels(const ModelSpec& /*spec*/, bool /*fused*/) const { return "plain"; }
 };
 
-const ModelMaker& maker_of(const ModelSpec& spec);
+// The maker of the model's kind, from `kinds` or from sluice's own.
+const ModelMaker& maker_of(KindTable kinds, const ModelSpec& spec);
 
 }  // namespace sluice

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "report/flight_record.h"
+#include "plan/flight_record.h"
 
 namespace sluice {
 

@@ -9,7 +9,7 @@
 #include <optional>
 #include <utility>
 
-#include "report/flight_record.h"
+#include "plan/flight_record.h"
 #include "sluice/parts/action.h"
 
 namespace sluice {

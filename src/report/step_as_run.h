@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "report/flight_record.h"
+#include "plan/flight_record.h"
 #include "report/picture.h"
 #include "sluice/plan.h"
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "launch/socket.h"
+#include "job/socket.h"
 #include "support/run_program.h"
 
 namespace sluice::testing {

@@ -13,7 +13,7 @@
 #include <sstream>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
-#include "launch/socket.h"
+#include "job/socket.h"
 #include "support/gloo_processes.h"
 
 namespace sluice::test {

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "comm/process_transports.h"
-#include "launch/sha256.h"
-#include "launch/store_server.h"
+#include "job/sha256.h"
+#include "job/store_server.h"
 #include "support/expect_error.h"
 
 namespace sluice::test {

@@ -10,7 +10,7 @@
 #include "command/processes.h"
 #include "config/machine_memory.h"
 #include "engine/rank_threads.h"
-#include "launch/socket.h"
+#include "job/socket.h"
 #include "plan/predict/layer_times.h"
 #include "support/expect_error.h"
 

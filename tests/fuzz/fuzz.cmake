@@ -1,6 +1,6 @@
 # Ordinary test programs run the fuzz targets on their corpora; `make fuzz` (tools/fuzz.sh) builds them as fuzzers, with
 # clang. One by hand: build-fuzz/bin/schedule_csv_fuzz -dict=tests/fuzz/schedule_csv.dict NEW_INPUTS tests/fuzz/corpus/schedule_csv
-foreach(target sluice_plan sluice_plan_loops)
+foreach(target sluice_plan sluice_plan_loops sluice_models_plan sluice_models_plan_loops)
   target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)
 endforeach()
 add_custom_target(fuzzers)
@@ -12,7 +12,7 @@ function(sluice_fuzzer target source)
   target_compile_definitions(${target} PRIVATE fuzz_${name}=LLVMFuzzerTestOneInput)
   target_compile_options(${target} PRIVATE -fsanitize=fuzzer)
   target_link_options(${target} PRIVATE -fsanitize=fuzzer)
-  target_link_libraries(${target} PRIVATE sluice_plan sluice_warnings nlohmann_json::nlohmann_json)
+  target_link_libraries(${target} PRIVATE sluice_models_plan sluice_warnings nlohmann_json::nlohmann_json)
   add_dependencies(fuzzers ${target})
 endfunction()
 foreach(fuzz fuzz/schedule_csv fuzz/model_config fuzz/costs fuzz/adapter_config fuzz/tokenizer_json fuzz/tokenizer_encode fuzz/tokenizer_files

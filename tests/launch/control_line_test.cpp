@@ -1,4 +1,4 @@
-#include "launch/control_line.h"
+#include "job/control_line.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

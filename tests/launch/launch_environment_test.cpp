@@ -1,10 +1,10 @@
-#include "launch/launch_environment.h"
+#include "job/launch_environment.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
 
-#include "launch/slurm_lists.h"
+#include "job/slurm_lists.h"
 #include "support/expect_error.h"
 
 namespace sluice {

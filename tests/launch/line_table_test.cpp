@@ -1,8 +1,8 @@
-#include "launch/line_table.h"
+#include "job/line_table.h"
 
 #include <gtest/gtest.h>
 
-#include "launch/judge_clock.h"
+#include "job/judge_clock.h"
 
 namespace sluice {
 namespace {

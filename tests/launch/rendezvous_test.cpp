@@ -1,5 +1,5 @@
 // Processes here are threads: joining is a call each.
-#include "launch/rendezvous.h"
+#include "job/rendezvous.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -11,8 +11,8 @@
 #include <mutex>
 #include <optional>
 
-#include "launch/private_file.h"
-#include "launch/socket.h"
+#include "job/private_file.h"
+#include "job/socket.h"
 #include "support.h"
 #include "support/expect_error.h"
 #include "support/temp_directory.h"

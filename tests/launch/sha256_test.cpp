@@ -1,5 +1,5 @@
 // Vectors of FIPS 180-4 (NIST's examples) and RFC 4231.
-#include "launch/sha256.h"
+#include "job/sha256.h"
 
 #include <gtest/gtest.h>
 

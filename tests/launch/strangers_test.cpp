@@ -4,8 +4,8 @@
 #include <random>
 #include <vector>
 
-#include "launch/sha256.h"
-#include "launch/store_protocol.h"
+#include "job/sha256.h"
+#include "job/store_protocol.h"
 #include "support.h"
 #include "support/expect_error.h"
 

@@ -6,10 +6,10 @@
 #include <string>
 #include <thread>
 
-#include "launch/control_line.h"
-#include "launch/socket.h"
-#include "launch/store_client.h"
-#include "launch/store_server.h"
+#include "job/control_line.h"
+#include "job/socket.h"
+#include "job/store_client.h"
+#include "job/store_server.h"
 
 namespace sluice::testing {
 

@@ -3,9 +3,9 @@
 
 #include <cmath>
 
-#include "family/lora/adapter_files.h"
 #include "io/adapter_directory.h"
 #include "io/hf_shards.h"
+#include "kind/adapter_files.h"
 #include "model/low_rank.h"
 #include "model/support.h"
 #include "sluice/error.h"

@@ -17,11 +17,11 @@
 #include <stdexcept>
 
 #include "family/known_keys.h"
-#include "family/lora/adapter_files.h"
 #include "family/lora/module_expression.h"
 #include "io/adapter_directory.h"
 #include "io/hf_shards.h"
 #include "io/safetensors.h"
+#include "kind/adapter_files.h"
 #include "model/support.h"
 #include "sluice/error.h"
 #include "sluice/lora.h"

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "family/lora/adapter_files.h"
+#include "kind/adapter_files.h"
 #include "sluice/error.h"
 #include "sluice/plan.h"
 #include "support/expect_error.h"

@@ -1,4 +1,4 @@
-#include "report/flight_record.h"
+#include "plan/flight_record.h"
 
 #include <gtest/gtest.h>
 

@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "comm/process_transports.h"
-#include "launch/store_client.h"
+#include "job/store_client.h"
 #include "sluice/parts/transport.h"
 
 namespace sluice {

@@ -20,6 +20,7 @@
 
 #include "sluice/checkpoint.h"
 #include "sluice/error.h"
+#include "sluice/model_spec.h"
 #include "sluice/options.h"
 #include "sluice/parts/group.h"
 
@@ -45,6 +46,8 @@ struct SaveTarget {
   // Set if only an adapter is saved.
   std::string adapter_config = {};
   std::string source_directory = {};  // tokenizer files are copied from it; "": none
+  // Set if the model is part of a larger one, whose other tensors are copied from source_directory.
+  std::shared_ptr<const ModelSpec> part_of_source = {};
   // Called on a separate thread of rank 0 before the save ends.
   std::function<void()> after_commit = {};
   std::uint64_t max_shard_bytes = kMaxShardBytes;

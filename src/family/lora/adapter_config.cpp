@@ -12,7 +12,7 @@
 #include "base/strict_json.h"
 #include "family/config_reader.h"
 #include "family/known_keys.h"
-#include "family/lora/adapter_files.h"
+#include "kind/adapter_files.h"
 #include "sluice/error.h"
 #include "sluice/lora.h"
 

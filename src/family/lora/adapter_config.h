@@ -39,8 +39,6 @@ struct AdapterConfig {
   bool is_excluded(const LinearLayer& layer) const;
 };
 
-// PEFT stores the output layer's own weight beside its adapter.
-inline constexpr const char* kBaseLayerEnding = ".base_layer.weight";
 inline constexpr std::int64_t kMaxLoraRank = 1 << 20;
 inline constexpr std::size_t kMaxAdapterConfigBytes = std::size_t{4} << 20;
 

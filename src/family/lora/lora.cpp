@@ -10,9 +10,9 @@
 #include "base/name_pattern.h"
 #include "base/text.h"
 #include "family/families.h"
-#include "family/lora/adapter_files.h"
 #include "family/lora/linear_layers.h"
 #include "family/operators.h"
+#include "kind/adapter_files.h"
 #include "plan/trainable.h"
 #include "sluice/error.h"
 
@@ -64,9 +64,6 @@ std::vector<LinearLayer> linear_layers(const ModelSpec& model) {
 namespace {
 
 using detail::LinearLayer;
-
-constexpr const char* kA = ".lora_A.weight";
-constexpr const char* kB = ".lora_B.weight";
 
 bool is_target(const std::string& pattern, const LinearLayer& layer) {
   return pattern == kAllLinear ? !layer.is_head : matches_pattern(pattern, layer.name);
@@ -129,36 +126,12 @@ LayerInfo* layer_with(ModelSpec& model, const std::string& parameter) {
   return nullptr;
 }
 
-ModelSpec kept(ModelSpec model, bool adapters) {
-  for (LayerInfo& layer : model.layers) {
-    std::erase_if(layer.parameters, [&](const ParameterSpec& parameter) {
-      return is_adapter_parameter(parameter.name) != adapters;
-    });
-  }
-  return model;
-}
-
 }  // namespace
 
 double Adapter::scale(const AdaptedLinear& layer) const {
   const auto rank = static_cast<double>(layer.rank);
   return layer.alpha / (rank_stabilized ? std::sqrt(rank) : rank);
 }
-
-bool is_adapter_parameter(std::string_view name) {
-  return name.ends_with(kA) || name.ends_with(kB);
-}
-
-bool has_adapter(const ModelSpec& model) {
-  return std::any_of(model.layers.begin(), model.layers.end(), [](const LayerInfo& layer) {
-    return std::any_of(
-        layer.parameters.begin(), layer.parameters.end(),
-        [](const ParameterSpec& parameter) { return is_adapter_parameter(parameter.name); });
-  });
-}
-
-ModelSpec without_adapter(ModelSpec model) { return kept(std::move(model), false); }
-ModelSpec adapter_alone(ModelSpec model) { return kept(std::move(model), true); }
 
 Adapter make_adapter(const ModelSpec& model, const LoraOptions& options) {
   if (options.rank < 1)

@@ -10,8 +10,8 @@
 #include "base/safetensors_header_json.h"
 #include "base/text.h"
 #include "family/lora/adapter_config.h"
-#include "family/lora/adapter_files.h"
 #include "family/lora/linear_layers.h"
+#include "kind/adapter_files.h"
 #include "sluice/error.h"
 #include "sluice/lora.h"
 
@@ -54,7 +54,7 @@ SafetensorsHeader read_tensors(const std::string& directory) {
 // PEFT stores the head's own weight beside its adapter.
 bool is_copy_of_base(const std::string& parameter, const SafetensorsEntry& entry,
                      const std::map<std::string, LinearLayer>& linear) {
-  const std::string ending = detail::kBaseLayerEnding;
+  const std::string ending = kBaseLayerEnding;
   if (!parameter.ends_with(ending)) return false;
   const auto layer = linear.find(parameter.substr(0, parameter.size() - ending.size()));
   return layer != linear.end() &&

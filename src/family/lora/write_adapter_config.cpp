@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "family/lora/adapter_files.h"
+#include "kind/adapter_files.h"
 #include "sluice/lora.h"
 
 namespace sluice {

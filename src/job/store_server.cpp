@@ -1,4 +1,4 @@
-#include "launch/store_server.h"
+#include "job/store_server.h"
 
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -13,12 +13,12 @@
 #include <thread>
 #include <utility>
 
-#include "launch/judge_clock.h"
-#include "launch/line_table.h"
-#include "launch/sha256.h"
-#include "launch/socket.h"
-#include "launch/store_protocol.h"
-#include "launch/store_values.h"
+#include "job/judge_clock.h"
+#include "job/line_table.h"
+#include "job/sha256.h"
+#include "job/socket.h"
+#include "job/store_protocol.h"
+#include "job/store_values.h"
 #include "sluice/error.h"
 
 #include "base/as_error.h"

@@ -15,9 +15,9 @@
 #include <memory>
 #include <string>
 
-#include "launch/launch_environment.h"
-#include "launch/store_client.h"
-#include "launch/store_server.h"
+#include "job/launch_environment.h"
+#include "job/store_client.h"
+#include "job/store_server.h"
 
 namespace sluice {
 

@@ -1,4 +1,4 @@
-#include "launch/wait_notice.h"
+#include "job/wait_notice.h"
 
 #include "base/log.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "launch/store_protocol.h"
+#include "job/store_protocol.h"
 
 namespace sluice {
 

@@ -1,4 +1,4 @@
-#include "launch/rendezvous.h"
+#include "job/rendezvous.h"
 
 #include <unistd.h>
 
@@ -12,10 +12,10 @@
 #include "base/format.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "launch/private_file.h"
-#include "launch/sha256.h"
-#include "launch/socket.h"
-#include "launch/wait_notice.h"
+#include "job/private_file.h"
+#include "job/sha256.h"
+#include "job/socket.h"
+#include "job/wait_notice.h"
 #include "sluice/error.h"
 
 namespace sluice {

@@ -1,9 +1,9 @@
-#include "launch/store_connection.h"
+#include "job/store_connection.h"
 
 #include <algorithm>
 #include <thread>
 
-#include "launch/sha256.h"
+#include "job/sha256.h"
 #include "sluice/error.h"
 
 namespace sluice {

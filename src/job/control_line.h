@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "launch/job_failure.h"
-#include "launch/store_client.h"
+#include "job/job_failure.h"
+#include "job/store_client.h"
 
 namespace sluice {
 

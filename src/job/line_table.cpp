@@ -1,4 +1,4 @@
-#include "launch/line_table.h"
+#include "job/line_table.h"
 
 #include <algorithm>
 #include <cctype>

@@ -1,4 +1,4 @@
-#include "launch/sha256.h"
+#include "job/sha256.h"
 
 #include <sys/random.h>
 

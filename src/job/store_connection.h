@@ -4,9 +4,9 @@
 #include <optional>
 #include <string>
 
-#include "launch/socket.h"
-#include "launch/store_client.h"
-#include "launch/store_protocol.h"
+#include "job/socket.h"
+#include "job/store_client.h"
+#include "job/store_protocol.h"
 
 namespace sluice {
 

@@ -1,9 +1,9 @@
-#include "launch/store_protocol.h"
+#include "job/store_protocol.h"
 
 #include <algorithm>
 
 #include "base/format.h"
-#include "launch/sha256.h"
+#include "job/sha256.h"
 
 namespace sluice {
 namespace {

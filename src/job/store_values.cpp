@@ -1,4 +1,4 @@
-#include "launch/store_values.h"
+#include "job/store_values.h"
 
 #include <algorithm>
 #include <charconv>

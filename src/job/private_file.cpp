@@ -1,4 +1,4 @@
-#include "launch/private_file.h"
+#include "job/private_file.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,8 +10,8 @@
 
 #include "base/file.h"
 #include "base/format.h"
-#include "launch/sha256.h"
-#include "launch/socket.h"
+#include "job/sha256.h"
+#include "job/socket.h"
 #include "sluice/error.h"
 
 namespace sluice {

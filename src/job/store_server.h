@@ -11,8 +11,8 @@
 #include <optional>
 #include <string>
 
-#include "launch/job_failure.h"
-#include "launch/store_client.h"
+#include "job/job_failure.h"
+#include "job/store_client.h"
 
 namespace sluice {
 

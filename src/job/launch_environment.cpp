@@ -1,4 +1,4 @@
-#include "launch/launch_environment.h"
+#include "job/launch_environment.h"
 
 #include <algorithm>
 #include <charconv>
@@ -9,8 +9,8 @@
 #include "base/format.h"
 #include "base/text.h"
 #include "base/words.h"
-#include "launch/slurm_lists.h"
-#include "launch/socket.h"
+#include "job/slurm_lists.h"
+#include "job/socket.h"
 #include "sluice/error.h"
 
 namespace sluice {

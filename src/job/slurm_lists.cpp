@@ -1,4 +1,4 @@
-#include "launch/slurm_lists.h"
+#include "job/slurm_lists.h"
 
 #include <charconv>
 

@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include "launch/store_server.h"
+#include "job/store_server.h"
 
 namespace sluice {
 

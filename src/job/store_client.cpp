@@ -1,11 +1,11 @@
-#include "launch/store_client.h"
+#include "job/store_client.h"
 
 #include <atomic>
 #include <mutex>
 #include <utility>
 
 #include "base/format.h"
-#include "launch/store_connection.h"
+#include "job/store_connection.h"
 #include "sluice/error.h"
 
 namespace sluice {

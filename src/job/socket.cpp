@@ -1,4 +1,4 @@
-#include "launch/socket.h"
+#include "job/socket.h"
 
 #include <fcntl.h>
 #include <netdb.h>

@@ -1,4 +1,4 @@
-#include "launch/control_line.h"
+#include "job/control_line.h"
 
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -11,9 +11,9 @@
 #include <thread>
 #include <utility>
 
-#include "launch/judge_clock.h"
-#include "launch/line_table.h"
-#include "launch/store_connection.h"
+#include "job/judge_clock.h"
+#include "job/line_table.h"
+#include "job/store_connection.h"
 #include "sluice/error.h"
 
 #include "base/as_error.h"

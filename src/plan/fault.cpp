@@ -1,4 +1,4 @@
-#include "report/fault.h"
+#include "plan/fault.h"
 
 #include <algorithm>
 #include <charconv>

@@ -22,7 +22,7 @@
 #include <string>
 
 #include "base/packer.h"
-#include "launch/job_failure.h"
+#include "job/job_failure.h"
 
 namespace sluice {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "launch/job_failure.h"
+#include "job/job_failure.h"
 
 namespace sluice {
 
