@@ -379,8 +379,11 @@ std::shared_ptr<const GraphOfModel> graph_of_model(ExportedGraph graph,
   if (!options.allows_refused) require_allowed_nodes(graph, options.operators);
   std::shared_ptr<GraphOfModel> evaluation;
   if (graph.evaluation) {
+    // First, because the training model takes over `graph`.
     evaluation = graph_with_layers(evaluation_of(graph), options);
     evaluation->is_evaluation = true;
+    // Only checkpoints need the unread parameters, and checkpoints use the training graph. Here,
+    // evaluation_partition() would reject an unread parameter that another rank holds.
     for (GraphLayer& layer : evaluation->layers.layers) layer.unread.clear();
   }
   const std::shared_ptr<GraphOfModel> model = graph_with_layers(std::move(graph), options);

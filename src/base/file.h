@@ -80,6 +80,8 @@ void sync_directory(const std::string& directory);
 void rename_path(const std::string& from, const std::string& to);
 std::string parent_directory(const std::string& path);
 std::string base_name(const std::string& path);
+// Returns 16 random hexadecimal digits for the names of temporary files, jobs and runs. If two runs
+// had one name, a save of one could remove checkpoints of the other.
 std::string unique_suffix();
 
 }  // namespace sluice

@@ -118,7 +118,8 @@ at::Tensor sum(const Member& backend, const Exchanged& exchanged, SumOrder order
                                   : sum_in_order(exchanged.pieces, own.device());
 }
 
-// Larger tensors are summed in pieces across processes.
+// Larger tensors are summed in pieces across processes. For smaller ones, a second exchange costs
+// more than it saves. All members choose alike, because their tensors have one shape and dtype.
 constexpr std::size_t kInPiecesBytes = 64 << 10;
 
 // Each member sums one piece and sends that sum to all members. A member thus sends 2 (n - 1) / n

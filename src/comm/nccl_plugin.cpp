@@ -24,7 +24,7 @@ FoundNccl load() {
   if (const nccl::Result result = table.get_version(&version); result != nccl::kSuccess)
     return missing(
         formatted("the library of NCCL does not say its version: {}", table.error_text(result)));
-  // A library can read structures of older headers, but not of newer ones.
+  // Within a major version, a library can read structures of older headers, but not of newer ones.
   if (version < table.compiled_version || version / 10'000 != table.compiled_version / 10'000) {
     return missing(
         formatted("the plug-in was built with the headers of NCCL {}, and NCCL {} is "

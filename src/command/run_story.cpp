@@ -131,6 +131,7 @@ void RunStory::keep_earlier() {
       if (step.is_number() && step.integer() <= done) facts["saves"].push_back(step);
     read_curves(MetricsFile::path_in(record_.folder), done, record_.curves);
   } catch (const Error& error) {
+    // These files only inform the user, so a damaged one must not prevent a resume.
     log_debug(formatted("what the run told before is left out: {}", error.what()));
   }
 }

@@ -116,8 +116,9 @@ bool ties_by_default(const Json& text) {
   return family->decoder(ConfigReader(nothing, "text_config")).tie_word_embeddings;
 }
 
-// Follows transformers 5.23. In some models either setting ties the head, in others only the outer
-// one. `text` has the model_type of its family.
+// Follows transformers 5.23. With kAsText either setting ties the head. The text is read first,
+// because an outer false must not undo it. Other models ignore the text and use the outer setting
+// or, without one, their default. `text` has the model_type of its family.
 bool is_head_tied(const Json& document, const Json& text, const Whole& whole) {
   if (whole.ties == Whole::kAsText &&
       (says(text, kTies) ? text.at(kTies) == true : ties_by_default(text)))

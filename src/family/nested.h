@@ -17,8 +17,8 @@ bool is_supported_vision_language(const Json& document);
 bool is_inside_vision_language(const std::string& config_text);
 
 // Returns the language model's configuration for its family, and other documents unchanged. Missing
-// fields get transformers' default. The outer object decides whether the head is tied and, for an
-// unknown type, the sizes.
+// fields get transformers' default. The outer object decides whether the head is tied (in some
+// models either object may tie it) and, for an unknown type, the sizes.
 Json language_config(const Json& document);
 
 // Throws Error(kInput) for settings by which transformers changes logits or loss only of a

@@ -146,7 +146,8 @@ void check_ctc(const GraphCall& call, GraphFrame& frame) {
 }
 
 // LibTorch lets a view reach any element of the storage. We only allow the tensor's own elements.
-// The tensor must have its strides from export.
+// The tensor must have its strides from export, because the call's sizes and strides were recorded
+// for them. With other strides they would select other elements.
 void check_strided(const GraphCall& call, GraphFrame& frame) {
   const Arguments arguments(call, frame);
   const at::Tensor self = arguments.tensor(0);

@@ -234,6 +234,8 @@ PublishedDirectory::PublishedDirectory(std::string path, Commit commit, Director
   while (path_.size() > 1 && path_.ends_with('/')) path_.pop_back();
   folder_ = parent_directory(path_);
   make_folders(folder_);
+  // Clean up first. A new directory is not locked yet, so clean_up() would remove it. In marker
+  // mode, the rest of a killed save must also free its name.
   clean_up(folder_, base_name(path_), kind_);
   if (commit_ == Commit::kRename) {
     begin_rename();

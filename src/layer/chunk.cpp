@@ -242,6 +242,8 @@ Values Chunk::forward(Values received, const Values& batch, std::uint64_t seed, 
                             written.size(), layer.writes.size()),
                   "LayerSpec::writes", "name every value that LayerSpec::forward returns");
     }
+    // The backward passes all later layers before it reaches these outputs, so one layer suffices
+    // as the boundary.
     if (!differentiable_input && first_layer_outputs_.empty()) {
       for (const at::Tensor& tensor : written) {
         if (tensor.defined() && tensor.requires_grad()) first_layer_outputs_.push_back(tensor);

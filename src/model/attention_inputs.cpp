@@ -120,6 +120,7 @@ bool AttentionInputs::is_plain(const BatchPositions& batch, at::IntArrayRef size
   require_sizes(batch.attention_mask, "attention_mask", sizes);
   require_sizes(batch.position_ids, "position_ids", sizes);
   if (!batch.attention_mask.defined() && !batch.position_ids.defined()) return true;
+  // The answer is kept on the CPU, so that only the first layer waits for the device.
   const auto make = [&] {
     return batch.attention_mask.defined() ? batch.attention_mask.ne(0).all().cpu()
                                           : at::diff(batch.position_ids).eq(1).all().cpu();

@@ -39,6 +39,7 @@ void Verification::report_rank(int rank, std::string reason) {
 
 std::vector<Violation> Verification::take_violations() {
   std::vector<Violation> taken = std::exchange(violations_, {});
+  // Stable, so that violations at one place stay in the order of the checks.
   std::stable_sort(taken.begin(), taken.end(), [](const auto& a, const auto& b) {
     return std::tie(a.rank, a.index) < std::tie(b.rank, b.index);
   });
