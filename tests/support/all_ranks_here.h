@@ -1,4 +1,4 @@
-// The ranks of a run that are all threads of this process.
+// Returns the ranks of a run in which every rank is a thread of this process.
 #pragma once
 
 #include <numeric>

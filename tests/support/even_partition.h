@@ -1,4 +1,4 @@
-// A partition for tests whose layers are of no family.
+// Partitions models that belong to no known family.
 #pragma once
 
 #include "sluice/model.h"
@@ -7,7 +7,8 @@
 
 namespace sluice::test {
 
-// All layers count alike, remainder first; stages where the map has them.
+// Gives all layers equal weight; the first stages get the remainder. Stages are placed as in
+// `stage_map`.
 inline Partition even_partition(const Model& model, const StageMap& stage_map) {
   ModelSpec spec = describe(model.layers);
   for (LayerInfo& layer : spec.layers) layer.role = LayerRole::kBlock;

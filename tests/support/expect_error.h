@@ -1,4 +1,4 @@
-// The Error that a call throws, for looking at its parts.
+// Returns the Error that a call throws, so that a test can check its parts.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Random edits of a text, for parsers that have to stand any.
+// Randomly edits a text, to test parsers with malformed input.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,8 @@
 
 namespace sluice::test {
 
-// One to four edits: flip, drop, double or splice bytes, replace a number by one at a limit.
+// Makes one to four edits: flips, drops, doubles or splices bytes, or replaces a number with an
+// extreme value.
 inline std::string mutate(std::string bytes, const std::vector<std::string>& others,
                           std::mt19937& random) {
   static const std::vector<std::string> kLimits = {"0",

@@ -1,4 +1,4 @@
-// For tests of what our own matrix products promise and those of LibTorch's BLAS do not.
+// For tests of guarantees that our own matrix products give and LibTorch's BLAS does not.
 #pragma once
 
 #include <gtest/gtest.h>

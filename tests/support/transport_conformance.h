@@ -1,6 +1,6 @@
-// The promises of every transport. Instantiate with
+// Tests that every transport must pass. Instantiate them with
 //   INSTANTIATE_TEST_SUITE_P(Local, TransportConformance,
-//   ::testing::Values(&make_local_transports));
+//                            ::testing::Values(&make_local_transports));
 #pragma once
 
 #include <ATen/Functions.h>

@@ -16,7 +16,7 @@ inline Model user_model(UserModel kind, int blocks, std::int64_t width = 16,
       make_user_layers(kind, blocks, width, dropout), {"x", "y"}, {"prediction"}, &squared_error};
 }
 
-// rows: of every microbatch, cycled; the first seen step is 1.
+// `rows` are the row counts of the microbatches, repeated cyclically. Step numbers start at 1.
 inline std::vector<StepBatch> user_batches(int num_steps, int num_microbatches,
                                            const std::vector<std::int64_t>& rows,
                                            std::int64_t width = 16) {
