@@ -1,5 +1,4 @@
-// Every key that can be "auto": what it falls back to, and the line of the log that says what it
-// became.
+// Every key that accepts "auto": its fall-back, and the log line that states the chosen value.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -12,7 +11,7 @@
 namespace sluice::testing {
 namespace {
 
-// What a key became in a run with these options.
+// The value chosen for a key in a run with these options.
 struct Row {
   std::string key, became;
   std::vector<std::string> options;
@@ -44,7 +43,7 @@ class AutoSettingsTest : public TrainCommandTest {
   }
   std::string drawn(const std::string& name) const { return "--model.config=" + (folder_ / name); }
 
-  // The fall-backs stand first.
+  // Fall-backs come first.
   std::vector<Row> rows() const {
     const std::string none = "--model.path=";
     const std::string schedule = "--parallelism.pipeline_parallel_schedule=";
@@ -71,7 +70,6 @@ class AutoSettingsTest : public TrainCommandTest {
             {"checkpoint.resume", "no checkpoint in " + out() + "/checkpoint", {}}};
   }
 
-  // The schedule that the plan takes, as its JSON has it.
   std::string chosen_schedule() const {
     const ProgramResult planned =
         run_sluice({"plan", config(), "--json", "--parallelism.partition=cost",
@@ -82,7 +80,7 @@ class AutoSettingsTest : public TrainCommandTest {
            (stages == 1 ? " stage" : " stages") + " a rank";
   }
 
-  // The lines of a run of one step, as one.
+  // The log lines about "auto", joined into one.
   static std::string auto_line(const ProgramResult& result) {
     EXPECT_EQ(result.exit_code, 0) << result.err;
     const std::string begin = "\nauto:\n";

@@ -1,4 +1,4 @@
-// A run of an exported graph of tests/command/data, in a folder of its own.
+// Runs an exported graph of tests/command/data in a temporary folder.
 #pragma once
 
 #include "train_fixture.h"
@@ -40,7 +40,7 @@ class GraphFixture : public TrainCommandTest {
     return found;
   }
 
-  // The output of a run from its first step: losses, and hashes of weights and moments.
+  // Losses, and hashes of weights and moments.
   struct Outcome {
     std::vector<double> losses;
     std::string hashes;

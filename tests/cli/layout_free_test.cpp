@@ -1,5 +1,5 @@
-// training.layout_free = 8 on the quickstart's model: losses, gradient norms and the written
-// weights have the same bytes in every layout.
+// With training.layout_free = 8, losses, gradient norms and saved weights of the quickstart's model
+// have the same bytes in every layout.
 #include <gtest/gtest.h>
 
 #include <string>

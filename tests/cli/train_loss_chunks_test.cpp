@@ -1,4 +1,4 @@
-// `sluice train` of a model whose vocabulary is large: head and loss by blocks of it.
+// Large vocabularies: head and loss are computed in blocks of the vocabulary.
 #include <gtest/gtest.h>
 
 #include "train_fixture.h"

@@ -1,4 +1,4 @@
-// `sluice train` under both kinds of matrix products: which ran is said, and no run has both.
+// A run reports its kind of matrix products, and no run mixes both kinds.
 #include <gtest/gtest.h>
 
 #include "train_fixture.h"
