@@ -1,4 +1,5 @@
-// Mutated files against the properties that the fuzz targets check: the same in every build.
+// Checks the properties of the fuzz targets on mutated files. The mutations are the same in every
+// build.
 #include <gtest/gtest.h>
 
 #include <fstream>

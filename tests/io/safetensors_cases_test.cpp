@@ -1,4 +1,4 @@
-// Every malformed or odd file of the corpus, against the verdict of the reference package.
+// Compares our verdict on malformed and odd files with that of the reference package.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -52,7 +52,8 @@ TEST(SafetensorsCasesTest, AgreesWithTheReferencePackageOnEveryFile) {
   }
 }
 
-// Every prefix of a good file is refused: a torn copy never passes for a shorter model.
+// Every prefix of a valid file must be rejected, so that a torn copy is never read as a smaller
+// model.
 TEST(SafetensorsCasesTest, RefusesEveryTruncationOfAGoodFile) {
   const test::TempDirectory directory;
   const std::string whole = from_hex(load_cases().at(0).at("hex"));
