@@ -1,4 +1,4 @@
-// Returns the ranks of a run in which every rank is a thread of this process.
+// Puts every rank of a run on a thread of this process.
 #pragma once
 
 #include <numeric>

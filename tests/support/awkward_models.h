@@ -1,5 +1,4 @@
-// Models that do what user code may do and what is hard for pipelines. Each model has one
-// difficulty.
+// Models that are hard to pipeline. Each has one difficulty that user code may have.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -20,7 +19,6 @@ namespace sluice::test {
 
 using Tensors = std::vector<at::Tensor>;
 
-// A linear layer whose forward a test can choose.
 struct Workshop : torch::nn::Module {
   explicit Workshop(std::int64_t width)
       : linear(torch::nn::LinearOptions(width, width)), norm(width) {
@@ -72,7 +70,7 @@ inline LayerSpec function_layer(const std::string& name, std::vector<std::string
   return layer;
 }
 
-// Expects eight layers. The first layer must read "x" and the last must write "prediction".
+// The first of the eight layers must read "x", the last must write "prediction".
 inline Model model_of_layers(std::vector<LayerSpec> layers) {
   return {std::move(layers), {"x", "y"}, {"prediction"}, &squared_error};
 }
@@ -95,7 +93,6 @@ inline Model with_layers(std::size_t at, const std::vector<LayerSpec>& middle) {
   return model_of_layers(std::move(layers));
 }
 
-// Eight layers with the same forward.
 inline Model everywhere(const WorkshopForward& forward) {
   std::vector<LayerSpec> layers;
   for (int i = 0; i < 8; ++i)
@@ -103,7 +100,6 @@ inline Model everywhere(const WorkshopForward& forward) {
   return with_layers(0, layers);
 }
 
-// The backward returns a gradient for the input but none for the weight.
 struct NoWeightGradient : torch::autograd::Function<NoWeightGradient> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
                             const at::Tensor& w) {
@@ -127,8 +123,7 @@ struct NoInputGradient : torch::autograd::Function<NoInputGradient> {
   }
 };
 
-// Activation checkpointing by user code: the forward saves only its input, and the backward
-// computes the activations again.
+// Activation checkpointing by user code.
 struct Recompute : torch::autograd::Function<Recompute> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
                             const at::Tensor& /*makes the output want a gradient*/,

@@ -1,4 +1,4 @@
-// An observer that calls functions, each of which may be empty.
+// The functions may be empty.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,3 @@
-// Runs the ranks of a conformance suite over the transport under test, each rank on its own thread.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,8 +22,7 @@ class ConformanceRanks : public ::testing::TestWithParam<TransportFactory> {
     transports = GetParam()(size, TransportOptions{deadline});
     ASSERT_EQ(transports.size(), static_cast<std::size_t>(size));
   }
-  // Runs `body(transport)` on one thread per rank. Returns the error text of each rank, "" if it
-  // threw nothing.
+  // Returns the error text of each rank, "" for none.
   std::vector<std::string> on_every_rank(const std::function<void(Transport&)>& body) {
     std::vector<std::string> errors(transports.size());
     std::vector<std::thread> threads;
@@ -40,7 +38,6 @@ class ConformanceRanks : public ::testing::TestWithParam<TransportFactory> {
     for (std::thread& thread : threads) thread.join();
     return errors;
   }
-  // Waits up to 5 seconds for a condition that other threads will make true.
   static bool soon(const std::function<bool()>& condition) {
     const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(5);
     while (!condition()) {

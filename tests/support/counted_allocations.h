@@ -1,5 +1,4 @@
-// Counts the allocations of the whole program. This header replaces operator new, so only one
-// source file of a program may include it.
+// This header replaces operator new, so only one source file of a program may include it.
 #pragma once
 
 #include <atomic>
@@ -18,7 +17,7 @@ namespace allocations_detail {
 inline std::atomic<std::int64_t> count{0}, bytes{0};
 }
 
-// Counts all allocations of the function, including those that it frees.
+// Includes allocations that the function frees.
 inline Allocations allocations_of(const std::function<void()>& function) {
   using namespace allocations_detail;
   const Allocations before{count.load(), bytes.load()};
@@ -35,8 +34,8 @@ void* operator new(std::size_t bytes) {
   if (void* memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
   throw std::bad_alloc();
 }
-// std::stable_sort() allocates with this operator. If another operator new allocated the memory,
-// our operator delete would pass foreign memory to free().
+// std::stable_sort() uses this operator. Without it, operator delete would pass foreign memory to
+// free().
 void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
   return std::malloc(bytes > 0 ? bytes : 1);
 }

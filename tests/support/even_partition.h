@@ -1,4 +1,3 @@
-// Partitions models that belong to no known family.
 #pragma once
 
 #include "sluice/model.h"
@@ -7,8 +6,7 @@
 
 namespace sluice::test {
 
-// Gives all layers equal weight; the first stages get the remainder. Stages are placed as in
-// `stage_map`.
+// Gives all layers equal weight. The first stages get the remainder.
 inline Partition even_partition(const Model& model, const StageMap& stage_map) {
   ModelSpec spec = describe(model.layers);
   for (LayerInfo& layer : spec.layers) layer.role = LayerRole::kBlock;

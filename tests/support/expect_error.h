@@ -1,4 +1,3 @@
-// Returns the Error that a call throws, so that a test can check its parts.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -109,7 +109,7 @@ int error_named(const std::string& name) {
   _exit(127);
 }
 
-// Moves the log to a high descriptor number, which the watched program does not expect to use.
+// Moves the log to a descriptor number that the watched program does not expect.
 int open_log(const std::string& path) {
   const long low =
       real_openat(AT_FDCWD, path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0666);
@@ -147,7 +147,7 @@ struct Settings {
   }
 };
 
-// Never destroyed, because files may be closed after static objects are destroyed.
+// Never destroyed, because files may be closed after static objects.
 const Settings& settings() {
   static const Settings* const made = new Settings;
   return *made;
@@ -158,7 +158,7 @@ const Settings& settings() {
 constexpr int kMaxDescriptors = 1 << 16;
 std::array<std::atomic<bool>, kMaxDescriptors> watched_descriptors;
 
-// The current path of a descriptor, also after renames. "" if it has none.
+// Also valid after renames. "" if the descriptor has no path.
 std::string path_of(int descriptor) {
   char link[64], target[PATH_MAX];
   std::snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
@@ -171,7 +171,7 @@ std::string working_folder() {
   return syscall(SYS_getcwd, path, sizeof path) > 0 ? path : "";
 }
 
-// Removes "." and ".." textually, without resolving links.
+// Removes "." and ".." without resolving links.
 std::string normal(const std::string& path) {
   std::string result;
   for (std::size_t at = 0; at < path.size();) {
@@ -199,7 +199,7 @@ bool is_watched(const std::string& path) {
          (path.size() == folder.size() || path[folder.size()] == '/');
 }
 
-// libc may have closed and reused a watched descriptor internally, so check its current path.
+// libc may have closed and reused the descriptor internally.
 bool is_watched(int descriptor) {
   if (descriptor < 0 || descriptor >= kMaxDescriptors) return false;
   std::atomic<bool>& watched = watched_descriptors[static_cast<std::size_t>(descriptor)];
@@ -213,7 +213,7 @@ void watch(long descriptor, bool watched) {
     watched_descriptors[static_cast<std::size_t>(descriptor)] = watched;
 }
 
-// Returns the path relative to the folder, "." for the folder itself. Other paths are unchanged.
+// Relative to the folder, "." for the folder itself. Other paths are unchanged.
 std::string for_log(const std::string& path) {
   const std::size_t length = settings().folder.size();
   if (!is_watched(path)) return path.empty() ? "-" : path;
@@ -231,7 +231,7 @@ struct Call {
   std::string path, other;
   bool asks_for_space = false;
   long flags = 0, offset = -1;
-  std::string bytes;  // written bytes
+  std::string bytes;
 };
 
 std::mutex one_at_a_time;
@@ -343,7 +343,7 @@ ssize_t write_bytes(int descriptor, std::string bytes, off_t offset) {
   });
 }
 
-// Reads the written bytes back from the file, for calls that do not receive them in memory.
+// For calls that do not receive the written bytes in memory.
 std::string read_back(int descriptor, off_t offset, std::size_t count) {
   char link[64];
   std::snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);

@@ -1,5 +1,4 @@
-// Reads the file calls that fault_preload.cpp logged, and reads and writes folder trees as values.
-// file_system_model.h interprets the calls.
+// The calls that fault_preload.cpp logged, and folder trees as values.
 #pragma once
 
 #include <map>
@@ -16,14 +15,14 @@ struct FileCall {
   long result = 0;
   int error = 0;
   long flags = 0, offset = -1;
-  std::string bytes;        // written bytes
+  std::string bytes;
   std::string path, other;  // relative to the folder; "." is the folder itself
 
   // Such as "12 rename checkpoint/.step-1.tmp -> checkpoint/step-1".
   std::string text() const;
 };
 
-// Throws std::runtime_error if the file is not such a log.
+// Throws std::runtime_error for other files.
 std::vector<FileCall> read_calls(const std::string& log);
 
 struct Node {
@@ -35,12 +34,12 @@ struct Node {
   friend bool operator==(const Node& a, const Node& b);
 };
 
-// Nodes by path relative to the folder. The folder itself is not included.
+// Keyed by the path relative to the folder, which is not included itself.
 using Tree = std::map<std::string, Node>;
 
 Tree read_tree(const std::string& folder);
 void write_tree(const Tree& tree, const std::string& folder);
-// The subtree below `path`. Its names are relative to `path`.
+// Returns names relative to `path`.
 Tree below(const Tree& tree, const std::string& path);
 // Describes the first path at which the trees differ. "" if they are equal.
 std::string difference(const Tree& expected, const Tree& actual);

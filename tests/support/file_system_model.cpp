@@ -95,8 +95,7 @@ void FileSystemModel::change(const FileCall& call, std::vector<Change::Slot> slo
   changes_.push_back({std::move(slots), call.text()});
 }
 
-// Makes the chosen changes durable. All changes of one name are in one folder, so their order is
-// kept.
+// All changes of one name are in one folder, so their order is kept.
 void FileSystemModel::sync_changes(const std::function<bool(const Change&)>& chosen) {
   std::vector<Change> left;
   for (Change& change : changes_) {

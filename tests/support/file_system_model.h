@@ -40,13 +40,13 @@ class FileSystemModel {
   explicit FileSystemModel(const Tree& durable,
                            std::shared_ptr<Contents> contents = std::make_shared<Contents>());
 
-  // Throws std::runtime_error if the call could not have had its logged result in this state, which
-  // means that earlier calls are missing from the log.
+  // Throws std::runtime_error if the call cannot have had its logged result, because earlier calls
+  // are missing.
   void play(const FileCall& call);
 
-  // The tree after killing the process now.
+  // After killing the process now.
   Tree now() const;
-  // The minimal tree that survives a power loss now.
+  // What a power loss now keeps at least.
   Tree durable() const;
 
   // Calls visit(state, description) for states that a power loss may leave now. It visits unsynced

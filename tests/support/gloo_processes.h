@@ -14,15 +14,14 @@
 
 namespace sluice::test {
 
-// Leaves the link unwrapped.
 struct AsItIs {
   std::unique_ptr<Link> operator()(std::unique_ptr<Link> link, int /*process*/) const {
     return link;
   }
 };
 
-// Returns the endpoints in rank order. Calls adjust(options, process) for each process before its
-// link is made. wrap(link, process) returns the link that the process uses.
+// Returns the endpoints in rank order. adjust(options, process) edits the options of a process.
+// wrap(link, process) returns the link to use.
 template <typename Adjust, typename Wrap = AsItIs>
 std::vector<std::unique_ptr<Transport>> gloo_processes(int num_ranks, int num_processes,
                                                        const TransportOptions& options,
@@ -74,7 +73,6 @@ inline std::vector<std::unique_ptr<Transport>> gloo_processes(
                         [](ProcessRanksOptions&, GlooLinkOptions&) {});
 }
 
-// One rank per process.
 inline std::vector<std::unique_ptr<Transport>> single_gloo_processes(
     int size, const TransportOptions& options) {
   return gloo_processes(size, size, options);

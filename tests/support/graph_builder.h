@@ -1,4 +1,4 @@
-// Builds exported graphs by hand. Values are referred to by name; nodes keep the order of addition.
+// Builds exported graphs by hand. Values are referred to by name.
 #pragma once
 
 #include <string>
@@ -69,7 +69,6 @@ class GraphBuilder {
   using Arguments = std::vector<std::pair<std::string, Item>>;
   using Items = std::vector<Item>;
 
-  // Sizes are given as text: "3", "s0", "2*s0".
   int tensor(const std::string& name, const std::vector<std::string>& sizes = {},
              const std::string& dtype = "float32") {
     GraphValue value{.name = name, .dtype = dtype};

@@ -20,7 +20,6 @@ namespace sluice::test {
 
 class GroupConformance : public ConformanceRanks {
  protected:
-  // Like on_every_rank, but passes the group of all ranks.
   std::vector<std::string> in_world(const std::function<void(const Group&)>& body) {
     return on_every_rank([&](Transport& transport) { body(transport.world()); });
   }
@@ -125,14 +124,13 @@ TEST_P(GroupConformance, AllReduceAddsInTheOrderOfTheMembersWhoeverComesFirst) {
       }
     }
   }));
-  // Check that these numbers do have a sum that depends on the order.
+  // Check that the order matters for these numbers.
   const at::Tensor backwards = awkward(3, kSize, at::kFloat) + awkward(2, kSize, at::kFloat) +
                                awkward(1, kSize, at::kFloat) + awkward(0, kSize, at::kFloat);
   EXPECT_FALSE(same_bits(backwards, awkward_sum(kRanks, kSize, at::kFloat)));
 }
 
-// A tensor of this size may be summed in pieces. The sum must not depend on when ranks wait, or
-// whether they do.
+// A tensor of this size may be summed in pieces.
 TEST_P(GroupConformance, AllReduceOfALargeTensorHasTheSameBitsAndNeedsNobodyToWait) {
   constexpr int kRanks = 4;
   constexpr std::int64_t kSize = 100'003;
@@ -168,7 +166,7 @@ TEST_P(GroupConformance, AllReduceOfALargeTensorHasTheSameBitsAndNeedsNobodyToWa
   }));
 }
 
-// Groups of different sizes whose members hold subtrees of the same terms compute the same sum.
+// A member may hold the sum of several terms. The result must not depend on the number of members.
 TEST_P(GroupConformance, SumsInATreeBelongToTheTermsNotToTheMembers) {
   constexpr int kRanks = 4;
   for (const std::int64_t size : {7, 100'003}) {
@@ -274,7 +272,7 @@ TEST_P(GroupConformance, WorksMayBeWaitedForInAnyOrder) {
       sums.push_back(world.all_reduce(at::full({2}, 10 * i + world.rank())));
       texts.push_back(world.all_gather(std::to_string(i)));
     }
-    for (int k = 0; k < kWorks; ++k) {  // each rank waits in a different order
+    for (int k = 0; k < kWorks; ++k) {
       const int i = (k * (world.rank() + 1) + world.rank()) % kWorks;
       EXPECT_EQ(texts[i].wait(), std::vector<std::string>(kRanks, std::to_string(i)));
       EXPECT_EQ(sums[kWorks - 1 - i].wait()[0].item<double>(), 30 * (kWorks - 1 - i) + 3);
@@ -480,7 +478,6 @@ TEST_P(GroupConformance, KeepsNothingThatEveryMemberHasTaken) {
   EXPECT_TRUE(soon([&] { return storage.expired(); }));
 }
 
-// Rows and columns of a 2 x 3 mesh, with outstanding works on both.
 TEST_P(GroupConformance, KeepsManyGroupsApartUnderLoad) {
   start(6);
   expect_no_errors(in_world([](const Group& world) {

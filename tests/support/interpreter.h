@@ -1,5 +1,5 @@
-// A reference interpreter of programs, written as simply as possible. Tests compare verify() with
-// it. It shares no code with src/plan.
+// A simple reference interpreter, with which tests compare verify(). It shares no code with
+// src/plan.
 #pragma once
 
 #include <deque>
@@ -31,8 +31,8 @@ class Interpreter {
     }
   }
 
-  // Runs the program. Returns true if every instruction is legal where it runs, all rows finish,
-  // and no value is left over.
+  // Returns true if every instruction is legal where it runs, all rows finish, and no value is left
+  // over.
   bool accepts() {
     std::vector<std::size_t> at(p_.ranks.size(), 0);
     for (bool moved = true; moved;) {
@@ -144,8 +144,8 @@ class Interpreter {
     return a.stage + 1 == p_.num_stages() ? kDone : input(rank, own, kGradient, a.stage + 1);
   }
 
-  // An input from this rank, or from a message, must be present already. Without messages the rank
-  // waits for it.
+  // Inputs from this rank or from a message must be present. Without messages the rank waits for
+  // them.
   Outcome input(int rank, Value own, Kind kind, int from_stage) const {
     if (inputs_.count({own, kind})) return kDone;
     return transfers_ || owner(from_stage) == rank ? kWrong : kWaits;
@@ -235,7 +235,7 @@ class Interpreter {
     return count == p_.num_microbatches;
   }
 
-  // This rank's losses and outputs are available once its forwards of the last stage are done.
+  // Available once the rank's forwards of the last stage are done.
   Outcome learn_of_outputs(int rank, K kind, int group) {
     if (ended_.count({rank, K::kOptimizerStep})) return kWrong;
     const int last = p_.num_stages() - 1;
@@ -255,7 +255,7 @@ class Interpreter {
     return outcome;
   }
 
-  // Waits until all members have arrived. Each member may arrive only once.
+  // Each member may arrive only once.
   Outcome gather(int rank, int group, const std::set<int>& members) {
     if (passed_.count({group, rank})) return kWrong;
     arrived_[group].insert(rank);
@@ -307,8 +307,7 @@ class Interpreter {
   std::set<std::pair<int, int>> passed_;
 };
 
-// Computes channel occupancies by exploring every state that some timing reaches. Only for small
-// programs.
+// Explores every state that some timing reaches. Only for small programs.
 class ChannelExplorer {
  public:
   explicit ChannelExplorer(const Program& program) : p_(program) {}
@@ -352,7 +351,7 @@ class ChannelExplorer {
   }
 
  private:
-  using State = std::vector<std::size_t>;  // the number of instructions each rank has run
+  using State = std::vector<std::size_t>;  // instructions that each rank has run
   using ChannelKey = std::tuple<int, int, bool>;
 
   static bool is_send(ActionKind kind) {
@@ -392,8 +391,7 @@ class ChannelExplorer {
     return held;
   }
 
-  // Whether the rank has reached or passed this collective. True for ranks that are not members of
-  // it.
+  // True for ranks that are not members.
   bool is_here(const State& state, std::size_t rank, const Action& meeting) const {
     for (std::size_t i = 0; i < p_.ranks[rank].size(); ++i) {
       if (p_.ranks[rank][i] == meeting) return state[rank] >= i;

@@ -1,4 +1,3 @@
-// Randomly edits a text, to test parsers with malformed input.
 #pragma once
 
 #include <algorithm>
@@ -8,8 +7,7 @@
 
 namespace sluice::test {
 
-// Makes one to four edits: flips, drops, doubles or splices bytes, or replaces a number with an
-// extreme value.
+// Makes one to four edits: flips, drops, doubles or splices bytes, or sets extreme numbers.
 inline std::string mutate(std::string bytes, const std::vector<std::string>& others,
                           std::mt19937& random) {
   static const std::vector<std::string> kLimits = {"0",

@@ -1,4 +1,4 @@
-// For tests of guarantees that our own matrix products give and LibTorch's BLAS does not.
+// For guarantees of our own matrix products that LibTorch's BLAS does not give.
 #pragma once
 
 #include <gtest/gtest.h>

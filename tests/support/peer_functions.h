@@ -1,6 +1,6 @@
-// Functions of peer frameworks that only tests call. They check the rules of src/plan/partition
-// against the results of the original sources (tests/reference). sluice/parts/peers.h has the
-// others. Arguments that a peer rejects throw Error(kUsage).
+// Functions of peer frameworks that only tests call, to check src/plan/partition against the
+// original sources (tests/reference). The others are in sluice/parts/peers.h. Arguments that a peer
+// rejects throw Error(kUsage).
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace sluice::testing {
 // The first generation (October 2024): it ignores weights; the middle stages get the extra layers.
 std::vector<std::string> generate_split_points_2024(std::string_view schedule, int pp_degree,
                                                     int num_layers);
-// The current generation. get_pipeline_metadata returns the number of stages.
+// The current generation. Returns the number of stages.
 int get_pipeline_metadata(std::string_view schedule, int pp_degree, int num_layers,
                           std::optional<int> layers_per_stage, int first_stage_less_layers = 1,
                           int last_stage_less_layers = 1);
@@ -43,8 +43,8 @@ struct RowRange {
   std::int64_t start = 0;
   std::int64_t size = 0;
 };
-// Row range of each microbatch, cut like torch.tensor_split: the first batch % n have one row more.
-// Throws Error(kUsage) if there are fewer rows than microbatches; torch returns fewer chunks then.
+// Cut like torch.tensor_split: the first batch % n microbatches have one row more. Throws
+// Error(kUsage) if there are fewer rows than microbatches; torch returns fewer chunks then.
 std::vector<RowRange> split_batch_into_microbatches(std::int64_t batch,
                                                     std::int64_t num_microbatches);
 

@@ -1,5 +1,4 @@
-// Trains a model with plain autograd in one loop and through a pipeline, to compare the results bit
-// by bit.
+// Trains a model in one plain loop and through a pipeline, to compare the bits.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -38,7 +37,6 @@ struct TrainedModel {
   std::vector<std::optional<NonFinite>> non_finite;  // per rank, when options.find_non_finite
 };
 
-// Whether losses and weights have equal bits, and the weights equal names.
 inline bool same_bits(const TrainedModel& a, const TrainedModel& b) {
   if (a.losses != b.losses || a.weights.size() != b.weights.size()) return false;
   for (const auto& [name, tensor] : a.weights) {
@@ -57,12 +55,12 @@ struct HarnessOptions {
   // Every rank has one observer. `observers_of` adds more.
   std::function<void(int rank, CallbackObserver&)> per_rank;
   std::function<std::vector<ExecutorObserver*>(int rank)> observers_of;
-  // Empty, or returning an empty maker for a stage, selects autograd.
+  // Autograd if empty, or if it returns an empty maker.
   std::function<ChunkBackwardMaker(int stage)> backward_of;
   TransportOptions transport;
   MemoryLedger* ledger = nullptr;
   bool find_non_finite = false;  // after the last step, on its batch
-  // Called on each rank's thread after each step.
+  // Runs on each rank's thread after each step.
   std::function<void(int rank, std::vector<Stage*>)> after_step;
 };
 
@@ -81,8 +79,8 @@ inline double mean_loss(const std::vector<MicrobatchLoss>& losses) {
   return sum / static_cast<double>(count);
 }
 
-// Trains the whole model in this thread with LibTorch's backward into `.grad`. Microbatches run
-// backward in `backward_order` (empty: 0, 1, 2, ...).
+// Uses LibTorch's backward into `.grad`. Microbatches run backward in `backward_order` (empty: 0,
+// 1, 2, ...).
 inline TrainedModel train_in_one_loop(const Model& model, const std::vector<StepBatch>& steps,
                                       const HarnessOptions& options,
                                       std::vector<int> backward_order = {}) {
@@ -145,7 +143,6 @@ inline Program lowered(const Schedule& schedule, std::vector<TieGroup> tie_group
   return program;
 }
 
-// Stores the results of the calling rank.
 inline void keep_results(TrainedModel& result, int rank, const RankStages& stages,
                          Executor& executor) {
   result.flight_records[rank] = executor.flight_record();
@@ -206,7 +203,7 @@ inline TrainedModel train_in_pipeline(const Model& model, const Program& program
     run_ranks(make_local_transports(program.num_ranks(), options.transport), 1, options.ledger,
               run_rank);
   } catch (const Error&) {
-    // A failed step throws on every rank, and each rank has stored its own error.
+    // All ranks throw, and each rank has stored its own error.
     if (std::all_of(result.errors.begin(), result.errors.end(), std::mem_fn(&std::string::empty)))
       throw;
   }

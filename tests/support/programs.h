@@ -1,4 +1,3 @@
-// Builds programs for tests, from rows of text or at random.
 #pragma once
 
 #include <algorithm>
@@ -77,8 +76,8 @@ inline int pick(std::mt19937& random, int low, int high) {
 }
 inline bool chance(std::mt19937& random, int percent) { return pick(random, 1, 100) <= percent; }
 
-// Makes a random compute order without deadlock. It repeatedly picks an action whose inputs are
-// available. Stages are placed at random; backwards may be whole or split; some actions are paired.
+// Makes a random compute order that completes. Stages are placed at random. Backwards may be whole
+// or split, and some actions are paired.
 class RandomOrder {
  public:
   RandomOrder(std::mt19937& random, int max_ranks, int max_stages_per_rank, int max_microbatches)
@@ -138,8 +137,8 @@ class RandomOrder {
     return StageMap(num_ranks, ranks);
   }
 
-  // Adds the actions that `action` makes ready. A stage's backward is ready once its forward is
-  // done and the gradient from the next stage is available.
+  // A stage's backward is ready once its forward is done and the gradient from the next stage is
+  // there.
   void finish(const Action& action, std::vector<Action>& ready) {
     const int stage = action.stage, mb = action.microbatch, last = program_.num_stages() - 1;
     if (action.kind == ActionKind::kForward) {

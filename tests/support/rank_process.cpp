@@ -17,7 +17,6 @@
 namespace sluice {
 namespace {
 
-// Sends both kinds of message from every rank to every other, with sums in between.
 void exchange(Transport& transport) {
   const int rank = transport.rank(), size = transport.size();
   const Group world = transport.world(), half = world.split(rank % 2);

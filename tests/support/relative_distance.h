@@ -1,4 +1,3 @@
-// Relative distance of two tensors, for bounds on rounding errors.
 #pragma once
 
 #include <ATen/ATen.h>

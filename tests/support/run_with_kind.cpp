@@ -30,8 +30,8 @@ CpuLevel level_of(std::string_view setting) {
   return setting == kCompatible ? CpuLevel::kAvx2 : parse_cpu_level(setting);
 }
 
-// Instruction set limits of the libraries behind LibTorch. "base" sets none, because below AVX2
-// these libraries have no code path that a current machine would choose.
+// Limits for the libraries behind LibTorch. "base" sets none: below AVX2 these libraries have no
+// code path that a current machine would use.
 std::vector<Variable> caps_of(std::string_view setting) {
   const CpuLevel level = level_of(setting);
   if (level == CpuLevel::kBase) return {};

@@ -1,6 +1,5 @@
-// True if the test runs under AddressSanitizer or ThreadSanitizer. They reserve so much address
-// space that a limit on it ends the program. They also end the program at a null pointer before its
-// own handler runs.
+// Sanitizers reserve so much address space that a limit on it ends the program. They also end it at
+// a null pointer before its own handler runs.
 #pragma once
 
 namespace sluice::test {

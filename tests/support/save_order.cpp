@@ -12,7 +12,7 @@ namespace sluice::test {
 namespace {
 
 constexpr const char* kMarker = "/manifest.json";
-constexpr const char* kNote = ".sluice-incomplete";  // carries no meaning when markers are used
+constexpr const char* kNote = ".sluice-incomplete";  // ignored beside a marker
 
 Tree content_of(const Tree& tree, const std::string& step) {
   Tree content = below(tree, step);
@@ -31,7 +31,7 @@ std::string step_of(const std::string& path, const Saving& saving) {
   return path.substr(0, end);
 }
 
-// Returns the checkpoint that this call commits, "" if none.
+// "" if the call commits no checkpoint.
 std::string committed_by(const FileCall& call, const Saving& saving) {
   if (call.result < 0) return {};
   if (!saving.marker) {
@@ -63,7 +63,7 @@ class OrderCheck {
 
   OrderReport end() {
     for (const std::string& step : report_.commits) {
-      // removed in the meantime
+      // removed since
       if (model_.durable_path(step).empty() && !step_is_there(step)) continue;
       require_durable(step);
     }
@@ -120,8 +120,7 @@ class OrderCheck {
         broken(call, "'" + step + "' goes before a later one is durable");
       }
     }
-    // The rename replaces a file of a committed checkpoint. Rule 1 covers the file that it moves
-    // in, exchanged or not.
+    // Replaces a file of a committed checkpoint. Rule 1 covers the new file.
     if (call.name == "rename" && committed.empty() && !step_of(call.other, saving_).empty() &&
         is_committed_durably(step_of(call.other, saving_)))
       broken(call, "changes what is committed");

@@ -1,4 +1,3 @@
-// Makes a tokenizer.json of byte-level BPE: 256 bytes, a few merges, special tokens.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -26,8 +25,8 @@ inline std::string byte_character(int byte) {
 struct SmallTokenizer {
   // Pairs of existing tokens in GPT-2's notation, such as {"t", "h"}, {"th", "e"}.
   std::vector<std::pair<std::string, std::string>> merges;
-  std::vector<std::string> special;  // added after all other tokens
-  std::string begin, end;            // special tokens put around every text; "" for none
+  std::vector<std::string> special;
+  std::string begin, end;  // special tokens put around every text; "" for none
 
   // Ids of the bytes, then the merges in order, then the special tokens.
   std::map<std::string, int> ids() const {

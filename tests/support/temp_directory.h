@@ -1,4 +1,3 @@
-// A directory that is removed at the end of the test.
 #pragma once
 
 #include <cstdlib>
@@ -42,7 +41,7 @@ inline std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// Names in the directory, including hidden ones.
+// Includes hidden files.
 inline std::set<std::string> list_directory(const std::string& path) {
   std::set<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(path))

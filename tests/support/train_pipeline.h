@@ -1,5 +1,4 @@
-// Trains a model with Trainer and hand-made plans, on rank threads of this process, over any
-// transport. Keeps all results for comparison.
+// Trains with Trainer and hand-made plans, on rank threads of this process, over any transport.
 #pragma once
 
 #include <algorithm>
@@ -46,7 +45,6 @@ struct TrainingResult {
   }
 };
 
-// Whether losses, norms and weights have equal bits.
 inline bool same_bits(const TrainingResult& a, const TrainingResult& b) {
   if (a.reports.size() != b.reports.size() || a.weights.size() != b.weights.size()) return false;
   for (std::size_t i = 0; i < a.reports.size(); ++i) {
@@ -82,8 +80,7 @@ inline Program training_program(const std::string& schedule, int num_ranks, int 
   return program;
 }
 
-// The same for several replicas, as a plan makes it. `num_microbatches` counts those of one
-// replica.
+// `num_microbatches` counts those of one replica.
 inline Program replicated_program(const std::string& schedule, int num_ranks, int num_microbatches,
                                   const DataParallel& data_parallel,
                                   std::vector<TieGroup> tie_groups = {},
@@ -105,7 +102,6 @@ inline Program replicated_program(const std::string& schedule, int num_ranks, in
   return program;
 }
 
-// The part of the whole batch that the replica of `rank` trains on.
 inline StepBatch batch_of_rank(const StepBatch& all, const Mesh& mesh, int rank) {
   const auto replicas = static_cast<std::size_t>(num_replicas(mesh));
   if (replicas == 1) return all;
@@ -147,7 +143,7 @@ inline RunOptions run_options_of(const RankOptions& options) {
   return result;
 }
 
-// True if the layer has trainable weights, or if its module cannot be made.
+// Also true if the module cannot be made.
 inline bool trains(const LayerSpec& layer) {
   try {
     const auto module = layer.make ? layer.make() : nullptr;
@@ -160,7 +156,7 @@ inline bool trains(const LayerSpec& layer) {
   }
 }
 
-// A plan without the work that the model's frozen layers do not need.
+// Leaves out the work that frozen layers do not need.
 inline Plan plan_of(const Model& model, Partition partition, Program program,
                     const DataParallel& data_parallel = {}) {
   std::vector<bool> layer_trains;
@@ -214,10 +210,9 @@ struct TrainingRun {
   std::vector<StepBatch> steps;  // of all replicas
   RankOptions options;
   double lr = 0.01;
-  // Makes the endpoints of all ranks in this process.
   std::function<std::vector<std::unique_ptr<Transport>>(int, const TransportOptions&)>
       make_endpoints = make_local_transports;
-  // Reads weights from this directory; nullptr draws them at random.
+  // nullptr: draws weights at random
   const HfDirectory* weights = nullptr;
   const ModelSpec* spec = nullptr;
   MemoryLedger* ledger = nullptr;

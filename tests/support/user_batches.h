@@ -16,7 +16,7 @@ inline Model user_model(UserModel kind, int blocks, std::int64_t width = 16,
       make_user_layers(kind, blocks, width, dropout), {"x", "y"}, {"prediction"}, &squared_error};
 }
 
-// `rows` are the row counts of the microbatches, repeated cyclically. Step numbers start at 1.
+// `rows` are row counts of microbatches, used cyclically. Steps start at 1.
 inline std::vector<StepBatch> user_batches(int num_steps, int num_microbatches,
                                            const std::vector<std::int64_t>& rows,
                                            std::int64_t width = 16) {

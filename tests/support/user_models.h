@@ -1,4 +1,4 @@
-// Small models made of LibTorch's own modules, like a user's models.
+// Models of LibTorch's own modules, like a user's.
 #pragma once
 
 #include <ATen/Functions.h>
@@ -54,7 +54,6 @@ struct CustomScale : torch::nn::Module {
   at::Tensor weight;
 };
 
-// Uses one matrix twice.
 struct TwiceUsed : torch::nn::Module {
   explicit TwiceUsed(std::int64_t width) : linear(width, width) {
     register_module("linear", linear);
@@ -92,8 +91,7 @@ inline LayerSpec linear_layer(const std::string& name, std::int64_t from, std::i
 
 enum class UserModel { kMlp, kUnsplittable, kShared };
 
-// Maps x [N, width] to prediction [N, width] by a linear layer, `blocks` blocks and another linear
-// layer.
+// x [N, width] -> prediction [N, width]
 inline std::vector<LayerSpec> make_user_layers(UserModel model, int blocks, std::int64_t width,
                                                double dropout) {
   std::vector<LayerSpec> layers{linear_layer("first", width, width)};
