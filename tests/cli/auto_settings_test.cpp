@@ -1,4 +1,3 @@
-// Every key that accepts "auto": its fall-back, and the log line that states the chosen value.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -11,7 +10,6 @@
 namespace sluice::testing {
 namespace {
 
-// The value chosen for a key in a run with these options.
 struct Row {
   std::string key, became;
   std::vector<std::string> options;
@@ -80,7 +78,7 @@ class AutoSettingsTest : public TrainCommandTest {
            (stages == 1 ? " stage" : " stages") + " a rank";
   }
 
-  // The log lines about "auto", joined into one.
+  // Joined into one line.
   static std::string auto_line(const ProgramResult& result) {
     EXPECT_EQ(result.exit_code, 0) << result.err;
     const std::string begin = "\nauto:\n";

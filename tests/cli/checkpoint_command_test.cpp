@@ -28,7 +28,7 @@ std::string bytes_of(const std::vector<float>& values) {
   return bytes;
 }
 
-// Writes one float32 tensor to its own file. Returns its line of the manifest.
+// Returns the tensor's line of the manifest.
 std::string write_tensor(const std::string& path, const std::string& file, const std::string& name,
                          const std::vector<float>& values) {
   const std::string data = bytes_of(values), shape = "[" + std::to_string(values.size()) + "]";

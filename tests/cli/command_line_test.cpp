@@ -1,4 +1,3 @@
-// The built program as scripts use it: exit codes, a single error line, only JSON on stdout.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +15,7 @@ using Outcome = testing::ProgramResult;
 
 class CommandLineTest : public ::testing::Test {
  protected:
-  // Runs in its own folder. `arguments` and `environment` are words of sh.
+  // `arguments` and `environment` are words of sh.
   Outcome run(const std::string& arguments, const std::string& environment = {},
               const std::string& program = SLUICE_PROGRAM) {
     return testing::run_shell("cd '" + folder_.str() + "' && " + environment + " '" + program +
@@ -352,7 +351,6 @@ TEST_F(CommandLineTest, RefusesAWrongConfigurationBeforeTheProgramBesideItStarts
   }
 }
 
-// The report names each key, its position, and the equivalent key in sluice.
 TEST_F(CommandLineTest, AConfigurationOfAnotherLibraryIsAnsweredInOneReport) {
   test::write_file(folder_ / "run.toml", R"([job]
 description = "mine"
@@ -524,7 +522,6 @@ TEST_F(CommandLineTest, PlanShowsOneReplicaAndHowManyThereAre) {
                "set training.device to \"cuda\"");
 }
 
-// The help text says that only `train` reads data.
 TEST_F(CommandLineTest, ConfigCheckReadsNoData) {
   write_config();
   test::write_file(folder_ / "corpus/a.txt", "");

@@ -1,4 +1,3 @@
-// Completion scripts offer what the commands accept.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +29,6 @@ class CompletionCommandTest : public ::testing::Test {
   }
   std::string script() const { return folder_ / "sluice.bash"; }
 
-  // The words that bash offers to complete the last word of `line`.
   std::set<std::string> offered(const Words& line) const {
     std::string words;
     for (const std::string& word : line) words += " " + testing::quoted_for_shell(word);
@@ -50,7 +48,7 @@ TEST_F(CompletionCommandTest, OffersEveryCommandAndEveryOptionThatItsHelpNames) 
   const std::string help = run_sluice({"--help"}).out;
   const std::set<std::string> commands = offered({""});
   EXPECT_GE(commands.size(), 13u);
-  const std::regex option("--[a-z][a-z-]*\\.?");  // "--training.steps" is a key, not an option
+  const std::regex option("--[a-z][a-z-]*\\.?");
   for (const std::string& command : commands) {
     if (command.starts_with("-")) continue;
     EXPECT_NE(help.find("\n  " + command), std::string::npos) << command;

@@ -119,7 +119,7 @@ TEST_F(DataCommandTest, ReadsStdinAndAFolder) {
   ASSERT_EQ(lines.size(), 3u);
   EXPECT_FALSE(lines[0].empty());
   EXPECT_EQ(lines[1], Json::array());
-  EXPECT_EQ(lines[2], lines[0]);  // also without a final newline
+  EXPECT_EQ(lines[2], lines[0]);
   const ProgramResult nothing = run_shell(command + " </dev/null");
   EXPECT_EQ(nothing.exit_code, 0);
   EXPECT_EQ(nothing.out, "");

@@ -1,4 +1,3 @@
-// `sluice eval`, and validation in `sluice train`.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,7 +34,6 @@ class EvalCommandTest : public TrainCommandTest {
     EXPECT_NE(result.err.find(says), std::string::npos) << result.err;
   }
 
-  // Writes the rows of the Hugging Face reference and returns its case.
   nlohmann::json write_reference_rows() const {
     std::ifstream stream(SLUICE_TEST_DATA "/reference/hf_reference.json");
     const nlohmann::json document = nlohmann::json::parse(stream);
@@ -110,7 +108,7 @@ TEST_F(EvalCommandTest, TakesEveryRowOnceAlsoWhenTheLastBatchIsSmaller) {
   test::write_file(folder_ / "rows.jsonl",
                    "{\"input_ids\":[1,2,3,4]}\n{\"input_ids\":[5,6]}\n"
                    "{\"input_ids\":[7,8,9],\"labels\":[7,-100,9]}\n");
-  // A batch of two rows in one microbatch, then a batch of one row.
+  // One batch of two rows, one of one row.
   EXPECT_EQ(evaluated(on_reference_rows({"--training.local_batch_size=2"})).at("tokens"),
             3 + 1 + 1);
 }
@@ -186,7 +184,7 @@ TEST_F(EvalCommandTest, ValidationTakesSoManyBatches) {
   write_reference_rows();
   const std::string rows = test::read_file(folder_ / "rows.jsonl");
   test::write_file(folder_ / "nine.jsonl", rows + "{\"input_ids\":[1,2,3,4]}\n");
-  // Two validation batches of four rows each.
+  // Two batches of four rows.
   ASSERT_EQ(
       train({"--training.steps=1", "--validation.files=[\"" + (folder_ / "nine.jsonl") + "\"]",
              "--validation.interval=1", "--validation.steps=2"})

@@ -1,4 +1,3 @@
-// Exported graphs in the planning commands: `sluice graph`, `split`, `plan`.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -56,7 +55,6 @@ TEST(GraphCommandTest, InspectShowsLayersAndWhatCrosses) {
             json({"blocks.0.norm", "blocks.0.mix", "blocks.0.dropout", "blocks.0.feed"}));
   EXPECT_EQ(graph.at("refused"), json::array());
   EXPECT_EQ(graph.at("without_cost"), json::array());
-  // With another layer class, other modules become layers.
   EXPECT_EQ(
       names_of(
           object_of({"graph", "inspect", kDecoder, "--layer-class", "Attention"}).at("layers")),
@@ -146,7 +144,7 @@ TEST(GraphCommandTest, AGraphThatSaysNoLossIsInspectedAndSplitAndTrainsWithAKey)
   EXPECT_NE(planned.err.find("model.loss_output"), std::string::npos) << planned.err;
 }
 
-// An archive with an operator that accesses files, and with control characters in texts.
+// An operator that accesses files, and control characters in texts.
 std::string hostile_archive() {
   test::SmallArchive archive;
   test::GraphJson& graph = test::graph_of(archive.program);
@@ -201,7 +199,6 @@ TEST(GraphCommandTest, SplitCutsAtBlocksAndAtNames) {
                   "blocks.0.mix.qkv.weight", "blocks.0.mix.out.weight", "blocks.0.feed.weight"}));
   EXPECT_EQ(split.at("stages").at(1).at("parameters").back(), "head.weight");
   EXPECT_EQ(split.at("tie_groups"), json::parse(R"([{"name":"words.weight","stages":[0,1]}])"));
-  // Cut after a module, before a module, and by lists of modules.
   const json behind = object_of({"split", "--model", kDecoder, "--cuts", "blocks.0.mix"});
   const json before = object_of({"split", "--model", kDecoder, "--split-points", "blocks.0.mix"});
   EXPECT_EQ(behind.at("stages").at(1).at("parameters").at(0), "blocks.0.feed.weight");

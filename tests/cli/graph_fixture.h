@@ -1,4 +1,3 @@
-// Runs an exported graph of tests/command/data in a temporary folder.
 #pragma once
 
 #include "train_fixture.h"
@@ -40,7 +39,6 @@ class GraphFixture : public TrainCommandTest {
     return found;
   }
 
-  // Losses, and hashes of weights and moments.
   struct Outcome {
     std::vector<double> losses;
     std::string hashes;

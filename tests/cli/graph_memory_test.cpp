@@ -1,5 +1,4 @@
-// Compares predicted with measured memory of exported graphs. tests/oracle/check_graph_memory.py
-// tests eight kinds of larger models.
+// Larger models are in tests/oracle/check_graph_memory.py.
 #include "graph_fixture.h"
 
 namespace sluice::testing {

@@ -1,4 +1,3 @@
-// Exported graphs in `sluice train`, `eval` and `sample`.
 #include "archive/exported_graph.h"
 #include "graph_fixture.h"
 #include "support/small_tokenizer.h"
@@ -34,7 +33,6 @@ TEST_F(GraphRunTest, EveryLayoutHasTheSameBitsWithDropoutAndCutsInsideBlocks) {
     EXPECT_EQ(other.losses, whole.losses) << (layout.empty() ? "" : layout.front());
     EXPECT_TRUE(other.hashes == whole.hashes) << (layout.empty() ? "" : layout.front());
   }
-  // Dropout depends on the seed.
   EXPECT_NE(outcome_of({"--training.seed=7"}).losses, whole.losses);
 }
 
@@ -61,7 +59,7 @@ TEST_F(GraphRunTest, ProcessesHaveTheBitsOfThreads) {
 TEST_F(GraphRunTest, ARunGoesOnWithItsGraphAndWithNoOther) {
   const Outcome whole = outcome_of({"--training.steps=4"}, "step-00000004");
   ASSERT_EQ(train_anew({"--training.steps=2"}).exit_code, 0);
-  // Resume from a copy of the file with another split.
+  // Resume from a copy, with another split.
   fs::copy(kDecoder, folder_ / "moved.pt2");
   const ProgramResult more =
       train({"--training.steps=4", kInside, "--model.graph=" + (folder_ / "moved.pt2")});
@@ -70,7 +68,6 @@ TEST_F(GraphRunTest, ARunGoesOnWithItsGraphAndWithNoOther) {
   EXPECT_TRUE(hashes_of_step("step-00000004") == whole.hashes);
 
   const std::string before = test::read_file(out() + "/metrics.jsonl");
-  // Change one weight.
   std::string other = test::read_file(kDecoder);
   const detail::ExportedGraph graph = detail::read_exported_graph(kDecoder);
   other.at(static_cast<std::size_t>(graph.tensor("places.weight")->offset)) ^= 1;
@@ -120,7 +117,6 @@ TEST_F(GraphRunTest, SamplesGoThroughTheGraph) {
   EXPECT_EQ(one.at("tokens").size(), 6u);
   EXPECT_EQ(sampled({"--parallelism.pipeline_parallel_degree=2"}), one);
   EXPECT_NE(sampled({"--temperature", "3"}).at("tokens"), one.at("tokens"));
-  // Now use a folder with a tokenizer and trained weights.
   ASSERT_EQ(train({"--training.steps=5"}).exit_code, 0);
   const std::string step = out() + "/checkpoint/step-00000005";
   fs::create_directories(folder_ / "words");
@@ -140,7 +136,6 @@ TEST_F(GraphRunTest, ValidationReadsFilesAndContinuesPrompts) {
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const double loss = metrics().back().at("validation_loss");
   EXPECT_NE(result.out.find("the quick"), std::string::npos) << result.out;
-  // Evaluation uses the weights of that step, without dropout.
   EXPECT_NEAR(
       evaluated({"--checkpoint", out() + "/checkpoint/step-00000003"}).at("loss").get<double>(),
       loss, 1e-6);

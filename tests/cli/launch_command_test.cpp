@@ -1,4 +1,4 @@
-// Options of `sluice launch`. tests/launch/launch_job_test.cpp tests how it handles processes.
+// tests/launch/launch_job_test.cpp tests how the launcher handles processes.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -125,7 +125,7 @@ TEST(LaunchCommandTest, RefusesMachinesThatCannotMeet) {
 }
 
 TEST(LaunchCommandTest, StartsThisProgramAndShowsWhatAllSayOnce) {
-  // Every process rejects this before it reads anything.
+  // Every process rejects this alike.
   const ProgramResult result = launch("-n 3 -- train /nonexistent/run.toml");
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_EQ(result.out, "");

@@ -1,5 +1,4 @@
-// With training.layout_free = 8, losses, gradient norms and saved weights of the quickstart's model
-// have the same bytes in every layout.
+// On the quickstart's model.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -34,7 +34,6 @@ std::vector<std::string> planned(std::vector<std::string> overrides) {
   return overrides;
 }
 
-// Rejected before any process starts.
 std::vector<std::string> trained(std::vector<std::string> overrides) {
   overrides.insert(overrides.begin(), {"launch", "-n", "2", "--", "train", "DIR/run.toml"});
   return overrides;
@@ -45,7 +44,6 @@ std::vector<std::string> of_model(const std::string& name, std::vector<std::stri
   return planned(std::move(overrides));
 }
 
-// Trains an exported graph on rows of images.
 std::vector<std::string> of_graph(std::vector<std::string> overrides) {
   overrides.insert(overrides.end(), {"--model.config=",
                                      "--model.graph=" SLUICE_TEST_DATA "/command/data/images.pt2"});
@@ -259,7 +257,7 @@ const std::vector<Claim>& claims() {
 
 std::string page_text(const std::string& page) { return test::read_file(kSource + "/" + page); }
 
-// Unwraps a page into paragraphs, list items, table rows and code lines.
+// Unwrapped paragraphs, list items, table rows and code lines.
 std::vector<std::string> paragraphs(const std::string& page) {
   std::vector<std::string> found(1);
   std::istringstream text(page_text(page));

@@ -1,4 +1,3 @@
-// `sluice plan --compare`, and plans for other machines.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -98,7 +97,7 @@ TEST_F(PlanCompareTest, SaysHowASearchedOrderIsPlaced) {
   EXPECT_EQ(table.out.find("\n  searched  "), std::string::npos) << table.out;
 }
 
-// Messages take no time here, so twice the speed halves every time.
+// Messages take no time here.
 TEST_F(PlanCompareTest, StepsFollowTheSpeed) {
   const double slow = plan_object({"--flops", "1e9"}).at("prediction").at("step");
   const double fast = plan_object({"--flops", "2e9"}).at("prediction").at("step");
@@ -110,7 +109,6 @@ TEST_F(PlanCompareTest, StepsFollowTheSpeed) {
   EXPECT_GT(far, fast + 3 * 64 * 64 * 4 / 1e6);
 }
 
-// A recomputed layer costs its forward time a second time, at any speed.
 TEST_F(PlanCompareTest, RecomputedLayersTakeTheirForwardAgain) {
   const double plain = plan_object({"--flops", "1e9"}).at("prediction").at("step");
   const Json again = plan_object({"--flops", "1e9", "--training.activation_checkpoint", "full"});

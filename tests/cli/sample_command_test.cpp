@@ -110,7 +110,6 @@ TEST_F(SampleCommandTest, SeedsDrawOtherTokens) {
   EXPECT_NE(continuation(kModel), first);
 }
 
-// For a folder of checkpoints or a run folder, the last checkpoint is used.
 TEST_F(SampleCommandTest, ATrainedModelGoesOnWithItsText) {
   ASSERT_EQ(
       train({"--training.steps=60", "--optimizer.lr=1e-2", "--checkpoint.interval=30"}).exit_code,

@@ -18,7 +18,6 @@ class ScheduleCommandTest : public ::testing::Test {
     words.insert(words.begin(), "schedule");
     return testing::run_sluice(words);
   }
-  // Writes the rows to a file and runs the command on it.
   ProgramResult run_on(const std::string& rows, Words words) {
     test::write_file(file(), rows);
     words.insert(words.begin(), {"--csv", file()});
@@ -262,7 +261,7 @@ TEST_F(ScheduleCommandTest, ReplacesAFileAtOnce) {
   EXPECT_EQ(test::read_file(folder_ / "old.csv"), "before") << "written in place";
   EXPECT_EQ(std::filesystem::status(out).permissions(), std::filesystem::perms(0640));
 
-  // A path that is not a regular file is written in place, not replaced.
+  // Such paths are written in place, not replaced.
   EXPECT_EQ(write("/dev/stdout").out, rows);
   const std::string appended = folder_ / "appended";
   test::write_file(appended, "kept ");
@@ -344,8 +343,7 @@ TEST_F(ScheduleCommandTest, ExplainsViolationsInWords) {
 
 class ScheduleSearchTest : public ScheduleCommandTest {
  protected:
-  // Searches two stages of which the second is slower. A microbatch keeps 4 bytes; 100 bytes are
-  // always held.
+  // A microbatch keeps 4 bytes; 100 bytes are always held.
   ProgramResult search(Words more = {}) {
     test::write_file(costs(), R"({"stages": [{"F": 1, "I": 1, "W": 1}, {"F": 2, "I": 2, "W": 1}],
                                   "kept_bytes": 4, "kept_after_input_bytes": 2, "held_bytes": 100,
@@ -400,7 +398,7 @@ TEST_F(ScheduleSearchTest, ExitsWithSevenWhereNothingFits) {
                              "named ones "))
       << result.err;
   EXPECT_NE(result.err.find("; --max-memory; "), std::string::npos) << result.err;
-  EXPECT_NE(result.out.find("needs "), std::string::npos) << result.out;  // the table is printed
+  EXPECT_NE(result.out.find("needs "), std::string::npos) << result.out;
   const ProgramResult json = search({"--max-memory", "106", "--json"});
   EXPECT_EQ(json.exit_code, 7);
   EXPECT_TRUE(nlohmann::json::parse(json.out).at("found").is_null());

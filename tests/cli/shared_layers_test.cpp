@@ -10,7 +10,7 @@
 namespace sluice::testing {
 namespace {
 
-// A model with four key-value heads, weights and a tokenizer, in four slices.
+// Four key-value heads, in four slices.
 class SharedLayersTest : public TrainCommandTest {
  protected:
   SharedLayersTest() {
@@ -52,8 +52,6 @@ heartbeat_seconds = 60
     Options of_more;  // only if ranks share layers
     int dp = 1;
   };
-  // Compares two ranks sharing layers with divided rows, and four ranks sharing layers, with one
-  // rank.
   void expect_bits_of_one_rank(const Way& way) const {
     const std::string one = trained_with(both(layout(1, 1), way.of_all));
     for (const Options& shared :
@@ -187,7 +185,6 @@ TEST_F(MoreSharedLayersTest, OrdersOfRanks) {
         {.of_more = {std::string("--parallelism.rank_order=") + order}, .dp = 2});
 }
 
-// The last evaluation microbatch is smaller, and its rows have other lengths.
 TEST_F(MoreSharedLayersTest, EvaluationAndValidation) {
   const Options validates = {"--validation.files=[\"" + (folder_ / "rows.jsonl") + "\"]",
                              "--validation.interval=1"};
@@ -210,7 +207,7 @@ TEST_F(MoreSharedLayersTest, EvaluationAndValidation) {
   EXPECT_EQ(evaluated(both(layout(1, 1, 4), {"--parallelism.sequence_parallel=false"})), one);
 }
 
-// The text grows by one token at a time, so slices do not divide most of its lengths.
+// Slices do not divide most lengths of the growing text.
 TEST_F(MoreSharedLayersTest, Samples) {
   trained_with(layout(1, 1));
   const auto sample = [&](const Options& options) {

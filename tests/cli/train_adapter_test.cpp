@@ -1,4 +1,3 @@
-// Trains, resumes, evaluates and exports adapters.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,7 +28,6 @@ class TrainAdapterTest : public TrainCommandTest {
     return result;
   }
 
-  // Losses, norms and adapter bytes of a fresh run.
   std::string numbers_of(std::vector<std::string> options = {}) const {
     fs::remove_all(out());
     trained(std::move(options));
@@ -46,7 +44,6 @@ class TrainAdapterTest : public TrainCommandTest {
     return nlohmann::json::parse(result.out).at("loss").get<double>();
   }
 
-  // The adapter in PEFT's format, without the tensors of a run.
   std::string copied_adapter() const {
     const std::string path = folder_ / "adapter";
     fs::create_directories(path);

@@ -1,4 +1,3 @@
-// `sluice train` with a tiny Llama on a text file, and its errors.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -111,8 +110,7 @@ TEST_F(TrainCommandTest, PredictsThePeakMemoryOfFrozenLayersAndOfThoseThatRunTwi
       if (!option.empty()) options.push_back(option);
       const std::vector<double> predicted = predicted_peaks(options);
       const std::vector<double> measured = measured_peaks(options);
-      // A rank that runs only forwards mostly holds messages not yet received. Their number depends
-      // on timing.
+      // A forward-only rank mostly holds messages not yet received, whose number depends on timing.
       const bool only_forwards = option.starts_with("--training.trainable") && schedule == "GPipe";
       for (std::size_t rank = only_forwards ? 1 : 0; rank < 2; ++rank) {
         // The prediction excludes messages in flight (docs/memory.md). Two of them matter for a
@@ -356,7 +354,7 @@ TEST_F(TrainCommandTest, AParameterThatIsNotFiniteIsNamed) {
 
 TEST_F(TrainCommandTest, AnInfiniteValueThatNoBatchMeetsIsNamedWhereItIsSaved) {
   const std::string model = copied_model();
-  // Token 0 is a byte that does not occur in the text.
+  // The text does not contain the byte 0.
   spoil_first_value(model, "model.embed_tokens.weight", std::numeric_limits<float>::infinity());
   const ProgramResult result = train({"--model.path=" + model});
   EXPECT_EQ(result.exit_code, 0);

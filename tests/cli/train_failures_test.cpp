@@ -1,5 +1,3 @@
-// `sluice train` under external failures: signals, pipes, disks, memory, data with nothing to
-// learn.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -37,7 +35,6 @@ TEST_F(TrainCommandTest, TheLastLineOfAStoppedRunIsTheCommandThatContinuesIt) {
   EXPECT_EQ(last_line("--training.steps=1000000 --checkpoint.resume=none"),
             "to continue: " + run + " --checkpoint.resume auto\n");
   EXPECT_EQ(last_line("--training.steps 1000000"), "to continue: " + run + "\n");
-  // Resume for one more step.
   const std::int64_t done = metrics().back().at("step");
   const ProgramResult result =
       run_shell(quoted_for_shell(SLUICE_PROGRAM) + run.substr(std::string("sluice").size()) +
@@ -92,7 +89,7 @@ TEST_F(TrainCommandTest, AFullDiskUnderTheTextDoesNotEndTheRun) {
 TEST_F(TrainCommandTest, AFileLimitUnderTheWeightsIsRefusedBeforeAnythingIsCreated) {
   if (!kFilesCanBeLimited) GTEST_SKIP() << "ThreadSanitizer";
   for (const char* limit : {"0", "64"}) {
-    // Output goes through a pipe, because the limit would also apply to a file of errors.
+    // Through a pipe, because the limit also applies to files of errors.
     const ProgramResult result = run_shell(
         "{ ulimit -f " + std::string(limit) + "; " + quoted_for_shell(SLUICE_PROGRAM) + " train " +
         quoted_for_shell(config()) + " --training.steps=1 2>&1; echo exit $?; } | cat");
@@ -173,14 +170,12 @@ TEST_F(TrainCommandTest, DataWithoutACountedLabelIsRefusedBeforeAnythingIsCreate
   test::write_file(rows, none + none);
   expect_refused({data}, 3, "no row of the file has a label that is counted; " + rows);
 
-  // The third step has no tokens to learn.
   std::string text;
   for (int i = 0; i < 12; ++i) text += i < 8 ? some : none;
   test::write_file(rows, text);
   expect_refused({data, "--data.shuffle=false"}, 3,
                  "step 3, " + rows + ":9, " + rows + ":10, " + rows + ":11, " + rows + ":12;");
 
-  // A batch that has other rows as well learns from those.
   const ProgramResult mixed =
       train({data, "--data.shuffle=false", "--training.local_batch_size=12"});
   EXPECT_EQ(mixed.exit_code, 0) << mixed.err;
@@ -227,7 +222,6 @@ TEST_F(TrainCommandTest, ABadRowLateInARunCostsNoStepBeforeIt) {
       << failed.out;
   expect_last_step_is_saved();
 
-  // The result equals that of a run with three steps.
   const std::string folder = folder_ / "three";
   ASSERT_EQ(train({options[0], options[1], "--training.steps=3", "--checkpoint.folder=" + folder})
                 .exit_code,
@@ -287,7 +281,6 @@ TEST_F(TrainCommandTest, ASecondRunInTheFoldersOfOneThatIsAliveIsRefused) {
   ASSERT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 75);
   expect_last_step_is_saved();
-  // The process has ended, so its folders are not locked.
   const std::string one_more = std::to_string(metrics().back()["step"].get<int>() + 1);
   EXPECT_EQ(train({"--training.steps=" + one_more}).exit_code, 0);
 }

@@ -1,5 +1,4 @@
-// Every kind of SLUICE_FAULT. Each must leave one error, an exit code, and flight records that
-// `sluice debug flight` can compare.
+// Every kind of SLUICE_FAULT leaves one error, an exit code, and flight records.
 #include <csignal>
 
 #include "train_fixture.h"
@@ -167,7 +166,6 @@ TEST_F(TrainFaultsTest, ASignalLeavesRecordsOfAHangThatNameTheRankThatHangs) {
   EXPECT_EQ(record(0)["failure"], nullptr);
   EXPECT_EQ(record(0)["actions"].back()["state"], "waiting");
   EXPECT_EQ(record(0)["actions"].back()["waits_for"], nlohmann::json({"0RECV_B0"}));
-  // A second signal writes the records again and does not end the run.
   fs::remove_all(flight());
   kill(child, SIGUSR2);
   wait_until([&] { return fs::exists(last); }, std::chrono::milliseconds(20));

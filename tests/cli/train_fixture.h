@@ -1,4 +1,3 @@
-// Runs `sluice train` on a valid configuration in a temporary folder.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -79,13 +78,13 @@ folder = "out"
     return run_sluice(overrides);
   }
 
-  // Removes earlier results, from which the run would resume.
+  // Removes earlier results, so that the run does not resume.
   ProgramResult train_anew(std::vector<std::string> overrides = {}) const {
     fs::remove_all(out());
     return train(std::move(overrides));
   }
 
-  // Sends the signals after the first step of a separate process. Returns its status.
+  // After the first step of a separate process. Returns its status.
   int stopped_by(const std::vector<int>& signals, const std::string& prefix = "") const {
     return ended_after("--training.steps=1000000", prefix, [&](pid_t child) {
       for (const int signal : signals) {
@@ -126,7 +125,7 @@ folder = "out"
     }
   }
 
-  // Sorted hashes of all weights and optimizer state in a checkpoint, one per line.
+  // Of all weights and optimizer state in a checkpoint, sorted.
   std::string hashes_of_step(const std::string& step) const {
     const nlohmann::json manifest =
         nlohmann::json::parse(test::read_file(out() + "/checkpoint/" + step + "/manifest.json"));
@@ -141,7 +140,6 @@ folder = "out"
     return text;
   }
 
-  // Losses, norms and token counts of every step, and hashes of the last checkpoint.
   std::string numbers(const std::string& step = "step-00000003") const {
     std::string text;
     for (const nlohmann::json& line : metrics()) {
@@ -151,7 +149,7 @@ folder = "out"
     return text + hashes_of_step(step);
   }
 
-  // The peak bytes of every pipeline rank that `sluice plan` predicts.
+  // Bytes per pipeline rank, predicted by `sluice plan`.
   std::vector<double> predicted_peaks(const Options& options) const {
     const ProgramResult plan = run_sluice(both({"plan", config(), "--json"}, options));
     EXPECT_EQ(plan.exit_code, 0) << plan.err;
@@ -160,7 +158,7 @@ folder = "out"
     for (const nlohmann::json& rank : memory) peaks.push_back(rank.at("total_bytes"));
     return peaks;
   }
-  // The measured peak bytes in the last step of a new run.
+  // Bytes per rank in the last step of a new run.
   std::vector<double> measured_peaks(const Options& options) const {
     const ProgramResult result = train_anew(options);
     EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -175,7 +173,6 @@ folder = "out"
       EXPECT_NEAR(predicted[rank] / measured[rank], 1, tolerance) << "rank " << rank;
   }
 
-  // Expects that the checkpoint folder has only the weights of the last logged step.
   void expect_last_step_is_saved() const {
     const std::vector<nlohmann::json> lines = metrics();
     ASSERT_FALSE(lines.empty());
@@ -202,7 +199,6 @@ folder = "out"
     EXPECT_FALSE(fs::exists(out())) << says;
   }
 
-  // A copy of the model that the test may damage.
   std::string copied_model() const {
     fs::copy(kModel, folder_ / "model", fs::copy_options::recursive);
     return folder_ / "model";

@@ -1,4 +1,3 @@
-// `sluice train` in bfloat16 and float16, with mixed precision and with the whole model.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -43,7 +42,6 @@ class TrainHalfPrecisionTest : public TrainCommandTest {
     }
     return bytes;
   }
-  // A copy of the float32 model with all values of one tensor replaced.
   std::string model_with(const std::string& tensor, float value) const {
     const std::string path = copied_model() + "/model.safetensors";
     std::string file = test::read_file(path);

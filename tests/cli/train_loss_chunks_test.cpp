@@ -26,7 +26,7 @@ class TrainLossChunksTest : public TrainCommandTest {
   }
 
   struct Peaks {
-    std::vector<double> predicted, measured;  // by rank
+    std::vector<double> predicted, measured;
     std::vector<double> losses;
   };
   Peaks peaks(const std::vector<std::string>& more, bool by_blocks) const {

@@ -1,4 +1,3 @@
-// Measured costs: `plan --measure`, plans that use them, and runs that measure before training.
 #include <algorithm>
 #include <cmath>
 
@@ -20,7 +19,6 @@ class MeasuredCommandTest : public TrainCommandTest {
     return plan(words);
   }
 
-  // Trains with 2 ranks, as threads or as processes.
   ProgramResult train_in(int processes, const std::vector<std::string>& options) const {
     fs::remove_all(out());
     if (processes == 1) return train(options);
@@ -73,7 +71,6 @@ TEST_F(MeasuredCommandTest, PlanMeasureWritesAFileThatPlansAndSearchesTake) {
   const nlohmann::json file = nlohmann::json::parse(test::read_file(costs()));
   EXPECT_EQ(file.at("layers").size(), 7u);
 
-  // The plan from the file equals the plan from the measurement.
   const ProgramResult again =
       plan({"--parallelism.partition=measured", "--parallelism.costs=" + costs()});
   EXPECT_EQ(again.exit_code, 0) << again.err;
@@ -82,7 +79,6 @@ TEST_F(MeasuredCommandTest, PlanMeasureWritesAFileThatPlansAndSearchesTake) {
       {"schedule", "--search", "--costs", costs(), "--pp", "2", "--microbatches", "2", "--json"});
   EXPECT_EQ(searched.exit_code, 0) << searched.err;
   EXPECT_GT(nlohmann::json::parse(searched.out).at("found").at("makespan"), 0);
-  // An existing cost file is replaced.
   EXPECT_EQ(measure({"--json"}).exit_code, 0);
 }
 
@@ -162,7 +158,6 @@ TEST_F(MeasuredCommandTest, StepsThatTakeOtherTimesThanExpectedAreSaidOnce) {
     double ratio;     // measured / expected
     double farthest;  // largest distance of a window's ratio from 1
   };
-  // Trains with costs scaled by `factor`.
   const auto train_expecting = [&](double factor) {
     nlohmann::ordered_json scaled = file;
     for (const char* key : {"latency", "ACTION", "REDUCE_LOSS", "REDUCE_NORM"})

@@ -1,4 +1,3 @@
-// Compares the memory that `sluice plan` predicts with what `sluice train` measures.
 #include "train_fixture.h"
 
 namespace sluice::testing {
@@ -197,7 +196,7 @@ INSTANTIATE_TEST_SUITE_P(
         MemoryCase{"MixedPrecisionOfNormsAlone", mixed({"--training.trainable=[\"*norm*\"]"})}),
     name_of);
 
-// Ranks that share layers, with rows divided or whole.
+// Rows are divided or whole.
 class SharedTrainMemoryTest : public TrainMemoryTest {};
 
 TEST_P(SharedTrainMemoryTest, PredictsThePeakOfEveryRankFusedAndPlain) {

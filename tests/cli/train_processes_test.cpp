@@ -1,5 +1,5 @@
-// `sluice train` in several processes under several launchers. It must have the bits of one
-// process, report one error, and leave nothing behind.
+// Several processes under several launchers must have the bits of one process, report one error,
+// and leave nothing behind.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -16,7 +16,6 @@
 namespace sluice::testing {
 namespace {
 
-// Every layout has 4 microbatches per step.
 class ProcessesTest : public TrainCommandTest {
  protected:
   ProcessesTest() {
@@ -34,7 +33,7 @@ heartbeat_seconds = 2
   }
   static std::string program() { return quoted_for_shell(SLUICE_PROGRAM); }
 
-  // The command line that starts n processes. "" if the launcher is not installed.
+  // "" if the launcher is not installed.
   std::string started_by(const std::string& launcher, int n,
                          const std::vector<std::string>& options) const {
     const std::string processes = std::to_string(n), line = train_line(options);
@@ -49,7 +48,6 @@ heartbeat_seconds = 2
              "--bind-to none -n " +
              processes + " " + program() + " " + line;
     }
-    // Start the processes by hand.
     const std::string port = std::to_string(free_port());
     std::string all;
     for (int rank = 0; rank < n; ++rank) {
@@ -67,7 +65,7 @@ heartbeat_seconds = 2
     return count;
   }
 
-  // Processes of this test that still run. Fails without pgrep.
+  // Fails without pgrep.
   std::string left() const {
     const ProgramResult all = run_shell("pgrep -a -x 'sluice|sluice-run' || test $? = 1");
     EXPECT_EQ(all.exit_code, 0) << all.err;
@@ -257,12 +255,12 @@ TEST_F(ProcessesTest, ARunThatIsStartedAgainHasTheBitsOfOneThatWasNeverLost) {
   EXPECT_EQ(numbers(), expected);
 }
 
-// A run that is killed or stopped in one layout and resumed in the next.
+// Killed or stopped in one layout, resumed in the next.
 class ElasticTest : public ProcessesTest {
  protected:
   struct Part {
     int pp, dp, processes;
-    std::string option;  // of [parallelism]
+    std::string option;
   };
   static std::vector<Part> parts() {
     return {{4, 1, 4, ""}, {2, 2, 2, "zero1"}, {1, 4, 4, "zero3"}};
@@ -276,7 +274,6 @@ class ElasticTest : public ProcessesTest {
     return started_by("sluice launch", part.processes, options);
   }
 
-  // All losses, and the hashes after the last step.
   std::string all_numbers() const {
     std::string text;
     for (const nlohmann::json& line : metrics()) text += line.at("loss").dump() + "\n";
@@ -344,7 +341,6 @@ TEST_F(ElasticSweepTest, RunsThatWereKilledAndStoppedAtAnyMomentHaveTheSameBits)
   }
 }
 
-// Injects one fault at one instruction of one rank and checks the outcome.
 class ProcessFaultsTest : public ProcessesTest {
  protected:
   // The instructions of every rank in program order, read from flight records. A rank leaves no
@@ -425,7 +421,6 @@ class ProcessFaultsTest : public ProcessesTest {
     return action.size() == 3 && (action[1] == 'F' || (action[1] == 'B' && action[0] != '0'));
   }
 
-  // The expected exit code and a part of the error.
   static std::pair<int, std::string> outcome(const std::string& kind, const std::string& rank,
                                              int instruction, const std::string& action) {
     const std::string process = "process " + rank + " (rank " + rank + ")";
@@ -498,7 +493,7 @@ TEST_F(ProcessesSweepTest, TwoHundredRandomKillsEndInTheBitsOfTheCleanRun) {
     fs::remove_all(out());
     std::string line = started_by("sluice launch", 4, killed);
     line.replace(line.find("launch -n 4"), 11, "launch -n 4 --max-restarts 1000");
-    // Disturbs a random rank every 0.5 to 2 seconds during the run.
+    // Kills a random rank every 1.1 to 2 seconds.
     const ProgramResult result = run_shell(
         line +
         " & launcher=$!; while kill -0 $launcher 2>/dev/null; do sleep 0.$(shuf -i 100-999 -n 1); "
@@ -512,7 +507,7 @@ TEST_F(ProcessesSweepTest, TwoHundredRandomKillsEndInTheBitsOfTheCleanRun) {
 
 // ---- ranks that share layers ----
 
-// A model with four key-value heads in four slices, with random weights.
+// Four key-value heads in four slices.
 class TensorParallelProcessesTest : public ProcessesTest {
  protected:
   TensorParallelProcessesTest() {
@@ -521,7 +516,6 @@ class TensorParallelProcessesTest : public ProcessesTest {
     test::write_file(folder_ / "model.json", model.dump());
   }
 
-  // Runs all ranks as threads of one process, or in n processes.
   ProgramResult run_layout(int processes, std::vector<std::string> options,
                            const std::string& fault = "") const {
     options.insert(options.begin(), {"--model.path=", "--model.config=" + (folder_ / "model.json"),
@@ -545,7 +539,6 @@ class TensorParallelProcessesTest : public ProcessesTest {
                              });
     }
   };
-  // Ten shapes in four variants each.
   static std::vector<Layout> layouts() {
     const std::string whole = "--parallelism.sequence_parallel=false";
     const std::string checkpointed = "--training.activation_checkpoint=full";

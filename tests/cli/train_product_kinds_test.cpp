@@ -1,4 +1,3 @@
-// A run reports its kind of matrix products, and no run mixes both kinds.
 #include <gtest/gtest.h>
 
 #include "train_fixture.h"

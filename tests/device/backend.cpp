@@ -1,4 +1,3 @@
-// Registers the simulated devices with LibTorch: device guard, allocators and CUDA hooks.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/CachingHostAllocator.h>
 #include <ATen/detail/CUDAHooksInterface.h>
@@ -120,7 +119,7 @@ class PinnedAllocator final : public at::HostAllocator {
 struct Event {
   Clock clock;
   bool was_asked = false;
-  bool is_over = false;  // a query has returned true
+  bool is_over = false;  // a query returned true
 };
 
 class Guard final : public c10::impl::DeviceGuardImplInterface {
@@ -178,7 +177,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     if (event && !machine.skips(Call::kWait))
       machine.wait(name_of(stream), static_cast<Event*>(event)->clock);
   }
-  // Returns false for the first query of an event, as a GPU may.
+  // The first query returns false, as a GPU may.
   bool queryEvent(void* event) const override {
     if (!event) return true;
     Machine& machine = Machine::get();

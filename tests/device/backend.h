@@ -1,4 +1,3 @@
-// The two halves of the simulated device's registration.
 #pragma once
 
 #include <c10/core/CachingDeviceAllocator.h>

@@ -1,4 +1,4 @@
-// training.device of the commands. A simulated driver and device replace LibTorch's CUDA library.
+// A simulated driver and device replace LibTorch's CUDA library.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -10,7 +10,6 @@
 namespace sluice::testing {
 namespace {
 
-// `Fixture` supplies the configuration.
 template <typename Fixture>
 class OnSimulatedGpus : public Fixture {
  protected:
@@ -32,7 +31,6 @@ class OnSimulatedGpus : public Fixture {
     return on_gpus(gpus, words);
   }
   std::string report() const { return folder_ / "devices.txt"; }
-  // Removes and returns the device report of the last run's processes.
   std::string take_report() const {
     const std::string text = test::read_file(report());
     fs::remove(report());
@@ -48,7 +46,6 @@ class OnSimulatedGpus : public Fixture {
     return all;
   }
 
-  // Losses, norms, and a hash of each weight and moment.
   struct Outcome {
     std::vector<double> numbers;
     std::string hashes;
@@ -63,7 +60,6 @@ class OnSimulatedGpus : public Fixture {
     outcome.hashes = this->hashes_of_step("step-00000003");
     return outcome;
   }
-  // Trains on devices and expects no race.
   Outcome trained_with(std::vector<std::string> words) const {
     const ProgramResult result = train_on(4, "cuda", std::move(words));
     EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -81,7 +77,6 @@ class OnSimulatedGpus : public Fixture {
     return outcome();
   }
 
-  // Lets a run also find an NCCL plug-in.
   void bring_nccl() { libraries_ += ":" SLUICE_SIMULATED_NCCL; }
 
   std::string more_;
@@ -140,7 +135,6 @@ TEST_F(DeviceCommandTest, RanksThatAreProcessesHaveTheSameBitsWithoutARace) {
   expect_no_race();
 }
 
-// Compares two ranks with one.
 TEST_F(DeviceCommandTest, TwoRanksHaveTheBitsOfOneWithEveryFeature) {
   const std::vector<std::vector<std::string>> features = {
       {"--training.mixed_precision=bfloat16"},
@@ -211,8 +205,7 @@ TEST_F(DeviceCommandTest, ARunGoesOnWithOtherRanksAndOnTheCpu) {
   expect_no_race();
 }
 
-// One wait is for the losses and one for the norm. Counts the difference between runs of different
-// length.
+// One wait is for the losses, one for the norm.
 TEST_F(DeviceCommandTest, TheHostWaitsForADeviceTwiceAStepAtMost) {
   const auto waits_of = [&](const std::string& steps) {
     EXPECT_EQ(train_on(4, "cuda", {"--training.steps=" + steps}).exit_code, 0);
@@ -252,7 +245,7 @@ TEST_F(DeviceCommandTest, AProcessThatIsLostInATransferEndsTheOthers) {
   more_ = "SLUICE_FAULT=kill:rank=1,step=2,instruction=3 ";
   const ProgramResult lost =
       on_gpus(4, {"launch", "-n", "2", "--", "train", config(), "--training.device=cuda"});
-  EXPECT_EQ(lost.exit_code, 128 + 9) << lost.err;  // exit code as on the CPU
+  EXPECT_EQ(lost.exit_code, 128 + 9) << lost.err;
   EXPECT_NE(lost.err.find("rank 0 waits for "), std::string::npos) << lost.err;
   EXPECT_NE(lost.err.find("of step 2 from rank 1"), std::string::npos) << lost.err;
 }
@@ -274,7 +267,6 @@ TEST_F(DeviceCommandTest, ProcessesOfOneGpuEachExchangeOverNcclWithTheSameBits) 
     EXPECT_TRUE(outcome() == alone) << transport;
     fs::remove_all(out());
   }
-  // Collectives use NCCL, too.
   const std::vector<std::string> replicas = {"--parallelism.data_parallel_degree=2",
                                              "--training.local_batch_size=2",
                                              "--parallelism.transport=nccl"};
@@ -334,7 +326,6 @@ TEST_F(DeviceCommandTest, NcclThatCannotBeUsedIsRefusedAndAutoSaysWhyItIsGloo) {
   expect_refused(launched("nccl", 2, {"--parallelism.pipeline_parallel_degree=4"}),
                  "it takes one rank a process, and here are 2");
 
-  // The two processes find different library versions.
   const std::string differs =
       "if [ \"$RANK\" = 1 ]; then export SIMULATED_NCCL_VERSION=22908; fi; exec \"$0\" train "
       "\"$1\" --training.device=cuda --parallelism.transport=nccl";

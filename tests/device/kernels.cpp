@@ -1,4 +1,4 @@
-// Operators of the simulated devices. They run LibTorch's CPU kernels on the same memory.
+// The simulated devices run LibTorch's CPU kernels on the same memory.
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/Parallel.h>
@@ -45,7 +45,6 @@ at::Tensor empty_strided(c10::SymIntArrayRef size, c10::SymIntArrayRef stride,
                                            kKeys, dtype.value_or(at::kFloat));
 }
 
-// A CPU tensor that shares the memory.
 at::Tensor on_host(const at::Tensor& tensor) {
   if (!is_ours(tensor)) return tensor;
   void* const memory = tensor.storage().data() ? tensor.mutable_data_ptr() : nullptr;
@@ -63,8 +62,6 @@ at::Tensor to_device(const at::Tensor& host, int device) {
   return tensor;
 }
 
-// One operator call. It holds the arguments on the host, the memory accesses, and the results on
-// the device.
 enum class Use { kRead, kWritten, kOut };
 
 class Call {
@@ -73,7 +70,7 @@ class Call {
     if (!is_ours(tensor)) return tensor;
     if (device_ < 0) device_ = tensor.device().index();
     at::Tensor host = on_host(tensor);
-    // The kernel may resize an output, so the output needs its own memory.
+    // The kernel may resize an output.
     if (use == Use::kOut) host = host.numel() == 0 ? at::empty_like(host) : host.clone();
     seen_.emplace_back(tensor, host);
     if (tensor.numel() > 0) touched_.emplace_back(tensor.const_data_ptr(), use != Use::kRead);

@@ -44,7 +44,7 @@ inline StreamName current_stream(int device) {
   return {device, here.streams[static_cast<std::size_t>(device)]};
 }
 
-// A stream as the opaque handle that code without LibTorch streams receives.
+// For code without LibTorch streams.
 inline void* handle_of(StreamName stream) {
   return reinterpret_cast<void*>((static_cast<std::uintptr_t>(stream.first) + 1) << 32U |
                                  static_cast<std::uintptr_t>(stream.second));

@@ -29,12 +29,12 @@ struct End {
 };
 
 std::mutex mutex;
-std::map<std::string, int> listening;  // sockets by id bytes
+std::map<std::string, int> listening;
 
 sockaddr_un address_of(const UniqueId& id) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path + 1, id.bytes.data(), 64);  // abstract socket name, not a file
+  std::memcpy(address.sun_path + 1, id.bytes.data(), 64);  // an abstract name
   return address;
 }
 constexpr socklen_t kAddressBytes = offsetof(sockaddr_un, sun_path) + 1 + 64;

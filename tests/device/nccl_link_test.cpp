@@ -1,5 +1,4 @@
-// Tests transfers between devices with a recording stand-in for NCCL: pairing, order, groups,
-// shutdown and every failure.
+// Transfers between devices, with a recording stand-in for NCCL.
 #include "comm/nccl_link.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +28,6 @@ at::Device device_of(int rank) {
   return {at::kCUDA, static_cast<at::DeviceIndex>(rank % sim::kNumDevices)};
 }
 
-// Sends the tensor through `device` and back, keeping its layout.
 at::Tensor moved(const at::Tensor& tensor, at::Device device) {
   if (!tensor.defined()) return tensor;
   const at::NoGradGuard no_grad;
@@ -42,7 +40,7 @@ at::Tensor moved(const at::Tensor& tensor, at::Device device) {
   return layout.restore(there, at::kCPU);
 }
 
-// A link that moves host tensors to devices for the transfer and back to the host.
+// Moves host tensors to devices for the transfer and back.
 class ByDevices final : public Link, public LinkReceiver {
  public:
   ByDevices(std::unique_ptr<Link> link, at::Device device)
@@ -193,7 +191,6 @@ TEST_F(NcclLinkTest, ATensorLiesOnTheOtherDeviceAsItDidOnItsOwn) {
   });
 }
 
-// A send blocks its stream until the receive is posted, but it does not block the host.
 TEST_F(NcclLinkTest, ASendWaitsForItsReceiveAndHoldsNothingUp) {
   const auto ends = wired(2);
   run_ranks(ends, 1, nullptr, [](Transport& transport) {
@@ -266,8 +263,7 @@ TEST_F(NcclLinkTest, SumsOfReplicasKeepTheirBits) {
   }
 }
 
-// The link's thread receives a piece on its own stream before a rank of this process makes the
-// group.
+// The piece arrives on the stream of the link's thread.
 TEST_F(NcclLinkTest, APieceThatComesBeforeItsGroupIsWaitedFor) {
   struct Nowhere final : Link {
     void start(LinkReceiver& /*receiver*/) override {}
@@ -288,7 +284,6 @@ TEST_F(NcclLinkTest, APieceThatComesBeforeItsGroupIsWaitedFor) {
 
 // ---- failures ----
 
-// Sends from the first rank to the second and returns the error of each.
 std::vector<std::string> errors_of_a_transfer(const NcclScript& script) {
   sim::start_recording(script);
   std::vector<std::string> errors(2);
@@ -301,7 +296,7 @@ std::vector<std::string> errors_of_a_transfer(const NcclScript& script) {
         Transport& transport = *ends[static_cast<std::size_t>(rank)];
         if (rank == 0) send(transport, 1, 0, at::ones({64}, at::kCUDA));
         if (rank == 1) wait_for(transport, 0, 0);
-        wait_for(transport, 1 - rank, 1);  // never sent
+        wait_for(transport, 1 - rank, 1);
       });
     });
   }
@@ -338,7 +333,7 @@ TEST_F(NcclLinkTest, ATransferThatDoesNotEndIsNamedAtTheDeadline) {
     const c10::DeviceGuard guard(device_of(0));
     send(*ends[0], 1, 0, at::ones({64}, at::kCUDA));
   }
-  // No rank waits here, because the deadline of its wait would come first.
+  // No rank waits here, because its own deadline would come first.
   for (const auto& end : ends) {
     for (int i = 0; i < 1000 && !end->failure(); ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));

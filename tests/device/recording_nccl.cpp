@@ -25,7 +25,7 @@ struct End {
   int number = 0;  // 0 sends, 1 receives
   int device = 0;
   Result state = nccl::kInProgress;
-  bool is_over = false;  // destroyed or aborted
+  bool is_over = false;
   StreamName stream{-1, 0};
 };
 
@@ -62,14 +62,13 @@ struct Recording {
   NcclCounts counts;
   std::vector<std::string> faults;
   std::map<std::string, std::int64_t> calls;
-  std::map<std::string, std::shared_ptr<Pair>> pairs;  // by id bytes
-  std::vector<std::unique_ptr<End>> ends;              // kept to detect late calls
+  std::map<std::string, std::shared_ptr<Pair>> pairs;
+  std::vector<std::unique_ptr<End>> ends;     // kept to detect late calls
   std::vector<std::unique_ptr<End>> earlier;  // of earlier recordings, whose links may be alive
   std::map<StreamName, End*> streams;
   std::int64_t next_id = 0;
 
   void fault(std::string text) { faults.push_back(std::move(text)); }
-  // Whether this call of the function is the one that fails.
   bool fails(const std::string& function) {
     return calls[function]++ == script.call && script.function == function;
   }

@@ -32,13 +32,12 @@ struct NcclScript {
 struct NcclCounts {
   std::int64_t communicators = 0, sends = 0, receives = 0, groups = 0, bytes = 0;
   std::int64_t finalized = 0, destroyed = 0, aborted = 0;
-  std::int64_t unmatched = 0;  // sends that were never received
+  std::int64_t unmatched = 0;
 };
 
 const nccl::Table& recording_nccl();
 void start_recording(const NcclScript& script = {});
 NcclCounts nccl_counts();
-// Describes the violations since start_recording().
 std::vector<std::string> nccl_faults();
 
 }  // namespace sluice::sim

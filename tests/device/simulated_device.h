@@ -24,22 +24,21 @@ inline constexpr int kNumDevices = 4;
 // False if LibTorch has real CUDA. The simulated device is not registered then; skip its tests.
 bool is_simulated();
 
-// Descriptions of the distinct races since the last call.
+// Since the last call.
 std::vector<std::string> take_races();
 
-// Operations on all devices since reset_counts().
 struct Counts {
   std::int64_t operators = 0;
-  std::int64_t waits = 0;         // of streams for events
-  std::int64_t records = 0;       // record_stream
-  std::int64_t synchronized = 0;  // waits of the host for an event
+  std::int64_t waits = 0;
+  std::int64_t records = 0;  // record_stream
+  std::int64_t synchronized = 0;
   // Per device: `item`, and blocking copies, including those from memory that is not pinned.
   std::array<std::int64_t, kNumDevices> host_waits{};
 };
 Counts counts();
 void reset_counts();
 
-// Makes the n-th following call (from 0) do nothing, to test that the program needs it.
+// The n-th following call (from 0) does nothing.
 enum class Call { kWait, kRecord, kSynchronize };
 inline std::int64_t number_of(Call call, const Counts& counts) {
   return call == Call::kWait     ? counts.waits

@@ -18,7 +18,7 @@ namespace {
 
 const c10::Device kDevice(c10::kCUDA, 1);
 
-// Copies on a side stream between two operators. `keeps` keeps its tensors alive to the end.
+// `keeps` keeps the tensors alive to the end.
 void transfer(bool keeps) {
   const c10::impl::VirtualGuardImpl guard(c10::kCUDA);
   const c10::Stream compute = guard.getStream(kDevice);

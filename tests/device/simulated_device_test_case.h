@@ -1,5 +1,3 @@
-// A fixture that fails on races in tests with the simulated device, and a mutation test for
-// synchronization calls.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -27,8 +25,7 @@ class SimulatedDeviceTest : public ::testing::Test {
   }
 };
 
-// Runs `run`, which must have no race, once for each of its calls of a kind with that call skipped.
-// Returns the indices of the calls whose absence caused no race.
+// Skips each call of a kind in turn. Returns the indices of the calls whose absence caused no race.
 inline std::vector<std::int64_t> unnoticed(Call call, const std::function<void()>& run) {
   forget_nothing();
   reset_counts();

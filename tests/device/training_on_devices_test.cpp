@@ -1,5 +1,3 @@
-// Training on simulated devices has no race. Results equal one rank's, and the CPU's up to
-// rounding.
 #include <gtest/gtest.h>
 #include <torch/optim/adamw.h>
 
@@ -23,7 +21,7 @@ using sim::Call;
 
 class TrainingOnDevicesTest : public sim::SimulatedDeviceTest {};
 
-// Rank r is on device r. If there are more ranks than devices, some ranks share a device.
+// If there are more ranks than devices, some share a device.
 std::vector<at::Device> devices_for(int ranks) {
   std::vector<at::Device> devices;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -97,8 +95,7 @@ TEST_F(TrainingOnDevicesTest, AutocastIsAlikeInEveryLayout) {
   EXPECT_TRUE(same_bits(alone, mixed("ZBVZeroBubble", 2)));
 }
 
-// Layers are recomputed on the engine's thread. They must use the random numbers, dtypes and
-// buffers of the forward.
+// Recomputed layers must use the random numbers, dtypes and buffers of the forward.
 TEST_F(TrainingOnDevicesTest, LayersThatRunTwiceAreThoseThatRunOnce) {
   for (const bool mixed : {false, true}) {
     const auto run_of = [&](bool twice, const char* schedule, int ranks) {
@@ -167,7 +164,7 @@ TEST_F(TrainingOnDevicesTest, ConnectionsBetweenProcessesCarryThemToTheReceivers
   EXPECT_TRUE(same_bits(trained(run), on_host(run_training(wired))));
 }
 
-// Host waits per step for each device, computed from runs of different length.
+// Computed from runs of different length.
 std::vector<std::int64_t> host_waits_a_step(TrainingRun run) {
   std::vector<sim::Counts> counted;
   for (const std::size_t num_steps : {2, 4}) {
@@ -198,7 +195,6 @@ TEST_F(TrainingOnDevicesTest, TheHostWaitsForADeviceTwiceAStepAtMost) {
   EXPECT_EQ(host_waits_a_step(replicated_run(2, 2, false, true)), Waits({3, 3, 4, 4}));
 }
 
-// Calls the function on a new thread.
 void on_rank(const Transport& end, const std::function<void()>& call) {
   std::thread([&] {
     const c10::DeviceGuard guard(end.device());
@@ -228,7 +224,7 @@ TEST_F(TrainingOnDevicesTest, EveryWaitAndRecordOfAHandOverIsNeeded) {
 
 using sim::unnoticed;
 
-// The copy waits for the computation, is complete when `arrived` is, and keeps its memory alive.
+// The copy waits for the computation and keeps its memory alive.
 TEST_F(TrainingOnDevicesTest, EveryWaitAndRecordOfACopyToTheHostIsNeeded) {
   at::Tensor last;
   Ready arrived;
@@ -287,7 +283,7 @@ TEST_F(TrainingOnDevicesTest, ACheckpointHoldsWhatWasThereWhenItWasTaken) {
 // record of each member may be skipped.
 TEST_F(TrainingOnDevicesTest, EveryWaitAndRecordOfACollectiveIsNeeded) {
   const auto gather = [] {
-    // Runs the ranks in turn, so that calls have the same indices in every run.
+    // In turn, so that calls have the same indices in every run.
     const auto ends = make_local_transports(2, {.devices = devices_for(2)});
     std::vector<Work<std::vector<at::Tensor>>> works;
     for (const auto& end : ends) {
@@ -334,10 +330,9 @@ TEST_F(TrainingOnDevicesTest, EveryWaitAndRecordOfAConnectionIsNeeded) {
 
 struct OfRun {
   std::vector<double> losses;
-  std::vector<at::Device> devices;  // parameters' devices, by rank
+  std::vector<at::Device> devices;
 };
 
-// Has enough trained layers for the largest number of ranks tested.
 Model six_layers() {
   torch::nn::Sequential net;
   for (int i = 0; i < 5; ++i) net->push_back(torch::nn::Linear(kWidth, kWidth));

@@ -1,4 +1,3 @@
-// Division of parameters into blocks, their owners, and their transfer.
 #include "optim/block_ranges.h"
 
 #include <ATen/ATen.h>
@@ -48,7 +47,7 @@ TEST(BlockRangesTest, EveryElementHasOneOwnerAndRangesEndAtBlocks) {
       most = std::max(most, own);
     }
     for (std::size_t i = 0; i < parameters.size(); ++i) EXPECT_EQ(next[i], parameters[i].numel());
-    // The transposed parameter is a single block, and it is the largest.
+    // The transposed parameter is one block, the largest.
     EXPECT_LE(most, all / owners + 60'000) << owners;
   }
 }

@@ -1,4 +1,3 @@
-// Results must not depend on the number of replicas.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -22,10 +21,10 @@ namespace {
 
 struct Layout {
   std::string schedule;
-  int ranks;  // per pipeline
+  int ranks;
   DataParallel data_parallel;
   std::string rank_order = "pp,dp";
-  int max_active_stages = 3;  // stages gathered at once
+  int max_active_stages = 3;
 };
 std::ostream& operator<<(std::ostream& out, const Layout& layout) {
   return out << layout.schedule << ", " << layout.ranks << " x " << layout.data_parallel.degree
@@ -41,7 +40,7 @@ DataParallel replicas(int degree, int shards) {
   return how;
 }
 
-// Steps with uneven rows. The microbatches count different numbers of tokens, and some count none.
+// Microbatches count different numbers of tokens, and some count none.
 std::vector<StepBatch> uneven_steps(int num_steps, int num_microbatches, std::int64_t width) {
   std::vector<StepBatch> steps;
   for (int step = 1; step <= num_steps; ++step) {
@@ -117,7 +116,6 @@ DataParallel with_zero3(DataParallel how) {
   return how;
 }
 
-// Layouts pp x dp with four gradient shards.
 std::vector<Layout> layouts_of_four_shards() {
   std::vector<Layout> layouts;
   for (const auto& [ranks, degree] :
@@ -232,7 +230,7 @@ TEST(DataParallelTest, HalfPrecisionParametersHaveTheSameBitsForEveryNumberOfRep
   EXPECT_TRUE(same_bits(alone, run({"1F1B", 1, replicas(4, 4)})));
 }
 
-// Some microbatches skip a block, so its parameters get no gradient from them.
+// Some microbatches skip a block.
 TEST(DataParallelTest, AParameterMayHaveAGradientOnSomeReplicasOnly) {
   const auto run = [](const Layout& layout) {
     TrainingRun skipping = run_of(layout);
@@ -255,7 +253,7 @@ TEST(DataParallelTest, AParameterMayHaveAGradientOnSomeReplicasOnly) {
     }
     return run_training(skipping);
   };
-  // Microbatches 1 and 2 run the block. They belong to shards 0 and 1, which are both on replica 0.
+  // Microbatches 1 and 2 run the block. Both belong to replica 0.
   const TrainingResult alone = run({"GPipe", 1, replicas(1, 4)});
   EXPECT_TRUE(same_bits(alone, run({"1F1B", 1, replicas(2, 4)})));
   EXPECT_TRUE(same_bits(alone, run({"1F1B", 1, replicas(4, 4)})));

@@ -1,5 +1,3 @@
-// Pipeline's public interface apart from training steps: results of bodies, predictions without
-// labels, the whole state, layers with named values.
 #include <gtest/gtest.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>

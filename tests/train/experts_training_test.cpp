@@ -1,5 +1,5 @@
-// Trains a decoder with experts and load balancing losses. Results must not depend on the layout,
-// and auxiliary losses are part of the differentiated loss.
+// The results of a decoder with experts must not depend on the layout. Auxiliary losses are
+// differentiated, too.
 #include <ATen/ATen.h>
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ ModelSpec spec_of(bool balanced) {
                           "config.json");
 }
 
-// Row lengths differ between microbatches. `masked` pads every second row on the left.
+// Row lengths differ between microbatches.
 std::vector<StepBatch> batches(bool masked) {
   std::vector<StepBatch> steps;
   for (int k = 1; k <= kSteps; ++k) {
@@ -105,7 +105,7 @@ TEST(ExpertsTrainingTest, TheLossOfAStepIsThatOfItsTokensAndTheMeanBalanceOfItsL
     const TrainingResult with = run_training(run);
     const TrainingResult without = run_training(run_of({.masked = masked}, "1F1B", 2, false));
 
-    // The balance loss of the first step, computed from the initial weights.
+    // With the initial weights.
     const Model model = run.model();
     std::vector<std::string> outputs = model.outputs;
     for (const LayerSpec& layer : model.layers)

@@ -1,5 +1,5 @@
-// Programs without the unnecessary work of frozen layers, and layers that run twice, have the same
-// bits as one rank that runs everything.
+// Compares programs that leave out frozen work or run layers twice with one rank that runs
+// everything.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/activation.h>
@@ -24,8 +24,7 @@ namespace {
 constexpr std::int64_t kWidth = 8, kRows = 32;
 constexpr int kMicrobatches = 8;
 
-// Uses a value twice that later layers read, too. Also reads an integer input and an undefined
-// value, and writes two outputs.
+// Uses a value twice that later layers read, too, an integer input, and an undefined value.
 LayerSpec joining_layer(const std::string& name) {
   LayerSpec layer = layer_of<ResidualBlock>(name, kWidth, 0.1);
   layer.reads = {"hidden", "skip", "numbers", "nothing"};
@@ -44,7 +43,7 @@ LayerSpec splitting_layer() {
   layer.writes = {"hidden", "skip", "nothing"};
   layer.forward = [](torch::nn::Module& module, const std::vector<at::Tensor>& in) {
     const at::Tensor out = static_cast<ResidualBlock&>(module).forward(in[0]);
-    return std::vector<at::Tensor>{out, in[0], {}};  // passes its input on unchanged
+    return std::vector<at::Tensor>{out, in[0], {}};
   };
   layer.shapes = nullptr;
   return layer;
@@ -85,7 +84,7 @@ Model model_of(int num_frozen = 0, const std::vector<int>& also_frozen = {}) {
 struct Trained {
   std::vector<double> losses;
   std::map<std::string, at::Tensor> state;
-  std::map<int, std::string> ran;  // kinds of backwards and transfers in the last step, by rank
+  std::map<int, std::string> ran;  // of the last step, by rank
 };
 
 Trained train(const Model& model, PipelineOptions options) {

@@ -1,4 +1,3 @@
-// Saving with one layout and resuming with another must not change a bit.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/batchnorm.h>
@@ -48,7 +47,6 @@ bool same_bits(const Trained& a, const Trained& b) {
   return true;
 }
 
-// A model with running statistics and dropout.
 Model model() {
   torch::nn::Sequential net = make_net(0.2);
   net->push_back(torch::nn::BatchNorm1d(4));
@@ -92,7 +90,7 @@ TEST(PipelineCheckpointTest, AnotherLayoutGoesOnWithTheSameBits) {
   const Trained whole = train({});
   Trained parts = train({.last = 2, .to = folder / "a", .options = layout("GPipe", 4)});
   for (const Part& part : {Part{3, 4, folder / "a", folder / "b", layout("ZBVZeroBubble", 2)},
-                           // replaces the earlier checkpoint
+                           // replaces ck "a"
                            Part{5, 5, folder / "b", folder / "a", layout("Interleaved1F1B", 3)},
                            Part{6, 6, folder / "a", "", layout("1F1B", 1)}}) {
     Trained next = train(part);
@@ -222,7 +220,7 @@ using MakeOptimizers = std::function<Optimizers(const Pipeline&)>;
 
 const MakeOptimizer kSgd = maker<torch::optim::SGD>(torch::optim::SGDOptions(1e-2).momentum(0.9));
 
-// One optimizer for matrices and one for other parameters. A rank may have none of the latter.
+// A rank may have no parameters for the second optimizer.
 MakeOptimizers by_shape(const MakeOptimizer& of_matrices, const MakeOptimizer& of_others) {
   return [=](const Pipeline& pipeline) {
     std::vector<at::Tensor> matrices, others;
@@ -296,7 +294,7 @@ TEST(PipelineCheckpointTest, SeveralOptimizersThatDoNotFitAreRefused) {
   };
   EXPECT_NE(refused(by_shape(kAdamW, kAdamW)).find("the state of AdamW, SGD, not of AdamW"),
             std::string::npos);
-  // The kinds keep their order but get each other's parameters.
+  // The kinds keep their order but swap parameters.
   const MakeOptimizers swapped = [](const Pipeline& pipeline) {
     Optimizers both = by_shape(kSgd, kAdamW)(pipeline);
     std::swap(both[0], both[1]);

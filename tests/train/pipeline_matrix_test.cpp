@@ -1,5 +1,4 @@
-// Combines all features of user models with all schedules and layouts. The bits must equal those of
-// one rank.
+// All features of user models in all schedules and layouts must have the bits of one rank.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/batchnorm.h>
@@ -27,8 +26,8 @@ std::string text(const Kind& kind) {
          (kind.ragged ? " ragged" : "");
 }
 
-// A U-shaped model: the second half reads values that the first half wrote. Half of the layers
-// write an auxiliary loss, and one counts running statistics. The model has two outputs.
+// The second half reads values that the first half wrote. Half of the layers write an auxiliary
+// loss, and one counts running statistics. There are two outputs.
 Model u_model(const Kind& kind) {
   Model model;
   for (int i = 0; i < 8; ++i) {
@@ -67,7 +66,7 @@ Model u_model(const Kind& kind) {
   model.inputs = {"y", "x", "offsets"};
   model.outputs = {"hidden", "size"};
   model.auxiliary = {{"balance.*", 0.1}};
-  // The mean over all positions. A row has one or more of them.
+  // A row has one or more positions.
   model.loss = mean_loss([](const Values& out, const Values& in) {
     const at::Tensor places = in["offsets"].diff();
     const at::Tensor target = in["y"].repeat_interleave(places, 0);

@@ -1,4 +1,4 @@
-// Misuse of the public interface is rejected with an error that names what, where and the remedy.
+// Misuse is rejected with an error that names what, where and the remedy.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <torch/data/samplers/random.h>
@@ -205,7 +205,6 @@ TEST_F(PipelineMisuseTest, RanksThatDiffer) {
   });
 }
 
-// Calls the pipeline from an observer while a step is running.
 class Meddler final : public ExecutorObserver {
  public:
   std::function<void(Pipeline&)> call;
@@ -304,7 +303,6 @@ TEST_F(PipelineMisuseTest, ShapesThatDoNotFitAreThoseOfALayerOrOfTheLoss) {
                ErrorKind::kInternal, {"mat1 and mat2", "rank 1", "step 1, Model::loss"});
 }
 
-// Returns a body that trains with an optimizer of the parameters returned by `of`.
 std::function<void(Pipeline&)> trained_with(const std::function<std::vector<at::Tensor>()>& of,
                                             const Inputs& inputs) {
   return [=](Pipeline& p) {
@@ -331,7 +329,7 @@ TEST_F(PipelineMisuseTest, OptimizersOfParametersThatNobodyAskedFor) {
           p.zero_grad();
           p.train_step({x, y});
         }}});
-  // No optimizer has updated the user's module, and no rank has written a gradient to it.
+  // No rank has updated the user's module or written a gradient to it.
   const std::vector<at::Tensor> after = net->parameters();
   for (std::size_t i = 0; i < after.size(); ++i) {
     EXPECT_TRUE(at::equal(after[i], before[i])) << i;

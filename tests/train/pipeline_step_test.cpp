@@ -1,4 +1,3 @@
-// Inputs and results of a training step: kinds of inputs and losses, scales, reductions, outputs.
 #include <gtest/gtest.h>
 #include <torch/optim/sgd.h>
 
@@ -15,7 +14,6 @@ namespace {
 
 using Grads = std::map<std::string, at::Tensor>;
 
-// Runs the body and returns the `.grad` of all parameters by name.
 Grads grads_of(const Model& model, const PipelineOptions& options,
                const std::function<void(Pipeline&)>& body, const RunOptions& run_options = {}) {
   Grads grads;
@@ -23,7 +21,7 @@ Grads grads_of(const Model& model, const PipelineOptions& options,
   run(
       model, options,
       [&](Pipeline& pipeline) {
-        pipeline.zero_grad();  // the user's own modules keep their gradients
+        pipeline.zero_grad();  // the user's modules keep their gradients
         pipeline.parameters();
         body(pipeline);
         const std::lock_guard lock(mutex);
@@ -45,7 +43,7 @@ void expect_equal(const Grads& a, const Grads& b, const std::string& where) {
 const std::map<std::string, int> kLayouts = {
     {"GPipe", 4}, {"1F1B", 2}, {"Interleaved1F1B", 2}, {"ZBVZeroBubble", 2}, {"DualPipeV", 2}};
 
-// Four blocks that also write the magnitude of their outputs, like the balance loss of a router.
+// Each block also writes the magnitude of its output, like a router's balance loss.
 Model balanced_model(double scale) {
   Model model;
   for (int i = 0; i < 4; ++i) {
@@ -79,7 +77,6 @@ TEST(PipelineStepTest, AddsAuxiliaryLossesOfEveryStage) {
   for (const auto& [schedule, ranks] : kLayouts)
     expect_equal(one, grads_of(model, layout(schedule.c_str(), ranks), train), schedule);
 
-  // The same computed by hand for the whole batch.
   std::map<std::string, at::Tensor> weights;
   run(model, layout("1F1B", 1), [&](Pipeline& pipeline) {
     for (const ParameterInfo& info : pipeline.named_parameters())
@@ -116,8 +113,7 @@ TEST(PipelineStepTest, AuxiliaryLossesWeighAsTheScaleSays) {
       pipeline.train_step({{"x", x}, {"y", y}}, {.scale = of});
     });
   };
-  // Microbatches are of equal size. The mean over all rows therefore equals the mean over
-  // microbatches, and a quarter of their sum.
+  // Microbatches are of equal size, so the mean over rows equals the mean over microbatches.
   const Grads tokens = grads(0.3, GradientScale::kTokens);
   const Grads microbatches = grads(0.3, GradientScale::kMicrobatches);
   const Grads sum = grads(0.3, GradientScale::kSumOfMeans);
@@ -162,7 +158,7 @@ TEST(PipelineStepTest, TakesInputsInTheOrderOfTheModel) {
   expect_equal(named, in_order, "in order");
 }
 
-// Packed rows of different lengths. A row's output is the mean over its positions.
+// A row's output is the mean over its positions.
 Model ragged_model() {
   Model model;
   for (int i = 0; i < 3; ++i) {
@@ -212,7 +208,7 @@ TEST(PipelineStepTest, CutsRaggedInputsBetweenRowsAndCountsOffsetsAnew) {
     expect_equal(one, grads_of(model, layout(schedule.c_str(), ranks, 4), train), schedule);
     EXPECT_EQ(loss, loss_of_one);
   }
-  // With a single microbatch the loss is one mean over all rows.
+  // With one microbatch the loss is one mean over all rows.
   const Grads whole = grads_of(model, layout("1F1B", 1, 1), train);
   EXPECT_NEAR(loss, loss_of_one, 1e-6);
   for (const auto& [name, tensor] : one)
@@ -288,8 +284,7 @@ TEST(PipelineStepTest, GivesOutputsToTheRanksThatAsk) {
   });
 }
 
-// The module is used twice, so weight gradients of several microbatches are pending at once. They
-// must not be mixed.
+// Weight gradients of several microbatches are pending at once here.
 TEST(PipelineStepTest, GivesEveryReductionTheGradientOfItsMicrobatchAlone) {
   const Schedule schedule =
       parse_schedule_csv("0F0,0F1,0I0,0I1,0W0,0W1\n1F0,1I0,1F1,1I1,1W0,1W1\n", "own.csv");
@@ -299,7 +294,7 @@ TEST(PipelineStepTest, GivesEveryReductionTheGradientOfItsMicrobatchAlone) {
                 {"prediction"},
                 &squared_error,
                 [](const Values& batch) { return batch["y"].numel(); }};
-    std::map<std::string, at::Tensor> gradients;  // by name and microbatch
+    std::map<std::string, at::Tensor> gradients;
     std::mutex mutex;
     RunOptions options;
     options.reduction.per_microbatch = true;
@@ -326,7 +321,7 @@ TEST(PipelineStepTest, GivesEveryReductionTheGradientOfItsMicrobatchAlone) {
   for (const auto& [name, tensor] : whole) EXPECT_TRUE(at::equal(tensor, split.at(name))) << name;
 }
 
-// The gradient of a mean over 24 rows must not be rounded to bfloat16 at its start.
+// The gradient of a mean over 24 rows must not be rounded to bfloat16.
 TEST(PipelineStepTest, GradientsOfAHalfPrecisionLossBeginInFloat) {
   torch::nn::Sequential net(torch::nn::Linear(kWidth, 4)), plain(torch::nn::Linear(kWidth, 4));
   {
@@ -347,7 +342,6 @@ TEST(PipelineStepTest, GradientsOfAHalfPrecisionLossBeginInFloat) {
   EXPECT_TRUE(at::equal(grads.at("0.weight"), plain->ptr<torch::nn::LinearImpl>(0)->weight.grad()));
 }
 
-// Gradients are summed in float32. `.grad` has the rounded sum.
 TEST(PipelineStepTest, SumsOfHalfPrecisionGradientsStayFloat) {
   torch::nn::Sequential net = make_net();
   net->to(at::kBFloat16);

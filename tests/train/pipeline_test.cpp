@@ -1,4 +1,3 @@
-// Trains a user's module as a pipeline with torch's optimizers.
 #include "sluice/pipeline.h"
 
 #include <gtest/gtest.h>
@@ -67,7 +66,7 @@ Trained train(const PipelineOptions& options, double dropout = 0.0, int num_step
       const double norm = pipeline.clip_grad_norm(0.5);
       optimizer.step();
       optimizer.zero_grad();
-      if (pipeline.rank() != pipeline.num_ranks() - 1) continue;  // results are equal on all ranks
+      if (pipeline.rank() != pipeline.num_ranks() - 1) continue;  // equal on all ranks
       trained.losses.push_back(result.loss);
       trained.norms.push_back(norm);
     }
@@ -94,8 +93,8 @@ TEST(PipelineTest, TrainsASequentialAsAPlainLoopDoes) {
     optimizer.zero_grad();
     EXPECT_NEAR(got.losses[static_cast<std::size_t>(step) - 1], loss.item<double>(), 1e-5);
   }
-  // A step changes a weight by about 1e-2. AdamW divides by the size of the gradient, so rounding
-  // errors dominate the change of a weight with a small gradient.
+  // AdamW divides by the size of the gradient, so rounding errors dominate where gradients are
+  // small.
   for (const auto& item : net->named_parameters())
     EXPECT_LT(test::relative_distance(got.weights.at(item.key()), item.value()), 1e-4)
         << item.key();
@@ -139,7 +138,7 @@ TEST(PipelineTest, AddsGradientsUntilTheyAreCleared) {
   EXPECT_TRUE(at::allclose(gradients(3, false), 3 * once));
 }
 
-// Hooks of both models see every backward through a shared parameter.
+// Both pipelines' hooks see every backward.
 TEST(PipelineTest, TwoOfTheSameModulesEachTakeTheirOwnGradients) {
   const at::Tensor x = inputs_of(1);
   const Model model = model_of(make_net());
@@ -253,8 +252,8 @@ TEST(PipelineTest, StateOfATiedModelDoesNotDependOnTheLayout) {
     EXPECT_TRUE(at::equal(tensor, states[1].at(name))) << name;
 }
 
-// These layers cannot split their backward. In this schedule a stage's W have a different order
-// from its I. The sums must be in the order of W, even if an evaluation ran in between.
+// These layers cannot split their backward, and a stage's W have a different order from its I. Sums
+// must follow the order of W, even after an evaluation.
 TEST(PipelineTest, AnEvaluationBetweenStepsChangesNothing) {
   const Schedule schedule = parse_schedule_csv(
       "0F0,0F1,0F2,0I0,0I1,0I2,0W2,0W1,0W0\n1F0,1I0,1W0,1F1,1I1,1W1,1F2,1I2,1W2\n", "test.csv");
@@ -284,7 +283,7 @@ TEST(PipelineTest, AnEvaluationBetweenStepsChangesNothing) {
 
 TEST(PipelineTest, LeavesModulesInTheModeThatTheyWereIn) {
   torch::nn::Sequential net = make_net(0.3);
-  net->ptr(4)->eval();  // a dropout layer that the user has disabled
+  net->ptr(4)->eval();  // disabled by the user
   run(model_of(net), layout("1F1B", 2), [&](Pipeline& pipeline) {
     const at::Tensor x = inputs_of(1);
     pipeline.train_step({{"x", x}, {"y", targets_of(x)}});

@@ -1,4 +1,3 @@
-// A small block that is divided into slices by hand, and a model of such blocks.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -27,7 +26,7 @@ inline at::Tensor sum_over(const std::vector<at::Tensor>& own, const Group& grou
   return group ? group.all_reduce(sum, SumOrder::kTree).wait() : sum;
 }
 
-// Returns a copy of x for each slice of the rank. The backward sums the gradients in a tree.
+// Copies x for each slice. The backward sums the gradients in a tree.
 struct Fan : torch::autograd::Function<Fan> {
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
                                                 const at::Tensor& x, std::int64_t slices,
@@ -44,7 +43,6 @@ struct Fan : torch::autograd::Function<Fan> {
   }
 };
 
-// Sums the parts of all slices.
 struct Join : torch::autograd::Function<Join> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, std::shared_ptr<Group> group,
                             torch::autograd::variable_list parts) {
@@ -128,8 +126,7 @@ struct SlicedBlock : torch::nn::Module, SlicedModule {
   std::vector<at::Tensor> scales_;
 };
 
-// A model of `blocks` sliced blocks and a head. It is undivided until a hook divides it. If `tied`,
-// the last block shares a weight with the first.
+// Undivided until a hook divides it. If `tied`, the last block shares a weight with the first.
 inline Model sliced_model(bool tied = false, int blocks = 4) {
   Model model;
   for (int i = 0; i < blocks; ++i) {
@@ -156,7 +153,6 @@ inline Model sliced_model(bool tied = false, int blocks = 4) {
   return model;
 }
 
-// A hook that divides the blocks of a chunk.
 inline Parallelize divide(const TensorParallel& how) {
   return [how](LocalChunk& chunk) {
     const MeshAxis& tp = chunk.world_mesh["tp"];

@@ -1,5 +1,4 @@
-// The planned program is the one that runs, whether sluice or the caller updates the weights.
-// Classes that do not fit the plan's step end are rejected.
+// The planned program must run, whether sluice or the caller updates the weights.
 #include <gtest/gtest.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
@@ -46,7 +45,7 @@ Inputs batch_of(int step, int replica = 0, int num_replicas = 1) {
   return {{"x", rows}, {"y", at::cos(2 * rows)}};
 }
 
-// The first `count` layers are frozen, which is visible only in their modules.
+// Only the modules show that the first `count` layers are frozen.
 Model frozen_mlp(std::size_t count) {
   Model model = counted_mlp();
   for (std::size_t i = 0; i < count; ++i) {
@@ -86,7 +85,6 @@ TEST(StepEndTest, ARunPlansByWhatTheModulesTrain) {
   });
 }
 
-// Losses of three SGD steps under a precomputed plan.
 std::vector<double> losses_ahead(const Model& model, const PipelineOptions& options) {
   const Plan plan = plan_pipeline(describe(model.layers), options);
   std::vector<double> losses;
@@ -175,7 +173,6 @@ struct Trained {
   }
 };
 
-// Runs four steps of Trainer, after loading a checkpoint if one is given.
 Trained trained_by_us(int ranks, const DataParallel& how, const char* schedule = "1F1B",
                       const std::string& load = "", const std::string& save = "") {
   PipelineOptions options = options_of(StepEnd::kUpdate, ranks, schedule);
@@ -293,7 +290,7 @@ TEST(StepEndTest, FactoriesWeightsAreKeptOnRequestAlsoWhereTheyAreSharded) {
   }
 }
 
-// The matrix is drawn at random. The vector keeps the values from the constructor.
+// The vector keeps its values from the constructor.
 struct ScaledImpl : torch::nn::Module {
   explicit ScaledImpl(std::int64_t width)
       : linear(register_module("linear", torch::nn::Linear(width, width))),
@@ -327,7 +324,6 @@ TEST(StepEndTest, NumbersThatAFactorySetsAndNothingDrawsAreTheSameWhenParameters
   for (const auto& [name, tensor] : alone) EXPECT_TRUE(at::equal(sharded.at(name), tensor)) << name;
 }
 
-// The error of run() with a trainer whose options depend on the rank.
 Error error_with(const std::function<void(Pipeline&)>& body,
                  const std::function<OptimizerOptions(int rank)>& options,
                  const RunOptions& run_options = {}) {

@@ -1,4 +1,3 @@
-// The norm of parameters that several ranks replicate.
 #include "train/step_norm.h"
 
 #include <ATen/ATen.h>
@@ -25,8 +24,7 @@ LayerSpec linear(const std::string& name) {
   return layer;
 }
 
-// The norms of two ranks along dp_replicate. Each has "a" with gradients of 2 and "b" with
-// gradients of 3. `change` edits the parameter descriptions of a rank.
+// "a" has gradients of 2 and "b" of 3 on both ranks.
 std::vector<GradientNorms> norms_of_replicas(
     const std::function<void(std::vector<ParameterInfo>&)>& change) {
   const auto transports = make_local_transports(2);
@@ -38,7 +36,7 @@ std::vector<GradientNorms> norms_of_replicas(
     stage.gradient(1) = at::full({2, 2}, 3.0);
     const std::vector<SharedParameter> parameters =
         list_parameters({&stage}, transport.world(), Mesh({.dp_replicate = 2}));
-    // Uses a mesh of two pipeline ranks, of which the first counts replicated parameters.
+    // In this mesh the first rank counts replicated parameters.
     const Mesh mesh({.pp = 2});
     norms[transport.rank()] =
         post_gradient_norms(parameters, make_run_groups(transport.world(), mesh), mesh,
@@ -87,7 +85,6 @@ TEST(StepNormTest, WhatIsTakenEarlyGivesTheSameBits) {
       const GradientNorms early = norms.post().wait();
       EXPECT_EQ(early.total, expected.total);
       EXPECT_EQ(early.of_parameters, expected.of_parameters);
-      // The early norms are used only once.
       EXPECT_EQ(norms.post().wait().of_parameters.front().second, 0.0);
       first.gradient(0) = at::full({2, 2}, 0.1);
     }

@@ -1,4 +1,3 @@
-// A run that is stopped and resumed must equal an uninterrupted run.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +23,6 @@ constexpr std::array kLayouts = {
     Layout{"1F1B", 4},          Layout{"Interleaved1F1B", 2}, Layout{"InterleavedZeroBubble", 2},
     Layout{"ZBVZeroBubble", 2}, Layout{"ZBVZeroBubble", 4}};
 
-// Steps `first` to `last` of the run, loading and saving a checkpoint if paths are given.
 TrainingRun part_of(TrainingRun run, std::int64_t first, std::int64_t last, const std::string& from,
                     const std::string& to) {
   run.steps = {run.steps.begin() + first - 1, run.steps.begin() + last};
@@ -39,7 +37,7 @@ TrainingRun part_of(TrainingRun run, std::int64_t first, std::int64_t last, cons
       target.path = to;
       target.head.run = "0123456789abcdef";
       target.head.step = last;
-      // Half of the saves copy the state first, so that later steps cannot change it.
+      // Half of the saves copy the state first, so later steps cannot change it.
       Saver saver;
       const SaveFrom from_what = last % 2 == 0 ? SaveFrom::kCopy : SaveFrom::kLive;
       ASSERT_FALSE(saver.begin(target, trainer.pipeline().state(), from_what, transport.world()));
@@ -54,7 +52,7 @@ void stop_and_go_on(bool tied, unsigned seed, const OptimizerOptions& optimizer)
   constexpr std::int64_t kParts = 20;
   const TempDirectory folder;
   std::mt19937 random(seed);
-  std::vector<std::int64_t> ends;  // last step of each part
+  std::vector<std::int64_t> ends;
   std::int64_t num_steps = 0;
   for (int part = 0; part < kParts; ++part)
     ends.push_back(num_steps += std::uniform_int_distribution<std::int64_t>(1, 3)(random));

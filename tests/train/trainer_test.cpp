@@ -1,4 +1,3 @@
-// Trainer on plain LibTorch modules. Results must not depend on the layout.
 #include "sluice/trainer.h"
 
 #include <ATen/ATen.h>
@@ -44,7 +43,6 @@ TEST(TrainerTest, LossesNormsAndWeightsAreTheSameBitsForEveryLayoutAndSchedule) 
   }
 }
 
-// Has a running mean and variance between the blocks.
 TrainingRun run_with_buffers(const std::string& schedule, int num_ranks) {
   TrainingRun run = mlp_run(schedule, num_ranks);
   run.model = [] {
@@ -62,7 +60,6 @@ TEST(TrainerTest, AnEvaluationLeavesNoTraceAndHasTheSameBitsForEveryLayout) {
     TrainingRun run = run_with_buffers("1F1B", ranks);
     std::vector<double> sums;
     const auto evaluate = [&](RankTrainer& trainer, Transport& transport) {
-      // First more microbatches than a training step, then fewer.
       for (const int num_microbatches : {kMicrobatches + 2, 1}) {
         const auto losses = trainer.evaluate(random_steps(1, num_microbatches).front());
         ASSERT_EQ(losses.size(), static_cast<std::size_t>(num_microbatches));
@@ -111,7 +108,7 @@ TEST(TrainerTest, AnEvaluatorKeepsTheProgramsOfTheLastFewNumbersOfMicrobatches) 
   for (int num_microbatches = 2; num_microbatches <= 6; ++num_microbatches)
     EXPECT_EQ(first_loss(num_microbatches), loss);
   EXPECT_EQ(evaluator.num_programs(), Evaluator::kMostPrograms);
-  EXPECT_EQ(first_loss(1), loss);  // its program was evicted and is made again
+  EXPECT_EQ(first_loss(1), loss);  // its program was evicted
   EXPECT_EQ(first_loss(6), loss);
   EXPECT_EQ(evaluator.num_programs(), Evaluator::kMostPrograms);
 }
@@ -265,7 +262,6 @@ TEST(TrainerTest, TheNormIsThatOfAllParameters) {
   EXPECT_NEAR(result.reports[0].grad_norm, std::sqrt(squares), 1e-12);
 }
 
-// Losses, norms and weights for random splits into stages, with some layers frozen.
 TEST(TrainerTest, RandomPartitionsHaveTheBitsOfOneStage) {
   constexpr int kLayers = 8;
   const auto model = [](unsigned frozen) {
@@ -367,7 +363,6 @@ TEST(TrainerTest, AnUpdateThatFailsLeavesNoGradBehind) {
   std::vector<at::Tensor> parameters;
   run.before_steps = [&](RankTrainer& trainer, Transport&) {
     for (const ParameterInfo& info : trainer.parameters()) parameters.push_back(info.tensor);
-    // Give the optimizer state the wrong dtype.
     for (const auto& [name, tensor] : trainer.optimizer().state()) {
       if (name == "exp_avg/last.weight") tensor.set_data(at::zeros_like(tensor, at::kInt));
     }
@@ -511,7 +506,6 @@ TEST(TrainerTest, AProgramThatGathersParametersTrainsToTheSameBits) {
   EXPECT_TRUE(same_bits(run_training(run), expected));
 }
 
-// One OPTIMIZER_STEP per rank, and no norms before REDUCE_NORM.
 Program with_whole_updates(Program program) {
   for (std::vector<Action>& row : program.ranks) {
     std::erase_if(row, [](const Action& action) {
@@ -585,7 +579,6 @@ TEST(TrainerTest, RefusesAxesOverWhichItDoesNotAddGradients) {
 
 // ---- not finite ----
 
-// Writes NaN into the results of `places` in step 2. Returns the error.
 std::string error_with_nan_at(const std::string& schedule, int num_ranks,
                               const std::vector<Action>& places) {
   TrainingRun run = mlp_run(schedule, num_ranks, false, 3);
@@ -629,7 +622,7 @@ TEST(TrainerTest, OfSeveralValuesThatAreNotFiniteTheFirstMicrobatchThenTheFirstS
 }
 
 TEST(TrainerTest, AGradientThatIsNotFiniteIsNamedWhereItFirstAppears) {
-  // The gradient sent by stage 2 is NaN. Parameters of stage 1 are the first that it affects.
+  // Stage 2 sends a NaN gradient, which first affects parameters of stage 1.
   const std::string error = error_with_nan_at("GPipe", 4, {Action::backward(2, 1)});
   EXPECT_NE(error.find("the gradient of 'block"), std::string::npos) << error;
   EXPECT_NE(error.find("step 2, stage 1 (rank 1), microbatch 1"), std::string::npos) << error;
@@ -674,8 +667,7 @@ TEST(TrainerTest, ARankAllocatesItsOwnParametersAndTheirStateAndNothingElse) {
       const auto lines = static_cast<std::int64_t>(2 * 64 * trainer.parameters().size());
       EXPECT_GE(ledger.live_bytes(transport.rank()), expected) << ranks;
       EXPECT_LT(ledger.live_bytes(transport.rank()), expected + lines) << ranks;
-      // Modules draw initial values before ours are set, which needs one more copy of a tensor at a
-      // time.
+      // Modules first draw values of their own, which needs one more copy of a tensor at a time.
       EXPECT_LT(ledger.peak_bytes(transport.rank()), expected + lines + 2 * largest) << ranks;
     };
     run_training(run);
@@ -696,7 +688,7 @@ TEST(TrainerTest, ThePeakOf1F1BDoesNotGrowWithTheNumberOfMicrobatches) {
   const auto few = peaks(8), many = peaks(64);
   for (std::size_t rank = 0; rank < 2; ++rank) {
     EXPECT_GT(few[rank], 0);
-    // Tensors in flight depend on timing, but they are at most a few boundary tensors.
+    // A few tensors in flight, depending on timing.
     EXPECT_LE(many[rank], few[rank] + few[rank] / 5);
   }
 }

@@ -1,5 +1,5 @@
-// Combines every source of weights with every kind of model. Each parameter and buffer gets the
-// bits of the source. If the source does not fill a parameter, a step is rejected with its name.
+// Every source of weights with every kind of model. Tensors get the source's bits; if the source
+// leaves out a parameter, a step is rejected with its name.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/nn/cloneable.h>
@@ -33,7 +33,7 @@ namespace {
 constexpr std::int64_t kWidth = 4;
 constexpr std::uint64_t kSeed = 11;
 
-// Fills the tensor with values that are unique to the source and name.
+// Values are unique to the source and name.
 void set_numbers(at::Tensor tensor, const std::string& source, const std::string& name) {
   const at::NoGradGuard no_grad;
   at::Tensor value = at::empty(tensor.sizes(), at::kFloat);
@@ -56,7 +56,7 @@ void set_factory_numbers(Module& module, const std::string& prefix) {
     set_numbers(item.value(), "factory", prefix + item.key());
 }
 
-// The matrix and bias are drawn at random. No initialization draws `scale`, `codes` and `shift`.
+// No initialization draws `scale`, `codes` and `shift`.
 struct BlockImpl : torch::nn::Cloneable<BlockImpl> {
   BlockImpl() { reset(); }
   void reset() override {
@@ -155,7 +155,7 @@ struct NetImpl : torch::nn::Module {
 };
 TORCH_MODULE(Net);
 
-// Keeps the parts of one stage, after the factory has set all values.
+// The factory has set all values before.
 Net kept_net(const Kept& kept) {
   Net net;
   set_factory_numbers(*net, "");
@@ -179,11 +179,9 @@ Model family_model() {
   return causal_lm(read_model_spec(SLUICE_TEST_DATA "/reference/models/llama_tied"));
 }
 
-// An exported graph without weights that has only matrices.
 Model graph_model() { return detail::graph_model(SmallDecoder(2).described(), {}); }
 
-// The same with an extra parameter, added to the input of the first block. No initialization draws
-// it.
+// No initialization draws the extra parameter.
 Model graph_with(const std::string& name, const std::vector<std::int64_t>& sizes,
                  const std::string& dtype) {
   SmallDecoder graph(2);
@@ -231,11 +229,11 @@ struct Kind {
   std::string name;
   std::function<Model()> make;
   Inputs batch;
-  std::string left_out;             // the parameter that kAllButOne omits
+  std::string left_out;
   bool holds_numbers = false;       // its modules are complete and are not drawn
   bool has_factory_numbers = true;  // its factories set values
-  std::string archive = {};         // file with the weights
-  double std = 0.02;                // of drawn weights
+  std::string archive = {};
+  double std = 0.02;  // of drawn weights
 };
 
 Inputs rows() {
@@ -370,7 +368,6 @@ at::Tensor drawn(const Kind& kind, const std::string& name, const at::Tensor& li
   return value;
 }
 
-// The values of a parameter or buffer. `name` is its first use.
 at::Tensor expected(const Kind& kind, Source source, const std::string& name,
                     const at::Tensor& like, bool is_parameter) {
   const bool is_of_factory = source == Source::kFactory ||
@@ -387,11 +384,11 @@ at::Tensor expected(const Kind& kind, Source source, const std::string& name,
   return numbers_of(like, "saved", name);
 }
 
-// Part of the expected error message. "" if the step succeeds.
+// "" if the step succeeds.
 std::string refusal(const Kind& kind, Source source) {
   if (source == Source::kNone) return "not set yet (InitialWeights::kNone), beginning with '";
   if (source == Source::kFactory && !kind.has_factory_numbers) return "nothing draws or loads '";
-  // A layer's own factory has set all values before load_weights().
+  // The layers' factories have set all values already.
   const bool is_filled = kind.holds_numbers || kind.name == "layers";
   if (source == Source::kAllButOne && !is_filled)
     return "nothing draws or loads '" + kind.left_out + "'";

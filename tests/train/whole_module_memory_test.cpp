@@ -1,4 +1,3 @@
-// Memory that stages of a whole module need when they are made and when they run.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/nn/functional/activation.h>
@@ -28,7 +27,6 @@ namespace {
 
 constexpr std::int64_t kWidth = 128, kLength = 64, kWords = 1000, kBlocks = 8, kRows = 2;
 
-// Every block has its own tables.
 struct BlockImpl : torch::nn::Module {
   BlockImpl()
       : norm(torch::nn::LayerNormOptions({kWidth})),
@@ -95,14 +93,13 @@ std::int64_t bytes_of(const std::vector<std::pair<std::string, at::Tensor>>& ten
   return bytes;
 }
 
-// Counts the allocations of a rank's thread from its first call of the factory.
+// Counts a rank's allocations from its first call of the factory.
 class RankLedger {
  public:
   explicit RankLedger(int num_ranks) : ledger_(num_ranks) {}
   void begin() {
     if (!scope_) scope_ = std::make_unique<MemoryLedger::Scope>(ledger_, own_ = next_++);
   }
-  // Returns the thread's peak bytes and stops counting.
   std::int64_t end() {
     scope_.reset();
     return ledger_.peak_bytes(own_);
@@ -177,10 +174,10 @@ TEST(WholeModuleMemoryTest, WhereAConstructorReachesIntoMemoryAllOfItIsMadeAndAL
   EXPECT_EQ(lines[0].find('\n'), std::string::npos) << lines[0];
 }
 
-// Measured and predicted peak bytes of every rank in a step.
+// Per rank, in a step.
 struct Peaks {
   std::vector<double> measured, predicted;
-  std::vector<double> held;  // part of them that is held all the time
+  std::vector<double> held;  // of these, held all the time
 };
 const ModelSpec& described() {
   static const ModelSpec spec =

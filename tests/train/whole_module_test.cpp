@@ -1,4 +1,3 @@
-// Modules with their own forward function, cut into stages.
 #include "sluice/parts/whole_module.h"
 
 #include <ATen/ATen.h>
@@ -34,7 +33,7 @@ namespace {
 constexpr std::int64_t kWidth = 8, kVocabulary = 16, kLayers = 6;
 
 std::mutex made_mutex;
-std::multiset<std::int64_t> made_blocks;  // block indices
+std::multiset<std::int64_t> made_blocks;
 
 struct BlockImpl : torch::nn::Module {
   BlockImpl(std::int64_t index, double dropout)
@@ -52,7 +51,6 @@ struct BlockImpl : torch::nn::Module {
 };
 TORCH_MODULE(Block);
 
-// Registers the head first, so the order of registration is not the order of forward.
 struct DecoderImpl : torch::nn::Module {
   using Keep = std::function<bool(const std::string&)>;
   explicit DecoderImpl(
@@ -72,7 +70,7 @@ struct DecoderImpl : torch::nn::Module {
     }
     if (keep("norm"))
       norm = register_module("norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({kWidth})));
-    scale = register_buffer("scale", at::full({1}, 2.0));  // every stage has a copy
+    scale = register_buffer("scale", at::full({1}, 2.0));
   }
   at::Tensor forward(const at::Tensor& input) {
     at::Tensor x = input;
@@ -296,7 +294,6 @@ TEST(WholeModuleTest, KeysDropoutByPartWhereEveryPartIsAModuleOfItsOwn) {
   expect_same_bits(train(model, layout("1F1B", 1)), train(model, layout("Interleaved1F1B", 2)));
 }
 
-// The embedding and the head are tied, across ranks or within a stage.
 TEST(WholeModuleTest, TiesParametersOfPartsInEveryLayout) {
   const Model model =
       decoder(leaving_out, {.parts = parts(), .ties = {{"lm_head.weight", "embed_tokens.weight"}}});
@@ -306,7 +303,7 @@ TEST(WholeModuleTest, TiesParametersOfPartsInEveryLayout) {
   expect_same_bits(one, train(model, layout("ZBVZeroBubble", 2)));
 }
 
-// Freezes the embedding, the head, and parameters that `also` names.
+// Also freezes the embedding and the head.
 std::function<std::shared_ptr<DecoderImpl>(const Kept&)> freezing(const std::string& also = "") {
   return [also](const Kept& kept) {
     std::shared_ptr<DecoderImpl> net = leaving_out(kept);
@@ -356,7 +353,7 @@ TEST(WholeModuleTest, DrawsByModuleWithTheSameBitsInEveryLayout) {
       }
     });
     EXPECT_EQ(asked.count("layers.3.linear"), 1u);
-    EXPECT_EQ(asked.count("layers.3"), 0u);  // layers.3 has no parameters of its own
+    EXPECT_EQ(asked.count("layers.3"), 0u);
     return state;
   };
   for (const bool tied : {false, true}) {
@@ -392,7 +389,6 @@ TEST(WholeModuleTest, BeginsAlikeWhereATrainerDrawsByModule) {
   }
 }
 
-// A module with two parameters of its own.
 struct ScaledImpl : torch::nn::Module {
   explicit ScaledImpl(const Kept& kept) {
     if (kept("before")) before = register_parameter("before", at::ones({kWidth}));
@@ -431,7 +427,7 @@ TEST(WholeModuleTest, AModuleWhoseOwnParametersAreOnTwoStagesIsNotDrawnByModule)
   EXPECT_NE(refused.find("set Initialization::tensor"), std::string::npos) << refused;
 }
 
-// If the user's `initialize` leaves a parameter alone, it keeps the value that the factory drew.
+// `initialize` does nothing here, so the factory's values remain.
 TEST(WholeModuleTest, WhatInitializeLeavesAloneIsWhatTheFactoryDraws) {
   Model model = decoder(dropping, {.input = "ids", .block_class = "Block"});
   model.initialization = {};
@@ -517,8 +513,7 @@ TEST(WholeModuleTest, PartsRunTwiceEachByItselfAndOthersTogether) {
             (Pieces{{{"embed_tokens", true}, {"layers.0"}}, {{"layers.4"}}}));
 }
 
-// A recomputed block draws the same random numbers. They equal those of a stage that runs in one
-// call.
+// The numbers equal those of a stage that runs as one call.
 TEST(WholeModuleTest, DropoutIsThatOfTheStageWhicheverBlocksRunTwice) {
   Model model =
       from_module([](const Kept& kept) { return std::make_shared<DecoderImpl>(0.3, kept); },
@@ -607,7 +602,7 @@ TEST(WholeModuleTest, AModuleThatIsReadyTrainsOnOneStageAndAsksForAFactoryOnMore
   model.initialization = {};
   const at::Tensor before = net->lm_head->weight.detach().clone();
   run(model, layout("1F1B", 1), [&](Pipeline& pipeline) {
-    EXPECT_TRUE(at::equal(before, net->lm_head->weight));  // the module has its weights already
+    EXPECT_TRUE(at::equal(before, net->lm_head->weight));  // the weights are there already
     torch::optim::AdamW optimizer(pipeline.parameters(), torch::optim::AdamWOptions(1e-2));
     pipeline.train_step(batch_of(0));
     optimizer.step();
@@ -792,7 +787,6 @@ TEST(PipelineToTest, IsRefusedOnceAnOptimizerMayHoldTheParameters) {
   });
 }
 
-// Sets parameters to values that differ from the default initialization.
 Decoder numbered(const Kept& kept) {
   Decoder net;
   const at::NoGradGuard no_grad;

@@ -1,5 +1,3 @@
-// zero1 and zero3 with the caller's optimizer. Pipeline::step() updates this replica's own blocks.
-// The results equal those with whole parameters.
 #include <gtest/gtest.h>
 #include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>
@@ -75,7 +73,6 @@ const std::map<std::string, Make> kOptimizers = {
      maker<torch::optim::RMSprop>(torch::optim::RMSpropOptions(1e-3).momentum(0.5).centered(true))},
     {"Adagrad", maker<torch::optim::Adagrad>(torch::optim::AdagradOptions(1e-2))}};
 
-// Wide enough for several blocks per parameter.
 constexpr std::int64_t kWide = 192;
 
 Model wide_mlp() {
@@ -112,7 +109,7 @@ void expect_same(const Trained& a, const Trained& b, const std::string& what) {
 struct Part {
   int first = 1, last = 3;
   std::string from = {}, to = {};
-  int calls = 1;  // train_step calls per step
+  int calls = 1;
   double max_norm = 0.5;
   at::ScalarType type = at::kFloat;
 };
@@ -230,7 +227,6 @@ TEST(ZeroDoorTest, ParametersAreThisReplicasOwnBlocksOnceEach) {
         EXPECT_TRUE(named.contains(parameter.unsafeGetTensorImpl()));
         ASSERT_TRUE(parameter.grad().defined());
         EXPECT_EQ(parameter.grad().sizes(), parameter.sizes());
-        // The gradient's storage holds only the part.
         EXPECT_LE(parameter.grad().storage().nbytes(),
                   static_cast<std::size_t>(parameter.numel()) * 4);
         numel += parameter.numel();
@@ -247,7 +243,6 @@ TEST(ZeroDoorTest, ParametersAreThisReplicasOwnBlocksOnceEach) {
   }
 }
 
-// Applies `change(layer number, module)` to the modules of every layer.
 Model changed(const std::function<void(std::size_t, torch::nn::Module&)>& change) {
   Model model = wide_mlp();
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
@@ -299,7 +294,7 @@ TEST(ZeroDoorTest, HalfPrecisionAddsUpInFloat32) {
   }
 }
 
-// Weight decay for matrices only, decided by the whole shape.
+// Decided by the whole shape.
 Made grouped(Pipeline& pipeline) {
   std::vector<at::Tensor> decay, no_decay;
   for (const ParameterInfo& info : pipeline.named_parameters()) {
@@ -408,7 +403,7 @@ TEST(ZeroDoorTest, WeightsThatArePutInByThePipelineAreNoPlainStep) {
   }
 }
 
-// Stands for an optimizer that updates whole rows.
+// Stands for optimizers that update whole rows.
 class OfRows final : public Optimizer {
  public:
   explicit OfRows(std::vector<at::Tensor> parameters)
@@ -449,7 +444,7 @@ TEST(ZeroDoorTest, OtherTensorsThanTheBlocksAreRefused) {
   expect_in(
       refusal({1, 2, Shards::kZero3}, [](Pipeline& pipeline) { pipeline.local_state_dict(); }),
       "no whole parameters");
-  // Such an optimizer must not silently skip training either.
+  // Nor may such an optimizer silently skip training.
   expect_in(refusal({1, 2, Shards::kZero1},
                     [](Pipeline& pipeline) {
                       const std::vector<at::Tensor> whole = {
