@@ -20,7 +20,6 @@ using test::TempDirectory;
 using test::write_checkpoint;
 using test::write_file;
 
-// Writes a checkpoint that has only these weights, in "model.safetensors".
 void write_weights(const std::string& path, const NamedTensors& tensors) {
   Manifest manifest;
   manifest.run = "0123456789abcdef";
@@ -70,7 +69,7 @@ TEST(CheckpointDiffTest, NamesEveryKindOfDifference) {
 
 TEST(CheckpointDiffTest, LooksAtEveryPieceOfALargeTensor) {
   const TempDirectory directory;
-  constexpr std::int64_t kMany = 2'100'000;  // more elements than one piece of the comparison
+  constexpr std::int64_t kMany = 2'100'000;
   const std::vector<std::vector<std::int64_t>> shapes = {
       {kMany}, {5, 2, kMany / 10}, {1, kMany}, {0, kMany}};
   NamedTensors zeros, last;

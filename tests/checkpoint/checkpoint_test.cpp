@@ -95,7 +95,7 @@ TEST(CheckpointTest, AnyByteThatIsFlippedIsFound) {
     if (!entry.is_regular_file()) continue;
     const std::string file = entry.path(), bytes = read_file(file);
     for (std::size_t at = 0; at < bytes.size(); ++at) {
-      const auto put = [&](char byte) {  // in place, which is many times faster than a new file
+      const auto put = [&](char byte) {  // in place, which is faster
         std::fstream stream(file, std::ios::binary | std::ios::in | std::ios::out);
         stream.seekp(static_cast<std::streamoff>(at)).put(byte);
       };
@@ -181,7 +181,7 @@ TEST(CheckpointTest, WhatIsNoRegularFileInItIsRefused) {
   }
 }
 
-// Edits the manifest of a complete checkpoint and seals it again.
+// Seals the manifest again.
 void rewrite(const std::string& path, const std::string& from, const std::string& to) {
   const std::string file = path + "/" + kManifestFile, text = read_file(file);
   std::string body(unsealed(text, file));
@@ -298,7 +298,6 @@ TEST(ListCheckpointsTest, SaysOfEveryFolderWhetherItCanBeGoneOnFrom) {
   write_file(at("00000009/optimizer/state-00001-of-00001.safetensors"), bytes);
   fs::create_directory_symlink("step-00000003", at("00000004"));
   write_file(at("00000005"), "x");
-  // None of these names is a checkpoint.
   for (const char* name :
        {"12", "0000000012", "00000012.kept-1", "x0000012", "99999999999999999999"})
     fs::create_directory(at(name));

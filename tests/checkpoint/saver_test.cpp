@@ -87,7 +87,6 @@ TEST(SaverTest, EveryTensorIsInOneCheckpointWhateverTheNumberOfRanks) {
       EXPECT_EQ(manifest.run, kRun);
       EXPECT_EQ(manifest.extra.at("note"), "h\u00e9");
       EXPECT_EQ(manifest.ties.size(), num_ranks == 1 ? 0u : 1u);
-      // plus the buffer
       ASSERT_EQ(manifest.weights.size(), static_cast<std::size_t>(num_ranks) + 1);
       EXPECT_EQ(manifest.extra_tensors.size(), 1u);
       EXPECT_EQ(saved.read(SavedKind::kExtra, "mine").item<double>(), 0);
@@ -268,7 +267,7 @@ TEST(SaverTest, InMarkerModeADamagedCheckpointMakesRoomAndAWholeOneDoesNot) {
   write_file(folder / "ck/config.json", "{}");
   EXPECT_EQ(failure_of(save_on(1, target)), "");
   Checkpoint(folder / "ck").verify();
-  // Also replaces a checkpoint whose manifest is unreadable, and keeps the old files.
+  // Replaces even a checkpoint with an unreadable manifest.
   write_file(folder / "ck/manifest.json", "{");
   EXPECT_EQ(failure_of(save_on(1, target)), "");
   Checkpoint(folder / "ck").verify();

@@ -59,7 +59,6 @@ class GatedStore final : public c10d::PrefixStore {
   bool is_open_ = false;
 };
 
-// Ports on 127.0.0.1 that this process listens on.
 std::set<int> listening_ports() {
   std::set<std::string> own;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -84,7 +83,6 @@ std::string bytes_of_number(std::int64_t number) {
   return {reinterpret_cast<const char*>(&number), sizeof number};
 }
 
-// Two processes that meet while strangers connect.
 class GlooStrangersTest : public ::testing::Test {
  protected:
   ~GlooStrangersTest() override {
@@ -156,7 +154,7 @@ TEST_F(GlooStrangersTest, GarbageWhileProcessesMeetChangesNothing) {
         std::string(100, '\xff')}) {
     say(garbage);
     say(garbage);
-    strangers.pop_back();  // closes that connection
+    strangers.pop_back();
   }
   meet();
   EXPECT_EQ(errors[0], "");

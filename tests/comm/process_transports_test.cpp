@@ -1,4 +1,3 @@
-// Ranks in separate processes, started by fork and exec.
 #include "sluice/parts/transport.h"
 
 #include <fcntl.h>
@@ -120,7 +119,7 @@ TEST_F(ProcessTransportsTest, TheOthersEndWhenOneIsKilledAndNameIt) {
   EXPECT_LT(Clock::now() - killed, std::chrono::seconds(20)) << "a wait ended by its deadline";
   finish(children[1]);
   EXPECT_EQ(WTERMSIG(children[1].status), SIGKILL);
-  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);  // no child is left
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
 }
 
 TEST_F(ProcessTransportsTest, SaysWhoIsMissingAtTheDeadline) {

@@ -34,7 +34,6 @@ class FingerprintsTest : public testing::Test {
     const ModelSpec spec = read_model_spec(path);
     return model_fingerprint(spec, open_weights_in(path, spec));
   }
-  // A copy of the model that the test may change.
   std::string copied(const std::string& name) const {
     fs::copy(kModel, folder_ / name, fs::copy_options::recursive);
     return folder_ / name;
@@ -128,7 +127,7 @@ TEST_F(FingerprintsTest, DataIsAlsoWhatDecidesWhichSequenceComesWhen) {
                                             // same as without a tokenizer
                                             {"data.tokenizer", "\"bytes\""}})
     EXPECT_EQ(data({{key, value}}, {"a.txt"}), plain) << key;
-  // Without shuffling, the seed has no effect.
+  // Without shuffling the seed has no effect.
   EXPECT_EQ(data({{"data.shuffle", "false"}, {"training.seed", "1"}}, {"a.txt"}),
             data({{"data.shuffle", "false"}}, {"a.txt"}));
 }
@@ -208,7 +207,7 @@ TEST_F(FingerprintsTest, ASampledFileCountsAtItsStartItsEndAndBetween) {
   const std::uint64_t size = kWholeFileBytes + 12'345;
   const auto digits_with = [&](std::optional<std::uint64_t> changed) {
     std::ofstream(file, std::ios::trunc).flush();
-    fs::resize_file(file, size);  // a sparse file
+    fs::resize_file(file, size);
     if (changed) {
       std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
       stream.seekp(static_cast<std::streamoff>(*changed));

@@ -1,4 +1,3 @@
-// Trains, resumes, evaluates and measures exported graphs whose inputs are fields of rows.
 // tests/command/data/make_graphs.py prints the expected results of Python's training.
 #include <gtest/gtest.h>
 

@@ -15,7 +15,6 @@ namespace sluice::test {
 namespace {
 
 using std::chrono::milliseconds;
-// Records one running instruction of a rank.
 class HangWatchTest : public ::testing::Test {
  protected:
   HangWatchTest() {

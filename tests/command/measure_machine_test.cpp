@@ -109,7 +109,6 @@ TEST(MeasureMachineTest, APlanTakesWhatItIsToldWhateverCoresThisProcessHas) {
 
 int free_port() { return local_port(listen_at("127.0.0.1", 0)); }
 
-// Runs the processes of one run as threads.
 std::vector<MeasuredMachine> told(const RunConfig& run, int num_processes, int on_machine,
                                   int num_ranks) {
   LaunchEnvironment environment;

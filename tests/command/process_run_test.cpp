@@ -49,7 +49,7 @@ class ProcessRunTest : public testing::Test {
   }
   ~ProcessRunTest() override { set_log_sink({}); }
 
-  // Trains with the ranks split into two processes. Returns the result or error of each.
+  // Returns the result or error of each process.
   std::pair<std::string, std::string> train_in_two() {
     Endpoints first = make_local_transports(kRanks), again = make_local_transports(kRanks);
     const auto process = [&](int from, int to) {
@@ -75,7 +75,6 @@ class ProcessRunTest : public testing::Test {
   }
 
   using Endpoints = std::vector<std::unique_ptr<Transport>>;
-  // Moves out the endpoints of one process's ranks.
   static Endpoints part_of(Endpoints& all, int from, int to) {
     Endpoints part;
     for (int rank = from; rank < to; ++rank) part.push_back(std::move(all[rank]));
@@ -104,7 +103,7 @@ TEST_F(ProcessRunTest, AProcessWithoutRank0TrainsAsTheOthersAndSaysNothing) {
   EXPECT_EQ(said_, "");
 }
 
-// Name -> hash of the bytes, for weights and optimizer state.
+// Name -> hash of the bytes
 std::map<std::string, std::string> content_of(const std::string& path) {
   const Checkpoint checkpoint(path);
   std::map<std::string, std::string> hashes;
@@ -114,7 +113,6 @@ std::map<std::string, std::string> content_of(const std::string& path) {
   return hashes;
 }
 
-// The printed loss and norm of every step.
 std::vector<std::string> numbers_in(const std::string& metrics) {
   std::vector<std::string> numbers;
   for (const std::string& line : split(test::read_file(metrics), '\n')) {

@@ -31,7 +31,6 @@ class ResumeTest : public testing::Test {
 
   std::string path(std::int64_t step) const { return folder_ / ("ck/" + io::step_name(step)); }
 
-  // Writes a checkpoint of the run in made_of_, edited by `change`.
   void leave(std::int64_t step, const std::function<void(Manifest&)>& change = {}) const {
     Manifest manifest = write_checkpoint(path(step), step);
     manifest.fingerprints = made_of_.of;

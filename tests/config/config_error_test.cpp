@@ -1,4 +1,3 @@
-// Every way in which a configuration is rejected, with the exact position and remedy.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -145,7 +144,6 @@ TEST_F(ConfigErrorTest, KeysOfTracedModelsAreAnsweredWithWhatGraphsHave) {
     EXPECT_EQ(refusal("", {{key, "2"}}), "unknown key '" + key + "'; --" + key + "; " + answer);
 }
 
-// For example not for optimizer.name or checkpoint.folder.
 TEST_F(ConfigErrorTest, AWordInASectionOfAnotherLibraryIsNotTakenForAKeyOfOurs) {
   EXPECT_EQ(refusal("[loss_fn]\nname = \"mse\"\n"),
             "unknown key 'loss_fn.name'; F:2:1; it is NeMo AutoModel's: here model.loss_output of "
@@ -587,7 +585,7 @@ TEST_F(ConfigErrorTest, AnswersEveryMutationWithAnErrorOrAConfiguration) {
           text.insert(at, text.substr(random() % text.size(), random() % 40));
       }
     }
-    const std::string message = refusal(text);  // fails on anything but an Error with code 2
+    const std::string message = refusal(text);
     EXPECT_EQ(message.find('\n'), std::string::npos);
     accepted += message == "accepted";
   }

@@ -8,7 +8,6 @@
 namespace sluice {
 namespace {
 
-// A Llama with 4 heads and 2 key-value heads.
 RunConfig config_with(const Overrides& overrides) {
   Overrides all = {{"model.config", SLUICE_TEST_DATA "/reference/models/llama_untied/config.json"},
                    {"parallelism.pipeline_parallel_degree", "2"},

@@ -224,7 +224,6 @@ TEST_F(PlanTest, TakesInterleaved1F1BForSeveralStagesARankWithoutAName) {
     EXPECT_EQ(plan.notes, std::vector<std::string>{note}) << key;
   }
   EXPECT_TRUE(plan_of_config(config()).notes.empty());
-  // An explicitly named schedule is never replaced.
   const std::string named =
       refusal(config({{"parallelism.pipeline_parallel_schedule", "1F1B"},
                       {"parallelism.pipeline_parallel_stages_per_rank", "2"}}),
@@ -340,7 +339,7 @@ TEST_F(PlanTest, TakesTheDocumentedPatternsWithoutDecay) {
 TEST_F(PlanTest, TheWordForAllLinearLayersIsAllOfThemButTheHead) {
   const auto trained = [&](const std::string& target) {
     const RunConfig run = config({{"lora.rank", "2"}, {"lora.target", target}});
-    const Plan plan = plan_of_config(run);  // config.json is sufficient
+    const Plan plan = plan_of_config(run);
     const std::optional<Adapter> adapter = adapter_of_config(run, model_of_config(run));
     std::vector<std::string> names;
     for (const AdaptedLinear& layer : adapter->layers) names.push_back(layer.name);
@@ -441,7 +440,7 @@ TEST_F(PlanTest, CountsASnapshotWhereCheckpointsAreWrittenBehindTheTraining) {
     return is_there;
   };
   const std::vector<bool> none(2, false), all(2, true);
-  EXPECT_EQ(snapshots(), none);  // only at the end
+  EXPECT_EQ(snapshots(), none);
   EXPECT_EQ(describe_plan(plan_of_config(run), {}).find("snapshot"), std::string::npos);
   run.checkpoint.interval = 10;
   EXPECT_EQ(snapshots(), all);
@@ -479,7 +478,7 @@ TEST_F(PlanTest, TheTextFitsTheTerminal) {
   }
 }
 
-// Layer times of llama_untied with sequences of 32 tokens, in the format of a measurement.
+// For sequences of 32 tokens, in the format of a measurement.
 std::string costs_text(const RunConfig& run, double head) {
   const ModelSpec model = read_model_spec(run.model.config);
   LayerTimes times = without_times(model, {1, run.training.seq_len}, OptimizerKind::kAdamW);

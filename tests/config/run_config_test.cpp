@@ -1,4 +1,3 @@
-// How a configuration is read: precedence, origins, overrides, paths; and its text output.
 #include "config/run_config.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Makes the file-system calls of a save fail one at a time. The run must report one error line,
-// leave the old checkpoint untouched, and leave no partial files.
+// A failing call must give one error line, leave the old checkpoint untouched, and leave no partial
+// files.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ const std::vector<std::string> kNextSave = {"--training.steps=3"};
 
 class FailingCallsTest : public WatchedRunTest {
  protected:
-  // Makes a checkpoint of step 2 and records the next run without failures.
+  // Saves step 2 and records the next run without failures.
   void prepare(const std::vector<std::string>& next) {
     ASSERT_EQ(train_four({"--training.steps=2"}).exit_code, 0);
     keep_a_copy("before");

@@ -22,7 +22,7 @@ class FaultPreloadTest : public WatchedRunTest {
                      quoted_for_shell(out()));
   }
 
-  // The tree that results from playing the logged calls.
+  // Plays the logged calls.
   test::Tree played() const {
     test::FileSystemModel model(test::Tree{});
     for (const FileCall& call : calls()) model.play(call);

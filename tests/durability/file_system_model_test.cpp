@@ -1,4 +1,3 @@
-// Tests the file-system model and the rules of saving with hand-written logs.
 #include "support/file_system_model.h"
 
 #include <fcntl.h>
@@ -11,7 +10,6 @@
 namespace sluice::test {
 namespace {
 
-// Builds a log of calls in order.
 class Log {
  public:
   Log& open(const std::string& path, int descriptor, bool creates = true) {

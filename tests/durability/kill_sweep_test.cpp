@@ -1,5 +1,5 @@
-// Kills a run before a chosen file-system call of a save. The old or the new checkpoint must be
-// complete. Running the same command again must give the result of an uninterrupted run.
+// If a run is killed before any call of a save, the old or the new checkpoint must be complete.
+// Running the command again must give the result of an uninterrupted run.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -92,8 +92,7 @@ class KillSweepTest : public WatchedRunTest {
     EXPECT_EQ(what_was_computed(out()), expected) << after;
   }
 
-  // The expected lines of metrics.jsonl after the next run. A run that starts afresh replaces the
-  // file. The next run resumes from its checkpoint and appends its step to the existing lines.
+  // A run that starts afresh replaces metrics.jsonl. The next run appends its step.
   std::vector<std::string> lines_of_next(const Sweep& sweep, const std::string& after) const {
     const std::vector<std::string> clean = what_was_computed(folder_ / "clean");
     if (!sweep.begins_anew || sweep.next.empty()) return clean;

@@ -1,5 +1,3 @@
-// A run that is killed at random times and restarted until it is done has the bits of an
-// uninterrupted run.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>

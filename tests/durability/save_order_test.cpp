@@ -1,4 +1,3 @@
-// The states that a power loss may leave at any point of a save.
 #include "support/save_order.h"
 
 #include <fcntl.h>
@@ -16,7 +15,7 @@ using test::Tree;
 
 class SaveOrderTest : public WatchedRunTest {
  protected:
-  // Runs with recording. Returns the earlier content of out().
+  // Returns the earlier content of out().
   Tree record(const std::vector<std::string>& overrides, const Faults& faults = {}) {
     fs::create_directories(out());
     const Tree before = test::read_tree(out());
@@ -50,8 +49,7 @@ class SaveOrderTest : public WatchedRunTest {
     return {};
   }
 
-  // Writes every 100th state to disk and checks that the program finds the checkpoints that the
-  // model expects.
+  // The program must find the checkpoints that the model expects. Checks every 100th state.
   std::string is_listed(const Tree& state, const test::Known& known, const test::Saving& saving) {
     if (num_seen_++ % 100 != 0) return {};
     const test::TempDirectory disk;

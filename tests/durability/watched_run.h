@@ -1,4 +1,3 @@
-// Runs `sluice train` on four ranks with recorded, failing or interrupted file-system calls.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -65,7 +64,7 @@ class WatchedRunTest : public TrainCommandTest {
     return run_sluice(over_four_ranks(overrides));
   }
 
-  // Records the calls in the folder `watched` in log().
+  // Records the calls below `watched` in log().
   ProgramResult watch(const std::string& watched, const Faults& faults,
                       const std::vector<std::string>& overrides) const {
     return run_shell(environment(watched, faults, log()) + command(over_four_ranks(overrides)));
@@ -99,15 +98,14 @@ class WatchedRunTest : public TrainCommandTest {
   }
 
   void keep_a_copy(const std::string& name) const { copy_folder(out(), folder_ / name); }
-  // Restores out() from the copy.
   void restore(const std::string& name) const { copy_folder(folder_ / name, out()); }
   static void copy_folder(const std::string& from, const std::string& to) {
     fs::remove_all(to);
     fs::copy(from, to, fs::copy_options::recursive);
   }
 
-  // Expects exactly the checkpoints of an uninterrupted run, bit by bit. `of_any_generation` allows
-  // a different number of restarts.
+  // Compares bit by bit, as of an uninterrupted run. `of_any_generation` allows another number of
+  // restarts.
   void expect_same_checkpoints_as(const std::string& name, const std::string& after,
                                   bool of_any_generation) const {
     EXPECT_EQ(difference(comparable((folder_ / name) + "/checkpoint", of_any_generation),
@@ -137,7 +135,7 @@ class WatchedRunTest : public TrainCommandTest {
     return tree;
   }
 
-  // The lines of metrics.jsonl without times.
+  // Without times.
   static std::vector<std::string> what_was_computed(const std::string& folder) {
     std::istringstream lines(test::read_file(folder + "/metrics.jsonl"));
     std::vector<std::string> found;

@@ -58,7 +58,7 @@ ModelSpec tied_spec() {
   return spec;
 }
 
-// Writes two shards: a and b in the first, c in the second.
+// a and b in the first, c in the second
 void write_sharded(const TempDirectory& directory) {
   write_tensors(directory / "model-00001-of-00002.safetensors",
                 {{"a", at::ones({2})}, {"b", at::full({3}, 2.0)}});
@@ -223,7 +223,7 @@ TEST(LoadParametersTest, SaysExpectedAndFoundShape) {
   EXPECT_EQ(error.where(), directory / "model.safetensors" + ", tensor 'a'");
 }
 
-// Describes a rank's part of "a": a range of slices along `dim`.
+// A range of slices of "a" along `dim`.
 ParameterInfo part_of(std::vector<std::int64_t> shape, const ParameterSplit& split,
                       const SliceRange& slices) {
   ParameterInfo info;
@@ -241,7 +241,7 @@ ParameterInfo part_of(std::vector<std::int64_t> shape, const ParameterSplit& spl
 
 TEST(LoadParametersTest, ASliceHasTheBitsOfTheWhole) {
   const TempDirectory directory;
-  for (const auto stored : {at::kFloat, at::kBFloat16}) {  // unchanged and converted
+  for (const auto stored : {at::kFloat, at::kBFloat16}) {
     const at::Tensor value = at::randn({6, 5, 4}).to(stored);
     write_tensors(directory / "model.safetensors", {{"a", value}});
     const HfDirectory opened(directory.str());

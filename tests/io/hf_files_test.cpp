@@ -69,7 +69,6 @@ TEST(HfFilesTest, FilesOfTheTokenizerAreFoundAndCopiedWithTheirHash) {
 
 namespace fs = std::filesystem;
 
-// A model directory in a folder that also has a private file.
 class LinkedFilesTest : public ::testing::Test {
  protected:
   LinkedFilesTest() {

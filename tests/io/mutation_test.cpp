@@ -1,5 +1,4 @@
-// Checks the properties of the fuzz targets on mutated files. The mutations are the same in every
-// build.
+// Mutations are the same in every build.
 #include <gtest/gtest.h>
 
 #include <fstream>

@@ -1,4 +1,4 @@
-// Compares our verdict on malformed and odd files with that of the reference package.
+// The verdicts are the reference package's.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -52,8 +52,7 @@ TEST(SafetensorsCasesTest, AgreesWithTheReferencePackageOnEveryFile) {
   }
 }
 
-// Every prefix of a valid file must be rejected, so that a torn copy is never read as a smaller
-// model.
+// A torn copy must never be read as a smaller model.
 TEST(SafetensorsCasesTest, RefusesEveryTruncationOfAGoodFile) {
   const test::TempDirectory directory;
   const std::string whole = from_hex(load_cases().at(0).at("hex"));

@@ -41,8 +41,7 @@ class ControlLineTest : public ::testing::Test {
   std::unique_ptr<StoreServer> server_ = std::make_unique<StoreServer>(server_options());
 };
 
-// A control line in its own process, which ends with the object. The process is forked before this
-// one has threads and gets the server's port later.
+// Is forked before this process has threads and gets the server's port later.
 class OtherProcess {
  public:
   explicit OtherProcess(const ControlLineOptions& options) {
@@ -234,7 +233,7 @@ TEST_F(ControlLineTest, AFailureIsToldBeforeTheServerEnds) {
   EXPECT_EQ(told->message, "the cause");
 }
 
-// The server in its own process, which sends its port through a pipe.
+// Sends its port through a pipe.
 class OtherServer {
  public:
   OtherServer() {
@@ -365,7 +364,7 @@ TEST_F(ControlLineTest, ARankThatHangsIsToldByOneProcessWithWhoWaitsForIt) {
 TEST(ControlLineServerTest, WhereTheServersMachineIsLostOneOfTheOthersMachineTellsIt) {
   OtherServer server;
   ControlLineOptions here = options_of(3);
-  here.first_here = here.num_here = 2;  // processes 2 and 3
+  here.first_here = here.num_here = 2;
   const ControlLine there(server.address, kSecret, options_of(1));
   ControlLine own(server.address, kSecret, here);
   // until a heartbeat has named the reporting process

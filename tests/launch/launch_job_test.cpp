@@ -1,5 +1,5 @@
-// Tests the launcher with sh scripts as processes. The launcher runs in its own process, so that
-// tests can send it signals.
+// The launcher runs in its own process, so that tests can send it signals. Its processes are sh
+// scripts.
 #include "launch/launch_job.h"
 
 #include <fcntl.h>
@@ -38,7 +38,7 @@ class LaunchJobTest : public ::testing::Test {
     }
   }
 
-  // The script has $RANK and the other variables, and runs in the test's folder.
+  // The script sees $RANK and runs in the test's folder.
   LaunchOptions options(const std::string& script, int processes = 2) const {
     LaunchOptions options;
     options.program = "/bin/sh";
@@ -86,7 +86,7 @@ class LaunchJobTest : public ::testing::Test {
       return std::all_of(names.begin(), names.end(), [&](const auto& name) { return there(name); });
     });
   }
-  // True if all processes whose ids are in these files have ended.
+  // Reads process ids from these files.
   bool all_gone(const std::vector<std::string>& names) const {
     return eventually([&] {
       return std::all_of(names.begin(), names.end(), [&](const std::string& name) {

@@ -1,4 +1,3 @@
-// Processes are threads here, and each calls join_job().
 #include "launch/rendezvous.h"
 
 #include <gtest/gtest.h>
@@ -54,7 +53,7 @@ class RendezvousTest : public ::testing::Test {
   test::TempDirectory folder_;
 };
 
-// Joins as all these processes at once.
+// Each process is a thread.
 std::vector<JobStore> join_all(const std::vector<LaunchEnvironment>& environments,
                                NoticeBoard* board = nullptr) {
   std::vector<JobStore> stores(environments.size());

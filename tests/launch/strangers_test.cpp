@@ -50,7 +50,7 @@ TEST_F(StrangersTest, AWrongSecretGetsARandomNumberAndTheEnd) {
 }
 
 TEST_F(StrangersTest, AProofCannotBeUsedAgain) {
-  // Records a client's message to another server with the same secret, as an eavesdropper could.
+  // Record a client's message to another server with the same secret.
   StoreServer other(server_options());
   Stranger first(other.address());
   std::string nonce;

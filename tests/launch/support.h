@@ -37,7 +37,6 @@ inline bool eventually(const std::function<bool()>& holds, milliseconds within =
   return holds();
 }
 
-// A connection without the secret.
 class Stranger {
  public:
   explicit Stranger(const StoreAddress& address) {
@@ -46,7 +45,7 @@ class Stranger {
   }
   bool is_connected() const { return static_cast<bool>(socket_); }
   bool say(std::string bytes) { return socket_.send(bytes); }
-  // Returns what arrives within this time or until the connection ends.
+  // Until this time or the end of the connection.
   std::string hear(milliseconds time) {
     std::string heard;
     const Deadline deadline = deadline_in(time);

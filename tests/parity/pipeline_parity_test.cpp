@@ -60,7 +60,7 @@ std::vector<Layout> all_layouts() {
   return layouts;
 }
 
-// A model of tests/reference/models with the reference's batch, repeated in each step.
+// The reference's batch is repeated in each step.
 class ReferenceRun {
  public:
   explicit ReferenceRun(const std::string& model)

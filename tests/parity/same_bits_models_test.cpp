@@ -1,4 +1,4 @@
-// Native model families must have the bits of a plain loop in every schedule and layout.
+// Compared with a plain loop.
 #include <gtest/gtest.h>
 
 #include "sluice/causal_lm.h"
@@ -19,7 +19,6 @@ const char* const kGeneratedQwen2 = R"({
   "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "tie_word_embeddings": true,
   "initializer_range": 0.1})";
 
-// A model with attention windows shorter than the sequences.
 std::string generated(const std::string& family, const std::string& more, int vocabulary = 96) {
   return R"({"model_type": ")" + family + R"(", "vocab_size": )" + std::to_string(vocabulary) +
          R"(, "hidden_size": 32,
@@ -183,8 +182,6 @@ std::vector<Case> every_case() {
   return cases;
 }
 
-// Runs each family with whole backwards, split backwards and recomputation, and with masks and
-// documents.
 std::vector<Case> cases_of_families() {
   std::vector<Case> cases;
   for (const char* model :

@@ -90,7 +90,7 @@ TEST(PipelineCheckpointTest, AnotherLayoutGoesOnWithTheSameBits) {
   const Trained whole = train({});
   Trained parts = train({.last = 2, .to = folder / "a", .options = layout("GPipe", 4)});
   for (const Part& part : {Part{3, 4, folder / "a", folder / "b", layout("ZBVZeroBubble", 2)},
-                           // replaces ck "a"
+                           // replaces "a"
                            Part{5, 5, folder / "b", folder / "a", layout("Interleaved1F1B", 3)},
                            Part{6, 6, folder / "a", "", layout("1F1B", 1)}}) {
     Trained next = train(part);

@@ -1,4 +1,4 @@
-// Properties that hold for a manifest of any bytes. The fuzz target and ManifestTest check them.
+// Shared by the fuzz target and ManifestTest.
 #pragma once
 
 #include <set>

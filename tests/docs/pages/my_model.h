@@ -28,7 +28,6 @@ struct LlamaDecoderLayerImpl : torch::nn::Module {
 };
 TORCH_MODULE(LlamaDecoderLayer);
 
-// Runs the parts that exist.
 template <typename Embedding, typename Head>
 at::Tensor run_parts(at::Tensor x, Embedding& embed, torch::nn::ModuleList& layers,
                      torch::nn::LayerNorm& norm, Head& head) {
