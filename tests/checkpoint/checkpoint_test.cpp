@@ -181,7 +181,7 @@ TEST(CheckpointTest, WhatIsNoRegularFileInItIsRefused) {
   }
 }
 
-// Seals the manifest again.
+// Edits the manifest and seals it again.
 void rewrite(const std::string& path, const std::string& from, const std::string& to) {
   const std::string file = path + "/" + kManifestFile, text = read_file(file);
   std::string body(unsealed(text, file));

@@ -163,7 +163,7 @@ TEST(ManifestTest, AnInvariantThatIsBrokenIsRefusedByTheReaderAndNeverWritten) {
     const Error refused = error_of([&] { to_json(broken); });
     EXPECT_EQ(refused.kind(), ErrorKind::kInternal);
     EXPECT_NE(refused.fact().find(item.says), std::string::npos) << refused.what();
-    // The same in another program's text.
+    // Parse the same fault from a text that another program wrote.
     nlohmann::ordered_json json = good;
     json["run"] = broken.run;
     json["ties"] = broken.ties;

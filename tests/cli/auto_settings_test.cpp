@@ -41,7 +41,7 @@ class AutoSettingsTest : public TrainCommandTest {
   }
   std::string drawn(const std::string& name) const { return "--model.config=" + (folder_ / name); }
 
-  // Fall-backs come first.
+  // The rows start with the fall-back values.
   std::vector<Row> rows() const {
     const std::string none = "--model.path=";
     const std::string schedule = "--parallelism.pipeline_parallel_schedule=";
@@ -78,7 +78,7 @@ class AutoSettingsTest : public TrainCommandTest {
            (stages == 1 ? " stage" : " stages") + " a rank";
   }
 
-  // Joined into one line.
+  // Joins the log lines about "auto" into one.
   static std::string auto_line(const ProgramResult& result) {
     EXPECT_EQ(result.exit_code, 0) << result.err;
     const std::string begin = "\nauto:\n";

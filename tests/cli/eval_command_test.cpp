@@ -108,7 +108,7 @@ TEST_F(EvalCommandTest, TakesEveryRowOnceAlsoWhenTheLastBatchIsSmaller) {
   test::write_file(folder_ / "rows.jsonl",
                    "{\"input_ids\":[1,2,3,4]}\n{\"input_ids\":[5,6]}\n"
                    "{\"input_ids\":[7,8,9],\"labels\":[7,-100,9]}\n");
-  // One batch of two rows, one of one row.
+  // The batches have two rows and one row.
   EXPECT_EQ(evaluated(on_reference_rows({"--training.local_batch_size=2"})).at("tokens"),
             3 + 1 + 1);
 }
@@ -184,7 +184,7 @@ TEST_F(EvalCommandTest, ValidationTakesSoManyBatches) {
   write_reference_rows();
   const std::string rows = test::read_file(folder_ / "rows.jsonl");
   test::write_file(folder_ / "nine.jsonl", rows + "{\"input_ids\":[1,2,3,4]}\n");
-  // Two batches of four rows.
+  // Validation takes two batches of four rows each.
   ASSERT_EQ(
       train({"--training.steps=1", "--validation.files=[\"" + (folder_ / "nine.jsonl") + "\"]",
              "--validation.interval=1", "--validation.steps=2"})

@@ -59,7 +59,7 @@ TEST_F(GraphRunTest, ProcessesHaveTheBitsOfThreads) {
 TEST_F(GraphRunTest, ARunGoesOnWithItsGraphAndWithNoOther) {
   const Outcome whole = outcome_of({"--training.steps=4"}, "step-00000004");
   ASSERT_EQ(train_anew({"--training.steps=2"}).exit_code, 0);
-  // Resume from a copy, with another split.
+  // Resume from a copy of the graph, with another split.
   fs::copy(kDecoder, folder_ / "moved.pt2");
   const ProgramResult more =
       train({"--training.steps=4", kInside, "--model.graph=" + (folder_ / "moved.pt2")});

@@ -1,4 +1,4 @@
-// On the quickstart's model.
+// Trains the quickstart's model with training.layout_free = 8 in every layout.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -257,7 +257,7 @@ const std::vector<Claim>& claims() {
 
 std::string page_text(const std::string& page) { return test::read_file(kSource + "/" + page); }
 
-// Unwrapped paragraphs, list items, table rows and code lines.
+// Returns each paragraph, list item, table row and code line as one unwrapped line.
 std::vector<std::string> paragraphs(const std::string& page) {
   std::vector<std::string> found(1);
   std::istringstream text(page_text(page));

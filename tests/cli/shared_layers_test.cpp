@@ -10,7 +10,7 @@
 namespace sluice::testing {
 namespace {
 
-// Four key-value heads, in four slices.
+// A model with four key-value heads, in four slices.
 class SharedLayersTest : public TrainCommandTest {
  protected:
   SharedLayersTest() {

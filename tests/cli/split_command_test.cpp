@@ -36,7 +36,7 @@ std::vector<int> layers_per_stage(const Json& object) {
   return layers;
 }
 
-// Returns the line.
+// Returns the only line of stderr.
 std::string refusal(const std::vector<std::string>& arguments, int exit_code = 2) {
   const ProgramResult result = split(arguments);
   EXPECT_EQ(result.exit_code, exit_code) << result.err;

@@ -354,7 +354,7 @@ TEST_F(TrainCommandTest, AParameterThatIsNotFiniteIsNamed) {
 
 TEST_F(TrainCommandTest, AnInfiniteValueThatNoBatchMeetsIsNamedWhereItIsSaved) {
   const std::string model = copied_model();
-  // The text does not contain the byte 0.
+  // The text does not contain token 0, so no batch reads its embedding.
   spoil_first_value(model, "model.embed_tokens.weight", std::numeric_limits<float>::infinity());
   const ProgramResult result = train({"--model.path=" + model});
   EXPECT_EQ(result.exit_code, 0);

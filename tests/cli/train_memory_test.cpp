@@ -196,7 +196,7 @@ INSTANTIATE_TEST_SUITE_P(
         MemoryCase{"MixedPrecisionOfNormsAlone", mixed({"--training.trainable=[\"*norm*\"]"})}),
     name_of);
 
-// Rows are divided or whole.
+// Ranks share layers, with rows divided or whole.
 class SharedTrainMemoryTest : public TrainMemoryTest {};
 
 TEST_P(SharedTrainMemoryTest, PredictsThePeakOfEveryRankFusedAndPlain) {

@@ -65,7 +65,7 @@ heartbeat_seconds = 2
     return count;
   }
 
-  // Fails without pgrep.
+  // Processes of this test that still run. Needs pgrep.
   std::string left() const {
     const ProgramResult all = run_shell("pgrep -a -x 'sluice|sluice-run' || test $? = 1");
     EXPECT_EQ(all.exit_code, 0) << all.err;
@@ -255,7 +255,7 @@ TEST_F(ProcessesTest, ARunThatIsStartedAgainHasTheBitsOfOneThatWasNeverLost) {
   EXPECT_EQ(numbers(), expected);
 }
 
-// Killed or stopped in one layout, resumed in the next.
+// A run is killed or stopped in one layout and resumed in the next.
 class ElasticTest : public ProcessesTest {
  protected:
   struct Part {
@@ -507,7 +507,7 @@ TEST_F(ProcessesSweepTest, TwoHundredRandomKillsEndInTheBitsOfTheCleanRun) {
 
 // ---- ranks that share layers ----
 
-// Four key-value heads in four slices.
+// A model with four key-value heads, in four slices.
 class TensorParallelProcessesTest : public ProcessesTest {
  protected:
   TensorParallelProcessesTest() {

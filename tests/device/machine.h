@@ -1,7 +1,7 @@
 // The memory of the simulated devices. It finds races with vector clocks.
 //
 // Each stream has a vector clock: for every stream, the time up to which its work is known to have
-// happened. So does the host on behalf of each device. A launch joins the host's clock and advances
+// happened. The host has such a clock for each device. A launch joins the host's clock and advances
 // its stream's clock. An event is a copy of a clock. Waiting for an event joins its clock, on a
 // stream or on the host. An access whose predecessor is not included in its stream's clock is a
 // race.
@@ -34,7 +34,6 @@ inline constexpr int kPoison = 0xCD;
 using StreamName = std::pair<int, std::int64_t>;  // {device, number}; 0 is the default stream
 using Clock = std::map<StreamName, std::uint64_t>;
 
-// The thread's current device and streams.
 struct Here {
   int device = 0;
   std::array<std::int64_t, kNumDevices> streams{};
@@ -44,7 +43,7 @@ inline StreamName current_stream(int device) {
   return {device, here.streams[static_cast<std::size_t>(device)]};
 }
 
-// For code without LibTorch streams.
+// The stream as an opaque handle, for code that does not use LibTorch's streams.
 inline void* handle_of(StreamName stream) {
   return reinterpret_cast<void*>((static_cast<std::uintptr_t>(stream.first) + 1) << 32U |
                                  static_cast<std::uintptr_t>(stream.second));

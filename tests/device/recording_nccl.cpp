@@ -207,7 +207,6 @@ Result init(Comm* comm, int num_ranks, const nccl::UniqueId& id, int rank) {
   return pair->ends[0]->state;
 }
 
-// Waiting sends end with their communicator.
 void end(End& over) {
   Pair& pair = *over.pair;
   const auto lock = Machine::get().lock();

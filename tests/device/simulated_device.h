@@ -24,7 +24,7 @@ inline constexpr int kNumDevices = 4;
 // False if LibTorch has real CUDA. The simulated device is not registered then; skip its tests.
 bool is_simulated();
 
-// Since the last call.
+// Descriptions of the races since the last call.
 std::vector<std::string> take_races();
 
 struct Counts {
@@ -38,7 +38,7 @@ struct Counts {
 Counts counts();
 void reset_counts();
 
-// The n-th following call (from 0) does nothing.
+// Skips the n-th following call (from 0) of this kind.
 enum class Call { kWait, kRecord, kSynchronize };
 inline std::int64_t number_of(Call call, const Counts& counts) {
   return call == Call::kWait     ? counts.waits

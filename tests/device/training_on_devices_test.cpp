@@ -164,7 +164,7 @@ TEST_F(TrainingOnDevicesTest, ConnectionsBetweenProcessesCarryThemToTheReceivers
   EXPECT_TRUE(same_bits(trained(run), on_host(run_training(wired))));
 }
 
-// Computed from runs of different length.
+// Host waits per step and device, computed from two runs of different length.
 std::vector<std::int64_t> host_waits_a_step(TrainingRun run) {
   std::vector<sim::Counts> counted;
   for (const std::size_t num_steps : {2, 4}) {
@@ -283,7 +283,7 @@ TEST_F(TrainingOnDevicesTest, ACheckpointHoldsWhatWasThereWhenItWasTaken) {
 // record of each member may be skipped.
 TEST_F(TrainingOnDevicesTest, EveryWaitAndRecordOfACollectiveIsNeeded) {
   const auto gather = [] {
-    // In turn, so that calls have the same indices in every run.
+    // Run the ranks in turn, so that calls have the same indices in every run.
     const auto ends = make_local_transports(2, {.devices = devices_for(2)});
     std::vector<Work<std::vector<at::Tensor>>> works;
     for (const auto& end : ends) {

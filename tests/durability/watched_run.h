@@ -104,8 +104,8 @@ class WatchedRunTest : public TrainCommandTest {
     fs::copy(from, to, fs::copy_options::recursive);
   }
 
-  // Compares bit by bit, as of an uninterrupted run. `of_any_generation` allows another number of
-  // restarts.
+  // Expects exactly the checkpoints of the uninterrupted run `name`, bit by bit.
+  // `of_any_generation` allows another number of restarts.
   void expect_same_checkpoints_as(const std::string& name, const std::string& after,
                                   bool of_any_generation) const {
     EXPECT_EQ(difference(comparable((folder_ / name) + "/checkpoint", of_any_generation),
@@ -114,7 +114,7 @@ class WatchedRunTest : public TrainCommandTest {
         << after;
   }
 
-  // Compares the metrics, too.
+  // Also compares the metrics.
   void expect_same_as(const std::string& name, const std::string& after) const {
     expect_same_checkpoints_as(name, after, false);
     EXPECT_EQ(what_was_computed(out()), what_was_computed(folder_ / name)) << after;
@@ -135,7 +135,7 @@ class WatchedRunTest : public TrainCommandTest {
     return tree;
   }
 
-  // Without times.
+  // Returns the lines of metrics.jsonl without times.
   static std::vector<std::string> what_was_computed(const std::string& folder) {
     std::istringstream lines(test::read_file(folder + "/metrics.jsonl"));
     std::vector<std::string> found;

@@ -223,7 +223,7 @@ TEST(LoadParametersTest, SaysExpectedAndFoundShape) {
   EXPECT_EQ(error.where(), directory / "model.safetensors" + ", tensor 'a'");
 }
 
-// A range of slices of "a" along `dim`.
+// Describes a range of slices of "a" along `dim`.
 ParameterInfo part_of(std::vector<std::int64_t> shape, const ParameterSplit& split,
                       const SliceRange& slices) {
   ParameterInfo info;

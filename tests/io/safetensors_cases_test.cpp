@@ -1,4 +1,4 @@
-// The verdicts are the reference package's.
+// Our verdict on each file must equal that of the reference package.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -233,7 +233,7 @@ TEST_F(ControlLineTest, AFailureIsToldBeforeTheServerEnds) {
   EXPECT_EQ(told->message, "the cause");
 }
 
-// Sends its port through a pipe.
+// A server in its own process. It sends its port through a pipe.
 class OtherServer {
  public:
   OtherServer() {

@@ -86,7 +86,7 @@ class LaunchJobTest : public ::testing::Test {
       return std::all_of(names.begin(), names.end(), [&](const auto& name) { return there(name); });
     });
   }
-  // Reads process ids from these files.
+  // The files hold process ids.
   bool all_gone(const std::vector<std::string>& names) const {
     return eventually([&] {
       return std::all_of(names.begin(), names.end(), [&](const std::string& name) {

@@ -45,7 +45,7 @@ class Stranger {
   }
   bool is_connected() const { return static_cast<bool>(socket_); }
   bool say(std::string bytes) { return socket_.send(bytes); }
-  // Until this time or the end of the connection.
+  // Returns what arrives within `time` or until the connection ends.
   std::string hear(milliseconds time) {
     std::string heard;
     const Deadline deadline = deadline_in(time);

@@ -1,4 +1,4 @@
-// Compared with a plain loop.
+// Compares native model families with a plain loop, in every schedule and layout.
 #include <gtest/gtest.h>
 
 #include "sluice/causal_lm.h"

@@ -123,7 +123,7 @@ struct NoInputGradient : torch::autograd::Function<NoInputGradient> {
   }
 };
 
-// Activation checkpointing by user code.
+// Activation checkpointing as a user may write it.
 struct Recompute : torch::autograd::Function<Recompute> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
                             const at::Tensor& /*makes the output want a gradient*/,

@@ -6,7 +6,7 @@
 
 namespace sluice::test {
 
-// With read() and pread().
+// Counts the bytes of read() and pread().
 inline std::uint64_t bytes_read_so_far() {
   std::ifstream io("/proc/self/io");
   std::string key;

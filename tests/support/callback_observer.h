@@ -1,4 +1,4 @@
-// The functions may be empty.
+// An observer that calls functions. Each may be empty.
 #pragma once
 
 #include <functional>

@@ -17,7 +17,7 @@ namespace allocations_detail {
 inline std::atomic<std::int64_t> count{0}, bytes{0};
 }
 
-// Includes allocations that the function frees.
+// Counts allocations that the function frees, too.
 inline Allocations allocations_of(const std::function<void()>& function) {
   using namespace allocations_detail;
   const Allocations before{count.load(), bytes.load()};

@@ -22,7 +22,7 @@ struct FileCall {
   std::string text() const;
 };
 
-// Throws std::runtime_error for other files.
+// Throws std::runtime_error if the file is not such a log.
 std::vector<FileCall> read_calls(const std::string& log);
 
 struct Node {
@@ -39,7 +39,7 @@ using Tree = std::map<std::string, Node>;
 
 Tree read_tree(const std::string& folder);
 void write_tree(const Tree& tree, const std::string& folder);
-// Returns names relative to `path`.
+// The subtree of `path`, with names relative to it.
 Tree below(const Tree& tree, const std::string& path);
 // Describes the first path at which the trees differ. "" if they are equal.
 std::string difference(const Tree& expected, const Tree& actual);

@@ -44,9 +44,9 @@ class FileSystemModel {
   // are missing.
   void play(const FileCall& call);
 
-  // After killing the process now.
+  // What remains if the process is killed now.
   Tree now() const;
-  // What a power loss now keeps at least.
+  // The least that remains after a power loss now.
   Tree durable() const;
 
   // Calls visit(state, description) for states that a power loss may leave now. It visits unsynced

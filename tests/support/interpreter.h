@@ -391,7 +391,7 @@ class ChannelExplorer {
     return held;
   }
 
-  // True for ranks that are not members.
+  // Whether the rank has reached this collective. True for ranks that are not members.
   bool is_here(const State& state, std::size_t rank, const Action& meeting) const {
     for (std::size_t i = 0; i < p_.ranks[rank].size(); ++i) {
       if (p_.ranks[rank][i] == meeting) return state[rank] >= i;

@@ -22,7 +22,7 @@ namespace sluice::test {
 // order.
 class PlainSgd final : public StepOps {
  public:
-  // Collective if the program has ties.
+  // The constructor is collective if the program has ties.
   PlainSgd(std::vector<Stage*> stages, const Program& program, const Group& world, double lr)
       : stages_(std::move(stages)), program_(program), lr_(lr) {
     for (const TieGroup& tie : program.tie_groups) {

@@ -22,7 +22,7 @@ inline std::string quoted_for_shell(const std::string& word) {
   return quoted + "'";
 }
 
-// With empty stdin.
+// Runs with empty stdin.
 inline ProgramResult run_shell(const std::string& line) {
   const test::TempDirectory directory;
   const std::string out = directory / "out", err = directory / "err";

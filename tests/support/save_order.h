@@ -16,7 +16,7 @@
 namespace sluice::test {
 
 struct Saving {
-  // folder of the step-XXXXXXXX, relative to the recorded folder
+  // parent of the checkpoints, relative to the recorded folder
   std::string folder = "checkpoint";
   bool marker = false;
 };
@@ -29,8 +29,9 @@ struct OrderReport {
 // The rules:
 // 1. Everything that a call commits was synced before: files after their last write, folders after
 //    their last change.
-// 2. Files of a durably committed checkpoint are never removed. It loses its name (its marker) only
-//    once a later checkpoint is durable.
+// 2. While a power loss may leave a checkpoint committed, none of its files is removed. It loses
+// its
+//    name (its marker) only once a later checkpoint is durable.
 // 3. At the end every committed checkpoint is durable.
 OrderReport check_save_order(const Tree& before, const std::vector<FileCall>& calls,
                              const Saving& saving);

@@ -212,7 +212,7 @@ struct TrainingRun {
   double lr = 0.01;
   std::function<std::vector<std::unique_ptr<Transport>>(int, const TransportOptions&)>
       make_endpoints = make_local_transports;
-  // nullptr: draws weights at random
+  // Source of the initial weights; nullptr draws them at random.
   const HfDirectory* weights = nullptr;
   const ModelSpec* spec = nullptr;
   MemoryLedger* ledger = nullptr;

@@ -1,4 +1,3 @@
-// Data for the models of user_models.h.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Models of LibTorch's own modules, like a user's.
+// Models made of LibTorch's own modules, like a user's models.
 #pragma once
 
 #include <ATen/Functions.h>

@@ -230,7 +230,7 @@ TEST(DataParallelTest, HalfPrecisionParametersHaveTheSameBitsForEveryNumberOfRep
   EXPECT_TRUE(same_bits(alone, run({"1F1B", 1, replicas(4, 4)})));
 }
 
-// Some microbatches skip a block.
+// Some microbatches skip a block, so its parameters get no gradient from them.
 TEST(DataParallelTest, AParameterMayHaveAGradientOnSomeReplicasOnly) {
   const auto run = [](const Layout& layout) {
     TrainingRun skipping = run_of(layout);
@@ -444,7 +444,7 @@ TEST(DataParallelTest, ShardedStateFallsAsTheReplicasGrow) {
   for (const int degree : {2, 4}) {
     std::int64_t all = 0;
     for (const std::int64_t own : bytes(with_zero1(replicas(degree, 4)))) {
-      // Accurate to one block per moment, plus the step counts.
+      // The sizes may differ by one block per moment, plus the step counts.
       EXPECT_NEAR(static_cast<double>(own), static_cast<double>(whole) / degree,
                   2 * 16384 * 4 + 400);
       all += own;
@@ -518,7 +518,7 @@ TEST(DataParallelTest, BetweenStepsARankHoldsItsOwnBlocksAlone) {
     return *std::max_element(bytes.begin(), bytes.end());
   };
   const std::int64_t whole = live(replicas(1, 4)), sharded = live(with_zero3(replicas(4, 4)));
-  // Accurate to one block each of the parameters and the two moments.
+  // The sizes may differ by one block each of the parameters and the two moments.
   EXPECT_LT(sharded, whole / 4 + 3 * 16384 * 4);
 }
 

@@ -105,7 +105,7 @@ TEST(ExpertsTrainingTest, TheLossOfAStepIsThatOfItsTokensAndTheMeanBalanceOfItsL
     const TrainingResult with = run_training(run);
     const TrainingResult without = run_training(run_of({.masked = masked}, "1F1B", 2, false));
 
-    // With the initial weights.
+    // Compute the first step's balance loss from the initial weights.
     const Model model = run.model();
     std::vector<std::string> outputs = model.outputs;
     for (const LayerSpec& layer : model.layers)

@@ -186,7 +186,7 @@ TEST(TensorParallelTest, ACheckpointOfAnyDegreeGoesOnAtAnyOther) {
   expect_same(one_rank(), last, layouts.back());
 }
 
-// Uses the user's optimizer, and the gradient norm.
+// Trains with a user's optimizer and requests the gradient norm.
 Result train_by_hand(const Layout& layout) {
   const TempDirectory folder;
   PipelineOptions options = options_of(layout);

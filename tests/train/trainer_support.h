@@ -60,7 +60,7 @@ inline TrainingRun mlp_run(const std::string& schedule, int num_ranks, bool tied
   return run;
 }
 
-// Without dropout: simulated devices share the CPU's generator.
+// Has no dropout, because simulated devices share the CPU's generator.
 inline Model plain_mlp(bool tied = false) { return mlp(tied, /*blocks=*/6, /*dropout=*/0.0); }
 
 inline TrainingRun plain_run(const std::string& schedule, int num_ranks, bool tied = false) {

@@ -688,7 +688,7 @@ TEST(TrainerTest, ThePeakOf1F1BDoesNotGrowWithTheNumberOfMicrobatches) {
   const auto few = peaks(8), many = peaks(64);
   for (std::size_t rank = 0; rank < 2; ++rank) {
     EXPECT_GT(few[rank], 0);
-    // A few tensors in flight, depending on timing.
+    // The number of tensors in flight depends on timing.
     EXPECT_LE(many[rank], few[rank] + few[rank] / 5);
   }
 }

@@ -155,7 +155,7 @@ struct NetImpl : torch::nn::Module {
 };
 TORCH_MODULE(Net);
 
-// The factory has set all values before.
+// The factory has set all values before this drops parts.
 Net kept_net(const Kept& kept) {
   Net net;
   set_factory_numbers(*net, "");
@@ -384,7 +384,7 @@ at::Tensor expected(const Kind& kind, Source source, const std::string& name,
   return numbers_of(like, "saved", name);
 }
 
-// "" if the step succeeds.
+// Part of the expected error message. "" if the step succeeds.
 std::string refusal(const Kind& kind, Source source) {
   if (source == Source::kNone) return "not set yet (InitialWeights::kNone), beginning with '";
   if (source == Source::kFactory && !kind.has_factory_numbers) return "nothing draws or loads '";

@@ -174,7 +174,7 @@ TEST(WholeModuleMemoryTest, WhereAConstructorReachesIntoMemoryAllOfItIsMadeAndAL
   EXPECT_EQ(lines[0].find('\n'), std::string::npos) << lines[0];
 }
 
-// Per rank, in a step.
+// Peak bytes of every rank in a step.
 struct Peaks {
   std::vector<double> measured, predicted;
   std::vector<double> held;  // of these, held all the time

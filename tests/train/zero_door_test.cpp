@@ -294,7 +294,7 @@ TEST(ZeroDoorTest, HalfPrecisionAddsUpInFloat32) {
   }
 }
 
-// Decided by the whole shape.
+// Matrices get weight decay. This depends on the whole shape, not on the local block.
 Made grouped(Pipeline& pipeline) {
   std::vector<at::Tensor> decay, no_decay;
   for (const ParameterInfo& info : pipeline.named_parameters()) {
@@ -444,7 +444,7 @@ TEST(ZeroDoorTest, OtherTensorsThanTheBlocksAreRefused) {
   expect_in(
       refusal({1, 2, Shards::kZero3}, [](Pipeline& pipeline) { pipeline.local_state_dict(); }),
       "no whole parameters");
-  // Nor may such an optimizer silently skip training.
+  // An optimizer of whole parameters must not silently skip training either.
   expect_in(refusal({1, 2, Shards::kZero1},
                     [](Pipeline& pipeline) {
                       const std::vector<at::Tensor> whole = {
