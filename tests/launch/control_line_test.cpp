@@ -41,7 +41,8 @@ class ControlLineTest : public ::testing::Test {
   std::unique_ptr<StoreServer> server_ = std::make_unique<StoreServer>(server_options());
 };
 
-// Is forked before this process has threads and gets the server's port later.
+// A control line in its own process. The process is forked before this one has threads and gets the
+// server's port later.
 class OtherProcess {
  public:
   explicit OtherProcess(const ControlLineOptions& options) {
@@ -139,7 +140,7 @@ TEST_F(ControlLineTest, AnEndWithoutFinishIsNamedWithThoseThatWait) {
   };
   const auto first = line(waiting);
   auto second = line(1);
-  waits = true;  // after the last heartbeat
+  waits = true;  // possibly after the last heartbeat
   second.reset();
   const auto told = first->wait_for_failure(kLong);
   ASSERT_TRUE(told);

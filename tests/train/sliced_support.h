@@ -126,7 +126,8 @@ struct SlicedBlock : torch::nn::Module, SlicedModule {
   std::vector<at::Tensor> scales_;
 };
 
-// Undivided until a hook divides it. If `tied`, the last block shares a weight with the first.
+// The model is undivided until a hook divides it. If `tied`, the last block shares a weight with
+// the first.
 inline Model sliced_model(bool tied = false, int blocks = 4) {
   Model model;
   for (int i = 0; i < blocks; ++i) {
