@@ -31,7 +31,7 @@ TEST(AsErrorTest, NamesTheLimitThatASystemCallReached) {
   };
   EXPECT_EQ(of(EMFILE).kind(), ErrorKind::kUsage);
   EXPECT_NE(of(EMFILE).remedy().find("ulimit -n"), std::string::npos);
-  EXPECT_EQ(of(EAGAIN).kind(), ErrorKind::kMemory);  // no more threads
+  EXPECT_EQ(of(EAGAIN).kind(), ErrorKind::kMemory);  // thread creation failed
   EXPECT_NE(of(EAGAIN).remedy().find("ulimit -u"), std::string::npos);
   EXPECT_EQ(of(EINVAL).kind(), ErrorKind::kInternal);
 }

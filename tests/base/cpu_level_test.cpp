@@ -33,7 +33,7 @@ TEST(CpuLevelTest, IsTheProcessorsUnlessItIsCapped) {
   setenv(kCpuVariable, "base", 1);
   EXPECT_EQ(cpu_level(), CpuLevel::kBase);
   setenv(kCpuVariable, "avx512", 1);
-  EXPECT_EQ(cpu_level(), processor_level());  // allowed, not demanded
+  EXPECT_EQ(cpu_level(), processor_level());  // a limit, not a requirement
   setenv(kCpuVariable, "sse", 1);
   EXPECT_THROW(cpu_level(), Error);
   unsetenv(kCpuVariable);

@@ -149,7 +149,7 @@ TEST(HubIdTest, ANameOfTheHubIsAdvisedToBeDownloaded) {
   const std::string advice = "hf download Qwen/Qwen2.5-0.5B --local-dir models/Qwen2.5-0.5B";
   EXPECT_NE(download_advice("Qwen/Qwen2.5-0.5B").find(advice), std::string::npos);
   EXPECT_NE(download_advice("Qwen/Qwen2.5-0.5B/").find(advice), std::string::npos);
-  // As a configuration file makes a path of it.
+  // A configuration file turns the name into such a path.
   EXPECT_NE(download_advice(directory / "Qwen/Qwen2.5-0.5B").find(advice), std::string::npos);
   for (const std::string& path :
        {std::string("nowhere"), directory / "here/none", directory / "here/file",

@@ -29,7 +29,7 @@ std::vector<Read> all_lines(const std::string& path, std::size_t max_bytes) {
 TEST(LineReaderTest, GivesEveryLineAndSaysWhetherItEnds) {
   const test::TempDirectory folder;
   const std::string path = folder / "lines";
-  // A line begins in one piece that is read and ends in the next.
+  // This line spans several read pieces.
   const std::string across(300'000, 'x');
   test::write_file(path, "one\n\n" + across + "\nlast");
   EXPECT_EQ(

@@ -15,7 +15,6 @@ namespace {
 using test::error_of;
 using test::message_of;
 
-// A value of every type.
 Packer example() {
   Packer writer;
   writer.add(true).add(-7).add(0.1).add(std::string("a\0b\n", 4));
@@ -130,7 +129,7 @@ TEST(PackerTest, RefusesLengthsThatTheMessageHasNoRoomForBeforeAllocating) {
   }
 }
 
-// Read whatever the tags say, so that random bytes get past the first one.
+// Reads values by the tags in the bytes, so that random bytes get past the first tag.
 void read_as_tagged(const std::string& bytes) {
   Unpacker reader(bytes, "");
   for (const char tag : bytes) {

@@ -13,14 +13,14 @@ TEST(PrintableTest, NothingThatSteersATerminalIsLeft) {
   EXPECT_EQ(printable("c1 \xc2\x9b"
                       "2J"),
             "c1 ?2J");
-  // U+202E, U+2066, U+200F, U+061C: the direction of writing. U+2028: a line of its own.
+  // U+202E, U+2066, U+200F and U+061C change the text direction. U+2028 starts a line.
   EXPECT_EQ(printable("gpj\xe2\x80\xae"
                       "exe"),
             "gpj?exe");
   EXPECT_EQ(printable("\xe2\x81\xa6\xe2\x80\x8f\xd8\x9c\xe2\x80\xa8"), "????");
   EXPECT_EQ(printable("\x9b"
                       "2J"),
-            kReplaced + "2J");  // C1 of a terminal of 8 bits
+            kReplaced + "2J");  // C1 control of an 8-bit terminal
 }
 
 TEST(PrintableTest, PrintableTextComesBackUnchanged) {
@@ -44,7 +44,7 @@ TEST(PrintableTest, BytesThatAreNotUtf8AreReplacedAsUnicodeSays) {
   EXPECT_EQ(valid_utf8("\x80"
                        "a\xff"),
             kReplaced + "a" + kReplaced);
-  EXPECT_EQ(valid_utf8("a\xe2\x82"), "a" + kReplaced);  // cut off: one maximal part
+  EXPECT_EQ(valid_utf8("a\xe2\x82"), "a" + kReplaced);  // truncated: one maximal subpart
   EXPECT_EQ(valid_utf8("\xe2\x82"
                        "b"),
             kReplaced + "b");

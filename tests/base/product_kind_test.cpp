@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-// Without the variables that whoever runs the tests has set.
+// Removes variables that the test's environment may set.
 class ProductKindTest : public testing::Test {
  protected:
   ProductKindTest() {

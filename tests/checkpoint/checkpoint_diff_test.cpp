@@ -20,7 +20,6 @@ using test::TempDirectory;
 using test::write_checkpoint;
 using test::write_file;
 
-// A checkpoint of these weights alone, "model.safetensors".
 void write_weights(const std::string& path, const NamedTensors& tensors) {
   Manifest manifest;
   manifest.run = "0123456789abcdef";
@@ -58,7 +57,7 @@ TEST(CheckpointDiffTest, NamesEveryKindOfDifference) {
   EXPECT_EQ(diff.extra[0].b, std::nullopt);
   ASSERT_EQ(diff.ties.size(), 1u);
   EXPECT_EQ(diff.ties[0].b, "embed.weight");
-  // Every tensor depends on the step, but for 'mine'.
+  // Every tensor except 'mine' depends on the step.
   ASSERT_EQ(diff.tensors.size(), a.weights.size() + a.optimizer.size());
   EXPECT_EQ(diff.tensors[0].name, "embed.weight");
   EXPECT_EQ(diff.tensors[0].largest_difference, 1.0);
@@ -70,7 +69,7 @@ TEST(CheckpointDiffTest, NamesEveryKindOfDifference) {
 
 TEST(CheckpointDiffTest, LooksAtEveryPieceOfALargeTensor) {
   const TempDirectory directory;
-  constexpr std::int64_t kMany = 2'100'000;  // elements: more than a piece
+  constexpr std::int64_t kMany = 2'100'000;
   const std::vector<std::vector<std::int64_t>> shapes = {
       {kMany}, {5, 2, kMany / 10}, {1, kMany}, {0, kMany}};
   NamedTensors zeros, last;
@@ -85,7 +84,7 @@ TEST(CheckpointDiffTest, LooksAtEveryPieceOfALargeTensor) {
   }
   write_weights(directory / "a", zeros);
   write_weights(directory / "b", last);
-  // The same files as Hugging Face directories: nobody has taken hashes.
+  // Hugging Face directories with the same files have no stored hashes.
   for (const char* name : {"a", "b"}) {
     std::filesystem::create_directory(directory / ("hf_" + std::string(name)));
     std::filesystem::copy_file(directory / (std::string(name) + "/model.safetensors"),

@@ -25,7 +25,7 @@ using test::write_file;
 
 constexpr auto kWeights = SavedKind::kWeights;
 
-// Whatever is wrong is an error of the checkpoint, found when it is opened or when it is verified.
+// Every fault is a checkpoint error, found either on opening or on verification.
 Error refusal_of(const std::string& path) {
   return error_of([&] { Checkpoint(path).verify(2); });
 }
@@ -95,7 +95,7 @@ TEST(CheckpointTest, AnyByteThatIsFlippedIsFound) {
     if (!entry.is_regular_file()) continue;
     const std::string file = entry.path(), bytes = read_file(file);
     for (std::size_t at = 0; at < bytes.size(); ++at) {
-      const auto put = [&](char byte) {  // in place: many times faster than a new file
+      const auto put = [&](char byte) {  // in place, which is faster
         std::fstream stream(file, std::ios::binary | std::ios::in | std::ios::out);
         stream.seekp(static_cast<std::streamoff>(at)).put(byte);
       };
@@ -181,7 +181,7 @@ TEST(CheckpointTest, WhatIsNoRegularFileInItIsRefused) {
   }
 }
 
-// Changes the manifest of a whole checkpoint, seals it again.
+// Edits the manifest and seals it again.
 void rewrite(const std::string& path, const std::string& from, const std::string& to) {
   const std::string file = path + "/" + kManifestFile, text = read_file(file);
   std::string body(unsealed(text, file));
@@ -211,7 +211,7 @@ TEST(CheckpointTest, AHeaderThatDisagreesWithTheManifestIsRefused) {
     const std::string path = directory / "c";
     write_checkpoint(path);
     rewrite(path, item.from, item.to);
-    // A name that changed is none of a tie any more.
+    // The tie must refer to the changed name.
     if (std::string(item.to).find("embod") != std::string::npos)
       rewrite(path, "\"lm_head.weight\": \"embed.weight\"", "\"lm_head.weight\": \"embod.weight\"");
     const Error error = error_of([&] { const Checkpoint opened(path); });
@@ -225,12 +225,12 @@ TEST(CheckpointTest, ATensorTooManyOrTooFewIsRefused) {
   const std::string path = directory / "c";
   Manifest manifest = write_checkpoint(path);
   const std::vector<SavedTensor> weights = manifest.weights;
-  manifest.weights.pop_back();  // norm.count, which the file has
+  manifest.weights.pop_back();  // removes norm.count, which the file has
   write_file(path + "/" + kManifestFile, to_json(manifest));
   Error error = refusal_of(path);
   EXPECT_EQ(error.fact(), "the manifest does not have the tensor");
   EXPECT_TRUE(error.where().ends_with("tensor 'norm.count'")) << error.where();
-  // And one that no file has, at the end of one.
+  // Then add a tensor at the end of a file that does not have it.
   manifest.weights = weights;
   manifest.weights.push_back(weights.front());
   manifest.weights.back().name = "more";
@@ -298,7 +298,6 @@ TEST(ListCheckpointsTest, SaysOfEveryFolderWhetherItCanBeGoneOnFrom) {
   write_file(at("00000009/optimizer/state-00001-of-00001.safetensors"), bytes);
   fs::create_directory_symlink("step-00000003", at("00000004"));
   write_file(at("00000005"), "x");
-  // None of these is one.
   for (const char* name :
        {"12", "0000000012", "00000012.kept-1", "x0000012", "99999999999999999999"})
     fs::create_directory(at(name));

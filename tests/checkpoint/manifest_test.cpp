@@ -22,7 +22,7 @@ namespace {
 
 using test::error_of;
 
-// Two weights in one file, one more in another, and something of everything else.
+// Two weights in one file, a third in another, and an example of every other entry.
 Manifest sample() {
   const std::string hash = content_hash("x");
   Manifest manifest;
@@ -163,7 +163,7 @@ TEST(ManifestTest, AnInvariantThatIsBrokenIsRefusedByTheReaderAndNeverWritten) {
     const Error refused = error_of([&] { to_json(broken); });
     EXPECT_EQ(refused.kind(), ErrorKind::kInternal);
     EXPECT_NE(refused.fact().find(item.says), std::string::npos) << refused.what();
-    // The same as a text that someone else has written.
+    // Parse the same fault from a text that another program wrote.
     nlohmann::ordered_json json = good;
     json["run"] = broken.run;
     json["ties"] = broken.ties;

@@ -58,7 +58,7 @@ TEST_F(RetentionTest, TheNewestAreKeptAndSoAreStepsThatAreToStay) {
 }
 
 TEST_F(RetentionTest, LaterStepsNeitherCountNorGo) {
-  leave_all({5, 10, 15, 20, 25});  // the run went on from 5 again, and is at 15
+  leave_all({5, 10, 15, 20, 25});  // the run resumed from 5 and is now at 15
   EXPECT_EQ(superseded(15, 1), (Steps{5, 10}));
   EXPECT_EQ(superseded(15, 3), Steps());
 }
@@ -66,7 +66,7 @@ TEST_F(RetentionTest, LaterStepsNeitherCountNorGo) {
 TEST_F(RetentionTest, WhatIsNotOfThisRunNeitherCountsNorGoes) {
   leave_all({1, 3, 8}, kOther);
   leave_all({2, 4, 9});
-  fs::remove(path(2) + "/" + kManifestFile);  // not committed
+  fs::remove(path(2) + "/" + kManifestFile);  // without a manifest it is not committed
   write_file(folder_ / "step-00000005/config.json", "{}");
   write_file(folder_ / "step-6/manifest.json", read_file(path(4) + "/manifest.json"));
   EXPECT_EQ(superseded(9, 1), Steps{4});

@@ -22,8 +22,8 @@ namespace {
 
 constexpr const char* kRun = "0123456789abcdef";
 
-// Rank r has "layer<r>.weight" with its state, a buffer that all have, and the last rank another
-// use of the first parameter.
+// Rank r has "layer<r>.weight" with optimizer state, and a buffer that all ranks have. The last
+// rank also has another use of the first parameter.
 RankState state_of_rank(int rank, int num_ranks, double add = 0) {
   RankState state;
   const std::string name = "layer" + std::to_string(rank) + ".weight";
@@ -87,7 +87,7 @@ TEST(SaverTest, EveryTensorIsInOneCheckpointWhateverTheNumberOfRanks) {
       EXPECT_EQ(manifest.run, kRun);
       EXPECT_EQ(manifest.extra.at("note"), "h\u00e9");
       EXPECT_EQ(manifest.ties.size(), num_ranks == 1 ? 0u : 1u);
-      ASSERT_EQ(manifest.weights.size(), static_cast<std::size_t>(num_ranks) + 1);  // and a buffer
+      ASSERT_EQ(manifest.weights.size(), static_cast<std::size_t>(num_ranks) + 1);
       EXPECT_EQ(manifest.extra_tensors.size(), 1u);
       EXPECT_EQ(saved.read(SavedKind::kExtra, "mine").item<double>(), 0);
       for (int rank = 0; rank < num_ranks; ++rank) {
@@ -131,9 +131,9 @@ TEST(SaverTest, AParameterThatIsNotFiniteIsSavedWithAWarningThatNamesIt) {
     save_on(2, target_of(folder.str(), 5), [&](int rank, RankState& state) {
       at::Tensor& own = state.parameters.front().second;
       own = own.to(type);
-      own[0][2] = rank == 0 ? 65504.0 : -infinite;  // the largest that all of them hold
+      own[0][2] = rank == 0 ? 65504.0 : -infinite;  // the largest number that float16 holds
       if (rank == 1) own[1][1] = std::numeric_limits<double>::quiet_NaN();
-      state.buffers.front().second = at::full({4}, -infinite);  // as masks are
+      state.buffers.front().second = at::full({4}, -infinite);  // like an attention mask
     });
     EXPECT_EQ(said,
               std::set<std::string>{
@@ -227,7 +227,7 @@ TEST(SaverTest, ABufferThatDiffersBetweenRanksIsRefused) {
   EXPECT_TRUE(list_directory(folder.str()).empty());
 }
 
-// Stands for a full disk: the limit on the size of a file makes write() fail in the same place.
+// Simulates a full disk. A limit on the file size makes write() fail in the same place.
 TEST(SaverTest, AFullDiskLeavesTheOldCheckpointAndNothingElse) {
   const TempDirectory folder;
   save_on(2, target_of(folder.str(), 5));
@@ -267,7 +267,7 @@ TEST(SaverTest, InMarkerModeADamagedCheckpointMakesRoomAndAWholeOneDoesNot) {
   write_file(folder / "ck/config.json", "{}");
   EXPECT_EQ(failure_of(save_on(1, target)), "");
   Checkpoint(folder / "ck").verify();
-  // Also where not even the manifest can be read; what was there is kept.
+  // Replaces even a checkpoint with an unreadable manifest.
   write_file(folder / "ck/manifest.json", "{");
   EXPECT_EQ(failure_of(save_on(1, target)), "");
   Checkpoint(folder / "ck").verify();

@@ -1,5 +1,3 @@
-// Every key that can be "auto": what it falls back to, and the line of the log that says what it
-// became.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -12,7 +10,6 @@
 namespace sluice::testing {
 namespace {
 
-// What a key became in a run with these options.
 struct Row {
   std::string key, became;
   std::vector<std::string> options;
@@ -44,7 +41,7 @@ class AutoSettingsTest : public TrainCommandTest {
   }
   std::string drawn(const std::string& name) const { return "--model.config=" + (folder_ / name); }
 
-  // The fall-backs stand first.
+  // The rows start with the fall-back values.
   std::vector<Row> rows() const {
     const std::string none = "--model.path=";
     const std::string schedule = "--parallelism.pipeline_parallel_schedule=";
@@ -71,7 +68,6 @@ class AutoSettingsTest : public TrainCommandTest {
             {"checkpoint.resume", "no checkpoint in " + out() + "/checkpoint", {}}};
   }
 
-  // The schedule that the plan takes, as its JSON has it.
   std::string chosen_schedule() const {
     const ProgramResult planned =
         run_sluice({"plan", config(), "--json", "--parallelism.partition=cost",
@@ -82,7 +78,7 @@ class AutoSettingsTest : public TrainCommandTest {
            (stages == 1 ? " stage" : " stages") + " a rank";
   }
 
-  // The lines of a run of one step, as one.
+  // Joins the log lines about "auto" into one.
   static std::string auto_line(const ProgramResult& result) {
     EXPECT_EQ(result.exit_code, 0) << result.err;
     const std::string begin = "\nauto:\n";

@@ -1,5 +1,4 @@
-// `sluice checkpoint` on folders that are written here byte by byte, as docs/checkpoints.md has the
-// format.
+// The checkpoint folders of these tests are written byte by byte after docs/checkpoints.md.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -29,7 +28,7 @@ std::string bytes_of(const std::vector<float>& values) {
   return bytes;
 }
 
-// One F32 tensor in a file of its own; returns its line of the manifest.
+// Returns the tensor's line of the manifest.
 std::string write_tensor(const std::string& path, const std::string& file, const std::string& name,
                          const std::vector<float>& values) {
   const std::string data = bytes_of(values), shape = "[" + std::to_string(values.size()) + "]";

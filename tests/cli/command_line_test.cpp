@@ -1,4 +1,3 @@
-// The built program, as scripts see it: exit codes, one error line, JSON alone on stdout.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +15,7 @@ using Outcome = testing::ProgramResult;
 
 class CommandLineTest : public ::testing::Test {
  protected:
-  // In a folder of its own. `arguments` and `environment` are words of sh.
+  // `arguments` and `environment` are words of sh.
   Outcome run(const std::string& arguments, const std::string& environment = {},
               const std::string& program = SLUICE_PROGRAM) {
     return testing::run_shell("cd '" + folder_.str() + "' && " + environment + " '" + program +
@@ -28,7 +27,7 @@ class CommandLineTest : public ::testing::Test {
     EXPECT_EQ(outcome.out, "") << arguments;
     EXPECT_EQ(outcome.err, "sluice: error: " + line + "\n");
   }
-  // A configuration that plan and check accept; with kShort without a warning.
+  // Writes a configuration that `plan` and `check` accept. With kShort there is no warning.
   static constexpr const char* kShort = "[training]\nseq_len = 64\n";
   void write_config(const std::string& more = {}) {
     test::write_file(folder_ / "corpus/a.txt", "some text");
@@ -38,7 +37,7 @@ class CommandLineTest : public ::testing::Test {
                          "[\"corpus/*.txt\"]\n[parallelism]\npipeline_parallel_degree = 2\n" +
                          more);
   }
-  // With every text of a help on one line.
+  // Joins wrapped lines of the help.
   static std::string unfolded(const std::string& help) {
     return replace_all(help, "\n" + std::string(30, ' '), " ");
   }
@@ -90,7 +89,7 @@ TEST_F(CommandLineTest, PrintsHelpThatFitsInto100Columns) {
     std::istringstream lines(run(std::string(command) + " --help").out);
     for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
   }
-  // A long text continues below the text, not below the name of the option.
+  // A wrapped description is aligned with its first line.
   const std::string help = run("launch --help").out;
   EXPECT_NE(help.find("\n                              shows process 0 and all errors\n"),
             std::string::npos)
@@ -332,7 +331,7 @@ TEST_F(CommandLineTest, ReplacesItselfByTheProgramBesideIt) {
   }
 }
 
-// The program beside it loads LibTorch, which takes its time.
+// sluice-run loads LibTorch, which is slow.
 TEST_F(CommandLineTest, RefusesAWrongConfigurationBeforeTheProgramBesideItStarts) {
   const std::string alone = folder_ / "bin/sluice", beside = folder_ / "bin/sluice-run";
   std::filesystem::create_directories(folder_ / "bin");
@@ -352,7 +351,6 @@ TEST_F(CommandLineTest, RefusesAWrongConfigurationBeforeTheProgramBesideItStarts
   }
 }
 
-// Each key with its place, and what does its work here.
 TEST_F(CommandLineTest, AConfigurationOfAnotherLibraryIsAnsweredInOneReport) {
   test::write_file(folder_ / "run.toml", R"([job]
 description = "mine"
@@ -425,7 +423,8 @@ TEST_F(CommandLineTest, SaysWhenTheResultCannotBeWritten) {
 TEST_F(CommandLineTest, StreamsThatAreClosedLendTheirNumbersToNoFile) {
   write_config();
   const std::string out = folder_ / "out.csv";
-  // Every message would go to the file, the file's text to nobody.
+  // If the output file got the number of a closed standard stream, all messages would be written
+  // into it.
   const Outcome written =
       run("schedule --name 1F1B --pp 2 --microbatches 2 --out out.csv >&- 2>&-");
   EXPECT_EQ(written.exit_code, 0);
@@ -523,7 +522,6 @@ TEST_F(CommandLineTest, PlanShowsOneReplicaAndHowManyThereAre) {
                "set training.device to \"cuda\"");
 }
 
-// Its help says what it leaves to `train`.
 TEST_F(CommandLineTest, ConfigCheckReadsNoData) {
   write_config();
   test::write_file(folder_ / "corpus/a.txt", "");

@@ -1,4 +1,3 @@
-// `sluice completion`: what the script offers is what the commands take.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +29,6 @@ class CompletionCommandTest : public ::testing::Test {
   }
   std::string script() const { return folder_ / "sluice.bash"; }
 
-  // The words that bash offers to complete the last of these words.
   std::set<std::string> offered(const Words& line) const {
     std::string words;
     for (const std::string& word : line) words += " " + testing::quoted_for_shell(word);
@@ -50,7 +48,7 @@ TEST_F(CompletionCommandTest, OffersEveryCommandAndEveryOptionThatItsHelpNames) 
   const std::string help = run_sluice({"--help"}).out;
   const std::set<std::string> commands = offered({""});
   EXPECT_GE(commands.size(), 13u);
-  const std::regex option("--[a-z][a-z-]*\\.?");  // "--training.steps" is a key
+  const std::regex option("--[a-z][a-z-]*\\.?");
   for (const std::string& command : commands) {
     if (command.starts_with("-")) continue;
     EXPECT_NE(help.find("\n  " + command), std::string::npos) << command;
@@ -82,7 +80,7 @@ TEST_F(CompletionCommandTest, OffersKeysWhereTheyAreTakenAndWhatIsBelowACommand)
   EXPECT_EQ(offered({"compl"}), std::set<std::string>{"completion"});
   EXPECT_EQ(offered({"completion", ""}), (std::set<std::string>{"--help", "bash", "fish", "zsh"}));
   EXPECT_EQ(offered({"help", "sched"}), std::set<std::string>{"schedule"});
-  // Behind -- a launch has a command line of its own.
+  // The words after "--" are completed as a separate command line.
   EXPECT_EQ(offered({"launch", "-n", "2", "--", "tra"}), std::set<std::string>{"train"});
   EXPECT_EQ(offered({"launch", "-n", "2", "--", "train", "run.toml", "--training.step"}), key);
 }

@@ -119,7 +119,7 @@ TEST_F(DataCommandTest, ReadsStdinAndAFolder) {
   ASSERT_EQ(lines.size(), 3u);
   EXPECT_FALSE(lines[0].empty());
   EXPECT_EQ(lines[1], Json::array());
-  EXPECT_EQ(lines[2], lines[0]);  // also without a newline at the end
+  EXPECT_EQ(lines[2], lines[0]);
   const ProgramResult nothing = run_shell(command + " </dev/null");
   EXPECT_EQ(nothing.exit_code, 0);
   EXPECT_EQ(nothing.out, "");
@@ -183,7 +183,7 @@ TEST_F(DataCommandTest, ReadsADirectoryAsTrainingDoes) {
       << seen.err;
 }
 
-// No character that steers a terminal, but for the ends of lines.
+// Expects no control characters that affect a terminal, except newlines.
 void expect_harmless(const std::string& text) {
   for (const char* part : {"\x1b", "\x07", "\xe2\x80\xae", "\xe2\x81\xa6", "\xc2\x9b"})
     EXPECT_EQ(text.find(part), std::string::npos) << text;

@@ -1,4 +1,3 @@
-// `sluice eval`, and the validation of `sluice train`, as a user runs them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,7 +34,6 @@ class EvalCommandTest : public TrainCommandTest {
     EXPECT_NE(result.err.find(says), std::string::npos) << result.err;
   }
 
-  // The rows of Hugging Face's reference; returns its case.
   nlohmann::json write_reference_rows() const {
     std::ifstream stream(SLUICE_TEST_DATA "/reference/hf_reference.json");
     const nlohmann::json document = nlohmann::json::parse(stream);
@@ -74,7 +72,7 @@ TEST_F(EvalCommandTest, WeightsOfAnotherModelOfTheSameShapesAreRefused) {
   config["rms_norm_eps"] = 0.125;
   test::write_file(checkpoint + "/config.json", config.dump());
   expect_eval_refused({"--checkpoint=" + checkpoint}, 4, "config.json; it is damaged");
-  fs::remove(checkpoint + "/manifest.json");  // any directory with weights
+  fs::remove(checkpoint + "/manifest.json");  // now a plain directory with weights
   expect_eval_refused({"--checkpoint=" + checkpoint}, 4, "its 'rms_norm_eps' is 0.125");
   expect_eval_refused({"--checkpoint="}, 2, "--checkpoint is empty");
 }
@@ -85,11 +83,11 @@ TEST_F(EvalCommandTest, ALossThatIsNotFiniteHasItsExitCode) {
   for (const std::string& name : test::list_directory(checkpoint)) {
     if (!name.ends_with(".safetensors")) continue;
     std::string bytes = test::read_file(checkpoint + "/" + name);
-    std::fill(bytes.end() - 64, bytes.end(), '\xff');  // no numbers
+    std::fill(bytes.end() - 64, bytes.end(), '\xff');  // NaN values
     test::write_file(checkpoint + "/" + name, bytes);
   }
   expect_eval_refused({"--checkpoint=" + checkpoint}, 4, "not what was saved");
-  fs::remove(checkpoint + "/manifest.json");  // any directory with weights
+  fs::remove(checkpoint + "/manifest.json");  // now a plain directory with weights
   expect_eval_refused({"--checkpoint=" + checkpoint}, 6, "not finite");
 }
 
@@ -110,7 +108,7 @@ TEST_F(EvalCommandTest, TakesEveryRowOnceAlsoWhenTheLastBatchIsSmaller) {
   test::write_file(folder_ / "rows.jsonl",
                    "{\"input_ids\":[1,2,3,4]}\n{\"input_ids\":[5,6]}\n"
                    "{\"input_ids\":[7,8,9],\"labels\":[7,-100,9]}\n");
-  // Two rows a batch of one microbatch, then one.
+  // The batches have two rows and one row.
   EXPECT_EQ(evaluated(on_reference_rows({"--training.local_batch_size=2"})).at("tokens"),
             3 + 1 + 1);
 }
@@ -186,7 +184,7 @@ TEST_F(EvalCommandTest, ValidationTakesSoManyBatches) {
   write_reference_rows();
   const std::string rows = test::read_file(folder_ / "rows.jsonl");
   test::write_file(folder_ / "nine.jsonl", rows + "{\"input_ids\":[1,2,3,4]}\n");
-  // Two of four rows each.
+  // Validation takes two batches of four rows each.
   ASSERT_EQ(
       train({"--training.steps=1", "--validation.files=[\"" + (folder_ / "nine.jsonl") + "\"]",
              "--validation.interval=1", "--validation.steps=2"})
@@ -264,7 +262,7 @@ TEST_F(EvalCommandTest, WeightsThatAreNotThereAreNamed) {
   fs::remove(weights);
   test::write_file(weights, "version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 9\n");
   expect_eval_refused({path}, 3, "a Git LFS pointer: run git lfs pull");
-  test::write_file(weights, std::string("\x02\0\0\0\0\0\0\0{}", 10));  // no tensors
+  test::write_file(weights, std::string("\x02\0\0\0\0\0\0\0{}", 10));  // a file without tensors
   test::write_file(model + "/model.safetensors.index.json", "{\"weight_map\": {\"a\": \"b\"}}");
   expect_eval_refused({path}, 3,
                       "'model.safetensors', which is used, and "

@@ -1,4 +1,3 @@
-// Exported graphs in the commands that plan: `sluice graph`, `split`, `plan`.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -46,7 +45,7 @@ TEST(GraphCommandTest, InspectShowsLayersAndWhatCrosses) {
   EXPECT_EQ(names_of(graph.at("free_layers")), std::vector<std::string>{"free model"});
   EXPECT_EQ(graph.at("loss"), json({{"output", "logits"}, {"count", ""}}));
   EXPECT_EQ(graph.at("has_weights"), true);
-  EXPECT_EQ(graph.at("num_parameters"), 3736);  // the tied table once
+  EXPECT_EQ(graph.at("num_parameters"), 3736);  // counts the tied table once
   EXPECT_EQ(graph.at("microbatch"), json({{"rows", 3}, {"length", 5}}));
   const json& crossing = graph.at("crossing").at(2);
   EXPECT_EQ(crossing.at("behind"), "blocks.0");
@@ -56,7 +55,6 @@ TEST(GraphCommandTest, InspectShowsLayersAndWhatCrosses) {
             json({"blocks.0.norm", "blocks.0.mix", "blocks.0.dropout", "blocks.0.feed"}));
   EXPECT_EQ(graph.at("refused"), json::array());
   EXPECT_EQ(graph.at("without_cost"), json::array());
-  // By another class, blocks are other modules.
   EXPECT_EQ(
       names_of(
           object_of({"graph", "inspect", kDecoder, "--layer-class", "Attention"}).at("layers")),
@@ -90,7 +88,7 @@ TEST(GraphCommandTest, InspectNamesSizesThatAreMadeOfOthers) {
   const auto expression = [](const char* text) {
     return test::GraphJson{{"as_expr", {{"expr_str", text}}}};
   };
-  // s2 has no name: its size is shown as the number that it is.
+  // s2 has no name, so the graph shows its number.
   sizes = {expression("s0"), expression("2*s1 + 1"), expression("s2"), expression("s0*s2")};
   archive.program["range_constraints"]["s2"] = {{"min_val", 5}, {"max_val", nullptr}};
   archive.facts = R"({"format": 1, "ties": [], "outputs": ["relu"], "notes": [],
@@ -129,7 +127,7 @@ TEST(GraphCommandTest, InspectSaysWhereEvaluationIsAnotherGraph) {
   EXPECT_NE(text.find("evaluation is another graph, of 2"), std::string::npos) << text;
 }
 
-// tests/archive/data/make_archives.py: of torch.export.save alone.
+// Written by tests/archive/data/make_archives.py with plain torch.export.save.
 TEST(GraphCommandTest, AGraphThatSaysNoLossIsInspectedAndSplitAndTrainsWithAKey) {
   const std::string plain = SLUICE_TEST_DATA "/archive/data/plain.pt2";
   const json graph = object_of({"graph", "inspect", plain});
@@ -146,7 +144,7 @@ TEST(GraphCommandTest, AGraphThatSaysNoLossIsInspectedAndSplitAndTrainsWithAKey)
   EXPECT_NE(planned.err.find("model.loss_output"), std::string::npos) << planned.err;
 }
 
-// An archive with a node whose operator touches files, and texts that steer a terminal.
+// An operator that accesses files, and control characters in texts.
 std::string hostile_archive() {
   test::SmallArchive archive;
   test::GraphJson& graph = test::graph_of(archive.program);
@@ -201,7 +199,6 @@ TEST(GraphCommandTest, SplitCutsAtBlocksAndAtNames) {
                   "blocks.0.mix.qkv.weight", "blocks.0.mix.out.weight", "blocks.0.feed.weight"}));
   EXPECT_EQ(split.at("stages").at(1).at("parameters").back(), "head.weight");
   EXPECT_EQ(split.at("tie_groups"), json::parse(R"([{"name":"words.weight","stages":[0,1]}])"));
-  // Behind a module, before one, and by lists of them.
   const json behind = object_of({"split", "--model", kDecoder, "--cuts", "blocks.0.mix"});
   const json before = object_of({"split", "--model", kDecoder, "--split-points", "blocks.0.mix"});
   EXPECT_EQ(behind.at("stages").at(1).at("parameters").at(0), "blocks.0.feed.weight");
@@ -250,7 +247,7 @@ TEST(GraphCommandTest, PlanNeedsNoTorchAndKnowsTheClassOfBlocks) {
   std::vector<std::string> chosen = arguments;
   chosen.emplace_back("--parallelism.pipeline_parallel_schedule=auto");
   EXPECT_EQ(object_of(chosen).at("split").at("num_stages"), 2);
-  // Two blocks make no four stages.
+  // Two blocks are too few for four stages.
   std::vector<std::string> interleaved = arguments;
   interleaved.emplace_back("--parallelism.pipeline_parallel_schedule=ZBVZeroBubble");
   expect_refused(interleaved, 2, "2 layers cannot fill 4 stages");

@@ -1,4 +1,3 @@
-// A run of an exported graph of tests/command/data, in a folder of its own.
 #pragma once
 
 #include "train_fixture.h"
@@ -40,7 +39,6 @@ class GraphFixture : public TrainCommandTest {
     return found;
   }
 
-  // The output of a run from its first step: losses, and hashes of weights and moments.
   struct Outcome {
     std::vector<double> losses;
     std::string hashes;

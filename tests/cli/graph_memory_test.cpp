@@ -1,5 +1,4 @@
-// The memory that is predicted for an exported graph beside what a run measures. Larger models, of
-// eight kinds, are in tests/oracle/check_graph_memory.py.
+// Larger models are in tests/oracle/check_graph_memory.py.
 #include "graph_fixture.h"
 
 namespace sluice::testing {
@@ -12,7 +11,7 @@ struct GraphMemoryCase {
   std::vector<std::string> options;
 };
 
-// Microbatches that are larger than what every run has.
+// Microbatches are large compared with the constant memory of a run.
 class GraphMemoryTest : public GraphFixture, public ::testing::WithParamInterface<GraphMemoryCase> {
  protected:
   GraphMemoryTest() {

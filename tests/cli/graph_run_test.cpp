@@ -1,5 +1,3 @@
-// Exported graphs in the commands that run: `sluice train`, `eval`, `sample`, as a user starts
-// them.
 #include "archive/exported_graph.h"
 #include "graph_fixture.h"
 #include "support/small_tokenizer.h"
@@ -35,7 +33,6 @@ TEST_F(GraphRunTest, EveryLayoutHasTheSameBitsWithDropoutAndCutsInsideBlocks) {
     EXPECT_EQ(other.losses, whole.losses) << (layout.empty() ? "" : layout.front());
     EXPECT_TRUE(other.hashes == whole.hashes) << (layout.empty() ? "" : layout.front());
   }
-  // Dropout draws from the seed.
   EXPECT_NE(outcome_of({"--training.seed=7"}).losses, whole.losses);
 }
 
@@ -62,7 +59,7 @@ TEST_F(GraphRunTest, ProcessesHaveTheBitsOfThreads) {
 TEST_F(GraphRunTest, ARunGoesOnWithItsGraphAndWithNoOther) {
   const Outcome whole = outcome_of({"--training.steps=4"}, "step-00000004");
   ASSERT_EQ(train_anew({"--training.steps=2"}).exit_code, 0);
-  // At another place, cut elsewhere.
+  // Resume from a copy of the graph, with another split.
   fs::copy(kDecoder, folder_ / "moved.pt2");
   const ProgramResult more =
       train({"--training.steps=4", kInside, "--model.graph=" + (folder_ / "moved.pt2")});
@@ -71,7 +68,6 @@ TEST_F(GraphRunTest, ARunGoesOnWithItsGraphAndWithNoOther) {
   EXPECT_TRUE(hashes_of_step("step-00000004") == whole.hashes);
 
   const std::string before = test::read_file(out() + "/metrics.jsonl");
-  // One weight is another.
   std::string other = test::read_file(kDecoder);
   const detail::ExportedGraph graph = detail::read_exported_graph(kDecoder);
   other.at(static_cast<std::size_t>(graph.tensor("places.weight")->offset)) ^= 1;
@@ -83,7 +79,7 @@ TEST_F(GraphRunTest, ARunGoesOnWithItsGraphAndWithNoOther) {
   EXPECT_EQ(test::read_file(out() + "/metrics.jsonl"), before);
 }
 
-// The number is of tests/command/data/make_graphs.py.
+// tests/command/data/make_graphs.py computed this loss.
 TEST_F(GraphRunTest, EvaluationIsThatOfPythonAndTakesAnyWeights) {
   const json of_archive = evaluated();
   EXPECT_NEAR(of_archive.at("loss").get<double>(), 5.65075, 1e-5);
@@ -96,7 +92,7 @@ TEST_F(GraphRunTest, EvaluationIsThatOfPythonAndTakesAnyWeights) {
   EXPECT_EQ(evaluated({"--model.path=" + step}), of_checkpoint);
 }
 
-// The vector A_log of this graph is neither a weight nor a bias, so nothing draws it.
+// A_log of this graph is neither a weight nor a bias, so no initialization draws it.
 TEST_F(GraphRunTest, AParameterThatNothingDrawsIsRefusedByName) {
   for (const char* ranks : {"1", "2"}) {
     const ProgramResult result =
@@ -121,7 +117,6 @@ TEST_F(GraphRunTest, SamplesGoThroughTheGraph) {
   EXPECT_EQ(one.at("tokens").size(), 6u);
   EXPECT_EQ(sampled({"--parallelism.pipeline_parallel_degree=2"}), one);
   EXPECT_NE(sampled({"--temperature", "3"}).at("tokens"), one.at("tokens"));
-  // A folder beside it has the tokenizer and other weights.
   ASSERT_EQ(train({"--training.steps=5"}).exit_code, 0);
   const std::string step = out() + "/checkpoint/step-00000005";
   fs::create_directories(folder_ / "words");
@@ -141,7 +136,6 @@ TEST_F(GraphRunTest, ValidationReadsFilesAndContinuesPrompts) {
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const double loss = metrics().back().at("validation_loss");
   EXPECT_NE(result.out.find("the quick"), std::string::npos) << result.out;
-  // With the weights of that step, without dropout.
   EXPECT_NEAR(
       evaluated({"--checkpoint", out() + "/checkpoint/step-00000003"}).at("loss").get<double>(),
       loss, 1e-6);
@@ -156,7 +150,7 @@ TEST_F(GraphRunTest, CostsOfLayersAreMeasured) {
   EXPECT_TRUE(outcome_of({"--parallelism.partition=measured"}) == whole);
 }
 
-// The value that crosses the cut is a product's result, in the type of products.
+// The value that crosses the cut is the result of a matrix product, so it has the product's dtype.
 TEST_F(GraphRunTest, MixedPrecisionCrossesInItsOwnType) {
   const Outcome halves = outcome_of({"--training.mixed_precision=bfloat16"});
   const Outcome inside = outcome_of({"--training.mixed_precision=bfloat16", kInside});

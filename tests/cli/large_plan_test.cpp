@@ -1,4 +1,4 @@
-// `sluice plan` of a Llama of 70 billion parameters on 16 ranks.
+// `sluice plan` for a Llama of 70 billion parameters on 16 ranks must be small and fast.
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>

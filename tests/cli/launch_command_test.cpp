@@ -1,5 +1,4 @@
-// `sluice launch` refuses bad options and starts this program; its handling of processes is in
-// tests/launch/launch_job_test.cpp.
+// tests/launch/launch_job_test.cpp tests how the launcher handles processes.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -126,7 +125,7 @@ TEST(LaunchCommandTest, RefusesMachinesThatCannotMeet) {
 }
 
 TEST(LaunchCommandTest, StartsThisProgramAndShowsWhatAllSayOnce) {
-  // Refused by every process alike, before anything is read.
+  // Every process rejects this alike.
   const ProgramResult result = launch("-n 3 -- train /nonexistent/run.toml");
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_EQ(result.out, "");
@@ -140,7 +139,8 @@ TEST(LaunchCommandTest, AWrongConfigurationIsRefusedBeforeAnythingIsStarted) {
   test::write_file(config, "[model]\npath = \"" SLUICE_TEST_DATA
                            "/reference/models/llama_untied\"\n[data]\nfiles = [\"none.txt\"]\n"
                            "[parallelism]\npipeline_parallel_degree = 2\n");
-  // 64 processes that load LibTorch take more than a minute.
+  // Starting 64 processes that load LibTorch takes more than a minute, so errors must come before
+  // that.
   const auto refused = [&](const std::string& n, const std::string& options,
                            const std::string& begin, int exit_code = 2) {
     const auto start = std::chrono::steady_clock::now();

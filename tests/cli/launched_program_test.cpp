@@ -1,5 +1,5 @@
-// A program of the user's that calls sluice::run, in several processes, whoever starts them: the
-// bits of one process, one error for all, nothing left behind.
+// A user program that calls sluice::run in several processes. It must have the bits of one process,
+// report one error, and leave nothing behind.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace sluice::testing {
 namespace {
 
-using Numbers = std::map<std::string, std::string>;  // of every rank
+using Numbers = std::map<std::string, std::string>;
 
 class LaunchedProgramTest : public ::testing::Test {
  protected:
@@ -25,7 +25,7 @@ class LaunchedProgramTest : public ::testing::Test {
   static std::string launch(int n) {
     return quoted_for_shell(SLUICE_PROGRAM) + " launch -n " + std::to_string(n);
   }
-  // By hand, with `local` also the variables that torchrun sets beside.
+  // `local` also sets the additional variables of torchrun.
   static std::string by_hand(int n, const std::string& program, bool local) {
     const std::string port = std::to_string(free_port()), size = std::to_string(n);
     std::string all;
@@ -50,7 +50,6 @@ class LaunchedProgramTest : public ::testing::Test {
   }
   static int free_port() { return local_port(listen_at("127.0.0.1", 0)); }
 
-  // The numbers that the ranks have written; removes the files.
   Numbers take_numbers() const {
     Numbers numbers;
     for (const std::string& name : test::list_directory(folder_.str())) {
@@ -130,7 +129,6 @@ TEST_F(LaunchedProgramTest, AProcessThatDiesIsNamedByTheOthers) {
   EXPECT_NE(launched.err.find(" was ended by signal 9 (Killed); "), std::string::npos)
       << launched.err;
   EXPECT_EQ(std::count(launched.err.begin(), launched.err.end(), '\n'), 1) << launched.err;
-  // Each of those that live says the same.
   const ProgramResult alone = run_shell(by_hand(3, line(3, 1, "kill"), false));
   EXPECT_EQ(alone.out, "5\n137\n5\n") << alone.err;
   std::size_t named = 0;

@@ -1,5 +1,4 @@
-// training.layout_free = 8 on the quickstart's model: losses, gradient norms and the written
-// weights have the same bytes in every layout.
+// Trains the quickstart's model with training.layout_free = 8 in every layout.
 #include <gtest/gtest.h>
 
 #include <string>

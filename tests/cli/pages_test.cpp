@@ -1,5 +1,5 @@
-// Tries the sentences of pages that something is refused, not built or taken: one that is gone, or
-// that the program does not keep, fails.
+// Checks statements of the pages that something is rejected, not built, or accepted. Fails if a
+// page no longer has the sentence or the program contradicts it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,9 +24,9 @@ constexpr const char* kUndivided = "since it norms queries and keys over all hea
 
 struct Claim {
   std::string page, sentence;
-  std::vector<std::string> arguments;  // DIR: a folder with the files below
+  std::vector<std::string> arguments;  // "DIR" stands for a folder with the files below
   int exit_code = 0;
-  std::string says = {};  // of stderr, where it is refused
+  std::string says = {};  // expected in stderr, if rejected
 };
 
 std::vector<std::string> planned(std::vector<std::string> overrides) {
@@ -34,7 +34,6 @@ std::vector<std::string> planned(std::vector<std::string> overrides) {
   return overrides;
 }
 
-// Refused before a process starts.
 std::vector<std::string> trained(std::vector<std::string> overrides) {
   overrides.insert(overrides.begin(), {"launch", "-n", "2", "--", "train", "DIR/run.toml"});
   return overrides;
@@ -45,7 +44,6 @@ std::vector<std::string> of_model(const std::string& name, std::vector<std::stri
   return planned(std::move(overrides));
 }
 
-// A run of an exported graph; its rows are images.
 std::vector<std::string> of_graph(std::vector<std::string> overrides) {
   overrides.insert(overrides.end(), {"--model.config=",
                                      "--model.graph=" SLUICE_TEST_DATA "/command/data/images.pt2"});
@@ -60,7 +58,7 @@ std::vector<std::string> of_base(std::vector<std::string> overrides) {
 
 const std::vector<Claim>& claims() {
   static const std::vector<Claim> table = {
-      // Not built.
+      // Statements "not built".
       {"README.md", "context, expert parallelism | not yet",
        planned({"--parallelism.context_parallel_degree=2"}), 2, kNotBuilt},
       {"README.md", "is refused with \"not built yet\", never ignored",
@@ -111,7 +109,7 @@ const std::vector<Claim>& claims() {
       {"docs/from-neuronx.md", "those of OLMo 2 and OLMoE are not divided yet",
        trained({"--model.config=DIR/olmo2.json", "--parallelism.tensor_parallel_degree=2"}), 2,
        kUndivided},
-      // Built, as these pages say.
+      // Statements that something works.
       {"docs/from-torchtitan.md", "`tensor_parallel_degree`; rows are divided with it",
        planned({"--parallelism.tensor_parallel_degree=2"})},
       {"docs/from-torchtitan.md", "`sequence_parallel` is on with it, and may be off",
@@ -134,7 +132,7 @@ const std::vector<Claim>& claims() {
        planned({"--parallelism.data_parallel_degree=2", "--parallelism.zero1=true"})},
       {"docs/from-nemo-automodel.md", "with `data.pad = \"longest\"`",
        planned({"--data.pad=longest"})},
-      // Refused.
+      // Statements that something is rejected.
       {"README.md", "no float8", planned({"--model.dtype=float8_e4m3fn"}), 2, "model.dtype"},
       {"README.md", "any other architecture is refused by its name",
        planned({"--model.config=DIR/whole.json"}), 3, "'a_whole' is not known"},
@@ -259,8 +257,7 @@ const std::vector<Claim>& claims() {
 
 std::string page_text(const std::string& page) { return test::read_file(kSource + "/" + page); }
 
-// Paragraphs, list items, rows of tables and lines of code, each in one line, however it is
-// wrapped.
+// Returns each paragraph, list item, table row and code line as one unwrapped line.
 std::vector<std::string> paragraphs(const std::string& page) {
   std::vector<std::string> found(1);
   std::istringstream text(page_text(page));
@@ -333,11 +330,11 @@ TEST_F(PagesTest, SayWhatTheProgramDoes) {
   }
 }
 
-// True of a line that is nobody's promise.
+// True for lines with "not built" or "not yet" that make no testable statement.
 bool is_no_claim(const std::string& line) {
   return line.starts_with("## Not built yet") ||
          line.find("have been sent but not yet received") != std::string::npos ||
-         // Rows of the table of other libraries' keys, which PeerKeysTest tries.
+         // PeerKeysTest tests the rows of the table of other libraries' keys.
          (line.starts_with("| `") && line.ends_with(" | not built yet |"));
 }
 
@@ -361,7 +358,6 @@ TEST_F(PagesTest, EveryThingThatTheySayIsNotBuiltIsTried) {
   }
 }
 
-// The names in the last column of a table row: `A`, `B`.
 std::vector<std::string> names_of_last_column(const std::string& row) {
   std::vector<std::string> names;
   const std::vector<std::string> pieces = split(row.substr(row.rfind('|', row.size() - 2)), '`');

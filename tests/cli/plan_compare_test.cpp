@@ -1,4 +1,3 @@
-// `sluice plan --compare`, and plans for machines that are not here.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -98,18 +97,18 @@ TEST_F(PlanCompareTest, SaysHowASearchedOrderIsPlaced) {
   EXPECT_EQ(table.out.find("\n  searched  "), std::string::npos) << table.out;
 }
 
-// Twice the speed halves every time when messages take none.
+// Messages take no time here.
 TEST_F(PlanCompareTest, StepsFollowTheSpeed) {
   const double slow = plan_object({"--flops", "1e9"}).at("prediction").at("step");
   const double fast = plan_object({"--flops", "2e9"}).at("prediction").at("step");
   EXPECT_NEAR(slow / fast, 2, 1e-9);
   const double far =
       plan_object({"--flops", "2e9", "--bandwidth", "1e6"}).at("prediction").at("step");
-  // A message is 64 tokens of 64 floats; the first one passes three boundaries before rank 3 works.
+  // A message is 64 x 64 floats. The first microbatch crosses three boundaries before rank 3 can
+  // start.
   EXPECT_GT(far, fast + 3 * 64 * 64 * 4 / 1e6);
 }
 
-// A layer that runs twice takes its forward's time again, at any speed.
 TEST_F(PlanCompareTest, RecomputedLayersTakeTheirForwardAgain) {
   const double plain = plan_object({"--flops", "1e9"}).at("prediction").at("step");
   const Json again = plan_object({"--flops", "1e9", "--training.activation_checkpoint", "full"});
@@ -170,7 +169,7 @@ TEST_F(PlanCompareTest, AWrongSettingIsRefusedBeforeAnyCandidate) {
   }
 }
 
-// The number of the message, as it is printed, is enough.
+// The rounded number in the error message is sufficient as device memory.
 TEST_F(PlanCompareTest, TheSmallestNeedPassesAsItIsPrinted) {
   const std::vector<std::string> chosen = {"--parallelism.pipeline_parallel_schedule=auto",
                                            "--parallelism.partition=cost"};

@@ -1,5 +1,4 @@
-// `sluice sample` as a user runs it. tests/oracle/check_sample.py holds its tokens against those of
-// transformers.
+// tests/oracle/check_sample.py compares the tokens of `sluice sample` with those of transformers.
 #include <gtest/gtest.h>
 
 #include "train_fixture.h"
@@ -50,7 +49,7 @@ TEST_F(SampleCommandTest, TokensAreTheSameForEveryLayout) {
   }
 }
 
-// The rotary factors of these rows change beyond 10 tokens, which a padded length would reach
+// The rotary factors of this model change beyond 10 tokens, which a padded length would reach too
 // early.
 TEST_F(SampleCommandTest, TokensAreTheSameForEveryNumberOfSlices) {
   test::write_file(folder_ / "phi3.json", R"({"model_type": "phi3", "vocab_size": 256,
@@ -74,7 +73,7 @@ TEST_F(SampleCommandTest, TokensAreTheSameForEveryNumberOfSlices) {
   }
 }
 
-// 9 tokens of the prompt and 6 more are all that the model has positions for.
+// The 9 prompt tokens and 6 new tokens use all positions of the model.
 TEST_F(SampleCommandTest, SlicesTakeNoPositionsBeyondTheTokens) {
   test::write_file(folder_ / "gpt2.json",
                    R"({"model_type": "gpt2", "vocab_size": 256, "n_embd": 16, "n_layer": 2,
@@ -97,7 +96,7 @@ TEST_F(SampleCommandTest, SlicesTakeNoPositionsBeyondTheTokens) {
   EXPECT_EQ(metrics().back().at("continuations").at(0).at("text"), whole.at("text"));
 }
 
-// The logits divided by them are infinite, or not numbers.
+// Dividing logits by these temperatures gives infinity or NaN.
 TEST_F(SampleCommandTest, TheSmallestTemperaturesDrawTheLikeliestToken) {
   const nlohmann::json greedy = continuation(kModel);
   for (const char* temperature : {"1e-300", "1e-308", "1e-320", "5e-324"})
@@ -111,7 +110,6 @@ TEST_F(SampleCommandTest, SeedsDrawOtherTokens) {
   EXPECT_NE(continuation(kModel), first);
 }
 
-// In a folder of checkpoints, or of a run, the last one counts: its text is the learned one.
 TEST_F(SampleCommandTest, ATrainedModelGoesOnWithItsText) {
   ASSERT_EQ(
       train({"--training.steps=60", "--optimizer.lr=1e-2", "--checkpoint.interval=30"}).exit_code,

@@ -1,4 +1,3 @@
-// `sluice schedule` as scripts see it.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -19,7 +18,6 @@ class ScheduleCommandTest : public ::testing::Test {
     words.insert(words.begin(), "schedule");
     return testing::run_sluice(words);
   }
-  // On a file with these rows.
   ProgramResult run_on(const std::string& rows, Words words) {
     test::write_file(file(), rows);
     words.insert(words.begin(), {"--csv", file()});
@@ -263,7 +261,7 @@ TEST_F(ScheduleCommandTest, ReplacesAFileAtOnce) {
   EXPECT_EQ(test::read_file(folder_ / "old.csv"), "before") << "written in place";
   EXPECT_EQ(std::filesystem::status(out).permissions(), std::filesystem::perms(0640));
 
-  // A path that is not a regular file is written in place.
+  // Such paths are written in place, not replaced.
   EXPECT_EQ(write("/dev/stdout").out, rows);
   const std::string appended = folder_ / "appended";
   test::write_file(appended, "kept ");
@@ -345,7 +343,7 @@ TEST_F(ScheduleCommandTest, ExplainsViolationsInWords) {
 
 class ScheduleSearchTest : public ScheduleCommandTest {
  protected:
-  // Two stages, the second slower; a microbatch keeps 4 bytes of 100 that are held.
+  // A microbatch keeps 4 bytes; 100 bytes are always held.
   ProgramResult search(Words more = {}) {
     test::write_file(costs(), R"({"stages": [{"F": 1, "I": 1, "W": 1}, {"F": 2, "I": 2, "W": 1}],
                                   "kept_bytes": 4, "kept_after_input_bytes": 2, "held_bytes": 100,
@@ -400,11 +398,11 @@ TEST_F(ScheduleSearchTest, ExitsWithSevenWhereNothingFits) {
                              "named ones "))
       << result.err;
   EXPECT_NE(result.err.find("; --max-memory; "), std::string::npos) << result.err;
-  EXPECT_NE(result.out.find("needs "), std::string::npos) << result.out;  // the table
+  EXPECT_NE(result.out.find("needs "), std::string::npos) << result.out;
   const ProgramResult json = search({"--max-memory", "106", "--json"});
   EXPECT_EQ(json.exit_code, 7);
   EXPECT_TRUE(nlohmann::json::parse(json.out).at("found").is_null());
-  // One microbatch at a time: held, kept, and what a backward takes.
+  // The minimum for one microbatch at a time: 100 held, 4 kept, 3 running.
   EXPECT_EQ(search({"--max-memory", "107"}).exit_code, 0);
   EXPECT_EQ(search({"--max-memory", "0.107kB"}).exit_code, 0);
 }

@@ -1,5 +1,5 @@
-// Ranks that share layers, together with everything else that a run may be told: the rows of the
-// table in docs/parallelism.md. The bits are those of one rank with the same slices.
+// Ranks that share layers, combined with every other setting (the rows of the table in
+// docs/parallelism.md). The bits must be those of one rank with the same slices.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -10,7 +10,7 @@
 namespace sluice::testing {
 namespace {
 
-// A model of four key-value heads, with weights and a tokenizer, in four slices.
+// A model with four key-value heads, in four slices.
 class SharedLayersTest : public TrainCommandTest {
  protected:
   SharedLayersTest() {
@@ -48,11 +48,10 @@ heartbeat_seconds = 60
   }
 
   struct Way {
-    Options of_all;   // in every layout
-    Options of_more;  // where ranks share layers
+    Options of_all;   // for every layout
+    Options of_more;  // only if ranks share layers
     int dp = 1;
   };
-  // The bits of one rank, where two share layers, with rows divided, and where four do.
   void expect_bits_of_one_rank(const Way& way) const {
     const std::string one = trained_with(both(layout(1, 1), way.of_all));
     for (const Options& shared :
@@ -150,7 +149,7 @@ TEST_F(MoreSharedLayersTest, Partitions) {
     expect_bits_of_one_rank({.of_more = {std::string("--parallelism.") + how}});
 }
 
-// A backend's own sum, or one a microbatch, has the bits of as many replicas.
+// The backend's own sum and sums per microbatch only have the bits of the same number of replicas.
 TEST_F(MoreSharedLayersTest, WaysToReduceAndToScale) {
   expect_bits_of_one_rank({.of_all = {"--parallelism.scale_grads=microbatches"}});
   for (const char* how : {"reduction=fast", "reduce_grad_per_microbatch=true"}) {
@@ -164,7 +163,7 @@ TEST_F(MoreSharedLayersTest, FormatsOfData) {
   expect_bits_of_one_rank({.of_all = {rows(), "--data.pack=true"}});
   expect_bits_of_one_rank({.of_all = {rows(), "--data.pack=true", "--training.seq_len=15"}});
   expect_bits_of_one_rank({.of_all = {rows(), "--data.pad=seq_len"}});
-  std::string tokens(1024, '\0');  // of llm.c: a header of 256 numbers, then uint16
+  std::string tokens(1024, '\0');  // llm.c format: a header of 256 numbers, then uint16
   const auto put = [&](std::size_t at, std::uint32_t value) {
     std::memcpy(tokens.data() + 4 * at, &value, 4);
   };
@@ -186,7 +185,6 @@ TEST_F(MoreSharedLayersTest, OrdersOfRanks) {
         {.of_more = {std::string("--parallelism.rank_order=") + order}, .dp = 2});
 }
 
-// The last microbatch of an evaluation is smaller, and its rows are of other lengths.
 TEST_F(MoreSharedLayersTest, EvaluationAndValidation) {
   const Options validates = {"--validation.files=[\"" + (folder_ / "rows.jsonl") + "\"]",
                              "--validation.interval=1"};
@@ -209,7 +207,7 @@ TEST_F(MoreSharedLayersTest, EvaluationAndValidation) {
   EXPECT_EQ(evaluated(both(layout(1, 1, 4), {"--parallelism.sequence_parallel=false"})), one);
 }
 
-// Its text grows by a token at a time, so most lengths are none that the slices divide.
+// Slices do not divide most lengths of the growing text.
 TEST_F(MoreSharedLayersTest, Samples) {
   trained_with(layout(1, 1));
   const auto sample = [&](const Options& options) {

@@ -36,7 +36,7 @@ std::vector<int> layers_per_stage(const Json& object) {
   return layers;
 }
 
-// Expects one line on stderr, nothing on stdout, and returns the line.
+// Returns the only line of stderr.
 std::string refusal(const std::vector<std::string>& arguments, int exit_code = 2) {
   const ProgramResult result = split(arguments);
   EXPECT_EQ(result.exit_code, exit_code) << result.err;
@@ -182,7 +182,7 @@ TEST(SplitCommandTest, ReadsTheLanguageModelInsideAConfiguration) {
   EXPECT_EQ(first.at("modules").at(1), "model.vision_tower");
   EXPECT_EQ(first.at("parameters").at(1), "model.language_model.layers.0.self_attn.q_proj.weight");
   EXPECT_EQ(first.at("output_shape"), Json({1, 8, 64}));
-  // transformers reads the size of the vocabulary in text_config.
+  // transformers reads the vocabulary size from text_config.
   EXPECT_EQ(object.at("stages").at(1).at("output_shape"), Json({1, 8, 256}));
 }
 
@@ -299,12 +299,13 @@ TEST(SplitCommandTest, RefusesMoreStagesThanLayersHoweverTheyAreGiven) {
                   "of the " +
                   knob + " out\n");
   }
-  // An end alone on a stage is no such case.
+  // Ends that are alone on a stage do not trigger the warning.
   EXPECT_EQ(layers_per_stage(split_object({"--layers", "2", "--split-points", "model.layers.0"})),
             (std::vector{0, 2}));
 }
 
-// The rows "  --options    3 3 2 2" of docs/partition.md, below the convention that they have.
+// Checks the rows " --options 3 3 2 2" of docs/partition.md. Each applies to the convention above
+// it.
 TEST(SplitCommandTest, AnswersAsTheDocumentationSays) {
   std::ifstream page(std::string(SLUICE_TEST_DATA) + "/../docs/partition.md");
   const std::regex heading("--convention ([a-z0-9-]+)");

@@ -1,4 +1,3 @@
-// Adapters as a user has them: trained, gone on from, evaluated, exported.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,7 +28,6 @@ class TrainAdapterTest : public TrainCommandTest {
     return result;
   }
 
-  // Losses, norms and the bytes of the adapter of a run that begins anew.
   std::string numbers_of(std::vector<std::string> options = {}) const {
     fs::remove_all(out());
     trained(std::move(options));
@@ -46,7 +44,6 @@ class TrainAdapterTest : public TrainCommandTest {
     return nlohmann::json::parse(result.out).at("loss").get<double>();
   }
 
-  // As PEFT has it, without the tensors of a run.
   std::string copied_adapter() const {
     const std::string path = folder_ / "adapter";
     fs::create_directories(path);
@@ -237,7 +234,7 @@ TEST_F(TrainAdapterTest, PlansWhatTrainsAndPredictsItsPeakMemory) {
        {"--lora.dropout=0", "--lora.dropout=0.5", "--lora.target=[\"*proj\"]"}) {
     for (const std::string schedule : {"GPipe", "ZBVZeroBubble"}) {
       SCOPED_TRACE(more + " " + schedule);
-      // Layers below the first adapter's keep less than is counted: nothing flows into them.
+      // No gradient flows into layers below the first adapter, so they keep less than predicted.
       expect_predicted_peaks({kRank, more, "--parallelism.pipeline_parallel_schedule=" + schedule,
                               "--training.microbatch_size=4", "--training.local_batch_size=16"},
                              0.12);

@@ -1,4 +1,3 @@
-// `sluice train` as a user runs it: a tiny Llama on a text, and all that can be wrong with it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -83,7 +82,7 @@ TEST_F(TrainCommandTest, MemoryUnder1F1BDoesNotGrowWithTheNumberOfMicrobatches) 
     return metrics().back().at("memory_bytes").get<std::vector<std::int64_t>>();
   };
   const std::vector<std::int64_t> few = peaks("4"), many = peaks("256");
-  // How many messages are on their way depends on timing: at most the four of the warm-up.
+  // The number of messages in flight depends on timing. It is at most four, those of the warm-up.
   const std::int64_t message = 16 * 64 * 4;
   for (std::size_t rank = 0; rank < 4; ++rank)
     EXPECT_LE(std::abs(few[rank] - many[rank]), 4 * message) << "rank " << rank;
@@ -111,11 +110,11 @@ TEST_F(TrainCommandTest, PredictsThePeakMemoryOfFrozenLayersAndOfThoseThatRunTwi
       if (!option.empty()) options.push_back(option);
       const std::vector<double> predicted = predicted_peaks(options);
       const std::vector<double> measured = measured_peaks(options);
-      // A rank that only runs forwards mostly holds messages not received yet: their number
-      // depends on timing.
+      // A forward-only rank mostly holds messages not yet received, whose number depends on timing.
       const bool only_forwards = option.starts_with("--training.trainable") && schedule == "GPipe";
       for (std::size_t rank = only_forwards ? 1 : 0; rank < 2; ++rank) {
-        // Messages under way are not predicted (docs/memory.md): two count on a model as small.
+        // The prediction excludes messages in flight (docs/memory.md). Two of them matter for a
+        // model this small.
         constexpr double kMessage = 4 * 16 * 64 * 4;
         EXPECT_NEAR(predicted[rank], measured[rank], 0.04 * measured[rank] + 2 * kMessage)
             << option << schedule << " rank " << rank;
@@ -328,12 +327,11 @@ TEST_F(TrainCommandTest, ALossThatIsNotFiniteEndsTheRunAndNamesItsPlace) {
   EXPECT_NE(result.err.find("is not finite; step 2, stage "), std::string::npos) << result.err;
   EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
   EXPECT_EQ(metrics().size(), 1u);
-  // No update was made, so the weights of the step before are whole.
+  // The step made no update, so the weights are those of the previous step.
   EXPECT_NE(result.out.find("ended by an error after step 1 of 3\n"), std::string::npos);
   expect_last_step_is_saved();
 }
 
-// Replaces the first value of a tensor.
 void spoil_first_value(const std::string& model, const std::string& tensor, float value) {
   std::string file = test::read_file(model + "/model.safetensors");
   std::uint64_t header_bytes = 0;
@@ -356,7 +354,7 @@ TEST_F(TrainCommandTest, AParameterThatIsNotFiniteIsNamed) {
 
 TEST_F(TrainCommandTest, AnInfiniteValueThatNoBatchMeetsIsNamedWhereItIsSaved) {
   const std::string model = copied_model();
-  // The row of token 0, a byte that the text has not.
+  // The text does not contain token 0, so no batch reads its embedding.
   spoil_first_value(model, "model.embed_tokens.weight", std::numeric_limits<float>::infinity());
   const ProgramResult result = train({"--model.path=" + model});
   EXPECT_EQ(result.exit_code, 0);

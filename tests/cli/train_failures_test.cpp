@@ -1,5 +1,3 @@
-// `sluice train` when the world around it fails: signals, pipes, disks, memory,
-// data without anything to learn.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -9,7 +7,7 @@
 namespace sluice::testing {
 namespace {
 
-// Its runtime writes large files of its own and dies of the limit.
+// The thread sanitizer writes large files itself and dies of the limit.
 #ifdef __SANITIZE_THREAD__
 constexpr bool kFilesCanBeLimited = false;
 #else
@@ -37,7 +35,6 @@ TEST_F(TrainCommandTest, TheLastLineOfAStoppedRunIsTheCommandThatContinuesIt) {
   EXPECT_EQ(last_line("--training.steps=1000000 --checkpoint.resume=none"),
             "to continue: " + run + " --checkpoint.resume auto\n");
   EXPECT_EQ(last_line("--training.steps 1000000"), "to continue: " + run + "\n");
-  // It does, here for one more step.
   const std::int64_t done = metrics().back().at("step");
   const ProgramResult result =
       run_shell(quoted_for_shell(SLUICE_PROGRAM) + run.substr(std::string("sluice").size()) +
@@ -92,7 +89,7 @@ TEST_F(TrainCommandTest, AFullDiskUnderTheTextDoesNotEndTheRun) {
 TEST_F(TrainCommandTest, AFileLimitUnderTheWeightsIsRefusedBeforeAnythingIsCreated) {
   if (!kFilesCanBeLimited) GTEST_SKIP() << "ThreadSanitizer";
   for (const char* limit : {"0", "64"}) {
-    // Through a pipe, since the limit holds for a file of errors too.
+    // Through a pipe, because the limit also applies to files of errors.
     const ProgramResult result = run_shell(
         "{ ulimit -f " + std::string(limit) + "; " + quoted_for_shell(SLUICE_PROGRAM) + " train " +
         quoted_for_shell(config()) + " --training.steps=1 2>&1; echo exit $?; } | cat");
@@ -140,7 +137,7 @@ TEST_F(TrainCommandTest, AnEmptyNameOfAConfigurationIsRefused) {
 
 TEST_F(TrainCommandTest, MetricsThatCannotBeWrittenLeaveWholeLinesAndCostNoWeights) {
   if (!kFilesCanBeLimited) GTEST_SKIP() << "ThreadSanitizer";
-  // The files of four ranks stay below the limit, 300 lines with all norms do not.
+  // The files of four ranks stay below the limit. 300 lines with all norms exceed it.
   const ProgramResult result = run_shell("ulimit -f 900; " + quoted_for_shell(SLUICE_PROGRAM) +
                                          " train " + quoted_for_shell(config()) +
                                          " --training.steps=300 --metrics.parameter_norms=true"
@@ -173,14 +170,12 @@ TEST_F(TrainCommandTest, DataWithoutACountedLabelIsRefusedBeforeAnythingIsCreate
   test::write_file(rows, none + none);
   expect_refused({data}, 3, "no row of the file has a label that is counted; " + rows);
 
-  // The third step has nothing to learn.
   std::string text;
   for (int i = 0; i < 12; ++i) text += i < 8 ? some : none;
   test::write_file(rows, text);
   expect_refused({data, "--data.shuffle=false"}, 3,
                  "step 3, " + rows + ":9, " + rows + ":10, " + rows + ":11, " + rows + ":12;");
 
-  // A batch that also has other rows learns from those.
   const ProgramResult mixed =
       train({data, "--data.shuffle=false", "--training.local_batch_size=12"});
   EXPECT_EQ(mixed.exit_code, 0) << mixed.err;
@@ -189,7 +184,7 @@ TEST_F(TrainCommandTest, DataWithoutACountedLabelIsRefusedBeforeAnythingIsCreate
 
 TEST_F(TrainCommandTest, ABatchWithoutACountedLabelThatWasNotForeseenEndsTheRun) {
   const std::string rows = folder_ / "rows.jsonl";
-  // More than is read before the first step.
+  // More text than is read before the first step.
   std::string text;
   const std::string filler(std::size_t{4} << 20, 'x');
   for (int i = 0; i < 5; ++i)
@@ -214,7 +209,7 @@ TEST_F(TrainCommandTest, ABadRowLateInARunCostsNoStepBeforeIt) {
   test::write_file(rows, text + "{\"input_ids\": [1, 2, 256]}\n");
   const std::vector<std::string> options = {"--data.files=['" + rows + "']",
                                             "--data.shuffle=false"};
-  // Rows 13 to 16 are those of the fourth step.
+  // The fourth step reads rows 13 to 16.
   const ProgramResult failed = train({options[0], options[1], "--training.steps=9"});
   EXPECT_EQ(failed.exit_code, 3) << failed.err;
   EXPECT_EQ(failed.err,
@@ -227,7 +222,6 @@ TEST_F(TrainCommandTest, ABadRowLateInARunCostsNoStepBeforeIt) {
       << failed.out;
   expect_last_step_is_saved();
 
-  // As if there had been three steps.
   const std::string folder = folder_ / "three";
   ASSERT_EQ(train({options[0], options[1], "--training.steps=3", "--checkpoint.folder=" + folder})
                 .exit_code,
@@ -235,7 +229,7 @@ TEST_F(TrainCommandTest, ABadRowLateInARunCostsNoStepBeforeIt) {
   const std::string three = folder + "/step-00000003";
   for (const auto& entry : fs::recursive_directory_iterator(three)) {
     const std::string file = entry.path().lexically_relative(three);
-    if (entry.is_directory() || file == "manifest.json") continue;  // of another run
+    if (entry.is_directory() || file == "manifest.json") continue;  // names its run
     EXPECT_EQ(test::read_file(entry.path()),
               test::read_file(out() + "/checkpoint/step-00000003/" + file))
         << file;
@@ -287,7 +281,6 @@ TEST_F(TrainCommandTest, ASecondRunInTheFoldersOfOneThatIsAliveIsRefused) {
   ASSERT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 75);
   expect_last_step_is_saved();
-  // It has ended, so the folders are free.
   const std::string one_more = std::to_string(metrics().back()["step"].get<int>() + 1);
   EXPECT_EQ(train({"--training.steps=" + one_more}).exit_code, 0);
 }
@@ -323,7 +316,7 @@ TEST_F(TrainCommandTest, AModelThatCannotFitIsRefusedBeforeAnythingIsCreated) {
 TEST_F(TrainCommandTest, RanksThatCannotFitAreRefusedBeforeAnythingIsMadeForThem) {
   if (test::kSanitized) GTEST_SKIP() << "a sanitizer needs more address space than the limit";
   const auto began = std::chrono::steady_clock::now();
-  // Each needs megabytes; 3 GiB of address space would not hold the threads' own.
+  // 65536 ranks would need megabytes each. 3 GiB of address space could not even hold their stacks.
   const ProgramResult result =
       run_shell("ulimit -v 3000000; " + quoted_for_shell(SLUICE_PROGRAM) + " train " +
                 quoted_for_shell(config()) + " --parallelism.data_parallel_degree=65536");
@@ -372,7 +365,7 @@ TEST_F(TrainCommandTest, ALinkOutOfTheModelsDirectoryIsRefusedBeforeAnythingIsMa
     EXPECT_FALSE(fs::exists(out() + "/checkpoint"));
     fs::remove(model + "/" + file);
   }
-  // Weights are read, not copied: they may lie on another disk.
+  // Weights are read, not copied, so they may be on another disk.
   fs::rename(model + "/model.safetensors", folder_ / "weights");
   fs::create_symlink(folder_ / "weights", model + "/model.safetensors");
   const ProgramResult result = train({"--model.path=" + model});

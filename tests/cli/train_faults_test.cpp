@@ -1,5 +1,4 @@
-// Every kind of SLUICE_FAULT through the program, and what a run leaves of it: one error, an exit
-// code, and flight records that `sluice debug flight` compares.
+// Every kind of SLUICE_FAULT leaves one error, an exit code, and flight records.
 #include <csignal>
 
 #include "train_fixture.h"
@@ -16,7 +15,7 @@ class TrainFaultsTest : public TrainCommandTest {
                      quoted_for_shell(SLUICE_PROGRAM) + " " + command + " " +
                      quoted_for_shell(config()));
   }
-  // Starts the program without `sh`, which would hide the signal of a fault that kills or stops it.
+  // Starts the program without `sh`, which would hide the signal that kills or stops it.
   pid_t start_under(const std::string& fault, const std::string& options = "") const {
     const pid_t child = fork();
     if (child == 0) {
@@ -167,7 +166,6 @@ TEST_F(TrainFaultsTest, ASignalLeavesRecordsOfAHangThatNameTheRankThatHangs) {
   EXPECT_EQ(record(0)["failure"], nullptr);
   EXPECT_EQ(record(0)["actions"].back()["state"], "waiting");
   EXPECT_EQ(record(0)["actions"].back()["waits_for"], nlohmann::json({"0RECV_B0"}));
-  // Again, and nothing of it ends the run.
   fs::remove_all(flight());
   kill(child, SIGUSR2);
   wait_until([&] { return fs::exists(last); }, std::chrono::milliseconds(20));

@@ -1,4 +1,3 @@
-// `sluice train` as a user runs it: a configuration that trains, in a folder of its own.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -38,7 +37,7 @@ class TrainCommandTest : public ::testing::Test {
                  "[parallelism]\npipeline_parallel_degree = 2\n");
   }
 
-  // model: the line of [model]; batch: a line of [training]; more: further sections.
+  // `model` is a line of [model], `batch` a line of [training], `more` has further sections.
   void write_config(const std::string& model, const std::string& batch,
                     const std::string& more) const {
     test::write_file(config(), "[model]\n" + model + R"(
@@ -79,13 +78,13 @@ folder = "out"
     return run_sluice(overrides);
   }
 
-  // Without what an earlier run left, from which it would go on.
+  // Removes earlier results, so that the run does not resume.
   ProgramResult train_anew(std::vector<std::string> overrides = {}) const {
     fs::remove_all(out());
     return train(std::move(overrides));
   }
 
-  // Waits for the first step of a run of its own process, sends it the signals, returns its status.
+  // After the first step of a separate process. Returns its status.
   int stopped_by(const std::vector<int>& signals, const std::string& prefix = "") const {
     return ended_after("--training.steps=1000000", prefix, [&](pid_t child) {
       for (const int signal : signals) {
@@ -95,8 +94,8 @@ folder = "out"
     });
   }
 
-  // Starts a run of its own process, acts once it has made its first step, returns its status. Its
-  // stdout is the file printed(), its stderr the file err().
+  // Starts a separate process, calls `act` after its first step, and returns its status. Its stdout
+  // goes to printed(), its stderr to err().
   int ended_after(const std::string& options, const std::string& prefix,
                   const std::function<void(pid_t)>& act) const {
     const pid_t child = fork();
@@ -126,7 +125,7 @@ folder = "out"
     }
   }
 
-  // Hashes of all weights and optimizer state in a checkpoint, a line each, sorted.
+  // Of all weights and optimizer state in a checkpoint, sorted.
   std::string hashes_of_step(const std::string& step) const {
     const nlohmann::json manifest =
         nlohmann::json::parse(test::read_file(out() + "/checkpoint/" + step + "/manifest.json"));
@@ -141,7 +140,6 @@ folder = "out"
     return text;
   }
 
-  // Losses, norms and counted tokens of every step, and the hashes of the last checkpoint.
   std::string numbers(const std::string& step = "step-00000003") const {
     std::string text;
     for (const nlohmann::json& line : metrics()) {
@@ -151,7 +149,7 @@ folder = "out"
     return text + hashes_of_step(step);
   }
 
-  // The peak memory of every rank of the pipeline in bytes, as `sluice plan` predicts it.
+  // Bytes per pipeline rank, predicted by `sluice plan`.
   std::vector<double> predicted_peaks(const Options& options) const {
     const ProgramResult plan = run_sluice(both({"plan", config(), "--json"}, options));
     EXPECT_EQ(plan.exit_code, 0) << plan.err;
@@ -160,7 +158,7 @@ folder = "out"
     for (const nlohmann::json& rank : memory) peaks.push_back(rank.at("total_bytes"));
     return peaks;
   }
-  // The same of the last step of a new run, as measured.
+  // Bytes per rank in the last step of a new run.
   std::vector<double> measured_peaks(const Options& options) const {
     const ProgramResult result = train_anew(options);
     EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -175,7 +173,6 @@ folder = "out"
       EXPECT_NEAR(predicted[rank] / measured[rank], 1, tolerance) << "rank " << rank;
   }
 
-  // Expects the weights of the last logged step, and nothing else, in the checkpoint folder.
   void expect_last_step_is_saved() const {
     const std::vector<nlohmann::json> lines = metrics();
     ASSERT_FALSE(lines.empty());
@@ -202,7 +199,6 @@ folder = "out"
     EXPECT_FALSE(fs::exists(out())) << says;
   }
 
-  // A copy of the model that can be spoilt.
   std::string copied_model() const {
     fs::copy(kModel, folder_ / "model", fs::copy_options::recursive);
     return folder_ / "model";

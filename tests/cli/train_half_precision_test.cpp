@@ -1,4 +1,3 @@
-// `sluice train` in bfloat16 and float16: mixed precision, and the whole model.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -23,7 +22,6 @@ class TrainHalfPrecisionTest : public TrainCommandTest {
     for (const nlohmann::json& line : metrics()) losses.push_back(line.at("loss"));
     return losses;
   }
-  // The loss of every step, and the norm of its gradients.
   std::vector<double> losses_and_norms(std::vector<std::string> options) const {
     std::vector<double> numbers = losses(std::move(options));
     for (const nlohmann::json& line : metrics()) numbers.push_back(line.at("grad_norm"));
@@ -44,7 +42,6 @@ class TrainHalfPrecisionTest : public TrainCommandTest {
     }
     return bytes;
   }
-  // A copy of the model, which is in float32, with all numbers of one tensor replaced.
   std::string model_with(const std::string& tensor, float value) const {
     const std::string path = copied_model() + "/model.safetensors";
     std::string file = test::read_file(path);
@@ -107,7 +104,7 @@ TEST_F(TrainHalfPrecisionTest, WeightsOfOneTypeAreLoadedIntoAModelOfAnother) {
     const std::string half = folder_ / "half", wide = folder_ / "wide";
     fs::rename(checkpoint("03"), half);
     const double loss = evaluate(half, {precision});
-    // A step that changes nothing saves every number as it was loaded: float32 has them all.
+    // With lr=0 the saved float32 values must equal the loaded ones.
     losses({"--model.path=" + half, "--optimizer.lr=0", "--training.steps=1"});
     fs::rename(checkpoint("01"), wide);
     EXPECT_NE(test::read_file(wide + "/config.json").find("\"float32\""), std::string::npos);
@@ -125,7 +122,7 @@ TEST_F(TrainHalfPrecisionTest, WeightsThatFloat16CannotHoldAreRefused) {
 }
 
 TEST_F(TrainHalfPrecisionTest, AValueThatLeavesTheRangeOfFloat16EndsTheRunAndNamesBfloat16) {
-  // Finite in float16, as weights are; the normalized values times them are not.
+  // The weights are finite in float16, but their products with the activations are not.
   const std::string model = "--model.path=" + model_with("model.norm.weight", 60000.0f);
   expect_refused({model, kFloat16}, 6,
                  "'logits' is not finite; step 1, stage 1 (rank 1), microbatch 0; no update was "

@@ -1,4 +1,4 @@
-// `sluice train` of a model whose vocabulary is large: head and loss by blocks of it.
+// Large vocabularies: head and loss are computed in blocks of the vocabulary.
 #include <gtest/gtest.h>
 
 #include "train_fixture.h"
@@ -26,7 +26,7 @@ class TrainLossChunksTest : public TrainCommandTest {
   }
 
   struct Peaks {
-    std::vector<double> predicted, measured;  // by rank
+    std::vector<double> predicted, measured;
     std::vector<double> losses;
   };
   Peaks peaks(const std::vector<std::string>& more, bool by_blocks) const {

@@ -1,5 +1,3 @@
-// Costs that are measured: `plan --measure`, the plans that go by them, and the runs that measure
-// for themselves.
 #include <algorithm>
 #include <cmath>
 
@@ -21,7 +19,6 @@ class MeasuredCommandTest : public TrainCommandTest {
     return plan(words);
   }
 
-  // Train with 2 ranks, as threads or as processes.
   ProgramResult train_in(int processes, const std::vector<std::string>& options) const {
     fs::remove_all(out());
     if (processes == 1) return train(options);
@@ -31,8 +28,8 @@ class MeasuredCommandTest : public TrainCommandTest {
     return run_shell(line);
   }
 
-  // With this option, in one process and in two. Of processes one plans for all: they refuse each
-  // other's order or split where these differ.
+  // Trains with the option in one process and in two. If several processes planned differently they
+  // would reject each other's plan, so one of them plans for all.
   void expect_bits_of_1f1b(const std::string& option) const {
     ASSERT_EQ(train_in(1, {}).exit_code, 0);
     const std::string expected = numbers();
@@ -74,7 +71,6 @@ TEST_F(MeasuredCommandTest, PlanMeasureWritesAFileThatPlansAndSearchesTake) {
   const nlohmann::json file = nlohmann::json::parse(test::read_file(costs()));
   EXPECT_EQ(file.at("layers").size(), 7u);
 
-  // The plan of the file is that of the measurement.
   const ProgramResult again =
       plan({"--parallelism.partition=measured", "--parallelism.costs=" + costs()});
   EXPECT_EQ(again.exit_code, 0) << again.err;
@@ -83,7 +79,6 @@ TEST_F(MeasuredCommandTest, PlanMeasureWritesAFileThatPlansAndSearchesTake) {
       {"schedule", "--search", "--costs", costs(), "--pp", "2", "--microbatches", "2", "--json"});
   EXPECT_EQ(searched.exit_code, 0) << searched.err;
   EXPECT_GT(nlohmann::json::parse(searched.out).at("found").at("makespan"), 0);
-  // Costs are replaced by costs.
   EXPECT_EQ(measure({"--json"}).exit_code, 0);
 }
 
@@ -151,8 +146,8 @@ double median_of(std::vector<double> values) {
   return values.size() % 2 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-// The run must warn if the median of a window of steps is far from the expectation. The test reads
-// the times of all steps from the metrics, so it holds at any speed of the machine.
+// The run must warn if the median time of a window of steps is far from the expected time. The test
+// reads the step times from the metrics, so it does not depend on the machine's speed.
 TEST_F(MeasuredCommandTest, StepsThatTakeOtherTimesThanExpectedAreSaidOnce) {
   ASSERT_EQ(measure().exit_code, 0);
   const auto file = nlohmann::ordered_json::parse(test::read_file(costs()));
@@ -161,9 +156,8 @@ TEST_F(MeasuredCommandTest, StepsThatTakeOtherTimesThanExpectedAreSaidOnce) {
                                             "--metrics.log_freq=1"};
   struct Pace {
     double ratio;     // measured / expected
-    double farthest;  // of a window's ratio from 1
+    double farthest;  // largest distance of a window's ratio from 1
   };
-  // A run whose steps are expected to take `factor` times as long as they were measured to.
   const auto train_expecting = [&](double factor) {
     nlohmann::ordered_json scaled = file;
     for (const char* key : {"latency", "ACTION", "REDUCE_LOSS", "REDUCE_NORM"})
@@ -205,7 +199,7 @@ TEST_F(MeasuredCommandTest, StepsThatTakeOtherTimesThanExpectedAreSaidOnce) {
 
 TEST_F(MeasuredCommandTest, WhatIsWrongIsToldBeforeProcessesMeetAndMeasure) {
   const std::string alone =
-      "RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 " +  // nobody is there
+      "RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 " +  // no process listens there
       quoted_for_shell(SLUICE_PROGRAM) + " train " + quoted_for_shell(config());
   for (const char* wrong :
        {"--training.activation_checkpoint='[\"nope\"]'", "--training.trainable='[\"nope\"]'",
@@ -217,7 +211,7 @@ TEST_F(MeasuredCommandTest, WhatIsWrongIsToldBeforeProcessesMeetAndMeasure) {
       const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
       EXPECT_NE(result.exit_code, 0);
       expect_says(result.err, "nope");
-      EXPECT_LT(took.count(), 60) << wrong << options;  // they would meet for 300 s
+      EXPECT_LT(took.count(), 60) << wrong << options;  // the rendezvous would wait for 300 s
     }
   }
 }

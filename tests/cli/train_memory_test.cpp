@@ -1,10 +1,9 @@
-// The memory that `sluice plan` predicts beside what `sluice train` measures.
 #include "train_fixture.h"
 
 namespace sluice::testing {
 namespace {
 
-// head_dim 40 is none that fused attention takes.
+// Fused attention does not support head_dim 40.
 std::string llama(int heads, const std::string& attention_dropout) {
   return R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 256,
     "hidden_size": 240, "intermediate_size": 640, "num_hidden_layers": 4,
@@ -66,7 +65,7 @@ std::vector<std::string> replicated(std::vector<std::string> more) {
   return more;
 }
 
-// A model whose weights and activations are larger than a message that is under way.
+// Weights and activations are larger than a message in flight.
 class TrainMemoryTest : public TrainCommandTest, public ::testing::WithParamInterface<MemoryCase> {
  protected:
   TrainMemoryTest() { test::write_file(model_, GetParam().model); }
@@ -83,8 +82,8 @@ class TrainMemoryTest : public TrainCommandTest, public ::testing::WithParamInte
     return all;
   }
 
-  // A rank reaches its peak when messages come while it computes, which on a busy machine they may
-  // not do in the few steps of one run.
+  // A rank reaches its peak if messages arrive while it computes. On a busy machine this may not
+  // happen within one short run, so the test repeats it.
   void expect_predicted(const std::vector<std::string>& options, double tolerance) const {
     constexpr int kMostRuns = 3;
     const std::vector<double> predicted = predicted_peaks(options);
@@ -157,8 +156,8 @@ INSTANTIATE_TEST_SUITE_P(
         MemoryCase{"Starcoder2WithDropout", {}, starcoder2("0.1", "0.1")}),
     name_of);
 
-// Cases that were once off by more: partly frozen layers, ranks that only run forwards, large
-// vocabularies with few tokens, half precision, an embedding that runs again.
+// Cases whose prediction was once less accurate: partly frozen layers, forward-only ranks, large
+// vocabularies with few tokens, half precision, a recomputed embedding.
 class PlainTrainMemoryTest : public TrainMemoryTest {};
 
 TEST_P(PlainTrainMemoryTest, PredictsThePeakOfEveryRankWithPlainOperators) {
@@ -197,7 +196,7 @@ INSTANTIATE_TEST_SUITE_P(
         MemoryCase{"MixedPrecisionOfNormsAlone", mixed({"--training.trainable=[\"*norm*\"]"})}),
     name_of);
 
-// Ranks that share layers, with rows between them divided and whole.
+// Ranks share layers, with rows divided or whole.
 class SharedTrainMemoryTest : public TrainMemoryTest {};
 
 TEST_P(SharedTrainMemoryTest, PredictsThePeakOfEveryRankFusedAndPlain) {
@@ -256,7 +255,7 @@ INSTANTIATE_TEST_SUITE_P(
                    kFourHeads}),
     name_of);
 
-// Adapters need a base whose weights are there.
+// Adapters need the base weights.
 class AdapterTrainMemoryTest : public TrainMemoryTest {};
 
 TEST_P(AdapterTrainMemoryTest, PredictsThePeakOfEveryRank) {

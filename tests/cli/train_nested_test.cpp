@@ -1,5 +1,4 @@
-// Language models inside vision-language models: trained, evaluated and written back with all the
-// rest.
+// Language models inside vision-language models. Training keeps and saves all other tensors.
 #include <cstdint>
 #include <cstring>
 #include <fstream>
@@ -15,7 +14,7 @@ using nlohmann::json;
 
 const std::string kNested = SLUICE_TEST_DATA "/reference/nested/";
 
-// Name -> type and bytes of every tensor in the safetensors files of a directory.
+// Name -> {dtype, bytes}
 using Stored = std::map<std::string, std::pair<std::string, std::string>>;
 
 Stored tensors_in(const std::string& directory) {
@@ -52,7 +51,6 @@ class TrainNestedTest : public TrainCommandTest, public ::testing::WithParamInte
   std::string checkpoint(int step) const {
     return out() + "/checkpoint/step-0000000" + std::to_string(step);
   }
-  // The rows of the answers; returns these.
   json write_reference_rows() const {
     const json expected = json::parse(test::read_file(model() + "/expected.json"));
     std::string rows;
@@ -121,7 +119,7 @@ TEST_P(TrainNestedTest, ItGoesOnAndIsEvaluatedAtAnotherNumberOfStages) {
   ASSERT_EQ(resumed.exit_code, 0) << resumed.err;
   EXPECT_EQ(tensors_in(checkpoint(4)), straight);
 
-  // A checkpoint is a model directory, from which training keeps the rest again.
+  // Training from a checkpoint keeps the other tensors again.
   const auto loss_of = [&](const std::vector<std::string>& options) {
     std::vector<std::string> words = {"eval", config(), "--json"};
     words.insert(words.end(), options.begin(), options.end());
@@ -150,7 +148,6 @@ TEST_P(TrainNestedTest, CheckpointsAreVerifiedExportedAndCompared) {
   EXPECT_NE(diff.out.find("layers.0"), std::string::npos) << diff.out << diff.err;
   EXPECT_EQ(diff.out.find("vis"), std::string::npos) << diff.out;
 
-  // A byte of what is kept is as much part of the checkpoint as one of what trains.
   std::string kept;
   for (const std::string& file : test::list_directory(checkpoint(2))) {
     if (file.starts_with("kept-")) kept = checkpoint(2) + "/" + file;

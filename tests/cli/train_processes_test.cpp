@@ -1,5 +1,5 @@
-// `sluice train` in several processes, whoever starts them: the bits of one process, one error for
-// all, nothing left behind.
+// Several processes under several launchers must have the bits of one process, report one error,
+// and leave nothing behind.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -16,7 +16,6 @@
 namespace sluice::testing {
 namespace {
 
-// A run of 4 microbatches a step, whatever the layout.
 class ProcessesTest : public TrainCommandTest {
  protected:
   ProcessesTest() {
@@ -34,7 +33,7 @@ heartbeat_seconds = 2
   }
   static std::string program() { return quoted_for_shell(SLUICE_PROGRAM); }
 
-  // The launcher's command line for n processes; "" if it is not installed.
+  // "" if the launcher is not installed.
   std::string started_by(const std::string& launcher, int n,
                          const std::vector<std::string>& options) const {
     const std::string processes = std::to_string(n), line = train_line(options);
@@ -49,7 +48,6 @@ heartbeat_seconds = 2
              "--bind-to none -n " +
              processes + " " + program() + " " + line;
     }
-    // By hand.
     const std::string port = std::to_string(free_port());
     std::string all;
     for (int rank = 0; rank < n; ++rank) {
@@ -67,7 +65,7 @@ heartbeat_seconds = 2
     return count;
   }
 
-  // Processes of this test that still run. Without pgrep it fails.
+  // Processes of this test that still run. Needs pgrep.
   std::string left() const {
     const ProgramResult all = run_shell("pgrep -a -x 'sluice|sluice-run' || test $? = 1");
     EXPECT_EQ(all.exit_code, 0) << all.err;
@@ -257,12 +255,12 @@ TEST_F(ProcessesTest, ARunThatIsStartedAgainHasTheBitsOfOneThatWasNeverLost) {
   EXPECT_EQ(numbers(), expected);
 }
 
-// A run of some steps that goes from one layout to the next: in each it is killed or stopped.
+// A run is killed or stopped in one layout and resumed in the next.
 class ElasticTest : public ProcessesTest {
  protected:
   struct Part {
     int pp, dp, processes;
-    std::string option;  // of [parallelism]
+    std::string option;
   };
   static std::vector<Part> parts() {
     return {{4, 1, 4, ""}, {2, 2, 2, "zero1"}, {1, 4, 4, "zero3"}};
@@ -276,7 +274,6 @@ class ElasticTest : public ProcessesTest {
     return started_by("sluice launch", part.processes, options);
   }
 
-  // The hashes after the last step, and all losses.
   std::string all_numbers() const {
     std::string text;
     for (const nlohmann::json& line : metrics()) text += line.at("loss").dump() + "\n";
@@ -291,8 +288,8 @@ class ElasticTest : public ProcessesTest {
     return all_numbers();
   }
 
-  // Begins a part, acts when it has made a step of its own or `moment` later, and returns the exit
-  // code of the launcher. Every step takes a little longer, so that there is time to.
+  // Starts a part of the run and sends the signal `milliseconds` after its first step. Returns the
+  // launcher's exit code. Steps are slowed down so that the signal hits a running step.
   int ended_amid(const Part& part, int signal, bool to_launcher, int milliseconds = 0) const {
     const std::size_t before = metrics().size();
     const pid_t child = fork();
@@ -344,11 +341,10 @@ TEST_F(ElasticSweepTest, RunsThatWereKilledAndStoppedAtAnyMomentHaveTheSameBits)
   }
 }
 
-// One fault at one instruction of one rank: what the run has to come to.
 class ProcessFaultsTest : public ProcessesTest {
  protected:
-  // The instructions of every rank, as the program runs them: a rank that has run nothing yet
-  // leaves no record.
+  // The instructions of every rank in program order, read from flight records. A rank leaves no
+  // record before its first instruction, so the fault is in step 2.
   std::vector<std::vector<std::string>> instructions() {
     EXPECT_EQ(run_shell("SLUICE_FAULT=throw:rank=0,step=2 " +
                         started_by("sluice launch", 4, layout(2, 2)))
@@ -380,7 +376,7 @@ class ProcessFaultsTest : public ProcessesTest {
                   " timeout 60 " + started_by("sluice launch", 4, layout(2, 2)));
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
     EXPECT_LT(took.count(), 50) << text << ": a wait ended by its deadline";
-    // A port is left by nobody but a process.
+    // Only processes could hold ports, so this checks ports, too.
     EXPECT_EQ(left(), "") << text;
     EXPECT_EQ(test::list_directory(private_files()), std::set<std::string>{}) << text;
     for (const auto& entry : fs::recursive_directory_iterator(folder_.str()))
@@ -417,14 +413,14 @@ class ProcessFaultsTest : public ProcessesTest {
  private:
   std::string private_files() const { return folder_ / "private"; }
 
-  // Only what computes and hands on can make a value that is no number, only a message be corrupt.
+  // Only an instruction that computes and sends a value can make it NaN, and only a message can be
+  // corrupt.
   static bool can_suffer(const std::string& kind, const std::string& action) {
     if (kind == "corrupt") return action.find("SEND_") != std::string::npos;
     if (kind != "nan") return true;
     return action.size() == 3 && (action[1] == 'F' || (action[1] == 'B' && action[0] != '0'));
   }
 
-  // The exit code, and what the error names.
   static std::pair<int, std::string> outcome(const std::string& kind, const std::string& rank,
                                              int instruction, const std::string& action) {
     const std::string process = "process " + rank + " (rank " + rank + ")";
@@ -433,7 +429,7 @@ class ProcessFaultsTest : public ProcessesTest {
     if (kind == "stop") return {5, process};
     if (kind == "exit") return {1, process};
     if (kind == "corrupt") return {1, ": expected float32[2, 16, 64], got float32[1, 2, 16, 64]; "};
-    // A gradient that is no number is found where it arrives.
+    // A NaN gradient is found on the stage that receives it.
     if (kind == "nan") return {6, action[1] == 'F' ? "(rank " + rank + ")" : "step 2, stage 0 "};
     return {1, "injected fault; rank " + rank + ", instruction " + std::to_string(instruction)};
   }
@@ -497,7 +493,7 @@ TEST_F(ProcessesSweepTest, TwoHundredRandomKillsEndInTheBitsOfTheCleanRun) {
     fs::remove_all(out());
     std::string line = started_by("sluice launch", 4, killed);
     line.replace(line.find("launch -n 4"), 11, "launch -n 4 --max-restarts 1000");
-    // Every half second to two, one of the ranks, while the run lasts.
+    // Kills a random rank every 1.1 to 2 seconds.
     const ProgramResult result = run_shell(
         line +
         " & launcher=$!; while kill -0 $launcher 2>/dev/null; do sleep 0.$(shuf -i 100-999 -n 1); "
@@ -511,7 +507,7 @@ TEST_F(ProcessesSweepTest, TwoHundredRandomKillsEndInTheBitsOfTheCleanRun) {
 
 // ---- ranks that share layers ----
 
-// A model of four key-value heads, in four slices, drawn from its configuration.
+// A model with four key-value heads, in four slices.
 class TensorParallelProcessesTest : public ProcessesTest {
  protected:
   TensorParallelProcessesTest() {
@@ -520,7 +516,6 @@ class TensorParallelProcessesTest : public ProcessesTest {
     test::write_file(folder_ / "model.json", model.dump());
   }
 
-  // Runs with ranks as threads of one process, or of n.
   ProgramResult run_layout(int processes, std::vector<std::string> options,
                            const std::string& fault = "") const {
     options.insert(options.begin(), {"--model.path=", "--model.config=" + (folder_ / "model.json"),
@@ -544,7 +539,6 @@ class TensorParallelProcessesTest : public ProcessesTest {
                              });
     }
   };
-  // Ten shapes in four ways each.
   static std::vector<Layout> layouts() {
     const std::string whole = "--parallelism.sequence_parallel=false";
     const std::string checkpointed = "--training.activation_checkpoint=full";
@@ -577,7 +571,7 @@ class TensorParallelProcessesTest : public ProcessesTest {
     return all;
   }
 
-  // every: of the layouts, one in so many.
+  // Tests one in `every` layouts.
   void expect_bits_of_one_process(std::size_t every) const {
     ASSERT_EQ(run_layout(1, layout(1, 1, 1)).exit_code, 0);
     const std::string expected = numbers();
@@ -586,7 +580,7 @@ class TensorParallelProcessesTest : public ProcessesTest {
     for (std::size_t i = 0; i < all.size(); i += every) {
       fs::remove_all(out());
       std::vector<std::string> options = layout(all[i].pp, all[i].dp, all[i].tp);
-      // Eight processes on a busy machine may have no core for seconds.
+      // Eight processes on a busy machine may wait seconds for a core.
       options.emplace_back("--comm.heartbeat_seconds=60");
       options.insert(options.end(), all[i].more.begin(), all[i].more.end());
       const ProgramResult result = run_layout(all[i].processes, options);
@@ -645,7 +639,7 @@ TEST_F(TensorParallelProcessesTest, AFaultWithinALayerEndsAllOfThemWithOneCause)
   struct Case {
     std::string kind;
     int exit_code;
-    std::string error;  // begins so
+    std::string error;  // prefix
   };
   const std::string lost = "sluice: error: process 1 (rank 1)";
   const std::vector<Case> cases = {
@@ -673,8 +667,8 @@ TEST_F(TensorParallelProcessesTest, AFaultWithinALayerEndsAllOfThemWithOneCause)
       EXPECT_EQ(lines_with("sluice: error:", result.err), 1) << fault << result.err;
       EXPECT_EQ(left(), "") << fault;
       EXPECT_EQ(metrics().size(), 1U) << fault;
-      // The partner of a stopped process hears late, and waits in the same layer; of other faults
-      // it may hear between two calls.
+      // If a process is stopped, its partner still waits in the same layer. After other faults the
+      // partner may end between two calls.
       if (place.dp > 1 || c.kind != "stop") continue;
       const nlohmann::json last =
           nlohmann::json::parse(test::read_file(out() + "/flight/rank_0.json"))["actions"].back();

@@ -1,4 +1,3 @@
-// `sluice train` under both kinds of matrix products: which ran is said, and no run has both.
 #include <gtest/gtest.h>
 
 #include "train_fixture.h"

@@ -1,4 +1,3 @@
-// `sluice train --profile`, as a user runs it.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -16,7 +15,7 @@ class TrainProfileTest : public TrainCommandTest {
     const auto document = nlohmann::json::parse(test::read_file(trace()), nullptr, false);
     return document.value("traceEvents", std::vector<nlohmann::json>());
   }
-  // step -> names of the actions of a rank, in the order of the file
+  // step -> names in file order
   std::map<int, std::vector<std::string>> actions_of(int rank) const {
     std::map<int, std::vector<std::string>> actions;
     for (const nlohmann::json& event : events()) {
@@ -27,7 +26,6 @@ class TrainProfileTest : public TrainCommandTest {
     }
     return actions;
   }
-  // Nothing else than the file is left in its folder.
   void expect_no_rest() const {
     for (const std::string& name : test::list_directory(folder_.str()))
       EXPECT_TRUE(name == "trace.json" || name.find("trace") == std::string::npos) << name;

@@ -1,4 +1,3 @@
-// The record that a run leaves for later readers: run.json and the report.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -19,7 +18,6 @@ class TrainReportTest : public TrainCommandTest {
   }
 };
 
-// Every instruction that the expected step has, in its order, took its time.
 void expect_same_actions(const Json& expected, const Json& ran) {
   ASSERT_EQ(ran.at("ranks").size(), expected.at("ranks").size());
   for (std::size_t rank = 0; rank < expected.at("ranks").size(); ++rank) {
@@ -55,7 +53,6 @@ TEST_F(TrainReportTest, IsThereAtTheEnd) {
   expect_same_actions(run["expected"], run["end"]["last_step"]["picture"]);
   expect_in_page(
       {"finished after step 3", "Step 3 as it ran", "Means of 2 logged steps", "training.seq_len"});
-  // The same page by the command.
   const std::string written = page();
   const ProgramResult again = run_sluice({"report", out(), "--out", folder_ / "again.html"});
   EXPECT_EQ(again.out, "3 logged steps in " + (folder_ / "again.html") + "\n") << again.err;
@@ -91,7 +88,6 @@ TEST_F(TrainReportTest, OfARunThatWasStartedAgainHasAllOfIt) {
   EXPECT_EQ(run["starts"][1]["first_step"], 4);
   EXPECT_EQ(run["saves"], Json::parse("[2, 3, 5]"));
   expect_in_page({"started again with step 4", "step 1: ", "step 5: "});
-  // Nothing of another run stays.
   fs::remove_all(out() + "/checkpoint");
   ASSERT_EQ(train().exit_code, 0);
   EXPECT_EQ(story()["starts"].size(), 1u);
@@ -197,7 +193,6 @@ TEST_F(TrainReportTest, ALinkInTheFolderOfARunIsReplaced) {
     EXPECT_FALSE(fs::is_symlink(folder + "/" + file)) << file;
     EXPECT_GT(fs::file_size(folder + "/" + file), 100u);
   }
-  // A file that is named as a link stays, and nothing is written.
   fs::create_symlink(precious, out() + "/page.html");
   EXPECT_EQ(run_sluice({"report", out(), "--out", out() + "/page.html"}).exit_code, 2);
   const ProgramResult profiled = train({"--training.steps=4", "--profile", out() + "/page.html"});

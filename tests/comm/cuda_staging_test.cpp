@@ -1,5 +1,4 @@
-// Tensors of a CUDA device over Gloo, which moves memory of the host. Skips itself where there is
-// no such device.
+// Sends tensors of a CUDA device over Gloo, which moves host memory. Skipped without a CUDA device.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 

@@ -62,7 +62,6 @@ TEST(FrameTest, EveryChangedOrMissingByteIsReadOrRefusedAndAllocatesNothingHuge)
   EXPECT_GT(refused, 100);
 }
 
-// A layout with these numbers.
 std::string outline_of(int dtype, std::int64_t alignment, const std::vector<std::int64_t>& sizes,
                        const std::vector<std::int64_t>& strides, bool requires_grad = false) {
   const std::string nothing = write_outline(GoodbyeHead{}, {});

@@ -1,4 +1,4 @@
-// Gloo's part: strangers, failures, remains.
+// Behaviour specific to Gloo: strangers, failures, leftovers.
 #include "comm/gloo_link.h"
 
 #include <ATen/ATen.h>
@@ -139,7 +139,7 @@ TEST(GlooLinkTest, AGroupThatIsMadeLateGetsWhatCameEarly) {
     const Group pair = ends[0]->world().split(0);
     EXPECT_EQ(pair.all_gather("a").wait(), (std::vector<std::string>{"a", "b"}));
   });
-  // The split itself ends for rank 0 as soon as rank 1 has joined it.
+  // For rank 0 the split itself completes as soon as rank 1 has joined it.
   const Group world = ends[1]->world();
   const Group pair = world.split(0);
   std::this_thread::sleep_for(std::chrono::milliseconds(50));

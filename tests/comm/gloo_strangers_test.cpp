@@ -1,5 +1,5 @@
-// Whoever connects to the ports on which Gloo listens while processes meet. Gloo takes a connection
-// for a process's when its first 8 bytes are the number that the pair has, which can be guessed.
+// Foreign connections to Gloo's ports while processes meet. Gloo accepts a connection whose first 8
+// bytes are the pair's number, which can be guessed.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ namespace {
 
 using Keys = std::vector<std::string>;
 
-// Reads wait until it is opened: until then every process listens, and none has connected.
+// Reads block until open(). Until then every process listens and none has connected.
 class GatedStore final : public c10d::PrefixStore {
  public:
   GatedStore() : PrefixStore("gated", c10::make_intrusive<c10d::HashStore>()) {}
@@ -59,7 +59,6 @@ class GatedStore final : public c10d::PrefixStore {
   bool is_open_ = false;
 };
 
-// On 127.0.0.1, by this process.
 std::set<int> listening_ports() {
   std::set<std::string> own;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -84,7 +83,6 @@ std::string bytes_of_number(std::int64_t number) {
   return {reinterpret_cast<const char*>(&number), sizeof number};
 }
 
-// Two processes that meet while strangers connect.
 class GlooStrangersTest : public ::testing::Test {
  protected:
   ~GlooStrangersTest() override {
@@ -122,7 +120,7 @@ class GlooStrangersTest : public ::testing::Test {
     }
     ASSERT_EQ(ports.size(), 2u);
   }
-  // To every process, over a connection of its own that stays open.
+  // Sends the bytes to every process over new connections that stay open.
   void say(const std::string& bytes) {
     for (const int port : ports) {
       std::string reason, rest = bytes;
@@ -142,7 +140,7 @@ class GlooStrangersTest : public ::testing::Test {
   std::set<int> ports;
   std::vector<Socket> strangers;
   std::vector<std::thread> threads;
-  std::array<std::string, 2> errors;  // of each process; "" for none
+  std::array<std::string, 2> errors;  // per process; "" for none
   std::array<std::unique_ptr<Transport>, 2> ends;
 };
 
@@ -156,7 +154,7 @@ TEST_F(GlooStrangersTest, GarbageWhileProcessesMeetChangesNothing) {
         std::string(100, '\xff')}) {
     say(garbage);
     say(garbage);
-    strangers.pop_back();  // one that has ended
+    strangers.pop_back();
   }
   meet();
   EXPECT_EQ(errors[0], "");

@@ -1,4 +1,3 @@
-// Ranks in processes of their own, started by fork and exec.
 #include "sluice/parts/transport.h"
 
 #include <fcntl.h>
@@ -63,7 +62,7 @@ class ProcessTransportsTest : public ::testing::Test {
       children.push_back({pid, ends[0], {}, 0});
     }
   }
-  // Until the child has said `word`, or nothing more.
+  // Reads until the child prints `word` or ends.
   static bool read_until(Child& child, const std::string& word) {
     char buffer[256];
     while (child.text.find(word) == std::string::npos) {
@@ -112,7 +111,7 @@ TEST_F(ProcessTransportsTest, TheOthersEndWhenOneIsKilledAndNameIt) {
   const auto killed = Clock::now();
   for (const int process : {0, 2}) {
     finish(children[process]);
-    EXPECT_EQ(children[process].status, 5 << 8);  // no signal has ended it
+    EXPECT_EQ(children[process].status, 5 << 8);  // it exited and no signal killed it
     EXPECT_NE(children[process].text.find("lost the connection to process 1 (ranks 2, 3)"),
               std::string::npos)
         << children[process].text;
@@ -120,7 +119,7 @@ TEST_F(ProcessTransportsTest, TheOthersEndWhenOneIsKilledAndNameIt) {
   EXPECT_LT(Clock::now() - killed, std::chrono::seconds(20)) << "a wait ended by its deadline";
   finish(children[1]);
   EXPECT_EQ(WTERMSIG(children[1].status), SIGKILL);
-  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);  // no child is left
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1);
 }
 
 TEST_F(ProcessTransportsTest, SaysWhoIsMissingAtTheDeadline) {

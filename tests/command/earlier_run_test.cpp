@@ -23,7 +23,6 @@ class EarlierRunTest : public testing::Test {
   void leave_step(const std::string& name) const {
     test::write_file(folder_ / "ck/" + name + "/config.json", "{}");
   }
-  // A checkpoint of the run 0123456789abcdef.
   void leave_checkpoint(const std::string& name, std::int64_t step) const {
     test::write_checkpoint(folder_ / "ck/" + name, step);
   }

@@ -34,7 +34,6 @@ class FingerprintsTest : public testing::Test {
     const ModelSpec spec = read_model_spec(path);
     return model_fingerprint(spec, open_weights_in(path, spec));
   }
-  // A copy of the model that can be changed.
   std::string copied(const std::string& name) const {
     fs::copy(kModel, folder_ / name, fs::copy_options::recursive);
     return folder_ / name;
@@ -59,7 +58,7 @@ TEST_F(FingerprintsTest, DataIsItsFilesInTheirOrderBySizeAndContent) {
   EXPECT_EQ(data({}, {"z.txt", "b.txt"}), both) << "names and times do not count";
   test::write_file(folder_ / "z.txt", std::string(999, 'a') + "A");
   EXPECT_NE(data({}, {"z.txt", "b.txt"}), both);
-  // The same bytes, cut elsewhere: another end of a file.
+  // The same bytes in total, divided into other files.
   test::write_file(folder_ / "z.txt", std::string(1000, 'a') + "b");
   test::write_file(folder_ / "b.txt", std::string(999, 'b'));
   EXPECT_NE(data({}, {"z.txt", "b.txt"}), both);
@@ -123,10 +122,12 @@ TEST_F(FingerprintsTest, DataIsAlsoWhatDecidesWhichSequenceComesWhen) {
   for (const auto& [key, value] : Overrides{{"training.local_batch_size", "2"},
                                             {"training.steps", "7"},
                                             {"optimizer.lr", "1"},
-                                            {"data.format", "\"text\""},       // as by the ending
-                                            {"data.tokenizer", "\"bytes\""}})  // as without one
+                                            // same as from the file ending
+                                            {"data.format", "\"text\""},
+                                            // same as without a tokenizer
+                                            {"data.tokenizer", "\"bytes\""}})
     EXPECT_EQ(data({{key, value}}, {"a.txt"}), plain) << key;
-  // In file order the seed decides nothing.
+  // Without shuffling the seed has no effect.
   EXPECT_EQ(data({{"data.shuffle", "false"}, {"training.seed", "1"}}, {"a.txt"}),
             data({{"data.shuffle", "false"}}, {"a.txt"}));
 }
@@ -206,7 +207,7 @@ TEST_F(FingerprintsTest, ASampledFileCountsAtItsStartItsEndAndBetween) {
   const std::uint64_t size = kWholeFileBytes + 12'345;
   const auto digits_with = [&](std::optional<std::uint64_t> changed) {
     std::ofstream(file, std::ios::trunc).flush();
-    fs::resize_file(file, size);  // without blocks on disk
+    fs::resize_file(file, size);
     if (changed) {
       std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
       stream.seekp(static_cast<std::streamoff>(*changed));

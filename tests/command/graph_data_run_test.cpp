@@ -1,5 +1,4 @@
-// Exported graphs whose inputs are fields of rows: trained, gone on with, evaluated, measured. What
-// Python's training gives is printed by tests/command/data/make_graphs.py.
+// tests/command/data/make_graphs.py prints the expected results of Python's training.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -33,7 +32,7 @@ json image_row(int row) {
   return {{"pixel_values", pixels}, {"labels", row % 5}, {"note", "of no use"}};
 }
 
-// Every pair of rows has lengths of its own.
+// Every pair of rows has its own lengths.
 json translation_row(int row) {
   json ids = json::array(), decoder = json::array(), labels = json::array();
   for (int i = 0; i < 3 + row / 2 % 3; ++i) ids.push_back((3 * i + 5 * row) % 11);
@@ -50,7 +49,6 @@ json modes_row(int row) {
   return {{"features", features}, {"target", row % 7 / 2.0}};
 }
 
-// Discards the output of a run.
 struct Quiet {
   Quiet() { testing::internal::CaptureStdout(); }
   ~Quiet() { testing::internal::GetCapturedStdout(); }
@@ -92,7 +90,6 @@ class GraphDataRunTest : public testing::Test {
     return load_run_config("", all, {});
   }
 
-  // Every step of metrics.jsonl.
   std::vector<json> train(const RunConfig& config) {
     {
       const Quiet quiet;
@@ -123,7 +120,7 @@ class GraphDataRunTest : public testing::Test {
 
 const std::vector<double> kImageLosses = {2.172619, 1.585484, 1.473433};
 const std::vector<double> kModesLosses = {0.748963, 3.11564, 0.339826};
-constexpr double kModesEvaluation = 1.667355;  // of the weights behind these steps
+constexpr double kModesEvaluation = 1.667355;  // with the weights after these steps
 const std::vector<double> kTranslationLosses = {2.541196, 2.434444, 2.451855};
 
 TEST_F(GraphDataRunTest, ImagesTrainAsInPythonAndCountAsRows) {
@@ -137,7 +134,7 @@ TEST_F(GraphDataRunTest, PairsOfSequencesTrainAsInPythonAndCountTheirLabels) {
   write_rows("translation");
   const std::vector<json> steps = train(config("translation"));
   expect_losses(steps, kTranslationLosses);
-  // Two labels of each row, then three; one less in every third row.
+  // Rows have two labels, later three. Every third row has one label less.
   EXPECT_EQ(numbers(steps, "tokens"), (std::vector<double>{8, 9, 9}));
 }
 
@@ -150,7 +147,7 @@ TEST_F(GraphDataRunTest, StagesAndReplicasTrainTheSame) {
     const std::vector<json> staged = train(config(
         graph, {{"parallelism.pipeline_parallel_degree", "2"}}, std::string(graph) + "-stages"));
     EXPECT_EQ(numbers(staged, "loss"), numbers(whole, "loss"));
-    // Each replica has one microbatch, of which only the sum of both knows the count.
+    // Each replica has one microbatch. The token count needs a sum over both replicas.
     const std::vector<json> replicas = train(config(
         graph, {{"parallelism.data_parallel_degree", "2"}, {"training.local_batch_size", "2"}},
         std::string(graph) + "-replicas"));
@@ -176,7 +173,7 @@ TEST_F(GraphDataRunTest, EvaluationTakesEveryRowOnceInAnyLayout) {
   for (const std::string graph : {"images", "translation"}) {
     SCOPED_TRACE(graph);
     write_rows(graph);
-    // The last batch of five has two rows, and a microbatch of one.
+    // The last batch of five has two rows, and with this size a microbatch has one row.
     const RunConfig whole = config(graph, {{"training.local_batch_size", "10"}});
     const Evaluation evaluation = evaluate(whole, plan_of_config(whole), "");
     EXPECT_EQ(evaluation.tokens, graph == "images" ? 12 : 26);
@@ -199,7 +196,7 @@ TEST_F(GraphDataRunTest, ValidationIsOfRowsToo) {
   EXPECT_GT(steps.back().at("validation_loss").get<double>(), 0);
 }
 
-// In training its forward is another one: a head more, statistics of the batch, no skip.
+// The training graph has one more head, uses batch statistics, and has no skip connection.
 TEST_F(GraphDataRunTest, AnotherGraphForEvaluationRunsInEveryLayout) {
   write_rows("modes");
   const std::vector<Overrides> layouts = {

@@ -15,7 +15,6 @@ namespace sluice::test {
 namespace {
 
 using std::chrono::milliseconds;
-// A rank that runs one instruction, as its recorder hears of it.
 class HangWatchTest : public ::testing::Test {
  protected:
   HangWatchTest() {
@@ -64,7 +63,7 @@ class HangWatchTest : public ::testing::Test {
 
 TEST_F(HangWatchTest, WarnsOnceAndThenEndsTheRun) {
   const HangWatch watch({{1, &recorder_}}, options_);
-  std::this_thread::sleep_for(milliseconds(700));  // it learns
+  std::this_thread::sleep_for(milliseconds(700));  // time to learn durations
   EXPECT_TRUE(warnings().empty());
   recorder_.begin(1, forward_);
   ASSERT_TRUE(eventually([&] { return left_.load(); }));

@@ -25,7 +25,7 @@ namespace {
 
 constexpr int kRanks = 2;
 
-// Two ranks that train plain modules; what their threads leave is looked at after a failure.
+// Trains on two ranks and checks the weights that are saved after a failure.
 class LastWeightsTest : public testing::Test {
  protected:
   LastWeightsTest() {
@@ -58,7 +58,7 @@ class LastWeightsTest : public testing::Test {
     return result;
   }
 
-  // Steps until something throws or `steps` are done. Weights after each step are kept.
+  // Records the weights after each of `steps` steps, or until something throws.
   void run(std::int64_t steps, const std::function<void(int rank, CallbackObserver&)>& spoil,
            const std::function<void(int rank, Pipeline&, std::int64_t step)>& after_step = {}) {
     try {
@@ -88,7 +88,6 @@ class LastWeightsTest : public testing::Test {
 
   std::optional<LastWeights> save() { return save_last_weights(target_, interrupted_, ranks_, 1); }
 
-  // Expects that the directory holds the ranks' weights after their last whole step.
   void expect_saved(const std::string& path) const {
     const HfDirectory saved(path);
     for (const auto& of_rank : weights_) {
@@ -112,7 +111,6 @@ class LastWeightsTest : public testing::Test {
   std::string said_;
 };
 
-// Throws before the rank's instruction of this kind, in this step.
 auto throws_in(int step, ActionKind kind) {
   return [step, kind, seen = 0](int, const Action& action) mutable {
     if (action.kind == kind && ++seen == step) throw std::runtime_error("injected");

@@ -1,4 +1,3 @@
-// The machine's speeds that a run measures before it plans.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -35,7 +34,7 @@ LayerTimes times_of(const MeasuredMachine& machine) {
 
 double total(const LayerTime& layer) { return layer.forward + layer.backward; }
 
-// Layers that are on one stage in every split count with the last of them.
+// False for the norm, which in every split is on one stage with the last block.
 bool counts(const LayerTime& layer) { return layer.role != LayerRole::kNorm; }
 
 TEST(MeasureMachineTest, EveryLayerHasTimesThatCanBe) {
@@ -75,7 +74,7 @@ TEST(MeasureMachineTest, LayersThatAreAlikeShareOneMeasurement) {
 TEST(MeasureMachineTest, FrozenLayersHaveNoWeightGradient) {
   const LayerTimes times = times_of(
       measure_machine(config({{"training.trainable", "[\"model.layers.0.*\"]"}}), kSeconds));
-  EXPECT_EQ(times.layers[0].backward, 0);  // below all that is trained
+  EXPECT_EQ(times.layers[0].backward, 0);  // below all trained layers
   EXPECT_GT(times.layers[1].backward_weight, 0);
   for (std::size_t frozen = 2; frozen <= 4; ++frozen) {
     EXPECT_GT(times.layers[frozen].backward_input, 0);
@@ -110,14 +109,13 @@ TEST(MeasureMachineTest, APlanTakesWhatItIsToldWhateverCoresThisProcessHas) {
 
 int free_port() { return local_port(listen_at("127.0.0.1", 0)); }
 
-// Processes of one run, as threads of this one.
 std::vector<MeasuredMachine> told(const RunConfig& run, int num_processes, int on_machine,
                                   int num_ranks) {
   LaunchEnvironment environment;
   environment.launcher = Launcher::kByHand;
   environment.master_address = "127.0.0.1";
   environment.master_port = free_port();
-  environment.secret = "0123456789abcdef0123456789abcdef";  // several machines need one
+  environment.secret = "0123456789abcdef0123456789abcdef";  // several machines need a secret
   std::vector<std::future<MeasuredMachine>> processes;
   for (int process = 0; process < num_processes; ++process) {
     environment.layout = {.num_processes = num_processes,
@@ -139,7 +137,7 @@ std::vector<MeasuredMachine> told(const RunConfig& run, int num_processes, int o
 
 TEST(MeasuredOnceTest, AllProcessesGetTheNumbersOfOne) {
   const std::vector<MeasuredMachine> machines = told(config(), 2, 2, 2);
-  // No two measurements are equal.
+  // Two measurements would differ, so the processes share one.
   EXPECT_FALSE(machines[0].times.empty());
   EXPECT_EQ(machines[0].times, machines[1].times);
   EXPECT_EQ(machines[0].memory_per_rank, machines[1].memory_per_rank);

@@ -1,4 +1,4 @@
-// Processes of a run as threads of this one: each has ranks of its own and knows no other's.
+// Runs the processes of a run as threads of this process. Each has its own ranks only.
 #include "command/process_run.h"
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ class ProcessRunTest : public testing::Test {
   }
   ~ProcessRunTest() override { set_log_sink({}); }
 
-  // Trains with the ranks split into two processes; what each of them returned or threw.
+  // Returns the result or error of each process.
   std::pair<std::string, std::string> train_in_two() {
     Endpoints first = make_local_transports(kRanks), again = make_local_transports(kRanks);
     const auto process = [&](int from, int to) {
@@ -75,7 +75,6 @@ class ProcessRunTest : public testing::Test {
   }
 
   using Endpoints = std::vector<std::unique_ptr<Transport>>;
-  // Each is taken once, by the process that has its rank.
   static Endpoints part_of(Endpoints& all, int from, int to) {
     Endpoints part;
     for (int rank = from; rank < to; ++rank) part.push_back(std::move(all[rank]));
@@ -85,7 +84,7 @@ class ProcessRunTest : public testing::Test {
   const test::TempDirectory folder_;
   RunConfig config_;
   std::optional<StepRange> traced_;
-  std::string trace_;  // of the process that speaks
+  std::string trace_;  // of the process that logs
   StopSignal stop_;
   std::string said_;
 };
@@ -104,7 +103,7 @@ TEST_F(ProcessRunTest, AProcessWithoutRank0TrainsAsTheOthersAndSaysNothing) {
   EXPECT_EQ(said_, "");
 }
 
-// Name -> hash of its bytes: of weights and optimizer state.
+// Name -> hash of the bytes
 std::map<std::string, std::string> content_of(const std::string& path) {
   const Checkpoint checkpoint(path);
   std::map<std::string, std::string> hashes;
@@ -114,7 +113,6 @@ std::map<std::string, std::string> content_of(const std::string& path) {
   return hashes;
 }
 
-// Losses and norms by step, as they are written.
 std::vector<std::string> numbers_in(const std::string& metrics) {
   std::vector<std::string> numbers;
   for (const std::string& line : split(test::read_file(metrics), '\n')) {
@@ -173,8 +171,7 @@ TEST_F(ProcessRunTest, OlderCheckpointsOfTheRunGoAndThoseOfOthersStay) {
             (std::set<std::string>{"step-00000003", "step-00000004", "step-00000006"}));
 }
 
-// Leaves a checkpoint of the run that config_ describes, as far as a run looks at it before it
-// loads.
+// Writes a checkpoint of the run in config_, with as much as is checked before loading.
 void leave_checkpoint_of(const RunConfig& config, std::int64_t step, const std::string& data_hash) {
   const ModelSpec spec = plan_of_config(config).model;
   const RunFingerprints made_of = fingerprints_of(config, spec, open_weights(config, spec));
@@ -236,7 +233,7 @@ TEST_F(ProcessRunTest, TheTraceOfTheProcessThatSpeaksHasTheRanksOfAll) {
 }
 
 TEST_F(ProcessRunTest, AFailureInOneProcessSavesTheWeightsOfAllAndIsThrownInEach) {
-  // Only the first 16 MiB are checked before the run: the bad row is met in step 3.
+  // Only the first 16 MiB are checked before the run, so the bad row is found in step 3.
   std::string rows = "{\"input_ids\":[1,2,3],\"x\":\"" + std::string(17 << 20, 'x') + "\"}\n";
   for (int row = 1; row < 8; ++row) rows += "{\"input_ids\":[1,2,3,4]}\n";
   rows += "{\"input_ids\":[1,999]}\n";

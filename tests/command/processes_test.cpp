@@ -45,7 +45,7 @@ TEST(LocalRanksTest, CoresAreDividedAmongTheRanksOfTheMachineWhereverTheyAre) {
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   LocalRanks ranks;
   ranks.num_ranks = 4 * cores;
-  ranks.here = {2};  // alone in its process, not on its machine
+  ranks.here = {2};  // alone in its process, but not on its machine
   ranks.on_machine = 1;
   EXPECT_EQ(ranks.threads_per_rank(0), std::max(1, cores));
   ranks.on_machine = 2 * cores;

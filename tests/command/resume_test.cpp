@@ -31,7 +31,6 @@ class ResumeTest : public testing::Test {
 
   std::string path(std::int64_t step) const { return folder_ / ("ck/" + io::step_name(step)); }
 
-  // A checkpoint of the run that made_of_ describes, but for `change`.
   void leave(std::int64_t step, const std::function<void(Manifest&)>& change = {}) const {
     Manifest manifest = write_checkpoint(path(step), step);
     manifest.fingerprints = made_of_.of;
@@ -88,7 +87,7 @@ TEST_F(ResumeTest, TheNewestIsTheLatestStepOfTheRunThatBeganLast) {
   leave(5);
   leave(10);
   EXPECT_EQ(found().generation, 0);
-  // One that goes back, or begins anew, is after what is there.
+  // A run that goes back or starts afresh gets the next generation.
   config_.checkpoint.resume = {ResumeFrom::kStep, 5};
   EXPECT_EQ(found().generation, 1);
   config_.checkpoint.resume = {ResumeFrom::kNone};
@@ -111,7 +110,7 @@ TEST_F(ResumeTest, AManifestThatWasDamagedIsNoRunThatNeverWas) {
   const Error error = refusal();
   EXPECT_EQ(error.kind(), ErrorKind::kCheckpoint);
   EXPECT_EQ(error.where(), path(5));
-  // A save that was cut off may leave a part of a manifest.
+  // An interrupted save may leave a partial manifest.
   write_file(path(5) + "/.sluice-incomplete", "");
   expect_begins(found());
 }
@@ -266,7 +265,8 @@ TEST_F(ResumeTest, ChangedSettingsAreOneWarningFromOldToNew) {
   leave(5, [](Manifest& manifest) {
     manifest.settings["optimizer.lr"] = "0.5";
     manifest.settings["gone.key"] = "1";
-    manifest.settings.erase("training.seq_len");  // of a version that did not have it: 512
+    // as in a version without this key, when the value was 512
+    manifest.settings.erase("training.seq_len");
   });
   const ResumePoint point = found();
   ASSERT_EQ(point.warnings.size(), 1u);
@@ -322,7 +322,7 @@ TEST_F(ResumeTest, ByMarkerAStepThatIsLeftMustNotBeCommittedAlready) {
     config_.checkpoint.resume = {ResumeFrom::kStep, 10};
     return found();
   }()));
-  damage(10);  // the save clears its place
+  damage(10);  // the save removes damaged checkpoints
   EXPECT_NO_THROW(require_free_steps(config_, point));
 }
 

@@ -1,4 +1,4 @@
-// One interruption of a process never decides a time.
+// A single interruption of the process must not change a measured time.
 #include "command/instruction_times.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,3 @@
-// Every way in which a configuration is refused, with the exact place and remedy.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -15,7 +14,7 @@ namespace {
 
 class ConfigErrorTest : public testing::Test {
  protected:
-  // The message for a file of these lines, with "F" for the file's name.
+  // Returns the error message for a file with these lines. "F" replaces the file's name.
   std::string refusal(const std::string& text, const Overrides& overrides = {},
                       const std::map<std::string, std::string>& environment = {}) {
     const std::string file = folder_ / "run.toml";
@@ -105,13 +104,13 @@ TEST_F(ConfigErrorTest, AKeyOfAnotherLibraryIsThatOfItsSection) {
   EXPECT_EQ(refusal("", {{"distributed.pipeline.pp_schedule", "1f1b"}}),
             "unknown key 'distributed.pipeline.pp_schedule'; --distributed.pipeline.pp_schedule; "
             "it is NeMo AutoModel's: here parallelism.pipeline_parallel_schedule");
-  // The same name in our section of it.
+  // The same key name in another library's section.
   EXPECT_EQ(refusal("[experimental]\npipeline_parallel_degree = 2\n"),
             "unknown key 'experimental.pipeline_parallel_degree'; F:2:1; did you mean "
             "'parallelism.pipeline_parallel_degree'?");
 }
 
-// Names of ours are near to them, and would change the layout.
+// These names are close to names of ours. Taking them for misspellings would change the layout.
 TEST_F(ConfigErrorTest, AKeyOfAnotherLibraryIsNotTakenForAMisspeltOne) {
   const std::vector<std::array<std::string, 3>> answers = {
       {"parallelism", "expert_tensor_parallel_degree",
@@ -145,7 +144,6 @@ TEST_F(ConfigErrorTest, KeysOfTracedModelsAreAnsweredWithWhatGraphsHave) {
     EXPECT_EQ(refusal("", {{key, "2"}}), "unknown key '" + key + "'; --" + key + "; " + answer);
 }
 
-// optimizer.name and checkpoint.folder have nothing to do with them.
 TEST_F(ConfigErrorTest, AWordInASectionOfAnotherLibraryIsNotTakenForAKeyOfOurs) {
   EXPECT_EQ(refusal("[loss_fn]\nname = \"mse\"\n"),
             "unknown key 'loss_fn.name'; F:2:1; it is NeMo AutoModel's: here model.loss_output of "
@@ -283,7 +281,7 @@ TEST_F(ConfigErrorTest, RefusesValuesOutOfRange) {
   EXPECT_EQ(refusal("[parallelism]\nscale_grads = 0\n"),
             "parallelism.scale_grads: the integer 0 is out of range; F:2:15; "
             "write a number 1e-30 to 1e+30");
-  // The divisor of a gradient, or the result, would be beyond float32.
+  // Gradients or their divisor would exceed float32.
   EXPECT_EQ(refusal("", {{"parallelism.scale_grads", "1e-300"}}),
             "parallelism.scale_grads: the number 1e-300 is out of range; "
             "--parallelism.scale_grads; write a number 1e-30 to 1e+30");
@@ -587,7 +585,7 @@ TEST_F(ConfigErrorTest, AnswersEveryMutationWithAnErrorOrAConfiguration) {
           text.insert(at, text.substr(random() % text.size(), random() % 40));
       }
     }
-    const std::string message = refusal(text);  // anything but an Error with code 2 fails
+    const std::string message = refusal(text);
     EXPECT_EQ(message.find('\n'), std::string::npos);
     accepted += message == "accepted";
   }

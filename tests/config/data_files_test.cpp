@@ -18,7 +18,7 @@ class DataFilesTest : public testing::Test {
       test::write_file(folder_ / name, "text");
     }
   }
-  // The names that `patterns` match, relative to the folder.
+  // The names are relative to the folder.
   std::vector<std::string> names(const std::vector<std::string>& patterns) {
     std::vector<std::string> found = expand_data_files(config(patterns));
     for (std::string& name : found) name = name.substr(folder_.str().size() + 1);

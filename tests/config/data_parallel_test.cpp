@@ -1,4 +1,3 @@
-// Replicas in a configuration: sizes of batches, what does not divide, and the plan of it.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -55,7 +54,6 @@ TEST(DataParallelConfigTest, AGlobalBatchDividesOrNamesTheNearest) {
             "--training.global_batch_size; keep one of them");
 }
 
-// The batch that a file, the environment and the command line come to.
 std::string batch_of(const std::string& file_text,
                      const std::map<std::string, std::string>& environment,
                      const Overrides& overrides) {
@@ -83,7 +81,6 @@ TEST(DataParallelConfigTest, ABatchOfALaterSourceTakesThePlaceOfTheOther) {
   EXPECT_EQ(batch_of("local_batch_size = 4", {{"SLUICE_TRAINING_GLOBAL_BATCH_SIZE", "12"}},
                      {{local, "2"}}),
             "2 --training.local_batch_size, 0 default");
-  // 0 is no batch.
   EXPECT_EQ(
       batch_of("microbatch_size = 2", {{"SLUICE_TRAINING_LOCAL_BATCH_SIZE", "4"}}, {{global, "0"}}),
       "4 SLUICE_TRAINING_LOCAL_BATCH_SIZE, 0 --training.global_batch_size");
@@ -119,7 +116,7 @@ TEST(DataParallelConfigTest, RanksThatShareLayersAreRanksOfTheRun) {
                                            {"parallelism.rank_order", "dp,pp,cp,tp"}}));
   EXPECT_EQ(plan.program.mesh.num_ranks(), 8);
   EXPECT_EQ(plan.program.mesh.size(Axis::kTp), 2);
-  EXPECT_EQ(plan.ranks.size(), 2U);  // of a pipeline
+  EXPECT_EQ(plan.ranks.size(), 2U);
   const std::string text = describe_plan(plan, {});
   EXPECT_NE(text.find("tensor parallel: 2 ranks at each place of a pipeline, 8 ranks in total"),
             std::string::npos)
@@ -211,7 +208,7 @@ TEST(DataParallelConfigTest, AnotherNumberOfReplicasIsTheSameRun) {
   EXPECT_FALSE(same(one, as_one_replica(config({{"parallelism.data_parallel_degree", "4"},
                                                 {"parallelism.reduction", "fast"},
                                                 {"training.local_batch_size", "2"}}))));
-  // One replica without shards stays as it is written.
+  // A single replica without shards is not expanded.
   EXPECT_EQ(key_values({}), show_config_changes(config({})));
 }
 

@@ -1,4 +1,4 @@
-// training.layout_free: the shards and slices that it fixes, and what contradicts it.
+// training.layout_free sets the numbers of shards and slices, and rejects keys that contradict it.
 #include <gtest/gtest.h>
 
 #include "config/layout_free.h"
@@ -8,7 +8,6 @@
 namespace sluice {
 namespace {
 
-// A Llama of 4 heads and 2 key-value heads.
 RunConfig config_with(const Overrides& overrides) {
   Overrides all = {{"model.config", SLUICE_TEST_DATA "/reference/models/llama_untied/config.json"},
                    {"parallelism.pipeline_parallel_degree", "2"},

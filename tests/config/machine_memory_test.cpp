@@ -31,7 +31,7 @@ TEST(MachineMemoryTest, RefusesAPlanWhosePeaksDoNotFit) {
   const std::int64_t peaks = peaks_of(plan);
   EXPECT_FALSE(memory_shortage(plan, peaks));
   require_memory(plan, peaks);
-  // The prediction may be 4 % above what is needed.
+  // The prediction may be 4 % too high, so slightly less memory is accepted.
   require_memory(plan, peaks * 97 / 100);
   const Error error = test::error_of([&] { require_memory(plan, peaks * 95 / 100); });
   EXPECT_EQ(error.kind(), ErrorKind::kMemory);

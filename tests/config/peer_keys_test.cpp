@@ -33,7 +33,7 @@ TEST(PeerKeysTest, EveryKeyOfOursThatIsNamedExists) {
   }
 }
 
-// Such a row would never be reached, or would hide a key of ours.
+// Such a row would never be reached, or would hide one of our keys.
 TEST(PeerKeysTest, NoNameIsTwiceThereOrAKeyOfOurs) {
   std::set<std::string> names;
   for (const Key& key : key_table()) names.insert({key.name, key.full_name()});
@@ -44,7 +44,7 @@ TEST(PeerKeysTest, NoNameIsTwiceThereOrAKeyOfOurs) {
 }
 
 TEST(PeerKeysTest, TheReferenceAnswersEachInTheTableOfItsLibrary) {
-  std::map<std::string, std::string> answers;  // "library name"
+  std::map<std::string, std::string> answers;  // keyed by "library name"
   std::string library;
   for (const std::string& line : split(peer_reference(), '\n')) {
     if (!line.starts_with("| ")) continue;

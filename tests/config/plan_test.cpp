@@ -18,7 +18,7 @@ const std::string kModels = std::string(SLUICE_TEST_DATA) + "/reference/models/"
 
 class PlanTest : public testing::Test {
  protected:
-  // llama_untied, 4 decoder layers, on 2 ranks with 4 microbatches unless told otherwise.
+  // llama_untied with 4 decoder layers, by default on 2 ranks with 4 microbatches.
   RunConfig config(Overrides overrides = {}, const std::string& model = "llama_untied") {
     Overrides all = {{"model.config", kModels + model + "/config.json"},
                      {"parallelism.pipeline_parallel_degree", "2"},
@@ -27,7 +27,6 @@ class PlanTest : public testing::Test {
     all.insert(all.end(), overrides.begin(), overrides.end());
     return load_run_config("", all, {});
   }
-  // A schedule file instead of a name.
   RunConfig with_csv(const std::string& text, Overrides overrides = {}) {
     test::write_file(folder_ / "own.csv", text);
     overrides.emplace_back("parallelism.pipeline_parallel_schedule_csv", folder_ / "own.csv");
@@ -196,8 +195,8 @@ TEST_F(PlanTest, RefusesAScheduleThatCannotCompleteAndCanDrawIt) {
   const Overrides two = {{"training.local_batch_size", "2"}};
   for (const auto& [text, mark] : std::map<std::string, std::string>{
            {"0F0,0B0,0F1,0B1\n1B0,1F0,1F1,1B1\n", "^"},       // backward before forward
-           {"0F0,0F1,0B0\n1F0,1F1,1B0,1B1\n", "never runs"},  // one backward is missing
-           {"1F0,0F0,0B0,0F1,0B1\n1F1,1B0,1B1\n", "^"}}) {    // a forward on another rank
+           {"0F0,0F1,0B0\n1F0,1F1,1B0,1B1\n", "never runs"},  // a missing backward
+           {"1F0,0F0,0B0,0F1,0B1\n1F1,1B0,1B1\n", "^"}}) {    // a forward on the wrong rank
     try {
       plan_of_config(with_csv(text, two));
       ADD_FAILURE() << "accepted: " << text;
@@ -225,7 +224,6 @@ TEST_F(PlanTest, TakesInterleaved1F1BForSeveralStagesARankWithoutAName) {
     EXPECT_EQ(plan.notes, std::vector<std::string>{note}) << key;
   }
   EXPECT_TRUE(plan_of_config(config()).notes.empty());
-  // A name that is given stands.
   const std::string named =
       refusal(config({{"parallelism.pipeline_parallel_schedule", "1F1B"},
                       {"parallelism.pipeline_parallel_stages_per_rank", "2"}}),
@@ -329,7 +327,7 @@ TEST_F(PlanTest, RefusesPatternsWithoutDecayThatMatchNothing) {
   EXPECT_NO_THROW(plan_of_config(config({{"optimizer.no_decay", "[\"*norm*\"]"}})));
 }
 
-// The reference names them.
+// These are the patterns in the reference.
 TEST_F(PlanTest, TakesTheDocumentedPatternsWithoutDecay) {
   const std::string llama = "[\"*norm*\"]", gpt2 = "[\"*.ln_*\", \"*.bias\"]";
   EXPECT_NE(config_reference().find("`" + llama + "` in a Llama, `" + gpt2 + "` in a GPT-2"),
@@ -341,7 +339,7 @@ TEST_F(PlanTest, TakesTheDocumentedPatternsWithoutDecay) {
 TEST_F(PlanTest, TheWordForAllLinearLayersIsAllOfThemButTheHead) {
   const auto trained = [&](const std::string& target) {
     const RunConfig run = config({{"lora.rank", "2"}, {"lora.target", target}});
-    const Plan plan = plan_of_config(run);  // of a config.json alone
+    const Plan plan = plan_of_config(run);
     const std::optional<Adapter> adapter = adapter_of_config(run, model_of_config(run));
     std::vector<std::string> names;
     for (const AdaptedLinear& layer : adapter->layers) names.push_back(layer.name);
@@ -442,7 +440,7 @@ TEST_F(PlanTest, CountsASnapshotWhereCheckpointsAreWrittenBehindTheTraining) {
     return is_there;
   };
   const std::vector<bool> none(2, false), all(2, true);
-  EXPECT_EQ(snapshots(), none);  // only at the end
+  EXPECT_EQ(snapshots(), none);
   EXPECT_EQ(describe_plan(plan_of_config(run), {}).find("snapshot"), std::string::npos);
   run.checkpoint.interval = 10;
   EXPECT_EQ(snapshots(), all);
@@ -480,7 +478,7 @@ TEST_F(PlanTest, TheTextFitsTheTerminal) {
   }
 }
 
-// Times of llama_untied with sequences of 32 tokens, as a measurement would write it.
+// For sequences of 32 tokens, in the format of a measurement.
 std::string costs_text(const RunConfig& run, double head) {
   const ModelSpec model = read_model_spec(run.model.config);
   LayerTimes times = without_times(model, {1, run.training.seq_len}, OptimizerKind::kAdamW);
@@ -505,7 +503,7 @@ TEST_F(PlanTest, SplitsByMeasuredCosts) {
   EXPECT_EQ(plan.time_unit, "s");
   EXPECT_EQ(plan.partition.stages[0].num_layers, 3);
   EXPECT_EQ(plan.partition.stages[1].num_layers, 1);
-  // 4 microbatches, 3 layers of F and B on either rank, and the ramp of another stage.
+  // 4 microbatches, 3 layers of F and B per rank, plus the ramp of the other stage.
   EXPECT_DOUBLE_EQ(plan.simulation.makespan, (4 + 1) * 3 * 3.0);
   EXPECT_NE(describe_plan(plan, {}).find("prediction: 45000.0 ms a step"), std::string::npos)
       << describe_plan(plan, {});

@@ -1,4 +1,3 @@
-// The meaning of a configuration: precedence, origins, overrides, paths, and the texts made of it.
 #include "config/run_config.h"
 
 #include <gtest/gtest.h>
@@ -120,7 +119,7 @@ TEST_F(RunConfigTest, ARunIsResumedByAWordAStepOrAPath) {
   EXPECT_EQ(resume("\"12\""), twelve);
   EXPECT_EQ(resume("\"/ck/step-00000012\"").kind, ResumeFrom::kPath);
   EXPECT_EQ(resume("\"/ck/step-00000012\"").path, "/ck/step-00000012");
-  const std::string relative = resume("\"ck/step-00000012\"").path;  // to the file
+  const std::string relative = resume("\"ck/step-00000012\"").path;  // relative to the file
   EXPECT_NE(relative, "ck/step-00000012");
   EXPECT_TRUE(relative.ends_with("/ck/step-00000012")) << relative;
   const RunConfig rest = load(

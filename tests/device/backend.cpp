@@ -1,4 +1,3 @@
-// The simulated devices as LibTorch sees them: guard, allocators, hooks of CUDA.
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/CachingHostAllocator.h>
 #include <ATen/detail/CUDAHooksInterface.h>
@@ -120,7 +119,7 @@ class PinnedAllocator final : public at::HostAllocator {
 struct Event {
   Clock clock;
   bool was_asked = false;
-  bool is_over = false;  // as somebody who asked has heard
+  bool is_over = false;  // a query returned true
 };
 
 class Guard final : public c10::impl::DeviceGuardImplInterface {
@@ -178,7 +177,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     if (event && !machine.skips(Call::kWait))
       machine.wait(name_of(stream), static_cast<Event*>(event)->clock);
   }
-  // Not yet, when it is asked for the first time.
+  // The first query returns false, as a GPU may.
   bool queryEvent(void* event) const override {
     if (!event) return true;
     Machine& machine = Machine::get();
@@ -251,8 +250,8 @@ class Hooks final : public at::CUDAHooksInterface {
   at::Device getDeviceFromPtr(void* /*memory*/) const override { return Guard().getDevice(); }
 };
 
-// For programs that know nothing of it: SIMULATED_DEVICE_REPORT is a file that gets a few lines
-// when the process ends.
+// Programs unaware of the simulation can set SIMULATED_DEVICE_REPORT to a file. A few lines are
+// written to it when the process ends.
 void report() {
   const char* const path = std::getenv("SIMULATED_DEVICE_REPORT");
   if (!path) return;
@@ -262,7 +261,7 @@ void report() {
   for (const std::string& race : take_races()) file << "race: " << race << "\n";
 }
 
-// Beside LibTorch's own CUDA nothing may be registered.
+// Does nothing if LibTorch has real CUDA.
 const bool registered = [] {
   if (c10::impl::hasDeviceGuardImpl(kType)) return false;
   static PinnedAllocator pinned;

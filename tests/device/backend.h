@@ -1,4 +1,3 @@
-// The two halves of the simulated device's registration. Thread-safety: any thread.
 #pragma once
 
 #include <c10/core/CachingDeviceAllocator.h>
@@ -9,9 +8,9 @@
 
 namespace sluice::sim {
 
-// For programs that know nothing of the simulation: SIMULATED_DEVICE_BYTES, the memory of a device,
-// and SIMULATED_DEVICE_FAILS_AT, the number of the operator at which all devices are lost.
-// Asked for once: a test may set variables while other threads compute.
+// Environment variables for programs unaware of the simulation. SIMULATED_DEVICE_BYTES is the
+// memory of a device. All devices are lost at operator number SIMULATED_DEVICE_FAILS_AT. Read once,
+// because a test may set variables while other threads compute.
 inline std::int64_t number_in(const char* variable,
                               std::int64_t otherwise = std::numeric_limits<std::int64_t>::max()) {
   const char* const text = std::getenv(variable);
@@ -19,7 +18,7 @@ inline std::int64_t number_in(const char* variable,
 }
 
 c10::DeviceAllocator& device_allocator();
-// Once, where LibTorch has no CUDA of its own.
+// Call once, and only if LibTorch has no real CUDA.
 void register_kernels();
 
 }  // namespace sluice::sim

@@ -1,5 +1,4 @@
-// training.device of the commands, with a simulated driver and the simulated device in the place of
-// LibTorch's CUDA library: what is loaded, refused, said, and that processes train without a race.
+// A simulated driver and device replace LibTorch's CUDA library.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -11,13 +10,11 @@
 namespace sluice::testing {
 namespace {
 
-// Commands on a machine with simulated GPUs; Fixture has the configuration.
 template <typename Fixture>
 class OnSimulatedGpus : public Fixture {
  protected:
   using Fixture::config, Fixture::folder_, Fixture::metrics, Fixture::out;
 
-  // A command line on a machine with `gpus`.
   ProgramResult on_gpus(int gpus, std::vector<std::string> words) const {
     std::string line = "SIMULATED_GPUS=" + std::to_string(gpus) +
                        " SIMULATED_DEVICE_REPORT=" + quoted_for_shell(report()) +
@@ -34,7 +31,6 @@ class OnSimulatedGpus : public Fixture {
     return on_gpus(gpus, words);
   }
   std::string report() const { return folder_ / "devices.txt"; }
-  // The report of the last run's processes on their devices.
   std::string take_report() const {
     const std::string text = test::read_file(report());
     fs::remove(report());
@@ -50,7 +46,6 @@ class OnSimulatedGpus : public Fixture {
     return all;
   }
 
-  // The output of a run from its first step: losses, norms, and a hash of each weight and moment.
   struct Outcome {
     std::vector<double> numbers;
     std::string hashes;
@@ -65,7 +60,6 @@ class OnSimulatedGpus : public Fixture {
     outcome.hashes = this->hashes_of_step("step-00000003");
     return outcome;
   }
-  // The outcome of a run on devices, in which no race is found.
   Outcome trained_with(std::vector<std::string> words) const {
     const ProgramResult result = train_on(4, "cuda", std::move(words));
     EXPECT_EQ(result.exit_code, 0) << result.err;
@@ -83,7 +77,6 @@ class OnSimulatedGpus : public Fixture {
     return outcome();
   }
 
-  // Where a run finds a plug-in for NCCL, too.
   void bring_nccl() { libraries_ += ":" SLUICE_SIMULATED_NCCL; }
 
   std::string more_;
@@ -142,7 +135,6 @@ TEST_F(DeviceCommandTest, RanksThatAreProcessesHaveTheSameBitsWithoutARace) {
   expect_no_race();
 }
 
-// One rank and two, of a model with what the words say.
 TEST_F(DeviceCommandTest, TwoRanksHaveTheBitsOfOneWithEveryFeature) {
   const std::vector<std::vector<std::string>> features = {
       {"--training.mixed_precision=bfloat16"},
@@ -173,7 +165,7 @@ TEST_F(DeviceCommandTest, RanksThatShareLayersHaveTheBitsOfTheirSlices) {
   const Outcome alone = trained_with({kOneRank, slices});
   EXPECT_TRUE(alone == trained_with({kTwoRanks, slices, shared}));
   EXPECT_TRUE(alone == launched_with(4, {kTwoRanks, slices, shared}));
-  // A length that the slices do not divide, in layers that run twice.
+  // Slices do not divide this length, and layers run twice.
   const std::string uneven = "--training.seq_len=15";
   EXPECT_TRUE(
       trained_with({kOneRank, slices, uneven}) ==
@@ -213,7 +205,7 @@ TEST_F(DeviceCommandTest, ARunGoesOnWithOtherRanksAndOnTheCpu) {
   expect_no_race();
 }
 
-// For the losses and for the norm: by how much more there is with more steps.
+// One wait is for the losses, one for the norm.
 TEST_F(DeviceCommandTest, TheHostWaitsForADeviceTwiceAStepAtMost) {
   const auto waits_of = [&](const std::string& steps) {
     EXPECT_EQ(train_on(4, "cuda", {"--training.steps=" + steps}).exit_code, 0);
@@ -253,12 +245,12 @@ TEST_F(DeviceCommandTest, AProcessThatIsLostInATransferEndsTheOthers) {
   more_ = "SLUICE_FAULT=kill:rank=1,step=2,instruction=3 ";
   const ProgramResult lost =
       on_gpus(4, {"launch", "-n", "2", "--", "train", config(), "--training.device=cuda"});
-  EXPECT_EQ(lost.exit_code, 128 + 9) << lost.err;  // as on the CPU
+  EXPECT_EQ(lost.exit_code, 128 + 9) << lost.err;
   EXPECT_NE(lost.err.find("rank 0 waits for "), std::string::npos) << lost.err;
   EXPECT_NE(lost.err.find("of step 2 from rank 1"), std::string::npos) << lost.err;
 }
 
-// ---- NCCL, which the plug-in of these tests only acts out: bytes go over sockets ----
+// ---- NCCL. The plug-in of these tests imitates it with sockets. ----
 
 TEST_F(DeviceCommandTest, ProcessesOfOneGpuEachExchangeOverNcclWithTheSameBits) {
   bring_nccl();
@@ -275,7 +267,6 @@ TEST_F(DeviceCommandTest, ProcessesOfOneGpuEachExchangeOverNcclWithTheSameBits) 
     EXPECT_TRUE(outcome() == alone) << transport;
     fs::remove_all(out());
   }
-  // Its collectives, too.
   const std::vector<std::string> replicas = {"--parallelism.data_parallel_degree=2",
                                              "--training.local_batch_size=2",
                                              "--parallelism.transport=nccl"};
@@ -335,7 +326,6 @@ TEST_F(DeviceCommandTest, NcclThatCannotBeUsedIsRefusedAndAutoSaysWhyItIsGloo) {
   expect_refused(launched("nccl", 2, {"--parallelism.pipeline_parallel_degree=4"}),
                  "it takes one rank a process, and here are 2");
 
-  // Processes that find different libraries.
   const std::string differs =
       "if [ \"$RANK\" = 1 ]; then export SIMULATED_NCCL_VERSION=22908; fi; exec \"$0\" train "
       "\"$1\" --training.device=cuda --parallelism.transport=nccl";

@@ -1,4 +1,4 @@
-// Operators of the simulated devices: LibTorch's kernels of the CPU over the same memory.
+// The simulated devices run LibTorch's CPU kernels on the same memory.
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/Parallel.h>
@@ -45,7 +45,6 @@ at::Tensor empty_strided(c10::SymIntArrayRef size, c10::SymIntArrayRef stride,
                                            kKeys, dtype.value_or(at::kFloat));
 }
 
-// The same memory as a tensor of the CPU.
 at::Tensor on_host(const at::Tensor& tensor) {
   if (!is_ours(tensor)) return tensor;
   void* const memory = tensor.storage().data() ? tensor.mutable_data_ptr() : nullptr;
@@ -63,7 +62,6 @@ at::Tensor to_device(const at::Tensor& host, int device) {
   return tensor;
 }
 
-// One call of an operator: its arguments on the host, what it touches, its results on the device.
 enum class Use { kRead, kWritten, kOut };
 
 class Call {
@@ -72,7 +70,7 @@ class Call {
     if (!is_ours(tensor)) return tensor;
     if (device_ < 0) device_ = tensor.device().index();
     at::Tensor host = on_host(tensor);
-    // The kernel may give it another size on its way, for which it needs memory of its own.
+    // The kernel may resize an output.
     if (use == Use::kOut) host = host.numel() == 0 ? at::empty_like(host) : host.clone();
     seen_.emplace_back(tensor, host);
     if (tensor.numel() > 0) touched_.emplace_back(tensor.const_data_ptr(), use != Use::kRead);
@@ -134,14 +132,14 @@ class Call {
 
  private:
   int device_ = -1;
-  std::vector<std::pair<at::Tensor, at::Tensor>> seen_;  // given, on the host
-  std::vector<std::pair<const void*, bool>> touched_;    // and whether it is written
+  std::vector<std::pair<at::Tensor, at::Tensor>> seen_;  // {device tensor, host tensor}
+  std::vector<std::pair<const void*, bool>> touched_;    // {memory, whether it is written}
   Launch launch_;
   std::string name_;
 };
 
-// A thread of LibTorch's engine has as many threads as the process when it is first used, and bits
-// of the CPU's kernels depend on that: here all have one.
+// A thread of LibTorch's engine starts with the process's number of threads. Bits of CPU kernels
+// depend on that number, so every thread here uses one.
 void use_one_thread() {
   thread_local const bool done = [] {
     at::set_num_threads(1);
@@ -173,9 +171,9 @@ void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     (*stack)[i] = call.give((*stack)[i]);
 }
 
-// As CUDA's: on the current stream of the source's device; between devices that stream waits for
-// the destination's, which waits for the copy. From memory that is not pinned, and to the host
-// without non_blocking, the host waits.
+// Ordered like a CUDA copy. It runs on the current stream of the source's device. Between devices,
+// that stream waits for the destination's stream, which then waits for the copy. The host waits if
+// its memory is not pinned, and for blocking copies to the host.
 at::Tensor& copy_(at::Tensor& to, const at::Tensor& from, bool non_blocking) {
   if (to.numel() == 0) return to;
   Machine& machine = Machine::get();
@@ -259,7 +257,7 @@ void record_stream(at::Tensor& tensor, c10::Stream stream) {
 }  // namespace
 
 void register_kernels() {
-  // Never freed: other threads may be inside an operator while the process ends.
+  // Never freed, because other threads may run operators while the process exits.
   static auto* const all =
       new torch::Library(torch::Library::IMPL, "_", c10::DispatchKey::CUDA, __FILE__, __LINE__);
   all->fallback(torch::CppFunction::makeFromBoxedFunction<&run_on_host>());

@@ -26,7 +26,7 @@ std::string text_of(StreamName stream) {
 
 thread_local Here here;
 
-// Never freed: LibTorch's threads may free memory while the process ends.
+// Never freed, because LibTorch's threads may free memory while the process exits.
 Machine& Machine::get() {
   static auto* const machine = new Machine;
   return *machine;
@@ -167,7 +167,7 @@ void Machine::add_pinned(void* memory, std::size_t bytes) {
   pinned_[static_cast<char*>(memory)] = bytes;
 }
 
-// A copy to it would write to what others have by then.
+// Forgets the memory, so that a pending copy does not write to it after it has a new owner.
 void Machine::free_pinned(void* memory) {
   const auto guard = lock();
   pinned_.erase(static_cast<char*>(memory));
@@ -219,7 +219,7 @@ std::pair<std::int64_t, std::int64_t> Machine::bytes(int device, bool reset_peak
   return {live_[index], peak_[index]};
 }
 
-// ---- what tests ask ----
+// ---- queries of tests ----
 
 std::vector<std::string> take_races() { return Machine::get().take_races(); }
 Counts counts() { return Machine::get().counts(); }

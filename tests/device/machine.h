@@ -1,19 +1,15 @@
-// The memory of the simulated devices: who wrote and read which memory, and what that waited for.
+// The memory of the simulated devices. It finds races with vector clocks.
 //
-// A stream, and the host on behalf of a device, is a place with a vector clock: for every stream,
-// how much of it has happened before now. A launch joins the clock of the host and counts up the
-// clock of its stream; an event is a copy of a clock; a stream that waits for an event joins it, as
-// the host does that synchronizes. An access is behind another when the clock of its stream does
-// not include it: a race.
+// Each stream has a vector clock: for every stream, the time up to which its work is known to have
+// happened. The host has such a clock for each device. A launch joins the host's clock and advances
+// its stream's clock. An event is a copy of a clock. Waiting for an event joins its clock, on a
+// stream or on the host. An access whose predecessor is not included in its stream's clock is a
+// race.
 //
-// Owns: clocks, blocks of device memory with their last accesses, copies that are pending. Does not
-// own: tensors.
-//
-// Invariants:
-//  1. Freed memory holds poison, and so does pinned memory to which a copy is pending.
-//  2. Memory may be freed while another stream may use it only after record_stream for that stream.
-// Thread-safety: any thread; the host's clock is one for all threads whose current device it is:
-// a rank's, its engine's and its wire's, which hand over to each other.
+// Freed memory is poisoned, and so is pinned memory with a pending copy. A block that another
+// stream may use may only be freed after record_stream for that stream. All functions are
+// thread-safe. All threads whose current device is the same share a host clock (a rank's, its
+// engine's and its wire's threads), because they synchronize with each other.
 #pragma once
 
 #include <c10/core/Stream.h>
@@ -35,10 +31,9 @@ namespace sluice::sim {
 
 inline constexpr int kPoison = 0xCD;
 
-using StreamName = std::pair<int, std::int64_t>;  // device, number; 0: the default one
+using StreamName = std::pair<int, std::int64_t>;  // {device, number}; 0 is the default stream
 using Clock = std::map<StreamName, std::uint64_t>;
 
-// The thread's current device and streams.
 struct Here {
   int device = 0;
   std::array<std::int64_t, kNumDevices> streams{};
@@ -48,7 +43,7 @@ inline StreamName current_stream(int device) {
   return {device, here.streams[static_cast<std::size_t>(device)]};
 }
 
-// A stream as what has no streams of LibTorch's gets it.
+// The stream as an opaque handle, for code that does not use LibTorch's streams.
 inline void* handle_of(StreamName stream) {
   return reinterpret_cast<void*>((static_cast<std::uintptr_t>(stream.first) + 1) << 32U |
                                  static_cast<std::uintptr_t>(stream.second));
@@ -67,29 +62,29 @@ class Machine {
  public:
   static Machine& get();
 
-  // Held over a launch and its accesses.
+  // Hold this lock for a launch and its accesses.
   std::unique_lock<std::recursive_mutex> lock() { return std::unique_lock(mutex_); }
 
   Launch launch(StreamName stream);
   void access(const Launch& launch, const void* memory, bool writes, const std::string& operation);
-  // The stream goes on only after all that the clock has.
+  // The stream continues after everything that the clock includes.
   void wait(StreamName stream, const Clock& clock);
   void host_waits(const Clock& clock);
-  // Somebody who has asked whether that is over says so: with the reference to a tensor that is let
-  // go then, whoever has another one learns it.
+  // All devices' host clocks join `clock`. Used when a query finds that work is complete and
+  // releases a tensor: the drop of its reference count informs every other thread.
   void all_know(const Clock& clock);
-  // A launch that ends only when somebody says so: nothing behind it on its stream has happened
-  // until then.
+  // A launch that stays in progress until end(). Nothing after it on its stream happens before
+  // that.
   void begin(const Launch& launch) { under_way_[launch.stream].insert(launch.time); }
   void end(const Launch& launch) { under_way_[launch.stream].erase(launch.time); }
   bool has_happened(const Clock& clock) const;
-  // Copies that wait for what has happened. What the thread that asks learns is not known to the
-  // host's other threads.
+  // Carries out the pending copies that the clock includes. Does not update the host clocks,
+  // because only the querying thread learns of it.
   void carry_out(const Clock& clock);
   bool is_allocated(const void* memory) const;
   Clock clock_of(StreamName stream);
   Clock clock_of_device(int device);
-  // Carried out when the host knows that `launch` is done.
+  // Runs `run` once the host has waited for `launch`.
   void when_done(const Launch& launch, std::function<void()> run);
 
   char* allocate(int device, std::size_t bytes);
@@ -100,7 +95,7 @@ class Machine {
   bool is_pinned(const void* memory);
   std::int64_t new_stream() { return next_stream_++; }
 
-  // True if this call is the one to be left out.
+  // Whether to skip this call, because a test removes it.
   bool skips(Call call);
   void count_operator() { ++counts_.operators; }
   void count_host_wait(int device) { ++counts_.host_waits[static_cast<std::size_t>(device)]; }

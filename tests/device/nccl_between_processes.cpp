@@ -1,8 +1,7 @@
-// NCCL's functions between processes of this machine with simulated devices, whose memory is the
-// host's: bytes go over sockets. Built as libsluice_nccl.so, the plug-in that programs load; NCCL's
-// rules are those of recording_nccl.cpp, which one process alone can keep.
-//
-// SIMULATED_NCCL_VERSION is the version of the library (22907, as that of the headers).
+// A stand-in for NCCL between processes of this machine whose simulated devices use host memory. It
+// sends bytes over sockets. It is built as the plug-in libsluice_nccl.so. It does not check NCCL's
+// rules; recording_nccl.cpp does, within one process. SIMULATED_NCCL_VERSION sets the library
+// version (default 22907, that of the headers).
 #include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -25,17 +24,17 @@ namespace {
 using namespace sluice::nccl;
 
 struct End {
-  int listens = -1;  // of the sender, until the receiver has come
+  int listens = -1;  // the sender's socket until the receiver connects
   int socket = -1;
 };
 
 std::mutex mutex;
-std::map<std::string, int> listening;  // sockets, by the bytes of the id
+std::map<std::string, int> listening;
 
 sockaddr_un address_of(const UniqueId& id) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path + 1, id.bytes.data(), 64);  // an abstract name: no file
+  std::memcpy(address.sun_path + 1, id.bytes.data(), 64);  // an abstract name
   return address;
 }
 constexpr socklen_t kAddressBytes = offsetof(sockaddr_un, sun_path) + 1 + 64;

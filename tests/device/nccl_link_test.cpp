@@ -1,5 +1,4 @@
-// Transfers between devices over a table of NCCL's functions that records: pairing, order, groups,
-// ends, and each way in which one fails. Nothing here is NCCL itself.
+// Transfers between devices, with a recording stand-in for NCCL.
 #include "comm/nccl_link.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +20,7 @@
 
 namespace sluice::test {
 
-// ---- the promises of every transport, each tensor by way of a device ----
+// ---- conformance of transports, with each tensor sent between devices ----
 
 namespace {
 
@@ -29,7 +28,6 @@ at::Device device_of(int rank) {
   return {at::kCUDA, static_cast<at::DeviceIndex>(rank % sim::kNumDevices)};
 }
 
-// A tensor that lies on `device` as it does where it is.
 at::Tensor moved(const at::Tensor& tensor, at::Device device) {
   if (!tensor.defined()) return tensor;
   const at::NoGradGuard no_grad;
@@ -42,7 +40,7 @@ at::Tensor moved(const at::Tensor& tensor, at::Device device) {
   return layout.restore(there, at::kCPU);
 }
 
-// A link whose tensors come from the host and go there, and are on devices between.
+// Moves host tensors to devices for the transfer and back.
 class ByDevices final : public Link, public LinkReceiver {
  public:
   ByDevices(std::unique_ptr<Link> link, at::Device device)
@@ -83,7 +81,7 @@ class ByDevices final : public Link, public LinkReceiver {
 
 std::vector<std::unique_ptr<Transport>> recorded_processes(int size,
                                                            const TransportOptions& options) {
-  // The five of one test share devices, which NCCL would refuse.
+  // Some of five ranks share a device, which real NCCL rejects.
   sim::start_recording({.one_device = size > sim::kNumDevices});
   return gloo_processes(
       size, size, options,
@@ -97,7 +95,7 @@ std::vector<std::unique_ptr<Transport>> recorded_processes(int size,
       });
 }
 
-// Where LibTorch has CUDA there is nothing to record.
+// Skipped if LibTorch has real CUDA.
 std::vector<TransportFactory> recorded() {
   if (!sim::is_simulated()) return {};
   return {&recorded_processes};
@@ -193,7 +191,6 @@ TEST_F(NcclLinkTest, ATensorLiesOnTheOtherDeviceAsItDidOnItsOwn) {
   });
 }
 
-// A send stands on its stream until its receive is posted: the host goes on, and receives.
 TEST_F(NcclLinkTest, ASendWaitsForItsReceiveAndHoldsNothingUp) {
   const auto ends = wired(2);
   run_ranks(ends, 1, nullptr, [](Transport& transport) {
@@ -204,8 +201,7 @@ TEST_F(NcclLinkTest, ASendWaitsForItsReceiveAndHoldsNothingUp) {
   });
 }
 
-// A wait or a record of the compute's is missed in an exchange; one on the stream of a transfer
-// itself is not needed.
+// Dropping any wait or record_stream between compute and transfer streams causes a race.
 TEST_F(NcclLinkTest, EveryWaitAndRecordOfATransferIsNeeded) {
   const auto hand_over = [] {
     sim::start_recording();
@@ -267,7 +263,7 @@ TEST_F(NcclLinkTest, SumsOfReplicasKeepTheirBits) {
   }
 }
 
-// The link's thread receives a piece on a stream of its own before a rank here has made the group.
+// The piece arrives on the stream of the link's thread.
 TEST_F(NcclLinkTest, APieceThatComesBeforeItsGroupIsWaitedFor) {
   struct Nowhere final : Link {
     void start(LinkReceiver& /*receiver*/) override {}
@@ -288,7 +284,6 @@ TEST_F(NcclLinkTest, APieceThatComesBeforeItsGroupIsWaitedFor) {
 
 // ---- failures ----
 
-// The errors with which both ranks end a transfer from the first to the second.
 std::vector<std::string> errors_of_a_transfer(const NcclScript& script) {
   sim::start_recording(script);
   std::vector<std::string> errors(2);
@@ -301,7 +296,7 @@ std::vector<std::string> errors_of_a_transfer(const NcclScript& script) {
         Transport& transport = *ends[static_cast<std::size_t>(rank)];
         if (rank == 0) send(transport, 1, 0, at::ones({64}, at::kCUDA));
         if (rank == 1) wait_for(transport, 0, 0);
-        wait_for(transport, 1 - rank, 1);  // never sent
+        wait_for(transport, 1 - rank, 1);
       });
     });
   }
@@ -338,7 +333,7 @@ TEST_F(NcclLinkTest, ATransferThatDoesNotEndIsNamedAtTheDeadline) {
     const c10::DeviceGuard guard(device_of(0));
     send(*ends[0], 1, 0, at::ones({64}, at::kCUDA));
   }
-  // No rank waits, whose own deadline would come first.
+  // No rank waits here, because its own deadline would come first.
   for (const auto& end : ends) {
     for (int i = 0; i < 1000 && !end->failure(); ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));

@@ -1,5 +1,5 @@
-// The plug-in with NCCL itself, where a GPU is: one rank that sends to itself, as two need two
-// GPUs.
+// The plug-in with real NCCL, if there is a GPU. One rank sends to itself, because two ranks need
+// two GPUs.
 #include "comm/nccl_plugin.h"
 
 #include <ATen/ATen.h>

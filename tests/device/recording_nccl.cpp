@@ -25,7 +25,7 @@ struct End {
   int number = 0;  // 0 sends, 1 receives
   int device = 0;
   Result state = nccl::kInProgress;
-  bool is_over = false;  // destroyed or aborted
+  bool is_over = false;
   StreamName stream{-1, 0};
 };
 
@@ -44,7 +44,7 @@ struct Pair {
   std::array<End*, 2> ends{};
   std::deque<Sent> sent;
   std::deque<Wanted> wanted;
-  std::vector<Launch> lost;  // sends
+  std::vector<Launch> lost;  // sends that never complete
   bool is_connected = false;
 };
 
@@ -62,14 +62,13 @@ struct Recording {
   NcclCounts counts;
   std::vector<std::string> faults;
   std::map<std::string, std::int64_t> calls;
-  std::map<std::string, std::shared_ptr<Pair>> pairs;  // by the bytes of the id
-  std::vector<std::unique_ptr<End>> ends;              // kept, so that a late call is seen
-  std::vector<std::unique_ptr<End>> earlier;  // of recordings before, whose links may still live
+  std::map<std::string, std::shared_ptr<Pair>> pairs;
+  std::vector<std::unique_ptr<End>> ends;     // kept to detect late calls
+  std::vector<std::unique_ptr<End>> earlier;  // of earlier recordings, whose links may be alive
   std::map<StreamName, End*> streams;
   std::int64_t next_id = 0;
 
   void fault(std::string text) { faults.push_back(std::move(text)); }
-  // True for the call of the function that fails.
   bool fails(const std::string& function) {
     return calls[function]++ == script.call && script.function == function;
   }
@@ -108,7 +107,7 @@ void match(Pair& pair) {
     }
     machine.wait(wanted.launch.stream, sent.clock);
     machine.access(wanted.launch, wanted.memory, true, "ncclRecv");
-    // A receive that was given up has no memory any more.
+    // The memory of an abandoned receive may be freed already.
     if (machine.is_allocated(wanted.memory))
       std::memcpy(wanted.memory, sent.bytes.data(), std::min(sent.bytes.size(), wanted.bytes));
     machine.end(sent.launch);
@@ -208,7 +207,6 @@ Result init(Comm* comm, int num_ranks, const nccl::UniqueId& id, int rank) {
   return pair->ends[0]->state;
 }
 
-// Sends that wait end with their communicator.
 void end(End& over) {
   Pair& pair = *over.pair;
   const auto lock = Machine::get().lock();

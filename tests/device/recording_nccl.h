@@ -1,15 +1,14 @@
-// NCCL's functions between the simulated devices of one process: they move bytes, keep to NCCL's
-// rules, and write down who breaks them.
+// A stand-in for NCCL between the simulated devices of one process. It moves bytes, follows NCCL's
+// rules, and records violations.
 //
-// A send reads its memory when its stream comes to it, and ends when the receive that belongs to it
-// has been posted; one that is never received never ends, and its stream with it. The first
-// transfer of a communicator connects it: the send is in progress until then. Since the simulated
-// device runs operators at once, a receive is in progress until the bytes are there.
+// A send reads its memory when its stream reaches it, and completes once the matching receive is
+// posted. A send without a receive blocks its stream forever. The first transfer of a communicator
+// connects it, and the send is in progress until then. The simulated device runs operators
+// immediately, so a receive is in progress until its bytes arrive.
 //
-// Faults: transfers that do not fit each other in size or direction; calls for a communicator that
-// is in progress or has ended; a stream that belongs to two communicators; a group that is left
-// open; a communicator that is finalized while transfers wait, or is never ended.
-// Does not own: clocks and memory (machine.h). Thread-safety: as NCCL's.
+// Recorded violations: transfers that do not match in size or direction, calls on a communicator
+// that is in progress or has ended, a stream shared by two communicators, a group left open, and a
+// communicator that is never ended or is finalized while transfers wait. Thread-safe like NCCL.
 #pragma once
 
 #include <cstdint>
@@ -21,25 +20,24 @@
 namespace sluice::sim {
 
 struct NcclScript {
-  // The function that fails, its call from 0, and how. "lost": that send is never received;
-  // "async": the communicator of that transfer is in error afterwards.
+  // The function that fails, and the index of the failing call. "lost" means that this send is
+  // never received. "async" means that the transfer's communicator then reports an error.
   std::string function;
   std::int64_t call = 0;
   nccl::Result result = nccl::kSystemError;
   int version = 22907;
-  bool one_device = false;  // both ends of a communicator may be on one device
+  bool one_device = false;  // allows both ends of a communicator on one device
 };
 
 struct NcclCounts {
   std::int64_t communicators = 0, sends = 0, receives = 0, groups = 0, bytes = 0;
   std::int64_t finalized = 0, destroyed = 0, aborted = 0;
-  std::int64_t unmatched = 0;  // sends that were never received
+  std::int64_t unmatched = 0;
 };
 
 const nccl::Table& recording_nccl();
 void start_recording(const NcclScript& script = {});
 NcclCounts nccl_counts();
-// The rules that were broken since start_recording(), in words.
 std::vector<std::string> nccl_faults();
 
 }  // namespace sluice::sim

@@ -1,5 +1,3 @@
-// The simulated device itself: what it finds, and that LibTorch trains on it.
-
 #include <ATen/ATen.h>
 #include <ATen/DeviceAccelerator.h>
 #include <c10/core/Event.h>
@@ -20,7 +18,7 @@ namespace {
 
 const c10::Device kDevice(c10::kCUDA, 1);
 
-// A copy on a stream of its own between two operators. keeps: its tensors live to the end.
+// `keeps` keeps the tensors alive to the end.
 void transfer(bool keeps) {
   const c10::impl::VirtualGuardImpl guard(c10::kCUDA);
   const c10::Stream compute = guard.getStream(kDevice);

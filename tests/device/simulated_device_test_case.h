@@ -1,7 +1,3 @@
-// Tests on the simulated device: a fixture under which there is no race, as none leaks memory, and
-// mutations of the order of a program.
-//
-// Owns: nothing. Thread-safety: one test at a time.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -29,8 +25,7 @@ class SimulatedDeviceTest : public ::testing::Test {
   }
 };
 
-// Runs `run`, which has no race, with each of its calls of a kind forgotten in turn. Returns the
-// numbers of the calls without which no race was found.
+// Skips each call of a kind in turn. Returns the indices of the calls whose absence caused no race.
 inline std::vector<std::int64_t> unnoticed(Call call, const std::function<void()>& run) {
   forget_nothing();
   reset_counts();

@@ -1,5 +1,6 @@
-// A driver of NVIDIA's as far as src/base/cuda_driver.cpp asks one: SIMULATED_GPUS devices (4), of
-// 16 GiB each. Built as libcuda.so.1, which programs find through LD_LIBRARY_PATH.
+// A stand-in for NVIDIA's driver with the functions that src/base/cuda_driver.cpp calls. It reports
+// SIMULATED_GPUS devices (default 4) of 16 GiB. It is built as libcuda.so.1; programs find it
+// through LD_LIBRARY_PATH.
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>

@@ -1,5 +1,3 @@
-// Training on simulated devices: no race, and the numbers of one rank and of the CPU up to
-// rounding.
 #include <gtest/gtest.h>
 #include <torch/optim/adamw.h>
 
@@ -23,7 +21,7 @@ using sim::Call;
 
 class TrainingOnDevicesTest : public sim::SimulatedDeviceTest {};
 
-// Rank r on device r; of more ranks than devices, some share one.
+// If there are more ranks than devices, some share a device.
 std::vector<at::Device> devices_for(int ranks) {
   std::vector<at::Device> devices;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -76,8 +74,8 @@ TEST_F(TrainingOnDevicesTest, EveryScheduleHasTheSameBitsAsOneRank) {
   }
 }
 
-// Their shape functions say float32: under autocast a layer on CUDA writes bfloat16 where one on
-// the CPU does not.
+// The shape functions say float32. Under autocast a layer writes bfloat16 on CUDA in cases where it
+// does not on the CPU.
 Model without_shapes() {
   Model model = plain_mlp();
   for (LayerSpec& layer : model.layers) layer.shapes = nullptr;
@@ -97,7 +95,7 @@ TEST_F(TrainingOnDevicesTest, AutocastIsAlikeInEveryLayout) {
   EXPECT_TRUE(same_bits(alone, mixed("ZBVZeroBubble", 2)));
 }
 
-// Layers run again on the engine's thread: with the forward's random numbers, types and buffers.
+// Recomputed layers must use the random numbers, dtypes and buffers of the forward.
 TEST_F(TrainingOnDevicesTest, LayersThatRunTwiceAreThoseThatRunOnce) {
   for (const bool mixed : {false, true}) {
     const auto run_of = [&](bool twice, const char* schedule, int ranks) {
@@ -166,7 +164,7 @@ TEST_F(TrainingOnDevicesTest, ConnectionsBetweenProcessesCarryThemToTheReceivers
   EXPECT_TRUE(same_bits(trained(run), on_host(run_training(wired))));
 }
 
-// Waits of the host for each device in a step of the run: by how many more there are in more steps.
+// Host waits per step and device, computed from two runs of different length.
 std::vector<std::int64_t> host_waits_a_step(TrainingRun run) {
   std::vector<sim::Counts> counted;
   for (const std::size_t num_steps : {2, 4}) {
@@ -185,8 +183,8 @@ std::vector<std::int64_t> host_waits_a_step(TrainingRun run) {
   return waits;
 }
 
-// For the losses and for the gradients' norm. Between replicas it reads, of each message of
-// gradients that comes, which parts it has.
+// The host waits for the losses and the gradient norm. With replicas it also reads from each
+// gradient message which parts it contains.
 TEST_F(TrainingOnDevicesTest, TheHostWaitsForADeviceTwiceAStepAtMost) {
   using Waits = std::vector<std::int64_t>;
   EXPECT_EQ(host_waits_a_step(plain_run("GPipe", 1)), Waits({2, 0, 0, 0}));
@@ -197,7 +195,6 @@ TEST_F(TrainingOnDevicesTest, TheHostWaitsForADeviceTwiceAStepAtMost) {
   EXPECT_EQ(host_waits_a_step(replicated_run(2, 2, false, true)), Waits({3, 3, 4, 4}));
 }
 
-// A rank's call on a thread of its own, which ends with it.
 void on_rank(const Transport& end, const std::function<void()>& call) {
   std::thread([&] {
     const c10::DeviceGuard guard(end.device());
@@ -205,7 +202,6 @@ void on_rank(const Transport& end, const std::function<void()>& call) {
   }).join();
 }
 
-// The hand-over between devices: every wait and every recorded stream is needed.
 TEST_F(TrainingOnDevicesTest, EveryWaitAndRecordOfAHandOverIsNeeded) {
   const auto hand_over = [] {
     const auto ends = make_local_transports(2, {.devices = devices_for(2)});
@@ -228,7 +224,7 @@ TEST_F(TrainingOnDevicesTest, EveryWaitAndRecordOfAHandOverIsNeeded) {
 
 using sim::unnoticed;
 
-// A copy to the host is there when it is said to be, after what computed it, and its memory lives.
+// The copy waits for the computation and keeps its memory alive.
 TEST_F(TrainingOnDevicesTest, EveryWaitAndRecordOfACopyToTheHostIsNeeded) {
   at::Tensor last;
   Ready arrived;
@@ -249,7 +245,7 @@ TEST_F(TrainingOnDevicesTest, EveryWaitAndRecordOfACopyToTheHostIsNeeded) {
   EXPECT_FALSE(last.eq(2).any().item<bool>());
 }
 
-// Until a copy of it is done a tensor has a reference more: its only holder would write to it.
+// A pending copy holds a reference, because a sole owner may write to the tensor.
 TEST_F(TrainingOnDevicesTest, ATensorIsKeptAsLongAsACopyReadsIt) {
   const at::Device own(at::kCUDA, 0), other(at::kCUDA, 1);
   const c10::DeviceGuard guard(own);
@@ -267,7 +263,7 @@ TEST_F(TrainingOnDevicesTest, ATensorIsKeptAsLongAsACopyReadsIt) {
   }).join();
 }
 
-// An update that writes weights waits for the copies of a checkpoint.
+// Weight updates wait for the copies of a checkpoint.
 TEST_F(TrainingOnDevicesTest, ACheckpointHoldsWhatWasThereWhenItWasTaken) {
   Snapshot snapshot;
   at::Tensor weight = at::ones({64}, at::Device(at::kCUDA, 1));
@@ -283,11 +279,11 @@ TEST_F(TrainingOnDevicesTest, ACheckpointHoldsWhatWasThereWhenItWasTaken) {
   EXPECT_FALSE(taken());
 }
 
-// The exchanges of a group's members. A member's own piece comes back on its own stream, where
-// nothing has to be waited for: of the two members one call each is not missed.
+// A member's own piece comes back on its own stream, which needs no wait. So one wait and one
+// record of each member may be skipped.
 TEST_F(TrainingOnDevicesTest, EveryWaitAndRecordOfACollectiveIsNeeded) {
   const auto gather = [] {
-    // One after the other, so that calls have the same numbers each time.
+    // Run the ranks in turn, so that calls have the same indices in every run.
     const auto ends = make_local_transports(2, {.devices = devices_for(2)});
     std::vector<Work<std::vector<at::Tensor>>> works;
     for (const auto& end : ends) {
@@ -308,8 +304,8 @@ TEST_F(TrainingOnDevicesTest, EveryWaitAndRecordOfACollectiveIsNeeded) {
   EXPECT_EQ(number_of(Call::kRecord, sim::counts()), 4);
 }
 
-// Between processes: a message over a connection. What arrives is on the receiver's own stream, so
-// that of two calls the second, its, is not missed.
+// A message between processes arrives on the receiver's own stream. So the receiver's call, the
+// second, may be skipped.
 TEST_F(TrainingOnDevicesTest, EveryWaitAndRecordOfAConnectionIsNeeded) {
   const auto hand_over = [] {
     const auto ends = make_loopback_transports(2, {.devices = devices_for(2)});
@@ -330,14 +326,13 @@ TEST_F(TrainingOnDevicesTest, EveryWaitAndRecordOfAConnectionIsNeeded) {
   EXPECT_EQ(unnoticed(Call::kRecord, hand_over), std::vector<std::int64_t>{1});
 }
 
-// ---- the library's door ----
+// ---- public interface ----
 
 struct OfRun {
   std::vector<double> losses;
-  std::vector<at::Device> devices;  // of the parameters, by rank
+  std::vector<at::Device> devices;
 };
 
-// A model with as many trained layers as the largest number of ranks tried.
 Model six_layers() {
   torch::nn::Sequential net;
   for (int i = 0; i < 5; ++i) net->push_back(torch::nn::Linear(kWidth, kWidth));

@@ -1,5 +1,5 @@
-# Prints one C++ source with the C++ blocks of the pages. A block without main() becomes a function. What a block
-# takes from its reader is declared in pages/blocks.h, in the namespace of the page.
+# Prints one C++ source file with all C++ blocks of the pages. A block without main() becomes a function.
+# pages/blocks.h declares what a block expects from the reader, in a namespace per page.
 # usage: awk -f page_blocks.awk README.md docs/*.md
 BEGIN { print "#include \"blocks.h\"" }
 FNR == 1 {
@@ -10,7 +10,7 @@ FNR == 1 {
 /^```cpp$/ { in_block = 1; is_program = 0; text = ""; first = FNR + 1; next }
 in_block && /^```$/ {
   in_block = 0
-  # The compiler's messages name the page and its line.
+  # Compiler messages refer to the page and line.
   printf "namespace page_%s {\n", page
   if (!is_program) printf "[[maybe_unused]] auto block_%d() {\n", first
   printf "#line %d \"%s\"\n%s", first, FILENAME, text

@@ -1,4 +1,5 @@
-# Compiles the C++ blocks of README.md and docs. WORK, SOURCE_DIR, COMMAND: compiler with flags, up to the source.
+# Compiles the C++ blocks of README.md and docs. COMMAND is the compiler with flags, without the
+# source file. Also needs WORK and SOURCE_DIR.
 file(GLOB pages RELATIVE ${SOURCE_DIR} ${SOURCE_DIR}/README.md ${SOURCE_DIR}/docs/*.md)
 file(MAKE_DIRECTORY ${WORK})
 execute_process(COMMAND awk -f tests/docs/page_blocks.awk ${pages} WORKING_DIRECTORY ${SOURCE_DIR}

@@ -1,5 +1,5 @@
-# Runs the programs of the migration pages, compiled as they are printed: each trains, and says its losses.
-# WORK, SLUICE, SOURCE_DIR, PROGRAMS.
+# Runs the programs of the migration pages as they are printed. Each must train and print its
+# losses. Needs WORK, SLUICE, SOURCE_DIR and PROGRAMS.
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
 
@@ -12,7 +12,7 @@ function(run)
   set(output "${output}" PARENT_SCOPE)
 endfunction()
 
-# A Llama of 32 small layers under the name that a page reads.
+# A Llama with 32 small layers, under the name that a page uses.
 file(READ ${SOURCE_DIR}/tests/reference/models/llama_untied/config.json config)
 foreach(small "num_hidden_layers;32" "hidden_size;16" "head_dim;4" "intermediate_size;32")
   list(GET small 0 key)

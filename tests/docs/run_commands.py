@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Runs the commands of a page of docs/, in their order and in one shell, as a reader would.
+"""Runs the commands of a page of docs/ in order and in one shell, like a reader.
 
 usage: run_commands.py PAGE.md --source ROOT --build DIR --work DIR [--python INTERPRETER] [--needs MODULE ...] [--set NAME=VALUE ...]
 
-The page's commands see WORK as the repository's root: its build/, examples/ and an empty outputs/. Blocks marked `sh` share one
-shell, `sh machine=N` that stand together run at the same time, `python` blocks run with INTERPRETER, and are left out, by
-a line on stdout, without one. Shell variables are there as Python's. Blocks marked `file=PATH` are written there, where they stand. The first
-command that fails ends it, with exit code 1. With --needs the commands call INTERPRETER as `python`; one that is not there, or lacks a MODULE,
-is exit code 77.
+Commands run in WORK as if it were the repository's root. WORK has build/, examples/ and an empty outputs/. Blocks marked
+`sh` share one shell. Adjacent `sh machine=N` blocks run at the same time. `python` blocks run with INTERPRETER and see the
+shell's variables; without an interpreter they are skipped with a message. Blocks marked `file=PATH` are written to that
+path in turn. The first command that fails ends the run with exit code 1. With --needs the commands find INTERPRETER as
+`python`. The exit code is 77 if it does not exist or lacks a MODULE.
 """
 import argparse
 import os
@@ -35,14 +35,14 @@ def has_modules(python, modules):
 
 
 class Shell:
-    """Commands in processes of their own, which hand their variables on."""
+    """Runs each block in a new process and passes its variables on to the next."""
 
     def __init__(self, folder, environment):
         self.folder, self.variables, self.environment = folder, folder / ".variables", environment
         self.variables.write_text("")
 
     def start(self, body):
-        # Variables of the shell itself are not handed on; some of them are read-only.
+        # The shell's own variables are not passed on, because some of them are read-only.
         script = (f"{PRELUDE}. {self.variables}\n{body}\n"
                   f"{{ declare -p | grep -E '^declare (--|-x) [A-Z][A-Z0-9]*=' | grep -vE ' (BASH|PWD|OLDPWD|SHLVL|UID|PPID|EUID)' || true; }} "
                   f"> {self.variables}.$$ && mv {self.variables}.$$ {self.variables}\n")
@@ -78,7 +78,8 @@ def main():
     shutil.rmtree(given.work, ignore_errors=True)
     given.work.mkdir(parents=True)
     (given.work / "build").symlink_to(given.build.resolve())
-    # A copy: relative paths of a configuration lead from its own folder to outputs/.
+    # Copies the examples, because relative paths in their configurations lead from their folder to
+    # outputs/.
     for example in ("chats", "llava", "tagger"):
         shutil.copytree(given.source / "examples" / example, given.work / "examples" / example)
     environment = {**os.environ, **dict(pair.split("=", 1) for pair in given.set)}

@@ -1,5 +1,5 @@
-// File-system calls of a save that fail, one after the other: an error in one line, the old
-// checkpoint untouched, nothing half-written.
+// A failing call must give one error line, leave the old checkpoint untouched, and leave no partial
+// files.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
@@ -13,8 +13,8 @@ namespace {
 
 using test::FileCall;
 
-// True for a call that a save needs. Not needed: listing folders, locks, removing what is not
-// needed; nor making the folder of the checkpoints, which is there.
+// True if a save cannot succeed without this call. It can without listing folders, locks, removing
+// old files, and mkdir of the checkpoint folder, which exists already.
 bool is_needed(const FileCall& call) {
   if (call.name == "mkdir" && call.path == ".") return false;
   static const std::set<std::string> kNeeded = {"write", "fsync", "fdatasync", "mkdir", "rename"};
@@ -30,7 +30,7 @@ const std::vector<std::string> kNextSave = {"--training.steps=3"};
 
 class FailingCallsTest : public WatchedRunTest {
  protected:
-  // Step 2, and how the next run goes where nothing fails.
+  // Saves step 2 and records the next run without failures.
   void prepare(const std::vector<std::string>& next) {
     ASSERT_EQ(train_four({"--training.steps=2"}).exit_code, 0);
     keep_a_copy("before");
@@ -83,7 +83,7 @@ class FailingCallsTest : public WatchedRunTest {
       const auto failed = std::find_if(made.begin(), made.end(), [&](const FileCall& call) {
         return call.number == n && call.error == error_number;
       });
-      if (failed == made.end()) {  // a call that asks for no space
+      if (failed == made.end()) {  // this call allocates no space, so it did not fail
         EXPECT_EQ(result.exit_code, 0) << result.err;
         expect_same_as("clean", "");
         continue;
@@ -151,8 +151,8 @@ TEST_F(FailingCallsTest, InterruptedAndShortWritesAreCarriedOn) {
   for (const FileCall& call : clean_calls_)
     if (call.name == "write" && call.bytes.size() > 1) writes.push_back(call.number);
   ASSERT_GT(writes.size(), 4u);
-  // Ranks write in another order each time, so the call that was met is known afterwards alone, and
-  // others are tried until both kinds have been met.
+  // Ranks write in a different order each time, so call n may be another call in this run. Try more
+  // calls until an interrupted and a shortened call were both hit.
   static const std::set<std::string> kCarriedOn = {"write", "fsync", "close"};
   int interrupted = 0, shortened = 0;
   for (std::size_t i = 0; i < writes.size() && (i < 2 || interrupted == 0 || shortened == 0); ++i) {
@@ -180,7 +180,7 @@ TEST_F(FailingCallsTest, ARunThatMayGoOnSavesLater) {
   prepare(next);
   std::vector<std::string> going_on = next;
   going_on.push_back("--checkpoint.on_save_error=continue");
-  long last = 0;  // of the save of step 3
+  long last = 0;  // last call of the save of step 3
   for (const FileCall& call : clean_calls_)
     if (call.name == "rename" && call.other == step_name(3)) last = call.number;
   ASSERT_GT(last, 10);
@@ -206,7 +206,7 @@ TEST_F(FailingCallsTest, ADiskThatIsFullLeavesWhatWasCommitted) {
   if (run_shell("unshare -m mount -t tmpfs none " + quoted_for_shell(checkpoints())).exit_code != 0)
     GTEST_SKIP() << "this user may not mount";
   restore("before");
-  // Room for three checkpoints and a half.
+  // Room for three and a half checkpoints.
   std::uintmax_t bytes = 0;
   for (const auto& entry : fs::recursive_directory_iterator(step_path(2)))
     if (entry.is_regular_file()) bytes += entry.file_size();
@@ -235,7 +235,7 @@ TEST_F(FailingCallsTest, ADiskThatIsFullLeavesWhatWasCommitted) {
 TEST_F(FailingCallsTest, AFileLimitLeavesTheOldCheckpoint) {
   prepare(kNextSave);
   restore("before");
-  // Above every file of weights, below those of the optimizer; in blocks of 512 bytes.
+  // Larger than every weights file, smaller than the optimizer's files; in blocks of 512 bytes.
   std::uintmax_t weights = 0, largest = 0;
   for (const auto& entry : fs::recursive_directory_iterator(step_path(2))) {
     if (!entry.is_regular_file()) continue;

@@ -1,4 +1,4 @@
-// The preloaded library sees every call, and does to each what it reports.
+// The preloaded library sees every call, and its faults do what its log reports.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ class FaultPreloadTest : public WatchedRunTest {
                      quoted_for_shell(out()));
   }
 
-  // The tree that the calls of the log produce.
+  // Plays the logged calls.
   test::Tree played() const {
     test::FileSystemModel model(test::Tree{});
     for (const FileCall& call : calls()) model.play(call);

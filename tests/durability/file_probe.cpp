@@ -1,5 +1,5 @@
-// A program that makes every kind of call below the folder it is given, as the standard library and
-// as four threads make them; says on stdout what failed, and goes on.
+// Makes every kind of file-system call below the given folder, through the standard library and
+// from four threads. Prints which calls failed and continues.
 #include <fcntl.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>

@@ -1,4 +1,3 @@
-// The model of a file system and the rules of saving, on logs written by hand.
 #include "support/file_system_model.h"
 
 #include <fcntl.h>
@@ -11,7 +10,6 @@
 namespace sluice::test {
 namespace {
 
-// Calls in the order in which they are named.
 class Log {
  public:
   Log& open(const std::string& path, int descriptor, bool creates = true) {
@@ -93,7 +91,7 @@ std::set<std::string> states(const Tree& before, const Log& log) {
 }
 
 TEST(FileSystemModelTest, APowerLossKeepsAnyPartOfWhatIsNotSynced) {
-  // The name is in the folder or not; of the bytes are there none, half, all, or zeros.
+  // The folder has the name or not. The file has none, half or all of its bytes, or zeros.
   const std::string zeros(4, '\0');
   EXPECT_EQ(states({}, Log().file("a", "abcd", false)),
             (std::set<std::string>{"", "a=", "a=ab", "a=" + zeros, "a=abcd"}));
@@ -129,7 +127,7 @@ TEST(FileSystemModelTest, ALogWithAGapIsRefused) {
   EXPECT_THROW(model.play(Log().open("a", 3, false).calls.front()), std::runtime_error);
 }
 
-// Expects these verdicts of the rules and of the states for a log that starts with one checkpoint.
+// Expects these results of check_save_order and check_power_losses. The log follows a checkpoint.
 void expect_verdict(const Log& log, const Saving& saving, const std::string& rule,
                     const std::string& state) {
   const OrderReport order = check_save_order(old_checkpoint(), log.calls, saving);
@@ -183,7 +181,7 @@ TEST(SaveRulesTest, WhatIsCommittedWithoutSyncIsNoticed) {
                  "torn: " + kNew);
   expect_verdict(published(written(true, false)), {}, "commits what is not synced: '",
                  "torn: " + kNew);
-  // Synced, but before its last write.
+  // Synced, but before the last write.
   Log late;
   late.path("mkdir", kTemporary).open(kTemporary + "/weights", 3).write(3, "new");
   late.on("fsync", 3).write(3, "weights", 3).on("close", 3).sync_folder(kTemporary);
@@ -199,7 +197,7 @@ TEST(SaveRulesTest, WhatGoesBeforeItsSuccessorIsDurableIsNoticed) {
                  "torn: " + kOld);
   expect_verdict(then_removed(published(written(), false)), {}, "goes before a later one",
                  "step 1 was durable and is gone");
-  // Renamed away, but that is not durable when it is taken apart.
+  // Renamed away, but the rename is not durable when the files are removed.
   expect_verdict(then_removed(published(written()), true, false), {}, "takes apart",
                  "torn: " + kOld);
 }

@@ -1,5 +1,5 @@
-// SIGKILL before a file-system call of a save over four ranks: the old checkpoint or the new one is
-// whole, and the same command again ends as if nothing had been.
+// If a run is killed before any call of a save, the old or the new checkpoint must be complete.
+// Running the command again must give the result of an uninterrupted run.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -13,13 +13,13 @@ namespace {
 using Steps = std::set<int>;
 
 struct Sweep {
-  std::vector<std::string> overrides;  // of the run that is killed; step 2 is there when it begins
-  std::set<Steps> allowed;             // checkpoints that may be whole afterwards
+  std::vector<std::string> overrides;  // of the killed run, which starts after step 2
+  std::set<Steps> allowed;             // sets of checkpoints that may be complete afterwards
   bool marker = false;
-  std::vector<std::string> next = {};  // of the run after that; as before if empty
+  std::vector<std::string> next = {};  // of the following run; empty for the same overrides
   bool no_exchange = false;
-  // The run that is killed begins anew: killed after its save, it is another generation that the
-  // next one replaces or resumes.
+  // The killed run starts afresh. If it is killed after its save, its checkpoint has a new
+  // generation, which the next run replaces or resumes.
   bool begins_anew = false;
 };
 
@@ -36,7 +36,7 @@ const Sweep kMarker{
 const Sweep kReplacing{.overrides = {"--training.steps=2", "--checkpoint.resume=none"},
                        .allowed = {{2}},
                        .begins_anew = true};
-// Between two renames there is none of that name; it comes back when the next run looks.
+// Between the two renames no checkpoint has the name. The next run restores it.
 const Sweep kReplacingWithoutExchange{
     .overrides = {"--training.steps=2", "--checkpoint.resume=none"},
     .allowed = {{2}, {}},
@@ -46,7 +46,7 @@ const Sweep kReplacingWithoutExchange{
 
 class KillSweepTest : public WatchedRunTest {
  protected:
-  // Every call, or so many of them.
+  // Kills at `sample` calls; 0 means at every call.
   void sweep(const Sweep& sweep, std::size_t sample) {
     const std::string marker = sweep.marker ? "marker" : "rename";
     ASSERT_EQ(train_four({"--training.steps=2", "--checkpoint.commit=" + marker}).exit_code, 0);
@@ -79,7 +79,7 @@ class KillSweepTest : public WatchedRunTest {
                               (made.empty() ? "" : made.back().text()) + "'\n";
     const Listed found = listed();
     EXPECT_TRUE(sweep.allowed.contains(found.ok)) << after << ::testing::PrintToString(found.ok);
-    // With a marker, what is not committed has the name of a checkpoint.
+    // With markers, an uncommitted folder also has a checkpoint's name.
     if (!sweep.marker) {
       EXPECT_EQ(found.others, "") << after;
     }
@@ -92,9 +92,7 @@ class KillSweepTest : public WatchedRunTest {
     EXPECT_EQ(what_was_computed(out()), expected) << after;
   }
 
-  // The lines of metrics.jsonl after the next run. A run that started afresh has replaced the file;
-  // the next, which resumes from the checkpoint that stays, adds its step to the lines that it
-  // finds.
+  // A run that starts afresh replaces metrics.jsonl. The next run appends its step.
   std::vector<std::string> lines_of_next(const Sweep& sweep, const std::string& after) const {
     const std::vector<std::string> clean = what_was_computed(folder_ / "clean");
     if (!sweep.begins_anew || sweep.next.empty()) return clean;

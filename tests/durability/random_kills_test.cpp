@@ -1,5 +1,3 @@
-// A run that is killed at random moments and started again until it is done ends in the bits of one
-// that nothing interrupted.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -45,7 +43,7 @@ class RandomKillsTest : public WatchedRunTest {
   }
 
  private:
-  // false: it was done before.
+  // Returns false if the run had finished already.
   bool killed_after(double seconds, const std::vector<std::string>& overrides) const {
     const pid_t child = fork();
     if (child == 0) {

@@ -1,4 +1,3 @@
-// The order of the file-system calls of a save: what a power loss may leave of it at any point.
 #include "support/save_order.h"
 
 #include <fcntl.h>
@@ -16,7 +15,7 @@ using test::Tree;
 
 class SaveOrderTest : public WatchedRunTest {
  protected:
-  // Runs, and returns what was in out() before.
+  // Returns the earlier content of out().
   Tree record(const std::vector<std::string>& overrides, const Faults& faults = {}) {
     fs::create_directories(out());
     const Tree before = test::read_tree(out());
@@ -32,8 +31,8 @@ class SaveOrderTest : public WatchedRunTest {
     return ok;
   }
 
-  // A power loss's remains, without a marker, are recognized, so that the next save may remove
-  // them.
+  // Without markers, the remains of a power loss must be recognizable, so that the next save may
+  // remove them.
   static std::string blocks_the_name(const Tree& state) {
     std::map<std::string, std::set<std::string>> files;
     for (const auto& [path, node] : state) {
@@ -50,7 +49,7 @@ class SaveOrderTest : public WatchedRunTest {
     return {};
   }
 
-  // A sample of the states goes to disk, where the program has to find what the model expects.
+  // The program must find the checkpoints that the model expects. Checks every 100th state.
   std::string is_listed(const Tree& state, const test::Known& known, const test::Saving& saving) {
     if (num_seen_++ % 100 != 0) return {};
     const test::TempDirectory disk;
@@ -70,7 +69,7 @@ class SaveOrderTest : public WatchedRunTest {
     const std::vector<FileCall> recorded = calls();
     test::FileSystemModel model(before);
     for (const FileCall& call : recorded) model.play(call);
-    // A call that the library does not see would leave the model with another folder.
+    // If the library had missed a call, the model's folder would differ.
     ASSERT_EQ(difference(test::read_tree(out()), model.now()), "");
 
     const test::OrderReport order = check_save_order(before, recorded, saving);
@@ -130,8 +129,7 @@ TEST_F(SaveOrderTest, WithAMarkerSavesAndRemovalsSurviveAPowerLoss) {
   expect_survives(before, marker, {"checkpoint/" + step_name(2)});
 }
 
-// Between the two renames there is no checkpoint of that name. What a power loss leaves of them is
-// put in order by the next run, before it looks.
+// Between the two renames no checkpoint has the name. The next run repairs this before it searches.
 TEST_F(SaveOrderTest, WhereNamesCannotBeExchangedTheNextRunFindsTheOldOrTheNew) {
   record({"--training.steps=1"});
   const Tree before = record(kAnew, {.no_exchange = true});
@@ -157,7 +155,8 @@ TEST_F(SaveOrderTest, WhereNamesCannotBeExchangedTheNextRunFindsTheOldOrTheNew) 
   EXPECT_GT(num_without, 0);
 }
 
-// Each fsync of the log in turn is taken out: was it needed, the rules must miss it.
+// Removes each fsync from the log in turn. The rules must fail exactly if a power loss can then
+// lose data.
 TEST_F(SaveOrderTest, ASyncThatIsLeftOutIsNoticed) {
   record({"--training.steps=1"});
   const Tree before = record(kAnew);
@@ -178,8 +177,8 @@ TEST_F(SaveOrderTest, ASyncThatIsLeftOutIsNoticed) {
     files += of_file && noticed;
     folders += !of_file && noticed;
   }
-  EXPECT_GT(files, 4);    // a file of each rank, and those beside
-  EXPECT_GT(folders, 1);  // the new folder, and the one above it
+  EXPECT_GT(files, 4);    // one file per rank, and common files
+  EXPECT_GT(folders, 1);  // the new folder and its parent
 }
 
 }  // namespace

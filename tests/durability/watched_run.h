@@ -1,4 +1,3 @@
-// `sluice train` over four ranks, with its file-system calls recorded, failed or cut short.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,7 +10,7 @@
 
 namespace sluice::testing {
 
-// The faults that fault_preload.cpp injects into a run, in its words: "" and 0 for none.
+// Settings of fault_preload.cpp. "" and 0 mean no fault.
 struct Faults {
   long kill = 0;
   std::string fail;
@@ -65,7 +64,7 @@ class WatchedRunTest : public TrainCommandTest {
     return run_sluice(over_four_ranks(overrides));
   }
 
-  // The calls in the folder `watched` are in log() then.
+  // Records the calls below `watched` in log().
   ProgramResult watch(const std::string& watched, const Faults& faults,
                       const std::vector<std::string>& overrides) const {
     return run_shell(environment(watched, faults, log()) + command(over_four_ranks(overrides)));
@@ -73,7 +72,7 @@ class WatchedRunTest : public TrainCommandTest {
 
   std::vector<test::FileCall> calls() const { return test::read_calls(log()); }
 
-  // The steps of checkpoints() that `sluice checkpoint list` calls ok; of the others, why not.
+  // The steps that `sluice checkpoint list` reports as ok, and the reasons for the others.
   struct Listed {
     std::set<int> ok;
     std::string others;
@@ -99,15 +98,14 @@ class WatchedRunTest : public TrainCommandTest {
   }
 
   void keep_a_copy(const std::string& name) const { copy_folder(out(), folder_ / name); }
-  // out() is as it was.
   void restore(const std::string& name) const { copy_folder(folder_ / name, out()); }
   static void copy_folder(const std::string& from, const std::string& to) {
     fs::remove_all(to);
     fs::copy(from, to, fs::copy_options::recursive);
   }
 
-  // Expects, to the bit, the checkpoints of an uninterrupted run, and nothing else beside them.
-  // of_any_generation: the number of restarts may differ.
+  // Expects exactly the checkpoints of the uninterrupted run `name`, bit by bit.
+  // `of_any_generation` allows another number of restarts.
   void expect_same_checkpoints_as(const std::string& name, const std::string& after,
                                   bool of_any_generation) const {
     EXPECT_EQ(difference(comparable((folder_ / name) + "/checkpoint", of_any_generation),
@@ -116,13 +114,13 @@ class WatchedRunTest : public TrainCommandTest {
         << after;
   }
 
-  // The metrics, too.
+  // Also compares the metrics.
   void expect_same_as(const std::string& name, const std::string& after) const {
     expect_same_checkpoints_as(name, after, false);
     EXPECT_EQ(what_was_computed(out()), what_was_computed(folder_ / name)) << after;
   }
 
-  // The files of a folder, but for the name that a run draws for itself.
+  // The files of a folder without the random run name.
   static test::Tree comparable(const std::string& folder, bool of_any_generation = false) {
     test::Tree tree = test::read_tree(folder);
     for (auto& [path, node] : tree) {
@@ -137,7 +135,7 @@ class WatchedRunTest : public TrainCommandTest {
     return tree;
   }
 
-  // The lines of metrics.jsonl, without what a clock says.
+  // Returns the lines of metrics.jsonl without times.
   static std::vector<std::string> what_was_computed(const std::string& folder) {
     std::istringstream lines(test::read_file(folder + "/metrics.jsonl"));
     std::vector<std::string> found;
@@ -151,8 +149,8 @@ class WatchedRunTest : public TrainCommandTest {
   }
 };
 
-// `count` of the calls 1 .. `last`: evenly, and always the last of each save: those around a rename
-// to a final name or a marker.
+// Chooses about `count` calls, evenly spread. Always includes the calls around each rename to a
+// final name, and around each marker.
 inline std::vector<long> sampled_calls(const std::vector<test::FileCall>& calls,
                                        std::size_t count) {
   std::set<long> chosen;

@@ -1,5 +1,5 @@
-# Mistakes at the library's door are said in a sentence, by static_assert, not by pages of templates.
-# COMMAND: compiler with flags, up to the source. SOURCE_DIR.
+# Misuse of the public interface must fail with a static_assert sentence, not with pages of template
+# errors. COMMAND is the compiler with flags, without the source file. Also needs SOURCE_DIR.
 set(expected_1 "from_module() takes a factory, [](const sluice::Kept& kept)")
 set(expected_2 "forward of from_module() takes (Net&, const sluice::Values&)")
 set(expected_3 "becomes one by sluice::mean_loss()")

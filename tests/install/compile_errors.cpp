@@ -1,4 +1,4 @@
-// Mistakes at the library's door that the compiler has to explain: CASE chooses one.
+// Mistakes in the use of the public interface that the compiler must explain. CASE selects one.
 #include <torch/nn/modules/linear.h>
 
 #include "sluice/pipeline.h"

@@ -1,5 +1,5 @@
-# Installs the build into a fresh prefix, moves the prefix, builds examples/use_installed against it as
-# a user would, and runs the example with no help from the environment.
+# Installs the build into a new prefix, moves the prefix, builds examples/use_installed against it
+# like a user, and runs the example with a clean environment.
 set(work ${BUILD_DIR}/install-test)
 file(REMOVE_RECURSE ${work})
 foreach(variable LD_LIBRARY_PATH LD_PRELOAD TORCH_DIR CMAKE_PREFIX_PATH)
@@ -15,7 +15,7 @@ function(run)
   set(output "${output}" PARENT_SCOPE)
 endfunction()
 
-# A program of another project that has our name stays as it is.
+# Installation must not replace another project's program of our name.
 file(WRITE ${work}/foreign/bin/sluice "#!/bin/sh\necho limits the rate of a pipe\n")
 execute_process(COMMAND ${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${work}/foreign
                 RESULT_VARIABLE failed OUTPUT_QUIET ERROR_VARIABLE output)
@@ -29,7 +29,7 @@ endif()
 run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${work}/first)
 run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${work}/first)
 file(RENAME ${work}/first ${work}/prefix)
-# Nothing of the working folder is loaded, and nothing of the source tree, which may be gone.
+# Nothing may be loaded from the working folder or the source tree, which may be gone.
 foreach(folder bin lib)
   run(${SOURCE_DIR}/tools/check_search_paths.sh ${work}/prefix/${folder} ${SOURCE_DIR}/.venv)
 endforeach()
@@ -45,7 +45,7 @@ run(${work}/build/plan_a_schedule)
 if(NOT output MATCHES "ZBVZeroBubble on 4 ranks: 8 microbatches take 51 units")
   message(FATAL_ERROR "plan_a_schedule printed:\n${output}")
 endif()
-# The peers' functions, called from outside.
+# Call the peers' functions from outside.
 run(${CMAKE_COMMAND} -S ${SOURCE_DIR}/tests/install/peer_functions -B ${work}/peers -G ${GENERATOR}
     -D CMAKE_CXX_COMPILER=${CXX} -D CMAKE_BUILD_TYPE=Debug -D CMAKE_PREFIX_PATH=${work}/prefix
     -D nlohmann_json_DIR=${NLOHMANN_JSON_DIR})
@@ -56,7 +56,7 @@ if(NOT output MATCHES "\n?[0-9]+ answers compared, 0 differ")
 endif()
 if(WITH_TORCH)
   run(${work}/prefix/bin/sluice-run --help)
-  # Each compares bits, and with a plain loop, and fails when they differ.
+  # Each example compares its bits with a plain loop and fails if they differ.
   foreach(example train_my_modules own_sequential own_tree unet encoder_decoder accumulate own_csv lora adapt_llama save_and_resume
           our_update sharded_update shared_layers whole_trainer)
     run(${work}/build/${example} ${SOURCE_DIR}/tests/reference/models/llama_untied)

@@ -1,5 +1,6 @@
-# Checks the search paths of every program and library in FOLDERS, and that tools/check_search_paths.sh finds faults: in
-# libraries that are linked here with paths that the loader would begin in the working folder.
+# Checks the search paths of every program and library in FOLDERS. Also checks that
+# tools/check_search_paths.sh rejects libraries whose paths make the loader search the working
+# folder.
 set(check ${SOURCE_DIR}/tools/check_search_paths.sh)
 separate_arguments(FOLDERS)
 foreach(folder IN LISTS FOLDERS)
@@ -9,7 +10,7 @@ foreach(folder IN LISTS FOLDERS)
   endif()
 endforeach()
 
-# Links a library with this search path and checks it; `output` is what is said, "" for nothing.
+# Links a library with this search path and checks it. `output` has the complaints, "" for none.
 function(check_path path)
   file(REMOVE_RECURSE ${WORK})
   file(WRITE ${WORK}/empty.cpp "")

@@ -58,7 +58,7 @@ ModelSpec tied_spec() {
   return spec;
 }
 
-// Two shards: a, b in the first, c in the second.
+// a and b in the first, c in the second
 void write_sharded(const TempDirectory& directory) {
   write_tensors(directory / "model-00001-of-00002.safetensors",
                 {{"a", at::ones({2})}, {"b", at::full({3}, 2.0)}});
@@ -223,7 +223,7 @@ TEST(LoadParametersTest, SaysExpectedAndFoundShape) {
   EXPECT_EQ(error.where(), directory / "model.safetensors" + ", tensor 'a'");
 }
 
-// A rank's part of "a": these of its slices along `dim`.
+// Describes a range of slices of "a" along `dim`.
 ParameterInfo part_of(std::vector<std::int64_t> shape, const ParameterSplit& split,
                       const SliceRange& slices) {
   ParameterInfo info;
@@ -241,12 +241,12 @@ ParameterInfo part_of(std::vector<std::int64_t> shape, const ParameterSplit& spl
 
 TEST(LoadParametersTest, ASliceHasTheBitsOfTheWhole) {
   const TempDirectory directory;
-  for (const auto stored : {at::kFloat, at::kBFloat16}) {  // as it is, and converted
+  for (const auto stored : {at::kFloat, at::kBFloat16}) {
     const at::Tensor value = at::randn({6, 5, 4}).to(stored);
     write_tensors(directory / "model.safetensors", {{"a", value}});
     const HfDirectory opened(directory.str());
     for (const int dim : {0, 1, 2}) {
-      // Two sections, so that a slice has a box of each.
+      // With two sections, a slice has a box in each.
       const std::int64_t size = value.size(dim);
       for (const ParameterSplit& split :
            {ParameterSplit{.dim = dim}, ParameterSplit{.dim = dim, .sections = {2, size - 2}}}) {
@@ -286,7 +286,7 @@ TEST(LoadParametersTest, NamesTheNearestTensorForOneThatIsMissing) {
   EXPECT_EQ(error.remedy(), "did you mean 'model.layers.0.mlp.gate_proj.weight'?");
 }
 
-// A search for the nearest of a million names once took seconds.
+// Searching a million names for the nearest once took seconds.
 TEST(HfDirectoryTest, RefusesAMissingTensorOfAVastFileWithoutCopyingItsNames) {
   const TempDirectory directory;
   constexpr int kNumTensors = 100'001;
@@ -390,7 +390,7 @@ TEST(HfDirectoryTest, SaysWhenALayerIsMissingAsAWhole) {
             "'model.layers.1'; name a folder whose files belong together");
   EXPECT_EQ(error_of([&] { opened.shards().locate("model.layers.0.mlp.op.weight"); }).remedy(),
             "did you mean 'model.layers.0.mlp.up.weight'?");
-  // Stored without the prefix of the base model.
+  // These names lack the prefix of the base model.
   const TempDirectory bare;
   write_tensors(bare / "model.safetensors", {{"layers.0.mlp.up.weight", at::ones({1})}});
   EXPECT_EQ(error_of([&] {
@@ -399,7 +399,7 @@ TEST(HfDirectoryTest, SaysWhenALayerIsMissingAsAWhole) {
             "did you mean 'layers.0.mlp.up.weight'?");
 }
 
-// A file that lacks one tensor of a layer has its like in every other layer.
+// If one layer lacks a tensor, the other layers still have a similar name.
 TEST(CheckCheckpointTest, TakesNoTensorThatTheModelWantsForAMisspeltOne) {
   ModelSpec spec;
   for (const std::string layer : {"0", "1"}) {

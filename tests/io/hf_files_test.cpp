@@ -69,7 +69,6 @@ TEST(HfFilesTest, FilesOfTheTokenizerAreFoundAndCopiedWithTheirHash) {
 
 namespace fs = std::filesystem;
 
-// A model directory in a folder that also has a private file.
 class LinkedFilesTest : public ::testing::Test {
  protected:
   LinkedFilesTest() {
@@ -135,7 +134,7 @@ TEST_F(LinkedFilesTest, ASnapshotOfTheHuggingFaceCacheHasItsFilesAmongTheBlobs) 
   fs::remove(directory_ / "copy");
   fs::create_directory_symlink(snapshot, directory_ / "latest");
   EXPECT_EQ(tokenizer_files(directory_ / "latest").size(), 1u);
-  // A link may lead neither to another part of the cache nor to a blob that is a link out of it.
+  // A link must not lead to another part of the cache, nor to a blob that links out of the cache.
   fs::create_symlink("../../../../id_rsa", snapshot + "/merges.txt");
   expect_refused(snapshot + "/merges.txt");
   fs::remove(snapshot + "/merges.txt");
@@ -145,7 +144,7 @@ TEST_F(LinkedFilesTest, ASnapshotOfTheHuggingFaceCacheHasItsFilesAmongTheBlobs) 
 }
 
 TEST_F(LinkedFilesTest, FoldersThatOnlyLookLikeACacheAreNone) {
-  // The model is unpacked in a home folder whose files do not belong to the model.
+  // A model was unpacked in a home folder, whose other files do not belong to the model.
   test::write_file(directory_ / "blobs/id_rsa", "private");
   fs::create_directories(directory_ / "snapshots/1");
   fs::create_symlink("../../blobs/id_rsa", directory_ / "snapshots/1/merges.txt");

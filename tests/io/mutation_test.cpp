@@ -1,4 +1,4 @@
-// Mutated files against the properties that the fuzz targets check: the same in every build.
+// Mutations are the same in every build.
 #include <gtest/gtest.h>
 
 #include <fstream>

@@ -24,7 +24,7 @@ using test::read_file;
 using test::TempDirectory;
 namespace fs = std::filesystem;
 
-// Directories of a file "value" and a marker "done" with the same text.
+// Directories with a file "value" and a marker "done", which contains "done".
 bool is_ours(std::string_view file) {
   return file == "value" || file == "done" || file == "folder/more";
 }
@@ -178,7 +178,8 @@ TEST(PublishedDirectoryTest, InMarkerModeNothingCommittedIsReplaced) {
 
 TEST(PublishedDirectoryTest, InMarkerModeWhatIsNotCommittedGoesWithTheNextSave) {
   const TempDirectory directory;
-  // Killed before the marker, while it was written, after it, and at the very first.
+  // The saves were killed before writing the marker, while writing it, after it, and at the very
+  // start.
   test::write_file(directory / "step-00000001/.sluice-incomplete", "");
   test::write_file(directory / "step-00000001/value", "1");
   test::write_file(directory / "step-00000002/.sluice-incomplete", "");
@@ -186,7 +187,7 @@ TEST(PublishedDirectoryTest, InMarkerModeWhatIsNotCommittedGoesWithTheNextSave) 
   test::write_file(directory / "step-00000003/.sluice-incomplete", "");
   test::write_file(directory / "step-00000003/done", "done");
   fs::create_directories(directory / "step-00000004");
-  // Another's: not begun by a save, or with a file that no save writes.
+  // These must be kept: one was not begun by a save, one has a file that no save writes.
   test::write_file(directory / "step-00000005/value", "1");
   test::write_file(directory / "step-00000006/.sluice-incomplete", "");
   test::write_file(directory / "step-00000006/notes.txt", "mine");
@@ -197,7 +198,6 @@ TEST(PublishedDirectoryTest, InMarkerModeWhatIsNotCommittedGoesWithTheNextSave) 
   EXPECT_EQ(list_directory(directory / "step-00000003"), std::set<std::string>{"done"});
 }
 
-// Killed at any moment, a process leaves the old directory or the new one under the final name.
 TEST(PublishedDirectoryTest, AKilledReplacementLeavesTheOldOrTheNewOne) {
   const TempDirectory directory;
   const std::string path = write_step(directory / "step-00000005", "1");

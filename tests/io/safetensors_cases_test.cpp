@@ -1,4 +1,4 @@
-// Every malformed or odd file of the corpus, against the verdict of the reference package.
+// Our verdict on each file must equal that of the reference package.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -52,7 +52,7 @@ TEST(SafetensorsCasesTest, AgreesWithTheReferencePackageOnEveryFile) {
   }
 }
 
-// Every prefix of a good file is refused: a torn copy never passes for a shorter model.
+// A torn copy must never be read as a smaller model.
 TEST(SafetensorsCasesTest, RefusesEveryTruncationOfAGoodFile) {
   const test::TempDirectory directory;
   const std::string whole = from_hex(load_cases().at(0).at("hex"));

@@ -64,7 +64,7 @@ TEST(SafetensorsReaderTest, RefusesNumbersThatFloat16CannotHold) {
     writer.finish();
   };
   at::Tensor half = at::empty({2}, at::kHalf), wide = at::empty({2});
-  // 65519 is nearer to 65504 than to what would be next; an infinity is one in float16, too.
+  // 65519 rounds to 65504 in float16. Infinity stays infinity.
   for (const auto dtype : {at::kDouble, at::kFloat}) {
     write(at::tensor({65519.0f, -infinity}).to(dtype));
     SafetensorsReader(folder / "x.safetensors").read_into("x", half);
@@ -103,7 +103,7 @@ TEST(SafetensorsReaderTest, ReadsOnlyTheBytesOfTheTensorThatIsAskedFor) {
   at::Tensor norm = at::empty({64});
   const std::uint64_t before = bytes_read_so_far();
   reader.read_into("model.norm.weight", norm);
-  // A digit more or less in the number itself.
+  // Reading the counter itself may take a byte or two more, because the number's length varies.
   EXPECT_NEAR(static_cast<double>(bytes_read_so_far() - before),
               static_cast<double>(64 * sizeof(float) + overhead), 2);
 }
@@ -231,7 +231,7 @@ TEST(SafetensorsWriterTest, FollowsTheUmask) {
   }
 }
 
-// Stands for a full disk: the limit on the size of a file makes write() fail in the same place.
+// Simulates a full disk. A limit on the file size makes write() fail in the same place.
 TEST(SafetensorsWriterTest, LeavesNothingWhenTheDiskIsFull) {
   const test::TempDirectory directory;
   rlimit before;

@@ -41,8 +41,8 @@ class ControlLineTest : public ::testing::Test {
   std::unique_ptr<StoreServer> server_ = std::make_unique<StoreServer>(server_options());
 };
 
-// A line in a process of its own, which does nothing else; ended with the object. It is started
-// before there are threads here, and told the port later.
+// A control line in its own process. The process is forked before this one has threads and gets the
+// server's port later.
 class OtherProcess {
  public:
   explicit OtherProcess(const ControlLineOptions& options) {
@@ -140,7 +140,7 @@ TEST_F(ControlLineTest, AnEndWithoutFinishIsNamedWithThoseThatWait) {
   };
   const auto first = line(waiting);
   auto second = line(1);
-  waits = true;  // since the last beat, maybe
+  waits = true;  // possibly after the last heartbeat
   second.reset();
   const auto told = first->wait_for_failure(kLong);
   ASSERT_TRUE(told);
@@ -234,7 +234,7 @@ TEST_F(ControlLineTest, AFailureIsToldBeforeTheServerEnds) {
   EXPECT_EQ(told->message, "the cause");
 }
 
-// The server in a process of its own, which tells its port through a pipe.
+// A server in its own process. It sends its port through a pipe.
 class OtherServer {
  public:
   OtherServer() {
@@ -273,7 +273,8 @@ TEST(ControlLineServerTest, AKilledServerIsNamedByAllThatLostIt) {
   waiting.status = [] { return std::string("rank 1 waits for 0RECV_F0 from rank 0"); };
   ControlLine first(server.address, kSecret, waiting),
       second(server.address, kSecret, options_of(2));
-  std::this_thread::sleep_for(milliseconds(1200));  // a beat that says who would tell
+  // until a heartbeat has named the reporting process
+  std::this_thread::sleep_for(milliseconds(1200));
   server.send(SIGKILL);
   const auto told = first.wait_for_failure(kLong), also = second.wait_for_failure(kLong);
   ASSERT_TRUE(told && also);
@@ -297,8 +298,7 @@ TEST(ControlLineServerTest, AStoppedServerIsNamedAfterTheHeartbeat) {
   EXPECT_EQ(told->process, 0);
 }
 
-// Everybody is stopped for longer than the heartbeat, as by Ctrl-Z, and goes on one after the
-// other.
+// All processes are stopped for longer than the heartbeat, as by Ctrl-Z, and continue one by one.
 TEST(ControlLineServerTest, TimeInWhichTheJudgeWasStoppedDoesNotCount) {
   OtherServer server;
   const ControlLineOptions options = options_of(2, milliseconds(800));
@@ -365,10 +365,11 @@ TEST_F(ControlLineTest, ARankThatHangsIsToldByOneProcessWithWhoWaitsForIt) {
 TEST(ControlLineServerTest, WhereTheServersMachineIsLostOneOfTheOthersMachineTellsIt) {
   OtherServer server;
   ControlLineOptions here = options_of(3);
-  here.first_here = here.num_here = 2;  // processes 2 and 3
+  here.first_here = here.num_here = 2;
   const ControlLine there(server.address, kSecret, options_of(1));
   ControlLine own(server.address, kSecret, here);
-  std::this_thread::sleep_for(milliseconds(1200));  // a beat that says who would tell
+  // until a heartbeat has named the reporting process
+  std::this_thread::sleep_for(milliseconds(1200));
   server.send(SIGKILL);
   const auto told = own.wait_for_failure(kLong);
   ASSERT_TRUE(told);

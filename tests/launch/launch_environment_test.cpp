@@ -66,7 +66,7 @@ TEST(LaunchEnvironmentTest, WithoutALauncherThereIsOneProcess) {
   for (const Set& variables :
        {Set{}, Set{{"WORLD_SIZE", "1"}}, Set{{"WORLD_SIZE", ""}, {"RANK", ""}},
         Set{{"MASTER_ADDR", "n0"}, {"MASTER_PORT", "1"}},
-        // A batch script of Slurm, before srun.
+        // In a Slurm batch script, before srun.
         Set{{"SLURM_JOB_ID", "1"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}},
         Set{{"RANK", "0"}, {"WORLD_SIZE", "1"}}}) {
     const LaunchEnvironment environment = read(variables);
@@ -117,7 +117,7 @@ TEST(LaunchEnvironmentTest, ReadsSrun) {
   EXPECT_EQ(chosen.master_address, "ib0");
   EXPECT_EQ(chosen.master_port, 1234);
   EXPECT_EQ(chosen.restart, 1);
-  // pmi2 of Slurm's own is still srun.
+  // With Slurm's own pmi2 the launcher is still srun.
   EXPECT_EQ(read(with(kSrun, {{"PMI_SIZE", "5"}, {"PMI_RANK", "3"}})).launcher, Launcher::kSlurm);
 }
 
@@ -141,7 +141,7 @@ TEST(LaunchEnvironmentTest, ReadsMpirun) {
   expect_layout(environment, 4, 2, 4, 2);
   EXPECT_EQ(environment.job, "openmpi-2871459841");
   EXPECT_EQ(environment.master_port, 0);
-  // mpirun starts its daemons by srun in a Slurm job.
+  // In a Slurm job, mpirun starts its daemons with srun.
   EXPECT_EQ(read(with(kSrun, kMpirun)).launcher, Launcher::kOpenMpi);
   Set older = kMpirun;
   older.erase("PMIX_NAMESPACE");
@@ -166,7 +166,7 @@ TEST(LaunchEnvironmentTest, ReadsMpiexecOfMpich) {
   const LaunchEnvironment environment = read(kMpiexec);
   EXPECT_EQ(environment.launcher, Launcher::kMpich);
   expect_layout(environment, 4, 2, 4, 2);
-  // Its proxies are started by srun in a Slurm job.
+  // In a Slurm job, mpiexec starts its proxies with srun.
   EXPECT_EQ(read(with(with(kSrun, {{"SLURM_PROCID", "0"}}), kMpiexec)).launcher, Launcher::kMpich);
   expect_refused(with(kMpiexec, {{"MPI_LOCALNRANKS", "2"}, {"MPI_LOCALRANKID", "0"}}),
                  "MASTER_ADDR is not set, although mpiexec");

@@ -1,5 +1,5 @@
-// The launcher with scripts of sh as its processes: a launcher is a process of its own here, so
-// that it can be given signals.
+// The launcher runs in its own process, so that tests can send it signals. Its processes are sh
+// scripts.
 #include "launch/launch_job.h"
 
 #include <fcntl.h>
@@ -38,7 +38,7 @@ class LaunchJobTest : public ::testing::Test {
     }
   }
 
-  // The script sees $RANK and the like, and its working folder is that of the test.
+  // The script sees $RANK and runs in the test's folder.
   LaunchOptions options(const std::string& script, int processes = 2) const {
     LaunchOptions options;
     options.program = "/bin/sh";
@@ -68,7 +68,7 @@ class LaunchJobTest : public ::testing::Test {
     launchers_.push_back(launcher);
     return launcher;
   }
-  // The exit code, 128 + n for a signal; -1 when it does not end.
+  // Returns the exit code, 128 + n for a signal, -1 if it does not end.
   int end(pid_t launcher) {
     int status = 0;
     const bool ended =
@@ -86,7 +86,7 @@ class LaunchJobTest : public ::testing::Test {
       return std::all_of(names.begin(), names.end(), [&](const auto& name) { return there(name); });
     });
   }
-  // True if no process lives that wrote its number into one of these files.
+  // The files hold process ids.
   bool all_gone(const std::vector<std::string>& names) const {
     return eventually([&] {
       return std::all_of(names.begin(), names.end(), [&](const std::string& name) {
@@ -209,10 +209,10 @@ TEST_F(LaunchJobTest, OneRequestToStopIsForwardedOnce) {
     const pid_t launcher = begin(options(script));
     ASSERT_TRUE(all_there({"ready0", "ready1"}));
     std::this_thread::sleep_for(milliseconds(50));
-    ::kill(-launcher, signal);  // the whole group, as a terminal does
+    ::kill(-launcher, signal);  // the whole process group, like a terminal
     ::kill(launcher, signal);
     std::this_thread::sleep_for(milliseconds(100));
-    ::kill(launcher, SIGTERM);  // within a second: the same request
+    ::kill(launcher, SIGTERM);  // within a second it counts as the same request
     EXPECT_EQ(end(launcher), 75);
     for (const char* name : {"stops0", "stops1"}) {
       EXPECT_EQ(text(name), "x\n");
@@ -255,7 +255,8 @@ TEST_F(LaunchJobTest, RequestsToSaveAreForwarded) {
 }
 
 TEST_F(LaunchJobTest, CtrlZStopsAndContinuesTheProcesses) {
-  // Without children: a shell whose child is stopped between vfork and exec waits in state D.
+  // The script starts no children. A shell whose child is stopped between vfork and exec waits in
+  // state D.
   const pid_t launcher =
       begin(options("echo $$ > pid$RANK; touch ready$RANK; while ! test -e end; do :; done"));
   ASSERT_TRUE(all_there({"ready0", "ready1"}));
@@ -337,7 +338,7 @@ TEST_F(LaunchJobTest, RefusesAProgramThatCannotRun) {
   EXPECT_EQ(run(logged), 2);
 }
 
-// ---- several machines: launchers of their own here ----
+// ---- several machines, simulated by several launchers ----
 class LaunchNodesTest : public LaunchJobTest {
  protected:
   LaunchOptions node(int node, int port, const std::string& script) const {
@@ -403,7 +404,7 @@ TEST_F(LaunchNodesTest, ANodeThatDoesNotComeIsNamed) {
 
 TEST_F(LaunchNodesTest, ALauncherThatWaitsSaysForWhomAndWhoWasRefused) {
   const int port = free_port(), silent_port = free_port();
-  const Socket silent = listen_at("127.0.0.1", silent_port);  // accepts, and never answers
+  const Socket silent = listen_at("127.0.0.1", silent_port);  // accepts, but never answers
   LaunchOptions first = node(0, port, "true"), stranger = node(1, port, "true"),
                 second = node(1, silent_port, "true");
   first.meeting_timeout = second.meeting_timeout = milliseconds(6500);

@@ -1,4 +1,3 @@
-// Processes here are threads: joining is a call each.
 #include "job/rendezvous.h"
 
 #include <gtest/gtest.h>
@@ -54,7 +53,7 @@ class RendezvousTest : public ::testing::Test {
   test::TempDirectory folder_;
 };
 
-// Joins as all these processes at once.
+// Each process is a thread.
 std::vector<JobStore> join_all(const std::vector<LaunchEnvironment>& environments,
                                NoticeBoard* board = nullptr) {
   std::vector<JobStore> stores(environments.size());
@@ -96,7 +95,7 @@ TEST_F(RendezvousTest, ProcessesOfOneMachineMeetThroughAPrivateFile) {
 }
 
 TEST_F(RendezvousTest, TheFileIsForThisUserAlone) {
-  JobStore kept;  // until both have heard from it that all have come
+  JobStore kept;  // keeps the server until both processes have arrived
   std::jthread first([&kept] { kept = join_job(here(0, 2, "job"), kLong); });
   EXPECT_TRUE(testing::eventually([&] {
     return std::filesystem::exists(folder_ / ("sluice-" + std::to_string(::geteuid()))) &&
@@ -148,7 +147,7 @@ TEST_F(RendezvousTest, WhatAKilledJobHasLeftConfusesNobody) {
 }
 
 TEST_F(RendezvousTest, AnEarlierJobThatStillEndsConfusesNobody) {
-  // Its server lives, its process 1 has come, and its file is there.
+  // The earlier job's server is alive, its process 1 has arrived, and its file exists.
   StoreServerOptions options;
   options.secret = "earlier";
   auto earlier = std::make_unique<StoreServer>(options);
@@ -309,7 +308,7 @@ TEST_F(RendezvousTest, UnderTorchrunItsStoreTellsWhere) {
   LaunchEnvironment first = here(0, 2, "torchrun-x"), second = here(1, 2, "torchrun-x");
   first.launcher = second.launcher = Launcher::kTorchrun;
   expect_one_store(join_all({first, second}, &board));
-  // On several machines the others come through the address of the first.
+  // On several machines the others use the address of the first.
   Board other;
   for (LaunchEnvironment* environment : {&first, &second}) {
     environment->layout.processes_on_machine = 1;

@@ -1,4 +1,4 @@
-// Vectors of FIPS 180-4 (NIST's examples) and RFC 4231.
+// Test vectors of FIPS 180-4 (NIST's examples) and RFC 4231.
 #include "job/sha256.h"
 
 #include <gtest/gtest.h>

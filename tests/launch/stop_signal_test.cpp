@@ -12,7 +12,7 @@ using ::testing::ExitedWithCode;
 
 class StopSignalTest : public ::testing::Test {
  protected:
-  // The process that dies must not be one with LibTorch's threads.
+  // The dying process must not have LibTorch's threads.
   StopSignalTest() { ::testing::FLAGS_gtest_death_test_style = "threadsafe"; }
 };
 
@@ -91,7 +91,7 @@ TEST_F(StopSignalTest, TheSecondSignalEndsTheProcess) {
 TEST_F(StopSignalTest, ARequestToSaveIsTakenOnceAndStopsNothing) {
   StopSignal stop;
   EXPECT_FALSE(stop.take_save_request());
-  raise(SIGUSR1);  // before the first step: kept for it
+  raise(SIGUSR1);  // before the first step; stays pending
   raise(SIGUSR1);
   stop.step_finished();
   EXPECT_TRUE(stop.take_save_request());

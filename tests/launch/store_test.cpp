@@ -198,7 +198,7 @@ TEST(StoreTest, RefusesAPortThatIsTaken) {
   EXPECT_EQ(error.kind(), ErrorKind::kUsage);
   EXPECT_EQ(error.where(), "127.0.0.1:" + std::to_string(same.port));
   StoreServerOptions elsewhere = server_options();
-  elsewhere.host = "192.0.2.1";  // an address for documentation
+  elsewhere.host = "192.0.2.1";  // an address reserved for documentation
   EXPECT_EQ(test::error_of([&] { StoreServer second(elsewhere); }).kind(), ErrorKind::kUsage);
 }
 

@@ -1,4 +1,4 @@
-// Whoever does not know the secret: learns nothing, changes nothing, keeps nobody out.
+// Connections without the secret learn nothing, change nothing, and block no legitimate process.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -50,7 +50,7 @@ TEST_F(StrangersTest, AWrongSecretGetsARandomNumberAndTheEnd) {
 }
 
 TEST_F(StrangersTest, AProofCannotBeUsedAgain) {
-  // A client's message, as an eavesdropper sees it, to a server that knows the secret.
+  // Record a client's message to another server with the same secret.
   StoreServer other(server_options());
   Stranger first(other.address());
   std::string nonce;
@@ -76,7 +76,7 @@ TEST_F(StrangersTest, AServerWithoutTheSecretIsFound) {
     socket.send(nonce);
     while (said.size() < kMaxGreeting && wait_for(socket, false, deadline_in(kLong)))
       if (!socket.receive(said, kMaxGreeting)) break;
-    std::string proof = said.substr(kNonceBytes);  // sent back
+    std::string proof = said.substr(kNonceBytes);  // reflect the client's own proof
     socket.send(proof);
     std::string rest;
     wait_for(socket, false, deadline_in(kLong));
@@ -130,9 +130,9 @@ TEST_F(StrangersTest, TwoHundredSilentConnectionsKeepNobodyOut) {
     ASSERT_TRUE(strangers.back().is_connected());
     if (i % 2) strangers.back().say(std::string(static_cast<std::size_t>(i % 60), 'h'));
   }
-  // A server that greets one connection after another would need 2 s for each.
+  // A server that greeted connections one by one would need 2 s for each.
   expect_unchanged();
-  // At most 128 of them are there at once; the oldest were ended.
+  // The server keeps at most 128 such connections and closes the oldest.
   strangers.front().hear(kLong);
   EXPECT_TRUE(strangers.front().has_ended());
 }

@@ -1,4 +1,3 @@
-// Helpers for tests of a job's store.
 #pragma once
 
 #include <chrono>
@@ -16,7 +15,7 @@ namespace sluice::testing {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-// Nothing in a test that goes well takes as long.
+// Longer than anything in a passing test takes.
 inline constexpr milliseconds kLong{20'000};
 inline const std::string kSecret = "what only this job knows";
 
@@ -38,7 +37,6 @@ inline bool eventually(const std::function<bool()>& holds, milliseconds within =
   return holds();
 }
 
-// A connection of somebody who knows nothing.
 class Stranger {
  public:
   explicit Stranger(const StoreAddress& address) {
@@ -47,7 +45,7 @@ class Stranger {
   }
   bool is_connected() const { return static_cast<bool>(socket_); }
   bool say(std::string bytes) { return socket_.send(bytes); }
-  // The text that it is sent within this time, or until the end of the connection.
+  // Returns what arrives within `time` or until the connection ends.
   std::string hear(milliseconds time) {
     std::string heard;
     const Deadline deadline = deadline_in(time);

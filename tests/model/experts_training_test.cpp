@@ -1,5 +1,5 @@
-// A decoder with experts and their load balancing losses through Trainer: the layout changes no
-// number, and the loss is the whole of what is differentiated.
+// The results of a decoder with experts must not depend on the layout. Auxiliary losses are
+// differentiated, too.
 #include <ATen/ATen.h>
 
 #include <gtest/gtest.h>
@@ -15,7 +15,6 @@ namespace {
 constexpr int kMicrobatches = 4;
 constexpr int kSteps = 3;
 
-// Four blocks, three of them with experts.
 ModelSpec spec_of(bool balanced) {
   return parse_model_spec(std::string(R"({"model_type": "qwen3_moe", "vocab_size": 50,
     "hidden_size": 16, "intermediate_size": 20, "num_hidden_layers": 4, "num_attention_heads": 4,
@@ -26,7 +25,7 @@ ModelSpec spec_of(bool balanced) {
                           "config.json");
 }
 
-// Lengths that differ by microbatch; with masks every second row is padded on its left.
+// Row lengths differ between microbatches.
 std::vector<StepBatch> batches(bool masked) {
   std::vector<StepBatch> steps;
   for (int k = 1; k <= kSteps; ++k) {
@@ -106,7 +105,7 @@ TEST(ExpertsTrainingTest, TheLossOfAStepIsThatOfItsTokensAndTheMeanBalanceOfItsL
     const TrainingResult with = run_training(run);
     const TrainingResult without = run_training(run_of({.masked = masked}, "1F1B", 2, false));
 
-    // The balance of the first step, by the weights that are drawn.
+    // Compute the first step's balance loss from the initial weights.
     const Model model = run.model();
     std::vector<std::string> outputs = model.outputs;
     for (const LayerSpec& layer : model.layers)

@@ -1,5 +1,5 @@
-// Every source of weights with every kind of model. Each parameter and buffer gets the bits of the
-// source, or a step is refused with the name of a parameter that the source does not fill.
+// Every source of weights with every kind of model. Tensors get the source's bits; if the source
+// leaves out a parameter, a step is rejected with its name.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/nn/cloneable.h>
@@ -33,7 +33,7 @@ namespace {
 constexpr std::int64_t kWidth = 4;
 constexpr std::uint64_t kSeed = 11;
 
-// Numbers that no other name and no other source has.
+// Values are unique to the source and name.
 void set_numbers(at::Tensor tensor, const std::string& source, const std::string& name) {
   const at::NoGradGuard no_grad;
   at::Tensor value = at::empty(tensor.sizes(), at::kFloat);
@@ -48,7 +48,6 @@ at::Tensor numbers_of(const at::Tensor& like, const std::string& source, const s
   return value;
 }
 
-// A factory's numbers.
 template <typename Module>
 void set_factory_numbers(Module& module, const std::string& prefix) {
   for (const auto& item : module.named_parameters())
@@ -57,7 +56,7 @@ void set_factory_numbers(Module& module, const std::string& prefix) {
     set_numbers(item.value(), "factory", prefix + item.key());
 }
 
-// Its matrix and its bias are drawn. Nothing draws its scale, its codes and its shift.
+// No initialization draws `scale`, `codes` and `shift`.
 struct BlockImpl : torch::nn::Cloneable<BlockImpl> {
   BlockImpl() { reset(); }
   void reset() override {
@@ -99,7 +98,7 @@ LayerSpec layer_named(const std::string& name, std::function<Block()> make) {
   return layer;
 }
 
-// The last block is tied to the first, the second is frozen.
+// The last block is tied to the first. The second is frozen.
 Model layers_model() {
   Model model;
   for (const char* name : {"first", "second", "third", "last"}) {
@@ -156,7 +155,7 @@ struct NetImpl : torch::nn::Module {
 };
 TORCH_MODULE(Net);
 
-// Keeps the parts of one stage. The factory sets all numbers before.
+// The factory has set all values before this drops parts.
 Net kept_net(const Kept& kept) {
   Net net;
   set_factory_numbers(*net, "");
@@ -180,10 +179,9 @@ Model family_model() {
   return causal_lm(read_model_spec(SLUICE_TEST_DATA "/reference/models/llama_tied"));
 }
 
-// An exported graph without weights, of matrices alone.
 Model graph_model() { return detail::graph_model(SmallDecoder(2).described(), {}); }
 
-// The same with a parameter that is added to what enters the first block. Nothing draws it.
+// No initialization draws the extra parameter.
 Model graph_with(const std::string& name, const std::vector<std::int64_t>& sizes,
                  const std::string& dtype) {
   SmallDecoder graph(2);
@@ -197,7 +195,7 @@ Model graph_with(const std::string& name, const std::vector<std::int64_t>& sizes
   return detail::graph_model(graph.described(), {});
 }
 
-// Exported graphs whose archives have weights. The second has running statistics.
+// Exported graphs with weights in their archives. The second has running statistics.
 const std::string kDecoder = SLUICE_TEST_DATA "/command/data/decoder.pt2";
 const std::string kModes = SLUICE_TEST_DATA "/command/data/modes.pt2";
 
@@ -231,11 +229,11 @@ struct Kind {
   std::string name;
   std::function<Model()> make;
   Inputs batch;
-  std::string left_out;             // the parameter that kAllButOne leaves out
-  bool holds_numbers = false;       // its modules have all numbers, and are not drawn
-  bool has_factory_numbers = true;  // its factories set numbers
-  std::string archive = {};         // that has the weights
-  double std = 0.02;                // of what is drawn
+  std::string left_out;
+  bool holds_numbers = false;       // its modules are complete and are not drawn
+  bool has_factory_numbers = true;  // its factories set values
+  std::string archive = {};
+  double std = 0.02;  // of drawn weights
 };
 
 Inputs rows() {
@@ -295,7 +293,7 @@ PipelineOptions layout(int ranks) {
   return {.num_ranks = ranks, .schedule = "1F1B", .num_microbatches = 4, .seq_len = 6};
 }
 
-// Parameters of a tie are named after its first use.
+// Tied parameters are named after their first use.
 std::string first_use(const ParameterInfo& parameter) {
   return parameter.tied_to.empty() ? parameter.name : parameter.tied_to;
 }
@@ -306,7 +304,6 @@ void fill(Stage& stage, const std::string& source, const std::string& left_out =
   for (auto& [name, buffer] : stage.chunk().buffers()) set_numbers(buffer, source, name);
 }
 
-// Calls `then` with the pipeline once the source has filled it.
 void run_with(const Kind& kind, Source source, int ranks, const std::string& folder,
               const std::function<void(Pipeline&)>& then) {
   Model model = kind.make();
@@ -366,12 +363,11 @@ at::Tensor drawn(const Kind& kind, const std::string& name, const at::Tensor& li
   at::Tensor value = at::empty_like(like);
   if (like.dim() >= 2) keyed_normal_(value, kSeed, name, 0.0, kind.std);
   if (like.dim() < 2) value.fill_(name.ends_with("weight") ? 1 : 0);
-  // The row of the family's padding token.
+  // The embedding of the family's padding token.
   if (name == "model.embed_tokens.weight") value[0].zero_();
   return value;
 }
 
-// The numbers of a parameter or buffer, by the name of its first use.
 at::Tensor expected(const Kind& kind, Source source, const std::string& name,
                     const at::Tensor& like, bool is_parameter) {
   const bool is_of_factory = source == Source::kFactory ||
@@ -380,7 +376,7 @@ at::Tensor expected(const Kind& kind, Source source, const std::string& name,
                              (source == Source::kAllButOne && name == kind.left_out);
   if (source == Source::kArchive || (is_of_factory && !kind.archive.empty()))
     return in_archive(kind.archive, name);
-  // The layer of a tied child is a clone, with buffers of its own.
+  // The layer of a tied child is a clone with its own buffers.
   if (is_of_factory && kind.holds_numbers && name.starts_with("3."))
     return numbers_of(like, "factory", "0." + name.substr(2));
   if (is_of_factory) return numbers_of(like, "factory", name);
@@ -388,11 +384,11 @@ at::Tensor expected(const Kind& kind, Source source, const std::string& name,
   return numbers_of(like, "saved", name);
 }
 
-// A part of the message that refuses the step; "": it is not refused.
+// Part of the expected error message. "" if the step succeeds.
 std::string refusal(const Kind& kind, Source source) {
   if (source == Source::kNone) return "not set yet (InitialWeights::kNone), beginning with '";
   if (source == Source::kFactory && !kind.has_factory_numbers) return "nothing draws or loads '";
-  // A layer's own factory has set all numbers before load_weights().
+  // The layers' factories have set all values already.
   const bool is_filled = kind.holds_numbers || kind.name == "layers";
   if (source == Source::kAllButOne && !is_filled)
     return "nothing draws or loads '" + kind.left_out + "'";
@@ -437,7 +433,7 @@ TEST_P(WeightSourcesTest, FillsEveryTensorWithItsBitsOrIsRefusedByName) {
   const std::set<std::string> names = names_of_parameters(kind.make());
   ASSERT_TRUE(names.contains(kind.left_out));
   for (const Source source : kSources) {
-    // An archive has weights of its own graph alone.
+    // An archive has the weights of its own graph only.
     if (source == Source::kArchive && kind.archive.empty()) continue;
     for (const int ranks : {1, 2}) {
       SCOPED_TRACE(std::string(name_of(source)) + ", ranks: " + std::to_string(ranks));
@@ -483,7 +479,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, WeightSourcesTest, ::testing::ValuesIn(kinds()),
                            return name;
                          });
 
-// ---- parameters that nothing draws ----
+// ---- parameters without a drawn initialization ----
 
 struct Undrawn {
   std::vector<std::int64_t> sizes;
@@ -496,7 +492,7 @@ const Undrawn kUndrawn[] = {
 TEST(UndrawnParametersTest, OfAGraphAreRefusedByNameAndType) {
   for (const auto& [sizes, dtype] : kUndrawn) {
     for (const char* name : {"codes", "codes.bias"}) {
-      if (dtype.starts_with("float") && name != std::string("codes")) continue;  // drawn
+      if (dtype.starts_with("float") && name != std::string("codes")) continue;  // drawn at random
       const Model model = graph_with(name, sizes, dtype);
       const Error error = error_of([&] {
         run(model, layout(2), [](Pipeline& pipeline) { pipeline.train_step(tokens(16)); });

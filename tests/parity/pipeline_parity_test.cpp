@@ -1,4 +1,4 @@
-// The reference curves (transformers with torch.optim, one process) on every layout.
+// Every layout must follow the reference curves of transformers with torch.optim in one process.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -60,7 +60,7 @@ std::vector<Layout> all_layouts() {
   return layouts;
 }
 
-// A model of tests/reference/models with the reference's batch, the same in each step.
+// The reference's batch is repeated in each step.
 class ReferenceRun {
  public:
   explicit ReferenceRun(const std::string& model)
@@ -104,7 +104,7 @@ void expect_curve(const ReferenceRun& reference, const Layout& layout, const std
   SCOPED_TRACE(testing::Message() << curve << ": " << layout);
   const auto losses = reference.expect()[curve]["losses"].get<std::vector<double>>();
   const auto norms = reference.expect()[curve]["grad_norms_before_clip"].get<std::vector<double>>();
-  // The last loss of the reference is that after the last of its steps.
+  // The last loss of the reference is the loss after its last step.
   const TrainingResult result =
       run_training(reference.run(layout, curve, static_cast<int>(losses.size())));
   for (std::size_t i = 0; i < losses.size(); ++i)

@@ -1,4 +1,4 @@
-// The native families through every schedule and layout: the bits of one plain loop.
+// Compares native model families with a plain loop, in every schedule and layout.
 #include <gtest/gtest.h>
 
 #include "sluice/causal_lm.h"
@@ -19,7 +19,6 @@ const char* const kGeneratedQwen2 = R"({
   "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "tie_word_embeddings": true,
   "initializer_range": 0.1})";
 
-// Model of a family, with windows that are shorter than the sequences.
 std::string generated(const std::string& family, const std::string& more, int vocabulary = 96) {
   return R"({"model_type": ")" + family + R"(", "vocab_size": )" + std::to_string(vocabulary) +
          R"(, "hidden_size": 32,
@@ -45,7 +44,8 @@ ModelSpec spec_of(const std::string& name) {
       {"smollm3", R"(, "use_sliding_window": true, "no_rope_layer_interval": 2)"}};
   for (const auto& [family, more] : families)
     if (name == family) return parse_model_spec(generated(family, more), family + ".json");
-  // Vocabularies of two blocks and a part of one, by blocks.
+  // Models with the loss in blocks of the vocabulary. The vocabulary has two full blocks and a
+  // partial one.
   const std::vector<std::pair<std::string, std::string>> by_blocks = {
       {"llama", ""},
       {"llama", R"(, "tie_word_embeddings": true)"},
@@ -63,8 +63,8 @@ ModelSpec spec_of(const std::string& name) {
   return read_model_spec(std::string(SLUICE_TEST_DATA) + "/reference/models/" + name);
 }
 
-// The inputs of a batch beside ids and labels: none; masks, and no mask in every third microbatch;
-// positions of two documents, or of one in every third microbatch.
+// Additional inputs of a batch. With kMasks, every third microbatch has no mask. With kPositions,
+// rows have two documents, but one document in every third microbatch.
 enum class Beside { kNothing, kMasks, kPositions };
 
 at::Tensor beside(Beside what, int microbatch, const at::Tensor& ids) {
@@ -80,7 +80,7 @@ at::Tensor beside(Beside what, int microbatch, const at::Tensor& ids) {
   return positions;
 }
 
-// Rows of `microbatch_size`, lengths that differ by microbatch, some labels not counted.
+// Rows whose lengths differ between microbatches. Some labels are ignored.
 std::vector<StepBatch> batches(int num_steps, int num_microbatches, int microbatch_size,
                                Beside what) {
   std::vector<StepBatch> steps;
@@ -112,7 +112,7 @@ struct Case {
   std::string model, schedule;
   int ranks, stages_per_rank, microbatch_size;
   Beside beside = Beside::kNothing;
-  bool recompute = false;  // in the pipeline, not in the loop
+  bool recompute = false;  // in the pipeline only
 };
 
 std::string text(const Case& c) {
@@ -171,7 +171,7 @@ std::vector<Case> every_case() {
                   make_schedule(info.name, {ranks, stages_per_rank, 8 / microbatch_size});
               if (schedule.num_stages() > num_layers) continue;
             } catch (const Error&) {
-              continue;  // not legal
+              continue;  // invalid combination
             }
             cases.push_back({model, info.name, ranks, stages_per_rank, microbatch_size});
           }
@@ -182,7 +182,6 @@ std::vector<Case> every_case() {
   return cases;
 }
 
-// Whole, in two halves of the backward and running again, with masks and with documents.
 std::vector<Case> cases_of_families() {
   std::vector<Case> cases;
   for (const char* model :
@@ -208,7 +207,7 @@ TEST(SameBitsModelsTest, HoldsForASampleOfModelsSchedulesAndLayouts) {
   for (std::size_t i = 0; i < cases.size(); i += 7) same_bits.expect(cases[i]);
 }
 
-// One process runs B, the zero-bubble schedules I and W.
+// GPipe and 1F1B run B. The zero-bubble schedules run I and W.
 TEST(SameBitsModelsTest, HoldsForLossesByBlocksOfTheVocabulary) {
   SameBits same_bits;
   for (const char* model : {"llama", R"(llama, "tie_word_embeddings": true)",

@@ -1,4 +1,4 @@
-// The ranks of a run that are all threads of this process.
+// Puts every rank of a run on a thread of this process.
 #pragma once
 
 #include <numeric>

@@ -1,4 +1,4 @@
-// Models that do what user code may do and pipelines trip over: one kind of awkwardness each.
+// Models that are hard to pipeline. Each has one difficulty that user code may have.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -19,7 +19,6 @@ namespace sluice::test {
 
 using Tensors = std::vector<at::Tensor>;
 
-// One linear layer, and whatever a test wants to do with it.
 struct Workshop : torch::nn::Module {
   explicit Workshop(std::int64_t width)
       : linear(torch::nn::LinearOptions(width, width)), norm(width) {
@@ -58,7 +57,6 @@ inline LayerSpec plain_layer(const std::string& name, bool frozen = false) {
       [](Workshop& m, const Tensors& in) { return Tensors{at::tanh(m.linear(in[0]))}; }, frozen);
 }
 
-// A layer without parameters.
 inline LayerSpec function_layer(const std::string& name, std::vector<std::string> reads,
                                 std::vector<std::string> writes,
                                 std::function<Tensors(const Tensors&)> forward) {
@@ -72,7 +70,7 @@ inline LayerSpec function_layer(const std::string& name, std::vector<std::string
   return layer;
 }
 
-// Eight layers: "x" is read by the first, the last writes "prediction".
+// The first of the eight layers must read "x", the last must write "prediction".
 inline Model model_of_layers(std::vector<LayerSpec> layers) {
   return {std::move(layers), {"x", "y"}, {"prediction"}, &squared_error};
 }
@@ -83,7 +81,7 @@ inline LayerSpec renamed(LayerSpec layer, const std::string& reads, const std::s
   return layer;
 }
 
-// Puts `middle` between plain layers, from layer `at` on; eight layers together.
+// Eight plain layers, in which `middle` replaces the layers from index `at` on.
 inline Model with_layers(std::size_t at, const std::vector<LayerSpec>& middle) {
   std::vector<LayerSpec> layers;
   for (std::size_t i = 0; i < 8; ++i) {
@@ -95,7 +93,6 @@ inline Model with_layers(std::size_t at, const std::vector<LayerSpec>& middle) {
   return model_of_layers(std::move(layers));
 }
 
-// The same layer at every place.
 inline Model everywhere(const WorkshopForward& forward) {
   std::vector<LayerSpec> layers;
   for (int i = 0; i < 8; ++i)
@@ -103,7 +100,6 @@ inline Model everywhere(const WorkshopForward& forward) {
   return with_layers(0, layers);
 }
 
-// Gives gradients to the input and none to the weight in half of the cases.
 struct NoWeightGradient : torch::autograd::Function<NoWeightGradient> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
                             const at::Tensor& w) {
@@ -127,7 +123,7 @@ struct NoInputGradient : torch::autograd::Function<NoInputGradient> {
   }
 };
 
-// A user's activation checkpointing: forget, and compute again in backward.
+// Activation checkpointing as a user may write it.
 struct Recompute : torch::autograd::Function<Recompute> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
                             const at::Tensor& /*makes the output want a gradient*/,

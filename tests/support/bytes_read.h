@@ -6,7 +6,7 @@
 
 namespace sluice::test {
 
-// Bytes that this process has asked read() and pread() for.
+// Counts the bytes of read() and pread().
 inline std::uint64_t bytes_read_so_far() {
   std::ifstream io("/proc/self/io");
   std::string key;

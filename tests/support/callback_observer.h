@@ -1,4 +1,4 @@
-// An observer made of functions, each of which may be empty.
+// An observer that calls functions. Each may be empty.
 #pragma once
 
 #include <functional>

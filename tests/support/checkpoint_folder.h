@@ -1,4 +1,3 @@
-// Folders that are checkpoints, without a run: weights, optimizer state, extra tensors, files.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -19,7 +18,7 @@ namespace sluice::test {
 
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
-// Writes `folder`/`file` and returns what a manifest says of its tensors, in the order given.
+// Returns the manifest entries in the order of `tensors`.
 inline std::vector<SavedTensor> write_tensors(const std::string& folder, const std::string& file,
                                               const NamedTensors& tensors) {
   std::filesystem::create_directories(std::filesystem::path(folder + "/" + file).parent_path());
@@ -46,7 +45,7 @@ inline SavedFile write_saved_file(const std::string& folder, const std::string& 
   return {file, text.size(), content_hash(text)};
 }
 
-// A small one with every kind of file. Content depends on `step` alone.
+// A small checkpoint with every kind of file. Its content depends only on `step`.
 inline Manifest write_checkpoint(const std::string& folder, std::int64_t step = 12) {
   const auto number = static_cast<double>(step);
   const at::Tensor a = at::arange(12, at::kFloat).reshape({3, 4}) + number;

@@ -1,4 +1,3 @@
-// Ranks over whatever transport a conformance suite is run on, each on a thread of its own.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,7 +22,7 @@ class ConformanceRanks : public ::testing::TestWithParam<TransportFactory> {
     transports = GetParam()(size, TransportOptions{deadline});
     ASSERT_EQ(transports.size(), static_cast<std::size_t>(size));
   }
-  // Runs `body(transport)` on one thread a rank; returns what each threw ("" for nothing).
+  // Returns the error text of each rank, "" for none.
   std::vector<std::string> on_every_rank(const std::function<void(Transport&)>& body) {
     std::vector<std::string> errors(transports.size());
     std::vector<std::thread> threads;
@@ -39,7 +38,6 @@ class ConformanceRanks : public ::testing::TestWithParam<TransportFactory> {
     for (std::thread& thread : threads) thread.join();
     return errors;
   }
-  // Waits for a condition that other threads are about to bring about.
   static bool soon(const std::function<bool()>& condition) {
     const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(5);
     while (!condition()) {

@@ -1,5 +1,4 @@
-// Counts the allocations of the whole program. It replaces operator new, so one source of a program
-// may include it.
+// This header replaces operator new, so only one source file of a program may include it.
 #pragma once
 
 #include <atomic>
@@ -18,7 +17,7 @@ namespace allocations_detail {
 inline std::atomic<std::int64_t> count{0}, bytes{0};
 }
 
-// What the function allocates, freed or not.
+// Counts allocations that the function frees, too.
 inline Allocations allocations_of(const std::function<void()>& function) {
   using namespace allocations_detail;
   const Allocations before{count.load(), bytes.load()};
@@ -35,7 +34,8 @@ void* operator new(std::size_t bytes) {
   if (void* memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
   throw std::bad_alloc();
 }
-// std::stable_sort() allocates with it. Memory of another operator new must not reach free().
+// std::stable_sort() uses this operator. Without it, operator delete would pass foreign memory to
+// free().
 void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
   return std::malloc(bytes > 0 ? bytes : 1);
 }

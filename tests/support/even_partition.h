@@ -1,4 +1,3 @@
-// A partition for tests whose layers are of no family.
 #pragma once
 
 #include "sluice/model.h"
@@ -7,7 +6,7 @@
 
 namespace sluice::test {
 
-// All layers count alike, remainder first; stages where the map has them.
+// Gives all layers equal weight. The first stages get the remainder.
 inline Partition even_partition(const Model& model, const StageMap& stage_map) {
   ModelSpec spec = describe(model.layers);
   for (LayerInfo& layer : spec.layers) layer.role = LayerRole::kBlock;

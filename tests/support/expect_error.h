@@ -1,4 +1,3 @@
-// The Error that a call throws, for looking at its parts.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,29 +1,27 @@
-// A library for LD_PRELOAD that stands between a program and the file system: it numbers the calls
-// that a program makes below one folder, writes them down, and kills or fails at a given one.
+// An LD_PRELOAD library that intercepts a program's calls to the file system. It numbers and logs
+// the calls on paths below one folder. It can kill the process or make a call fail at a given
+// number.
 //
-// Owns: the calls of libc that create, write, sync, rename and remove. Does not own: what their
-//   order means (file_system_model.h). Not seen: memory maps, and what libc calls within itself
-//   (fflush, fclose, closedir); that nothing was missed is for the reader of the log to check, by
-//   playing it.
+// It intercepts the libc functions that create, write, sync, rename and remove files. It does not
+// see memory maps, nor calls that libc makes internally (fflush, fclose, closedir). To check that
+// no call was missed, play the log with file_system_model.h.
 //
-// Environment of the watched program; without FAULT_PRELOAD_FOLDER nothing is watched:
+// Environment of the watched program; nothing is watched without FAULT_PRELOAD_FOLDER:
 //
-//   FAULT_PRELOAD_FOLDER=DIR     absolute, without links: calls on it and below are counted, from 1
-//   FAULT_PRELOAD_LOG=FILE       one line a call (Call, below); what was written is in FILE.data
+//   FAULT_PRELOAD_FOLDER=DIR     absolute, without links: calls on DIR and below count, from 1
+//   FAULT_PRELOAD_LOG=FILE       one line per call (see Call); written bytes go to FILE.data
 //   FAULT_PRELOAD_KILL=N         SIGKILL to the process instead of call N
-//   FAULT_PRELOAD_FAIL=N:EIO     call N fails; "N+:EIO": all from N on. ENOSPC and EDQUOT: those
-//                                that ask for space. A close() that fails has closed.
+//   FAULT_PRELOAD_FAIL=N:EIO     call N fails; "N+:EIO": all calls from N on. ENOSPC and EDQUOT
+//                                apply only to calls that allocate space. A close() that fails
+//                                still closes the file.
 //   FAULT_PRELOAD_SHORT=N        call N writes half of its bytes
-//   FAULT_PRELOAD_STOP=N:FILE    call N waits until FILE is there
-//   FAULT_PRELOAD_NO_EXCHANGE=1  two names cannot be exchanged, as on many network file systems
-//   FAULT_PRELOAD_READS=1        counts also reads, and opening a file for reading
+//   FAULT_PRELOAD_STOP=N:FILE    call N waits until FILE exists
+//   FAULT_PRELOAD_NO_EXCHANGE=1  exchanging two names fails, as on many network file systems
+//   FAULT_PRELOAD_READS=1        also counts reads and opening a file for reading
 //
-// Invariants:
-//  1. One counted call runs at a time, so that the order of the log is the order of effects: when
-//     call N is due, exactly those before N have happened.
-//  2. A call that is not below the folder is handed on untouched.
-// Thread-safety: all of it. The numbers are those of one process; a program that it executes starts
-// again at 1.
+// Counted calls run one at a time, so the log has the order of their effects: when call N starts,
+// exactly the calls before N have completed. Calls outside the folder pass through unchanged.
+// Each process counts from 1; exec() starts a new count.
 #include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -50,7 +48,7 @@
 namespace {
 
 // ---- the real calls ----
-// By number: looking up the next definition of a symbol would call libc, which is being replaced.
+// We use system call numbers, because dlsym(RTLD_NEXT) would call the libc that we are replacing.
 
 long real_openat(int at, const char* path, int flags, mode_t mode) {
   return syscall(SYS_openat, at, path, flags, mode);
@@ -76,7 +74,7 @@ const char* setting(const char* name) {
   return value && *value ? value : nullptr;
 }
 
-// The place of "12:rest" and "12+:rest"; 0 without a value.
+// Parses "12:rest" and "12+:rest". `call` is 0 without a value.
 struct At {
   long call = 0;
   bool onwards = false;
@@ -111,7 +109,7 @@ int error_named(const std::string& name) {
   _exit(127);
 }
 
-// Numbered high, where no program counts on a descriptor.
+// Moves the log to a descriptor number that the watched program does not expect.
 int open_log(const std::string& path) {
   const long low =
       real_openat(AT_FDCWD, path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND, 0666);
@@ -149,7 +147,7 @@ struct Settings {
   }
 };
 
-// Never destroyed: files are closed after static objects are gone.
+// Never destroyed, because files may be closed after static objects.
 const Settings& settings() {
   static const Settings* const made = new Settings;
   return *made;
@@ -160,7 +158,7 @@ const Settings& settings() {
 constexpr int kMaxDescriptors = 1 << 16;
 std::array<std::atomic<bool>, kMaxDescriptors> watched_descriptors;
 
-// The path of a descriptor now, also after renames; "" for none.
+// Also valid after renames. "" if the descriptor has no path.
 std::string path_of(int descriptor) {
   char link[64], target[PATH_MAX];
   std::snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
@@ -173,7 +171,7 @@ std::string working_folder() {
   return syscall(SYS_getcwd, path, sizeof path) > 0 ? path : "";
 }
 
-// Without "." and "..", as text.
+// Removes "." and ".." without resolving links.
 std::string normal(const std::string& path) {
   std::string result;
   for (std::size_t at = 0; at < path.size();) {
@@ -201,7 +199,7 @@ bool is_watched(const std::string& path) {
          (path.size() == folder.size() || path[folder.size()] == '/');
 }
 
-// A descriptor that libc closed within itself may be another file by now.
+// libc may have closed and reused the descriptor internally.
 bool is_watched(int descriptor) {
   if (descriptor < 0 || descriptor >= kMaxDescriptors) return false;
   std::atomic<bool>& watched = watched_descriptors[static_cast<std::size_t>(descriptor)];
@@ -215,7 +213,7 @@ void watch(long descriptor, bool watched) {
     watched_descriptors[static_cast<std::size_t>(descriptor)] = watched;
 }
 
-// "checkpoint/step-00000002" below the folder, "." for it; others as they are.
+// Relative to the folder, "." for the folder itself. Other paths are unchanged.
 std::string for_log(const std::string& path) {
   const std::size_t length = settings().folder.size();
   if (!is_watched(path)) return path.empty() ? "-" : path;
@@ -224,16 +222,16 @@ std::string for_log(const std::string& path) {
 
 // ---- one call ----
 
-// In the log: its fields, separated by tabs, in this order: number, thread, name, descriptor,
-// result, errno (0 for none), flags, offset, count of bytes, their place in the file of data (-1:
-// not kept), path, other path ("-" for none).
+// A call in the log. Tab-separated fields: number, thread, name, descriptor, result, errno (0 for
+// none), flags, offset, byte count, offset in the data file (-1: not kept), path, other path ("-"
+// for none).
 struct Call {
   const char* name;
   int descriptor = -1;
   std::string path, other;
   bool asks_for_space = false;
   long flags = 0, offset = -1;
-  std::string bytes;  // that were written
+  std::string bytes;
 };
 
 std::mutex one_at_a_time;
@@ -280,7 +278,7 @@ bool fails(const Call& call, long number) {
   return call.asks_for_space || (set.error != ENOSPC && set.error != EDQUOT);
 }
 
-// real(call, halved): the result as a system call gives it, or -1 with errno.
+// `real(call, halved)` makes the system call and returns its result, or -1 and sets errno.
 template <class Real>
 long carry_out(Call&& call, Real&& real) {
   const int errno_before = errno;
@@ -328,7 +326,7 @@ int open_file(int at, const char* path, int flags, mode_t mode) {
   return static_cast<int>(result);
 }
 
-// offset: -1 where the descriptor stands.
+// An `offset` of -1 means the descriptor's current position.
 ssize_t write_bytes(int descriptor, std::string bytes, off_t offset) {
   Call call{.name = "write", .descriptor = descriptor, .path = path_of(descriptor)};
   call.asks_for_space = true;
@@ -345,7 +343,7 @@ ssize_t write_bytes(int descriptor, std::string bytes, off_t offset) {
   });
 }
 
-// The bytes in a file, for calls that do not show them.
+// For calls that do not receive the written bytes in memory.
 std::string read_back(int descriptor, off_t offset, std::size_t count) {
   char link[64];
   std::snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
@@ -360,7 +358,7 @@ std::string read_back(int descriptor, off_t offset, std::size_t count) {
   return bytes;
 }
 
-// offset: of the target, nullptr where it stands.
+// `offset` is the position in the target; nullptr means the descriptor's current position.
 template <class Real>
 ssize_t copy_bytes(int to, const off_t* offset, std::size_t count, Real&& real) {
   const off_t start = offset ? *offset : lseek(to, 0, SEEK_CUR);
@@ -446,7 +444,7 @@ ssize_t read_bytes(int descriptor, long offset, Real&& real) {
   return carry_out(std::move(call), [&](Call&, bool) { return real(); });
 }
 
-// The third argument is there when a file may be created.
+// open() has its mode argument only if it may create a file.
 mode_t mode_of(int flags, va_list arguments) {
   return (flags & O_CREAT) || (flags & O_TMPFILE) == O_TMPFILE ? va_arg(arguments, mode_t) : 0;
 }
@@ -498,13 +496,13 @@ int openat64(int at, const char* path, int flags, ...) {
   return open_file(at, path, flags, mode);
 }
 
-// The forms that fortified programs call, where the flags are not constant.
+// Fortified programs call these variants when the flags are not compile-time constants.
 int __open_2(const char* path, int flags) { return open_file(AT_FDCWD, path, flags, 0); }
 int __open64_2(const char* path, int flags) { return open_file(AT_FDCWD, path, flags, 0); }
 int __openat_2(int at, const char* path, int flags) { return open_file(at, path, flags, 0); }
 int __openat64_2(int at, const char* path, int flags) { return open_file(at, path, flags, 0); }
 
-// The calls by which std::ofstream opens files; it writes and closes them by the calls below.
+// std::ofstream opens files with these functions. It writes and closes through the functions below.
 FILE* fopen(const char* path, const char* mode) {
   int flags = *mode == 'r' ? 0 : O_CREAT | (*mode == 'w' ? O_TRUNC : O_APPEND);
   flags |= std::strchr(mode, '+') ? O_RDWR : (*mode == 'r' ? O_RDONLY : O_WRONLY);
@@ -605,7 +603,7 @@ int renameat2(int from_at, const char* from, int to_at, const char* to, unsigned
 int mkdir(const char* path, mode_t mode) noexcept { return make_folder(AT_FDCWD, path, mode); }
 int mkdirat(int at, const char* path, mode_t mode) noexcept { return make_folder(at, path, mode); }
 
-// libc's own calls mkdir() within itself.
+// libc's mkdtemp() calls mkdir() internally, which we could not intercept.
 char* mkdtemp(char* path) noexcept {
   char* const drawn = path + std::strlen(path) - 6;
   static std::atomic<std::uint64_t> last{static_cast<std::uint64_t>(getpid()) * 2654435761u};

@@ -78,7 +78,7 @@ Tree read_tree(const std::string& folder) {
 
 void write_tree(const Tree& tree, const std::string& folder) {
   fs::create_directories(folder);
-  for (const auto& [path, node] : tree) {  // a folder comes before what is in it
+  for (const auto& [path, node] : tree) {  // a folder sorts before its contents
     const fs::path to = fs::path(folder) / path;
     if (node.kind == Node::Kind::kFolder) {
       fs::create_directory(to);

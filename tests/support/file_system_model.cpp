@@ -95,7 +95,7 @@ void FileSystemModel::change(const FileCall& call, std::vector<Change::Slot> slo
   changes_.push_back({std::move(slots), call.text()});
 }
 
-// In their order: those of one name are all in one folder.
+// All changes of one name are in one folder, so their order is kept.
 void FileSystemModel::sync_changes(const std::function<bool(const Change&)>& chosen) {
   std::vector<Change> left;
   for (Change& change : changes_) {
@@ -201,7 +201,7 @@ std::shared_ptr<const std::string> FileSystemModel::content(Id id, Bytes kept) c
                      kept == Bytes::kZeros ? std::string(write.bytes.size(), '\0') : write.bytes);
     }
   }
-  // The next write, torn.
+  // The next write, of which only part reached the disk.
   if (kept == Bytes::kHalf && num_writes < thing.writes.size()) {
     const Write& write = thing.writes[num_writes];
     text = applied(std::move(text), write.offset, write.bytes.substr(0, write.bytes.size() / 2));

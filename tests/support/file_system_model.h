@@ -1,16 +1,14 @@
-// A folder in memory that plays recorded calls, and knows what a power loss may leave of it.
+// Plays recorded file calls on a folder in memory and computes what a power loss may leave of it.
 //
-// Theory: a file system promises to keep what was written to a file once fsync() of the file has
-// returned, and a name once fsync() of its folder has. Of everything else a power loss keeps any
-// part: of the changes of names any subset (each by itself at once; those of one name in order), of
-// the bytes written to a file nothing, a prefix, or the length with zeros. This is the model of
-// Pillai et al., "All File Systems Are Not Created Equal" (ALICE, OSDI 2014); real file systems
-// keep more, each another part.
+// A file system guarantees to keep a file's bytes once fsync() of the file has returned, and a name
+// once fsync() of its folder has. A power loss may keep any part of the rest. It keeps any subset
+// of the name changes; each change is atomic, and changes of one name stay in order. Of the bytes
+// written to a file it keeps none, a prefix, or the full length filled with zeros. This is the
+// model of Pillai et al., "All File Systems Are Not Created Equal" (ALICE, OSDI 2014). Real file
+// systems keep more.
 //
-// Owns: names, contents, what of both is durable. Does not own: which states are right
-// (save_order.h).
-// Invariants: 1. played whole, a complete log gives the folder that its program left.
-// Thread-safety: one object belongs to one thread.
+// Playing a complete log gives the folder that its program left. save_order.h decides which states
+// are correct.
 #pragma once
 
 #include <functional>
@@ -27,7 +25,7 @@
 
 namespace sluice::test {
 
-// Each content once, so that equal ones are compared by their address.
+// Stores each content once, so that equal contents have equal addresses.
 class Contents {
  public:
   std::shared_ptr<const std::string> one(std::string content);
@@ -38,40 +36,38 @@ class Contents {
 
 class FileSystemModel {
  public:
-  // `durable`: what is there before the first call. contents: shared by models whose states are
-  // compared with each other.
+  // `durable` is the tree before the first call. Models whose states are compared share `contents`.
   explicit FileSystemModel(const Tree& durable,
                            std::shared_ptr<Contents> contents = std::make_shared<Contents>());
 
-  // Throws std::runtime_error for a call that cannot have had its result here: calls before it are
-  // missing.
+  // Throws std::runtime_error if the call cannot have had its logged result, because earlier calls
+  // are missing.
   void play(const FileCall& call);
 
-  // The tree that is left where the process is killed now.
+  // What remains if the process is killed now.
   Tree now() const;
-  // The tree that is left at least, where the power fails now.
+  // The least that remains after a power loss now.
   Tree durable() const;
 
-  // Calls visit(state, how it came about) for states that a power loss may leave now: none and all
-  // of what is not synced, the prefixes of its order, all but one, one alone, and `num_random`
-  // drawn ones, each with several fates of the bytes that are not synced.
+  // Calls visit(state, description) for states that a power loss may leave now. It visits unsynced
+  // changes in these sets: none, all, each prefix, all but one, only one, and `num_random` random
+  // subsets. Each set is combined with several outcomes for the unsynced bytes.
   using Visit = std::function<void(const Tree& state, const std::string& loss)>;
   void for_each_power_loss(std::mt19937_64& random, int num_random, const Visit& visit) const;
 
-  // The first thing below `path` (and of the folder itself) that is not durable, "" for none. Not
-  // looked at: `without`, a name directly in it.
+  // The first thing below `path`, or the folder itself, that is not durable. "" if all is durable.
+  // Ignores `without`, a name directly in the folder.
   std::string not_synced(const std::string& path, const std::string& without = {}) const;
-  // "" when the power may fail without changing what `path` names.
+  // "" if a power loss now cannot change what `path` names.
   std::string name_not_synced(const std::string& path) const;
-  // The place in durable() of the file or folder that is now at `path`; "" where it is not there.
+  // The path in durable() of the file or folder that is now at `path`. "" if it has none.
   std::string durable_path(const std::string& path) const;
-  // True if durable() has `path`.
   bool is_durable(const std::string& path) const;
 
  private:
-  using Id = long;  // of a file or folder, whatever its names; 0 for none
+  using Id = long;  // identifies a file or folder independently of its names; 0 for none
   using Names = std::map<std::string, Id>;
-  struct Change {  // all of it or nothing
+  struct Change {  // atomic
     struct Slot {
       Id folder;
       std::string name;
@@ -82,14 +78,14 @@ class FileSystemModel {
     bool touches(Id folder) const;
   };
   struct Write {
-    long offset;  // where a truncation cuts
+    long offset;  // for a truncation, the new length
     std::string bytes;
     bool truncates = false;
   };
   struct Thing {
     Node::Kind kind = Node::Kind::kFile;
     std::string synced;
-    std::vector<Write> writes;  // since then
+    std::vector<Write> writes;  // since the last sync
   };
   enum class Bytes { kNone, kHalf, kZeros, kAll };
 
@@ -113,7 +109,7 @@ class FileSystemModel {
   Id last_id_ = 0;
   std::map<Id, Thing> things_;
   std::map<Id, Names> names_, durable_names_;
-  std::vector<Change> changes_;  // that are not durable, in order
+  std::vector<Change> changes_;  // not yet durable, in order
   std::map<int, Id> descriptors_;
   std::shared_ptr<Contents> shared_;
   mutable std::map<std::pair<Id, Bytes>, std::shared_ptr<const std::string>> contents_;

@@ -1,4 +1,4 @@
-// Findings of the fuzz targets (tests/fuzz), run again; a crash fails the test.
+// Runs earlier findings of the fuzz targets (tests/fuzz). A crash fails the test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,7 +11,6 @@
 
 namespace sluice::testing {
 
-// Every file of tests/fuzz/corpus/`corpus`.
 inline void replay(const std::string& corpus, int (*target)(const std::uint8_t*, std::size_t)) {
   const std::filesystem::path folder =
       std::filesystem::path(SLUICE_TEST_DATA) / "fuzz" / "corpus" / corpus;

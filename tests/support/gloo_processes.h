@@ -1,4 +1,4 @@
-// Processes connected by Gloo, all of them in this process.
+// Gloo endpoints of several "processes" that all live in this process.
 #pragma once
 
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
@@ -14,15 +14,14 @@
 
 namespace sluice::test {
 
-// The link as it is.
 struct AsItIs {
   std::unique_ptr<Link> operator()(std::unique_ptr<Link> link, int /*process*/) const {
     return link;
   }
 };
 
-// Endpoints in the order of the ranks. adjust(options, process): of each process before it is made.
-// wrap(link, process): the link that the process uses.
+// Returns the endpoints in rank order. adjust(options, process) edits the options of a process.
+// wrap(link, process) returns the link to use.
 template <typename Adjust, typename Wrap = AsItIs>
 std::vector<std::unique_ptr<Transport>> gloo_processes(int num_ranks, int num_processes,
                                                        const TransportOptions& options,
@@ -45,7 +44,8 @@ std::vector<std::unique_ptr<Transport>> gloo_processes(int num_ranks, int num_pr
         link.num_ranks = num_ranks;
         link.num_processes = num_processes;
         link.process = n;
-        // Time for the set-up: a conformance test may give waits less than that takes.
+        // Set-up gets its own deadline, because conformance tests may set shorter waits than set-up
+        // needs.
         link.deadline = std::chrono::seconds(20);
         link.name = "test";
         link.secret = "what only these processes know";
@@ -73,13 +73,12 @@ inline std::vector<std::unique_ptr<Transport>> gloo_processes(
                         [](ProcessRanksOptions&, GlooLinkOptions&) {});
 }
 
-// A rank each.
 inline std::vector<std::unique_ptr<Transport>> single_gloo_processes(
     int size, const TransportOptions& options) {
   return gloo_processes(size, size, options);
 }
 
-// Two processes; one where the ranks cannot be halved.
+// Two processes, or one if the number of ranks is odd.
 inline std::vector<std::unique_ptr<Transport>> mixed_gloo_processes(
     int size, const TransportOptions& options) {
   return size % 2 == 0 ? gloo_processes(size, 2, options) : gloo_processes(size, size, options);

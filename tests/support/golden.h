@@ -1,4 +1,4 @@
-// Golden text files: tests/golden/<path>. SLUICE_UPDATE_GOLDEN=1 in the environment renews them.
+// Golden text files: tests/golden/<path>. Set SLUICE_UPDATE_GOLDEN=1 to rewrite them.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Exported graphs made by hand: values by name, nodes in the order in which they are added.
+// Builds exported graphs by hand. Values are referred to by name.
 #pragma once
 
 #include <string>
@@ -38,7 +38,7 @@ struct None {};
 
 class GraphBuilder {
  public:
-  // An argument as a test writes it: 3, 0.5, true, "tanh", Value{"x"}, {2, Value{"n"}}, ..
+  // A node argument as a test writes it: 3, 0.5, true, "tanh", Value{"x"}, {2, Value{"n"}}, ..
   class Item {
    public:
     Item(int number) : Item(static_cast<std::int64_t>(number)) {}
@@ -69,7 +69,6 @@ class GraphBuilder {
   using Arguments = std::vector<std::pair<std::string, Item>>;
   using Items = std::vector<Item>;
 
-  // Sizes as text: "3", "s0", "2*s0".
   int tensor(const std::string& name, const std::vector<std::string>& sizes = {},
              const std::string& dtype = "float32") {
     GraphValue value{.name = name, .dtype = dtype};
@@ -77,7 +76,7 @@ class GraphBuilder {
     module.values.push_back(std::move(value));
     return static_cast<int>(module.values.size()) - 1;
   }
-  // A symbolic number; expression "": not known.
+  // A symbolic number. An empty expression means an unknown value.
   int number(const std::string& name, const std::string& expression = {},
              GraphValue::Kind kind = GraphValue::Kind::kInt) {
     GraphValue value{.name = name, .kind = kind};
@@ -96,7 +95,7 @@ class GraphBuilder {
     return input(GraphInput::Kind::kBatch, name, sizes, dtype);
   }
 
-  // results: values that are there already, or else tensors of that name are added.
+  // Adds a tensor for each of `results` that does not name an existing value.
   GraphNode& node(const std::string& target, const Arguments& arguments,
                   const std::vector<std::string>& results) {
     GraphNode node{.target = target};
@@ -105,7 +104,7 @@ class GraphBuilder {
     module.nodes.push_back(std::move(node));
     return module.nodes.back();
   }
-  // A node whose one result is a list.
+  // Adds a node whose only result is a list.
   GraphNode& list_node(const std::string& target, const Arguments& arguments,
                        const std::vector<std::string>& results) {
     GraphNode& added = node(target, arguments, {});

@@ -1,4 +1,4 @@
-// The promises of every transport's groups. Instantiate with
+// Tests that every transport's groups must pass. Instantiate them with
 //   INSTANTIATE_TEST_SUITE_P(Local, GroupConformance, ::testing::Values(&make_local_transports));
 #pragma once
 
@@ -20,7 +20,6 @@ namespace sluice::test {
 
 class GroupConformance : public ConformanceRanks {
  protected:
-  // The same as on_every_rank, with the group of all.
   std::vector<std::string> in_world(const std::function<void(const Group&)>& body) {
     return on_every_rank([&](Transport& transport) { body(transport.world()); });
   }
@@ -125,13 +124,13 @@ TEST_P(GroupConformance, AllReduceAddsInTheOrderOfTheMembersWhoeverComesFirst) {
       }
     }
   }));
-  // The numbers are such that order matters.
+  // Check that the order matters for these numbers.
   const at::Tensor backwards = awkward(3, kSize, at::kFloat) + awkward(2, kSize, at::kFloat) +
                                awkward(1, kSize, at::kFloat) + awkward(0, kSize, at::kFloat);
   EXPECT_FALSE(same_bits(backwards, awkward_sum(kRanks, kSize, at::kFloat)));
 }
 
-// A size that may be summed in pieces, whoever waits for it, or does not.
+// A tensor of this size may be summed in pieces.
 TEST_P(GroupConformance, AllReduceOfALargeTensorHasTheSameBitsAndNeedsNobodyToWait) {
   constexpr int kRanks = 4;
   constexpr std::int64_t kSize = 100'003;
@@ -149,7 +148,7 @@ TEST_P(GroupConformance, AllReduceOfALargeTensorHasTheSameBitsAndNeedsNobodyToWa
     for (int i = 0; i < 3; ++i) works.push_back(world.all_reduce(own));
     if (world.rank() == 2) {
       std::swap(works[0], works[2]);
-      works.pop_back();  // dropped
+      works.pop_back();  // dropped without waiting
     }
     for (Work<at::Tensor>& work : works) EXPECT_TRUE(same_bits(work.wait(), expected));
     const at::Tensor folded = own.slice(0, 0, 100'000).view({400, 250});
@@ -167,7 +166,7 @@ TEST_P(GroupConformance, AllReduceOfALargeTensorHasTheSameBitsAndNeedsNobodyToWa
   }));
 }
 
-// Members that have subtrees of the same terms get the same sum, however many they are.
+// A member may hold the sum of several terms. The result must not depend on the number of members.
 TEST_P(GroupConformance, SumsInATreeBelongToTheTermsNotToTheMembers) {
   constexpr int kRanks = 4;
   for (const std::int64_t size : {7, 100'003}) {
@@ -273,7 +272,7 @@ TEST_P(GroupConformance, WorksMayBeWaitedForInAnyOrder) {
       sums.push_back(world.all_reduce(at::full({2}, 10 * i + world.rank())));
       texts.push_back(world.all_gather(std::to_string(i)));
     }
-    for (int k = 0; k < kWorks; ++k) {  // another order on every rank
+    for (int k = 0; k < kWorks; ++k) {
       const int i = (k * (world.rank() + 1) + world.rank()) % kWorks;
       EXPECT_EQ(texts[i].wait(), std::vector<std::string>(kRanks, std::to_string(i)));
       EXPECT_EQ(sums[kWorks - 1 - i].wait()[0].item<double>(), 30 * (kWorks - 1 - i) + 3);
@@ -307,7 +306,7 @@ TEST_P(GroupConformance, AGroupOfOneNeedsNobody) {
     const Group alone = world.split(world.rank());
     ASSERT_EQ(alone.members(), std::vector<int>{world.rank()});
     EXPECT_EQ(alone.rank(), 0);
-    if (world.rank() == 1) return;  // the other has no part in what follows
+    if (world.rank() == 1) return;  // the other rank takes no part in the rest
     alone.barrier().wait();
     EXPECT_EQ(alone.all_gather("x").wait(), std::vector<std::string>{"x"});
     EXPECT_EQ(alone.broadcast("y", 0).wait(), "y");
@@ -345,7 +344,7 @@ TEST_P(GroupConformance, GroupsOfTheSameMembersAreKeptApart) {
     std::vector<const Group*> groups = {&one, &two, &inner, &world};
     if (world.rank() == 1) std::reverse(groups.begin(), groups.end());
     std::vector<std::pair<std::string, Work<std::vector<std::string>>>> works;
-    for (const Group* group : groups) {  // in another order on every member
+    for (const Group* group : groups) {  // each member uses a different order
       const std::string name = group == &one     ? "one"
                                : group == &two   ? "two"
                                : group == &inner ? "inner"
@@ -479,7 +478,6 @@ TEST_P(GroupConformance, KeepsNothingThatEveryMemberHasTaken) {
   EXPECT_TRUE(soon([&] { return storage.expired(); }));
 }
 
-// Rows and columns of a mesh of 2 x 3, with works outstanding on both.
 TEST_P(GroupConformance, KeepsManyGroupsApartUnderLoad) {
   start(6);
   expect_no_errors(in_world([](const Group& world) {

@@ -1,5 +1,5 @@
-// The meaning of a program, as directly as it can be written: queues, sets and a loop. The tests
-// hold verify() against it; it shares no code with src/plan.
+// A simple reference interpreter, with which tests compare verify(). It shares no code with
+// src/plan.
 #pragma once
 
 #include <deque>
@@ -31,8 +31,8 @@ class Interpreter {
     }
   }
 
-  // Runs the program under the strict reading. True when every instruction is right where it is,
-  // all rows end, and nothing is left undone.
+  // Returns true if every instruction is legal where it runs, all rows finish, and no value is left
+  // over.
   bool accepts() {
     std::vector<std::size_t> at(p_.ranks.size(), 0);
     for (bool moved = true; moved;) {
@@ -48,7 +48,7 @@ class Interpreter {
       }
     }
     for (std::size_t rank = 0; rank < at.size(); ++rank) {
-      if (at[rank] != p_.ranks[rank].size()) return false;  // stuck
+      if (at[rank] != p_.ranks[rank].size()) return false;  // deadlock
     }
     return nothing_left();
   }
@@ -144,7 +144,8 @@ class Interpreter {
     return a.stage + 1 == p_.num_stages() ? kDone : input(rank, own, kGradient, a.stage + 1);
   }
 
-  // From this rank or by a message it has to be there; without messages it is waited for.
+  // Inputs from this rank or from a message must be present. Without messages the rank waits for
+  // them.
   Outcome input(int rank, Value own, Kind kind, int from_stage) const {
     if (inputs_.count({own, kind})) return kDone;
     return transfers_ || owner(from_stage) == rank ? kWrong : kWaits;
@@ -178,7 +179,8 @@ class Interpreter {
     if (!valid(a) || owner(a.stage) != rank || !exists(to_stage)) return kWrong;
     if (p_.forward_only && kind == kGradient) return kWrong;
     const Value value{to_stage, a.microbatch};
-    if (!outputs_.erase({value, kind})) return kWrong;  // not made, gone already, or not to be sent
+    // never produced, already sent, or not for sending
+    if (!outputs_.erase({value, kind})) return kWrong;
     channels_[{rank, owner(to_stage), kind}].push_back(value);
     return kDone;
   }
@@ -233,7 +235,7 @@ class Interpreter {
     return count == p_.num_microbatches;
   }
 
-  // Losses and outputs of this rank are known when its forwards of the last stage are done.
+  // Available once the rank's forwards of the last stage are done.
   Outcome learn_of_outputs(int rank, K kind, int group) {
     if (ended_.count({rank, K::kOptimizerStep})) return kWrong;
     const int last = p_.num_stages() - 1;
@@ -253,7 +255,7 @@ class Interpreter {
     return outcome;
   }
 
-  // Waits until all members are here; each comes once.
+  // Each member may arrive only once.
   Outcome gather(int rank, int group, const std::set<int>& members) {
     if (passed_.count({group, rank})) return kWrong;
     arrived_[group].insert(rank);
@@ -295,17 +297,17 @@ class Interpreter {
   bool transfers_ = false, sharded_ = false, reduces_ = false, reduces_single_ = false,
        loss_ = false, output_ = false, norm_ = false, optimizer_ = false;
   std::set<Value> forward_, input_gradient_, weight_gradient_;
-  std::set<std::pair<Value, Kind>> inputs_;   // at the stage that uses them
-  std::set<std::pair<Value, Kind>> outputs_;  // to be sent to the stage that uses them
+  std::set<std::pair<Value, Kind>> inputs_;   // keyed by the stage that uses them
+  std::set<std::pair<Value, Kind>> outputs_;  // waiting to be sent to the stage that uses them
   std::map<std::tuple<int, int, Kind>, std::deque<Value>> channels_;
   std::set<int> gathered_, reduced_;
-  std::set<Value> single_;  // reduced by themselves
+  std::set<Value> single_;  // reduced individually
   std::set<std::pair<int, K>> ended_;
   std::map<int, std::set<int>> arrived_;
   std::set<std::pair<int, int>> passed_;
 };
 
-// Occupancies by looking at every state that some timing reaches; for small programs.
+// Explores every state that some timing reaches. Only for small programs.
 class ChannelExplorer {
  public:
   explicit ChannelExplorer(const Program& program) : p_(program) {}
@@ -389,7 +391,7 @@ class ChannelExplorer {
     return held;
   }
 
-  // Has the rank come to this collective, or gone past it? A rank without it is no member.
+  // Whether the rank has reached this collective. True for ranks that are not members.
   bool is_here(const State& state, std::size_t rank, const Action& meeting) const {
     for (std::size_t i = 0; i < p_.ranks[rank].size(); ++i) {
       if (p_.ranks[rank][i] == meeting) return state[rank] >= i;

@@ -1,5 +1,5 @@
-"""Writes tests/reference/safetensors_cases.json: malformed and odd files with the verdict of the
-reference package (pip install safetensors). Run it again after adding a case:
+"""Writes tests/reference/safetensors_cases.json: malformed and odd files with the reference package's
+verdict (pip install safetensors). Run it again after adding a case:
 
     python tests/support/make_safetensors_cases.py > tests/reference/safetensors_cases.json
 """
@@ -163,7 +163,7 @@ for dtype, size in [("BOOL", 1), ("U8", 1), ("I8", 1), ("F8_E5M2", 1), ("F8_E4M3
                     ("I32", 4), ("U32", 4), ("F32", 4), ("C64", 8), ("F64", 8), ("I64", 8), ("U64", 8)]:
     CASES["dtype " + dtype] = file(one(dtype=dtype, shape="[2]", offsets=f"[0,{2 * size}]"), b"\0" * (2 * size))
 
-# Files that sluice refuses although the reference package accepts them (docs/hf-directories.md).
+# Files that sluice rejects although the reference package accepts them (docs/hf-directories.md).
 STRICTER = {
     "name twice", "name twice by escape", "name twice, different places", "zero-size name twice",
     "tensor as a list", "dtype as an object",

@@ -1,4 +1,3 @@
-// Random edits of a text, for parsers that have to stand any.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +7,7 @@
 
 namespace sluice::test {
 
-// One to four edits: flip, drop, double or splice bytes, replace a number by one at a limit.
+// Makes one to four edits: flips, drops, doubles or splices bytes, or sets extreme numbers.
 inline std::string mutate(std::string bytes, const std::vector<std::string>& others,
                           std::mt19937& random) {
   static const std::vector<std::string> kLimits = {"0",

@@ -1,4 +1,4 @@
-// For tests of what our own matrix products promise and those of LibTorch's BLAS do not.
+// For guarantees of our own matrix products that LibTorch's BLAS does not give.
 #pragma once
 
 #include <gtest/gtest.h>

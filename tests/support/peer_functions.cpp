@@ -20,7 +20,7 @@ void add(std::vector<std::string>& names, const std::string& name) {
 
 std::string stage_text(std::size_t stage) { return "stage " + std::to_string(stage); }
 
-// Makes `value` leave every stage from the one that has it up to `last`, and enter those between.
+// Makes `value` leave every stage from its producer up to `last`, and enter the stages between.
 void relay(std::vector<StageTraffic>& stages, const std::string& value, std::size_t last) {
   std::size_t stage = last;
   while (!has(stages[stage].send, value) && !has(stages[stage].recv, value)) {
@@ -158,12 +158,12 @@ SharedWeights analyze_shared_weights_across_stages(
     int pp_size, const std::vector<std::vector<std::pair<std::string, std::string>>>& stages) {
   detail::require_count("the number of ranks", pp_size, 1);
   using Uses = std::vector<std::pair<std::string, int>>;
-  std::vector<std::pair<std::string, Uses>> weights;  // in the order of the first use
+  std::vector<std::pair<std::string, Uses>> weights;  // in the order of their first use
   SharedWeights result;
   result.shared_on_rank.resize(static_cast<std::size_t>(pp_size));
   for (std::size_t s = 0; s < stages.size(); ++s) {
     const int rank = static_cast<int>(s % static_cast<std::size_t>(pp_size));
-    std::vector<std::string> seen;  // a module counts a weight once
+    std::vector<std::string> seen;  // a module counts each weight once
     for (const auto& [name, weight] : stages[s]) {
       if (has(seen, weight)) continue;
       seen.push_back(weight);

@@ -1,4 +1,4 @@
-// Runs a model by plain autograd in one loop, and through a pipeline, to compare the bits.
+// Trains a model in one plain loop and through a pipeline, to compare the bits.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -29,15 +29,14 @@
 namespace sluice::test {
 
 struct TrainedModel {
-  std::vector<double> losses;  // mean over counted values, one a step
+  std::vector<double> losses;  // mean over counted values, one per step
   std::map<std::string, at::Tensor> weights;
-  std::vector<std::string> errors;                   // per rank; "" where none
-  std::vector<bool> split;                           // per stage: did its backward split
+  std::vector<std::string> errors;                   // per rank; "" for none
+  std::vector<bool> split;                           // per stage: whether its backward was split
   std::vector<std::string> flight_records;           // per rank
   std::vector<std::optional<NonFinite>> non_finite;  // per rank, when options.find_non_finite
 };
 
-// Same names, same bits.
 inline bool same_bits(const TrainedModel& a, const TrainedModel& b) {
   if (a.losses != b.losses || a.weights.size() != b.weights.size()) return false;
   for (const auto& [name, tensor] : a.weights) {
@@ -53,15 +52,15 @@ struct HarnessOptions {
   std::uint64_t seed = 11;
   double lr = 0.05;
   ExecutorOptions executor;
-  // One observer is there on every rank; more of your own follow it.
+  // Every rank has one observer. `observers_of` adds more.
   std::function<void(int rank, CallbackObserver&)> per_rank;
   std::function<std::vector<ExecutorObserver*>(int rank)> observers_of;
-  // Empty, or an empty one of a stage: autograd's.
+  // Autograd if empty, or if it returns an empty maker.
   std::function<ChunkBackwardMaker(int stage)> backward_of;
   TransportOptions transport;
   MemoryLedger* ledger = nullptr;
-  bool find_non_finite = false;  // after the last step, on the last batch
-  // Called on each rank's thread after each step.
+  bool find_non_finite = false;  // after the last step, on its batch
+  // Runs on each rank's thread after each step.
   std::function<void(int rank, std::vector<Stage*>)> after_step;
 };
 
@@ -80,8 +79,8 @@ inline double mean_loss(const std::vector<MicrobatchLoss>& losses) {
   return sum / static_cast<double>(count);
 }
 
-// The whole model in this thread, by LibTorch's own backward into `.grad`; microbatches in the
-// order of `backward_order` (empty: 0, 1, 2, ...).
+// Uses LibTorch's backward into `.grad`. Microbatches run backward in `backward_order` (empty: 0,
+// 1, 2, ...).
 inline TrainedModel train_in_one_loop(const Model& model, const std::vector<StepBatch>& steps,
                                       const HarnessOptions& options,
                                       std::vector<int> backward_order = {}) {
@@ -115,7 +114,7 @@ inline TrainedModel train_in_one_loop(const Model& model, const std::vector<Step
     result.losses.push_back(sum / static_cast<double>(count));
 
     at::NoGradGuard no_grad;
-    std::map<std::string, at::Tensor> gradients;  // of ties: summed in layer order
+    std::map<std::string, at::Tensor> gradients;  // of ties, summed in layer order
     for (ParameterInfo& info : chunk.parameters()) {
       if (!info.tensor.grad().defined()) continue;
       at::Tensor& gradient = gradients[info.tied_to.empty() ? info.name : info.tied_to];
@@ -133,7 +132,7 @@ inline TrainedModel train_in_one_loop(const Model& model, const std::vector<Step
   return result;
 }
 
-// A verified program: transfers, tied sums, norm and update.
+// Returns a verified program with transfers, tied sums, norm and update.
 inline Program lowered(const Schedule& schedule, std::vector<TieGroup> tie_groups = {}) {
   LowerOptions options;
   options.tie_groups = std::move(tie_groups);
@@ -144,7 +143,6 @@ inline Program lowered(const Schedule& schedule, std::vector<TieGroup> tie_group
   return program;
 }
 
-// Keeps what the rank that runs leaves behind.
 inline void keep_results(TrainedModel& result, int rank, const RankStages& stages,
                          Executor& executor) {
   result.flight_records[rank] = executor.flight_record();
@@ -205,7 +203,7 @@ inline TrainedModel train_in_pipeline(const Model& model, const Program& program
     run_ranks(make_local_transports(program.num_ranks(), options.transport), 1, options.ledger,
               run_rank);
   } catch (const Error&) {
-    // An error of a step: every rank has kept its own.
+    // All ranks throw, and each rank has stored its own error.
     if (std::all_of(result.errors.begin(), result.errors.end(), std::mem_fn(&std::string::empty)))
       throw;
   }

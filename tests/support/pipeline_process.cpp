@@ -1,9 +1,9 @@
-// A program of a user that trains with sluice::run, in one process or in each of several:
+// A user program that trains with sluice::run, in one process or in several:
 //   pipeline_process RANKS REPLICAS FOLDER [WHAT]
-// Writes FOLDER/rank_R, the losses and last weights of rank R. WHAT, where it is given, is what
-// process 1 of several does otherwise: "kill", "throw", "model", "microbatches", "ranks", "seed";
-// or what all do: "twice" trains two times, "zero1" and "zero3" shard over the replicas; the
-// weights are then the rank's own blocks.
+// Writes FOLDER/rank_R with the losses and last weights of rank R. WHAT "kill", "throw", "model",
+// "microbatches", "ranks" or "seed" makes process 1 of several behave differently. With "twice" all
+// processes train twice. With "zero1" and "zero3" they shard over the replicas, and the weights are
+// the rank's own blocks.
 #include <torch/optim/adamw.h>
 
 #include <csignal>

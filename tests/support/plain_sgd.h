@@ -1,4 +1,3 @@
-// The end of a step in tests of the executor: SGD on the sums of gradients.
 #pragma once
 
 #include <ATen/core/grad_mode.h>
@@ -19,10 +18,11 @@
 
 namespace sluice::test {
 
-// SGD on the sums; ties are summed in layer order.
+// SGD on the summed gradients, for tests of the executor. Gradients of ties are summed in layer
+// order.
 class PlainSgd final : public StepOps {
  public:
-  // Collective when the program has ties.
+  // The constructor is collective if the program has ties.
   PlainSgd(std::vector<Stage*> stages, const Program& program, const Group& world, double lr)
       : stages_(std::move(stages)), program_(program), lr_(lr) {
     for (const TieGroup& tie : program.tie_groups) {
@@ -66,7 +66,7 @@ class PlainSgd final : public StepOps {
   Work<void> reduce_loss() override { return Work<void>::done(); }
   Work<void> gather_outputs() override { return Work<void>::done(); }
   Work<void> reduce_norm() override { return Work<void>::done(); }
-  // Needs no norm: two pieces of nothing.
+  // There is no norm here, only two pieces of idle work that do nothing.
   IdleWork partial_norm(int) override {
     return [left = 2]() mutable { return --left > 0; };
   }

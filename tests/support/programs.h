@@ -1,4 +1,3 @@
-// Programs for tests: from rows of text, and random ones that hold.
 #pragma once
 
 #include <algorithm>
@@ -24,7 +23,7 @@ inline std::vector<Action> row_of(const std::string& text) {
   return row;
 }
 
-// The stages live where `stage_to_rank` says; the number of microbatches is what the rows name.
+// Places stages by `stage_to_rank`. The number of microbatches follows from the rows.
 inline Program program_of(const std::vector<std::string>& rows,
                           const std::vector<int>& stage_to_rank) {
   Program program;
@@ -41,7 +40,7 @@ inline Program program_of(const std::vector<std::string>& rows,
   return program;
 }
 
-// Stages that no row names live on no rank.
+// Stages that no row names are on no rank.
 inline Program program_of(const std::vector<std::string>& rows) {
   std::vector<int> stage_to_rank;
   for (std::size_t rank = 0; rank < rows.size(); ++rank) {
@@ -71,14 +70,14 @@ inline std::vector<std::string> rows_of(const Program& program) {
   return rows;
 }
 
-// A number in [low, high]. Unlike std::uniform_int_distribution, the same everywhere.
+// A number in [low, high]. The same on every platform, unlike std::uniform_int_distribution.
 inline int pick(std::mt19937& random, int low, int high) {
   return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
 }
 inline bool chance(std::mt19937& random, int percent) { return pick(random, 1, 100) <= percent; }
 
-// A compute order that completes: actions whose inputs are there, in random order, on random ranks,
-// with backwards whole or split, and pairs.
+// Makes a random compute order that completes. Stages are placed at random. Backwards may be whole
+// or split, and some actions are paired.
 class RandomOrder {
  public:
   RandomOrder(std::mt19937& random, int max_ranks, int max_stages_per_rank, int max_microbatches)
@@ -96,7 +95,8 @@ class RandomOrder {
     std::vector<Action> ready;
     for (int mb = 0; mb < program_.num_microbatches; ++mb) ready.push_back(Action::forward(0, mb));
     const bool depth_first = chance(random_, 50);
-    const int orderly = pick(random_, 0, 100);  // how often not just any of those that are ready
+    // percent of picks that take the oldest or newest ready action
+    const int orderly = pick(random_, 0, 100);
     while (!ready.empty()) {
       std::size_t at = depth_first ? ready.size() - 1 : 0;
       if (!chance(random_, orderly)) at = static_cast<std::size_t>(random_()) % ready.size();
@@ -137,8 +137,8 @@ class RandomOrder {
     return StageMap(num_ranks, ranks);
   }
 
-  // Adds the actions that become ready by it. A stage's backward is ready when its forward is done
-  // and the gradient from above is there.
+  // A stage's backward is ready once its forward is done and the gradient from the next stage is
+  // there.
   void finish(const Action& action, std::vector<Action>& ready) {
     const int stage = action.stage, mb = action.microbatch, last = program_.num_stages() - 1;
     if (action.kind == ActionKind::kForward) {
@@ -158,7 +158,7 @@ class RandomOrder {
   Program program_;
 };
 
-// All passes at random on top.
+// Lowers the program with random passes.
 inline Program lower_at_random(Program program, std::mt19937& random) {
   if (chance(random, 30)) program = merge_backward(std::move(program));
   if (chance(random, 10)) program = keep_forward(std::move(program));

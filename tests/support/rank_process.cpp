@@ -1,7 +1,7 @@
-// A process with some of the ranks, as a test starts it:
+// One process of a distributed run, started by a test:
 //   rank_process PORT SECRET PROCESS NUM_PROCESSES RANKS_EACH WHAT
-// WHAT: "exchange" messages and sums, then end; "wait" for what never comes; "linger": end late.
-// Prints what ended it.
+// WHAT "exchange" sends messages and sums, then ends. "wait" waits for a message that never comes.
+// "linger" ends late. Prints the error that ended the process.
 #include <ATen/ATen.h>
 
 #include <chrono>
@@ -17,7 +17,6 @@
 namespace sluice {
 namespace {
 
-// Every rank to every other, of both kinds, with sums between.
 void exchange(Transport& transport) {
   const int rank = transport.rank(), size = transport.size();
   const Group world = transport.world(), half = world.split(rank % 2);
@@ -44,7 +43,7 @@ void exchange(Transport& transport) {
   }
 }
 
-// The same as run_ranks, of which tests under a sanitizer are not linked.
+// Like run_ranks, which tests built with a sanitizer do not link.
 template <typename Body>
 void on_threads(const std::vector<std::unique_ptr<Transport>>& endpoints, const Body& body) {
   std::vector<std::thread> threads;

@@ -1,4 +1,4 @@
-// The cases of tests/reference: what the peers answer, one JSON file per subject.
+// tests/reference has results of the peer frameworks, one JSON file per subject.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ inline std::string read_test_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// All cases of one function, at least one.
+// Fails if there are no cases.
 inline std::vector<nlohmann::json> reference_cases(const std::string& file,
                                                    const std::string& function) {
   std::vector<nlohmann::json> cases;

@@ -1,4 +1,3 @@
-// Runs the program `sluice` and catches what it says.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,7 +22,7 @@ inline std::string quoted_for_shell(const std::string& word) {
   return quoted + "'";
 }
 
-// A line of sh, with nothing on stdin.
+// Runs with empty stdin.
 inline ProgramResult run_shell(const std::string& line) {
   const test::TempDirectory directory;
   const std::string out = directory / "out", err = directory / "err";
@@ -39,7 +38,7 @@ inline ProgramResult run_sluice(const std::vector<std::string>& arguments) {
   return run_shell(line);
 }
 
-// Parts of an error line: WHAT; WHERE; HOW TO MEND IT. A longer remedy counts as one part.
+// Counts WHAT; WHERE; REMEDY. A remedy with semicolons counts as one part.
 inline int parts_of(const std::string& line) {
   int parts = 1;
   for (std::size_t at = 0; parts < 3 && (at = line.find("; ", at)) != std::string::npos; ++at) {

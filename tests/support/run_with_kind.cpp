@@ -1,11 +1,10 @@
 // run_with_kind PRODUCTS SETTING PROGRAM ARGUMENT ..
 //
-// Runs a program with one kind of matrix products and with the instruction sets of one setting, in
-// our kernels and in LibTorch's libraries. The variables hold for processes that the program
-// starts, too. Returns 77, which ctest counts as skipped, if the processor lacks the instruction
-// set. A setting is one of
-//   base, avx2, avx512: nothing better is used;
-//   compatible: avx2, and MKL takes the products that it has for every processor.
+// Runs a program with one kind of matrix products. SETTING limits the instruction sets of our
+// kernels and of LibTorch's libraries. Child processes inherit the limits. Returns 77, which ctest
+// counts as skipped, if the processor lacks the instruction set. SETTING is one of
+//   base, avx2, avx512: uses nothing better;
+//   compatible: avx2, and MKL uses the products that it has for every processor.
 #include <unistd.h>
 
 #include <cstdio>
@@ -31,8 +30,8 @@ CpuLevel level_of(std::string_view setting) {
   return setting == kCompatible ? CpuLevel::kAvx2 : parse_cpu_level(setting);
 }
 
-// Caps of the libraries behind LibTorch. At base they have none: below AVX2 the libraries have
-// nothing that a machine of today would take.
+// Limits for the libraries behind LibTorch. "base" sets none: below AVX2 these libraries have no
+// code path that a current machine would use.
 std::vector<Variable> caps_of(std::string_view setting) {
   const CpuLevel level = level_of(setting);
   if (level == CpuLevel::kBase) return {};

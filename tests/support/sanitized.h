@@ -1,5 +1,5 @@
-// True if the test runs under AddressSanitizer or ThreadSanitizer: they reserve address space, so
-// that a limit of it ends the program, and end it at a null pointer before its own handler does.
+// Sanitizers reserve so much address space that a limit on it ends the program. They also end it at
+// a null pointer before its own handler runs.
 #pragma once
 
 namespace sluice::test {

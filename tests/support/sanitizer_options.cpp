@@ -1,6 +1,5 @@
-// Options of the sanitizers, compiled in so that programs behave alike under ctest and by
-// hand. The suppressions (tests/*.supp) are for reports from inside libtorch, which is not
-// instrumented.
+// Compiled-in sanitizer options, so that programs behave alike under ctest and by hand. The
+// suppressions (tests/*.supp) cover reports from inside libtorch, which is not instrumented.
 extern "C" {
 const char* __asan_default_options();
 const char* __lsan_default_options();

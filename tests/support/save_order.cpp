@@ -12,7 +12,7 @@ namespace sluice::test {
 namespace {
 
 constexpr const char* kMarker = "/manifest.json";
-constexpr const char* kNote = ".sluice-incomplete";  // decides nothing beside a marker
+constexpr const char* kNote = ".sluice-incomplete";  // ignored beside a marker
 
 Tree content_of(const Tree& tree, const std::string& step) {
   Tree content = below(tree, step);
@@ -20,7 +20,8 @@ Tree content_of(const Tree& tree, const std::string& step) {
   return content;
 }
 
-// "checkpoint/step-00000002/optimizer/x" -> "checkpoint/step-00000002"; "" outside of one.
+// "checkpoint/step-00000002/optimizer/x" -> "checkpoint/step-00000002". "" for paths outside a
+// checkpoint.
 std::string step_of(const std::string& path, const Saving& saving) {
   const std::string prefix = saving.folder == "." ? "step-" : saving.folder + "/step-";
   if (!path.starts_with(prefix)) return {};
@@ -30,7 +31,7 @@ std::string step_of(const std::string& path, const Saving& saving) {
   return path.substr(0, end);
 }
 
-// "" for a call that commits nothing.
+// "" if the call commits no checkpoint.
 std::string committed_by(const FileCall& call, const Saving& saving) {
   if (call.result < 0) return {};
   if (!saving.marker) {
@@ -62,7 +63,8 @@ class OrderCheck {
 
   OrderReport end() {
     for (const std::string& step : report_.commits) {
-      if (model_.durable_path(step).empty() && !step_is_there(step)) continue;  // removed since
+      // removed since
+      if (model_.durable_path(step).empty() && !step_is_there(step)) continue;
       require_durable(step);
     }
     return std::move(report_);
@@ -97,7 +99,7 @@ class OrderCheck {
   bool has_later(const std::string& step) const {
     for (const auto& [path, node] : model_.durable()) {
       const std::string other = step_of(path, saving_);
-      // Longer numbers are later ones.
+      // A step number with more digits is later.
       if (!other.empty() && std::pair(other.size(), other) > std::pair(step.size(), step) &&
           is_committed_durably(other))
         return true;
@@ -118,7 +120,7 @@ class OrderCheck {
         broken(call, "'" + step + "' goes before a later one is durable");
       }
     }
-    // The file that a rename replaces; exchanged or not, rule 1 holds for what comes.
+    // Replaces a file of a committed checkpoint. Rule 1 covers the new file.
     if (call.name == "rename" && committed.empty() && !step_of(call.other, saving_).empty() &&
         is_committed_durably(step_of(call.other, saving_)))
       broken(call, "changes what is committed");
@@ -160,7 +162,7 @@ Known committed_contents(const Tree& before, const std::vector<FileCall>& calls,
   }
   for (const FileCall& call : calls) {
     model.play(call);
-    // A marker that is written in place is whole when it is closed.
+    // A marker that is written in place is complete once it is closed.
     const std::string step = step_of(call.path, saving);
     const bool closes = call.name == "close" && saving.marker && call.path == step + kMarker;
     const std::string made = call.name == "rename" ? committed_by(call, saving) : "";
@@ -191,7 +193,7 @@ Judgement judge(const Tree& state, const Known& known, const Saving& saving) {
       judgement.whole.push_back(step);
     } else if (marked && judgement.torn.empty()) {
       judgement.torn = step + ": " + why;
-    }  // else: a marker that is not whole marks nothing
+    }  // an incomplete marker commits nothing
   }
   return judgement;
 }

@@ -1,11 +1,7 @@
-// The test that the calls of a program that saves checkpoints come in an order that a power loss
-// cannot turn against it.
+// Checks that a program saves checkpoints in an order of calls that is safe against power loss.
 //
-// A checkpoint is a folder step-XXXXXXXX. It is committed where it has that name; with a marker,
-// where it has its manifest.json.
-//
-// Owns: the rules, and the judgement of states. Does not own: the file system
-// (file_system_model.h). Thread-safety: pure functions.
+// A checkpoint is a folder step-XXXXXXXX. It is committed once it has that name. If markers are
+// used, it is committed once it has its manifest.json.
 #pragma once
 
 #include <cstdint>
@@ -20,31 +16,35 @@
 namespace sluice::test {
 
 struct Saving {
-  std::string folder = "checkpoint";  // that has the step-XXXXXXXX, below the recorded one
+  // parent of the checkpoints, relative to the recorded folder
+  std::string folder = "checkpoint";
   bool marker = false;
 };
 
 struct OrderReport {
-  std::vector<std::string> commits;  // paths, as they came
-  std::vector<std::string> broken;   // one line each
+  std::vector<std::string> commits;  // paths, in order
+  std::vector<std::string> broken;   // one line per violation
 };
 
 // The rules:
-//  1. What a call commits was synced before: bytes after their last write, folders after their last
-//     change.
-//  2. What is committed after a power loss is never taken apart, and loses its name (its marker)
-//     only when a later one is durable.
-//  3. At the end everything that was committed is durable.
+// 1. Everything that a call commits was synced before: files after their last write, folders after
+//    their last change.
+// 2. While a power loss may leave a checkpoint committed, none of its files is removed. It loses
+// its
+//    name (its marker) only once a later checkpoint is durable.
+// 3. At the end every committed checkpoint is durable.
 OrderReport check_save_order(const Tree& before, const std::vector<FileCall>& calls,
                              const Saving& saving);
 
-// The checkpoints that a recorded program made or found: by path, the contents it ever committed.
+// All checkpoints that the recorded program made or found: each path with every content that it
+// committed.
 using Known = std::map<std::string, std::vector<Tree>>;
 Known committed_contents(const Tree& before, const std::vector<FileCall>& calls,
                          const Saving& saving,
                          std::shared_ptr<Contents> contents = std::make_shared<Contents>());
 
-// The committed checkpoints of a state, all whole; `torn` names what is committed and not whole.
+// The complete committed checkpoints of a state. `torn` names a committed checkpoint that is
+// incomplete.
 struct Judgement {
   std::vector<std::string> whole;
   std::string torn;
@@ -56,9 +56,9 @@ struct LossReport {
   std::vector<std::string> broken;
 };
 
-// After each call, the states that a power loss may leave there: all that is committed is whole,
-// and none is older than what is durable. also(state): what else to do with a state that is right;
-// says what is wrong, or "".
+// Visits the states that a power loss may leave after each call. In each of them all committed
+// checkpoints must be complete, and none may be older than the durable one. also(state) checks a
+// correct state further and returns an error text or "".
 LossReport check_power_losses(const Tree& before, const std::vector<FileCall>& calls,
                               const Saving& saving, int num_random, std::uint64_t seed,
                               const std::function<std::string(const Tree&)>& also = {});

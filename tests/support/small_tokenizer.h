@@ -1,4 +1,3 @@
-// A tokenizer.json of byte-level BPE: the 256 bytes, a few merges, special tokens.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,7 +8,7 @@
 
 namespace sluice::test {
 
-// A byte as GPT-2 writes it: printable ones as they are, others from U+0100 on, in UTF-8.
+// A byte in GPT-2's notation: printable bytes stay, others map to U+0100 and up, in UTF-8.
 inline std::string byte_character(int byte) {
   const auto is_plain = [](int b) {
     return (b >= 0x21 && b <= 0x7e) || (b >= 0xa1 && b <= 0xac) || b >= 0xae;
@@ -24,12 +23,12 @@ inline std::string byte_character(int byte) {
 }
 
 struct SmallTokenizer {
-  // Each a pair of tokens that exist, as GPT-2 writes them: {"t", "h"}, {"th", "e"}.
+  // Pairs of existing tokens in GPT-2's notation, such as {"t", "h"}, {"th", "e"}.
   std::vector<std::pair<std::string, std::string>> merges;
-  std::vector<std::string> special;  // added behind all others
-  std::string begin, end;            // of them, put around every text; "": none
+  std::vector<std::string> special;
+  std::string begin, end;  // special tokens put around every text; "" for none
 
-  // Ids of the bytes, the merges in their order, the special tokens.
+  // Ids of the bytes, then the merges in order, then the special tokens.
   std::map<std::string, int> ids() const {
     std::map<std::string, int> ids;
     for (int byte = 0; byte < 256; ++byte) ids[byte_character(byte)] = byte;

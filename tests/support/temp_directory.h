@@ -1,4 +1,3 @@
-// A directory that lives as long as a test.
 #pragma once
 
 #include <cstdlib>
@@ -42,7 +41,7 @@ inline std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// Names in a directory, hidden ones included.
+// Includes hidden files.
 inline std::set<std::string> list_directory(const std::string& path) {
   std::set<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(path))

@@ -1,5 +1,4 @@
-// Trains a model with Trainer, of plans made by hand, on ranks that are threads of this process,
-// over any transport, and keeps everything that can be compared.
+// Trains with Trainer and hand-made plans, on rank threads of this process, over any transport.
 #pragma once
 
 #include <algorithm>
@@ -35,10 +34,10 @@
 namespace sluice::test {
 
 struct TrainingResult {
-  std::vector<StepResult> reports;  // of rank 0, one a step
+  std::vector<StepResult> reports;  // rank 0's, one per step
   std::vector<std::vector<StepResult>> of_rank;
   std::vector<RankStats> stats;               // of the last step
-  std::map<std::string, at::Tensor> weights;  // by the name of the first use
+  std::map<std::string, at::Tensor> weights;  // by the name of their first use
   std::vector<double> losses() const {
     std::vector<double> values;
     for (const StepResult& report : reports) values.push_back(report.loss);
@@ -46,7 +45,6 @@ struct TrainingResult {
   }
 };
 
-// Losses, norms and weights are the same bits.
 inline bool same_bits(const TrainingResult& a, const TrainingResult& b) {
   if (a.reports.size() != b.reports.size() || a.weights.size() != b.weights.size()) return false;
   for (std::size_t i = 0; i < a.reports.size(); ++i) {
@@ -82,7 +80,7 @@ inline Program training_program(const std::string& schedule, int num_ranks, int 
   return program;
 }
 
-// The same for replicas of it, as a plan makes it. num_microbatches: of one replica.
+// `num_microbatches` counts those of one replica.
 inline Program replicated_program(const std::string& schedule, int num_ranks, int num_microbatches,
                                   const DataParallel& data_parallel,
                                   std::vector<TieGroup> tie_groups = {},
@@ -104,7 +102,6 @@ inline Program replicated_program(const std::string& schedule, int num_ranks, in
   return program;
 }
 
-// The part of a batch of all replicas that the replica of `rank` gets.
 inline StepBatch batch_of_rank(const StepBatch& all, const Mesh& mesh, int rank) {
   const auto replicas = static_cast<std::size_t>(num_replicas(mesh));
   if (replicas == 1) return all;
@@ -122,14 +119,13 @@ inline StepBatch batch_of_rank(const StepBatch& all, const Mesh& mesh, int rank)
   return own;
 }
 
-// The options of a rank of a test's training.
 struct RankOptions {
   OptimizerOptions optimizer;
   std::uint64_t seed = 0;
   GradientScale scale;
   std::function<StepRequest()> requested;
   MemoryLedger* ledger = nullptr;
-  std::vector<ExecutorObserver*> observers;  // of training steps
+  std::vector<ExecutorObserver*> observers;  // for training steps
   std::optional<at::ScalarType> autocast;
   DataParallel data_parallel;
   InitialWeights weights = InitialWeights::kDrawn;
@@ -147,7 +143,7 @@ inline RunOptions run_options_of(const RankOptions& options) {
   return result;
 }
 
-// True if a layer's module has something to train, or cannot be made.
+// Also true if the module cannot be made.
 inline bool trains(const LayerSpec& layer) {
   try {
     const auto module = layer.make ? layer.make() : nullptr;
@@ -160,7 +156,7 @@ inline bool trains(const LayerSpec& layer) {
   }
 }
 
-// A plan of this split and program, without what the frozen layers of the model do not need.
+// Leaves out the work that frozen layers do not need.
 inline Plan plan_of(const Model& model, Partition partition, Program program,
                     const DataParallel& data_parallel = {}) {
   std::vector<bool> layer_trains;
@@ -188,7 +184,6 @@ inline Plan plan_of(const Model& model, Partition partition, Program program,
   return plan;
 }
 
-// A trainer with its pipeline.
 class RankTrainer {
  public:
   RankTrainer(const Model& model, const Plan& plan, Transport& transport,
@@ -215,10 +210,9 @@ struct TrainingRun {
   std::vector<StepBatch> steps;  // of all replicas
   RankOptions options;
   double lr = 0.01;
-  // Endpoints of so many ranks, all in this process.
   std::function<std::vector<std::unique_ptr<Transport>>(int, const TransportOptions&)>
       make_endpoints = make_local_transports;
-  // Weights come from here, or are drawn.
+  // Source of the initial weights; nullptr draws them at random.
   const HfDirectory* weights = nullptr;
   const ModelSpec* spec = nullptr;
   MemoryLedger* ledger = nullptr;

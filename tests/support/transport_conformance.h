@@ -1,6 +1,6 @@
-// The promises of every transport. Instantiate with
+// Tests that every transport must pass. Instantiate them with
 //   INSTANTIATE_TEST_SUITE_P(Local, TransportConformance,
-//   ::testing::Values(&make_local_transports));
+//                            ::testing::Values(&make_local_transports));
 #pragma once
 
 #include <ATen/Functions.h>
@@ -187,9 +187,9 @@ TEST_P(TransportConformance, KeepsHowATensorLiesInMemory) {
   const at::Tensor base = at::arange(240, at::kFloat).view({4, 5, 12});
   const std::vector<at::Tensor> sent = {
       base,
-      base.transpose(0, 2),                                       // dense, permuted
-      base.slice(2, 1, 7),                                        // with gaps
-      base.slice(2, 1, 7).transpose(0, 1),                        // with gaps, permuted
+      base.transpose(0, 2),  // dense, permuted
+      base.slice(2, 1, 7),   // with gaps
+      base.slice(2, 1, 7).transpose(0, 1),
       at::arange(5).view({1, 5}).expand({3, 5}),                  // repeated
       base.select(0, 1).select(0, 1).as_strided({4, 3}, {2, 1}),  // overlapping
       base.view(-1).slice(0, 3),  // starts 12 bytes after a multiple of 64

@@ -1,4 +1,3 @@
-// Data for the models of user_models.h.
 #pragma once
 
 #include <string>
@@ -16,7 +15,7 @@ inline Model user_model(UserModel kind, int blocks, std::int64_t width = 16,
       make_user_layers(kind, blocks, width, dropout), {"x", "y"}, {"prediction"}, &squared_error};
 }
 
-// rows: of every microbatch, cycled; the first seen step is 1.
+// `rows` are row counts of microbatches, used cyclically. Steps start at 1.
 inline std::vector<StepBatch> user_batches(int num_steps, int num_microbatches,
                                            const std::vector<std::int64_t>& rows,
                                            std::int64_t width = 16) {

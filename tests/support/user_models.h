@@ -1,4 +1,4 @@
-// Small models made of LibTorch's own modules, as a user would bring them.
+// Models made of LibTorch's own modules, like a user's models.
 #pragma once
 
 #include <ATen/Functions.h>
@@ -33,7 +33,7 @@ struct ResidualBlock : torch::nn::Module {
   torch::nn::Dropout drop;
 };
 
-// y = x * w, all gradients computed at once whatever is asked for: a layer that cannot be split.
+// y = x * w. Its backward computes all gradients at once, so the layer's backward cannot be split.
 struct ScaleFunction : torch::autograd::Function<ScaleFunction> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
                             const at::Tensor& w) {
@@ -54,7 +54,6 @@ struct CustomScale : torch::nn::Module {
   at::Tensor weight;
 };
 
-// One matrix used twice.
 struct TwiceUsed : torch::nn::Module {
   explicit TwiceUsed(std::int64_t width) : linear(width, width) {
     register_module("linear", linear);
@@ -92,8 +91,7 @@ inline LayerSpec linear_layer(const std::string& name, std::int64_t from, std::i
 
 enum class UserModel { kMlp, kUnsplittable, kShared };
 
-// x [N, width] -> prediction [N, width]: a first linear layer, `blocks` blocks, a last linear
-// layer.
+// x [N, width] -> prediction [N, width]
 inline std::vector<LayerSpec> make_user_layers(UserModel model, int blocks, std::int64_t width,
                                                double dropout) {
   std::vector<LayerSpec> layers{linear_layer("first", width, width)};

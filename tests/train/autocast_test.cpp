@@ -1,4 +1,3 @@
-// Mixed precision by autocast: given by RunOptions, or that of the thread that calls.
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
@@ -33,7 +32,7 @@ struct Trained {
   std::map<std::string, at::Tensor> weights;
 };
 
-// by_thread: autocast is on where train_step() is called, instead of in the options.
+// `by_thread` sets autocast in the calling thread instead of in the options.
 Trained train(const PipelineOptions& options, std::optional<at::ScalarType> autocast,
               bool by_thread = false) {
   torch::nn::Sequential net = make_net();
@@ -98,7 +97,6 @@ TEST(AutocastTest, TrainsNearFloat32) {
     EXPECT_NEAR(mixed.losses[step], wide.losses[step], 0.03 * wide.losses[step]) << step;
 }
 
-// Turns autocast off for its own product.
 struct FloatProductImpl : torch::nn::Module {
   FloatProductImpl() { weight = register_parameter("weight", at::empty({kWidth, kWidth})); }
   at::Tensor forward(const at::Tensor& x) {

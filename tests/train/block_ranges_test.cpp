@@ -1,4 +1,3 @@
-// Blocks of parameters, who owns them, and how they travel.
 #include "optim/block_ranges.h"
 
 #include <ATen/ATen.h>
@@ -48,7 +47,7 @@ TEST(BlockRangesTest, EveryElementHasOneOwnerAndRangesEndAtBlocks) {
       most = std::max(most, own);
     }
     for (std::size_t i = 0; i < parameters.size(); ++i) EXPECT_EQ(next[i], parameters[i].numel());
-    // The largest block is the transposed parameter, which is one.
+    // The transposed parameter is one block, the largest.
     EXPECT_LE(most, all / owners + 60'000) << owners;
   }
 }
@@ -72,8 +71,8 @@ TEST(BlockRangesTest, ThePlanCountsWhatEachOwnerGets) {
   }
 }
 
-// The norms of all slices, where `shares` ranks have neighbouring slices, and each of them `owners`
-// replicas that have the blocks of a gradient.
+// Norm of each slice, when `shares` ranks hold neighbouring slices and `owners` replicas of each
+// rank own the blocks of a gradient.
 std::vector<double> slice_norms(const at::Tensor& whole, const ParameterSplit& split, int count,
                                 int shares, int owners) {
   std::vector<double> norms;

@@ -1,4 +1,3 @@
-// Replicas of a pipeline: no number depends on how many there are.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/container/sequential.h>
@@ -22,10 +21,10 @@ namespace {
 
 struct Layout {
   std::string schedule;
-  int ranks;  // of a pipeline
+  int ranks;
   DataParallel data_parallel;
   std::string rank_order = "pp,dp";
-  int max_active_stages = 3;  // gathered at once
+  int max_active_stages = 3;
 };
 std::ostream& operator<<(std::ostream& out, const Layout& layout) {
   return out << layout.schedule << ", " << layout.ranks << " x " << layout.data_parallel.degree
@@ -41,7 +40,7 @@ DataParallel replicas(int degree, int shards) {
   return how;
 }
 
-// Steps with uneven rows: every microbatch counts another number, and some count none.
+// Microbatches count different numbers of tokens, and some count none.
 std::vector<StepBatch> uneven_steps(int num_steps, int num_microbatches, std::int64_t width) {
   std::vector<StepBatch> steps;
   for (int step = 1; step <= num_steps; ++step) {
@@ -117,7 +116,6 @@ DataParallel with_zero3(DataParallel how) {
   return how;
 }
 
-// pp x dp with four shards of gradients.
 std::vector<Layout> layouts_of_four_shards() {
   std::vector<Layout> layouts;
   for (const auto& [ranks, degree] :
@@ -158,7 +156,7 @@ TEST(DataParallelTest, ATiedWeightAddsUpOverShardsBeforeItAddsUpOverItsUses) {
 }
 
 TEST(DataParallelTest, ParametersOfSeveralBlocksAreDividedAmongReplicas) {
-  const RunOf wide{.width = 136, .num_steps = 2};  // 18,496 elements, and 36,992
+  const RunOf wide{.width = 136, .num_steps = 2};  // parameters of 18,496 and 36,992 elements
   const TrainingResult alone = train({"GPipe", 1, replicas(1, 4)}, wide);
   for (const Layout& layout :
        {Layout{"1F1B", 1, replicas(4, 4)}, Layout{"1F1B", 2, replicas(2, 4)}})
@@ -179,7 +177,7 @@ TEST(DataParallelTest, MixedPrecisionHasTheSameBitsForEveryNumberOfReplicas) {
     mixed.options.autocast = at::kBFloat16;
     mixed.model = [] {
       Model model = weighted_mlp(false, kTrainerWidth);
-      for (LayerSpec& layer : model.layers) layer.shapes = nullptr;  // types differ
+      for (LayerSpec& layer : model.layers) layer.shapes = nullptr;  // autocast changes dtypes
       return model;
     };
     return run_training(mixed);
@@ -188,7 +186,7 @@ TEST(DataParallelTest, MixedPrecisionHasTheSameBitsForEveryNumberOfReplicas) {
   EXPECT_FALSE(same_bits(alone, train({"GPipe", 1, replicas(1, 4)})));
   EXPECT_TRUE(same_bits(alone, run({"1F1B", 2, replicas(2, 4)})));
   EXPECT_TRUE(same_bits(alone, run({"1F1B", 1, replicas(4, 4)})));
-  // Weights, and their copies, are dropped while microbatches are in flight.
+  // Weights and their copies are dropped while microbatches are in flight.
   for (const char* schedule : {"Interleaved1F1B", "ZBVZeroBubble"}) {
     EXPECT_TRUE(same_bits(
         alone, run({schedule, 2, with_zero3(replicas(2, 4)), "pp,dp", /*max_active_stages=*/1})))
@@ -232,7 +230,7 @@ TEST(DataParallelTest, HalfPrecisionParametersHaveTheSameBitsForEveryNumberOfRep
   EXPECT_TRUE(same_bits(alone, run({"1F1B", 1, replicas(4, 4)})));
 }
 
-// A block that only some microbatches pass: its parameters have no gradient from the others.
+// Some microbatches skip a block, so its parameters get no gradient from them.
 TEST(DataParallelTest, AParameterMayHaveAGradientOnSomeReplicasOnly) {
   const auto run = [](const Layout& layout) {
     TrainingRun skipping = run_of(layout);
@@ -255,7 +253,7 @@ TEST(DataParallelTest, AParameterMayHaveAGradientOnSomeReplicasOnly) {
     }
     return run_training(skipping);
   };
-  // Microbatches 1 and 2 pass it: of shard 0 and 1, on replica 0 alone.
+  // Microbatches 1 and 2 run the block. Both belong to replica 0.
   const TrainingResult alone = run({"GPipe", 1, replicas(1, 4)});
   EXPECT_TRUE(same_bits(alone, run({"1F1B", 1, replicas(2, 4)})));
   EXPECT_TRUE(same_bits(alone, run({"1F1B", 1, replicas(4, 4)})));
@@ -299,7 +297,7 @@ TEST(DataParallelTest, EvaluationsOfReplicasAreThoseOfOne) {
     const Mesh mesh = run.program.mesh;
     const StepBatch all = uneven_steps(1, 3, kTrainerWidth).front();
     run.after_steps = [&, mesh](RankTrainer& trainer, Transport& transport) {
-      // The first replica has the first two, the second one, others none.
+      // The first replica gets two microbatches, the second gets one, the others none.
       StepBatch own;
       own.step = all.step;
       const int replica = replica_of(mesh, transport.rank());
@@ -333,12 +331,12 @@ TEST(DataParallelTest, TheFirstPlaceThatIsNotFiniteIsNamedByItsRankAndMicrobatch
   x.fill_(std::numeric_limits<float>::infinity());
   const Error error = error_of([&] { run_training(run); });
   EXPECT_EQ(error.kind(), ErrorKind::kNotFinite) << error.what();
-  // Replica 1 of pp,dp: rank 1 has stage 0.
+  // In the rank order pp,dp, rank 1 is stage 0 of replica 1.
   EXPECT_NE(std::string(error.what()).find("stage 0 (rank 1), microbatch 5"), std::string::npos)
       << error.what();
 }
 
-// The loss of microbatch 5 is finite, its gradient is not.
+// The loss of microbatch 5 is finite, but its gradient is not.
 TEST(DataParallelTest, AGradientThatIsNotFiniteIsNamedByItsMicrobatchWithAnyNumberOfShards) {
   for (const Layout& layout : {Layout{"1F1B", 1, replicas(1, 8)}, Layout{"1F1B", 1, replicas(1, 2)},
                                Layout{"1F1B", 1, replicas(2, 4)}}) {
@@ -446,7 +444,7 @@ TEST(DataParallelTest, ShardedStateFallsAsTheReplicasGrow) {
   for (const int degree : {2, 4}) {
     std::int64_t all = 0;
     for (const std::int64_t own : bytes(with_zero1(replicas(degree, 4)))) {
-      // To a block of each moment, and the numbers of steps.
+      // The sizes may differ by one block per moment, plus the step counts.
       EXPECT_NEAR(static_cast<double>(own), static_cast<double>(whole) / degree,
                   2 * 16384 * 4 + 400);
       all += own;
@@ -462,7 +460,7 @@ TEST(DataParallelTest, ShardedParametersHaveTheBitsOfWholeOnes) {
          {Layout{"1F1B", 1, replicas(2, 4)}, Layout{"1F1B", 1, replicas(4, 4)},
           Layout{"ZBVZeroBubble", 2, replicas(2, 4)}, Layout{"Interleaved1F1B", 2, replicas(2, 4)},
           Layout{"GPipe", 2, replicas(2, 4), "dp,pp"},
-          // Stages are dropped and gathered again between their forwards and backwards.
+          // These layouts drop stages and gather them again between forward and backward.
           Layout{"ZBVZeroBubble", 2, replicas(2, 4), "pp,dp", 1},
           Layout{"LoopedBFS", 1, replicas(2, 4), "pp,dp", 1},
           Layout{"Interleaved1F1B", 2, replicas(2, 4), "pp,dp", 1}}) {
@@ -520,7 +518,7 @@ TEST(DataParallelTest, BetweenStepsARankHoldsItsOwnBlocksAlone) {
     return *std::max_element(bytes.begin(), bytes.end());
   };
   const std::int64_t whole = live(replicas(1, 4)), sharded = live(with_zero3(replicas(4, 4)));
-  // Parameters and two moments, to a block of each.
+  // The sizes may differ by one block each of the parameters and the two moments.
   EXPECT_LT(sharded, whole / 4 + 3 * 16384 * 4);
 }
 
@@ -576,7 +574,7 @@ TEST(DataParallelTest, WhatOneLayoutSavedAnotherGoesOnFrom) {
   Checkpoint(folder / "saved").verify();
 }
 
-// ---- the users' door ----
+// ---- public interface ----
 
 struct DoorResult {
   std::vector<double> losses, norms;

@@ -1,5 +1,3 @@
-// The library's door beside steps: results of bodies, predictions without labels, the
-// whole state, layers by named values.
 #include <gtest/gtest.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
@@ -54,7 +52,6 @@ TEST(DoorTest, ARunReturnsWhatItsBodiesReturnInTheOrderOfTheRanks) {
   EXPECT_NE(std::string(error.what()).find("no result; rank 1"), std::string::npos) << error.what();
 }
 
-// Outputs of all microbatches, one after the other.
 at::Tensor joined(const std::vector<Values>& outputs) {
   std::vector<at::Tensor> rows;
   for (const Values& values : outputs) rows.push_back(values["prediction"]);
@@ -150,7 +147,7 @@ TEST(DoorTest, LayersByNamedValuesAreThoseByPosition) {
         [] { return std::make_shared<torch::nn::LinearImpl>(kTrainerWidth, kTrainerWidth); },
         [](torch::nn::LinearImpl& linear, const Values& in) {
           const at::Tensor out = linear.forward(in["hidden"]);
-          return Values{{"prediction", out}, {"hidden", 2 * out}};  // in any order
+          return Values{{"prediction", out}, {"hidden", 2 * out}};  // the order does not matter
         }));
     model.inputs = {"x", "y"};
     model.outputs = {"prediction"};

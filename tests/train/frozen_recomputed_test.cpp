@@ -1,5 +1,5 @@
-// Frozen work that leaves the program, and layers that run twice: the bits of one rank that runs
-// everything, over schedules and layouts.
+// Compares programs that leave out frozen work or run layers twice with one rank that runs
+// everything.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/activation.h>
@@ -24,8 +24,7 @@ namespace {
 constexpr std::int64_t kWidth = 8, kRows = 32;
 constexpr int kMicrobatches = 8;
 
-// Reads a value that later layers read, too, and uses it twice; an input that is no float, and one
-// that is not there. Two outputs.
+// Uses a value twice that later layers read, too, an integer input, and an undefined value.
 LayerSpec joining_layer(const std::string& name) {
   LayerSpec layer = layer_of<ResidualBlock>(name, kWidth, 0.1);
   layer.reads = {"hidden", "skip", "numbers", "nothing"};
@@ -44,7 +43,7 @@ LayerSpec splitting_layer() {
   layer.writes = {"hidden", "skip", "nothing"};
   layer.forward = [](torch::nn::Module& module, const std::vector<at::Tensor>& in) {
     const at::Tensor out = static_cast<ResidualBlock&>(module).forward(in[0]);
-    return std::vector<at::Tensor>{out, in[0], {}};  // what it reads goes on as it is
+    return std::vector<at::Tensor>{out, in[0], {}};
   };
   layer.shapes = nullptr;
   return layer;
@@ -59,7 +58,6 @@ LayerSpec frozen(LayerSpec layer) {
   return layer;
 }
 
-// 8 layers, of which the first num_frozen are frozen.
 Model model_of(int num_frozen = 0, const std::vector<int>& also_frozen = {}) {
   Model model;
   model.layers = {linear_layer("first", kWidth, kWidth),
@@ -86,7 +84,7 @@ Model model_of(int num_frozen = 0, const std::vector<int>& also_frozen = {}) {
 struct Trained {
   std::vector<double> losses;
   std::map<std::string, at::Tensor> state;
-  std::map<int, std::string> ran;  // by rank, of the last step: kinds of backwards and transfers
+  std::map<int, std::string> ran;  // of the last step, by rank
 };
 
 Trained train(const Model& model, PipelineOptions options) {
@@ -158,7 +156,7 @@ TEST(FrozenTest, FrozenLayersLeaveTheProgramAndTheBitsAsTheyAre) {
 }
 
 TEST(FrozenTest, NothingGoesBackIntoStagesBelowAllThatIsTrained) {
-  const Trained four = train(model_of(4), layout("1F1B", 4));  // two layers a stage
+  const Trained four = train(model_of(4), layout("1F1B", 4));  // two layers per stage
   EXPECT_EQ(four.ran.at(0), "0F0 0SEND_F0 REDUCE_LOSS ");
   EXPECT_EQ(four.ran.at(1), "1RECV_F0 1F0 1SEND_F0 REDUCE_LOSS ");
   EXPECT_EQ(four.ran.at(2), "2RECV_F0 2F0 2SEND_F0 2RECV_B0 2B0 REDUCE_LOSS ");

@@ -1,4 +1,4 @@
-// However ranks are spread over processes, a training has the bits of threads alone.
+// Compares any distribution of ranks to processes with one process.
 #include <gtest/gtest.h>
 
 #include "support/gloo_processes.h"
@@ -9,7 +9,7 @@ namespace {
 
 struct Layout {
   std::string schedule;
-  int ranks;  // of a pipeline
+  int ranks;
   DataParallel data_parallel;
 };
 std::ostream& operator<<(std::ostream& out, const Layout& layout) {
@@ -34,7 +34,7 @@ DataParallel with_zero3() {
   return how;
 }
 
-// The links of a model whose first and last layer share a weight.
+// The first and last layers share a weight.
 TrainingRun run_of(const Layout& layout) {
   constexpr int kOfAll = 8;
   TrainingRun run;

@@ -1,4 +1,3 @@
-// Pipeline::save() and load(): another layout goes on with the same bits.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/batchnorm.h>
@@ -48,7 +47,6 @@ bool same_bits(const Trained& a, const Trained& b) {
   return true;
 }
 
-// With running statistics and dropout.
 Model model() {
   torch::nn::Sequential net = make_net(0.2);
   net->push_back(torch::nn::BatchNorm1d(4));
@@ -91,10 +89,10 @@ TEST(PipelineCheckpointTest, AnotherLayoutGoesOnWithTheSameBits) {
   const TempDirectory folder;
   const Trained whole = train({});
   Trained parts = train({.last = 2, .to = folder / "a", .options = layout("GPipe", 4)});
-  for (const Part& part :
-       {Part{3, 4, folder / "a", folder / "b", layout("ZBVZeroBubble", 2)},
-        Part{5, 5, folder / "b", folder / "a", layout("Interleaved1F1B", 3)},  // replaces
-        Part{6, 6, folder / "a", "", layout("1F1B", 1)}}) {
+  for (const Part& part : {Part{3, 4, folder / "a", folder / "b", layout("ZBVZeroBubble", 2)},
+                           // replaces "a"
+                           Part{5, 5, folder / "b", folder / "a", layout("Interleaved1F1B", 3)},
+                           Part{6, 6, folder / "a", "", layout("1F1B", 1)}}) {
     Trained next = train(part);
     next.losses.insert(next.losses.begin(), parts.losses.begin(), parts.losses.end());
     parts = std::move(next);
@@ -152,7 +150,6 @@ TEST(PipelineCheckpointTest, ASaveThatFailsIsAnErrorOnEveryRankAndThePipelineGoe
   Checkpoint(folder / "ck").verify();
 }
 
-// The error of the first failing rank, which run() throws.
 Error error_of_run(const std::function<void(Pipeline&)>& body,
                    const std::function<Model()>& make_model = model) {
   return error_of([&] { run(make_model(), layout("1F1B", 2), body); });
@@ -223,7 +220,7 @@ using MakeOptimizers = std::function<Optimizers(const Pipeline&)>;
 
 const MakeOptimizer kSgd = maker<torch::optim::SGD>(torch::optim::SGDOptions(1e-2).momentum(0.9));
 
-// One for matrices, one for the rest, which a rank may lack.
+// A rank may have no parameters for the second optimizer.
 MakeOptimizers by_shape(const MakeOptimizer& of_matrices, const MakeOptimizer& of_others) {
   return [=](const Pipeline& pipeline) {
     std::vector<at::Tensor> matrices, others;
@@ -276,7 +273,7 @@ TEST(PipelineCheckpointTest, SeveralOptimizersGoOnWithTheSameBits) {
     EXPECT_TRUE(
         same_bits(whole, train_by(make, {3, 4, folder / "ck", "", layout("ZBVZeroBubble", 2)})));
   }
-  // Optimizers of one kind are as one.
+  // Several optimizers of one kind are saved like a single one.
   EXPECT_EQ(Checkpoint(folder / "ck").manifest().settings.at("optimizer"), "AdamW");
   const MakeOptimizers one = [](const Pipeline& pipeline) {
     Optimizers optimizers;
@@ -297,7 +294,7 @@ TEST(PipelineCheckpointTest, SeveralOptimizersThatDoNotFitAreRefused) {
   };
   EXPECT_NE(refused(by_shape(kAdamW, kAdamW)).find("the state of AdamW, SGD, not of AdamW"),
             std::string::npos);
-  // In the same order of kinds, of the other parameters.
+  // The kinds keep their order but swap parameters.
   const MakeOptimizers swapped = [](const Pipeline& pipeline) {
     Optimizers both = by_shape(kSgd, kAdamW)(pipeline);
     std::swap(both[0], both[1]);
@@ -345,7 +342,7 @@ TEST(PipelineCheckpointTest, TensorsOfARankComeBackToTheRankOfTheSameNumber) {
     EXPECT_EQ(own.contains("seen"), pipeline.rank() == 1);
   });
   run(model(), layout("GPipe", 4), [&](Pipeline& pipeline) {
-    const LoadedState loaded = pipeline.load(folder / "ck");  // nobody asks
+    const LoadedState loaded = pipeline.load(folder / "ck");  // without requesting rank tensors
     EXPECT_EQ(loaded.extra_tensors.size(), 1U);
     EXPECT_TRUE(loaded.rank_tensors.empty());
   });

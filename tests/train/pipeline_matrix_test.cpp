@@ -1,5 +1,4 @@
-// Everything that a model of your own can be at once, over schedules and layouts: the bits of one
-// rank.
+// All features of user models in all schedules and layouts must have the bits of one rank.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/batchnorm.h>
@@ -27,8 +26,8 @@ std::string text(const Kind& kind) {
          (kind.ragged ? " ragged" : "");
 }
 
-// A U: what the first half writes the second half reads. Half of the layers write an auxiliary
-// loss; one counts running statistics; two values leave it.
+// The second half reads values that the first half wrote. Half of the layers write an auxiliary
+// loss, and one counts running statistics. There are two outputs.
 Model u_model(const Kind& kind) {
   Model model;
   for (int i = 0; i < 8; ++i) {
@@ -67,7 +66,7 @@ Model u_model(const Kind& kind) {
   model.inputs = {"y", "x", "offsets"};
   model.outputs = {"hidden", "size"};
   model.auxiliary = {{"balance.*", 0.1}};
-  // The mean over all places; a row has one or several.
+  // A row has one or more positions.
   model.loss = mean_loss([](const Values& out, const Values& in) {
     const at::Tensor places = in["offsets"].diff();
     const at::Tensor target = in["y"].repeat_interleave(places, 0);
@@ -120,7 +119,7 @@ Trained train(const Kind& kind, const char* schedule, int ranks, int stages_per_
   return trained;
 }
 
-// every: of the combinations, one in so many.
+// Tests one in `every` combinations.
 void expect_bits_of_one_rank(int every) {
   int number = 0, compared = 0;
   for (int bits = 0; bits < 8; ++bits) {
@@ -128,13 +127,13 @@ void expect_bits_of_one_rank(int every) {
     const Trained expected = train({kind.frozen, false, kind.ragged}, "1F1B", 1, 1);
     ASSERT_EQ(expected.losses.size(), 2u * 5u);
     for (const ScheduleInfo& info : schedule_table()) {
-      if (info.name == "LoopedBFS") continue;  // its backwards come in another order
+      if (info.name == "LoopedBFS") continue;  // its order of backwards differs
       for (const int ranks : {1, 2, 4}) {
         for (const int stages_per_rank : {1, 2}) {
           try {
             make_schedule(info.name, {ranks, stages_per_rank, kMicrobatches});
           } catch (const Error&) {
-            continue;  // not legal
+            continue;  // invalid combination
           }
           if (number++ % every != 0) continue;
           const std::string what = std::string(info.name) + " on " + std::to_string(ranks) + " x " +

@@ -1,4 +1,4 @@
-// Mistakes at the library's door: each is refused with what, where and the remedy.
+// Misuse is rejected with an error that names what, where and the remedy.
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <torch/data/samplers/random.h>
@@ -205,7 +205,6 @@ TEST_F(PipelineMisuseTest, RanksThatDiffer) {
   });
 }
 
-// Calls the pipeline while a step of it runs.
 class Meddler final : public ExecutorObserver {
  public:
   std::function<void(Pipeline&)> call;
@@ -249,7 +248,7 @@ TEST_F(PipelineMisuseTest, CallsWithinAStep) {
                      }}},
                    options);
   }
-  // A failed step leaves nothing behind: the next pipeline of the thread works.
+  // A failed step must not affect the next pipeline of the same thread.
   EXPECT_NO_THROW(run(model, layout("1F1B", 1), [&](Pipeline& p) { p.train_step({x, y}); }));
 }
 
@@ -260,7 +259,7 @@ TEST_F(PipelineMisuseTest, CallsOnAnotherThread) {
     EXPECT_NE(said.find("Pipeline::train_step on a thread that is not the pipeline's"),
               std::string::npos)
         << said;
-    // The body of an inner run has a pipeline of its own.
+    // The body of the inner run uses the outer run's pipeline.
     run(model, layout("1F1B", 2), [&](Pipeline& inner) {
       EXPECT_THROW(pipeline.clip_grad_norm(1.0), Error);
       inner.train_step({x, y});
@@ -304,7 +303,6 @@ TEST_F(PipelineMisuseTest, ShapesThatDoNotFitAreThoseOfALayerOrOfTheLoss) {
                ErrorKind::kInternal, {"mat1 and mat2", "rank 1", "step 1, Model::loss"});
 }
 
-// An optimizer of the parameters that `of` names, in a body that makes it of nothing else.
 std::function<void(Pipeline&)> trained_with(const std::function<std::vector<at::Tensor>()>& of,
                                             const Inputs& inputs) {
   return [=](Pipeline& p) {
@@ -331,7 +329,7 @@ TEST_F(PipelineMisuseTest, OptimizersOfParametersThatNobodyAskedFor) {
           p.zero_grad();
           p.train_step({x, y});
         }}});
-  // No rank's optimizer has met a gradient of another's.
+  // No rank has updated the user's module or written a gradient to it.
   const std::vector<at::Tensor> after = net->parameters();
   for (std::size_t i = 0; i < after.size(); ++i) {
     EXPECT_TRUE(at::equal(after[i], before[i])) << i;
@@ -544,7 +542,7 @@ TEST_F(PipelineMisuseTest, ParametersThatAreReplacedMovedOrUnfrozen) {
 }
 
 TEST_F(PipelineMisuseTest, Models) {
-  expect_refused_model({"no value named 'y'"}, [](Model& m) {  // its loss reads "y"
+  expect_refused_model({"no value named 'y'"}, [](Model& m) {  // the loss reads "y"
     m.inputs = {"x", "z"};
   });
   expect_refused_model({"the model has no loss", "Model::loss"},

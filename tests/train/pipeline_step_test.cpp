@@ -1,5 +1,3 @@
-// Inputs and results of a step at the library's door: kinds of inputs and losses, scales,
-// reductions, outputs.
 #include <gtest/gtest.h>
 #include <torch/optim/sgd.h>
 
@@ -16,7 +14,6 @@ namespace {
 
 using Grads = std::map<std::string, at::Tensor>;
 
-// `.grad` of all parameters after the body, by name.
 Grads grads_of(const Model& model, const PipelineOptions& options,
                const std::function<void(Pipeline&)>& body, const RunOptions& run_options = {}) {
   Grads grads;
@@ -24,7 +21,7 @@ Grads grads_of(const Model& model, const PipelineOptions& options,
   run(
       model, options,
       [&](Pipeline& pipeline) {
-        pipeline.zero_grad();  // modules of your own keep theirs
+        pipeline.zero_grad();  // the user's modules keep their gradients
         pipeline.parameters();
         body(pipeline);
         const std::lock_guard lock(mutex);
@@ -46,7 +43,7 @@ void expect_equal(const Grads& a, const Grads& b, const std::string& where) {
 const std::map<std::string, int> kLayouts = {
     {"GPipe", 4}, {"1F1B", 2}, {"Interleaved1F1B", 2}, {"ZBVZeroBubble", 2}, {"DualPipeV", 2}};
 
-// Four blocks, each of which also writes how large its output is, as a router would its balance.
+// Each block also writes the magnitude of its output, like a router's balance loss.
 Model balanced_model(double scale) {
   Model model;
   for (int i = 0; i < 4; ++i) {
@@ -80,7 +77,6 @@ TEST(PipelineStepTest, AddsAuxiliaryLossesOfEveryStage) {
   for (const auto& [schedule, ranks] : kLayouts)
     expect_equal(one, grads_of(model, layout(schedule.c_str(), ranks), train), schedule);
 
-  // The same by hand, of the whole batch.
   std::map<std::string, at::Tensor> weights;
   run(model, layout("1F1B", 1), [&](Pipeline& pipeline) {
     for (const ParameterInfo& info : pipeline.named_parameters())
@@ -100,7 +96,7 @@ TEST(PipelineStepTest, AddsAuxiliaryLossesOfEveryStage) {
     EXPECT_TRUE(at::allclose(one.at(name), tensor.grad(), 1e-5, 1e-7)) << name;
   for (const StepResult& result : results) {
     EXPECT_NEAR(result.loss, (loss + all).item<double>(), 1e-6);
-    for (const double of_microbatch : result.microbatch_losses)  // without them
+    for (const double of_microbatch : result.microbatch_losses)  // exclude auxiliary losses
       EXPECT_LT(of_microbatch, 1.5 * loss.item<double>());
     ASSERT_EQ(result.auxiliary.size(), 4u);
     for (std::size_t i = 0; i < 4; ++i) {
@@ -117,8 +113,7 @@ TEST(PipelineStepTest, AuxiliaryLossesWeighAsTheScaleSays) {
       pipeline.train_step({{"x", x}, {"y", y}}, {.scale = of});
     });
   };
-  // Even microbatches: the mean over all rows is that of the microbatches, and a quarter of the
-  // sum.
+  // Microbatches are of equal size, so the mean over rows equals the mean over microbatches.
   const Grads tokens = grads(0.3, GradientScale::kTokens);
   const Grads microbatches = grads(0.3, GradientScale::kMicrobatches);
   const Grads sum = grads(0.3, GradientScale::kSumOfMeans);
@@ -163,7 +158,7 @@ TEST(PipelineStepTest, TakesInputsInTheOrderOfTheModel) {
   expect_equal(named, in_order, "in order");
 }
 
-// Rows of their own lengths, packed; a row's output is the mean over its places.
+// A row's output is the mean over its positions.
 Model ragged_model() {
   Model model;
   for (int i = 0; i < 3; ++i) {
@@ -213,7 +208,7 @@ TEST(PipelineStepTest, CutsRaggedInputsBetweenRowsAndCountsOffsetsAnew) {
     expect_equal(one, grads_of(model, layout(schedule.c_str(), ranks, 4), train), schedule);
     EXPECT_EQ(loss, loss_of_one);
   }
-  // Uncut, that is one mean over all rows.
+  // With one microbatch the loss is one mean over all rows.
   const Grads whole = grads_of(model, layout("1F1B", 1, 1), train);
   EXPECT_NEAR(loss, loss_of_one, 1e-6);
   for (const auto& [name, tensor] : one)
@@ -249,7 +244,7 @@ TEST(PipelineStepTest, ReducesEveryGradientOnce) {
   };
   const Grads plain = grads_of(model, layout("ZBVZeroBubble", 2), train);
   for (const bool per_microbatch : {false, true}) {
-    std::multiset<std::pair<int, int>> calls;  // stage, microbatch
+    std::multiset<std::pair<int, int>> calls;  // {stage, microbatch}
     std::mutex mutex;
     RunOptions options;
     options.reduction.per_microbatch = per_microbatch;
@@ -257,11 +252,13 @@ TEST(PipelineStepTest, ReducesEveryGradientOnce) {
                                    const auto& gradients) {
       const std::lock_guard lock(mutex);
       calls.insert({stage, microbatch.value_or(-1)});
-      for (const auto& [name, gradient] : gradients) gradient.mul_(4);  // four ranks that agree
+      // as if four ranks had equal gradients
+      for (const auto& [name, gradient] : gradients) gradient.mul_(4);
     };
     const Grads reduced = grads_of(model, layout("ZBVZeroBubble", 2), train, options);
     for (const auto& [name, tensor] : plain)
-      EXPECT_TRUE(at::equal(4 * tensor, reduced.at(name))) << name;  // powers of two are exact
+      // multiplying by a power of two is exact
+      EXPECT_TRUE(at::equal(4 * tensor, reduced.at(name))) << name;
     EXPECT_EQ(calls.size(), per_microbatch ? 2u * 4u * 8u : 2u * 4u);
     EXPECT_EQ(calls.count({2, per_microbatch ? 7 : -1}), 2u);
   }
@@ -282,12 +279,12 @@ TEST(PipelineStepTest, GivesOutputsToTheRanksThatAsk) {
       std::vector<at::Tensor> outputs;
       for (const Values& values : result.outputs) outputs.push_back(values["hidden"]);
       EXPECT_TRUE(at::allclose(at::cat(outputs), expected, 1e-5, 1e-6));
-      for (at::Tensor& output : outputs) output.mul_(2);  // this rank's own
+      for (at::Tensor& output : outputs) output.mul_(2);  // the outputs belong to this rank
     }
   });
 }
 
-// Early weights of several microbatches, as of a module that is used twice, are not mixed.
+// Weight gradients of several microbatches are pending at once here.
 TEST(PipelineStepTest, GivesEveryReductionTheGradientOfItsMicrobatchAlone) {
   const Schedule schedule =
       parse_schedule_csv("0F0,0F1,0I0,0I1,0W0,0W1\n1F0,1I0,1F1,1I1,1W0,1W1\n", "own.csv");
@@ -297,7 +294,7 @@ TEST(PipelineStepTest, GivesEveryReductionTheGradientOfItsMicrobatchAlone) {
                 {"prediction"},
                 &squared_error,
                 [](const Values& batch) { return batch["y"].numel(); }};
-    std::map<std::string, at::Tensor> gradients;  // by name and microbatch
+    std::map<std::string, at::Tensor> gradients;
     std::mutex mutex;
     RunOptions options;
     options.reduction.per_microbatch = true;
@@ -324,7 +321,7 @@ TEST(PipelineStepTest, GivesEveryReductionTheGradientOfItsMicrobatchAlone) {
   for (const auto& [name, tensor] : whole) EXPECT_TRUE(at::equal(tensor, split.at(name))) << name;
 }
 
-// The gradient of a mean over 24 rows is not rounded to bfloat16 before it is one.
+// The gradient of a mean over 24 rows must not be rounded to bfloat16.
 TEST(PipelineStepTest, GradientsOfAHalfPrecisionLossBeginInFloat) {
   torch::nn::Sequential net(torch::nn::Linear(kWidth, 4)), plain(torch::nn::Linear(kWidth, 4));
   {
@@ -345,7 +342,6 @@ TEST(PipelineStepTest, GradientsOfAHalfPrecisionLossBeginInFloat) {
   EXPECT_TRUE(at::equal(grads.at("0.weight"), plain->ptr<torch::nn::LinearImpl>(0)->weight.grad()));
 }
 
-// The sums over calls are float32; `.grad` shows them rounded.
 TEST(PipelineStepTest, SumsOfHalfPrecisionGradientsStayFloat) {
   torch::nn::Sequential net = make_net();
   net->to(at::kBFloat16);
@@ -373,7 +369,7 @@ TEST(PipelineStepTest, SumsOfHalfPrecisionGradientsStayFloat) {
     EXPECT_EQ(tensor.scalar_type(), at::kBFloat16);
     EXPECT_TRUE(at::equal(tensor, sums.at(name).to(at::kBFloat16))) << name;
   }
-  // A value that the user writes to `.grad` counts.
+  // A value that the user writes to `.grad` is added to.
   sums.clear();
   const Grads anew = grads_of(
       model, layout("1F1B", 1),

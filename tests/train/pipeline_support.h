@@ -1,4 +1,3 @@
-// A small module, its data and layouts, for tests of the library's door.
 #pragma once
 
 #include <ATen/ATen.h>

@@ -1,4 +1,3 @@
-// The library's door: a module of your own, trained as a pipeline by torch's optimizers.
 #include "sluice/pipeline.h"
 
 #include <gtest/gtest.h>
@@ -67,7 +66,7 @@ Trained train(const PipelineOptions& options, double dropout = 0.0, int num_step
       const double norm = pipeline.clip_grad_norm(0.5);
       optimizer.step();
       optimizer.zero_grad();
-      if (pipeline.rank() != pipeline.num_ranks() - 1) continue;  // all say the same
+      if (pipeline.rank() != pipeline.num_ranks() - 1) continue;  // equal on all ranks
       trained.losses.push_back(result.loss);
       trained.norms.push_back(norm);
     }
@@ -94,8 +93,8 @@ TEST(PipelineTest, TrainsASequentialAsAPlainLoopDoes) {
     optimizer.zero_grad();
     EXPECT_NEAR(got.losses[static_cast<std::size_t>(step) - 1], loss.item<double>(), 1e-5);
   }
-  // A step changes a weight by 1e-2. AdamW divides by the size of the gradient, so a weight whose
-  // gradient is small moves by its rounding errors.
+  // AdamW divides by the size of the gradient, so rounding errors dominate where gradients are
+  // small.
   for (const auto& item : net->named_parameters())
     EXPECT_LT(test::relative_distance(got.weights.at(item.key()), item.value()), 1e-4)
         << item.key();
@@ -139,7 +138,7 @@ TEST(PipelineTest, AddsGradientsUntilTheyAreCleared) {
   EXPECT_TRUE(at::allclose(gradients(3, false), 3 * once));
 }
 
-// Both hear of every backward through a parameter.
+// Both pipelines' hooks see every backward.
 TEST(PipelineTest, TwoOfTheSameModulesEachTakeTheirOwnGradients) {
   const at::Tensor x = inputs_of(1);
   const Model model = model_of(make_net());
@@ -197,7 +196,7 @@ TEST(PipelineTest, EvaluatesAnyNumberOfRowsWithoutAGraph) {
 
 TEST(PipelineTest, SumsTheGradientsOfAModuleThatIsUsedTwice) {
   torch::nn::Sequential plain = tied_net();
-  std::vector<at::Tensor> once;  // LibTorch lists those of a module that is used twice two times
+  std::vector<at::Tensor> once;  // LibTorch lists parameters of a module used twice two times
   for (const at::Tensor& p : plain->parameters()) {
     const auto same = [&](const at::Tensor& other) { return other.is_same(p); };
     if (std::none_of(once.begin(), once.end(), same)) once.push_back(p);
@@ -253,8 +252,8 @@ TEST(PipelineTest, StateOfATiedModelDoesNotDependOnTheLayout) {
     EXPECT_TRUE(at::equal(tensor, states[1].at(name))) << name;
 }
 
-// Layers that cannot split their backward, under an order in which a stage's W come otherwise than
-// its I: the sums must follow W whether or not an evaluation came between.
+// These layers cannot split their backward, and a stage's W have a different order from its I. Sums
+// must follow the order of W, even after an evaluation.
 TEST(PipelineTest, AnEvaluationBetweenStepsChangesNothing) {
   const Schedule schedule = parse_schedule_csv(
       "0F0,0F1,0F2,0I0,0I1,0I2,0W2,0W1,0W0\n1F0,1I0,1W0,1F1,1I1,1W1,1F2,1I2,1W2\n", "test.csv");
@@ -284,7 +283,7 @@ TEST(PipelineTest, AnEvaluationBetweenStepsChangesNothing) {
 
 TEST(PipelineTest, LeavesModulesInTheModeThatTheyWereIn) {
   torch::nn::Sequential net = make_net(0.3);
-  net->ptr(4)->eval();  // a dropout that the user has switched off
+  net->ptr(4)->eval();  // disabled by the user
   run(model_of(net), layout("1F1B", 2), [&](Pipeline& pipeline) {
     const at::Tensor x = inputs_of(1);
     pipeline.train_step({{"x", x}, {"y", targets_of(x)}});

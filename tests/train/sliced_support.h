@@ -1,5 +1,3 @@
-// A toy block that is divided into slices by hand, and a model of it, for tests of what a run does
-// with slices.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -20,7 +18,7 @@
 
 namespace sluice::test {
 
-// Uneven with four slices: 2, 3, 2, 3 of them.
+// Four slices are uneven: 2, 3, 2 and 3 inner columns.
 inline constexpr std::int64_t kSlicedWidth = 8, kSlicedInner = 10;
 
 inline at::Tensor sum_over(const std::vector<at::Tensor>& own, const Group& group) {
@@ -28,7 +26,7 @@ inline at::Tensor sum_over(const std::vector<at::Tensor>& own, const Group& grou
   return group ? group.all_reduce(sum, SumOrder::kTree).wait() : sum;
 }
 
-// x for each slice of the rank; gradients add up in the tree.
+// Copies x for each slice. The backward sums the gradients in a tree.
 struct Fan : torch::autograd::Function<Fan> {
   static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context,
                                                 const at::Tensor& x, std::int64_t slices,
@@ -45,7 +43,6 @@ struct Fan : torch::autograd::Function<Fan> {
   }
 };
 
-// The sum of the parts of all slices.
 struct Join : torch::autograd::Function<Join> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, std::shared_ptr<Group> group,
                             torch::autograd::variable_list parts) {
@@ -61,8 +58,8 @@ struct Join : torch::autograd::Function<Join> {
   }
 };
 
-// y = x + bias + sum over s of W2_s (tanh(W1_s (x * scale) + b1_s) * V1_s (x * scale)): W1 and V1
-// are sections of one weight, `scale` is shared by all slices, `bias` belongs to none.
+// y = x + bias + sum over s of W2_s (tanh(W1_s (x * scale) + b1_s) * V1_s (x * scale)). W1 and V1
+// are sections of one weight. All slices share `scale`. `bias` belongs to no slice.
 struct SlicedBlock : torch::nn::Module, SlicedModule {
   SlicedBlock(SliceRange own, Group tp)
       : own_(own), group_(std::make_shared<Group>(std::move(tp))) {
@@ -129,8 +126,8 @@ struct SlicedBlock : torch::nn::Module, SlicedModule {
   std::vector<at::Tensor> scales_;
 };
 
-// `blocks` of them and a head. Not divided, until a hook does so. tied: the last block has a weight
-// of the first.
+// The model is undivided until a hook divides it. If `tied`, the last block shares a weight with
+// the first.
 inline Model sliced_model(bool tied = false, int blocks = 4) {
   Model model;
   for (int i = 0; i < blocks; ++i) {
@@ -157,7 +154,6 @@ inline Model sliced_model(bool tied = false, int blocks = 4) {
   return model;
 }
 
-// The hook that divides the blocks of a chunk.
 inline Parallelize divide(const TensorParallel& how) {
   return [how](LocalChunk& chunk) {
     const MeshAxis& tp = chunk.world_mesh["tp"];

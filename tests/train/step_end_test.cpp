@@ -1,5 +1,4 @@
-// How a step ends is the plan's: the program that is planned is the one that runs, with our update
-// and with the caller's, and a class that does not fit it is refused.
+// The planned program must run, whether sluice or the caller updates the weights.
 #include <gtest/gtest.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
@@ -46,7 +45,7 @@ Inputs batch_of(int step, int replica = 0, int num_replicas = 1) {
   return {{"x", rows}, {"y", at::cos(2 * rows)}};
 }
 
-// The first `count` layers train nothing, as only their modules say.
+// Only the modules show that the first `count` layers are frozen.
 Model frozen_mlp(std::size_t count) {
   Model model = counted_mlp();
   for (std::size_t i = 0; i < count; ++i) {
@@ -86,7 +85,6 @@ TEST(StepEndTest, ARunPlansByWhatTheModulesTrain) {
   });
 }
 
-// Losses of three steps of SGD under a plan made ahead.
 std::vector<double> losses_ahead(const Model& model, const PipelineOptions& options) {
   const Plan plan = plan_pipeline(describe(model.layers), options);
   std::vector<double> losses;
@@ -126,7 +124,7 @@ TEST(StepEndTest, APlanMadeAheadIsToldWhatTrains) {
   EXPECT_NE(std::string(error_of([&] { losses_ahead(model, options); }).what())
                 .find("did you mean 'first'"),
             std::string::npos);
-  // A layer that trains must not be frozen in the plan, either.
+  // The plan must not freeze a layer that trains.
   options.frozen_layers = {"first", "block0", "block1", "block2"};
   EXPECT_NE(std::string(error_of([&] { losses_ahead(frozen_mlp(3), options); }).what())
                 .find("layer 'block2' trains"),
@@ -155,7 +153,7 @@ TEST(StepEndTest, EachClassRefusesPlansOfTheOther) {
             std::string::npos);
   EXPECT_NE(refusal(StepEnd::kUpdate,
                     [](Pipeline& p) {
-                      p.eval_step(batch_of(1));  // before training
+                      p.eval_step(batch_of(1));  // before any training
                       Trainer(p, {}).step(batch_of(1), 0.1);
                       Trainer late(p, {});
                     })
@@ -175,7 +173,6 @@ struct Trained {
   }
 };
 
-// Four steps of Trainer through run(), after those of a checkpoint.
 Trained trained_by_us(int ranks, const DataParallel& how, const char* schedule = "1F1B",
                       const std::string& load = "", const std::string& save = "") {
   PipelineOptions options = options_of(StepEnd::kUpdate, ranks, schedule);
@@ -293,7 +290,7 @@ TEST(StepEndTest, FactoriesWeightsAreKeptOnRequestAlsoWhereTheyAreSharded) {
   }
 }
 
-// Draws its matrix and keeps the vector that its constructor makes.
+// The vector keeps its values from the constructor.
 struct ScaledImpl : torch::nn::Module {
   explicit ScaledImpl(std::int64_t width)
       : linear(register_module("linear", torch::nn::Linear(width, width))),
@@ -327,7 +324,6 @@ TEST(StepEndTest, NumbersThatAFactorySetsAndNothingDrawsAreTheSameWhenParameters
   for (const auto& [name, tensor] : alone) EXPECT_TRUE(at::equal(sharded.at(name), tensor)) << name;
 }
 
-// The error that run() throws for a body, with a trainer of each rank's options.
 Error error_with(const std::function<void(Pipeline&)>& body,
                  const std::function<OptimizerOptions(int rank)>& options,
                  const RunOptions& run_options = {}) {
@@ -344,7 +340,7 @@ Error error_with(const std::function<void(Pipeline&)>& body,
 
 OptimizerOptions sgd(int /*rank*/ = 0) { return {.kind = OptimizerKind::kSgd}; }
 
-// As run() throws it on whichever rank is first.
+// Does not check the rank, because any rank may fail first.
 void expect_said(const Error& error, ErrorKind kind, const std::vector<std::string>& parts) {
   EXPECT_EQ(error.kind(), kind) << error.what();
   for (const std::string& part : parts)

@@ -1,4 +1,3 @@
-// The norm of parameters that several ranks hold alike.
 #include "train/step_norm.h"
 
 #include <ATen/ATen.h>
@@ -25,8 +24,7 @@ LayerSpec linear(const std::string& name) {
   return layer;
 }
 
-// Two ranks along dp_replicate, each with "a" and "b", whose gradients are all 2 and all 3;
-// `change` what a rank holds of them.
+// "a" has gradients of 2 and "b" of 3 on both ranks.
 std::vector<GradientNorms> norms_of_replicas(
     const std::function<void(std::vector<ParameterInfo>&)>& change) {
   const auto transports = make_local_transports(2);
@@ -38,7 +36,7 @@ std::vector<GradientNorms> norms_of_replicas(
     stage.gradient(1) = at::full({2, 2}, 3.0);
     const std::vector<SharedParameter> parameters =
         list_parameters({&stage}, transport.world(), Mesh({.dp_replicate = 2}));
-    // As a pipeline of two places, of which the first has what is replicated.
+    // In this mesh the first rank counts replicated parameters.
     const Mesh mesh({.pp = 2});
     norms[transport.rank()] =
         post_gradient_norms(parameters, make_run_groups(transport.world(), mesh), mesh,
@@ -75,19 +73,18 @@ TEST(StepNormTest, WhatIsTakenEarlyGivesTheSameBits) {
     for (const BlockOwners* by : {static_cast<const BlockOwners*>(nullptr), &owners}) {
       StepNorms norms(parameters, by, groups, mesh);
       const GradientNorms expected = norms.post().wait();
-      EXPECT_NEAR(expected.total, 2 * std::sqrt(0.01 + 0.09 + 0.49), 1e-6);  // of floats
+      EXPECT_NEAR(expected.total, 2 * std::sqrt(0.01 + 0.09 + 0.49), 1e-6);  // float precision
       const auto all = [](const SharedParameter&) { return true; };
       const auto none = [](const SharedParameter&) { return false; };
       EXPECT_FALSE(norms.of_stage(1, none));
       EXPECT_FALSE(norms.of_stage(2, all));
       IdleWork pieces = norms.of_stage(0, all);
       EXPECT_TRUE(pieces());
-      first.gradient(0) = at::zeros({2, 2});  // it is taken
+      first.gradient(0) = at::zeros({2, 2});  // the norm was already computed
       EXPECT_FALSE(pieces());
       const GradientNorms early = norms.post().wait();
       EXPECT_EQ(early.total, expected.total);
       EXPECT_EQ(early.of_parameters, expected.of_parameters);
-      // Norms that were taken are forgotten.
       EXPECT_EQ(norms.post().wait().of_parameters.front().second, 0.0);
       first.gradient(0) = at::full({2, 2}, 0.1);
     }

@@ -1,4 +1,3 @@
-// A run whose layers are divided into slices: the same bits at every degree.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/optim/adamw.h>
@@ -38,7 +37,7 @@ std::ostream& operator<<(std::ostream& out, const Layout& layout) {
 struct Result {
   std::vector<double> losses, norms;
   std::vector<std::pair<std::string, double>> parameter_norms;
-  std::map<std::string, std::string> tensors;  // of the checkpoint: shape and hash
+  std::map<std::string, std::string> tensors;
 };
 
 PipelineOptions options_of(const Layout& layout) {
@@ -74,7 +73,6 @@ std::map<std::string, std::string> content_of(const std::string& path) {
   return content;
 }
 
-// Steps [first, last) from and to a checkpoint, where they are given.
 Result train(const Layout& layout, int first = 0, int last = 5, const std::string& from = "",
              std::string to = "") {
   const TempDirectory folder;
@@ -188,7 +186,7 @@ TEST(TensorParallelTest, ACheckpointOfAnyDegreeGoesOnAtAnyOther) {
   expect_same(one_rank(), last, layouts.back());
 }
 
-// A user's own optimizer, whose norm is asked for.
+// Trains with a user's optimizer and requests the gradient norm.
 Result train_by_hand(const Layout& layout) {
   const TempDirectory folder;
   PipelineOptions options = options_of(layout);

@@ -1,4 +1,3 @@
-// Trainer::state() and load(): a run that stops and goes on is the run that did not stop.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -18,13 +17,12 @@ struct Layout {
   const char* schedule;
   int ranks;
 };
-// Those that add gradients up in the order of the microbatches: all but LoopedBFS.
+// All schedules but LoopedBFS sum gradients in microbatch order.
 constexpr std::array kLayouts = {
     Layout{"GPipe", 1},         Layout{"GPipe", 3},           Layout{"1F1B", 2},
     Layout{"1F1B", 4},          Layout{"Interleaved1F1B", 2}, Layout{"InterleavedZeroBubble", 2},
     Layout{"ZBVZeroBubble", 2}, Layout{"ZBVZeroBubble", 4}};
 
-// Steps first to last of the whole run, from and to a checkpoint where they are given.
 TrainingRun part_of(TrainingRun run, std::int64_t first, std::int64_t last, const std::string& from,
                     const std::string& to) {
   run.steps = {run.steps.begin() + first - 1, run.steps.begin() + last};
@@ -39,7 +37,7 @@ TrainingRun part_of(TrainingRun run, std::int64_t first, std::int64_t last, cons
       target.path = to;
       target.head.run = "0123456789abcdef";
       target.head.step = last;
-      // Half of them from a copy, which the steps that follow could not change.
+      // Half of the saves copy the state first, so later steps cannot change it.
       Saver saver;
       const SaveFrom from_what = last % 2 == 0 ? SaveFrom::kCopy : SaveFrom::kLive;
       ASSERT_FALSE(saver.begin(target, trainer.pipeline().state(), from_what, transport.world()));
@@ -54,7 +52,7 @@ void stop_and_go_on(bool tied, unsigned seed, const OptimizerOptions& optimizer)
   constexpr std::int64_t kParts = 20;
   const TempDirectory folder;
   std::mt19937 random(seed);
-  std::vector<std::int64_t> ends;  // of the parts
+  std::vector<std::int64_t> ends;
   std::int64_t num_steps = 0;
   for (int part = 0; part < kParts; ++part)
     ends.push_back(num_steps += std::uniform_int_distribution<std::int64_t>(1, 3)(random));

@@ -1,4 +1,3 @@
-// A small model of plain modules, its batches and runs of it, for tests of Trainer.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -61,7 +60,7 @@ inline TrainingRun mlp_run(const std::string& schedule, int num_ranks, bool tied
   return run;
 }
 
-// Without dropout, for simulated devices: they draw from one generator of the CPU.
+// Has no dropout, because simulated devices share the CPU's generator.
 inline Model plain_mlp(bool tied = false) { return mlp(tied, /*blocks=*/6, /*dropout=*/0.0); }
 
 inline TrainingRun plain_run(const std::string& schedule, int num_ranks, bool tied = false) {

@@ -1,4 +1,3 @@
-// Trainer on models of plain LibTorch modules: the layout changes no number.
 #include "sluice/trainer.h"
 
 #include <ATen/ATen.h>
@@ -44,7 +43,6 @@ TEST(TrainerTest, LossesNormsAndWeightsAreTheSameBitsForEveryLayoutAndSchedule) 
   }
 }
 
-// A running mean and variance between the blocks.
 TrainingRun run_with_buffers(const std::string& schedule, int num_ranks) {
   TrainingRun run = mlp_run(schedule, num_ranks);
   run.model = [] {
@@ -62,7 +60,6 @@ TEST(TrainerTest, AnEvaluationLeavesNoTraceAndHasTheSameBitsForEveryLayout) {
     TrainingRun run = run_with_buffers("1F1B", ranks);
     std::vector<double> sums;
     const auto evaluate = [&](RankTrainer& trainer, Transport& transport) {
-      // More microbatches than a step has, then fewer.
       for (const int num_microbatches : {kMicrobatches + 2, 1}) {
         const auto losses = trainer.evaluate(random_steps(1, num_microbatches).front());
         ASSERT_EQ(losses.size(), static_cast<std::size_t>(num_microbatches));
@@ -111,7 +108,7 @@ TEST(TrainerTest, AnEvaluatorKeepsTheProgramsOfTheLastFewNumbersOfMicrobatches) 
   for (int num_microbatches = 2; num_microbatches <= 6; ++num_microbatches)
     EXPECT_EQ(first_loss(num_microbatches), loss);
   EXPECT_EQ(evaluator.num_programs(), Evaluator::kMostPrograms);
-  EXPECT_EQ(first_loss(1), loss);  // made anew
+  EXPECT_EQ(first_loss(1), loss);  // its program was evicted
   EXPECT_EQ(first_loss(6), loss);
   EXPECT_EQ(evaluator.num_programs(), Evaluator::kMostPrograms);
 }
@@ -150,7 +147,7 @@ TEST(TrainerTest, BuffersAreSavedAndLoadedByTheirFullNames) {
 
 TEST(TrainerTest, EveryRankKnowsWhichStagesDidNotSplitTheirBackward) {
   TrainingRun run = mlp_run("ZBVZeroBubble", 2);
-  // Two layers a stage: the third stage has only custom functions.
+  // With two layers per stage, the third stage has only custom functions.
   run.model = [] {
     Model model = mlp(false);
     model.layers[4] = layer_of<CustomScale>("scale4", kTrainerWidth);
@@ -265,7 +262,6 @@ TEST(TrainerTest, TheNormIsThatOfAllParameters) {
   EXPECT_NEAR(result.reports[0].grad_norm, std::sqrt(squares), 1e-12);
 }
 
-// Losses, norms and weights with any contiguous layers on any stages, some of them frozen.
 TEST(TrainerTest, RandomPartitionsHaveTheBitsOfOneStage) {
   constexpr int kLayers = 8;
   const auto model = [](unsigned frozen) {
@@ -367,7 +363,6 @@ TEST(TrainerTest, AnUpdateThatFailsLeavesNoGradBehind) {
   std::vector<at::Tensor> parameters;
   run.before_steps = [&](RankTrainer& trainer, Transport&) {
     for (const ParameterInfo& info : trainer.parameters()) parameters.push_back(info.tensor);
-    // The optimizer finds its state in another type.
     for (const auto& [name, tensor] : trainer.optimizer().state()) {
       if (name == "exp_avg/last.weight") tensor.set_data(at::zeros_like(tensor, at::kInt));
     }
@@ -383,7 +378,7 @@ TEST(TrainerTest, TiedParametersTrainWithTheSameBitsOnOneStageOneRankOrSeveral) 
   EXPECT_FALSE(same_bits(alone, run_training(mlp_run("GPipe", 1, false))));
   EXPECT_TRUE(same_bits(alone, run_training(mlp_run("GPipe", 2, true))));
   EXPECT_TRUE(same_bits(alone, run_training(mlp_run("1F1B", 4, true))));
-  // Both ends on rank 0: the uses share storage across stages.
+  // The first and last stage are both on rank 0, so tied weights share storage across stages.
   EXPECT_TRUE(same_bits(alone, run_training(mlp_run("ZBVZeroBubble", 2, true))));
 }
 
@@ -473,7 +468,7 @@ TEST(TrainerTest, GradientsAreScaledAsItIsTold) {
     run.options.scale = scale;
     return run_training(run).reports[0].grad_norm;
   };
-  // Every microbatch counts as many tokens, so a mean of means is the mean.
+  // All microbatches count equally many tokens, so the mean of their means is the overall mean.
   const double mean = norm(GradientScale::kTokens);
   EXPECT_NEAR(norm(GradientScale::kMicrobatches), mean, 1e-6 * mean);
   EXPECT_NEAR(norm(GradientScale::kSumOfMeans), kMicrobatches * mean, 1e-6 * kMicrobatches * mean);
@@ -511,7 +506,6 @@ TEST(TrainerTest, AProgramThatGathersParametersTrainsToTheSameBits) {
   EXPECT_TRUE(same_bits(run_training(run), expected));
 }
 
-// One OPTIMIZER_STEP a rank, no norm before REDUCE_NORM.
 Program with_whole_updates(Program program) {
   for (std::vector<Action>& row : program.ranks) {
     std::erase_if(row, [](const Action& action) {
@@ -585,7 +579,6 @@ TEST(TrainerTest, RefusesAxesOverWhichItDoesNotAddGradients) {
 
 // ---- not finite ----
 
-// Runs with a NaN written into what `action` produces in step 2; returns the error.
 std::string error_with_nan_at(const std::string& schedule, int num_ranks,
                               const std::vector<Action>& places) {
   TrainingRun run = mlp_run(schedule, num_ranks, false, 3);
@@ -598,7 +591,7 @@ std::string error_with_nan_at(const std::string& schedule, int num_ranks,
       if (rank == 0 && index == 0) ++in_step;
     };
     observer.on_produced = [&, places](const Action& action, std::vector<at::Tensor>& produced) {
-      // Rank 0 begins a step before anything of it arrives elsewhere.
+      // Rank 0 begins every step first, because the other ranks depend on its results.
       if (in_step < 2) return;
       const at::NoGradGuard no_grad;
       for (const Action& place : places) {
@@ -629,7 +622,7 @@ TEST(TrainerTest, OfSeveralValuesThatAreNotFiniteTheFirstMicrobatchThenTheFirstS
 }
 
 TEST(TrainerTest, AGradientThatIsNotFiniteIsNamedWhereItFirstAppears) {
-  // The gradient that stage 2 hands over breaks: the first parameters to see it are stage 1's.
+  // Stage 2 sends a NaN gradient, which first affects parameters of stage 1.
   const std::string error = error_with_nan_at("GPipe", 4, {Action::backward(2, 1)});
   EXPECT_NE(error.find("the gradient of 'block"), std::string::npos) << error;
   EXPECT_NE(error.find("step 2, stage 1 (rank 1), microbatch 1"), std::string::npos) << error;
@@ -670,11 +663,11 @@ TEST(TrainerTest, ARankAllocatesItsOwnParametersAndTheirStateAndNothingElse) {
         largest = std::max(largest, static_cast<std::int64_t>(info.tensor.nbytes()));
       }
       const std::int64_t expected = own + trainer.optimizer().state_bytes();
-      // Each moment of a parameter begins at a cache line.
+      // Each moment of a parameter starts at a cache line.
       const auto lines = static_cast<std::int64_t>(2 * 64 * trainer.parameters().size());
       EXPECT_GE(ledger.live_bytes(transport.rank()), expected) << ranks;
       EXPECT_LT(ledger.live_bytes(transport.rank()), expected + lines) << ranks;
-      // Modules draw initial values of their own before ours; one more copy of a tensor at a time.
+      // Modules first draw values of their own, which needs one more copy of a tensor at a time.
       EXPECT_LT(ledger.peak_bytes(transport.rank()), expected + lines + 2 * largest) << ranks;
     };
     run_training(run);
@@ -695,7 +688,7 @@ TEST(TrainerTest, ThePeakOf1F1BDoesNotGrowWithTheNumberOfMicrobatches) {
   const auto few = peaks(8), many = peaks(64);
   for (std::size_t rank = 0; rank < 2; ++rank) {
     EXPECT_GT(few[rank], 0);
-    // The tensors in flight between ranks depend on their timing: at most a few boundary tensors.
+    // The number of tensors in flight depends on timing.
     EXPECT_LE(many[rank], few[rank] + few[rank] / 5);
   }
 }

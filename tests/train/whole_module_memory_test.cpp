@@ -1,4 +1,3 @@
-// The memory that stages of a whole module take, while they are made and while they run.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/nn/functional/activation.h>
@@ -28,7 +27,6 @@ namespace {
 
 constexpr std::int64_t kWidth = 128, kLength = 64, kWords = 1000, kBlocks = 8, kRows = 2;
 
-// With tables that every block has of its own.
 struct BlockImpl : torch::nn::Module {
   BlockImpl()
       : norm(torch::nn::LayerNormOptions({kWidth})),
@@ -95,14 +93,13 @@ std::int64_t bytes_of(const std::vector<std::pair<std::string, at::Tensor>>& ten
   return bytes;
 }
 
-// Counts what the thread of a rank allocates since it first called the factory.
+// Counts a rank's allocations from its first call of the factory.
 class RankLedger {
  public:
   explicit RankLedger(int num_ranks) : ledger_(num_ranks) {}
   void begin() {
     if (!scope_) scope_ = std::make_unique<MemoryLedger::Scope>(ledger_, own_ = next_++);
   }
-  // The peak bytes of this thread. The last call.
   std::int64_t end() {
     scope_.reset();
     return ledger_.peak_bytes(own_);
@@ -124,7 +121,7 @@ TEST(WholeModuleMemoryTest, ARankHasItsOwnParametersWhileItsStagesAreMade) {
     ledger.begin();
     return dropping(kept);
   });
-  EXPECT_LT(ledger.end(), 100);  // of names, and a number or two
+  EXPECT_LT(ledger.end(), 100);  // names and a few numbers
   for (const char* schedule : {"1F1B", "Interleaved1F1B"}) {
     RankLedger of_ranks(4);
     std::atomic<std::int64_t> all = 0;
@@ -177,10 +174,10 @@ TEST(WholeModuleMemoryTest, WhereAConstructorReachesIntoMemoryAllOfItIsMadeAndAL
   EXPECT_EQ(lines[0].find('\n'), std::string::npos) << lines[0];
 }
 
-// Most bytes of every rank in a step, beside those that the plan predicts.
+// Peak bytes of every rank in a step.
 struct Peaks {
   std::vector<double> measured, predicted;
-  std::vector<double> held;  // of these, all the time
+  std::vector<double> held;  // of these, held all the time
 };
 const ModelSpec& described() {
   static const ModelSpec spec =

@@ -1,4 +1,3 @@
-// Modules with a forward of their own, cut into stages.
 #include "sluice/parts/whole_module.h"
 
 #include <ATen/ATen.h>
@@ -34,7 +33,7 @@ namespace {
 constexpr std::int64_t kWidth = 8, kVocabulary = 16, kLayers = 6;
 
 std::mutex made_mutex;
-std::multiset<std::int64_t> made_blocks;  // their indices
+std::multiset<std::int64_t> made_blocks;
 
 struct BlockImpl : torch::nn::Module {
   BlockImpl(std::int64_t index, double dropout)
@@ -52,7 +51,6 @@ struct BlockImpl : torch::nn::Module {
 };
 TORCH_MODULE(Block);
 
-// Registers the head first: the order of registration is not that of forward.
 struct DecoderImpl : torch::nn::Module {
   using Keep = std::function<bool(const std::string&)>;
   explicit DecoderImpl(
@@ -72,7 +70,7 @@ struct DecoderImpl : torch::nn::Module {
     }
     if (keep("norm"))
       norm = register_module("norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({kWidth})));
-    scale = register_buffer("scale", at::full({1}, 2.0));  // every stage has its own
+    scale = register_buffer("scale", at::full({1}, 2.0));
   }
   at::Tensor forward(const at::Tensor& input) {
     at::Tensor x = input;
@@ -275,7 +273,7 @@ TEST(WholeModuleTest, MakesNothingOfAnotherRank) {
   const Model model = decoder(leaving_out, {.parts = parts()});
   made_blocks.clear();
   run(model, layout("ZBVZeroBubble", 2), [&](Pipeline& pipeline) {
-    ASSERT_EQ(pipeline.modules().size(), 2u);  // one a stage
+    ASSERT_EQ(pipeline.modules().size(), 2u);  // one per stage
     std::size_t blocks = 0;
     for (const auto& module : pipeline.modules()) {
       ASSERT_NE(module->as<DecoderImpl>(), nullptr);
@@ -296,7 +294,6 @@ TEST(WholeModuleTest, KeysDropoutByPartWhereEveryPartIsAModuleOfItsOwn) {
   expect_same_bits(train(model, layout("1F1B", 1)), train(model, layout("Interleaved1F1B", 2)));
 }
 
-// The embedding and the head are tied across ranks or within a stage.
 TEST(WholeModuleTest, TiesParametersOfPartsInEveryLayout) {
   const Model model =
       decoder(leaving_out, {.parts = parts(), .ties = {{"lm_head.weight", "embed_tokens.weight"}}});
@@ -306,7 +303,7 @@ TEST(WholeModuleTest, TiesParametersOfPartsInEveryLayout) {
   expect_same_bits(one, train(model, layout("ZBVZeroBubble", 2)));
 }
 
-// Without a gradient: the embedding and the head, and what `also` names.
+// Also freezes the embedding and the head.
 std::function<std::shared_ptr<DecoderImpl>(const Kept&)> freezing(const std::string& also = "") {
   return [also](const Kept& kept) {
     std::shared_ptr<DecoderImpl> net = leaving_out(kept);
@@ -356,7 +353,7 @@ TEST(WholeModuleTest, DrawsByModuleWithTheSameBitsInEveryLayout) {
       }
     });
     EXPECT_EQ(asked.count("layers.3.linear"), 1u);
-    EXPECT_EQ(asked.count("layers.3"), 0u);  // it has nothing of its own
+    EXPECT_EQ(asked.count("layers.3"), 0u);
     return state;
   };
   for (const bool tied : {false, true}) {
@@ -392,7 +389,6 @@ TEST(WholeModuleTest, BeginsAlikeWhereATrainerDrawsByModule) {
   }
 }
 
-// With two parameters of its own.
 struct ScaledImpl : torch::nn::Module {
   explicit ScaledImpl(const Kept& kept) {
     if (kept("before")) before = register_parameter("before", at::ones({kWidth}));
@@ -431,7 +427,7 @@ TEST(WholeModuleTest, AModuleWhoseOwnParametersAreOnTwoStagesIsNotDrawnByModule)
   EXPECT_NE(refused.find("set Initialization::tensor"), std::string::npos) << refused;
 }
 
-// Whoever sets the initial values himself may leave those that the factory drew.
+// `initialize` does nothing here, so the factory's values remain.
 TEST(WholeModuleTest, WhatInitializeLeavesAloneIsWhatTheFactoryDraws) {
   Model model = decoder(dropping, {.input = "ids", .block_class = "Block"});
   model.initialization = {};
@@ -480,7 +476,7 @@ TEST(WholeModuleTest, RunsBlocksTwiceWithTheSameBitsWhateverIsFrozen) {
       SCOPED_TRACE(std::string(schedule) + " " + also);
       calls = 0;
       expect_same_bits(one, train(model, options));
-      // The embedding, the blocks, norm and head together, and the blocks again.
+      // The embedding, the blocks, norm and head as one, then the blocks again.
       EXPECT_EQ(calls, 3 * 4 * (1 + 2 * kLayers + 1));
     }
   }
@@ -517,7 +513,7 @@ TEST(WholeModuleTest, PartsRunTwiceEachByItselfAndOthersTogether) {
             (Pieces{{{"embed_tokens", true}, {"layers.0"}}, {{"layers.4"}}}));
 }
 
-// A block that runs again draws the numbers that it drew, which are those of the stage as one call.
+// The numbers equal those of a stage that runs as one call.
 TEST(WholeModuleTest, DropoutIsThatOfTheStageWhicheverBlocksRunTwice) {
   Model model =
       from_module([](const Kept& kept) { return std::make_shared<DecoderImpl>(0.3, kept); },
@@ -606,7 +602,7 @@ TEST(WholeModuleTest, AModuleThatIsReadyTrainsOnOneStageAndAsksForAFactoryOnMore
   model.initialization = {};
   const at::Tensor before = net->lm_head->weight.detach().clone();
   run(model, layout("1F1B", 1), [&](Pipeline& pipeline) {
-    EXPECT_TRUE(at::equal(before, net->lm_head->weight));  // it holds its weights already
+    EXPECT_TRUE(at::equal(before, net->lm_head->weight));  // the weights are there already
     torch::optim::AdamW optimizer(pipeline.parameters(), torch::optim::AdamWOptions(1e-2));
     pipeline.train_step(batch_of(0));
     optimizer.step();
@@ -654,7 +650,7 @@ TEST(ParallelizeTest, IsGivenEveryChunkAndMayFreezeAndReplaceItsModules) {
   EXPECT_EQ(last.expert_mesh["ep"].size, 1);
   EXPECT_NE(message_of([&] { last.world_mesh["stage"]; }).find("did you mean 'stages'"),
             std::string::npos);
-  EXPECT_NE(trained.losses[0], plain.losses[0]);  // another norm
+  EXPECT_NE(trained.losses[0], plain.losses[0]);  // the norm layer differs
   EXPECT_NE(plain.losses[0], plain.losses[1]);
   Trained once = train(model, layout("1F1B", 1));
   EXPECT_TRUE(
@@ -744,7 +740,7 @@ TEST(WholeModuleDeathTest, SaysWhoseForwardMetAnElementThatItsStageDropped) {
       "element that this stage does not keep");
 }
 
-// Moves to where numbers are wider, for want of another device.
+// "Moves" to a wider dtype, to test without a second device.
 struct MovableImpl : torch::nn::LinearImpl {
   MovableImpl() : LinearImpl(kWidth, kWidth) {}
   void to(torch::Device /*device*/, bool /*non_blocking*/) override { Module::to(at::kDouble); }
@@ -791,7 +787,6 @@ TEST(PipelineToTest, IsRefusedOnceAnOptimizerMayHoldTheParameters) {
   });
 }
 
-// Its parameters are not those that are drawn by default.
 Decoder numbered(const Kept& kept) {
   Decoder net;
   const at::NoGradGuard no_grad;

@@ -1,5 +1,3 @@
-// zero1 and zero3 with an optimizer of the caller's: Pipeline::step() updates this replica's own
-// blocks, and the numbers are those of whole parameters.
 #include <gtest/gtest.h>
 #include <torch/optim/adagrad.h>
 #include <torch/optim/adam.h>
@@ -75,7 +73,6 @@ const std::map<std::string, Make> kOptimizers = {
      maker<torch::optim::RMSprop>(torch::optim::RMSpropOptions(1e-3).momentum(0.5).centered(true))},
     {"Adagrad", maker<torch::optim::Adagrad>(torch::optim::AdagradOptions(1e-2))}};
 
-// Wide enough for several blocks of a parameter.
 constexpr std::int64_t kWide = 192;
 
 Model wide_mlp() {
@@ -112,7 +109,7 @@ void expect_same(const Trained& a, const Trained& b, const std::string& what) {
 struct Part {
   int first = 1, last = 3;
   std::string from = {}, to = {};
-  int calls = 1;  // of train_step a step
+  int calls = 1;
   double max_norm = 0.5;
   at::ScalarType type = at::kFloat;
 };
@@ -230,7 +227,6 @@ TEST(ZeroDoorTest, ParametersAreThisReplicasOwnBlocksOnceEach) {
         EXPECT_TRUE(named.contains(parameter.unsafeGetTensorImpl()));
         ASSERT_TRUE(parameter.grad().defined());
         EXPECT_EQ(parameter.grad().sizes(), parameter.sizes());
-        // No more is kept than the part.
         EXPECT_LE(parameter.grad().storage().nbytes(),
                   static_cast<std::size_t>(parameter.numel()) * 4);
         numel += parameter.numel();
@@ -247,7 +243,6 @@ TEST(ZeroDoorTest, ParametersAreThisReplicasOwnBlocksOnceEach) {
   }
 }
 
-// With every layer's modules changed by `change`, which gets its number.
 Model changed(const std::function<void(std::size_t, torch::nn::Module&)>& change) {
   Model model = wide_mlp();
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
@@ -276,7 +271,7 @@ TEST(ZeroDoorTest, AReplicaMayOwnNothing) {
     EXPECT_EQ(resumed.losses.front(), alone.losses[2]);
     EXPECT_EQ(resumed.losses.back(), alone.losses[3]);
   }
-  // Where the update is ours every replica shows whole parameters.
+  // If sluice does the update, every replica shows whole parameters.
   PipelineOptions ours = options_of({1, 4, Shards::kZero1});
   ours.step_end = StepEnd::kUpdate;
   run(model, ours, [](Pipeline& pipeline) {
@@ -299,7 +294,7 @@ TEST(ZeroDoorTest, HalfPrecisionAddsUpInFloat32) {
   }
 }
 
-// Weight decay for matrices alone, by the whole shape.
+// Matrices get weight decay. This depends on the whole shape, not on the local block.
 Made grouped(Pipeline& pipeline) {
   std::vector<at::Tensor> decay, no_decay;
   for (const ParameterInfo& info : pipeline.named_parameters()) {
@@ -392,7 +387,7 @@ TEST(ZeroDoorTest, WeightsThatArePutInByThePipelineAreNoPlainStep) {
       EXPECT_NE(pipeline.eval_step(batch_of(pipeline, 2)).loss, before);
       optimizer->step();
       pipeline.load(folder / "ck",
-                    {.optimizers = {optimizer.get()}});  // all that was written to is read anew
+                    {.optimizers = {optimizer.get()}});  // restores all changed values
       EXPECT_EQ(pipeline.eval_step(batch_of(pipeline, 2)).loss, before);
       pipeline.load_weights([](Stage& stage) {
         const at::NoGradGuard no_grad;
@@ -408,7 +403,7 @@ TEST(ZeroDoorTest, WeightsThatArePutInByThePipelineAreNoPlainStep) {
   }
 }
 
-// Goes by rows.
+// Stands for optimizers that update whole rows.
 class OfRows final : public Optimizer {
  public:
   explicit OfRows(std::vector<at::Tensor> parameters)
@@ -432,7 +427,7 @@ TEST(ZeroDoorTest, OptimizersThatNeedMoreThanElementsAreRefusedByName) {
     expect_in(refusal({1, 2, shards}, lbfgs), "LBFGS needs a closure");
   for (const Shards shards : {Shards::kZero1, Shards::kZero3})
     expect_in(refusal({1, 2, shards}, of_rows), "not known to go element by element");
-  run(wide_mlp(), options_of({1, 2}), of_rows);  // whole parameters are anybody's
+  run(wide_mlp(), options_of({1, 2}), of_rows);  // any optimizer works with whole parameters
 }
 
 TEST(ZeroDoorTest, OtherTensorsThanTheBlocksAreRefused) {
@@ -449,7 +444,7 @@ TEST(ZeroDoorTest, OtherTensorsThanTheBlocksAreRefused) {
   expect_in(
       refusal({1, 2, Shards::kZero3}, [](Pipeline& pipeline) { pipeline.local_state_dict(); }),
       "no whole parameters");
-  // Nor does an optimizer of them train nothing without a word.
+  // An optimizer of whole parameters must not silently skip training either.
   expect_in(refusal({1, 2, Shards::kZero1},
                     [](Pipeline& pipeline) {
                       const std::vector<at::Tensor> whole = {

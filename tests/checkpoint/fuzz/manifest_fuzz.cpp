@@ -1,4 +1,4 @@
-// Any bytes as a manifest, with the seal that belongs to them and without.
+// Parses arbitrary bytes as a manifest, with and without a valid seal.
 #include <cstdint>
 
 #include "checkpoint/fuzz/properties.h"

@@ -1,4 +1,4 @@
-// The properties of a manifest, whatever its bytes: shared by the fuzz target and by ManifestTest.
+// Shared by the fuzz target and ManifestTest.
 #pragma once
 
 #include <set>
@@ -34,7 +34,7 @@ inline void check_tensors(const std::vector<SavedTensor>& tensors, const std::st
   }
 }
 
-// text: what is before the seal. Returns whether the sealed text was accepted.
+// `text` is the part before the seal. Returns whether the sealed text was accepted.
 inline bool check_manifest(std::string_view text) {
   try {
     parse_manifest(text, "manifest.json");

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Writes the archives of this folder with tools/sluice_export.py, and prints what tests/command/graph_data_run_test.cpp
-expects. Needs torch; not part of the build.
+"""Writes the archives of this folder with tools/sluice_export.py and prints the results that
+tests/command/graph_data_run_test.cpp expects. Needs torch. Not part of the build.
 
 usage: make_graphs.py [DIRECTORY]
 
-images.pt2       pixel_values [rows, 3, 8, 8] and labels [rows]; the loss is a mean over rows, without a count
-translation.pt2  input_ids [rows, length], decoder_input_ids and labels [rows, decoder_length]; the loss is a sum with
-                 the count of labels that are not -100
-modes.pt2        features [rows, 8, 2] and target [rows]; model.eval() is another graph: it leaves a head out, reads the running
-                 statistics of a batch norm, and adds what the first block read behind the last
-decays.pt2       input_ids [rows, length] of bytes; exported without weights; its vector A_log is neither a weight nor a bias
-decoder.pt2      input_ids [rows, length] of bytes; logits of a decoder with dropout, whose head is tied to its table
+images.pt2       pixel_values [rows, 3, 8, 8], labels [rows]. The loss is a mean over rows, without a count.
+translation.pt2  input_ids [rows, length], decoder_input_ids and labels [rows, decoder_length]. The loss is a sum, with the
+                 count of labels other than -100.
+modes.pt2        features [rows, 8, 2], target [rows]. model.eval() has a different graph: without one head, with the
+                 running statistics of a batch norm, and with a skip connection around the blocks.
+decays.pt2       input_ids [rows, length] of bytes. Exported without weights. A_log is neither a weight nor a bias.
+decoder.pt2      input_ids [rows, length] of bytes. Logits of a decoder with dropout and a tied head.
 """
 import pathlib
 import sys
@@ -175,7 +175,7 @@ def decays():
 
 
 def evaluated():
-    """The loss of the decoder over the rows that tests/cli/graph_command_test.cpp writes."""
+    """The decoder's loss over the rows of tests/cli/graph_fixture.h."""
     model = decoder()[0].eval()
     rows = torch.tensor([[(7 * i + 13 * row) % 256 for i in range(16)] for row in range(8)])
     with torch.no_grad():
@@ -183,7 +183,7 @@ def evaluated():
     return round(F.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten()).item(), 6)
 
 
-# Rows as the test writes them. A microbatch of the translation has lengths of its own.
+# Rows as in the test. Microbatches of the translation differ in length.
 def image_row(row):
     pixels = torch.tensor([((37 * i + 11 * row) % 17) / 8 - 1 for i in range(192)]).view(3, 8, 8)
     return {"pixel_values": pixels, "labels": torch.tensor(row % 5)}
@@ -205,7 +205,7 @@ def translation_row(row):
 
 
 def trained(make, row_of, rows_to_evaluate=0):
-    """The losses of the steps, each of two microbatches of two rows; behind them that of model.eval()."""
+    """Returns the loss of each step of two microbatches of two rows, then optionally the loss of model.eval()."""
     model, _, options = make()
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, betas=(0.9, 0.95), weight_decay=0.0)
     losses = []

@@ -1,5 +1,4 @@
-// What the C++ blocks of the pages take from their reader, by page. It is compiled and never
-// linked.
+// Declares, per page, what the page's C++ blocks expect from the reader. Compiled, never linked.
 #pragma once
 
 #include <sluice/sluice.h>

@@ -1,6 +1,6 @@
-// The code that the migration pages' programs call their reader's own: modules of 32 small layers
-// under the names of torchtitan and of Hugging Face, batches, a loss. Nothing of sluice is known
-// here but the chunk of a hook.
+// The reader's own code in the programs of the migration pages: modules of 32 small layers with the
+// names of torchtitan and of Hugging Face, batches, and a loss. It uses nothing of sluice except a
+// hook's chunk.
 #pragma once
 
 #include <torch/torch.h>
@@ -28,7 +28,6 @@ struct LlamaDecoderLayerImpl : torch::nn::Module {
 };
 TORCH_MODULE(LlamaDecoderLayer);
 
-// Runs whatever of it is there.
 template <typename Embedding, typename Head>
 at::Tensor run_parts(at::Tensor x, Embedding& embed, torch::nn::ModuleList& layers,
                      torch::nn::LayerNorm& norm, Head& head) {
@@ -103,7 +102,8 @@ struct Batch {
 inline std::vector<Batch> my_batches() {
   std::vector<Batch> batches;
   for (int step = 1; step <= 2; ++step) {
-    // Not 0, the padding of the directory: an embedding of zeros, whose gradients overflow.
+    // Avoids id 0, which is the directory's padding token. Its embedding is all zeros, whose
+    // gradients would overflow.
     const at::Tensor ids = at::arange(kRows * kLength)
                                .mul(3 + step)
                                .remainder(kWords - 1)

@@ -1,4 +1,4 @@
-// Compares the peers' functions of an installed sluice with the answers of their sources.
+// Compares the peers' functions of an installed sluice with results of the original sources.
 // usage: peer_functions REFERENCE_DIRECTORY
 #include <sluice/error.h>
 #include <sluice/parts/peers.h>
@@ -24,7 +24,7 @@ bool is_of_another_generation(const Json& test_case) {
   return test_case.value("version", "").starts_with("cec7fb6fc");
 }
 
-// Compares every case of `function`. `call` returns what the case has under `key`.
+// Compares all cases of `function`. `call` returns the value that a case has under `key`.
 template <typename Call>
 void compare(const std::string& directory, const char* file, const char* function, const char* key,
              Call call) {
@@ -36,7 +36,7 @@ void compare(const std::string& directory, const char* file, const char* functio
         is_of_another_generation(test_case))
       continue;
     const Json& input = test_case.at("input");
-    // The original answers for a rank that does not exist, or loses layers.
+    // The original returns a result for a rank that does not exist, or loses layers.
     const bool refused = test_case.contains("error") || test_case.contains("peer_hazard") ||
                          (input.contains("pp_rank") && input.at("pp_rank") >= input.at("pp_size"));
     Json found;

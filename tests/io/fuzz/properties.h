@@ -1,5 +1,5 @@
-// The properties of any bytes: an Error of kind kInput, or a value that keeps its invariants.
-// Shared by the libFuzzer targets and the mutation tests. No torch.
+// Properties for arbitrary input bytes: parsing either throws an Error of kind kInput or returns a
+// valid value. The libFuzzer targets and the mutation tests check them. Does not use torch.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,8 @@
 
 namespace sluice::test {
 
-// bytes: header JSON and data, cut at `header_size`. Returns whether the header was accepted.
+// `bytes` are the header JSON and the data, cut at `header_size`. Returns whether the header was
+// accepted.
 inline bool check_safetensors(std::string_view bytes, std::size_t header_size) {
   const std::string_view json = bytes.substr(0, header_size);
   const std::uint64_t data_bytes = bytes.size() - json.size();
@@ -49,7 +50,7 @@ inline bool check_safetensors(std::string_view bytes, std::size_t header_size) {
   return true;
 }
 
-// The fields that a model asks for, in a row that has tokens beside them or none.
+// Reads the fields of a model's inputs, from rows with and without tokens.
 inline void check_fields_of_row(std::string_view json) {
   const std::vector<FieldOption> fields = {{"a", "float32", {kAnySize, 2}},
                                            {"b", "int64", {}},
@@ -76,7 +77,7 @@ inline bool check_jsonl_row(std::string_view json) {
   check_fields_of_row(json);
   try {
     const data::JsonlRow row = data::parse_jsonl_row(json, "fuzz.jsonl:1");
-    // No row can ask for more memory than its text has room for.
+    // A row must not allocate more memory than its text can justify.
     require(!row.text || row.text->size() <= json.size());
     require(!row.input_ids || row.input_ids->size() <= json.size());
   } catch (const Error& error) {

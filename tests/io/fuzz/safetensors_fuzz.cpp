@@ -1,4 +1,4 @@
-// Any bytes as the header of a safetensors file. The first two bytes say where the data begins.
+// Parses arbitrary bytes as a safetensors file. The first two bytes set where the data begins.
 #include <algorithm>
 
 #include "io/fuzz/properties.h"
