@@ -1,4 +1,4 @@
-// Costs from the command line and from files.
+// Tests costs from the command line and from files.
 #include <gtest/gtest.h>
 
 #include "sluice/error.h"

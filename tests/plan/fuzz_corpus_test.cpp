@@ -1,4 +1,4 @@
-// Replays what the fuzz targets (tests/fuzz) have found interesting; a crash fails the test.
+// Replays the corpora of the fuzz targets in tests/fuzz. A crash fails the test.
 #include <gtest/gtest.h>
 
 #include <cstdint>

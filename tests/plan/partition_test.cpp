@@ -200,7 +200,7 @@ TEST(PartitionTest, ANameOfAnotherConventionSaysWhichOne) {
             "write 'model.layers.1'");
 }
 
-// Whatever the options, a partition keeps its invariants or is refused as the user's mistake.
+// With random options, a partition either keeps its invariants or is rejected with a usage error.
 TEST(PartitionTest, KeepsItsInvariantsUnderRandomOptions) {
   std::mt19937 random(7);
   const auto draw = [&](int low, int high) {

@@ -1,5 +1,6 @@
-// Every schedule at every size either is refused with a reason, or builds, lowers, verifies clean
-// and completes in the simulation. A seeded sample always; all sizes under the label `slow`.
+// Tries every schedule at many sizes. Each combination must either be rejected with a reason, or
+// build, lower, verify and complete in the simulation. By default a seeded sample runs; the label
+// `slow` runs all sizes.
 #include <gtest/gtest.h>
 
 #include "sluice/error.h"
