@@ -1,4 +1,4 @@
-// Replays what the fuzz targets of archives have found interesting, and changes of real ones.
+// Replays the corpora of the archive fuzz targets, and mutations of real archives.
 #include <gtest/gtest.h>
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The integers that inputs of a graph may hold, found from the operators that read them.
+// Limits of integer inputs of a graph, derived from the operators that read them.
 #include "archive/id_limits.h"
 
 #include <gtest/gtest.h>
