@@ -1,4 +1,5 @@
-// `data.tokenizer` = "auto": the model's tokenizer.json, a refusal, or bytes with a warning.
+// `data.tokenizer` = "auto" takes the model's tokenizer.json, throws an error, or falls back to
+// bytes with a warning.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -16,7 +16,7 @@ inline Program program_of(const std::string& schedule, int ranks, int microbatch
   return lowered(make_schedule(schedule, {ranks, 0, microbatches}));
 }
 
-// One stage that is the whole model, for tests of one Executor by itself.
+// A single stage with the whole model, for tests that run one Executor alone.
 struct OneStage {
   explicit OneStage(Program the_program)
       : program(std::move(the_program)),

@@ -1,5 +1,5 @@
-// Any bytes as a file of token ids. The first byte says of which format, and of Megatron's how many
-// of the others are the .bin.
+// Reads any bytes as a file of token ids. The first byte picks the format. For Megatron it also
+// gives the number of bytes that belong to the .bin file; the rest is the .idx file.
 #include "data/fuzz/properties.h"
 
 extern "C" int fuzz_token_file(const std::uint8_t* data, std::size_t size) {

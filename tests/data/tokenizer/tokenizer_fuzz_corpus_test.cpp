@@ -1,5 +1,4 @@
-// Replays what the fuzz targets of tokenizers (tests/fuzz) have found interesting; a crash fails
-// the test.
+// Replays the corpora of the tokenizer fuzz targets in tests/fuzz. A crash fails the test.
 #include <gtest/gtest.h>
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Small tokenizer.json files, made of parts.
+// Builds small tokenizer.json files.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,7 +8,7 @@
 
 namespace sluice::test {
 
-// A vocabulary of a to z, the space and merges that make "ab", "abc" and "bc".
+// A vocabulary of a to z and the space, with merges that make "ab", "abc" and "bc".
 inline nlohmann::json small_tokenizer() {
   nlohmann::json vocab;
   int id = 0;

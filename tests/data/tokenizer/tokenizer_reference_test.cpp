@@ -1,4 +1,4 @@
-// Against what the package `tokenizers` answered (tools/make_reference_tokenizers.py).
+// Compares with recorded results of the package `tokenizers` (tools/make_reference_tokenizers.py).
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
