@@ -31,7 +31,7 @@ class T:
 
     def make(self):
         sizes = self.sizes
-        if self.axes:  # contiguous in the order of these axes
+        if self.axes:  # contiguous in this order of axes
             sizes = [self.sizes[a] for a in self.axes]
         if self.dtype == I64:
             made = torch.randint(0, self.most, sizes)
@@ -365,7 +365,7 @@ def measure(target, arguments, named, weights):
     of_weights = {storage(t) for n, t, _ in flat if n in weights}
 
     def run():
-        held = weakref.WeakSet()  # what a node that is gone again has saved is not kept
+        held = weakref.WeakSet()  # weak, so that tensors saved by a freed node do not count
 
         def pack(t):
             box = Box(t)
@@ -406,7 +406,7 @@ def measure(target, arguments, named, weights):
             t.requires_grad_(True)
         out, kept = run()
         row["kept"].append({"gradients": [n for n, _ in some], "bytes": kept})
-    # Operations, of the whole and of what is behind it.
+    # FLOPs of the forward, then of the backward.
     counter = FlopCounterMode(display=False)
     with counter:
         out, _ = run()

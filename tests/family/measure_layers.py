@@ -24,7 +24,7 @@ import transformers.integrations.moe  # pylint: disable=unused-import  # an oper
 from measure_aten import Box, dtype_name, storage
 
 TABLE = pathlib.Path(__file__).with_name("aten_layers.json")
-# Kernels take memory of their own, which depends on the machine where types are narrow.
+# Kernels need scratch memory, which depends on the machine for narrow types.
 TOLERANCE = {"kept": 0, "after_input": 0, "calls": 0, "in_forward": 0.1, "in_backward": 0.05}
 WIDTH, HEADS, LENGTH, ROWS = 64, 4, 48, 2
 
@@ -438,11 +438,11 @@ def measure(name, module, moving, free, autocast):
     program = torch.export.export(module, (), kwargs={**moving, **free}, strict=False)
     calls, leaving = calls_of(program, set(moving))
     exported = program.module()
-    for node in list(exported.graph.nodes):  # types are others under autocast
+    for node in list(exported.graph.nodes):  # the recorded types do not hold under autocast
         if "_assert_tensor_metadata" in str(node.target):
             exported.graph.erase_node(node)
     exported.recompile()
-    # No leaves, of which autocast would keep casts for all readers.
+    # The clone is a view, because autocast would cache the casts of leaves for all readers.
     inputs = {n: t.clone().requires_grad_(True).view(t.shape) for n, t in moving.items()}
     others = {n: t.clone() for n, t in free.items()}
     cast = torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast)
@@ -458,7 +458,7 @@ def measure(name, module, moving, free, autocast):
         with cast:
             return exported(**inputs, **others)
 
-    exported(**inputs, **others)  # what is made once only is there
+    exported(**inputs, **others)  # the first run makes everything that is made only once
     with torch.no_grad():
         taken = most_at_once(lambda _: forward())
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda box: box.tensor):
@@ -466,7 +466,7 @@ def measure(name, module, moving, free, autocast):
     kept = {storage(b.tensor): b.tensor.untyped_storage().nbytes() for b in held}
     bytes_kept = sum(b for s, b in kept.items() if s not in of_others)
     held = None
-    for parameter in exported.parameters():  # gradients are sums that are there already
+    for parameter in exported.parameters():  # gradients are sums that already exist
         parameter.grad = torch.zeros_like(parameter)
 
     def begun():
@@ -500,7 +500,8 @@ def main():
                 now, then = row[what], known.get(what)
                 same = then == now if share == 0 or None in (then, now) else \
                     abs(now - then) <= share * then
-                # Without AVX-512 LibTorch's products in bfloat16 take less scratch memory than the table says.
+                # Without AVX-512, LibTorch's bfloat16 products need less scratch memory than the table
+                # states.
                 if row["name"].endswith("autocast") and what == "in_forward" and \
                         torch.backends.cpu.get_cpu_capability() != "AVX512":
                     same = now <= then * (1 + share)

@@ -1,5 +1,6 @@
-// Any bytes as a file of costs: an Error, or costs under which a program is predicted or refused.
-// The name of the function becomes libFuzzer's in its own target (tests/fuzz/fuzz.cmake).
+// Reads any bytes as a file of costs. The result must be an Error, or costs with which a program is
+// simulated or rejected. In its own target the function is renamed to libFuzzer's entry point
+// (tests/fuzz/fuzz.cmake).
 #include <cmath>
 #include <cstdint>
 #include <string_view>

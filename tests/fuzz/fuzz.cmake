@@ -1,10 +1,11 @@
-# Ordinary test programs run the fuzz targets on their corpora; `make fuzz` (tools/fuzz.sh) builds them as fuzzers, with
-# clang. One by hand: build-fuzz/bin/schedule_csv_fuzz -dict=tests/fuzz/schedule_csv.dict NEW_INPUTS tests/fuzz/corpus/schedule_csv
+# The ordinary tests run the fuzz targets on their corpora. `make fuzz` (tools/fuzz.sh) builds them as fuzzers
+# with clang. To run one by hand:
+#   build-fuzz/bin/schedule_csv_fuzz -dict=tests/fuzz/schedule_csv.dict NEW_INPUTS tests/fuzz/corpus/schedule_csv
 foreach(target sluice_plan sluice_plan_loops)
   target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)
 endforeach()
 add_custom_target(fuzzers)
-# A parser of io or checkpoint needs no torch: it is compiled into its target.
+# Parsers of io and checkpoint need no torch, so their sources are compiled into the target.
 function(sluice_fuzzer target source)
   add_executable(${target} ${source} ${ARGN})
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${CMAKE_CURRENT_SOURCE_DIR})

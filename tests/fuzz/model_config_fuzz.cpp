@@ -1,5 +1,6 @@
-// Any bytes as a config.json: an Error of the input, or a model that any convention splits or
-// refuses. The name of the function becomes libFuzzer's in its own target (tests/CMakeLists.txt).
+// Reads any bytes as a config.json. The result must be an input error, or a model that every
+// convention splits or rejects. In its own target the function is renamed to libFuzzer's entry
+// point (tests/fuzz/fuzz.cmake).
 #include <cstdint>
 #include <string>
 

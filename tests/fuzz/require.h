@@ -1,4 +1,5 @@
-// The check of a fuzz target's property: a fuzzer looks for the input that aborts.
+// Checks a property in a fuzz target. It aborts on failure, because a fuzzer looks for inputs that
+// abort.
 #pragma once
 
 #include <cstdlib>

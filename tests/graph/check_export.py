@@ -242,7 +242,7 @@ class ExportTransformers(Tool):
     def test_a_model_that_does_not_fit_is_checked_with_two_layers(self):
         directory = self.save(self.moe())
         before = sluice_export.memory_left
-        parameters = 4 * 26_000  # bytes of five layers' parameters are above, of two layers' below
+        parameters = 4 * 26_000  # below the bytes of five layers, above those of two
         sluice_export.memory_left = lambda: int(4 * parameters / 0.6 * 0.45)
         try:
             code, said = self.run_tool("--model", directory)

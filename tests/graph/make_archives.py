@@ -86,7 +86,7 @@ MODELS = {
 }
 
 
-# Names of archives of the families of causal_families.py.
+# Names of the archives of the families in causal_families.py.
 FAMILY_NAMES = {"causal_" + family.replace("-", "_"): family for family in causal_families.FAMILIES}
 
 

@@ -1,4 +1,4 @@
-// Memory that a source of weights has yet to fill.
+// Memory that a source of weights has not filled yet.
 #include "layer/unfilled.h"
 
 #include <ATen/ATen.h>

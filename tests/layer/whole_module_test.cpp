@@ -1,4 +1,4 @@
-// The parts of a module with a forward of its own: which there are, what is kept, what is refused.
+// How a module with its own forward is cut into parts: the parts found, what is kept, and errors.
 #include "sluice/parts/whole_module.h"
 
 #include <ATen/ATen.h>
@@ -280,7 +280,7 @@ TEST(KeptTest, DropsChildrenAndEmptiesTheirHoldersButKeepsIndicesAndKeys) {
             std::string::npos);
 }
 
-// The result of a user's model; sluice's names do not occur.
+// The result type of a user's model. It uses none of sluice's names.
 struct Reply {
   at::Tensor logits;
   std::vector<at::Tensor> later;

@@ -156,7 +156,7 @@ def checkpointed():
 class Remembers(Regression):
     """Forward changes buffers in place and by assignment, a tensor that is no buffer, and plain values."""
 
-    made = []  # the modules of `remembers`
+    made = []  # the modules that `remembers` saw
 
     def __init__(self):
         super().__init__()

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-VOCABULARY, WIDTH, BESIDE = 96, 16, 2  # tokens on each side
+VOCABULARY, WIDTH, BESIDE = 96, 16, 2  # BESIDE: tokens on each side
 
 
 class Windows(nn.Module):
