@@ -18,10 +18,11 @@ import tempfile
 import time
 
 A, B = "10.231.77.1", "10.231.77.2"
-PORT = 29471  # of a namespace of our own: free
+PORT = 29471  # free, because the network namespace is our own
 SECRET = "d1a06c3ef5b94a7c8e2b60f71d935a48"
 HEARTBEAT = 2.0
-# Beyond the heartbeat, of everything, once a machine is lost; and what a busy machine adds.
+# Seconds in which all processes end after a machine is lost (beyond the heartbeat), and slack for a busy
+# machine.
 ENDS_WITHIN, SLACK = 5.0, 4.0
 
 
@@ -52,7 +53,7 @@ class Machines:
         for name, address in zip(self.names, (A, B)):
             for line in (f"addr add {address}/24 dev eth0", "link set lo up", "link set eth0 up"):
                 subprocess.run(["ip", "-n", name] + line.split(), check=True)
-        # Addresses are usable at once, but the cable may need a moment.
+        # Addresses are usable at once, but the link may need a moment.
         reach = ["ip", "netns", "exec", a, sys.executable, "-c",
                  f"import socket; socket.create_server(('{A}', 0)).close()"]
         subprocess.run(reach, check=True)
@@ -313,7 +314,7 @@ def when_the_cable_is_back_a_run_goes_on(machines, run):
     while not all("restart 1 of 3" in launcher.errors() for launcher in launchers):
         require(time.monotonic() < deadline, "no restart", *[c.errors() for c in launchers])
         time.sleep(0.2)
-    time.sleep(6)  # long enough that both say for whom they wait
+    time.sleep(6)  # long enough for both launchers to report which machine they wait for
     for launcher, other in zip(launchers, ("machine 1 of 2 at ", "machine 0 at ")):
         has(launcher.errors(), f"waiting for {other}{A}:{PORT}")
     machines.cable("up")
@@ -325,7 +326,7 @@ def a_machine_that_disappears_and_comes_back_joins_again(machines, run):
     expected = reference(run)
     first, second = launched(machines, run, 2, 2, 2, "--checkpoint.interval=5", restarts=3)
     run.wait_for_step(12, (first, second))
-    second.kill()  # its launcher, and with it its processes
+    second.kill()  # kills the launcher and its processes
     deadline = time.monotonic() + HEARTBEAT + ENDS_WITHIN + SLACK
     while "restart 1 of 3" not in first.errors():
         require(time.monotonic() < deadline, "no restart", first.errors())

@@ -1,4 +1,4 @@
-// Operators of LibTorch that a rank runs, counted by name.
+// Counts LibTorch operators of a rank by name.
 #pragma once
 
 #include <ATen/record_function.h>
@@ -13,7 +13,7 @@ namespace sluice::test {
 
 using OperatorCounts = std::map<std::string, int>;
 
-// Those of `body`, on this thread.
+// Counts the operators that `body` runs on this thread.
 inline OperatorCounts operators_of(const std::function<void()>& body) {
   static thread_local OperatorCounts* counts = nullptr;
   OperatorCounts counted;
