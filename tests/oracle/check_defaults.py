@@ -24,7 +24,7 @@ import transformers
 
 from families import FAMILIES, WHOLES
 
-# Sizes that are small enough to build quickly, and fit any choice of the others.
+# Sizes that are small enough to build quickly and compatible with any choice of the others.
 SIZES = {"vocab_size": 40_000, "hidden_size": 6144, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 64,
          "num_key_value_heads": 4, "head_dim": 64}
 GPT2_SIZES = {"vocab_size": 60_000, "n_embd": 1536, "n_layer": 3, "n_head": 6, "n_positions": 40, "n_inner": 96}
@@ -52,7 +52,8 @@ def ours(program, file):
 def cases(name, rng, rounds):
     yield {"model_type": name}
     sizes = GPT2_SIZES if name == "gpt2" else dict(SIZES)
-    if name in ("olmoe", "gpt_neox"):  # a head has hidden_size / num_attention_heads channels
+    # in these families a head has hidden_size / num_attention_heads channels
+    if name in ("olmoe", "gpt_neox"):
         sizes.pop("head_dim")
     chosen = [{key: value for key, value in sizes.items() if rng.random() < 0.5} for _ in range(rounds)]
     if name not in WHOLES:
@@ -79,7 +80,7 @@ def main():
                 file.write_text(json.dumps(document))
                 try:
                     theirs = elements(transformers.AutoConfig.from_pretrained(folder))
-                except Exception:  # sizes that do not fit each other
+                except Exception:  # incompatible sizes
                     skipped += 1
                     continue
                 found = ours(given.sluice, file)

@@ -19,7 +19,7 @@ RANKS, STAGES, MICROBATCHES, WIDTH = 2, 4, 4, 16
 MAPS = {"loop": [0, 1, 0, 1], "v": [0, 1, 1, 0]}
 NAMES = {"Interleaved1F1B": "loop", "LoopedBFS": "loop", "InterleavedZeroBubble": "loop", "ZBVZeroBubble": "v",
          "DualPipeV": "v"}
-LARGEST_DIFFERENCE = 1e-5  # of the largest gradient of a stage
+LARGEST_DIFFERENCE = 1e-5  # relative to the largest gradient of a stage
 
 
 def modules():

@@ -23,9 +23,9 @@ sys.path.insert(0, str(HERE.parent / "graph"))
 import make_archives  # noqa: E402
 
 TOLERANCE = 0.05
-# Also trained in mixed precision: its mask of attention has a gradient.
+# These are also trained in mixed precision. T5's attention mask has a gradient.
 MIXED = ["t5"]
-# Convolutions take scratch memory by the processor's own choice of their algorithm.
+# Scratch memory of convolutions depends on the algorithm, which LibTorch chooses by processor.
 TOLERANCES = {"unet": 0.07}
 ROWS, MICROBATCHES, LENGTH = 2, 4, 128
 WIDTHS = dict(vocab_size=512, hidden_size=128, intermediate_size=352, num_hidden_layers=4, num_attention_heads=4,

@@ -195,7 +195,8 @@ report = false
         if info["missing_keys"] or info["unexpected_keys"] or info["mismatched_keys"]:
             raise Failure(f"transformers does not load the checkpoint: {info}")
         for key in self.different(loaded, weights):
-            # Some classes draw a tensor anew whatever the file holds: of what they saved themselves, too.
+            # Some classes initialize a tensor again when loading, even from their own files. So load the base
+            # model too and compare.
             base = self.folder / self.name
             if key not in self.different(model.model_class.from_pretrained(base), load_file(base / "model.safetensors")):
                 raise Failure(f"transformers loads another '{key}'")

@@ -18,7 +18,7 @@ import torch
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STEPS, ROWS, LENGTH = 5, 4, 32
-IMAGES = (0, 1, 3, 1)  # of the rows of a batch
+IMAGES = (0, 1, 3, 1)  # images per row of a batch
 LAYOUTS = {
     "2 ranks": ["--parallelism.pipeline_parallel_degree", "2"],
     "ZBV": ["--parallelism.pipeline_parallel_degree", "2", "--parallelism.pipeline_parallel_schedule", "ZBVZeroBubble"],
@@ -97,7 +97,8 @@ def main():
     print("sluice", alone, "torch", expected)
     if len(alone) != STEPS or max(abs(a - b) for a, b in zip(alone, expected)) > 1e-5:
         sys.exit("losses differ from PyTorch's")
-    single = train("one row a microbatch", "--training.microbatch_size", "1")  # some without images
+    # some microbatches have no image
+    single = train("one row a microbatch", "--training.microbatch_size", "1")
     if len(single) != STEPS or max(abs(a - b) for a, b in zip(single, expected)) > 1e-5:
         sys.exit(f"losses of microbatches without images differ from PyTorch's: {single}")
     first = work / f"one rank/trained/step-{STEPS:08}"

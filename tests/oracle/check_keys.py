@@ -43,12 +43,13 @@ import models
 from families import DECODER, FAMILIES, WHOLES
 
 NATIVE = [family for family in FAMILIES if family not in WHOLES]
-# Names for which PreTrainedConfig has methods, or internal places of one process, are no keys.
+# Names in PreTrainedConfig that are not keys: methods, or internal state of one process.
 NO_KEYS = ("keys_to_ignore_at_inference", "output_loading_info")
-# Without one of these a class has a model of billions of parameters: tests/oracle/check_defaults.py.
+# Leaving out one of these keys gives a model with billions of parameters. tests/oracle/check_defaults.py
+# covers them.
 SIZES = {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "n_embd", "n_layer",
          "n_head", "n_positions", "moe_intermediate_size"}
-# The families whose keys of all families a short run changes.
+# In a short run, keys that all families share are changed only in these families.
 COMMON_KEYS_OF = ("llama", "gpt2")
 VALUES = [None, True, False, 0, 2, 0.5, "gelu", [], {}]
 WIDE_VALUES = [3, -1, 1e-3, "x", [0, 1, 0, 1], [1], "relu", {"a": 1}]
@@ -62,7 +63,7 @@ OWN_VALUES = {
     "mlp_layer_types": [["dense"] * 4],
     "tie_word_embeddings": [True],
 }
-# Keys inside others, of one type each: ("key", value around it, name inside, values).
+# Nested keys, by the type of the value that contains them.
 ROPES = {
     "llama3": {"rope_type": "llama3", "rope_theta": 50.0, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0},
     "yarn": {"rope_type": "yarn", "rope_theta": 50.0, "factor": 4.0},
@@ -72,7 +73,7 @@ ROPES = {
 INSIDE = {"original_max_position_embeddings": [8, 16], "truncate": [False, None], "attention_factor": [1.5], "mscale": [0.7],
           "mscale_all_dim": [0.5], "beta_fast": [16], "beta_slow": [2], "type": ["yarn", "default"],
           "rope_type": [None, "dynamic"], "partial_rotary_factor": [0.5, 1.0], "rope_theta": [None, 77.0], "factor": [1.0, None]}
-# Keys that the program computes otherwise on purpose, as the pages say: (key, value, family) -> why.
+# Deliberate differences that the docs mention: (key, value, family) -> reason.
 ON_PURPOSE = {
     "dtype": "model.dtype says it", "torch_dtype": "model.dtype says it",
     "output_router_logits": "the loss of tokens is compared, docs/models.md",
@@ -158,7 +159,7 @@ def known_to_transformers(family):
             try:
                 models.random_model(models.config_of(family, given), 0).save_pretrained(directory)
             except Exception:
-                if may_fail:  # a family without this kind of rotary positions
+                if may_fail:  # a family without this type of rotary positions
                     continue
                 raise
             recorded.clear()

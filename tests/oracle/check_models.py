@@ -28,9 +28,10 @@ from families import FAMILIES, LENGTH, WHOLES
 
 LOSS_TOLERANCE = 5e-5
 SLICED_LOSS_TOLERANCE = 2e-5
-# Families whose norms of queries and keys span all heads: they are refused in slices.
+# Families whose query and key norms span all heads. sluice rejects them in slices.
 UNDIVIDED = ("olmo2", "olmoe")
-# Families that a short run trains from the command line; it compares answers and training in C++ of all.
+# Families that a short run trains from the command line. For all families it compares answers and training in
+# C++.
 SHORT_TRAINED = ("gpt2", "gemma2", "mixtral", "gpt_neox", "qwen2_vl")
 
 
@@ -104,7 +105,7 @@ class TrainedRun:
         self.curve = reference["plain/curve/losses"].tolist()
         write_rows(folder / "rows.jsonl", self.batch)
         config = json.loads((directory / "config.json").read_text())
-        # An auxiliary loss is a mean over the microbatches, not over the rows of the step.
+        # An auxiliary loss is a mean over microbatches, not over the rows of the step.
         size = models.ROWS if config.get("output_router_logits") else 1
         self.config = write_config(folder, source or directory, stages, microbatch_size=size, dtype=dtype)
         self.done = run([sluice, "train", self.config, *overrides])

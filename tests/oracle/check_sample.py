@@ -23,7 +23,7 @@ import transformers
 import models
 from families import FAMILIES
 
-VOCABULARY = 259  # bytes and three more
+VOCABULARY = 259  # 256 bytes and three special tokens
 PROMPT = "The quick brown fox"
 
 

@@ -81,7 +81,7 @@ def settings_of_transformers():
     keys |= parameters(TokenizersBackend.convert_to_native_format.__func__)
     keys |= keys_in(TokenizersBackend.__init__, ["kwargs"])
     keys |= keys_in(TokenizersBackend._patch_mistral_regex.__func__, of_file)
-    # Gets what is left of the settings as arguments.
+    # Receives the remaining settings as arguments.
     keys |= parameters(TokenizersBackend._patch_mistral_regex.__func__) - {"init_kwargs", "pretrained_model_name_or_path"}
     for name in REBUILT:
         keys |= parameters(getattr(transformers, name).__init__)
@@ -417,7 +417,7 @@ def check_parts(sluice, folder):
             tokenizer = Tokenizer.from_file(path)
             expected = [tokenizer.encode(text).ids for text in TEXTS]
             texts = [tokenizer.decode(ids, skip_special_tokens=False) for ids in expected]
-        except BaseException as error:  # also panics of tokenizers
+        except BaseException as error:  # panics of tokenizers are no Exception
             if isinstance(error, KeyboardInterrupt):
                 raise
             continue
@@ -443,7 +443,7 @@ def ids_of_transformers(directory):
     """Ids of the texts; None where transformers fails on the directory, and in the list where on a text."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(directory)
-    except BaseException as error:  # also panics of tokenizers
+    except BaseException as error:  # panics of tokenizers are no Exception
         if isinstance(error, KeyboardInterrupt):
             raise
         return None

@@ -37,7 +37,7 @@ import sluice  # noqa: E402
 import sluice.torch  # noqa: E402
 
 RANKS, MICROBATCHES, STEPS, WIDTH = 2, 6, 4, 48
-DEPTHS = [1, 3, 2, 4]  # blocks of four stages, uneven
+DEPTHS = [1, 3, 2, 4]  # blocks of the four stages, which are uneven
 
 
 def layers_of(part):
@@ -145,7 +145,8 @@ def worker(rank, port, expected):
     assert len(costs["stages"]) == 4 and costs["latency"] == 0.01
     for stage in costs["stages"]:
         assert all(stage[kind] > 0 for kind in ("F", "I", "B")) and stage["W"] > 0 and stage["kept_bytes"] > 0, stage
-    # A linear layer keeps its input, tanh its output: of a microbatch of one row so many floats a block.
+    # A linear layer keeps its input and tanh its output. With one row per microbatch that is WIDTH floats per
+    # block.
     for stage, depth in zip(costs["stages"], DEPTHS):
         assert stage["kept_bytes"] >= 4 * WIDTH * depth, (stage, depth)
 

@@ -11,7 +11,7 @@ from typing import Callable
 
 import transformers as tf
 
-LENGTH = 24  # tokens of a row: longer than the windows below, shorter than every table of positions
+LENGTH = 24  # tokens per row: longer than the windows below, shorter than every position table
 
 
 @dataclasses.dataclass
@@ -101,7 +101,7 @@ def draw_qwen(rng, head_dim=False, **kwargs):
                  max_window_layers=rng.randint(0, drawn["num_hidden_layers"]), hidden_act=draw_activation(rng))
     if rng.random() < 0.4:
         drawn["layer_types"] = draw_types(rng, drawn["num_hidden_layers"])
-        # Without a window there is nothing for such a layer to slide.
+        # Sliding layers need a window.
         if not drawn["use_sliding_window"]:
             drawn["layer_types"] = ["full_attention"] * drawn["num_hidden_layers"]
     return drawn
@@ -200,7 +200,8 @@ def draw_gpt_neox(rng):
 
 def draw_starcoder2(rng):
     drawn = draw_decoder(rng, biases=("use_bias",))
-    if drawn["hidden_size"] < 8:  # a layer norm of two numbers is the sign of their difference: rounding decides it
+    # a layer norm of two numbers is the sign of their difference, so rounding would decide it
+    if drawn["hidden_size"] < 8:
         drawn["hidden_size"] *= 4
     drawn.update(norm_epsilon=drawn.pop("rms_norm_eps"), sliding_window=rng.choice([None, draw_window(rng)]),
                  hidden_act=draw_activation(rng))
@@ -253,7 +254,7 @@ def whole(config, text_type, vision, draw, image="image_token_index", **rest):
     def draw_whole(rng):
         text = {**base, **draw(rng), **sections}
         text["vocab_size"] = max(text["vocab_size"], 50)
-        if "_vl_" in text_type:  # sections of the three positions fill half a head of 16
+        if "_vl_" in text_type:  # the sections of the three positions fill half a head of 16 channels
             text.update(num_attention_heads=2, hidden_size=32, num_key_value_heads=rng.choice([1, 2]))
         return {**arguments(text), "tie_word_embeddings": rng.random() < 0.5}
 
@@ -356,7 +357,7 @@ WHOLES = {
     "llava_onevision": whole(tf.LlavaOnevisionConfig, "qwen2", SIGLIP, draw_qwen),
     "mistral3": whole(tf.Mistral3Config, "mistral", PIXTRAL, draw_mistral),
     "gemma3": whole(tf.Gemma3Config, "gemma3_text", SIGLIP,
-                    # The program refuses a cap here, which transformers leaves out.
+                    # sluice rejects a cap here, which transformers ignores.
                     lambda rng: {**draw_gemma(rng, local=True), "final_logit_softcapping": None},
                     mm_tokens_per_image=4, boi_token_index=41, eoi_token_index=42),
     "qwen2_vl": whole(tf.Qwen2VLConfig, "qwen2_vl_text", lambda hidden: qwen_vision(hidden, first=True), draw_qwen,

@@ -34,9 +34,9 @@ ROWS = 4
 CURVES = ("plain", "left", "packed")
 STEPS = 5
 NEIGHBOURS = 4
-# These give their language model a mask of ones, with which it does not look for documents in positions.
+# These classes pass a mask of ones to their language model, which then ignores documents in positions.
 MASKED = ("idefics3", "smolvlm")
-# The settings of [optimizer] in the configuration that the driver writes.
+# The [optimizer] settings in the driver's configuration.
 OPTIMIZER = dict(lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
 MAX_NORM = 1.0
 
@@ -87,7 +87,7 @@ def arguments_of(model, batch):
     """The batch as the model takes it."""
     if "_vl" not in model.config.model_type or "position_ids" not in batch:
         return batch
-    # Positions of the mask, of time, of height and of width.
+    # Four rows: positions for the mask, of time, of height and of width.
     return {**batch, "position_ids": batch["position_ids"].expand(4, -1, -1)}
 
 
@@ -134,7 +134,7 @@ def gradients_of(model, batch):
     model.zero_grad()
     output = model(**arguments_of(model, batch))
     output.loss.backward()
-    # A parameter that nothing was computed with, as of an expert without a token, has a gradient of zeros.
+    # A parameter that took no part in the computation, such as an expert without tokens, has a zero gradient.
     return output, [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in model.parameters()]
 
 
