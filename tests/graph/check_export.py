@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Tests tools/sluice_export.py on small modules: what archives say, what is refused. Needs torch; the tests of
-models of transformers are left out, with a line, where that is missing.
+"""Tests tools/sluice_export.py on small modules: contents of archives, and errors. Needs torch. Without
+transformers, the tests of its models are skipped with a message.
 
 usage: check_export.py
 """
@@ -41,7 +41,7 @@ class Tool(unittest.TestCase):
         self.out = self.folder / "model.pt2"
 
     def run_tool(self, *arguments):
-        """(exit code, what it said)"""
+        """Returns (exit code, output)."""
         said = io.StringIO()
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
             try:

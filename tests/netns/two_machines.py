@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Two machines: two network namespaces of this kernel with a cable (a veth pair) between them.
+"""Simulates two machines: two network namespaces of this kernel, connected by a veth pair.
 
 usage: two_machines.py SCENARIO --sluice PROGRAM --model DIRECTORY [--torch-python PYTHON]
 
-Exit code 0: all held; 1: not; 77: this machine cannot play it (no root, no tool, no kernel module),
-with the reason. What was made is gone afterwards, also after a failure, a signal or a timeout.
+Exit code 0: the scenario held. 1: it did not. 77: this machine cannot run it (no root, no tool, no kernel module);
+the reason is printed. Namespaces and processes are removed afterwards, also after a failure, a signal or a timeout.
 """
 import argparse
 import atexit
@@ -31,7 +31,7 @@ class Skip(Exception):
 
 
 class Machines:
-    """Both namespaces, the cable, and what runs there."""
+    """Both namespaces, the link between them, and the processes in them."""
 
     def __init__(self):
         self.names = [f"sluice{os.getpid()}{side}" for side in "ab"]
@@ -62,7 +62,7 @@ class Machines:
         subprocess.run(["ip", "-n", self.names[0], "link", "set", "eth0", state], check=True)
 
     def slow(self, *words):
-        """Both ends of the cable send slowly."""
+        """Slows down both directions of the link."""
         if not shutil.which("tc"):
             raise Skip("tc (iproute2) is not installed")
         for name in self.names:
@@ -84,7 +84,7 @@ class Machines:
 
 
 class Child:
-    """A program whose output is kept; it and what it started are ended as a group."""
+    """A program whose output is recorded. It is ended together with all processes that it started."""
 
     def __init__(self, command, environment):
         self.files = [tempfile.TemporaryFile("w+") for _ in range(2)]
@@ -98,7 +98,7 @@ class Child:
         return self.files[1].read()
 
     def end(self, within):
-        """The exit code; None when it has not ended by then."""
+        """Returns the exit code, or None if the program has not ended in time."""
         try:
             return self.process.wait(max(within, 0.0))
         except subprocess.TimeoutExpired:
@@ -113,7 +113,7 @@ class Child:
 
 
 class Run:
-    """A configuration in a folder of its own, on a disk that both machines see."""
+    """A configuration in its own folder, on a disk that both machines share."""
 
     def __init__(self, arguments, folder, steps):
         self.arguments, self.folder = arguments, folder
@@ -171,7 +171,7 @@ folder = "out"
             require(time.monotonic() < deadline, "no step", step, *[c.errors() for c in children])
 
     def numbers(self):
-        """Losses and norms, and the hashes of the last weights and of their optimizer state."""
+        """Returns losses and norms, and hashes of the last weights and optimizer state."""
         lines = [(m["step"], m["loss"], m["grad_norm"], m["tokens"]) for m in self.steps()]
         name = f"step-{lines[-1][0]:08d}" if lines else "none"
         manifest = os.path.join(self.folder, "out", "checkpoint", name, "manifest.json")
@@ -197,7 +197,7 @@ def has(text, *parts):
 
 
 def reference(run):
-    """The numbers that one process comes to."""
+    """Returns the numbers of a run in one process."""
     done = subprocess.run(run.train(1, 1), capture_output=True, text=True)
     require(done.returncode == 0, "one process:", done.stderr)
     numbers = run.numbers()

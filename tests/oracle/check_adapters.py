@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""LoRA adapters against PEFT: what `sluice train` writes is loaded and merged by PEFT, and what PEFT writes is trained
-on by sluice as PEFT trains it. Needs torch, transformers and peft. Exit 1 at the first difference.
+"""Compares LoRA adapters with PEFT. PEFT loads and merges what `sluice train` writes, and sluice trains on
+what PEFT writes, as PEFT does. Needs torch, transformers and peft. Exits 1 at the first difference.
 
 usage: check_adapters.py --sluice build/bin/sluice --work DIR [NAME ...]
 """
@@ -113,7 +113,7 @@ folder = "out"
         return folder / "checkpoint" / f"step-{STEPS:08d}"
 
     def check_written(self, step):
-        """PEFT loads what sluice wrote: the same loss, and the same weights when merged."""
+        """PEFT must load sluice's adapter with the same loss, and merge it into the same weights."""
         evaluated = json.loads(self.run("eval", self.folder / "run.toml", "--json", f"--checkpoint={step}"))
         adapted = PeftModel.from_pretrained(self.load_base(), step)
         if list(adapted.active_adapters) != ["default"]:
@@ -139,7 +139,7 @@ folder = "out"
         self.check_written(self.train(self.folder / "new", *options))
 
     def check_continued(self):
-        """PEFT makes an adapter, sluice trains it, PEFT trains it too: the same losses and weights."""
+        """PEFT makes an adapter; sluice and PEFT both train it and must get the same losses and weights."""
         adapted = get_peft_model(self.load_base(), LoraConfig(task_type="CAUSAL_LM", **self.settings))
         generator = torch.Generator().manual_seed(5)
         with torch.no_grad():

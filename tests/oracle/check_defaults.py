@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Fields that a config.json leaves out have the values of their classes in transformers.
+"""Checks that fields missing in a config.json get the defaults of their classes in transformers.
 
 usage: check_defaults.py --sluice build/bin/sluice [--seed N] [--rounds N]
 
-transformers 4 wrote into a nested configuration only the fields that differ from its class. For every family and
-every vision-language model, config.json is written with nothing but model_type, with an empty text_config, without
-a text_config, and with random sets of fields. `sluice split` and transformers must agree on the number of elements of
-the language model. transformers builds it without memory ("meta").
+For nested configurations, transformers 4 wrote only the fields that differ from their class. For every family and
+every vision-language model, this script writes config.json with only model_type, with an empty text_config,
+without a text_config, and with random sets of fields. `sluice split` and transformers must agree on the number of
+elements of the language model. transformers builds the model without memory ("meta").
 """
 import argparse
 import json
@@ -31,7 +31,7 @@ GPT2_SIZES = {"vocab_size": 60_000, "n_embd": 1536, "n_layer": 3, "n_head": 6, "
 
 
 def elements(config):
-    """The number of elements of the language model; a tied head counts twice, as `sluice split` counts it."""
+    """Counts the elements of the language model. A tied head counts twice, as in `sluice split`."""
     is_whole = getattr(config, "text_config", None) is not None
     cls = transformers.AutoModelForImageTextToText if is_whole else transformers.AutoModelForCausalLM
     with torch.device("meta"):

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""A LLaVA with its vision tower, exported and trained from the command line: rows have 0, 1 and 3 images.
+"""Exports a LLaVA with its vision tower and trains it from the command line. Rows have 0, 1 and 3 images.
 
-Losses of five steps equal PyTorch's to 1e-5 on one rank; on 2 ranks, under ZBV with two stages each, and cut inside
-the vision tower the losses and the weights are the same bits.
+On one rank, the losses of five steps equal PyTorch's to 1e-5. On 2 ranks, under ZBV with two stages each, and cut
+inside the vision tower, losses and weights have the same bits as on one rank.
 
-usage: check_images.py --sluice build/bin/sluice --work DIR
-"""
+usage: check_images.py --sluice build/bin/sluice --work DIR"""
 import argparse
 import json
 import pathlib
@@ -36,7 +35,7 @@ def run(*command, folder):
 
 
 def make_rows(folder, llava):
-    """Writes rows.jsonl with a .npy file a row, and returns the rows."""
+    """Writes rows.jsonl and one .npy file per row. Returns the rows."""
     torch.manual_seed(1)
     (folder / "images").mkdir()
     rows = []

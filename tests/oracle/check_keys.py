@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""Nothing of a directory that changes numbers is ignored: keys of config.json and of adapter_config.json against the
-classes of transformers and PEFT.
+"""Checks that sluice ignores no key that changes numbers. Compares keys of config.json and
+adapter_config.json with the classes of transformers and PEFT.
 
 usage: check_keys.py --keys build/bin/oracle_keys [--wide] [--families a,b] [--list]
 
-1. Every key that the classes know is in the table of the program (src/family/known_keys.cpp), and every key of
-   the table is one that they know. A class knows its fields, other names of them, what it takes out of its arguments,
-   and what the model asks it for while it computes. --list prints them.
-2. Every key with other values, and every key but sizes left out: where transformers (PEFT) still computes, the program computes the same loss and norm
-   of the gradient, or refuses the file. A key that changes their numbers, also in training, is not "harmless", and
-   one that is "refused" is refused.
-3. Random expressions of modules match as Python's re.fullmatch says.
-Short: few values, the first variant of every family, keys of all families in two of them. --wide: more values, keys inside others, all variants.
+1. Every key of the classes is in sluice's table (src/family/known_keys.cpp), and the table has no other keys. The
+   keys of a class are its fields, aliases, arguments that it consumes, and attributes that the model reads while it
+   computes. --list prints them.
+2. Changes the value of every key, and omits every key but sizes. If transformers (or PEFT) still computes, sluice
+   must compute the same loss and gradient norm, or reject the file. A key that changes the numbers, also in training,
+   must not be marked "harmless". A key marked "refused" must be rejected.
+3. Random module expressions must match exactly as with Python's re.fullmatch.
+A short run uses few values, the first variant of every family, and tests shared keys in two families only. --wide
+uses more values, nested keys and all variants.
 """
 import argparse
 import contextlib
@@ -91,7 +92,7 @@ class Failures:
 
 
 def read_table(program):
-    """(file, family) -> {key: (use, neutral values)}, and the keys of all families"""
+    """Returns (file, family) -> {key: (use, neutral values)}, and the keys that all families share."""
     lines = subprocess.run([program, "table"], capture_output=True, text=True, check=True).stdout.splitlines()
     table = {("config.json", family): {} for family in NATIVE} | {("adapter_config.json", ""): {}}
     for line in lines:
@@ -104,7 +105,7 @@ def read_table(program):
 
 @contextlib.contextmanager
 def recorded_names():
-    """The names that anything asks of a configuration."""
+    """Records the names of all configuration attributes that are read."""
     names, plain = set(), PreTrainedConfig.__getattribute__
 
     def record(self, name):
@@ -119,7 +120,7 @@ def recorded_names():
 
 
 def taken_arguments(config):
-    """Names that the functions of the classes take out of their arguments, by their text."""
+    """Finds the argument names that the classes' functions consume, by searching their source."""
     names = set()
     for cls in config.__mro__:
         for name in ("__post_init__", "convert_rope_params_to_dict"):
@@ -137,7 +138,7 @@ def load(directory):
 
 
 def rotary(family, name):
-    """rope_parameters of this type, as the family has them."""
+    """Returns rope_parameters of this type for the family."""
     base, rope = FAMILIES[family].base, ROPES[name]
     if name == "longrope":
         pairs = base.get("head_dim", base["hidden_size"] // base["num_attention_heads"]) // 2
@@ -178,7 +179,8 @@ def of_answer(output):
 
 
 def numbers(directory, ids):
-    """Loss and norm in evaluation, loss in training; None where transformers does not take the directory."""
+    """Returns loss and norm in evaluation and loss in training, or None if transformers rejects the
+    directory."""
     try:
         _, model, info = load(directory)
         if info["missing_keys"] or info["mismatched_keys"]:
@@ -374,7 +376,7 @@ def check_expressions(given, failures):
 
 
 def compare_keys(name, known, table, failures, of_all=frozenset()):
-    """of_all: keys of the table that other families may know alone."""
+    """of_all: keys of the table that only other families may have."""
     for key in sorted(known - table):
         failures.add(name, f"'{key}' is not in the table")
     for key in sorted(table - known - of_all):

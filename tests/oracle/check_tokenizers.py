@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Compares `sluice data tokenize` with the package `tokenizers`, which is the reference.
 
-Trains tokenizers with every kind of part that sluice reads, gives both the same strings (words of many
-scripts, and what breaks tokenizers: marks, spaces, controls, added tokens in the middle), and compares
-ids, with and without special tokens, and decoded text. Exit 1 and the first differences if there are any.
+Trains tokenizers with every kind of part that sluice reads, and gives both programs the same strings: words of many
+scripts, and known trouble such as marks, spaces, controls and added tokens inside words. Compares ids, with and
+without special tokens, and decoded text. Exits 1 and prints the first differences if there are any.
 
   python tests/oracle/check_tokenizers.py --sluice build/bin/sluice [--all | --tokenizers N] [--strings N]
                                     [--seed N] [--only NAME]

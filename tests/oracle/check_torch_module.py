@@ -1,7 +1,7 @@
-"""sluice.torch beside torch itself: check_torch_module.py SOURCE BUILD.
+"""Tests sluice.torch with torch's own runtime: check_torch_module.py SOURCE BUILD.
 
-Two Gloo ranks run every schedule that sluice makes, and one that it found, by torch's runtime from sluice's CSV: their
-losses are those of one process without a pipeline. Stages are timed, the costs searched with, the found order loaded.
+Two Gloo ranks run every schedule of sluice, and one found by search, from sluice's CSV. The losses must equal those
+of one process without a pipeline. The test times the stages, searches with these costs, and loads the order found.
 """
 
 import os
@@ -14,7 +14,7 @@ SOURCE, BUILD = (os.path.abspath(path) for path in sys.argv[1:3])
 
 
 def package():
-    """A folder with the Python package around the program of the build."""
+    """Makes a folder with the Python package around the program of the build."""
     folder = tempfile.mkdtemp(prefix="sluice-module-")
     shutil.copytree(os.path.join(SOURCE, "python/sluice"), os.path.join(folder, "sluice"))
     os.makedirs(os.path.join(folder, "sluice/bin"))

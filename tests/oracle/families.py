@@ -1,10 +1,10 @@
-"""The model families as transformers has them: configurations that differ in one thing each, and random ones.
+"""The model families of transformers: configurations that differ in one aspect each, and random ones.
 
-FAMILIES maps a model_type to its Family: the class of its configuration, what all tiny ones have in common,
-named variants (the first is the one that short runs use), and `draw`, which takes a random.Random and gives
-the arguments of a valid configuration.
+FAMILIES maps a model_type to its Family. A Family has the class of its configuration, the settings that all tiny
+models share, named variants (short runs use the first), and `draw`, which takes a random.Random and returns the
+arguments of a valid configuration.
 
-The language models inside vision-language models are families of their own here, under the whole's model_type.
+The language models inside vision-language models are families of their own here, under the outer model_type.
 """
 import dataclasses
 from typing import Callable
@@ -48,7 +48,7 @@ def draw_rope(rng, yarn=True):
 
 
 def draw_decoder(rng, head_dim=False, rope=True, biases=(), kv=True):
-    """Sizes, ties and rope of a random decoder; head_dim: may differ from hidden_size / heads."""
+    """Draws the sizes, ties and rope of a decoder. head_dim: may differ from hidden_size / heads."""
     heads = rng.choice([1, 2, 3, 4, 6, 8])
     size = rng.choice([2, 4, 6, 8, 16])
     drawn = dict(
@@ -233,8 +233,8 @@ def qwen_vision(hidden, first=False):
 
 
 def whole(config, text_type, vision, draw, image="image_token_index", **rest):
-    """A vision-language model; vision: its configuration, or a function of the width of the text.
-    draw: arguments of a random text_config."""
+    """Returns a vision-language model. vision: its configuration, or a function of the text's width. draw:
+    arguments of a random text_config."""
     tokens = {image: 40}
     if text_type.startswith("qwen") and "_vl_" in text_type:
         tokens.update(video_token_id=41, vision_start_token_id=42, vision_end_token_id=43)

@@ -1,4 +1,4 @@
-"""Checks of the Python module in an environment without torch: run by check_wheel.py."""
+"""Checks the Python module in an environment without torch. check_wheel.py runs it."""
 
 import importlib.util
 import json
