@@ -234,7 +234,7 @@ class Run:
         out = f"{folder}/out"
         shutil.rmtree(out, ignore_errors=True)
         os.makedirs(out)
-        os.sync()  # what an earlier run left to write is not this one's
+        os.sync()  # so that this run does not pay for writes of an earlier one
         self.came, self.own, self.others = {}, {}, {}
         started = time.perf_counter()
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -304,7 +304,7 @@ def median_and_spread(values, scale=1.0, digits=2):
 
 def measure(folder, arguments):
     interval = arguments.interval or choose_interval(folder, arguments)
-    # The first save finds nothing allocated: of a long run it is none.
+    # Skips the first save, which allocates memory that later saves reuse.
     first, last = 2 * interval, (2 + arguments.saves) * interval
     who_all = arguments.who.split(",")
     runs = {(who, way): [] for who in who_all for way in WAYS}

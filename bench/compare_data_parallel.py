@@ -77,7 +77,7 @@ def run_sluice(way, folder, arguments):
     return [second for name in names for second in steps_of(folder, name)], max(peak for _, peak in ended)
 
 
-# ---- torch: one process a replica ----
+# ---- torch: one process per replica ----
 
 def torch_rank(rank, arguments):
     import torch
@@ -108,7 +108,7 @@ def torch_rank(rank, arguments):
         rows = text[begin:begin + tokens].long().view(arguments.batch, arguments.seq_len)
         optimizer.zero_grad(set_to_none=True)
         for i, ids in enumerate(rows.chunk(micro)):
-            waits = arguments.way == "ddp" and i + 1 < micro  # gradients travel with the last one
+            waits = arguments.way == "ddp" and i + 1 < micro  # gradients are reduced with the last microbatch
             with trained.no_sync() if waits else contextlib.nullcontext():
                 logits = trained(ids)
                 loss = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1),
@@ -170,7 +170,7 @@ def main():
                 own, peak = run(way, folder, arguments)
                 peaks[who, way] = max(peaks[who, way], peak)
                 each = len(own) // arguments.steps
-                for i in range(each):  # without the warm-up
+                for i in range(each):  # skips the warm-up
                     seconds[who, way] += own[i * arguments.steps + 2:(i + 1) * arguments.steps]
     print(f"{parameters(arguments):,} parameters, {REPLICAS} replicas, "
           f"{arguments.batch} sequences of {arguments.seq_len} each")

@@ -39,7 +39,7 @@ from torch_comparison.workers import PeerFailed, Workers, python_lacks, run_once
 from torch_comparison.workload import SCHEDULES, SIZES
 
 TOLERANCE = 1e-5
-CALL_SECONDS = 570  # for a peer's steps, its compilation included
+CALL_SECONDS = 570  # limit for a peer's steps, including compilation
 
 
 class Peer:
@@ -124,7 +124,7 @@ def compare_cell(folder, size_name, schedule, microbatches, arguments, cache):
     peers = []
     if schedule in SCHEDULES:
         for who in arguments.peers:
-            # One after the other: the launch of one must not run beside the other's.
+            # One after the other, so that the launch of one does not disturb the other.
             peer = Peer(who, folder, size_name, schedule, microbatches, ranks, arguments, cache)
             peers.append(peer)
             try:
@@ -181,7 +181,7 @@ def compare_microbatch(folder, size_name, arguments, cache):
             if name != "sluice":
                 found[name] += workers[name].call(str(microbatches), CALL_SECONDS)
         run = sluice_run.train(arguments.sluice, folder, "one", command, 1)
-        # All of a step but the norm and the update.
+        # A step without the norm and the update.
         found["sluice"] += [(s - u - r) / microbatches for s, u, r in
                             zip(run["seconds"][1:], run["optimizer"][1:], run["reduction"][1:])]
     for worker in workers.values():
@@ -222,7 +222,7 @@ def parse_arguments():
     if arguments.short:
         arguments.sizes, arguments.microbatches, arguments.rounds = "S", "8", 2
         arguments.schedules = "Interleaved1F1B,ZBVZeroBubble"
-        arguments.no_microbatch = True  # it compiles once more
+        arguments.no_microbatch = True  # it would compile once more
     for name in ("sizes", "schedules", "peers"):
         setattr(arguments, name, getattr(arguments, name).split(","))
     arguments.microbatches = [int(number) for number in arguments.microbatches.split(",")]

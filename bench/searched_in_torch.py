@@ -130,7 +130,7 @@ def measured_costs(rank):
         timers.append(timer)
     costs = sluice.torch.costs(*timers, latency=0.3)
     every = [costs]
-    dist.broadcast_object_list(every)  # the numbers of one rank for both
+    dist.broadcast_object_list(every)  # both ranks use the numbers of rank 0
     return every[0]
 
 

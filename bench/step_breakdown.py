@@ -106,7 +106,7 @@ class Trace:
             if kind == "F":
                 return [("F", stage - 1, microbatch)] if stage > 0 else []
             if kind == "W":
-                return []  # its own rank's I comes before it in the row
+                return []  # W follows its own rank's I in the row
             return [("B", stage + 1, microbatch)] if stage < last else [("F", stage, microbatch)]
 
         left = sum(map(len, self.compute.values()))
@@ -120,7 +120,7 @@ class Trace:
                         break
                     for part, needed in zip(parts, inputs):
                         clock[rank] = max([clock[rank], *(done[need] for need in needed)]) + part[3]
-                    for stage, kind, microbatch, _ in parts:  # both halves are sent when the pair has ended
+                    for stage, kind, microbatch, _ in parts:  # both halves send when the pair has ended
                         if kind != "W":
                             done["F" if kind == "F" else "B", int(stage), microbatch] = clock[rank]
                     at[rank] += 1

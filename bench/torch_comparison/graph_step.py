@@ -55,7 +55,7 @@ class Whole:
 def main():
     folder, microbatches, kind = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what libraries print is no answer
+    os.dup2(2, 1)  # keeps output of libraries out of the answers
     torch.set_num_threads(1)
     whole = Whole(folder, microbatches, kind == "program")
     for line in sys.stdin:

@@ -55,7 +55,8 @@ class Bound:
         kv = size.kv_heads * head_dim
         shapes = [(size.hidden, size.hidden), (size.hidden, kv), (size.hidden, kv), (size.hidden, size.hidden),
                   (size.hidden, size.ffn), (size.hidden, size.ffn), (size.ffn, size.hidden)]
-        # A weight each, as in the model: between two uses the others have gone through the caches.
+        # Each layer has its own weight, as in the model. Between two uses of a weight, the others pass
+        # through the caches.
         self.products = [Product(size.seq_len, *shape) for _ in range(size.layers) for shape in shapes]
         self.products.append(Product(size.seq_len, size.hidden, size.vocab))
         self.q, self.dout = (torch.randn(1, size.heads, size.seq_len, head_dim) for _ in range(2))

@@ -51,6 +51,6 @@ class MemoryWatch:
                 rollups = [f"/proc/{pid}/smaps_rollup" for pid in self.pids]
                 self.rss = max(self.rss, sum(_kilobytes(path, "Rss:") for path in rollups) / 1024)
                 self.pss = max(self.pss, sum(_kilobytes(path, "Pss:") for path in rollups) / 1024)
-            except (FileNotFoundError, ProcessLookupError):  # one has ended
+            except (FileNotFoundError, ProcessLookupError):  # the process has ended
                 return
             time.sleep(self.interval)

@@ -8,7 +8,7 @@ import time
 from torch_comparison.processes import MemoryWatch, cpu_seconds
 from torch_comparison.workload import BETAS, EPS, LR, MAX_NORM, SCHEDULES, WEIGHT_DECAY
 
-AUTO = "auto"  # the schedule that sluice chooses itself
+AUTO = "auto"  # sluice chooses the schedule
 RANK_SECONDS = ("compute", "wait_receive", "wait_send", "reduction", "optimizer", "other")
 
 

@@ -98,7 +98,7 @@ class Rank:
 def main():
     folder, size, schedule, microbatches, compiled, rank, ranks, store = sys.argv[1:]
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what libraries print is no answer
+    os.dup2(2, 1)  # keeps output of libraries out of the answers
     torch.set_num_threads(1)
     dist.init_process_group("gloo", store=dist.FileStore(store, int(ranks)), rank=int(rank), world_size=int(ranks))
     this = Rank(folder, SIZES[size], schedule, int(microbatches), compiled == "compiled", int(rank), int(ranks))

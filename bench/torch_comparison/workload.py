@@ -26,7 +26,7 @@ SIZES = {
     "M": Size(hidden=768, layers=12, heads=12, kv_heads=4, ffn=2048, vocab=8192, seq_len=512),
 }
 
-# Every schedule of torch.distributed.pipelining, with its stages a rank and whether they are placed in a V.
+# Every schedule of torch.distributed.pipelining: stages per rank, and whether they are placed in a V.
 SCHEDULES = {
     "GPipe": (1, False),
     "1F1B": (1, False),
@@ -103,7 +103,7 @@ def make_part(whole, size, layers, has_embedding, has_head):
     class Part(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.names = {}  # of the parameters: here -> in the directory
+            self.names = {}  # parameter name here -> name in the directory
             self.embed = self.take(whole.model.embed_tokens, "embed", "model.embed_tokens") if has_embedding else None
             self.layers = torch.nn.ModuleList(
                 self.take(whole.model.layers[index], f"layers.{i}", f"model.layers.{index}")

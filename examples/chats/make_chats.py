@@ -74,7 +74,7 @@ def byte_letters():
 
 
 def train_merges(texts, letters):
-    # The words of the pre-tokenizer "ByteLevel", as far as ASCII text has them.
+    # Splits text into words like the pre-tokenizer "ByteLevel", for ASCII.
     pattern = re.compile(r"'(?:[sdmt]|ll|ve|re)| ?[A-Za-z]+| ?[0-9]+| ?[^\sA-Za-z0-9]+|\s+(?!\S)|\s+")
     counts = collections.Counter(word for text in texts for word in pattern.findall(text))
     words = [([letters[byte] for byte in word.encode()], count) for word, count in sorted(counts.items())]

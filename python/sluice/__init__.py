@@ -167,7 +167,7 @@ class Simulation:
     rows: list
     timeline: list
     live: list
-    values: dict  # all of the program's answer
+    values: dict  # the program's whole answer
     svg: str = ""
 
     def _repr_svg_(self):

@@ -67,9 +67,9 @@ class StageTimer:
     def __init__(self, schedule, warmup=1):
         self.schedule = schedule
         self.warmup = warmup
-        self.steps = []  # milliseconds, by the wall clock
+        self.steps = []  # milliseconds of wall-clock time
         self.seen = {}   # (kind, stage) -> milliseconds of each
-        self.kept = {}   # stage -> bytes of a microbatch
+        self.kept = {}   # stage -> bytes per microbatch
         self._begun = 0
         self._pending = []
         self._old = []
@@ -119,7 +119,7 @@ class StageTimer:
         return "B" if full else "I"
 
     def _replace(self, owner, name, function):
-        setattr(owner, name, function)  # of the object, above that of its class
+        setattr(owner, name, function)  # an attribute of the object hides that of its class
         self._old.append((owner, name))
 
     def _timed(self, clock, kind, stage, function, arguments, named):
