@@ -3,11 +3,11 @@
 #   base <- {plan, data} <- kind <- family <- {archive, report} <- config, base <- launch (torch-free); device <- layer <- {io, comm}; nccl <- comm;
 #   comm <- parallel <- ops; {ops, parallel} <- {model, optim, train}; ops/kernels sees base alone;
 #   {layer, comm} <- parallel <- engine <- {optim, checkpoint} <- train <- command <- apps (checkpoint also sees io).
-# The torch side may include the torch-free side. A header of include/sluice belongs to the lowest
-# folder that may see all that it includes, so it is enough that torch-free ones name no torch, and
-# that an installed header includes only installed headers. The commands that run a model include
-# these, command/job.h and config/run_config.h. CLI11 is seen by one source.
-# Prints one line a violation; exit 1.
+# The torch side may include the torch-free side. A header of include/sluice belongs to the lowest folder that may
+# include everything in it. So it is enough to check that torch-free headers include no torch, and that installed
+# headers include only installed headers. The commands that run a model include these, command/job.h and
+# config/run_config.h. Only one source includes CLI11.
+# Prints one line per violation and exits with 1.
 # usage: check_includes.sh [ROOT]
 cd "${1:-$(dirname "$0")/..}" || exit 2
 files=$(find include src apps \( -name '*.h' -o -name '*.cpp' \) 2>/dev/null | sort)
@@ -40,8 +40,8 @@ BEGIN {
   may["train"]  = free "device layer ops comm parallel engine optim checkpoint train"
   may["command"] = free "device layer ops comm parallel engine optim checkpoint train model io command"
   may["kinds"] = may["config"] " archive"
-  # The folder that implements a public header: where a source or a folder has its name, or begins
-  # with it (safetensors_reader.cpp), else here.
+  # The folder that implements a public header. By default a source or folder there has the name of the header
+  # or a name that begins with it (safetensors_reader.cpp). Exceptions are listed here.
   owner["options"] = owner["plan"] = owner["simulate"] = owner["layout"] = "plan"
   owner["data"] = "data"
   owner["layer"] = owner["model"] = owner["observers"] = "layer"; owner["causal_lm"] = "model"; owner["transport"] = "comm"; owner["pipeline"] = "train"
@@ -69,7 +69,7 @@ FNR == 1 {
     side = owner[name]
     if (side == "") { print FILENAME ": tools/check_includes.sh finds no folder that implements it"; ++bad }
   }
-  if (FILENAME == "src/config/model_kinds.cpp") side = "kinds"  # the table of kinds
+  if (FILENAME == "src/config/model_kinds.cpp") side = "kinds"  # the table of model kinds
   kernels = FILENAME ~ /^src\/ops\/kernels\//
   if (n == 2 || FILENAME == "include/sluice/sluice.h") side = ""
   run_program = FILENAME ~ /^apps\/sluice\/(run_main|eval_command|sample_command|train_command)/

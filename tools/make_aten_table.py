@@ -17,8 +17,8 @@ import sys
 
 import torch
 
-# Names that start with an underscore are LibTorch's own. These are the ones that torch.export writes, or that Python
-# functions call, and that check their arguments.
+# Names with a leading underscore are internal to LibTorch. These are the ones that torch.export writes, or
+# that Python functions call, and that check their arguments.
 PRIVATE = """
 _adaptive_avg_pool2d _adaptive_avg_pool3d _addmm_activation _aminmax _assert_async _assert_scalar
 _assert_tensor_metadata _cast_Byte _cast_Char _cast_Double _cast_Float _cast_Half _cast_Int _cast_Long _cast_Short
@@ -29,7 +29,7 @@ _prelu_kernel _reshape_copy _safe_softmax _scaled_dot_product_attention_math _sh
 _to_copy _trilinear _unique _unique2 _unsafe_view _upsample_* _weight_norm
 """.split()
 
-# Public names without a row, and why.
+# Public names without a row, and the reason.
 LEFT_OUT = {
     "touches files, devices' memory or a storage": "from_file record_stream is_pinned pin_memory set set_ set_data data"
     " copy_sparse_to_sparse copy_sparse_to_sparse_",
@@ -53,7 +53,7 @@ LEFT_OUT = {
     "runs without end for some arguments": "binomial matrix_power linalg_matrix_power special_*_polynomial_*",
 }
 
-# Private names and overloads without a row, because they fail to check their arguments.
+# Private names and overloads without a row, because they do not check their arguments.
 LEFT_OUT_OVERLOADS = {"_foreach_copy.default", "_foreach_copy.out", "lstm.data", "gru.data", "rnn_tanh.data",
                       "rnn_relu.data"}
 

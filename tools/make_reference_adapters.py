@@ -48,7 +48,7 @@ def write(name):
     adapted.save_pretrained(out)
     (out / "README.md").unlink(missing_ok=True)
     config = json.loads((out / "adapter_config.json").read_text())
-    config["base_model_name_or_path"] = base  # and not where it was on one machine
+    config["base_model_name_or_path"] = base  # replaces the path on the machine that made it
     (out / "adapter_config.json").write_text(json.dumps(config, indent=2) + "\n")
 
     vocabulary = model.config.vocab_size

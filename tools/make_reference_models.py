@@ -125,15 +125,16 @@ def qwen(cls, **changes):
     return cls(**{**LLAMA, "num_key_value_heads": 2, **changes})
 
 
-# name -> configuration, length of the sequences, change of the written config.json, inputs beside the ids. Those
-# with a fourth entry are computed with attention "sdpa", as sluice means it, or "eager" where the family has no other.
+# name -> configuration, sequence lengths, change of the written config.json, further inputs. The models with
+# a fourth entry use attention "sdpa", which agrees with sluice, or "eager" if the family has no other.
 MODELS = {
     "grouped_query": (LlamaConfig(**{**LLAMA, "hidden_size": 32, "num_attention_heads": 8, "num_key_value_heads": 2}), 12, None),
     "one_key_value_head": (LlamaConfig(**{**LLAMA, "num_key_value_heads": 1}), 12, None),
     "wide_heads": (LlamaConfig(**{**LLAMA, "num_key_value_heads": 2, "head_dim": 10}), 12, None),
     "biases": (LlamaConfig(**LLAMA, attention_bias=True, mlp_bias=True), 12, None),
     "linear_rope": (LlamaConfig(**LLAMA, rope_parameters={"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}), 24, None),
-    # An original context of 32 puts the pairs of a head of 16 on both sides of, and between, the two wavelengths.
+    # With an original context of 32, the channel pairs of a head of 16 lie below, between and above the two
+    # wavelengths.
     "llama3_rope": (
         LlamaConfig(**{**LLAMA, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16},
                     rope_parameters={"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0,
@@ -244,8 +245,9 @@ def to_num_experts(config):
     config["num_experts"] = config.pop("num_local_experts")
 
 
-# Models with experts. With output_router_logits the loss is that of the tokens alone, and the gradients are those of
-# this loss and the mean of the layers' load balancing losses: the same as transformers' where one layer has experts.
+# Mixture-of-experts models. With output_router_logits the loss is the token loss alone. The gradients are
+# those of this loss plus the mean of the layers' load-balancing losses. With a single expert layer this
+# equals transformers.
 MODELS.update({
     "mixtral": (sparse(MixtralConfig, num_local_experts=4), 12, None, None),
     "mixtral_window": (sparse(MixtralConfig, num_local_experts=5, num_experts_per_tok=2, head_dim=6, sliding_window=5), 14, None, left_padded),
@@ -285,7 +287,7 @@ def phi3_old_keys(config):
     config["rope_scaling"] = rope
 
 
-# Frequencies of 3 pairs of channels; an original context of 16.
+# Frequencies of 3 channel pairs, and an original context of 16.
 LONGROPE = {"rope_type": "longrope", "rope_theta": 100.0, "short_factor": [1.0, 1.1, 1.3], "long_factor": [1.5, 2.5, 4.0]}
 
 MODELS.update({
@@ -345,7 +347,7 @@ def make(name):
     more = MODELS[name][3] if len(MODELS[name]) > 3 else None
     torch.manual_seed(sum(name.encode()))
     model = AutoModelForCausalLM.from_config(config, attn_implementation=attention_of(name)).float().eval()
-    with torch.no_grad():  # so that norms and biases matter
+    with torch.no_grad():  # gives norms and biases values that affect the result
         for parameter in model.parameters():
             if parameter.dim() == 1:
                 parameter.add_(0.1 * torch.randn_like(parameter))

@@ -80,7 +80,7 @@ def flat(mapping):
 
 def combining_classes(nfd):
     """The combining classes of marks, by the order that the normalizer brings them into."""
-    low, high = "\u0334", "\u0345"  # of the classes 1 and 240, the least and the greatest
+    low, high = "\u0334", "\u0345"  # of the classes 1 and 240, the lowest and the highest
 
     def swaps(a, b):
         return nfd("x" + a + b) == "x" + b + a
@@ -129,7 +129,7 @@ def main():
     assert decimal == {c for c, i in category_of.items() if CATEGORIES[i] == "Nd"}
     for name in SCRIPTS:
         emit_ranges("k" + name, of_regex(r"\p{%s}" % name), f"The script {name}.")
-    # Words of two characters, so that the whole word is told from its parts.
+    # Words of two characters, so that a whole word differs from its parts.
     word = pre_tokenizers.Whitespace()
     words = {c for c in CODEPOINTS if len(word.pre_tokenize_str("a" + chr(c))) == 1
              and len(word.pre_tokenize_str("a" + chr(c))[0][0]) == 2}

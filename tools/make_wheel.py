@@ -18,15 +18,15 @@ import sys
 import tempfile
 import zipfile
 
-# The name under which pip knows the wheel: PyPI's and Debian's "sluice" are other programs. Import and command are
-# called sluice.
+# The wheel's name for pip, because "sluice" on PyPI and in Debian are other programs. The import and the
+# command are named sluice.
 DISTRIBUTION = "sluice-train"
 SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PROGRAM_PATHS = "$ORIGIN/../lib:$ORIGIN/../../torch/lib"
 LIBRARY_PATHS = "$ORIGIN:$ORIGIN/../../torch/lib"
 # Newest GLIBCXX of each manylinux policy (auditwheel's manylinux-policy.json).
 GLIBCXX = [(28, "3.4.24"), (31, "3.4.28"), (34, "3.4.29"), (35, "3.4.30"), (39, "3.4.32")]
-# Libraries that every Linux has, and LibTorch's.
+# Libraries of LibTorch, and those that every Linux has.
 KNOWN = re.compile(r"^(lib(stdc\+\+|gcc_s|c|m|dl|rt|pthread)\.so\.\d+|ld-linux-[\w-]+\.so\.\d+|lib(torch\w*|c10\w*)\.so|"
                    r"libsluice(_plan)?\.so\.[\d.]+)$")
 
@@ -126,7 +126,8 @@ def install(build, folder):
     for name in sorted(os.listdir(library_folder)):
         path = os.path.join(library_folder, name)
         if os.path.islink(path):
-            os.remove(path)  # A wheel has no links; the file has the name that the loader asks for.
+            # wheels cannot hold links; the file already has the name that the loader looks for
+            os.remove(path)
         elif ".so" in name:
             libraries.append(path)
     for path in programs:
@@ -169,7 +170,7 @@ def pack(folder, path):
         def add(name, data, mode):
             entry = zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0))
             entry.compress_type = zipfile.ZIP_DEFLATED
-            entry.external_attr = (0o100000 | mode) << 16  # pip keeps the bits of regular files only
+            entry.external_attr = (0o100000 | mode) << 16  # pip keeps the mode bits of regular files only
             archive.writestr(entry, data)
 
         for where, folders, names in os.walk(folder):

@@ -79,11 +79,11 @@ import types
 import warnings
 import zipfile
 
-VERSION = "1"  # of this tool; "tool" in sluice.json
-FORMAT = 1  # of sluice.json
+VERSION = "1"  # version of this tool; "tool" in sluice.json
+FORMAT = 1  # version of sluice.json
 TOLERANCES = {"float64": 1e-9, "float32": 1e-4, "bfloat16": 2e-2, "float16": 5e-3}
 
-# Inputs of models of transformers: names of sizes or numbers, and what the values are.
+# Kinds of inputs of transformers' models. Dimensions are names of sizes or numbers.
 TOKENS, MASK, POSITIONS, REAL = "tokens", "mask", "positions", "real"
 
 
@@ -124,7 +124,7 @@ class Subject:
         self.config = None
         self.notes = []
         self.draw_inputs = None  # a factory's function of the sizes
-        self.state = None  # ModuleState, before the first run or trace
+        self.state = None  # ModuleState before the first run or trace
 
     def restore(self):
         """Makes the module what it was before its first run or trace, in the mode that it has now."""
@@ -178,7 +178,7 @@ class Subject:
             return torch.rand(shape, generator=generator) < 0.8
         if name in self.limits:
             return torch.randint(0, self.limits[name], shape, generator=generator, dtype=example.dtype)
-        # Nothing is known of these integers: values of the example, in another order.
+        # The meaning of these integers is unknown, so draw from the values of the example.
         flat = example.flatten()
         if flat.numel() == 0:
             fail(f"input '{name}' is empty in the example", "give one with values")
@@ -397,7 +397,7 @@ def build_of_config(torch, model_class, config, arguments, notes, without_memory
     for part in sub_configs(config):
         if hasattr(part, "use_cache"):
             part.use_cache = False
-        # Layers that a random number leaves out are a branch of Python: an archive has one of its sides.
+        # Skipping layers at random is a branch in Python, and an archive contains only one side of a branch.
         for key in ("layerdrop", "encoder_layerdrop", "decoder_layerdrop"):
             if getattr(part, key, 0):
                 notes.append(f"{key} of config.json is taken as 0: an archive cannot leave out layers at random.")
@@ -417,7 +417,7 @@ def build_of_config(torch, model_class, config, arguments, notes, without_memory
     if can_choose is not None and can_choose():
         model.set_experts_implementation(arguments.experts)
     elif hasattr(model, "set_experts_implementation"):
-        with contextlib.suppress(Exception):  # models of parts: the language model's experts
+        with contextlib.suppress(Exception):  # models with parts: sets the language model's experts
             model.set_experts_implementation(arguments.experts)
     if any(getattr(part, "gradient_checkpointing", False) for part in model.modules()):
         model.gradient_checkpointing_disable()
@@ -500,7 +500,7 @@ def loss_takes_count(model):
     try:
         takes = "num_items_in_batch" in inspect.signature(model.loss_function).parameters
         source = inspect.getsource(inspect.unwrap(type(model).forward))
-    except (AttributeError, TypeError, ValueError, OSError):  # no loss of transformers' table
+    except (AttributeError, TypeError, ValueError, OSError):  # the model has no loss function of transformers
         return False
     return takes and re.search(r"loss_function\((?:[^()]|\([^()]*\))*\*\*\w+", source) is not None
 
@@ -533,7 +533,7 @@ def name_forward(torch, subject, with_loss):
             kept = {"loss": kept.pop("loss"), "loss_count": (labels != -100).sum(), **kept}
         return kept
 
-    # torch.export reads the names of the arguments from the signature.
+    # torch.export reads the argument names from the signature.
     forward.__signature__ = inspect.Signature(
         [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names])
     source = f"lambda forward: (lambda {', '.join(names)}: forward({', '.join(names)}))"
@@ -746,7 +746,7 @@ def define_leaf(torch, name, call, example, parameters):
     library.impl(name, compute, "CompositeExplicitAutograd")
     torch.library.register_fake(f"sluice::{name}", lambda *values: torch.empty_like(values[first]), lib=library)
     torch.library.register_autograd(f"sluice::{name}", backward, setup_context=keep, lib=library)
-    LIBRARIES.append(library)  # operators live as long as it
+    LIBRARIES.append(library)  # keeps the library alive, because its operators live only as long
     return getattr(torch.ops.sluice, name)
 
 
@@ -889,7 +889,7 @@ class ModuleState:
         self.torch = torch
         self.names = dict(module.named_modules())
         self.owners = []
-        self.tensors = {}  # id: (tensor, its numbers)
+        self.tensors = {}  # id -> (tensor, copy of its values)
         for owner in module.modules():
             attributes = {key: value for key, value in vars(owner).items() if key not in (*self.TABLES, "training")}
             contents = {key: copy.copy(value) for key, value in attributes.items()
@@ -970,7 +970,8 @@ def trace(torch, subject, fake, plan):
 
     for _ in range(8):
         subject.restore()
-        # Every try has its own parameters: the sizes of the last are in the old mode.
+        # Every attempt uses its own fake parameters, because those of the last one have sizes of the old
+        # mode.
         inputs = FakeParameters(torch, subject.module).inputs(torch, subject.inputs) if fake else subject.inputs
         dims, hints = {}, {}
         for size, places in subject.sizes.items():
@@ -1004,7 +1005,7 @@ def adapt(subject, plan, text, names):
             (size for size in subject.sizes if re.search(rf"\b{re.escape(size)}\b", name)), name)
         if name not in subject.sizes:
             continue
-        if name in constants:  # a branch or a loop depends on it
+        if name in constants:  # a branch or a loop depends on this size
             subject.ranges[name] = (int(constants[name]), int(constants[name]))
             continue
         least, greatest = subject.ranges[name]
@@ -1088,7 +1089,8 @@ def is_counter(node):
     return str(node.target) == "aten.add_.Tensor" and not node.users and node.args[0].op == "placeholder"
 
 
-# They return their argument itself, or a view of it, where nothing is to be done; their schemas do not say so.
+# These return their argument itself or a view of it if there is nothing to do, although their schemas do not
+# declare it.
 MAY_ALIAS = {"contiguous", "reshape", "reshape_as", "to", "type_as", "flatten", "dropout", "unflatten", "float"}
 
 
@@ -1121,8 +1123,8 @@ def aliases_not_written(graph):
             if str(node.target) == "aten.contiguous.default" and root(node) not in bases}
 
 
-# Arguments that evaluation turns off, as sluice does (src/graph/graph_operators.cpp); norms only where they have running
-# statistics.
+# Arguments that evaluation turns off, as in sluice (src/graph/graph_operators.cpp). Norms are turned off only
+# if they have running statistics.
 TRAINING_ARGUMENTS = {
     **{name: "train" for name in ("dropout", "dropout_", "native_dropout", "feature_dropout", "feature_dropout_",
                                   "alpha_dropout", "alpha_dropout_", "feature_alpha_dropout",
@@ -1148,8 +1150,9 @@ def described(torch, graph, is_training):
     training arguments turned to evaluation: dropout, attention's dropout, norms with running statistics, their
     counters."""
     numbers, lines = {}, []
-    # contiguous() of a tensor that already is one is not traced, and attention's kernels, which dropout chooses,
-    # lay out their results differently. It changes no value where nothing is written in place.
+    # A contiguous() of a contiguous tensor is not traced. Attention kernels, which depend on dropout, lay out
+    # their results differently, so contiguous() may appear in only one graph. It changes no value unless
+    # something is written in place.
     transparent = aliases_not_written(graph)
     live = live_nodes(graph)
 
@@ -1284,7 +1287,7 @@ def sizes_to_try(torch, subject, training):
             continue
         if rules_hold(torch, training.program, subject.at(torch, sizes, generator)):
             found.append(sizes)
-    if len(found) < 3:  # where they cannot all differ at once
+    if len(found) < 3:  # sizes that cannot all differ at once
         for combination in itertools.islice(itertools.product(*candidates.values()), 2000):
             sizes = dict(zip(candidates, combination))
             if len(found) == 3:
@@ -1356,7 +1359,8 @@ def worst(torch, mine, theirs):
             present = one if one is not None else other
             found.append((0.0 if not present.any() else float("inf"), f"the gradient of {name}"))
         else:
-            # A gradient may be zero but for rounding (a bias of attention keys), so it is compared at the scale of its module.
+            # A gradient may be zero up to rounding, such as that of a bias of attention keys. So it is
+            # compared at the scale of its module.
             scale = 0.1 * max(float(value.abs().max()) for other_name, value in gradients.items()
                               if value.numel() and other_name.rpartition(".")[0] == name.rpartition(".")[0])
             found.append((difference(torch, one, other, max(scale, 1e-12)), f"the gradient of {name}"))
@@ -1424,7 +1428,7 @@ def adds_up(torch, subject, module):
         return None
     inputs = subject.at(torch, {**subject.examples, "rows": 3}, torch.Generator().manual_seed(4))
     if "labels" in inputs and inputs["labels"].dim() == 2 and inputs["labels"].shape[1] > 4:
-        inputs["labels"][1, 3:] = -100  # rows of different counts
+        inputs["labels"][1, 3:] = -100  # rows with different counts
     rows = {name: dim for name, dim in subject.sizes["rows"]}
 
     state = ModuleState(torch, module)
@@ -1447,7 +1451,7 @@ def adds_up(torch, subject, module):
         parts = [weighed({name: value.narrow(rows[name], row, 1) if name in rows else value
                           for name, value in inputs.items()}) for row in range(3)]
     except (RuntimeError, IndexError, ValueError, TypeError, KeyError):
-        return None  # labels of a factory need not have -100
+        return None  # a factory's labels need not support -100
     finally:
         state.restore()
         module.train()
@@ -1676,7 +1680,7 @@ def export(torch, arguments):
         evaluation, evaluation_text = evaluation_graph(torch, subject, training, fake, plan, outputs)
     except ExportError:
         raise
-    except Exception as error:  # whatever the model or the tracer throws is the model's
+    except Exception as error:  # any error of the model or the tracer is the model's fault
         if arguments.verbose:
             raise
         fail(f"torch.export cannot trace the model: {type(error).__name__}: {first_line(error)}{place_of(error)}",
@@ -1786,19 +1790,19 @@ def main(argv=None):
     try:
         torch = import_torch()
         logging.disable(logging.WARNING if arguments.verbose else logging.CRITICAL)
-        # torch prints graphs that fail, transformers its progress.
+        # Hides the graphs that torch prints on failure, and the progress bars of transformers.
         quiet = io.StringIO()
         with contextlib.ExitStack() as stack:
             if not arguments.verbose:
                 stack.enter_context(contextlib.redirect_stdout(quiet))
                 stack.enter_context(contextlib.redirect_stderr(quiet))
-            # The caller's random numbers stay as they were.
+            # Restores the caller's random state afterwards.
             stack.callback(torch.set_rng_state, torch.get_rng_state())
             facts, training = export(torch, arguments)
     except ExportError as error:
         print(f"sluice_export.py: {error}", file=sys.stderr)
         return 3
-    # The archive has no nodes for single ones of several results.
+    # The archive has no nodes that pick one of several results.
     nodes = sum(node.op == "call_function" and getattr(node.target, "__name__", "") != "getitem"
                 for node in training.program.graph.nodes)
     sizes = ", ".join(size["name"] for size in facts["sizes"]) or "none"

@@ -9,7 +9,7 @@ import sys
 COLUMNS = 100
 ITEM = re.compile(r"( *)([-*]|\d+\.) +")
 AS_IS = re.compile(r"#|\||!\[|    |<|$|\[[^\]]+\]: ")
-# A line that begins with one of these would be another element.
+# At the beginning of a line, one of these would start another Markdown element.
 MARKER = re.compile(r"([-+*#>|]|\d+[.)])$")
 
 
