@@ -8,9 +8,10 @@ writes, which arguments its results may share storage with, and whether the oper
 come from the schemas: alias annotations, tags, and generators among the arguments. What the schemas do not say is
 listed below. tests/graph compares the table with the schemas of the LibTorch that the tests run on.
 
-An operator has a row if it computes tensors from tensors and numbers, and checks its arguments, or if sluice checks
-them (src/graph/call_checks.cpp: as_strided, attention, recurrent layers). Everything else is left out: files, storages, strides that nobody checks, other libraries' internals, sparse, nested and quantized tensors,
-and backward functions, whose saved tensors nobody compares.
+An operator has a row if it computes tensors from tensors and numbers, and checks its arguments. It also has one if
+sluice checks them (src/graph/call_checks.cpp: as_strided, attention, recurrent layers). All other operators are left
+out: files, storages, unchecked strides, other libraries' internals, sparse, nested and quantized tensors, and backward
+functions, which do not check their saved tensors.
 """
 import fnmatch
 import sys
@@ -99,7 +100,7 @@ def has_row(name, overload, schema):
 
 
 def schemas():
-    """{(name, overload): schema} of all operators of ATen that LibTorch's dispatcher has."""
+    """Returns {(name, overload): schema} of all ATen operators in LibTorch's dispatcher."""
     found = {}
     for full in torch._C._dispatch_get_all_op_names():
         if full.startswith("aten::"):
@@ -113,7 +114,7 @@ def allowed():
 
 
 def row_of(name, overload, schema):
-    """(target, written arguments, shared arguments, whether it may draw)."""
+    """Returns (target, written arguments, shared arguments, whether it may draw)."""
     written, shared = [], []
     returned = set().union(*[out.alias_info.before_set | out.alias_info.after_set
                              for out in schema.returns if out.alias_info is not None])

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""Writes tests/reference/models_extra: tiny models of the native families that differ in one thing each,
-with the answers of transformers. Needs torch and transformers; not part of the build.
+"""Writes tests/reference/models_extra: tiny models of the native families that differ in one aspect each,
+with the answers of transformers. Needs torch and transformers. Not part of the build.
 
 usage: make_reference_models.py [NAME ...]      (all without a name)
-       make_reference_models.py --half          (half_precision.json alone, of the models that are there)
+       make_reference_models.py --half          (only half_precision.json, for the existing models)
 
 half_precision.json has the answers of some of the models with weights and computation in float16 and bfloat16.
 Every directory has config.json, model.safetensors and expected.json:
   input_ids, labels   two rows; some labels are -100
-  attention_mask, position_ids   where the model is called with them
+  attention_mask, position_ids   if the model is called with them
   loss, counted       mean over the counted labels, and their number
-  balance             load balancing loss of every layer with experts, where they are asked for
+  balance             load-balancing loss of every layer with experts, if requested
   logits              sum, abs_sum, and all logits of the last token of every row
-  grad_norms          of every parameter, after backward from that loss
+  grad_norms          of every parameter, after a backward from that loss
 """
 import copy
 import json
@@ -61,7 +61,8 @@ def default_rope(theta):
 
 
 def to_old_keys(config):
-    """The keys of transformers 4: rope_theta and rope_scaling at the top, torch_dtype, no head_dim."""
+    """Converts to the keys of transformers 4: rope_theta and rope_scaling at the top, torch_dtype, no
+    head_dim."""
     rope = config.pop("rope_parameters")
     config["rope_theta"] = rope.pop("rope_theta")
     rope["type"] = rope.pop("rope_type")
@@ -72,14 +73,14 @@ def to_old_keys(config):
 
 
 def left_padded(ids):
-    """The first row is shorter by 5 tokens, on its left; the second is whole."""
+    """The first row has 5 tokens of padding on the left; the second has none."""
     mask = torch.ones_like(ids)
     mask[0, :5] = 0
     return {"attention_mask": mask}
 
 
 def packed(ids):
-    """Documents of 3, 5 and the rest in the first row, of 7 and the rest in the second."""
+    """The first row has documents of 3, 5 and the remaining tokens; the second of 7 and the remaining tokens."""
     positions = torch.arange(ids.shape[1]).repeat(2, 1)
     positions[0, 3:] -= 3
     positions[0, 8:] -= 5
@@ -94,12 +95,12 @@ def left_padded_with_positions(ids):
 
 
 def far(ids):
-    """One document a row, which begins at a position of its own: no mask is needed."""
+    """Each row is one document that starts at a position other than 0. No mask is needed."""
     return {"position_ids": torch.arange(ids.shape[1]).repeat(2, 1) + torch.tensor([[3], [50]])}
 
 
 def to_old_gemma3_keys(config):
-    """The keys of transformers 4: one theta of either kind of layer, and the period of the full ones."""
+    """Converts to the keys of transformers 4: one theta per kind of layer, and the period of the full ones."""
     rope = config.pop("rope_parameters")
     config["rope_theta"] = rope["full_attention"].pop("rope_theta")
     config["rope_local_base_freq"] = rope["sliding_attention"].pop("rope_theta")
@@ -109,7 +110,7 @@ def to_old_gemma3_keys(config):
 
 
 def to_gemma3_keys_with_a_length(config):
-    """The same, with the original length outside the settings, where it does not count in this family."""
+    """The same, with the original length outside the rope settings, where this family ignores it."""
     to_old_gemma3_keys(config)
     config["rope_scaling"].pop("original_max_position_embeddings")
     config["original_max_position_embeddings"] = 8
@@ -241,7 +242,7 @@ def qwen3_moe(**changes):
 
 
 def to_num_experts(config):
-    """The name that transformers 4 writes."""
+    """Uses the name that transformers 4 writes."""
     config["num_experts"] = config.pop("num_local_experts")
 
 
@@ -322,7 +323,7 @@ def attention_of(name):
 
 
 def norms_as_saved(model):
-    """Norms of the gradients, by the names and in the shapes of the file."""
+    """Returns norms of the gradients, by the names and in the shapes of the file."""
     holder = copy.deepcopy(model)
     with torch.no_grad():
         for to, parameter in zip(holder.parameters(), model.parameters()):
@@ -334,7 +335,7 @@ def norms_as_saved(model):
 
 
 def balance_losses(model, output, given):
-    """The balance losses of every layer with experts."""
+    """Returns the load-balancing loss of every layer with experts."""
     function = sys.modules[type(model).__module__].load_balancing_loss_func
     return [
         function((logits,), model.num_experts, model.num_experts_per_tok, given.get("attention_mask"))

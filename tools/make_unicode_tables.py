@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
-"""Writes src/data/tokenizer/unicode_tables.inc: what the package `tokenizers` knows of Unicode.
+"""Writes src/data/tokenizer/unicode_tables.inc: the Unicode properties that the package `tokenizers` uses.
 
-Every table is asked of the package itself, codepoint by codepoint, since its parts (Oniguruma, the
-crates regex and unicode-normalization-alignments, Rust's standard library) each bring a Unicode
-version of their own, and ids have to agree with theirs.
+Every table is derived from the package itself, codepoint by codepoint. Its parts (Oniguruma, the crates regex and
+unicode-normalization-alignments, Rust's standard library) each use their own Unicode version, and our ids must agree.
 
   python tools/make_unicode_tables.py > src/data/tokenizer/unicode_tables.inc
 """
@@ -24,7 +23,7 @@ SCRIPTS = ["Arabic", "Cyrillic", "Devanagari", "Greek", "Han", "Hangul", "Hebrew
 
 
 def matching(pre_tokenizer):
-    """The codepoints that a pre-tokenizer takes away."""
+    """Returns the codepoints that a pre-tokenizer removes."""
     found = []
     for at in range(0, len(CODEPOINTS), CHUNK):
         part = CODEPOINTS[at:at + CHUNK]
@@ -40,7 +39,7 @@ def of_regex(pattern):
 
 
 def runs(codepoints):
-    """[first, last] of what follows each other."""
+    """Returns [first, last] of each run of consecutive codepoints."""
     out = []
     for c in sorted(codepoints):
         if out and out[-1][1] == c - 1:
@@ -79,7 +78,7 @@ def flat(mapping):
 
 
 def combining_classes(nfd):
-    """The combining classes of marks, by the order that the normalizer brings them into."""
+    """Derives the combining classes of marks from the order in which the normalizer sorts them."""
     low, high = "\u0334", "\u0345"  # of the classes 1 and 240, the lowest and the highest
 
     def swaps(a, b):

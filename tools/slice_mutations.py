@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Leaves a sum out, or swaps two, where ranks share layers, and says which test fails: each has to.
+"""Omits or swaps a sum where ranks share layers, and prints which test fails. Every mutation must make a test
+fail.
 
-Builds parallel_tests once a mutation and puts the source back; the tree must be committed before.
+Builds parallel_tests once per mutation and restores the source. Commit the tree before.
 usage: slice_mutations.py BUILD JOBS [NAME...]        exit 1: a mutation that no test finds
 """
 import pathlib

@@ -12,16 +12,16 @@ A factory is a function without arguments; its module is found from the working 
 or (module, inputs), or (module, inputs, options). Inputs are tensors as an example, by the names of forward's
 arguments. Options, all of them optional:
 
-    sizes        {"rows": {"ids": 0, "labels": 0}, "length": {"ids": 1}}: dimensions that may vary, one name for
-                 those that are equal; a list of dimensions in place of one. Without it dimension 0 of every input
-                 is "rows", and nothing else varies
-    ranges       {"length": (1, 512)}: the least and the greatest of a size; None for the greatest: no limit
-    limits       {"ids": 1000}: integers of that input are below (the check draws such)
-    draw         a function that returns inputs of the sizes that it is given ({"rows": 3, "length": 7}), for inputs
-                 that belong together, as ids with as many image tokens as there are images. Without it the tool
-                 draws each input by itself
-    loss_output  "loss": which output the training lowers; loss_count: the output it is a sum over, or a mean over
-                 if loss_is_sum is False. Without a count every row has one weight
+    sizes        {"rows": {"ids": 0, "labels": 0}, "length": {"ids": 1}}: dimensions that may vary. Equal dimensions
+                 share a name. An input may have a list of dimensions instead of one. Without `sizes`, dimension 0 of
+                 every input is "rows", and nothing else varies
+    ranges       {"length": (1, 512)}: the minimum and maximum of a size; None as maximum: no limit
+    limits       {"ids": 1000}: integers of that input are below this number. The check draws such integers
+    draw         a function that returns inputs of the given sizes ({"rows": 3, "length": 7}). Use it for inputs that
+                 depend on each other, such as ids with an image token for each image. Without it the tool draws each
+                 input independently
+    loss_output  "loss": the output that training minimizes. loss_count: an output with the count that the loss is a
+                 sum over, or a mean over if loss_is_sum is False. Without a count all rows have equal weight
     outputs      names of what forward returns, if that is not a dictionary
 
 An example, my_model.py:
@@ -58,7 +58,7 @@ An example, my_model.py:
         limits = {"ids": 1000, "labels": 9}
         return Tagger(1000, 9), inputs, {"sizes": sizes, "limits": limits, "loss_output": "loss", "loss_count": "count"}
 
-Exit codes: 0, 2 (how the command was called), 3 (what it was given cannot be exported), 130 (interrupted).
+Exit codes: 0, 2 (wrong usage), 3 (the model cannot be exported), 130 (interrupted).
 """
 import argparse
 import contextlib
@@ -88,7 +88,7 @@ TOKENS, MASK, POSITIONS, REAL = "tokens", "mask", "positions", "real"
 
 
 class ExportError(Exception):
-    """A failure that the user can mend: one line of what, where and the remedy."""
+    """A failure that the user can fix: one line with what happened, where, and the remedy."""
 
 
 def fail(what, remedy):
@@ -107,12 +107,11 @@ def import_torch():
 
 
 class Subject:
-    """A module with an example of its inputs and what the exporter has to know of it.
+    """A module with example inputs and the facts that the exporter needs.
 
     sizes: {name: [(input, dimension), ..]}; examples: {name: int}; ranges: {name: (least, greatest or None)};
-    limits: {input: integers are below}; kinds: {input: TOKENS, ..}; count: a function of the inputs that makes
-    loss_count, or None.
-    """
+    limits: {input: exclusive upper bound of integers}; kinds: {input: TOKENS, ..}; count: a function that computes
+    loss_count from the inputs, or None."""
 
     def __init__(self, module, inputs):
         self.module = module
@@ -127,14 +126,14 @@ class Subject:
         self.state = None  # ModuleState before the first run or trace
 
     def restore(self):
-        """Makes the module what it was before its first run or trace, in the mode that it has now."""
+        """Restores the module's state from before its first run or trace, but keeps its current mode."""
         if self.state:
             is_training = self.module.training
             self.state.restore()
             self.module.train(is_training)
 
     def at(self, torch, sizes, generator):
-        """Drawn inputs of other sizes. sizes: {name: int}."""
+        """Draws inputs of other sizes. sizes: {name: int}."""
         if self.draw_inputs:
             return self.inputs_of_factory(torch, sizes)
         drawn = {}
@@ -193,7 +192,7 @@ def parse_number(text, of):
 
 
 def asked_sizes(arguments):
-    """{name: (example, least or None, greatest or None)} of --size, --rows and --length."""
+    """Returns {name: (example, least or None, greatest or None)} from --size, --rows and --length."""
     asked = {}
     texts = list(arguments.size)
     texts += [f"rows={arguments.rows}"] if arguments.rows else []
@@ -246,7 +245,7 @@ def parse_dimension(text):
 
 
 def parse_input(torch, text):
-    """NAME=DTYPE[<LIMIT]:DIM,DIM,.. of --input, as (name, dtype, limit or None, dimensions)."""
+    """Parses NAME=DTYPE[<LIMIT]:DIM,DIM,.. of --input as (name, dtype, limit or None, dimensions)."""
     match = re.fullmatch(r"(\w+)=(\w+)(?:<(\d+))?:([\w,]+)", text)
     dtype = getattr(torch, match.group(2), None) if match else None
     if not isinstance(dtype, torch.dtype):
@@ -256,7 +255,7 @@ def parse_input(torch, text):
 
 
 def add_input(torch, subject, name, dtype, limit, dims, examples):
-    """Adds an example of an input to the subject; dims: names of sizes or numbers."""
+    """Adds an example input to the subject; dims: names of sizes or numbers."""
     shape = []
     for number, dim in enumerate(dims):
         if isinstance(dim, str):
@@ -374,7 +373,7 @@ def sub_configs(config):
 
 @contextlib.contextmanager
 def parameters_without_memory(torch):
-    """Every parameter that a module gets within it has no memory; buffers do."""
+    """Gives modules constructed within this context parameters without memory. Buffers have memory."""
     register = torch.nn.Module.register_parameter
 
     def register_on_meta(self, name, parameter):
@@ -426,7 +425,7 @@ def build_of_config(torch, model_class, config, arguments, notes, without_memory
 
 
 def learned_positions(torch, model):
-    """[(name, how many tokens they suffice for)] of the model's tables of learned positions."""
+    """Returns [(name, maximum number of tokens)] of the model's tables of learned positions."""
     found = []
     for name, module in model.named_modules():
         leaf = name.rsplit(".", 1)[-1]
@@ -441,7 +440,7 @@ def learned_positions(torch, model):
 
 
 def known_inputs(torch, config, model, with_loss):
-    """{name: (dtype, dims, limit, kind)} of the inputs that a model of transformers may take."""
+    """Returns {name: (dtype, dims, limit, kind)} of the inputs that a model of transformers may take."""
     text = config.get_text_config()
     words = getattr(text, "vocab_size", 0) or 0
     class_name = type(model).__name__
@@ -496,7 +495,7 @@ def patches(config):
 
 
 def loss_takes_count(model):
-    """True for a model that gives num_items_in_batch to a loss which divides by it."""
+    """True if the model passes num_items_in_batch to a loss that divides by it."""
     try:
         takes = "num_items_in_batch" in inspect.signature(model.loss_function).parameters
         source = inspect.getsource(inspect.unwrap(type(model).forward))
@@ -506,7 +505,7 @@ def loss_takes_count(model):
 
 
 def name_forward(torch, subject, with_loss):
-    """Gives the model a forward of its inputs alone, which returns a dictionary of the outputs that matter."""
+    """Gives the model a forward that takes only its inputs and returns a dictionary of the relevant outputs."""
     model = subject.module
     names = list(subject.inputs)
     original = model.forward
@@ -605,7 +604,7 @@ def order_of_forward(names, parameters):
 
 
 def stored_names(directory):
-    """Names of the tensors of a folder's .safetensors files; None where there are none."""
+    """Returns the tensor names in a folder's .safetensors files, or None if there are none."""
     index = os.path.join(directory, "model.safetensors.index.json")
     if os.path.isfile(index):
         with open(index, encoding="utf-8") as file:
@@ -619,8 +618,8 @@ def stored_names(directory):
 
 
 def names_in_files(module):
-    """{name: name in the files of transformers} of the parameters that transformers renames as it loads; those
-    that it joins of several are left out."""
+    """Returns {name: name in the files} of the parameters that transformers renames when loading. Parameters
+    that transformers joins from several tensors are left out."""
     try:
         from transformers.core_model_loading import revert_weight_conversion
     except ImportError:  # older versions rename nothing
@@ -633,7 +632,7 @@ def names_in_files(module):
 
 
 def names_not_in(directory, module, ties, renamed):
-    """A note where weights of the folder have other names than the archive says."""
+    """Returns a note if weights in the folder have other names than in the archive."""
     stored = stored_names(directory)
     if stored is None:
         return []
@@ -653,7 +652,7 @@ LAYER_COUNTS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "num_d
 
 
 def two_layers_of_each_kind(config):
-    """A copy of the configuration with the fewest first layers that have two of each kind."""
+    """Returns a copy of the configuration with the fewest leading layers that include two of each kind."""
     small = copy.deepcopy(config)
     for part in sub_configs(small):
         kinds = getattr(part, "layer_types", None)
@@ -681,11 +680,11 @@ def two_layers_of_each_kind(config):
 
 
 def define_leaf(torch, name, call, example, parameters):
-    """Defines sluice::NAME(tensors and numbers by name, weights by name) -> Tensor; returns a function of both.
+    """Defines sluice::NAME(tensors and numbers by name, weights by name) -> Tensor; returns a function of
+    both.
 
-    call: a function of (arguments by name, weights by name) that computes it. The result has the shape and dtype of
-    the first tensor argument. Its backward computes the forward again.
-    """
+    call: a function of (arguments by name, weights by name) that computes the result. The result has the shape and dtype of
+    the first tensor argument. Its backward computes the forward again."""
     names, kinds = [], []
     for key, value in example.items():
         if isinstance(value, torch.Tensor):
@@ -773,7 +772,7 @@ def operator_name(path):
 
 
 def put_leaf(torch, subject, text):
-    """--leaf PATH[=NAME] (a module's path, * for any number of layers) or MODULE:FUNCTION[=NAME]."""
+    """Applies --leaf PATH[=NAME] (a module's path, * for any number of layers) or MODULE:FUNCTION[=NAME]."""
     path, _, name = text.partition("=")
     if ":" in path:
         owner, _, function_name = path.partition(":")
@@ -834,7 +833,7 @@ def first_line(error):
 
 
 def parameters_of(module):
-    """[(module, key, full name, parameter)] of every use, ties in order."""
+    """Returns [(module, key, full name, parameter)] of every use, tied uses in order."""
     found = []
     for path, owner in module.named_modules(remove_duplicate=False):
         for key, parameter in owner._parameters.items():
@@ -844,7 +843,7 @@ def parameters_of(module):
 
 
 def ties_of(module):
-    """[(name, name of the first use)] of parameters and persistent buffers that share their tensor."""
+    """Returns [(name, name of the first use)] of parameters and persistent buffers that share their tensor."""
     first, ties = {}, []
     for name, tensor in itertools.chain(module.named_parameters(remove_duplicate=False),
                                         module.named_buffers(remove_duplicate=False)):
@@ -856,7 +855,7 @@ def ties_of(module):
 
 
 class FakeParameters:
-    """The parameters of a module as fake tensors on the CPU; buffers stay as they are."""
+    """Replaces the parameters of a module by fake tensors on the CPU. Buffers stay as they are."""
 
     def __init__(self, torch, module):
         from torch._subclasses.fake_tensor import FakeTensorMode
@@ -880,8 +879,8 @@ class FakeParameters:
 
 
 class ModuleState:
-    """The state that running or tracing a module may change, as it was: buffers, tensors and plain values that are
-    attributes, and lists, dictionaries and sets of these. The training flags belong to train() and eval()."""
+    """Saves the state that running or tracing a module may change: buffers, attributes that are tensors or
+    plain values, and lists, dictionaries and sets of these. train() and eval() set the training flags."""
 
     TABLES = ("_parameters", "_buffers", "_modules")
 
@@ -921,7 +920,7 @@ class ModuleState:
                     tensor.copy_(numbers)
 
     def require_kept(self, program):
-        """Refuses to write a program whose buffers or constants are not those that the module had."""
+        """Raises an error if buffers or constants of the program are not those that the module had."""
         numbers = {}
         for owner_name, owner in self.names.items():
             for key, tensor in owner._buffers.items():
@@ -933,7 +932,7 @@ class ModuleState:
 
 
 def same_items(one, other):
-    """True where two containers have the very same objects."""
+    """True if two containers have the very same objects."""
     if isinstance(one, set):
         return one == other
     mine, theirs = (list(each.items()) if isinstance(each, dict) else list(enumerate(each)) for each in (one, other))
@@ -956,7 +955,7 @@ class Trace:
 
 
 def suggested_bounds(text):
-    """{size: {"min": .., "max": ..}} of torch.export's suggestions."""
+    """Returns {size: {"min": .., "max": ..}} from torch.export's suggestions."""
     bounds = {}
     for name, rest in re.findall(r"^\s+(\w+) = Dim\('\w+'(.*)\)\s*$", text, re.MULTILINE):
         bounds[name] = {key: int(number) for key, number in re.findall(r"(min|max)=(\d+)", rest)}
@@ -964,8 +963,8 @@ def suggested_bounds(text):
 
 
 def trace(torch, subject, fake, plan):
-    """Exports the module. plan: {size: "named" or "free"}, and ranges of the subject; both are adapted to what
-    torch.export finds."""
+    """Exports the module. plan: {size: "named" or "free"}. The plan and the subject's ranges are adapted to
+    torch.export's results."""
     from torch.export import Dim
 
     for _ in range(8):
@@ -1050,7 +1049,7 @@ def all_graphs(program):
 
 
 def shrink_traces(program):
-    """Leaves the innermost line of the model's own source of every node's stack trace: file:line."""
+    """Reduces every node's stack trace to the innermost line of the model's own source: file:line."""
     for graph in all_graphs(program):
         for node in graph.nodes:
             text = node.meta.get("stack_trace")
@@ -1095,7 +1094,8 @@ MAY_ALIAS = {"contiguous", "reshape", "reshape_as", "to", "type_as", "flatten", 
 
 
 def aliases_not_written(graph):
-    """The contiguous() nodes whose tensor, and what shares its storage, is never written in place."""
+    """Returns the contiguous() nodes whose tensor is never written in place, nor any tensor that shares its
+    storage."""
     owner = {}
 
     def root(node):
@@ -1135,7 +1135,7 @@ NORM_ARGUMENTS = {"batch_norm": "training", "native_batch_norm": "training", "in
 
 
 def live_nodes(graph):
-    """The nodes that outputs, writes in place and assertions need."""
+    """Returns the nodes that outputs, writes in place and assertions need."""
     live = set()
     for node in reversed(graph.nodes):
         schema = getattr(node.target, "_schema", None)
@@ -1146,9 +1146,9 @@ def live_nodes(graph):
 
 
 def described(torch, graph, is_training):
-    """A list that is equal for graphs that are one computation; where is_training, with the closed list of
-    training arguments turned to evaluation: dropout, attention's dropout, norms with running statistics, their
-    counters."""
+    """Returns a list that is equal for graphs with the same computation. With is_training, it first turns the
+    known training arguments to evaluation: dropout, attention's dropout, norms with running statistics,
+    their counters."""
     numbers, lines = {}, []
     # A contiguous() of a contiguous tensor is not traced. Attention kernels, which depend on dropout, lay out
     # their results differently, so contiguous() may appear in only one graph. It changes no value unless
@@ -1207,7 +1207,7 @@ def described(torch, graph, is_training):
 
 
 def evaluation_graph(torch, subject, training, fake, plan, outputs):
-    """("same", None), or ("other", JSON of model.eval()'s graph)."""
+    """Returns ("same", None), or ("other", JSON of model.eval()'s graph)."""
     subject.module.eval()
     try:
         evaluated = trace(torch, subject, fake, dict(plan))
@@ -1246,7 +1246,7 @@ def model_json(torch, program):
 
 
 def rules_hold(torch, program, inputs):
-    """True where the sizes of these inputs keep the archive's rules."""
+    """True if the sizes of these inputs satisfy the archive's rules."""
     known = {"max": max, "min": min, "Max": max, "Min": min, "L": inputs, "FloorDiv": lambda a, b: a // b,
              "Mod": lambda a, b: a % b, "PythonMod": lambda a, b: a % b, "IntInfinity": lambda: float("inf")}
     try:
@@ -1260,7 +1260,8 @@ def rules_hold(torch, program, inputs):
 
 
 def sizes_to_try(torch, subject, training):
-    """Up to three: the example, and two that differ from it and from each other where the rules allow."""
+    """Returns up to three choices of sizes: the example, and two others. All differ from each other where the
+    rules allow it."""
     candidates = {}
     for size, example in subject.examples.items():
         least, greatest = subject.ranges[size]
@@ -1304,7 +1305,8 @@ def flat_outputs(torch, value):
 
 
 def run_once(torch, call, owner, inputs):
-    """Outputs, gradients by name and buffers after a forward and backward of a weighed sum of the outputs."""
+    """Returns outputs, gradients by name, and buffers after a forward and a backward from a weighted sum of
+    the outputs."""
     for parameter in owner.parameters():
         parameter.grad = None
     torch.manual_seed(11)
@@ -1328,7 +1330,7 @@ def run_once(torch, call, owner, inputs):
 
 
 def difference(torch, one, other, least_scale=1e-12):
-    """The greatest difference, as a part of the greatest number, or of least_scale where all are smaller."""
+    """Returns the largest difference relative to the largest number, or to least_scale if that is larger."""
     if one.shape != other.shape or one.dtype != other.dtype:
         return float("inf")
     if one.numel() == 0 or torch.equal(one, other):
@@ -1340,7 +1342,7 @@ def difference(torch, one, other, least_scale=1e-12):
 
 
 def runnable(torch, program, module):
-    """The exported program with the parameters of a module, which may have others than it was exported with."""
+    """Returns the exported program with the parameters of a module, which may differ from those at export."""
     made = program.module()
     for owner, key, name, _ in parameters_of(made):
         owner._parameters[key] = module.get_parameter(name)
@@ -1370,8 +1372,8 @@ def worst(torch, mine, theirs):
 
 
 def compare(torch, subject, training, module, dtype):
-    """Compares the exported program with the module at up to three sizes; returns a note. The module keeps its
-    buffers."""
+    """Compares the exported program with the module for up to three choices of sizes; returns a note.
+    Restores the module's buffers."""
     module.train()
     program = runnable(torch, training.program, module)
     state = ModuleState(torch, module)
@@ -1419,8 +1421,8 @@ def compare(torch, subject, training, module, dtype):
 
 
 def adds_up(torch, subject, module):
-    """True where the loss of a batch is what the losses of its rows and their counts say; None where that cannot be
-    tried. Without dropout, and with the statistics of batch norms as they are."""
+    """True if the loss of a batch follows from the losses of its rows and their counts; None if that cannot
+    be tested. Runs without dropout and with fixed statistics of batch norms."""
     if not subject.loss_output or "rows" not in subject.sizes or subject.outputs is not None:
         return None
     least, greatest = subject.ranges["rows"]
@@ -1468,7 +1470,7 @@ def memory_left():
 
 
 def draw_weights(torch, module):
-    """Adds a small random number to every weight, so that none is 0 or 1 throughout."""
+    """Adds a small random number to every weight, so that no tensor is all zeros or all ones."""
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in module.parameters():
@@ -1482,7 +1484,8 @@ def bytes_of(module):
 
 
 def check(torch, subject, training, arguments, asked, fake, real):
-    """Returns ("model" or "two layers of each kind", notes). real: the module with weights, or None to draw some."""
+    """Returns ("model" or "two layers of each kind", notes). real: the module with weights, or None to draw
+    some."""
     checked, exported, compared = "model", training, subject
     if real is None and not fake:
         real = subject.module
@@ -1532,7 +1535,7 @@ def apply_leaves(torch, subject, arguments):
 
 
 def resize_examples(torch, subject):
-    """Makes the example inputs of the example sizes."""
+    """Resizes the example inputs to the example sizes."""
     generator = torch.Generator().manual_seed(2)
     torch.manual_seed(2)
     for size, places in subject.sizes.items():
@@ -1543,7 +1546,7 @@ def resize_examples(torch, subject):
 
 @contextlib.contextmanager
 def counted_checkpoints(torch):
-    """A list that gets an entry for every call of torch.utils.checkpoint within."""
+    """Yields a list that gets an entry for every call of torch.utils.checkpoint within this context."""
     import torch.utils.checkpoint as owner
 
     calls = []
@@ -1582,7 +1585,7 @@ def remedy_of(error):
 
 
 def place_of(error):
-    """The innermost line of the model that the error came from."""
+    """Returns the innermost line of the model in the error's traceback."""
     frames = []
     trace_back = error.__traceback__
     while trace_back is not None:
@@ -1594,8 +1597,9 @@ def place_of(error):
 
 
 def with_records(path, first_uses):
-    """Writes the archive again with an empty record for every parameter: torch.export.save() gives all parameters
-    without memory one record, which torch.export.load() takes for a tie. first_uses: {name: name of its first use}."""
+    """Rewrites the archive with an empty record for every parameter. torch.export.save() gives all parameters
+    without memory the same record, which torch.export.load() takes for a tie. first_uses: {name: name of
+    its first use}."""
     from torch.export.pt2_archive._package import PT2ArchiveWriter
 
     folder = os.path.join(os.path.dirname(path), "whole")
@@ -1630,7 +1634,7 @@ def with_records(path, first_uses):
 
 
 def write_archive(torch, program, out, extra, records):
-    """Writes beside the file and renames, so that there is none or a whole one."""
+    """Writes beside the file and renames, so that no partial file remains."""
     folder = os.path.dirname(os.path.abspath(out))
     try:
         temporary = tempfile.mkdtemp(prefix=".sluice_export.", dir=folder)

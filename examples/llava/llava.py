@@ -1,4 +1,4 @@
-"""A LLaVA of transformers for sluice_export.py: rows of text with any number of images each."""
+"""A LLaVA of transformers for sluice_export.py. Each row has text and any number of images."""
 import torch
 from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, LlavaForConditionalGeneration
 from transformers.models.llava.modeling_llava import LlavaModel
@@ -32,7 +32,7 @@ def model():
 
 
 def draw(sizes):
-    """Rows with all image tokens in the first ones, as many as there is room for."""
+    """Draws rows. The image tokens of all images come first, so the first rows hold them."""
     rows, length, images = sizes["rows"], sizes["length"], sizes["images"]
     ids = torch.randint(1, 250, (rows * length,))
     ids[:TOKENS * images] = IMAGE
