@@ -104,7 +104,7 @@ void BM_ExecutorOverhead(benchmark::State& state) {
         RankStages stages = build_stages(model, partition, rank);
         NoOps ops;
         Executor executor(program, rank, stages.pointers(), *transports[rank], ops, model.loss, {});
-        executor.run_step(batch);  // warm-up
+        executor.run_step(batch);
         transports[rank]->world().barrier().wait();
         const auto start = std::chrono::steady_clock::now();
         const double cpu_start = thread_cpu_seconds();

@@ -24,14 +24,12 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t kWidth = 32, kHeads = 2, kHead = 16, kInner = 64, kNumLayers = 4;
 
-// Weights of a layer, in order of use.
 const std::vector<std::pair<std::string, std::vector<std::int64_t>>> kWeights{
     {"norm1", {kWidth}},        {"q", {kWidth, kWidth}},  {"k", {kWidth, kWidth}},
     {"v", {kWidth, kWidth}},    {"o", {kWidth, kWidth}},  {"norm2", {kWidth}},
     {"gate", {kInner, kWidth}}, {"up", {kInner, kWidth}}, {"down", {kWidth, kInner}},
 };
 
-// The decoder as direct calls.
 struct Calls {
   const Tensors& weights;
   std::size_t next = 0;
@@ -66,7 +64,6 @@ at::Tensor run_calls(const at::Tensor& x, const Tensors& weights) {
   return hidden;
 }
 
-// The same decoder as a graph.
 class DecoderGraph {
  public:
   explicit DecoderGraph(int num_layers = kNumLayers) {
@@ -87,7 +84,7 @@ class DecoderGraph {
   GraphBuilder builder;
   std::vector<std::string> weights;
   std::string result;
-  std::vector<std::string> between;  // input of each layer, and output of the last
+  std::vector<std::string> between;
 
  private:
   std::string call(const std::string& target, const GraphBuilder::Arguments& arguments) {

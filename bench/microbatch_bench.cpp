@@ -41,7 +41,6 @@ ModelSpec spec_of(const Size& size) {
       size.name);
 }
 
-// All layers as one stage.
 class Whole {
  public:
   Whole(const Size& size, bool fused)

@@ -67,7 +67,6 @@ void AdamW(benchmark::State& state, const Sizes& size) {
 BENCHMARK_CAPTURE(AdamW, S, kS)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(AdamW, M, kM)->Unit(benchmark::kMillisecond);
 
-// Every tensor has its own memory.
 void AdamWOfLibTorch(benchmark::State& state, const Sizes& size) {
   const at::NoGradGuard no_grad;
   const auto parameters = parameters_of(size);

@@ -45,13 +45,10 @@ constexpr std::chrono::milliseconds kDeadline{30'000};
 
 at::Tensor bytes_tensor(std::int64_t bytes) { return at::zeros({bytes}, at::kByte); }
 
-// One end of a connection.
 class End {
  public:
   virtual ~End() = default;
-  // Sends, and returns the answer, which has the same size.
   virtual at::Tensor ping(const at::Tensor& bytes) = 0;
-  // Receives and sends back.
   virtual void pong(std::int64_t bytes) = 0;
   virtual void send(const at::Tensor& bytes) = 0;
   virtual at::Tensor receive(std::int64_t bytes) = 0;
@@ -128,7 +125,6 @@ class RawGlooEnd final : public End {
   at::Tensor kept_;
 };
 
-// Precedes messages and gives their number and size.
 struct Announcement {
   std::int64_t count = 0;  // 0: end
   std::int64_t bytes = 0;
@@ -150,7 +146,6 @@ void echo(End& end) {
   }
 }
 
-// A local end and an echoing one.
 class Way {
  public:
   virtual ~Way() = default;

@@ -27,7 +27,6 @@ inline sluice::Model my_model() {
   return model;
 }
 
-// Returns the rows of this replica.
 inline Batch own_rows(const sluice::Pipeline& pipeline, const Batch& batch) {
   const auto own = [&](const torch::Tensor& rows) {
     return rows.tensor_split(pipeline.num_replicas())[pipeline.replica()];

@@ -7,7 +7,6 @@
 #include "sluice/error.h"
 #include "sluice/trainer.h"
 
-// Returns the norms and losses of six steps.
 Losses trained(int ranks, const sluice::DataParallel& replicas) {
   return sluice::run(my_model(),
                      {.num_ranks = ranks,

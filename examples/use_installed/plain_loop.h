@@ -50,7 +50,6 @@ inline Losses plain_loop(torch::nn::Module& net,
   return plain_loop(net, loss_of);
 }
 
-// Prints the comparison and returns the exit code.
 inline int compare(const Losses& one, const Losses& several, const Losses& plain) {
   bool close = true;
   for (int i = 0; i < kSteps; ++i) close = close && std::abs(one[i] - plain[i]) < 1e-5;
@@ -60,7 +59,6 @@ inline int compare(const Losses& one, const Losses& several, const Losses& plain
   return one == several && close && one.back() < one.front() ? 0 : 1;
 }
 
-// Prints the result of a program with several layouts and returns its exit code.
 inline int report(const Losses& alone, bool same) {
   std::cout << "loss after " << alone.size() / 2 << " steps: " << alone.back()
             << (same ? ", the same bits in every layout\n" : ", other bits in another layout\n");

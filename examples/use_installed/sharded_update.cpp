@@ -28,7 +28,6 @@ torch::optim::AdamW make_optimizer(const sluice::Pipeline& pipeline) {
   return torch::optim::AdamW(std::move(groups), torch::optim::AdamWOptions(1e-2));
 }
 
-// Returns the norms and losses of six steps.
 Losses trained(int ranks, const sluice::DataParallel& replicas) {
   return sluice::run(
              my_model(),

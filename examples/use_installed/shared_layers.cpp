@@ -8,7 +8,6 @@
 #include "sluice/parts/tensor_parallel.h"
 #include "sluice/pipeline.h"
 
-// Returns the norms and losses of six steps.
 Losses trained(int stages, int degree) {
   using namespace sluice;
   const auto make = [](const Kept& kept) {  // runs once per stage

@@ -1,4 +1,3 @@
-// Which operators an exported graph may run. All others are rejected.
 #include "archive/allowed_nodes.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +17,6 @@ using test::in_block;
 using test::SmallDecoder;
 using test::Value;
 
-// A decoder in which one node calls the target.
 SmallDecoder decoder_with(const std::string& target, test::GraphBuilder::Arguments arguments = {}) {
   SmallDecoder graph;
   if (arguments.empty()) arguments = {{"self", Value{"h0"}}};

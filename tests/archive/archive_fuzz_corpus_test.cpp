@@ -1,4 +1,3 @@
-// Replays the corpora of the archive fuzz targets, and mutations of real archives.
 #include <gtest/gtest.h>
 
 #include <cstdint>

@@ -1,4 +1,3 @@
-// Each archive here has one fault. Reading it must throw an Error that names the place.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -25,7 +24,6 @@ Error refused(const SmallArchive& archive) {
   return error;
 }
 
-// Returns the error for a small archive whose program was changed.
 Error refused_program(const std::function<void(GraphJson& program)>& change) {
   SmallArchive archive;
   change(archive.program);
@@ -61,11 +59,9 @@ TEST(GraphFaultsTest, RefusesAValueThatIsReadBeforeItIsWritten) {
             std::string("the value 'linear' is read before it is written, or never written; a.pt2, "
                         "entry 'm/models/model.json', node 1 'aten.relu.default'; export the model "
                         "again"));
-  // Two nodes that depend on each other.
   refused_graph([](GraphJson& graph) {
     graph["nodes"][0]["inputs"][0] = argument_json("input", named_tensor("relu"));
   });
-  // A node that depends on itself.
   refused_graph([](GraphJson& graph) {
     graph["nodes"][0]["inputs"][0] = argument_json("input", named_tensor("linear"));
   });
@@ -273,7 +269,6 @@ GraphJson set_grad(const GraphJson& graph, const std::vector<GraphJson>& operand
   return node_json("torch.ops.higher_order.wrap_with_set_grad_enabled", inputs, outputs);
 }
 
-// Puts the relu of the small graph inside a higher-order operator.
 GraphJson relu_inside(GraphJson& graph) {
   GraphJson inner = graph;
   inner["nodes"] = std::vector<GraphJson>{graph["nodes"][1]};

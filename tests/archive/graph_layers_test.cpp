@@ -1,5 +1,3 @@
-// Where layers of an exported graph begin, which values they read and write, and which nodes are
-// free of any layer.
 #include "archive/graph_layers.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +30,6 @@ Names layers_of_graph(const WrittenGraph& graph, const GraphCuts& cuts = {}) {
   return names_of(graph.model({.cuts = cuts})->layers.layers);
 }
 
-// Returns the names of these values.
 Names values_of(const GraphOfModel& model, const std::vector<int>& values) {
   Names names;
   for (const int value : values)
@@ -72,7 +69,6 @@ TEST(GraphLayersTest, AClassSaysWhatABlockIs) {
   EXPECT_EQ(unknown.kind(), ErrorKind::kUsage);
   EXPECT_EQ(unknown.fact(), "the graph has no module of class 'Blok'");
   EXPECT_EQ(unknown.remedy(), "did you mean 'Block'?");
-  // The end of a class name does not match the class.
   EXPECT_EQ(
       error_of([&] { layers_of_graph(graph, {.layer_class = "lock", .modules = {}}); }).kind(),
       ErrorKind::kUsage);
@@ -145,8 +141,6 @@ TEST(GraphLayersTest, WhatNoResultNeedsIsOnNoStage) {
   EXPECT_EQ(layers_of_graph(graph), (Names{"words", "blocks.0", "aside", "blocks.1", "head"}));
 }
 
-// ---- no cut ----
-
 // blocks.1 writes in place into a value of blocks.0, or into a view of that value.
 SmallDecoder with_write(const std::string& view) {
   using Items = test::GraphBuilder::Items;
@@ -186,7 +180,7 @@ TEST(GraphLayersTest, ATensorAndALaterWriteIntoItAreOneLayer) {
 
 TEST(GraphLayersTest, AWriteWithinAModuleForbidsTheNameInside) {
   SmallDecoder graph;
-  graph.node_of("r0").target = "aten.relu_.default";  // writes into h0
+  graph.node_of("r0").target = "aten.relu_.default";
   EXPECT_EQ(layers_of_graph(graph), kLayers);
   const Error error =
       error_of([&] { layers_of_graph(graph, {.layer_class = {}, .modules = {"blocks.0.act"}}); });
@@ -341,8 +335,6 @@ TEST(GraphLayersTest, ANumberThatNoSizeTellsDoesNotCross) {
   EXPECT_EQ(layers_of_graph(graph), (Names{"words", "blocks.0", "head"}));
 }
 
-// ---- calls, ties, skips ----
-
 TEST(GraphLayersTest, AModuleThatIsCalledTwiceIsTwoLayersWithOneParameter) {
   SmallDecoder graph;
   for (const char* value : {"h1", "r1", "x2"}) {
@@ -445,8 +437,6 @@ TEST(GraphLayersTest, EncoderAndDecoderAreLayersOfOneModel) {
   EXPECT_EQ(model->layers.outputs, Names{"logits"});  // the other output is not requested
 }
 
-// ---- free ----
-
 TEST(GraphLayersTest, WhatDependsOnInputsBuffersAndSizesAloneIsFree) {
   SmallDecoder graph;
   graph.buffer("table", {"4"});
@@ -464,7 +454,6 @@ TEST(GraphLayersTest, WhatDependsOnInputsBuffersAndSizesAloneIsFree) {
   ASSERT_EQ(names_of(model->layers.free), Names{"free blocks.0"});
   EXPECT_EQ(values_of(*model, model->layers.free[0].writes), Names{"angles"});
   EXPECT_EQ(values_of(*model, model->layers.layers[1].reads), (Names{"x0", "angles"}));
-  // Values that are random, trained or overwritten are not free.
   const auto free_with = [&](const std::function<void(SmallDecoder&)>& change) {
     SmallDecoder changed = graph;
     change(changed);

@@ -1,4 +1,3 @@
-// Which fields a row of data needs for a graph, and which graph inputs are tokens.
 #include "archive/graph_rows.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,4 @@
-// The work of finding layers must grow linearly with the nodes of a graph. The tests count
-// allocations, because time depends on the machine.
+// Counts allocations, because time depends on the machine.
 #include <gtest/gtest.h>
 
 #include <functional>

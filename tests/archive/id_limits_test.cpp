@@ -1,4 +1,3 @@
-// Limits of integer inputs of a graph, derived from the operators that read them.
 #include "archive/id_limits.h"
 
 #include <gtest/gtest.h>

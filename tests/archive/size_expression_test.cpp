@@ -144,7 +144,6 @@ TEST(SizeExpressionTest, DividesAsPythonDoes) {
   EXPECT_EQ(at("-float(s0)//0.1", one), -10);
   EXPECT_EQ(at("float(s0)//0.25", one), 4);
   EXPECT_EQ(at("int(float(s0) % 0.1*1000)", one), 99);
-  // sympy's rational numbers stay exact.
   EXPECT_EQ(at(srepr("TruncToInt(Mul(Rational(1, 49), @0, Integer(49)))"), one), 1);
   EXPECT_EQ(at(srepr("CeilDiv(Add(@0, Integer(9007199254740992)), Integer(1))"), one),
             9007199254740993);

@@ -41,7 +41,6 @@ class WrittenGraph : public GraphBuilder {
     module.outputs.push_back({.name = name, .value = argument});
   }
 
-  // Adds a node that belongs to these modules. Its results have these sizes.
   GraphNode& add(const Modules& modules, const std::string& target, const Arguments& arguments,
                  const std::string& written,
                  const std::vector<std::string>& sizes = {"s0", "s1", "4"},
@@ -107,7 +106,6 @@ class SmallDecoder : public WrittenGraph {
     add(in_block(i), "aten.add.Tensor", {{"self", Value{"x" + n}}, {"other", Value{"r" + n}}},
         "x" + std::to_string(i + 1));
   }
-  // Returns the first node that writes the value.
   GraphNode& node_of(const std::string& value) {
     for (GraphNode& each : module.nodes)
       if (!each.results.empty() && each.results.front().values.front() == find(value)) return each;

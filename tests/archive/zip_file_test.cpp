@@ -116,7 +116,6 @@ TEST(ZipFileTest, RefusesEntriesInEachOther) {
       refused({{.name = "x", .content = "content"}, {.name = "y", .content = "b", .offset = 0}})
           .fact(),
       "the entry overlaps another");
-  // The content of one entry contains another entry.
   const std::string inner = zip_bytes({{.name = "y", .content = "b"}}).substr(0, 32);
   EXPECT_EQ(refused({{.name = "x", .content = inner}, {.name = "y", .content = "b", .offset = 31}})
                 .fact(),

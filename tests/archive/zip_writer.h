@@ -1,4 +1,3 @@
-// Writes zip files for tests, with faults on request.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +21,7 @@ struct ZipPart {
 };
 
 struct ZipShape {
-  bool is_64 = false;  // writes a 64-bit end record
+  bool is_64 = false;
   std::string comment = {};
   std::int64_t entries = -1, directory_bytes = -1, directory_offset = -1;
 };

@@ -28,7 +28,6 @@ class ChatTemplateTest : public testing::Test {
       text += turn.text;
     return text;
   }
-  // Returns the assistant's text from all turns.
   std::vector<std::string> spoken(ChatTemplate chat_template,
                                   const std::vector<Message>& messages) const {
     std::vector<std::string> parts;

@@ -1,4 +1,3 @@
-// Named numeric fields in rows of .jsonl, beside tokens or instead of them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,7 +28,6 @@ using Doubles = std::vector<double>;
 using Sizes = std::vector<std::int64_t>;
 using Fields = std::vector<FieldOption>;
 
-// Parses a row that has this value in the field "x" described by `field`.
 FieldValue parsed(const FieldOption& field, const std::string& value) {
   const Fields fields = {field};
   return parse_jsonl_row("{\"a\": 1, \"x\": " + value + ", \"b\": {}}", "rows.jsonl:7",
@@ -146,7 +144,6 @@ TEST(FieldTest, RefusesWhatIsNoNumberOfItsType) {
 
 class NpyFieldTest : public testing::Test {
  protected:
-  // Writes a file in format 1.0, like numpy.save.
   template <typename Number>
   void write_npy(const std::string& name, const std::string& header,
                  const std::vector<Number>& numbers) const {
@@ -372,7 +369,6 @@ TEST(FieldTest, GoBeforeTheFieldsOfTokensAndStandBesideThem) {
 
 class FieldRowsTest : public testing::Test {
  protected:
-  // Row i has image [i, i + 0.5] and label i.
   FieldRowsTest() {
     std::string rows;
     for (int i = 0; i < 20; ++i) {
@@ -476,7 +472,6 @@ TEST_F(FieldRowsTest, AreSharedAmongReplicasShuffledAndGoneOnWith) {
     epoch.insert(epoch.end(), both.begin(), both.end());
   }
   EXPECT_FALSE(std::is_sorted(epoch.begin(), epoch.end()));
-  // Resumes at step 3 after other batch sizes.
   const StepsDone done{2, {8}};
   Integers resumed = labels_of(TokenData(options(true)).step_rows(3, 12, done));
   EXPECT_EQ(resumed, Integers(epoch.begin() + 8, epoch.end()));

@@ -1,4 +1,3 @@
-// The content of a file is checked before the file is read as text, rows or token ids.
 #include "data/file_content.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,3 @@
-// A warning is due if the tokenizer's directory has a chat template other than the one in use.
 #include "data/own_chat_template.h"
 
 #include <gtest/gtest.h>

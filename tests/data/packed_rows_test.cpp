@@ -1,4 +1,3 @@
-// Packed rows, mixtures of files, and the guarantees of both across restarts.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -180,8 +179,6 @@ TEST_F(MixedDataTest, RefusesWeightsThatFitNoEntries) {
   EXPECT_EQ(refusal({1, 1}, {2, 1}), ErrorKind::kUsage) << "two formats in an entry";
 }
 
-// Restarts change the number of steps, the replicas and the batch size. Each sequence of the
-// endless data must still be used exactly once, in order.
 TEST_F(MixedDataTest, EverySequenceIsUsedOnceOverRestartsAndReplicas) {
   std::uint64_t state = 3;
   for (const bool pack : {false, true}) {
@@ -193,7 +190,7 @@ TEST_F(MixedDataTest, EverySequenceIsUsedOnceOverRestartsAndReplicas) {
       Tokens found;
       StepsDone done;
       while (found.size() < 300) {
-        const TokenData data(all);  // a run that resumes at `done`
+        const TokenData data(all);
         const auto replicas = static_cast<std::int64_t>(1 + next_bits(state) % 4);
         const auto each = static_cast<std::int64_t>(1 + next_bits(state) % 3);
         const auto steps = static_cast<std::int64_t>(1 + next_bits(state) % 4);

@@ -46,8 +46,8 @@ TEST(PermutationTest, StaysTheSameFromVersionToVersion) {
             (std::vector<std::uint64_t>{7, 6, 3, 1, 9, 2, 8, 0, 4, 5}));
 }
 
-// Over many keys, each value must come up equally often at each place. We require chi-square, which
-// has (size - 1)^2 degrees of freedom, to stay below its mean plus six standard deviations.
+// Chi-square has (size - 1)^2 degrees of freedom. It must stay below its mean plus six standard
+// deviations.
 TEST(PermutationTest, PutsEveryValueAtEveryPlaceAboutAsOften) {
   for (const std::uint64_t size : {2, 3, 4, 5, 7, 8, 13, 16, 17}) {
     constexpr std::uint64_t kKeys = 20'000;

@@ -1,4 +1,3 @@
-// Each field of a row or message is used, rejected by name, or ignored as metadata.
 #include "data/row_fields.h"
 
 #include <gtest/gtest.h>
@@ -56,7 +55,6 @@ class RowFieldsTest : public testing::Test {
   std::vector<std::string> warnings(const std::string& row) const {
     return TokenData(options(row)).warnings();
   }
-  // Returns the counted text of a row, with "_" for each uncounted token.
   std::string counted(const std::string& row, bool assistant_only) const {
     TokenDataOptions of = options(row);
     of.data.assistant_only_loss = assistant_only;
@@ -96,7 +94,6 @@ TEST_F(RowFieldsTest, MasksAndOtherFieldsThatAskForSomethingAreRefusedByName) {
   expect_refused(R"({"text": "a", "reasoning_content": "b"})", "reasoning_content");
   expect_refused(R"({"text": "a", "chosen": "b"})", "chosen");
   expect_refused(R"({"text": "a", "attention_mask": [1]})", "attention_mask");
-  // The field comes after more fields than an error message lists.
   std::string many = R"({"text": "a")";
   for (int i = 0; i < 100; ++i) many += ", \"m" + std::to_string(i) + "\": 1";
   expect_refused(many + R"(, "loss_mask": [0]})", "loss_mask");

@@ -1,4 +1,3 @@
-// Handwritten files of token ids: headers, ids and faults.
 #include "data/token_file.h"
 
 #include <gtest/gtest.h>
@@ -243,8 +242,7 @@ TEST_F(TokenFileTest, PacksMegatronsDocumentsApart) {
   EXPECT_EQ(data.step_share(1, 2, {1, 1}).total_counted, 5);
 }
 
-// Changes a few bytes, by one bit or to a random value, so that counts, lengths and offsets become
-// arbitrary.
+// Changes single bits or bytes, so that counts, lengths and offsets become arbitrary.
 std::string changed(std::string bytes, std::uint64_t& state) {
   for (std::uint64_t i = 0; i <= next_bits(state) % 3; ++i) {
     const std::size_t at = next_bits(state) % bytes.size();

@@ -1,4 +1,3 @@
-// Text, prompts and conversations passed through a tokenizer.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -50,7 +49,6 @@ class TokenizedDataTest : public testing::Test {
     return options;
   }
   Tokenizer tokenizer() const { return Tokenizer::read(folder_ / "model"); }
-  // Returns the ids and labels of the only row, without padding.
   std::pair<Tokens, Tokens> row(const std::string& json, TokenDataOptions options) const {
     test::write_file(options.data.files.front(), json);
     options.data.pad = Padding::kLongest;
@@ -59,7 +57,6 @@ class TokenizedDataTest : public testing::Test {
     return {{rows.ids.begin(), rows.ids.begin() + length},
             {rows.labels.begin(), rows.labels.begin() + length}};
   }
-  // Returns the counted tokens as text, with "_" for the others.
   std::string counted(const std::pair<Tokens, Tokens>& row) const {
     std::string text;
     for (const std::int32_t label : row.second)
@@ -111,7 +108,7 @@ constexpr const char* kTalk =
     R"({"role": "user", "content": "a"}, {"role": "assistant", "content": "or", "name": "x"}]})";
 
 TEST_F(TokenizedDataTest, AConversationIsItsTemplateWithSpecialTokens) {
-  TokenDataOptions all = options("a.jsonl", 200);  // the tokenizer has chatml's tokens
+  TokenDataOptions all = options("a.jsonl", 200);
   const auto talk = row(kTalk, all);
   EXPECT_EQ(talk.first,
             tokenizer().encode("<|im_start|>user\nthe<|im_end|>\n<|im_start|>assistant\n\n\nand"
@@ -193,7 +190,6 @@ TEST_F(TokenizedDataTest, FilesAreDocumentsInARowWithTheTokensOfTheWhole) {
   EXPECT_FALSE(data.unigram_entropy());
   expected.resize(expected.size() / 7 * 7);
   EXPECT_EQ(data.read({0}, data.num_sequences()).ids, expected);
-  // Several threads read the pieces in any order.
   all.data.shuffle = true;
   const TokenData shuffled(all);
   std::vector<int> mismatches(3);
@@ -211,7 +207,6 @@ TEST_F(TokenizedDataTest, FilesAreDocumentsInARowWithTheTokensOfTheWhole) {
   EXPECT_EQ(mismatches, std::vector<int>(3, 0));
 }
 
-// For every kind of tokenizer, cuts between pieces must lie where no token continues.
 TEST_F(TokenizedDataTest, ATextInPiecesHasTheTokensOfTheWholeInEveryKindOfTokenizer) {
   for (const std::string name :
        {"gpt2", "llama2", "llama3", "mistral", "gemma", "qwen2", "deepseek", "o200k"}) {

@@ -1,5 +1,3 @@
-// `data.tokenizer` = "auto" takes the model's tokenizer.json, throws an error, or falls back to
-// bytes with a warning.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -1,4 +1,3 @@
-// A handwritten backward replaces autograd's backward of a stage.
 #include "sluice/parts/chunk.h"
 
 #include <ATen/ATen.h>
@@ -88,7 +87,6 @@ TEST(ChunkBackwardTest, AHandWrittenOneTrainsToTheBitsOfAutograd) {
     const Model model = linear_model(program.num_stages());
     const auto steps = user_batches(3, 4, {2, 3});
     const TrainedModel expected = train_in_one_loop(model, steps, {});
-    // Uses the handwritten backward on every stage, then on every second stage.
     for (const int every : {1, 2}) {
       HarnessOptions options;
       std::vector<int> num_made(static_cast<std::size_t>(program.num_stages()));
@@ -120,7 +118,6 @@ TEST(ChunkBackwardTest, ItsInputHalfLeavesTheSumsToItsWeightHalf) {
   EXPECT_TRUE(stage.splits_backward());
 }
 
-// Computes all gradients in I, so that nothing is left for W.
 class NothingForW final : public ChunkBackward {
  public:
   NothingForW(const Chunk& chunk, const GradientSums& sums) : linear_(chunk, sums) {}

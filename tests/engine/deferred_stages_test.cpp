@@ -1,4 +1,3 @@
-// Stages whose parameters have no memory until the caller provides it.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/batchnorm.h>
@@ -42,7 +41,6 @@ std::vector<std::pair<std::string, at::Tensor>> tensors_of(const RankStages& sta
   return tensors;
 }
 
-// Returns the outputs of all stages and the gradients of their parameters.
 std::vector<at::Tensor> step_of(const RankStages& stages) {
   const Values batch{{"x", at::linspace(-1, 1, 4 * kDeferredWidth).reshape({4, kDeferredWidth})},
                      {"y", at::ones({4, kDeferredWidth})}};

@@ -53,8 +53,7 @@ TEST(ExecutorTest, KeepsNoOutputAfterItsSend) {
     const Program program = program_of(schedule, 2, 4);
     HarnessOptions options;
     std::mutex mutex;
-    std::map<std::pair<int, int>, c10::weak_intrusive_ptr<c10::StorageImpl>>
-        storages;  // keys: stage, microbatch
+    std::map<std::pair<int, int>, c10::weak_intrusive_ptr<c10::StorageImpl>> storages;
     int num_checked = 0;
     options.per_rank = [&](int, CallbackObserver& observer) {
       observer.on_produced = [&](const Action& action, std::vector<at::Tensor>& produced) {
@@ -139,10 +138,9 @@ TEST(ExecutorTest, NeedsNoMoreMemoryForMoreMicrobatchesUnder1F1B) {
 
 struct FaultResult {
   std::vector<std::string> errors;
-  double seconds = 0;  // from the fault until all ranks have ended
+  double seconds = 0;
 };
 
-// Throws at one instruction of one rank.
 FaultResult inject(const Program& program, int fault_rank, int fault_index) {
   HarnessOptions options;
   Clock::time_point at;

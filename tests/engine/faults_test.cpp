@@ -1,4 +1,3 @@
-// A fault in any user code must stop every rank at once, with an error that names the place.
 #include <dirent.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +30,6 @@ bool has_at_most(int threads, std::chrono::seconds patience = std::chrono::secon
   return true;
 }
 
-// Throws on its third call, from any thread.
 struct Bomb {
   std::atomic<int> calls{0};
   Clock::time_point at;

@@ -1,4 +1,3 @@
-// Which calls observers receive, and in which order.
 #include "sluice/parts/observers.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +10,6 @@
 namespace sluice::test {
 namespace {
 
-// Records every call.
 class Diary final : public ExecutorObserver {
  public:
   std::vector<std::string> lines;

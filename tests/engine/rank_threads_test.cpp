@@ -18,7 +18,6 @@
 namespace sluice {
 namespace {
 
-// Runs `fn` on three ranks and returns the error, which is required.
 Error failure_of(const std::function<void(Transport&)>& fn) {
   const auto transports = make_local_transports(3);
   try {
@@ -59,7 +58,7 @@ TEST(RankThreadsTest, TheFirstFailureWakesTheOthersAndIsTheOneThatIsReported) {
     if (transport.rank() == 1)
       throw Error(ErrorKind::kInput,
                   {.what = "bad row", .where = "data.jsonl:7", .remedy = "mend it"});
-    transport.world().barrier().wait();  // would wait forever
+    transport.world().barrier().wait();
   });
   EXPECT_EQ(error.kind(), ErrorKind::kInput);
   EXPECT_STREQ(error.what(), "bad row; data.jsonl:7; mend it");
@@ -98,7 +97,6 @@ TEST(RankThreadsTest, AnyOtherFailureIsInternalAndNamesTheRank) {
 
 // sanitizers reserve address space
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-// Limits the address space so that the stacks of 64 threads do not fit.
 void run_without_room_for_threads() {
   std::ifstream statm("/proc/self/statm");
   rlim_t pages = 0;

@@ -1,4 +1,3 @@
-// For every verified program, losses and weights must have the same bits as one plain loop.
 #include <gtest/gtest.h>
 
 #include "plan/passes/passes.h"
@@ -22,7 +21,6 @@ std::string text(const Case& c) {
          " model " + std::to_string(static_cast<int>(c.model)) + (c.ragged ? " ragged" : "");
 }
 
-// Returns every legal combination of the axes, in a fixed order.
 std::vector<Case> every_case() {
   std::vector<Case> cases;
   for (const ScheduleInfo& info : schedule_table()) {
@@ -32,7 +30,7 @@ std::vector<Case> every_case() {
           try {
             make_schedule(info.name, {ranks, stages_per_rank, microbatches});
           } catch (const Error&) {
-            continue;  // not a legal combination
+            continue;
           }
           for (UserModel model : {UserModel::kMlp, UserModel::kUnsplittable, UserModel::kShared}) {
             for (bool ragged : {false, true}) {
@@ -78,8 +76,6 @@ TEST(SlowSameBitsTest, HoldsForEveryScheduleModelAndLayout) {
   for (const Case& c : every_case()) expect_bits_of_one_loop(c);
 }
 
-// Includes Ws in another order than their Is, interleaved microbatches of one stage, and an
-// overlapped pair.
 TEST(SameBitsTest, HoldsForHandMadeOrders) {
   const char* csv =
       "0F0,0F1,0F2,3F0,3I0,3F1,3I1,3W0,3F2,3W1,0I0,3I2,0I1,3W2,0W1,0B2,0W0\n"
@@ -112,7 +108,6 @@ TEST(SameBitsTest, HoldsForHandMadeOrders) {
   }
 }
 
-// Returns the microbatches in the order in which a stage completes their weight gradients.
 std::vector<int> weight_order(const Program& program, int stage) {
   std::vector<int> order;
   const int rank = program.stage_map.rank_of(stage);
@@ -125,8 +120,6 @@ std::vector<int> weight_order(const Program& program, int stage) {
   return order;
 }
 
-// Checks random orders that complete: whole and split backwards, overlapped pairs, and stages on
-// any rank.
 void expect_bits_for_random_orders(unsigned first_seed, unsigned num_seeds) {
   const HarnessOptions options;
   for (unsigned seed = first_seed; seed < first_seed + num_seeds; ++seed) {

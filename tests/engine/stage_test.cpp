@@ -21,7 +21,6 @@ struct Gradients {
 
 enum class How { kWhole, kSplit };
 
-// A stage in the middle of a pipeline: the blocks of the model without its ends.
 Stage middle_stage(UserModel model, double dropout = 0.3) {
   std::vector<LayerSpec> layers = make_user_layers(model, 3, kWidth, dropout);
   layers.erase(layers.begin());
@@ -215,7 +214,6 @@ TEST(StageTest, HoldsEarlyWeightsOfLayersThatRunTwiceUntilW) {
   }
 }
 
-// Counts the matrix products on this thread during its lifetime.
 class ProductCounter {
  public:
   ProductCounter()
@@ -277,7 +275,7 @@ TEST(StageTest, RefusesTheForwardOfAMicrobatchThatIsInFlight) {
               std::string::npos)
         << error.what();
   }
-  stage.backward(0, {input_of(100)});  // the microbatch can continue after the error
+  stage.backward(0, {input_of(100)});
   run_forward(stage, 0);
 }
 

@@ -1,4 +1,3 @@
-// Which StepOps an Executor calls, when it waits for them, and which work it does during waits.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -18,7 +17,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Records calls and waits.
 class RecordingOps final : public StepOps {
  public:
   std::vector<std::string> calls;
@@ -36,7 +34,6 @@ class RecordingOps final : public StepOps {
   Work<void> reduce_loss() override { return post("reduce_loss"); }
   Work<void> gather_outputs() override { return post("gather_outputs"); }
   Work<void> reduce_norm() override { return post("reduce_norm"); }
-  // The norm takes two pieces of idle work.
   IdleWork partial_norm(int stage) override {
     calls.push_back("partial_norm " + std::to_string(stage));
     return [this, stage, left = 2]() mutable {
@@ -79,7 +76,6 @@ TEST(StepOpsTest, AsksItsStepOpsForEveryInstructionThatIsNoComputeAndNoTransfer)
   EXPECT_EQ(ops.calls, (std::vector<std::string>{"unshard 0", "waits for unshard 0", "reshard 0"}));
 }
 
-// Returns a program with one stage and one microbatch.
 Program program_of_row(const std::vector<std::string>& row) {
   Program program = to_program(make_schedule("GPipe", {1, 0, 1}));
   program.ranks[0].clear();
@@ -184,7 +180,7 @@ TEST(IdleWorksTest, AreDonePieceByPieceUntilTheWaitIsOver) {
   int pieces = 0;
   const Action norm = Action::make(ActionKind::kPartialNorm, 0);
   works.add(norm, [&] { return ++pieces < 4; });
-  works.add(norm, {});  // an empty work is ignored
+  works.add(norm, {});
   works.run_until([] { return true; });
   EXPECT_EQ(pieces, 0);
   works.run_until([&] { return pieces == 2; });

@@ -35,7 +35,7 @@ TEST(TraceTest, HasEveryInstructionOfTheStepsThatWereAskedForOnItsRow) {
     events.insert(events.end(), own.begin(), own.end());
   }
   const auto trace = nlohmann::json::parse(to_chrome_trace(events));
-  std::map<int, std::vector<std::string>> names;  // of steps 2 and 3
+  std::map<int, std::vector<std::string>> names;
   std::set<std::string> processes, waits;
   double first = 1e300;
   for (const auto& event : trace.at("traceEvents")) {

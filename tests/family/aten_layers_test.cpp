@@ -15,7 +15,7 @@ namespace {
 
 namespace aten_layers_test {
 
-using json = nlohmann::ordered_json;  // preserves the order of arguments
+using json = nlohmann::ordered_json;
 
 CallValue value_of(const json& from) {
   if (from.is_boolean()) return from.get<bool>();
@@ -136,7 +136,6 @@ TEST(AtenLayersTest, NeedsInABackwardWhatLibTorchDoes) {
   }
 }
 
-// Like autograd, nothing is kept for frozen weights or for an input without a gradient.
 TEST(AtenLayersTest, WhatIsFrozenKeepsNoInputsOfProducts) {
   const json layers = table();
   const json& llama = layers.at(0);

@@ -17,7 +17,7 @@ namespace {
 
 namespace aten_operators_test {
 
-using json = nlohmann::ordered_json;  // preserves the order of arguments
+using json = nlohmann::ordered_json;
 
 CallTensor tensor_of(const json& from) {
   CallTensor tensor;

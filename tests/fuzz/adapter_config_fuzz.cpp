@@ -1,5 +1,4 @@
-// Reads any bytes as an adapter_config.json. The result must be an input error or settings within
-// range.
+// The result must be an input error or settings within range.
 #include <cmath>
 #include <cstdint>
 #include <string>

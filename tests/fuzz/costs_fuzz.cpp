@@ -1,6 +1,5 @@
-// Reads any bytes as a file of costs. The result must be an Error, or costs with which a program is
-// simulated or rejected. In its own target the function is renamed to libFuzzer's entry point
-// (tests/fuzz/fuzz.cmake).
+// The result must be an Error, or costs with which a program is simulated or rejected.
+// tests/fuzz/fuzz.cmake renames the function to libFuzzer's entry point.
 #include <cmath>
 #include <cstdint>
 #include <string_view>

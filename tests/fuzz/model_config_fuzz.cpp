@@ -1,6 +1,5 @@
-// Reads any bytes as a config.json. The result must be an input error, or a model that every
-// convention splits or rejects. In its own target the function is renamed to libFuzzer's entry
-// point (tests/fuzz/fuzz.cmake).
+// The result must be an input error, or a model that every convention splits or rejects.
+// tests/fuzz/fuzz.cmake renames the function to libFuzzer's entry point.
 #include <cstdint>
 #include <string>
 

@@ -1,5 +1,4 @@
-// Checks a property in a fuzz target. It aborts on failure, because a fuzzer looks for inputs that
-// abort.
+// Aborts if the property does not hold, because a fuzzer looks for inputs that abort.
 #pragma once
 
 #include <cstdlib>

@@ -1,6 +1,5 @@
-// Reads any bytes as a schedule file. The result must be an Error, or a schedule that survives
-// writing and reading and passes through all that `sluice schedule` does with a file. With
-// SLUICE_FUZZ this is a libFuzzer target. FuzzCorpusTest replays the corpus in every build.
+// The result must be an Error, or a schedule that survives writing and reading and passes through
+// all that `sluice schedule` does with a file. FuzzCorpusTest replays the corpus in every build.
 #include <cstdint>
 #include <string_view>
 

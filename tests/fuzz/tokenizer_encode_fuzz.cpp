@@ -1,6 +1,5 @@
-// Encodes any bytes. A byte-level tokenizer must decode to the same text (except for invalid
-// UTF-8), and a word alone must have the same ids as in a text. The tokenizers of other kinds must
-// not crash.
+// A byte-level tokenizer must decode to the same text (except for invalid UTF-8), and a word alone
+// must have the same ids as in a text. The other tokenizers must not crash.
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>

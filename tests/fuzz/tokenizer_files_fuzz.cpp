@@ -1,7 +1,6 @@
-// Reads any bytes as the files beside a tokenizer.json: tokenizer_config.json,
-// special_tokens_map.json, added_tokens.json, config.json. "---" lines separate them, and an empty
-// file is absent. The result must be an input error, or a tokenizer that encodes any text to ids
-// within its range.
+// "---" lines separate tokenizer_config.json, special_tokens_map.json, added_tokens.json and
+// config.json. An empty file is absent. The result must be an input error, or a tokenizer that
+// encodes any text to ids within its range.
 #include <algorithm>
 #include <array>
 #include <cstdint>

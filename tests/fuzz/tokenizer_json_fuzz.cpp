@@ -1,5 +1,5 @@
-// Reads any bytes as a tokenizer.json. The result must be an input error, or a tokenizer that
-// encodes any text to ids within its range and decodes them.
+// The result must be an input error, or a tokenizer that encodes any text to ids within its range
+// and decodes them.
 #include <cstdint>
 #include <string>
 #include <vector>

@@ -1,5 +1,3 @@
-// Compares the table of operators that exported graphs may run (src/family/aten_table.cpp) with the
-// schemas of the LibTorch in use.
 #include "family/aten_table.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>

@@ -1,5 +1,3 @@
-// Handwritten exported graphs run as programs: conversion of arguments, numbers computed from
-// sizes, release of values, random numbers, evaluation, running statistics, errors.
 #include "graph/graph_program.h"
 
 #include <ATen/ATen.h>
@@ -38,7 +36,6 @@ GraphProgram program_of(const GraphBuilder& graph, const Names& reads, const Nam
           graph.find_all(held), graph.find_all(writes), added};
 }
 
-// Returns the results of one node for x, which has two rows of three.
 Tensors results_of(const std::string& target, const Arguments& arguments, const Tensors& read,
                    const Names& results = {"y"}) {
   GraphBuilder graph;
@@ -82,7 +79,6 @@ TEST(GraphArgumentsTest, ANumberForATensorTakesPartAsANumber) {
   expect_same(result_of("aten.add.Tensor", {{"self", kA}, {"other", 2}}, {half}), half + 2);
   const at::Tensor whole = at::arange(4);
   expect_same(result_of("aten.mul.Tensor", {{"self", kA}, {"other", true}}, {whole}), whole * true);
-  // This operator is called through the boxed interface.
   expect_same(result_of("aten.maximum.default", {{"self", kA}, {"other", 1}}, {numbers()}),
               at::maximum(numbers(), at::ones({})));
 }
@@ -404,7 +400,6 @@ TEST(GraphProgramTest, GradientsAreThoseOfTheSameCalls) {
 
 // ---- random numbers ----
 
-// Four random nodes in two modules, one called through the boxed interface.
 GraphBuilder random_graph() {
   GraphBuilder graph;
   graph.tensor("x", {"64"});
@@ -570,7 +565,6 @@ struct NormModule : torch::nn::Module {
   at::Tensor weight;
 };
 
-// Returns the buffers after a microbatch that ran once or twice, and the gradient of the weight.
 Tensors norm_layer_after(bool twice) {
   GraphBuilder graph = norm_graph(true);
   graph.tensor("weight", {"3"});

@@ -1,4 +1,3 @@
-// Cached weight copies under autocast must give the same numbers as autocast without them.
 #include "layer/casted_weights.h"
 
 #include <ATen/ATen.h>
@@ -94,7 +93,6 @@ const std::map<std::string, std::pair<std::vector<std::int64_t>, Product>>& prod
   return all;
 }
 
-// A chunk with one layer, which computes the product.
 Chunk chunk_of(const Product& product, const at::Tensor& weight, bool trains = true) {
   LayerSpec layer;
   layer.name = "product";

@@ -252,7 +252,6 @@ TEST(ChunkTest, RefusesALayerThatWritesToTheBatchInPlace) {
   const std::string later = refusal({plain_layer("flat", {"x"}, {"hidden"}, view),
                                      plain_layer("b", {"hidden"}, {"hidden"}, doubled)});
   EXPECT_NE(later.find("layer 'b' writes in place to the input 'x'"), std::string::npos) << later;
-  // A layer may write into a tensor that another layer made.
   Chunk chunk({plain_layer("sum", {"x", "x"}, {"hidden"}, sum_of_inputs()),
                plain_layer("b", {"hidden"}, {"hidden"}, doubled)},
               0, {}, {"hidden"});

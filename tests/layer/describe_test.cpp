@@ -58,7 +58,7 @@ TEST(DescribeTest, CountsTheProductsOfForwardAndBackward) {
   };
   EXPECT_EQ(flops(0), (std::vector<double>{1, 0, 1}));  // the batch needs no gradient
   EXPECT_EQ(flops(1), (std::vector<double>{4, 4, 4}));  // to twice the width and back
-  EXPECT_EQ(flops(2), (std::vector<double>{2, 2, 2}));  // one matrix, used twice
+  EXPECT_EQ(flops(2), (std::vector<double>{2, 2, 2}));
   EXPECT_EQ(flops(3), (std::vector<double>{1, 1, 1}));
 }
 

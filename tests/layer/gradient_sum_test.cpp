@@ -1,4 +1,3 @@
-// Sums of shards must have the bits of the summation tree for any order of microbatches.
 #include "layer/gradient_sum.h"
 
 #include <ATen/ATen.h>
@@ -55,7 +54,6 @@ TEST(GradientSumTest, ShardsAddUpInTheTreeWhateverShardComesFirst) {
     ShardedSum sum(weight, "weight");
     sum.set_shards({0, shards, shards});
     for (int round = 0; round < 10; ++round) {
-      // Shards may interleave in any order. Within a shard the order ascends.
       std::vector<int> order = microbatches_of(0, shards);
       if (round > 0) std::shuffle(order.begin(), order.end(), random);
       std::map<int, int> next;

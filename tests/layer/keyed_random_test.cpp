@@ -24,7 +24,6 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-// Random operations as user code calls them, without a key.
 Tensors random_work() {
   Tensors drawn{at::rand({5}), at::randn({7}), at::randint(100, {9}), at::randperm(11),
                 at::rand_like(at::ones({3}))};
@@ -54,7 +53,6 @@ void expect_equal(const Tensors& a, const Tensors& b) {
   for (std::size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(at::equal(a[i], b[i])) << "item " << i;
 }
 
-// Requires every item to differ, because each draws its numbers from the scope's key.
 void expect_all_different(const Tensors& a, const Tensors& b) {
   for (std::size_t i = 0; i < a.size(); ++i) EXPECT_FALSE(at::equal(a[i], b[i])) << "item " << i;
 }
@@ -254,7 +252,6 @@ TEST(KeyedRandomTest, OperatorsThatDoNotDrawAllocateNoMoreInAScope) {
   const at::Tensor x = at::ones({2, 2});
   // Leaves out matrix products, because their library allocates buffers in some calls only.
   const auto work = [&] { x.mul(x).add_(x).tanh().sum(0); };
-  // The first call fills caches that later calls use.
   test::allocations_of(work);
   const std::int64_t outside = test::allocations_of(work).count;
   const KeyedRandomScope scope(1, 2, "model.layers.17", 3);

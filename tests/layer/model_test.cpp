@@ -1,4 +1,3 @@
-// Models built from user modules.
 #include "sluice/model.h"
 
 #include <ATen/ATen.h>
@@ -93,7 +92,6 @@ TEST(FromSequentialTest, ExpandsANestedSequentialWhereItIsAsked) {
   EXPECT_TRUE(at::equal(chunk.forward({}, {{"x", x}}, 0, 1, 0).get("hidden"), copy->forward(x)));
 }
 
-// A block whose forward takes more than one tensor.
 struct ScaledImpl : torch::nn::Cloneable<ScaledImpl> {
   ScaledImpl() { reset(); }
   void reset() override { linear = register_module("linear", torch::nn::Linear(3, 3)); }
@@ -107,7 +105,7 @@ TEST(FromChildrenTest, CallsTheElementsOfAListOrADictionaryAsItIsTold) {
   torch::nn::ModuleList list;
   list->push_back(first);
   list->push_back(second);
-  list->push_back(first);  // tied
+  list->push_back(first);
   torch::nn::ModuleDict dictionary;
   dictionary->update({{"b", first}, {"a", second}});
 

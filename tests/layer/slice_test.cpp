@@ -71,7 +71,6 @@ TEST(SliceTest, RefusesWhatReachesBeyondTheTensor) {
   }
 }
 
-// A module whose parameter is the rank's part.
 struct Weight : torch::nn::Module {
   explicit Weight(const at::Tensor& value) { register_parameter("weight", value); }
 };
@@ -107,7 +106,6 @@ at::Tensor drawn(const ParameterSlices& held, at::ScalarType dtype, bool with_ow
   return chunk.parameters()[0].tensor.detach();
 }
 
-// Cuts the held slices out of a whole tensor.
 at::Tensor held_of(const at::Tensor& whole, const ParameterSlices& held) {
   std::vector<at::Tensor> parts;
   for (const detail::Cut& cut : detail::cuts_of(held.global_shape, *held.split, held.slices, "x"))
@@ -170,7 +168,6 @@ TEST(SlicedParametersTest, ASliceIsAPartOfEverySection) {
   EXPECT_TRUE(last[1].equal(value.narrow(0, 5, 1)));
 }
 
-// A module that declares its own slices.
 struct Sliced : torch::nn::Module, SlicedModule {
   explicit Sliced(std::vector<std::pair<std::string, ParameterSlices>> declared)
       : declared_(std::move(declared)) {

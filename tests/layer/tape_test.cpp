@@ -1,4 +1,3 @@
-// Modules constructed without memory must later get the values that they would have had.
 #include "layer/tape.h"
 
 #include <ATen/ATen.h>
@@ -144,7 +143,7 @@ struct Built : Module {
     }
     last = torch::randn({4});
   }
-  Tensors kept;  // not registered as parameters
+  Tensors kept;
   at::Tensor last;
 };
 

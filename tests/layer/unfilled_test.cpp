@@ -1,4 +1,3 @@
-// Memory that a source of weights has not filled yet.
 #include "layer/unfilled.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,3 @@
-// How a module with its own forward is cut into parts: the parts found, what is kept, and errors.
 #include "sluice/parts/whole_module.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,3 @@
-// Compares describe() with the costs that the model families predict.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -196,7 +195,6 @@ TEST(DescribeFamiliesTest, FrozenLayersKeepWhatTheFamilySaysOfThem) {
   }
 }
 
-// Each operator must keep exactly what the required gradients need.
 TEST(DescribeFamiliesTest, LayersThatTrainInPartKeepWhatTheirOperatorsSay) {
   const MicrobatchShape shape{3, kLength};
   for (const std::string& model : kDescribed) {

@@ -1,4 +1,3 @@
-// Compares the expert layer with sums computed token by token.
 #include "model/experts.h"
 
 #include <ATen/ATen.h>
@@ -110,7 +109,6 @@ TEST(ExpertsTest, AnExpertWithoutTokensHasGradientsOfZeros) {
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
     const detail::ExpertsConfig config = config_of(5, 1);
     const auto experts = make_experts(config, dtype);
-    // all tokens choose the same experts
     const at::Tensor x_BLD = at::ones({1, 3, kHidden}, dtype);
     experts->forward(x_BLD, {}).hidden_BLD.sum().backward();
     int idle = 0;

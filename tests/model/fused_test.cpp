@@ -1,4 +1,3 @@
-// Compares fused blocks and LibTorch's operators, both against float64.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -80,7 +79,6 @@ std::vector<at::Tensor> parameters_of(ChunkChain& model) {
   return all;
 }
 
-// Three copies of the same model.
 struct Models {
   ChunkChain fused, plain, exact;
 

@@ -1,5 +1,3 @@
-// With the same weights and ids, the loss, logits, hidden states and gradients must match
-// transformers.
 #include <gtest/gtest.h>
 
 #include "model/support.h"

@@ -1,4 +1,3 @@
-// Plans a Llama of 70 billion parameters and makes the stages of a rank on the meta device.
 #include <gtest/gtest.h>
 
 #include <algorithm>

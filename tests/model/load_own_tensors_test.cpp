@@ -1,4 +1,3 @@
-// A rank must read only the headers and the bytes of its own tensors.
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 

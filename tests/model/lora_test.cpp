@@ -1,4 +1,3 @@
-// LoRA adapters of the native families: formula, PEFT's numbers, errors.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -25,7 +24,6 @@ std::string below_tests(const std::string& path) {
   return std::string(SLUICE_TEST_DATA) + "/" + path;
 }
 
-// A linear layer 3 -> 2 with an adapter of rank 1.
 class HandMade : public AdaptableLinear {
  public:
   explicit HandMade(double scale, double dropout = 0) {

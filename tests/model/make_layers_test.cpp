@@ -48,7 +48,6 @@ ModelSpec spec_of(const std::string& model) {
   return read_model_spec(std::string(SLUICE_TEST_DATA) + "/reference/" + model);
 }
 
-// Returns the model with one field of its config.json changed.
 ModelSpec spec_with(const std::string& model, const std::string& key, const nlohmann::json& value) {
   nlohmann::json config = nlohmann::json::parse(spec_of(model).config_text);
   config[key] = value;
@@ -176,7 +175,6 @@ TEST(MakeLayersTest, ThePaddingRowStartsAtZeroInEveryUseOfTheEmbedding) {
   }
 }
 
-// Three kinds of dropout, in both families.
 TEST(MakeLayersTest, DropoutFollowsTheKeyAndNotTheCuts) {
   nlohmann::json config = nlohmann::json::parse(spec_of("models/gpt2").config_text);
   config["resid_pdrop"] = config["embd_pdrop"] = config["attn_pdrop"] = 0.2;
@@ -250,8 +248,6 @@ TEST(MakeLayersTest, AMaskThatHidesNothingAndUsualPositionsGiveTheSameBits) {
   }
 }
 
-// A row with two documents, and the same row with padding on the left, must give each document's
-// own numbers.
 TEST(MakeLayersTest, PackedAndPaddedDocumentsGiveWhatTheyGiveAlone) {
   for (const std::string& model : kModels) {
     const ModelSpec spec = spec_of(model);

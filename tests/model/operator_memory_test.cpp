@@ -33,7 +33,6 @@ at::Tensor ones_of(const ValueSpec& value) {
   return at::ones(value.sizes_at(kOperatorShape), type);
 }
 
-// One layer as a stage.
 class LayerRun {
  public:
   LayerRun(const ModelSpec& model, const LayerSpec& layer, std::size_t index) {
@@ -90,7 +89,7 @@ class LayerRun {
     const Values of_batch = batch();
     MemoryLedger ledger(1);
     const MemoryLedger::Scope scope(ledger, 0);
-    for (int i = 0; i < 2; ++i) {  // the pool stays for the second forward
+    for (int i = 0; i < 2; ++i) {
       stage_->forward({0, 1, 0}, inputs(), of_batch);
       stage_->forget(0);
     }
@@ -152,8 +151,8 @@ LayerBytes said_of(const LayerInfo& layer, std::int64_t vocab_size) {
 
 struct OperatorsOf {
   std::string model;
-  nlohmann::json changed = {};  // changed keys of the configuration
-  bool drops = false;           // whether attention has dropout
+  nlohmann::json changed = {};
+  bool drops = false;
 };
 
 class OperatorMemoryTest : public ::testing::TestWithParam<OperatorsOf> {
@@ -209,7 +208,6 @@ class OperatorMemoryTest : public ::testing::TestWithParam<OperatorsOf> {
   const test::TempDirectory folder_;
 };
 
-// Models whose blocks are fused in both halves.
 class FusedOperatorMemoryTest : public OperatorMemoryTest {};
 
 TEST_P(FusedOperatorMemoryTest, ALedgerCountsWhatTheRowsSay) {

@@ -1,4 +1,3 @@
-// Native families whose slices are divided among several ranks.
 #include <torch/csrc/autograd/autograd.h>
 
 #include "layer/initialize_chunks.h"
@@ -44,7 +43,6 @@ ModelSpec spec_of(const std::string& model, bool loss_in_head = false) {
   return parse_model_spec(config.dump(), "config.json", precision);
 }
 
-// Assembles the whole parameter from the parts of all members.
 at::Tensor gathered(ParameterInfo info, const at::Tensor& own, const SliceGroup& tp) {
   if (info.is_whole()) return own;
   const std::vector<at::Tensor> parts = tp.group().all_gather(own).wait();

@@ -141,7 +141,6 @@ void expect_near(const at::Tensor& found, const nlohmann::json& expected, const 
     EXPECT_NEAR(values[i], expected[i].get<double>(), kTolerance) << what;
 }
 
-// expected: {"sum", "abs_sum", ...} of a whole tensor.
 void expect_sums(const at::Tensor& found, const nlohmann::json& expected, const std::string& what) {
   const double scale = expected["abs_sum"];
   EXPECT_NEAR(found.to(at::kDouble).sum().item<double>(), expected["sum"].get<double>(),

@@ -18,7 +18,6 @@ namespace sluice::testing {
 nlohmann::json read_json(const std::string& path_below_tests);
 at::Tensor int_tensor(const nlohmann::json& rows);
 
-// The model of `spec`, cut before the layers `cuts`.
 class ChunkChain {
  public:
   // auxiliary: whether the last outputs include the model's auxiliary losses.
@@ -35,7 +34,6 @@ class ChunkChain {
   // values in Model::optional_inputs.
   Values forward(Values batch, std::uint64_t seed = 0, std::int64_t step = 1,
                  std::int64_t microbatch = 0);
-  // Runs the backward of every chunk from `root`, a function of the last outputs.
   void backward(const at::Tensor& root);
   // Returns the gradients of trained parameters, named by first use. Tied uses are added in layer
   // order.
@@ -45,7 +43,6 @@ class ChunkChain {
   // The auxiliary losses among the outputs, each with its full name.
   const std::vector<AuxiliaryLoss>& auxiliary() const { return auxiliary_; }
   std::vector<Chunk>& chunks() { return chunks_; }
-  // The inputs and outputs of each chunk in the last forward.
   const std::vector<Values>& inputs() const { return inputs_; }
   const std::vector<Values>& outputs() const { return outputs_; }
 
@@ -62,7 +59,6 @@ inline constexpr double kGradientTolerance = 1e-4;  // relative, of gradient nor
 void expect_near(const at::Tensor& found, const nlohmann::json& expected, const std::string& what);
 // expected: {"sum", "abs_sum", ...} of the whole tensor.
 void expect_sums(const at::Tensor& found, const nlohmann::json& expected, const std::string& what);
-// expected: {name: norm} with exactly the names of the model.
 void expect_gradient_norms(ChunkChain& model, const nlohmann::json& expected);
 
 }  // namespace sluice::testing

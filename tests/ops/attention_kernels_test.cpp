@@ -228,7 +228,7 @@ TEST_P(AttentionKernelTest, KeepsKeysInSeveralBlocks) {
 TEST_P(AttentionKernelTest, ScalesWhatWasAddedWhenALaterBlockHasALargerScore) {
   const Case c = {.length = 2100, .group = 1, .head_dim = 16};
   Inputs in = inputs_of(c);
-  for (Index l = 0; l < c.length; ++l) {  // scores grow with the position of the key
+  for (Index l = 0; l < c.length; ++l) {
     for (Index e = 0; e < c.head_dim; ++e)
       in.k[l * in.kv_stride + e] *= static_cast<float>(l) / 700.0f;
   }

@@ -27,7 +27,6 @@ double distance(const at::Tensor& found, const at::Tensor& exact) {
   return scale > 1e-12 ? difference / scale : difference;
 }
 
-// Returns the value, then the gradients of the inputs.
 Tensors with_gradients(const Operator& op, const Tensors& inputs, const at::Tensor& gradient) {
   Tensors leaves;
   for (const at::Tensor& input : inputs) leaves.push_back(input.detach().requires_grad_());
@@ -226,7 +225,6 @@ TEST(FusedGatedTest, RefusesUnknownActivationsAndShapesThatDiffer) {
   EXPECT_THROW(fused_gated("silu", x, at::randn({3, 2})), Error);
 }
 
-// Returns the gradient of the sum of squares of the first gradients.
 Tensors second_gradients(const Operator& op, const Tensors& inputs, const at::Tensor& gradient) {
   Tensors leaves;
   for (const at::Tensor& input : inputs) leaves.push_back(input.detach().requires_grad_());

@@ -1,5 +1,3 @@
-// Helpers for kernel tests: the instruction sets of this machine, memory between protected pages,
-// random numbers, distances to a float64 reference.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -35,7 +33,6 @@ inline std::string name_of(const testing::TestParamInfo<const Kernels*>& info) {
 // the beginning, any access before it does. The third position is one float after the beginning.
 enum class Place { kEnd, kBegin, kOdd };
 
-// Floats between two protected pages.
 class Memory {
  public:
   explicit Memory(std::size_t size, Place place = Place::kEnd) : size_(size) {

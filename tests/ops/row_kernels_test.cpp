@@ -18,7 +18,7 @@ TEST_P(RowKernelTest, AddsABiasToEveryRow) {
       for (Index i = 0; i < width; ++i)
         EXPECT_EQ(after[row * stride + i], before[row * stride + i] + of_bias[i]);
     }
-    EXPECT_EQ(after[width], before[width]);  // between the rows
+    EXPECT_EQ(after[width], before[width]);
   }
 }
 

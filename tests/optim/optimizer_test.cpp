@@ -19,7 +19,6 @@ at::Tensor tensor_of(const nlohmann::json& values, const nlohmann::json& shape) 
   return at::tensor(flat).reshape(shape.get<std::vector<std::int64_t>>());
 }
 
-// Two leaf variables "a.weight" and "a.bias". The bias has no weight decay.
 std::vector<OptimizedParameter> two_parameters(const nlohmann::json& values,
                                                const nlohmann::json& shapes,
                                                at::ScalarType type = at::kFloat) {
@@ -137,7 +136,6 @@ TEST(OptimizerTest, AnUpdateDoesNotDependOnTheOtherParametersOrAlignmentOrThread
   at::set_num_threads(threads_before);
 }
 
-// Updates a parameter three times in parts that end at `ends`, which are multiples of a block.
 std::vector<at::Tensor> update_in_parts(OptimizerKind kind, at::ScalarType type, std::int64_t numel,
                                         const std::vector<std::int64_t>& ends, int threads) {
   at::set_num_threads(threads);
@@ -239,7 +237,6 @@ TEST(OptimizerTest, TheStateOfAllParametersOfATypeLiesSideBySide) {
   EXPECT_EQ(memory_of("exp_avg/a"), memory_of("exp_avg/c"));
   EXPECT_NE(memory_of("exp_avg/a"), memory_of("exp_avg/d"));
   EXPECT_NE(memory_of("exp_avg/a"), memory_of("exp_avg_sq/a"));
-  // Each tensor has its own storage.
   state.at("exp_avg/a").fill_(1);
   state.at("exp_avg/b").fill_(2);
   EXPECT_TRUE(at::equal(state.at("exp_avg/a"), at::ones({3, 5})));

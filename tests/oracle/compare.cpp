@@ -47,12 +47,10 @@ bool same_bits(const at::Tensor& a, const at::Tensor& b) {
          std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) == 0;
 }
 
-// The differences found in one model, and the largest distances within bounds.
 struct Findings {
   std::vector<std::string> wrong;
   double logits = 0, gradient = 0, curve = 0;
 
-  // Keeps the largest `relative` in `worst`. Records a difference if it exceeds `bound`.
   void check(double& worst, double relative, double bound, const std::string& what) {
     if (!(relative <= bound)) {
       char number[32];
@@ -70,7 +68,6 @@ class Reference {
   }
   const std::set<std::string>& kinds() const { return kinds_; }
   bool has(const std::string& name) const { return file_.find(name) != nullptr; }
-  // Returns an undefined tensor if there is none.
   at::Tensor get(const std::string& name) const {
     return has(name) ? file_.read(name) : at::Tensor();
   }
@@ -297,7 +294,6 @@ Findings compare(const std::string& directory) {
   return findings;
 }
 
-// Returns true unless the model differs.
 bool report(const std::string& directory) {
   const std::string name = std::filesystem::path(directory).filename();
   Findings findings;

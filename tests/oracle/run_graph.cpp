@@ -121,7 +121,6 @@ struct Compared {
   }
 };
 
-// Sets the probability of dropout to 0, so that it draws no numbers.
 void turn_dropout_off(GraphModule& module) {
   for (GraphNode& node : module.nodes) {
     const bool is_dropout = node.target.find("dropout") != std::string::npos;

@@ -1,4 +1,3 @@
-// Counts LibTorch operators of a rank by name.
 #pragma once
 
 #include <ATen/record_function.h>
@@ -13,7 +12,6 @@ namespace sluice::test {
 
 using OperatorCounts = std::map<std::string, int>;
 
-// Counts the operators that `body` runs on this thread.
 inline OperatorCounts operators_of(const std::function<void()>& body) {
   static thread_local OperatorCounts* counts = nullptr;
   OperatorCounts counted;

@@ -26,7 +26,7 @@ struct Products {
     return out << some.number << " products, " << some.multiplications << " multiplications";
   }
 };
-thread_local Products products;  // of this rank
+thread_local Products products;
 
 // The setting must be in place before the process computes its first product.
 [[maybe_unused]] const int kSet = setenv("SLUICE_PRODUCTS", "libtorch", 1);

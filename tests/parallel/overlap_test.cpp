@@ -24,7 +24,6 @@ constexpr std::int64_t kBatch = 2, kLength = 8;
 
 using Log = std::vector<std::string>;
 
-// A group that logs when a call starts and when a rank waits for it.
 class Recorder : public GroupBackend {
  public:
   Recorder(Group group, Log& log) : group_(std::move(group)), log_(log) {}
@@ -68,7 +67,7 @@ class HeardWeights : public WeightSums {
 };
 
 struct Node {
-  std::vector<at::Tensor> weights;  // matrices
+  std::vector<at::Tensor> weights;
   std::function<at::Tensor(const at::Tensor& x)> run;
 };
 

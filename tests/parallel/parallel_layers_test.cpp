@@ -53,7 +53,6 @@ void fill(torch::nn::Module& module, const std::string& name,
   }
 }
 
-// An embedding, attention-shaped projections with sections, a feed-forward, norms, head and loss.
 FoundByName small_model(const SliceGroup& tp) {
   ParallelEmbedding embed(kVocabulary, kHidden, tp);
   ColumnParallelLinear qkv(
@@ -200,7 +199,6 @@ TEST(ParallelLayersTest, TakeTheArgumentsThatNeuronXAndMegatronHave) {
   EXPECT_LT(distance(on_slice_ranks({1, 1, false}, run), one), 2e-6);
 }
 
-// Initial weights do not depend on the degree.
 TEST(ParallelLayersTest, AreDrawnAsWholeModulesOfLibTorchAre) {
   const auto run = [&](const SliceGroup& tp) -> FoundByName {
     const KeyedRandomScope scope(5, 0, "layer", 0);
@@ -409,7 +407,6 @@ TEST(DropoutOfRowsTest, OfOneSliceIsThatOfLibTorch) {
   EXPECT_TRUE(same_bits(ours, plain));
 }
 
-// Every slice of rows and every draw drops different numbers, at the requested rate.
 TEST(DropoutOfRowsTest, EverySliceDrawsByItself) {
   const at::Tensor ones = at::ones({2, 16, 128});
   on_slice_ranks({1, 4, false}, [&](const SliceGroup& tp) -> FoundByName {

@@ -20,7 +20,6 @@ namespace {
 constexpr std::int64_t kBatch = 2, kLength = 8, kHidden = 24, kWide = 52, kVocabulary = 37,
                        kHead = 6;
 
-// A custom norm, as in models written for torch.
 struct OwnNorm : torch::nn::Module {
   explicit OwnNorm(std::int64_t size) { weight = register_parameter("weight", at::ones({size})); }
   at::Tensor forward(const at::Tensor& x) {
@@ -361,8 +360,6 @@ TEST(ParallelizeModuleTest, PointwiseOperatorsComputeWhatThePlainModuleComputes)
 
 // ---- dropout ----
 
-// Applies dropout to rows, to columns, to heads before and after the row-parallel product, and in
-// attention.
 struct DroppingBlock : Block {
   DroppingBlock() {
     register_module("drop", drop), register_module("drop_in_place", drop_in_place);
@@ -392,7 +389,7 @@ std::vector<LayerSpec> dropping_model() {
       return std::vector<at::Tensor>{module.as<DroppingBlock>()->forward(read[0])};
     };
   }
-  LayerSpec drop;  // a layer without weights after the embedding
+  LayerSpec drop;
   drop.name = "drop";
   drop.forward = [](torch::nn::Module&, const std::vector<at::Tensor>& read) {
     return std::vector<at::Tensor>{at::dropout(read[0], 0.1, /*train=*/true)};
@@ -413,7 +410,6 @@ TEST(ParallelizeModuleTest, DropoutHasTheSameBitsForEveryDegreeAndWithRowsDivide
   }
 }
 
-// Checks the fraction of zeros in each slice of rows or columns, and that two draws differ.
 TEST(ParallelizeModuleTest, DropoutDropsAsManyNumbersInEverySlice) {
   static constexpr std::int64_t kRows = 32, kColumns = 64;
   std::vector<LayerSpec> layers = {spec(

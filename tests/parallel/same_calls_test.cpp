@@ -105,7 +105,6 @@ Model two_blocks(Wrong wrong) {
   return model;
 }
 
-// Returns the error message of each rank's step.
 std::vector<std::string> errors_of(Wrong wrong, int microbatches = 2, int pp = 1) {
   PipelineOptions options;
   options.num_ranks = pp;

@@ -1,4 +1,3 @@
-// Runs tensor-parallel ranks as threads and assembles their results, to compare layouts.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -97,7 +96,6 @@ inline void expect_same_bits(const Whole& expected, const Whole& found, const st
   }
 }
 
-// Returns the largest relative distance by norm.
 inline double distance(const Whole& expected, const Whole& found) {
   double most = 0;
   for (const auto& [name, tensor] : expected) {

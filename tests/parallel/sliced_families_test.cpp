@@ -78,7 +78,6 @@ const std::vector<Family> kFamilies = {
     {"gpt_neox in turn", "gpt_neox", R"(, "hidden_act": "gelu", "use_parallel_residual": false)"},
 };
 
-// Each kind of dropout alone, and all of them.
 const std::vector<Family> kWithDropout = {
     {"gpt2 embedding", "gpt2",
      R"(, "n_inner": 90, "embd_pdrop": 0.3, "attn_pdrop": 0.0, "resid_pdrop": 0.0)"},
@@ -96,7 +95,6 @@ const std::vector<Family> kWithDropout = {
      R"(, "hidden_act": "gelu", "attention_dropout": 0.2, "hidden_dropout": 0.2)"},
 };
 
-// Names of the values that contribute to the model's auxiliary loss.
 std::vector<std::string> balance_values(const Model& model) {
   std::vector<std::string> names;
   for (const LayerSpec& layer : model.layers)
@@ -106,7 +104,6 @@ std::vector<std::string> balance_values(const Model& model) {
   return names;
 }
 
-// Makes a chunk with the whole model. Initial values are the same for every layout.
 Chunk chunk_of(const ModelSpec& spec, const SliceGroup& tp, bool fused, at::ScalarType dtype,
                std::uint64_t seed = 5) {
   const detail::SliceGroupScope scope(tp);
@@ -142,7 +139,6 @@ Chunk chunk_of(const ModelSpec& spec, const SliceGroup& tp, bool fused, at::Scal
   return chunk;
 }
 
-// Assembles the whole gradient from those of all ranks.
 at::Tensor whole_gradient(const ParameterInfo& parameter, const SliceGroup& tp) {
   const at::Tensor own = parameter.tensor.grad();
   if (parameter.is_whole() || !own.defined()) return own;
@@ -260,10 +256,9 @@ TEST_P(SlicedDropoutTest, DropsOtherNumbersInEveryStep) {
   EXPECT_FALSE(same_bits(first.at("loss 0"), second.at("loss 0")));
 }
 
-// Squared relative distances, summed over seeds.
 struct Distances {
-  double one_slice = 0, sliced = 0;  // to float64
-  double apart = 0;                  // between the two
+  double one_slice = 0, sliced = 0;
+  double apart = 0;
   void add(const Distances& other) {
     one_slice += other.one_slice;
     sliced += other.sliced;
@@ -285,7 +280,6 @@ TEST_P(SlicedAccuracyTest, RoundingErrorsAreThoseOfOneSlice) {
     for (std::size_t i = 0; i < ways.size(); ++i) {
       Way way = ways[i];
       way.seed = seed;
-      // Four slices on one rank have the same bits as four slices on several ranks.
       const Whole one = whole_of(GetParam(), way, {1, 1, false}),
                   sliced = whole_of(GetParam(), way, {1, 4, false});
       for (const auto& [name, tensor] : truth) {
@@ -310,8 +304,6 @@ TEST_P(SlicedAccuracyTest, RoundingErrorsAreThoseOfOneSlice) {
   }
 }
 
-// Returns the largest number of elements in any operator's result during a training step of four
-// ranks.
 std::int64_t largest_result(const ModelSpec& spec, bool fused) {
   static std::atomic<std::int64_t> most;
   const auto handle = at::addGlobalCallback(

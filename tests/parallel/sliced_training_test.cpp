@@ -61,8 +61,8 @@ PipelineOptions options_of(const Layout& layout) {
 
 struct Result {
   std::vector<double> losses, norms;
-  std::vector<std::int64_t> counts;            // counted tokens per step
-  std::map<std::string, std::string> tensors;  // hashes of the checkpoint's tensors
+  std::vector<std::int64_t> counts;
+  std::map<std::string, std::string> tensors;
 };
 
 using Batch = std::function<Inputs(int step, int replica, int degree)>;
@@ -403,7 +403,6 @@ Model family_model(const Precision& precision = {}, std::int64_t head_dim = 8) {
 
 // ---- lengths that the slices do not divide ----
 
-// Each step has rows of another length.
 Inputs uneven(int step, int replica, int degree, bool labelled) {
   const std::int64_t length = std::array{7, 8, 6, 3, 5}[static_cast<std::size_t>(step)];
   const at::Tensor ids = at::arange(8 * length, at::kLong)
@@ -474,7 +473,7 @@ std::vector<Layout> every_layout() {
           for (const int zero : {0, 1, 3})
             for (const char* schedule : {"GPipe", "1F1B", "ZBVZeroBubble"})
               for (const bool checkpointed : {false, true}) {
-                if (zero > 0 && dp == 1) continue;  // nothing to shard
+                if (zero > 0 && dp == 1) continue;
                 layouts.push_back({.tp = tp,
                                    .pp = pp,
                                    .dp = dp,
@@ -487,7 +486,6 @@ std::vector<Layout> every_layout() {
   return layouts;
 }
 
-// Tests one of every `every` layouts.
 void expect_bits_of_one_rank(std::size_t every) {
   const TempDirectory folder;
   const Model family = family_model();

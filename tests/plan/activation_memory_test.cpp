@@ -49,7 +49,7 @@ TEST(ActivationMemoryTest, HeadsOfLargeVocabulariesKeepNoLogits) {
   EXPECT_EQ(large.reads, (std::vector<std::string>{"hidden", "labels"}));
   EXPECT_EQ(large.writes.front().name, "loss");
   const ActivationBytes bytes = layer_activations(large, {3, 5});
-  EXPECT_EQ(bytes.after_forward, 15 * (2 * 4 * 8 + 8));  // hidden state, its gradient, labels
+  EXPECT_EQ(bytes.after_forward, 15 * (2 * 4 * 8 + 8));
   EXPECT_EQ(bytes.on_entry, 15 * 4 * 2048);
   EXPECT_EQ(large.cost.forward_flops.per_token + large.cost.input_flops.per_token +
                 large.cost.weight_flops.per_token,
@@ -86,8 +86,6 @@ TEST(ActivationMemoryTest, SizesThatCannotBeCountedStayTheLargestNumber) {
   EXPECT_EQ(row.peak, kTooMuch);
 }
 
-// Below the lowest trained layer a forward keeps no activations, but it still needs its working
-// memory.
 TEST(ActivationMemoryTest, AForwardBelowWhatIsTrainedNeedsWhatItsLargestLayerNeeds) {
   ModelSpec model;
   for (const double kept : {0.0, 0.0, 30.0, 0.0}) {
@@ -101,7 +99,7 @@ TEST(ActivationMemoryTest, AForwardBelowWhatIsTrainedNeedsWhatItsLargestLayerNee
     const ActivationBytes bytes = stage_activations(model, stage, {1, 1});
     return row_activations({Action::forward(0, 0)}, {bytes}).peak;
   };
-  EXPECT_EQ(peak(), 100);  // the first two layers peak before the third keeps anything
+  EXPECT_EQ(peak(), 100);  // peaks before the third layer keeps anything
   stage.layers = {0, 1, 2, 3};
   EXPECT_EQ(peak(), 100);
   stage.layers = {2, 3};
@@ -132,8 +130,6 @@ TEST(ActivationMemoryTest, FollowsTheRowOfTheRank) {
             (std::pair<std::int64_t, std::int64_t>(140, 190)));
 }
 
-// Each stage holds one set of casted weights, from its first microbatch to a RESHARD or the end of
-// the row.
 TEST(ActivationMemoryTest, MicrobatchesShareTheCastedWeightsOfTheirStage) {
   ActivationBytes first, second;
   first.after_forward = second.after_forward = 10;

@@ -1,4 +1,3 @@
-// Automatic choice of the schedule: the fastest proven schedule that fits.
 #include "plan/choose/best.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +45,6 @@ TEST(AutoScheduleTest, NoNamedScheduleIsFaster) {
         EXPECT_LE(plan.simulation.makespan, other.simulation.makespan * (1 + 1e-9))
             << schedule.name << " with " << stages;
       } catch (const Error& error) {
-        // the schedule does not allow this number of stages
         EXPECT_EQ(error.kind(), ErrorKind::kUsage) << error.what();
       }
     }

@@ -1,4 +1,3 @@
-// Compares the order of cuts with an exhaustive search over all splits.
 #include "plan/partition/cut_order.h"
 
 #include <gtest/gtest.h>
@@ -72,7 +71,7 @@ TEST(CutOrderTest, IsAsFastAsTheBestOfAllSplits) {
     const int per_rank = 1 + static_cast<int>(random() % 3);
     const int num_layers = num_ranks * per_rank + static_cast<int>(random() % 5);
     std::vector<double> costs(static_cast<std::size_t>(num_layers));
-    const bool alike = random() % 2 == 0;  // all layers but the last cost the same
+    const bool alike = random() % 2 == 0;
     for (double& each : costs) each = alike ? 1.0 : cost(random);
     costs.back() = cost(random);
     const Placement placement = random() % 2 == 0 ? Placement::kLoop : Placement::kV;
@@ -152,7 +151,7 @@ PartitionOptions on_ranks(int num_ranks) {
 }
 
 TEST(CostSplitTest, CutsWhereTheSlowestRankIsFastest) {
-  const ModelSpec model = blocks(6);  // embedding, norm and head come on top of the blocks
+  const ModelSpec model = blocks(6);
   std::vector<double> costs(model.layers.size(), 1.0);
   costs.back() = 3.0;
   const Partition partition = split_by_costs(model, on_ranks(2), costs);

@@ -1,4 +1,3 @@
-// Data parallelism in a pipeline's plan: mesh, program, proof, rejected options.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -148,7 +147,7 @@ TEST(DataParallelPlanTest, ARankKeepsItsHeadsAndWithSequenceParallelismItsRows) 
   };
   const std::int64_t one = activations({}), rows = activations({.degree = 2}),
                      all_rows = activations({.degree = 2, .sequence = false});
-  EXPECT_GT(rows, one / 2);  // gathered activations are not sliced
+  EXPECT_GT(rows, one / 2);
   EXPECT_LT(rows, all_rows);
   EXPECT_LT(all_rows, one);
 }
@@ -404,7 +403,6 @@ TEST(DataParallelPlanTest, WhatOthersOwnIsCopiedOnceWhileReplicasAddUp) {
   }
 }
 
-// A rank that uses a tied parameter adds up the gradients of all uses once no microbatch is live.
 TEST(DataParallelPlanTest, TheSumOfATiedParameterIsThereOncePerRankThatUsesIt) {
   const Plan plan =
       plan_of({.num_ranks = 3, .num_microbatches = 4, .partition = {.num_stages = 3}, .seq_len = 1},
@@ -449,7 +447,7 @@ TEST(DataParallelPlanTest, StateAndParametersFallWithTheReplicas) {
     EXPECT_EQ(zero3.optimizer_bytes, zero1.optimizer_bytes);
     EXPECT_EQ(zero3.parameter_bytes, zero1.optimizer_bytes / 2);
     EXPECT_EQ(zero3.gradient_bytes, one.gradient_bytes);
-    EXPECT_EQ(zero3.gathered_bytes, one.parameter_bytes);  // the rank has only this stage
+    EXPECT_EQ(zero3.gathered_bytes, one.parameter_bytes);
   }
   EXPECT_EQ(memory_of({.zero1 = true, .zero3 = true}).total_bytes(), one.total_bytes());
 }

@@ -1,4 +1,3 @@
-// How config.json files of decoder families are read: settings, names, shapes, bytes.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -90,7 +89,6 @@ TEST(DecoderFamiliesTest, Qwen2HasWindowsBehindTheFirstLayersOrWhereTheTypesSayS
   config["sliding_window"] = 6;
   EXPECT_EQ(windows(config_of(config, detail::read_qwen2_config)), Windows(4, 0));
   config["use_sliding_window"] = true;
-  // windows would start at layer 28
   EXPECT_EQ(windows(config_of(config, detail::read_qwen2_config)), Windows(4, 0));
   config["max_window_layers"] = 1;
   EXPECT_EQ(windows(config_of(config, detail::read_qwen2_config)), (Windows{0, 6, 6, 6}));
@@ -392,7 +390,7 @@ TEST(DecoderFamiliesTest, Gemma3ScalesByTheLengthInsideItsSettingsAlone) {
   EXPECT_EQ(length(config), 64);
   config["rope_scaling"]["original_max_position_embeddings"] = 16;
   EXPECT_EQ(length(config), 16);
-  config["model_type"] = "llama";  // llama reads the outer value instead
+  config["model_type"] = "llama";  // llama uses the outer value
   EXPECT_EQ(
       config_of(config, detail::read_llama_config).ropes.at(0).original_max_position_embeddings, 8);
 }

@@ -1,4 +1,3 @@
-// Replays the corpora of the fuzz targets in tests/fuzz. A crash fails the test.
 #include <gtest/gtest.h>
 
 #include <cstdint>

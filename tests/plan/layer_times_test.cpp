@@ -1,4 +1,3 @@
-// Tests the file of measured layer times and its use in a plan.
 #include "plan/predict/layer_times.h"
 
 #include <gtest/gtest.h>
@@ -215,7 +214,7 @@ TEST(LayerTimesTest, AddUpToTheCostsOfStages) {
 
 TEST(LayerTimesTest, CountAlikeLayersOnce) {
   const std::vector<detail::LayerGroup> groups = detail::layer_groups(llama());
-  ASSERT_EQ(groups.size(), 6u);  // embedding, 4 blocks, norm with head
+  ASSERT_EQ(groups.size(), 6u);
   EXPECT_EQ(groups.back().layers.size(), 2u);
   for (std::size_t block = 1; block <= 4; ++block) EXPECT_EQ(groups[block].measured_as, 1);
   ModelSpec model = llama();
@@ -280,7 +279,6 @@ TEST(LayerTimesTest, ASplitThatDoesNotFitIsNotTaken) {
     return most;
   };
   const Plan free = plan_pipeline(llama(), options);
-  // Finds the smallest peak over all splits.
   std::int64_t least = peak(free);
   PipelineOptions by_name = options;
   by_name.balance = Balance::kEven;

@@ -1,4 +1,3 @@
-// LoRA adapters in a model description, and adapter_config.json.
 #include "sluice/lora.h"
 
 #include <gtest/gtest.h>
@@ -108,7 +107,7 @@ TEST(LoraTest, AHeadThatIsTiedToTheEmbeddingIsLeftOutOfAllAndRefusedByName) {
       },
       ErrorKind::kUsage, "'lm_head' is tied to the embedding");
   const std::vector<std::string> all = names_of(make_adapter(tied, {.rank = 2, .target = {"*"}}));
-  EXPECT_EQ(all.size(), 7u * 2);  // q, k, v, o, gate, up and down of each block
+  EXPECT_EQ(all.size(), 7u * 2);
   EXPECT_EQ(std::count(all.begin(), all.end(), "lm_head"), 0);
 }
 
@@ -274,7 +273,7 @@ TEST_F(AdapterDirectoryTest, RefusesTensorsOfLayersThatTargetModulesDoesNotName)
   }
   config_["target_modules"] = R"(model\.layers\.\d+\.self_attn\.[qv]_proj)";
   EXPECT_EQ(read().layers.size(), 4u);
-  config_["target_modules"] = "model.*";  // also matches layers that have no tensors in the file
+  config_["target_modules"] = "model.*";
   expect_refused("the tensor is missing: target_modules names its layer");
 }
 
@@ -312,7 +311,6 @@ TEST_F(AdapterDirectoryTest, RefusesExpressionsThatItCannotMatchByTheirField) {
   expect_refused("it takes too long to match");
 }
 
-// A layer number of 0 must not be taken for "not set".
 TEST_F(AdapterDirectoryTest, RefusesOneLayerByItsNumber) {
   config_["layers_to_transform"] = 0;
   expect_refused("field 'layers_to_transform'");

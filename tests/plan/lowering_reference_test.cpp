@@ -44,7 +44,6 @@ Schedule schedule_of(const nlohmann::json& input) {
 
 class LoweringReferenceTest : public ::testing::Test {
  protected:
-  // Compares every schedule case that has `key`. Returns the number of cases compared.
   int compare(const char* key, const LowerOptions& options) {
     int compared = 0;
     for (const auto& entry : reference_cases("schedules.json", "schedule")) {

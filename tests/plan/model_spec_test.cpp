@@ -27,12 +27,10 @@ Json tiny_llama() {
 
 ModelSpec parse(const Json& config) { return parse_model_spec(config.dump(), "config.json"); }
 
-// Returns the settings read from this config.json.
 detail::DecoderConfig llama_of(const Json& config) {
   return detail::config_of(parse(config), detail::read_llama_config);
 }
 
-// Returns the error message, or "" if the configuration was accepted.
 std::string refusal(const std::string& text) {
   try {
     parse_model_spec(text, "config.json");

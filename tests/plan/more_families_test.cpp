@@ -1,5 +1,3 @@
-// Mixture-of-experts families, Phi-3, GPT-NeoX and StarCoder2: names, costs, and rejected
-// configurations.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -160,7 +158,7 @@ TEST(MoreFamiliesTest, GptNeoxReadsItsOwnNamesOfRotarySettings) {
   const auto read = [&] { return detail::config_of(parse(config), detail::read_gpt_neox_config); };
   config["rotary_pct"] = 0.5;
   config["rotary_emb_base"] = 500;
-  config["rope_theta"] = 7.0;  // a field that this family does not have
+  config["rope_theta"] = 7.0;
   EXPECT_EQ(read().rotary_dim, 2);
   EXPECT_EQ(read().rope.theta, 500.0);
   config["rope_parameters"] = {

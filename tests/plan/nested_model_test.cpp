@@ -1,4 +1,3 @@
-// Language models inside vision-language models: configurations and tensor names.
 #include "family/nested.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +36,6 @@ ModelSpec parse(const Json& config) { return parse_model_spec(config.dump(), "co
 
 std::string tied_to(const ModelSpec& model) { return model.layers.back().parameters.at(0).tied_to; }
 
-// A directory with this configuration and an index that lists these tensors.
 class Directory {
  public:
   Directory(const Json& config, const std::vector<std::string>& names) {
@@ -102,7 +100,6 @@ TEST(NestedModelTest, TheHeadIsTiedWhereItIsInTransformers) {
   for (const bool text_says : {false, true}) {
     Json config = llava();
     config["text_config"]["tie_word_embeddings"] = text_says;
-    // in llava, either of the two fields ties the head
     EXPECT_EQ(tied_to(parse(config)).empty(), !text_says);
     config["tie_word_embeddings"] = true;
     EXPECT_EQ(tied_to(parse(config)), "model.language_model.embed_tokens.weight");
@@ -189,7 +186,7 @@ TEST(NestedModelTest, TheFirstConfigurationsOfQwen2VlAreOneObject) {
   EXPECT_EQ(decoder.norm_eps, 1e-5);
 }
 
-// The expected values come from transformers 5.23.
+// Values of transformers 5.23.
 TEST(NestedModelTest, AFieldThatIsLeftOutIsThatOfItsClass) {
   struct Sizes {
     std::int64_t vocabulary, hidden, inner, layers, query, key;

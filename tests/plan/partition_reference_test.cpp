@@ -18,7 +18,6 @@ namespace {
 using Json = nlohmann::json;
 using namespace testing;  // the peers' functions that only tests call
 
-// Compares the result of `answer` with the case, or expects a usage error if the case is rejected.
 template <typename Answer>
 void expect_case(const Json& test_case, const Answer& answer) {
   SCOPED_TRACE(test_case.at("id").get<std::string>() + " " + test_case.at("input").dump());

@@ -1,4 +1,3 @@
-// Tests each pass alone.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -369,7 +368,6 @@ TEST(AddPartialNormsTest, StandWhereTheGradientsOfTheirStageAreKnown) {
                 program_of({"0F0,3F0,3B0,0B0,REDUCE_NORM", "1F0,2F0,2B0,1B0,REDUCE_NORM"}))),
             (Rows{"0F0,3F0,3B0,3PARTIAL_NORM,0B0,0PARTIAL_NORM,REDUCE_NORM",
                   "1F0,2F0,2B0,2PARTIAL_NORM,1B0,1PARTIAL_NORM,REDUCE_NORM"}));
-  // Without REDUCE_NORM no partial norms are added.
   EXPECT_EQ(rows_of(add_partial_norms(program_of({"0F0,0B0,OPTIMIZER_STEP"}))),
             (Rows{"0F0,0B0,OPTIMIZER_STEP"}));
 }

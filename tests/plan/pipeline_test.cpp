@@ -45,7 +45,7 @@ TEST(PlanPipelineTest, WithoutOptionsPlansOneRankAndOneMicrobatch) {
 
 TEST(PlanPipelineTest, WarnsOfRanksWithoutANumberOfMicrobatches) {
   const auto warnings = [](PipelineOptions options) {
-    options.seq_len = 64;  // the model's number of positions
+    options.seq_len = 64;
     return plan_pipeline(model_of("llama_untied"), options).warnings;
   };
   EXPECT_EQ(
@@ -84,7 +84,7 @@ TEST(PlanPipelineTest, WhatIsFrozenLeavesTheProgramAndTheMemory) {
   const RankMemory &lower = half.ranks[0].memory, &upper = half.ranks[1].memory;
   EXPECT_EQ(lower.parameter_bytes, all.ranks[0].memory.parameter_bytes);
   EXPECT_EQ(lower.gradient_bytes + lower.optimizer_bytes + lower.activation_bytes, 0);
-  EXPECT_GT(lower.running_bytes, 0);  // working memory of a forward
+  EXPECT_GT(lower.running_bytes, 0);
   EXPECT_EQ(upper.held_bytes(), all.ranks[1].memory.held_bytes());
 }
 
@@ -168,7 +168,6 @@ TEST(PlanPipelineTest, GradientsFollowTheValuesThatHoldSomethingTrained) {
   using enum StageBackward;
   EXPECT_EQ(backwards(false, false), (std::vector{kNone, kNone, kNone, kWeights}));
   EXPECT_EQ(backwards(false, true), (std::vector{kNone, kWeights, kInput, kFull}));
-  // The gradient passes through stages that do not read the value.
   EXPECT_EQ(backwards(true, false), (std::vector{kFull, kInput, kInput, kFull}));
 }
 
@@ -178,7 +177,6 @@ TEST(PlanPipelineTest, ABackwardOfWeightsAloneCostsNoI) {
   EXPECT_EQ(plan.costs.per_stage[1].backward, 1);
   EXPECT_EQ(plan.costs.per_stage[3].backward, 2);
   EXPECT_EQ(plan.simulation.per_rank(&RankTimeline::busy), (std::vector<double>{1, 2, 2, 3}));
-  // The backward includes the recomputed forward.
   const Plan twice = plan_pipeline(
       model_with_a_skip(false, true),
       {.num_ranks = 4, .activation_checkpoint = {ActivationCheckpoint::kLayers, {"b"}}});
@@ -193,9 +191,8 @@ TEST(PlanPipelineTest, LayersThatRunTwiceCostTimeAndSaveMemory) {
   EXPECT_EQ(row_text(twice, 0), row_text(plain, 0));
   EXPECT_LT(twice.ranks[0].memory.activation_bytes, plain.ranks[0].memory.activation_bytes / 4);
   EXPECT_LT(twice.ranks[0].memory.total_bytes(), plain.ranks[0].memory.total_bytes());
-  // the embedding is not recomputed
   EXPECT_EQ(twice.partition.stages[0].recomputed, (std::vector<int>{1, 2}));
-  EXPECT_EQ(twice.costs.per_stage[0].backward_input, 2.0);  // the blocks make up all of F
+  EXPECT_EQ(twice.costs.per_stage[0].backward_input, 2.0);
   EXPECT_GT(twice.simulation.makespan, plain.simulation.makespan);
 
   options.activation_checkpoint = {ActivationCheckpoint::kLayers, {"model.layers.0"}};

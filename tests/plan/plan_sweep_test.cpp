@@ -1,6 +1,5 @@
-// Tries every schedule at many sizes. Each combination must either be rejected with a reason, or
-// build, lower, verify and complete in the simulation. By default a seeded sample runs; the label
-// `slow` runs all sizes.
+// Every schedule at every size either is rejected with a reason, or builds, lowers, verifies and
+// completes. By default a seeded sample runs; the label `slow` runs all sizes.
 #include <gtest/gtest.h>
 
 #include "sluice/error.h"

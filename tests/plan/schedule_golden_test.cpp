@@ -1,4 +1,3 @@
-// Compares pictures of every schedule with golden files, and verifies the schedules.
 #include <gtest/gtest.h>
 
 #include "plan/passes/passes.h"

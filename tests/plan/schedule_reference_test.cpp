@@ -1,4 +1,3 @@
-// Compares orders, names, texts and placements with those of the peers (tests/reference).
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -115,7 +114,7 @@ TEST(ScheduleReferenceTest, FindsSchedulesByTheNamesOfTorch) {
     SCOPED_TRACE(entry.at("id"));
     const std::string name = entry.at("input").at("name");
     const std::string known = entry.contains("expect") ? entry.at("expect").at("class") : "";
-    if (known.empty() || known.starts_with("PipelineSchedule")) {  // base classes are not schedules
+    if (known.empty() || known.starts_with("PipelineSchedule")) {
       EXPECT_THROW(find_schedule(name), Error);
       continue;
     }

@@ -119,7 +119,6 @@ TEST(SearchTest, BeatsThemWhereStagesAreUnequal) {
 }
 
 TEST(SearchTest, SaysThatNoneIsBetterWhereNoneIs) {
-  // A single rank never idles, in any order.
   ScheduleQuestion question;
   question.num_ranks = 1;
   question.stages_per_rank = 1;

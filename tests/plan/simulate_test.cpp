@@ -1,5 +1,5 @@
-// Compares predictions with the unit-cost grids of tests/reference/bubble.json, with closed
-// formulas, and with cases small enough to work out by hand.
+// Compares with the unit-cost grids of tests/reference/bubble.json, closed formulas, and small
+// cases worked out by hand.
 #include "sluice/simulate.h"
 
 #include <gtest/gtest.h>
@@ -73,7 +73,6 @@ TEST(SimulateReferenceTest, PredictsTheGridsOfEveryOrder) {
     const auto& expect = entry.at("expect");
     const Simulation simulation = simulate(program);
     expect_as_reference(simulation, expect);
-    // Transfers that take no time must not change the result.
     expect_as_reference(simulate(add_transfers(program)), expect);
     if (!expect.contains("start_times")) continue;
     expect_start_times(simulation, expect.at("start_times"));
@@ -227,7 +226,6 @@ TEST(SimulateTest, TakesTheWholeEndOfAStep) {
 
 // ---- asynchronous collectives ----
 
-// Two stages on one rank.
 TEST(SimulatePostsTest, AReductionBehindComputeCostsNothingUntilTheNorm) {
   const Program program = add_optimizer_step(
       program_of({"0F0,1F0,1B0,1REDUCE_GRAD,0B0,0REDUCE_GRAD"}), /*with_norm=*/true);

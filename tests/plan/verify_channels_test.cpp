@@ -11,8 +11,6 @@
 namespace sluice::verify_channels_test {
 namespace {
 
-// Vector clocks as plain maps: for each rank, how many receives of each channel have certainly
-// happened.
 class PlainClocks {
  public:
   explicit PlainClocks(const Program& program) : p_(program), known_(program.ranks.size()) {}

@@ -30,10 +30,10 @@ class Mutator {
     const int at = pick(random_, 0, static_cast<int>(row.size()) - 1);
     const auto here = row.begin() + at;
     switch (pick(random_, 0, 8)) {
-      case 0:  // swap with the next action
+      case 0:
         std::iter_swap(here, row.begin() + std::min<int>(at + 1, static_cast<int>(row.size()) - 1));
         break;
-      case 1:  // swap with any action
+      case 1:
         std::iter_swap(here, row.begin() + pick(random_, 0, static_cast<int>(row.size()) - 1));
         break;
       case 2:
@@ -42,7 +42,7 @@ class Mutator {
       case 3:
         insert(row, Action(*here));
         break;
-      case 4: {  // move within the row
+      case 4: {
         const Action action = *here;
         row.erase(here);
         insert(row, action);
@@ -54,7 +54,7 @@ class Mutator {
       case 6:
         here->microbatch = pick(random_, -1, program_.num_microbatches);
         break;
-      case 7: {  // move to another rank
+      case 7: {
         const Action action = *here;
         row.erase(here);
         insert(program_.ranks[pick(random_, 0, program_.num_ranks() - 1)], action);
@@ -105,7 +105,6 @@ std::string listing(const Program& program, const VerifyReport& report) {
   return text;
 }
 
-// Every violation names an action that exists.
 void expect_well_formed(const Program& program, const VerifyReport& report) {
   for (const Violation& violation : report.violations) {
     EXPECT_FALSE(violation.reason.empty());

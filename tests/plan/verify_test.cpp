@@ -1,4 +1,3 @@
-// Every kind of fault must be reported, and only once.
 #include "sluice/verify.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +19,7 @@ using Rows = std::vector<std::string>;
 
 struct Found {
   int rank, index;
-  std::string action, reason;  // reason: a substring of the expected text
+  std::string action, reason;
 };
 
 void expect_found(const Program& program, const std::vector<Found>& expected) {
@@ -331,7 +330,7 @@ TEST(VerifyTest, ChecksTheEndOfTheStep) {
   expect_found(changed, {{0, 2, "OPTIMIZER_STEP", "runs before 'REDUCE_NORM'"}});
   changed = program;
   std::swap(changed.ranks[1][1], changed.ranks[1][2]);
-  EXPECT_FALSE(verify(changed).ok());  // the norm now comes before a gradient
+  EXPECT_FALSE(verify(changed).ok());
 }
 
 TEST(VerifyTest, ChecksTheLossOfTheStep) {

@@ -122,7 +122,7 @@ TEST(VerifyTransportsTest, EveryProgramThatIsWrittenWithTransfersIsRightForTorch
                                                  .stages_per_rank = stages_per_rank,
                                                  .num_microbatches = num_microbatches});
           } catch (const Error&) {
-            continue;  // the schedule does not support this size
+            continue;
           }
           for (const LowerOptions& options : all_options()) {
             if (options.merge_backward && num_ranks > 4) continue;

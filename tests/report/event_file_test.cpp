@@ -63,7 +63,7 @@ TEST(EventFileTest, NamesWhatItCannotRead) {
       EXPECT_EQ(error.where(), where);
     }
   };
-  expect_refused(path);  // the file does not exist
+  expect_refused(path);
   test::write_file(path, "");
   expect_refused(path);
   test::write_file(path, "{\"step\": 1}\nnonsense\n{\"step\": 2}\n");

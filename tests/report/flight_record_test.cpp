@@ -60,7 +60,6 @@ TEST(FlightRecordTest, QuotesWhatIsNoUtf8) {
 
 TEST(FlightRecordTest, EveryValueIsCheckedForItsType) {
   const nlohmann::json good = nlohmann::json::parse(flight_json(sample()));
-  // Replaces or removes each scalar, list and object of the file in turn.
   std::vector<nlohmann::json::json_pointer> places;
   const nlohmann::json flat = good.flatten();
   for (const auto& [place, value] : flat.items()) {
@@ -104,7 +103,7 @@ TEST(FlightRecordTest, ListsOfARowHaveOneLength) {
   spoilt["actions"][1]["index"] = 2;
   EXPECT_EQ(refusal(spoilt).substr(0, 15), "'actions.index'");
   spoilt = nlohmann::json::parse(flight_json(sample()));
-  spoilt["rank"] = 2;  // there are two ranks
+  spoilt["rank"] = 2;
   EXPECT_EQ(refusal(spoilt).substr(0, 24), "'rank' is not from 0 to ");
 }
 

@@ -46,7 +46,6 @@ class RunOfRanks {
     }
   }
 
-  // Sets the rank's current action.
   FlightEntry& at(int rank, const std::string& action, FlightState state,
                   std::vector<std::string> waits_for = {}, double seconds = 1) {
     FlightRecord& record = records.at(static_cast<std::size_t>(rank));

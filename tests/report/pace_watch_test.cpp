@@ -13,7 +13,7 @@ constexpr double kExpected = 0.1;
 constexpr int kFirstWindow = PaceWatch::kWarmUp + PaceWatch::kWindow;
 
 struct Said {
-  int step = 0;  // 0: no warning
+  int step = 0;
   std::string text;
 };
 
@@ -35,7 +35,7 @@ TEST(PaceWatchTest, SaysWhatIsOffByMoreThanItsTolerance) {
     const char* what;
     int steps;
     std::function<double(int)> factor;
-    int said_at;  // 0: never
+    int said_at;
   };
   const std::vector<Row> rows = {
       {"as expected", 500, [](int) { return 1.0; }, 0},

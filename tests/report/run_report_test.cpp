@@ -139,7 +139,6 @@ TEST(PictureJson, RefusesWhatIsDamaged) {
   expect_input_error([&] { picture_of_json(object, "run.json"); }, "pair");
 }
 
-// The shortest valid run.json.
 Json facts(const std::string& ending, std::int64_t step) {
   Json object;
   object["format"] = 1;
@@ -206,7 +205,6 @@ TEST(Report, NamesDataEpochsTokensAndDuration) {
     EXPECT_NE(page.find(part), std::string::npos) << part;
 }
 
-// Returns the last number at the time axis of each picture on a page.
 std::vector<std::string> ends_of_axes(const std::string& page) {
   std::vector<std::string> ends;
   const std::regex tick(R"re(class="dim">([0-9.]+ (?:ms|%))</text>)re");

@@ -17,7 +17,6 @@ class Series {
   explicit Series(std::vector<RankWork> work, std::vector<double> seconds)
       : watch_(std::move(work)), seconds_(std::move(seconds)) {}
 
-  // factor(rank, step) multiplies the rank's seconds.
   std::vector<Straggler> run(int steps, const std::function<double(int rank, int step)>& factor,
                              int gathered_every = 1) {
     std::vector<Straggler> found;

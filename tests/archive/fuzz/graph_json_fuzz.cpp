@@ -1,6 +1,5 @@
-// Fuzzes three parsers. The first byte picks the parser: '{' for the JSON of a graph, 'R' for a
-// rule, and anything else for an expression of sizes. A parsed graph must keep the invariants of
-// exported_graph.h.
+// '{' starts the JSON of a graph, 'R' a rule, and anything else an expression of sizes. A parsed
+// graph must keep the invariants of exported_graph.h.
 #include <cstdint>
 #include <string>
 #include <string_view>

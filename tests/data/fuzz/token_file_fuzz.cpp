@@ -1,5 +1,4 @@
-// Reads any bytes as a file of token ids. The first byte picks the format. For Megatron it also
-// gives the number of bytes that belong to the .bin file; the rest is the .idx file.
+// The first byte picks the format, and for Megatron how many of the other bytes are the .bin file.
 #include "data/fuzz/properties.h"
 
 extern "C" int fuzz_token_file(const std::uint8_t* data, std::size_t size) {

@@ -143,7 +143,6 @@ TEST_F(TokenizerDirectoryTest, TheClassIsChosenAsAutoTokenizerChoosesIt) {
   EXPECT_EQ(of("qwen2", "PreTrainedTokenizerFast"), composed);
   EXPECT_EQ(of("mistral", "Qwen2Tokenizer"), apart);
   EXPECT_EQ(of("llama", "LlamaTokenizer"), apart) << "a tokenizer of bytes is none of Llama's";
-  // The tokenizer class adds special tokens of its own.
   EXPECT_EQ(ids("12 <|endoftext|>", {{"config.json", R"({"model_type": "gpt2"})"}}),
             (Ids{'1', '2', ' ', 258}));
 }

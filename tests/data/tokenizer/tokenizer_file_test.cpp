@@ -1,4 +1,3 @@
-// Which parts of a tokenizer.json are rejected. Hostile files must cost neither time nor memory.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -20,7 +19,6 @@ using Json = nlohmann::json;
 using test::parse;
 using test::small_tokenizer;
 
-// Returns the error for the small tokenizer with `value` at `pointer`.
 std::string refusal(const std::string& pointer, const Json& value) {
   Json file = small_tokenizer();
   file[Json::json_pointer(pointer)] = value;
@@ -191,7 +189,7 @@ TEST(TokenizerFileTest, StopsAPatternThatTakesTooLong) {
   const Error error = test::error_of([&] { tokenizer.encode(std::string(5000, 'a')); });
   EXPECT_EQ(error.kind(), ErrorKind::kInput);
   EXPECT_NE(std::string(error.what()).find("takes too long"), std::string::npos) << error.what();
-  EXPECT_EQ(tokenizer.encode("aaab").size(), 3u);  // the tokenizer still works after the error
+  EXPECT_EQ(tokenizer.encode("aaab").size(), 3u);
 }
 
 }  // namespace

@@ -1,4 +1,3 @@
-// Replays the corpora of the tokenizer fuzz targets in tests/fuzz. A crash fails the test.
 #include <gtest/gtest.h>
 
 #include <cstdint>

@@ -1,4 +1,3 @@
-// Builds small tokenizer.json files.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -54,7 +54,6 @@ TEST(TokenizerTest, GivesLongWordsTheIdsOfTheirPartsAlone) {
 
 TEST(TokenizerTest, LeavesOutOrMarksWhatTheVocabularyHasNot) {
   Json file = small_tokenizer();
-  // after the unknown character is dropped, its neighbors merge
   EXPECT_EQ(parse(file).encode("aÄb"), (Ids{27}));
   file["model"]["unk_token"] = "<s>";
   EXPECT_EQ(parse(file).encode("aÄÖb"), (Ids{0, 30, 30, 1}));
@@ -62,7 +61,6 @@ TEST(TokenizerTest, LeavesOutOrMarksWhatTheVocabularyHasNot) {
   EXPECT_EQ(parse(file).encode("aÄÖb"), (Ids{0, 30, 1}));
   file["model"]["byte_fallback"] = true;
   file["model"]["vocab"]["<0xC3>"] = 40;
-  // the vocabulary has only one of the two bytes
   EXPECT_EQ(parse(file).encode("aÄb"), (Ids{0, 30, 1}));
   file["model"]["vocab"]["<0x84>"] = 41;
   EXPECT_EQ(parse(file).encode("aÄb"), (Ids{0, 40, 41, 1}));
@@ -101,7 +99,7 @@ TEST(TokenizerTest, FindsTheLongestAddedTokenThatBeginsFirst) {
 }
 
 TEST(TokenizerTest, NumbersAddedTokensAsTokenizersDoes) {
-  Json file = small_tokenizer();  // has 31 entries
+  Json file = small_tokenizer();
   file["added_tokens"] = {added_token("abc", 500), added_token("<x>", 700), added_token("<y>", 3)};
   const Tokenizer tokenizer = parse(file);
   EXPECT_EQ(tokenizer.encode("abc<x><y>"), (Ids{29, 31, 32}));
@@ -119,7 +117,7 @@ TEST(TokenizerTest, StripsAndKeepsWordsAroundAddedTokens) {
   EXPECT_EQ(tokenizer.encode("qq qqa aqq qq"), (Ids{32, 26, 16, 16, 0, 26, 0, 16, 16, 26, 32}));
 }
 
-// Like tokenizers, drops an added token of spaces if the token before it strips all of them.
+// tokenizers does the same.
 TEST(TokenizerTest, DropsATokenOfSpacesThatTheOneBeforeHasTaken) {
   const auto ids = [](bool marked, bool left, bool right, const std::string& text) {
     Json file = small_tokenizer();
