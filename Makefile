@@ -1,9 +1,9 @@
-# `make help` lists the targets. The work is CMake's: these are its presets by short names.
+# `make help` lists the targets. They are short names for CMake presets.
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help run build test test-plan check sanitizers numeric test-all release-check fuzz bench format lint docs install wheel clean setup cuda-compile
 
-# One compiler per core, as far as there is memory (a torch source takes up to 2.5 GB).
+# One compiler per core, limited by free memory: a source with torch takes up to 2.5 GB.
 JOBS ?= $(shell awk -v cores=$$(nproc) '/^MemAvailable/ {fit = int($$2 / 2500000); \
           print fit < 1 ? 1 : fit < cores ? fit : cores}' /proc/meminfo)
 LIBTORCH = $(shell sed -n 2p build/setup.stamp)
@@ -31,8 +31,9 @@ test-plan:  ## the planner alone, set up and built without LibTorch
 	@cmake --build build-plan -j $(JOBS) --target sluice_cli quick_tests
 	@tools/run_tests.sh build-plan $(JOBS) -L quick
 
-# `make check` runs the torch-free readers of foreign bytes under AddressSanitizer. The other programs need the training
-# side built again for each sanitizer, an hour on two cores, so they belong to `make sanitizers` and `make test-all`.
+# `make check` runs the torch-free readers of foreign bytes under AddressSanitizer. The other programs need a
+# second build of the training side per sanitizer, an hour on two cores. They belong to `make sanitizers` and
+# `make test-all`.
 CHECK_ASAN_TESTS = plan_tests archive_tests report_tests tokenizer_tests
 ASAN_TESTS = $(CHECK_ASAN_TESTS) io_tests checkpoint_tests
 TSAN_TESTS = comm_tests engine_tests checkpoint_tests launch_tests parallel_tests graph_tests train_tests

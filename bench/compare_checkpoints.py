@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""The cost of saving in a run: sluice train beside a torch loop with torch.distributed.checkpoint.
+"""Measures the cost of saving during a run: sluice train beside a torch loop with
+torch.distributed.checkpoint.
 
-Both train a Llama of the same size with AdamW on random bytes, on the CPU with as many threads, three ways:
-without an interval, saving in step every K steps, and saving behind the training every K steps. A time is
-taken as each `step:` line arrives; what is compared are the periods of K steps with one save in each, all
-that lies between steps included. K is what makes sluice's save in step cost --share of the time, unless
---interval says it. Runs alternate, since machines are noisy; periods in which other programs computed for
-more than --others of the machine are left out, and what is printed are medians, and how far apart they lie.
+Both train a Llama of the same size with AdamW on random bytes, on the CPU with the same number of threads, in three
+ways: without saving, saving within the step every K steps, and saving in the background every K steps. The script
+records when each `step:` line arrives. It compares periods of K steps with one save each, including all time between
+steps. K is chosen so that sluice's save within the step costs --share of the time, unless --interval sets it. Runs
+alternate, because machines are noisy. Periods in which other programs used more than --others of the machine are left
+out. The script prints medians and how far apart they lie.
 
     python bench/compare_checkpoints.py [--sluice build/bin/sluice] [--folder DIR] [--who sluice,torch]
 
-DIR is on the disk to be measured. Needs torch.
+DIR must be on the disk to be measured. Needs torch.
 """
 
 import argparse
@@ -56,7 +57,7 @@ def make_inputs(folder, arguments):
 # ---- sluice ----
 
 def model_and_training(steps, threads, arguments):
-    """The sections of a configuration that trains on make_inputs()."""
+    """Returns the sections of a configuration that trains on make_inputs()."""
     return f"""
 [model]
 config = "config.json"
@@ -219,7 +220,8 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def cpu_seconds(pid):
-    """Seconds of this process, user and system; of all others and of the host, without the kernel's own."""
+    """Returns processor seconds of this process (user and system), and of all other programs and the host
+    (user only)."""
     with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
         user, system = (int(ticks) for ticks in file.read().rsplit(")", 1)[1].split()[11:13])
     with open("/proc/stat", encoding="utf-8") as file:
@@ -228,13 +230,13 @@ def cpu_seconds(pid):
 
 
 class Run:
-    """A run: the times of its step lines, the processor seconds by then, and the seconds in all."""
+    """A run: arrival times of its step lines, processor seconds at each line, and its total seconds."""
 
     def __init__(self, command, folder):
         out = f"{folder}/out"
         shutil.rmtree(out, ignore_errors=True)
         os.makedirs(out)
-        os.sync()  # what an earlier run left to write is not this one's
+        os.sync()  # so that this run does not pay for writes of an earlier one
         self.came, self.own, self.others = {}, {}, {}
         started = time.perf_counter()
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -258,12 +260,12 @@ class Run:
         return computed / (self.between(first, last) * os.cpu_count())
 
     def steps(self, interval):
-        """Seconds of the steps that no save came before."""
+        """Returns the seconds of the steps that do not follow a save."""
         return [self.between(step - 1, step) for step in self.came
                 if step > 2 and (step - 1) % interval != 0]
 
     def stalls(self, interval):
-        """Seconds that a save added to the step after it."""
+        """Returns the seconds that each save added to the next step."""
         usual = statistics.median(self.steps(interval))
         return [self.between(step, step + 1) - usual for step in self.came
                 if step % interval == 0 and step + 1 in self.came]
@@ -277,7 +279,7 @@ COMMANDS = {"sluice": sluice_command, "torch": torch_command}
 
 
 def wait_for_quiet(arguments):
-    """Waits up to --patience seconds, until other programs take no more than --others."""
+    """Waits up to --patience seconds until other programs use no more than --others."""
     deadline = time.monotonic() + arguments.patience
     while time.monotonic() < deadline:
         began, before = time.monotonic(), cpu_seconds(os.getpid())[1]
@@ -288,7 +290,7 @@ def wait_for_quiet(arguments):
 
 
 def choose_interval(folder, arguments):
-    """The number of steps of which a save in step is --share."""
+    """Returns the number of steps of which a save within the step costs --share."""
     wait_for_quiet(arguments)
     run = Run(sluice_command(folder, "sync", 3, 13, arguments), folder)
     save, step = statistics.median(run.stalls(3)), statistics.median(run.steps(3))
@@ -304,7 +306,7 @@ def median_and_spread(values, scale=1.0, digits=2):
 
 def measure(folder, arguments):
     interval = arguments.interval or choose_interval(folder, arguments)
-    # The first save finds nothing allocated: of a long run it is none.
+    # Skips the first save, which allocates memory that later saves reuse.
     first, last = 2 * interval, (2 + arguments.saves) * interval
     who_all = arguments.who.split(",")
     runs = {(who, way): [] for who in who_all for way in WAYS}
@@ -329,7 +331,7 @@ def measure(folder, arguments):
 
 
 def report(name, runs, interval, none, arguments):
-    """One line. none: the median period without saving, which is returned; None where it is not known."""
+    """Prints one line. none: the median period without saving, or None if unknown. Returns that median."""
     starts = [(2 + i) * interval for i in range(arguments.saves)]
     quiet = [(run, start) for run in runs for start in starts
              if run.others_share(start, start + interval) <= arguments.others]

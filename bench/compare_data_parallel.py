@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The cost of replicas: a step of two replicas beside two processes that share nothing, and torch's DDP.
+"""Measures the cost of replicas: a step of two replicas beside two independent processes, and torch's DDP.
 
-All train a Llama of the same size with AdamW on random bytes, on the CPU, one thread a rank, as many
-sequences a replica and step. sluice: two replicas as threads of one process, or of two under `sluice
-launch` (--processes), with exact and fast sums and sharded state; `alone` are two runs of one rank each at
-the same time. torch: DistributedDataParallel over Gloo, and two such loops without it. Runs alternate,
-since machines are noisy; what is printed are medians of steps, how much they are above those of `alone`, and the most
-resident memory of a process (the largest of a run, in MB).
+All train a Llama of the same size with AdamW on random bytes, on the CPU, with one thread per rank and the same number
+of sequences per replica and step. sluice runs two replicas as threads of one process, or as two processes under `sluice
+launch` (--processes), with exact and fast sums and sharded state. `alone` are two concurrent runs of one rank each.
+torch runs DistributedDataParallel over Gloo, and two such loops without it. Runs alternate, because machines are noisy.
+The script prints medians of steps, the excess over `alone`, and the peak resident memory of a process (the largest of a
+run, in MB).
 
     python bench/compare_data_parallel.py [--sluice build/bin/sluice] [--processes] [--ways exact,fast,...]
 
@@ -58,7 +58,7 @@ def steps_of(folder, name):
 
 
 def wait(process):
-    """The exit code, and the peak of resident memory, in MB, of the process or its largest child."""
+    """Returns the exit code, and the peak resident memory in MB of the process or its largest child."""
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     return process.returncode, usage.ru_maxrss / 1e3
@@ -77,7 +77,7 @@ def run_sluice(way, folder, arguments):
     return [second for name in names for second in steps_of(folder, name)], max(peak for _, peak in ended)
 
 
-# ---- torch: one process a replica ----
+# ---- torch: one process per replica ----
 
 def torch_rank(rank, arguments):
     import torch
@@ -108,7 +108,7 @@ def torch_rank(rank, arguments):
         rows = text[begin:begin + tokens].long().view(arguments.batch, arguments.seq_len)
         optimizer.zero_grad(set_to_none=True)
         for i, ids in enumerate(rows.chunk(micro)):
-            waits = arguments.way == "ddp" and i + 1 < micro  # gradients travel with the last one
+            waits = arguments.way == "ddp" and i + 1 < micro  # gradients are reduced with the last microbatch
             with trained.no_sync() if waits else contextlib.nullcontext():
                 logits = trained(ids)
                 loss = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1),
@@ -170,7 +170,7 @@ def main():
                 own, peak = run(way, folder, arguments)
                 peaks[who, way] = max(peaks[who, way], peak)
                 each = len(own) // arguments.steps
-                for i in range(each):  # without the warm-up
+                for i in range(each):  # skips the warm-up
                     seconds[who, way] += own[i * arguments.steps + 2:(i + 1) * arguments.steps]
     print(f"{parameters(arguments):,} parameters, {REPLICAS} replicas, "
           f"{arguments.batch} sequences of {arguments.seq_len} each")

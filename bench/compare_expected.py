@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""How near a step comes to what was expected of it: expected, median of the steps, and their ratio.
+"""Compares steps with their prediction: expected time, median of the steps, and the ratio.
 
-For every configuration `sluice plan --measure` takes the times of the layers, and `sluice train` runs with them; with
-"auto" the run measures by itself. Ranks are threads of one process, or processes (`sluice launch`). One thread a rank.
-`others`: cores that other programs kept busy meanwhile; with any, what is printed is of the load as well.
+For every configuration, `sluice plan --measure` measures the layers, and `sluice train` runs with these times. With
+"auto" the run measures by itself. Ranks are threads of one process, or processes (`sluice launch`), with one thread per
+rank. `others` is the number of cores that other programs kept busy meanwhile. If it is not 0, the results include that
+load.
 
     python3 bench/compare_expected.py [--sluice build/bin/sluice] [--size S] [--steps 50] [--only TEXT]
 
@@ -32,7 +33,7 @@ RUNS = [(1, "GPipe", ["threads"]), (2, "GPipe", ["threads", "processes"]),
 
 
 def machine_seconds():
-    """Processor seconds of all programs, of those that this one has started and that ended, and of all cores."""
+    """Returns processor seconds of all programs, of this script's finished children, and of all cores."""
     with open("/proc/stat", encoding="utf-8") as file:
         ticks = [int(number) for number in file.readline().split()[1:9]]
     own = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -41,7 +42,7 @@ def machine_seconds():
 
 
 def with_load(cores, command):
-    """The output of the command, and how many cores other programs kept busy meanwhile."""
+    """Returns the output of the command, and how many cores other programs kept busy meanwhile."""
     before = machine_seconds()
     said = run(command)
     busy, own, total = (after - begin for after, begin in zip(machine_seconds(), before))

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""An exported Llama trained by sluice in one process, beside the same exported program run eagerly in Python, beside transformers' own
-step, and beside sluice's native family.
+"""Compares training steps of an exported Llama in one process: sluice, the same exported program run eagerly
+in Python, transformers' own model, and sluice's native family.
 
-All start from the same Hugging Face directory (random weights, made here), see the same tokens in the same microbatches of one
-sequence, clip the global gradient norm and step AdamW (torch: fused), in float32 on the CPU with one thread. They run in turn, and
-each trains the same steps again in every round; the first round warms up and is not timed. Losses of all steps must agree within
-1e-5 (relative), or this fails with exit 1. Ratios are of medians; below them that of the least step of each.
+All start from the same Hugging Face directory (random weights, made here) and see the same tokens in the same
+microbatches of one sequence. All clip the global gradient norm and step AdamW (torch: fused), in float32 on the CPU with
+one thread. They take turns. Each trains the same steps in every round, and the first round is an untimed warm-up. Losses
+of all steps must agree within a relative 1e-5, otherwise the script exits with 1. It prints ratios of medians, and below
+them ratios of minimum steps.
 
     .oracles/bin/python bench/compare_graph.py [--sizes S] [--microbatches 4] [--rounds 5] [--json FILE]
 
-With --archive FILE.pt2 it also times how long `sluice graph inspect` takes to load that archive and `sluice plan` to plan it on eight
-ranks, the least of so many rounds. tools/setup_oracles.sh makes .oracles.
+With --archive FILE.pt2 it also times how long `sluice graph inspect` takes to load that archive, and `sluice plan` to
+plan it on eight ranks, each the minimum over the rounds. tools/setup_oracles.sh makes .oracles.
 """
 
 import argparse
@@ -33,7 +34,8 @@ TOOL = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
 
 
 def export(python, folder, size):
-    """FOLDER/model.pt2 with weights, of one sequence of seq_len tokens or any other."""
+    """Writes FOLDER/model.pt2 with weights. The example has one sequence of seq_len tokens; both sizes may
+    vary."""
     done = subprocess.run([python, TOOL, "--model", f"{folder}/model", "--out", f"{folder}/model.pt2", "--weights",
                            "--length", str(size.seq_len), "--no-check"], capture_output=True, text=True, check=False)
     if done.returncode:
@@ -79,7 +81,7 @@ def least_seconds(command, rounds):
 
 
 def time_archive(arguments):
-    """Seconds to load and to plan."""
+    """Returns the seconds to load and to plan."""
     with tempfile.TemporaryDirectory() as folder:
         with open(f"{folder}/rows.jsonl", "w", encoding="utf-8") as file:
             file.write('{"input_ids": [1, 2, 3]}\n')

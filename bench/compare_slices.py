@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""The cost of layers in slices on one rank: a step in 4 slices beside one without, hidden 256 (S) and 768 (M).
+"""Measures the cost of sliced layers on one rank: a step with 4 slices beside one without, hidden 256 (S) and
+768 (M).
 
     python3 bench/compare_slices.py [--sluice build/bin/sluice] [--sizes S,M] [--slices 4] [--rounds 5]
 
-The runs take turns. A figure is the processor time of a step, all of it (layers, loss, norm, update), the median over
-the rounds. Both runs of a pair use the same kernels. Needs no Python packages.
+The runs take turns. Each number is the processor time of a whole step (layers, loss, norm, update), the median over the
+rounds. Both runs of a pair use the same kernels. Needs no Python packages.
 """
 
 import argparse

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""The time from launch to the first step of `sluice train`, beside a program that is linked to libtorch and does nothing.
+"""Measures the time from launch to the first step of `sluice train`, beside a program that only links
+libtorch.
 
     python3 bench/compare_start.py [--sluice build/bin/sluice] [--empty build/bin/empty_program] [--sizes S,M]
 
-They run in turn. The empty program counts until its main() begins. A run counts until the line of its first step is
-there, less the milliseconds that the line says the step took. Weights are random ones (`model.config`), and then those of
-a Hugging Face directory, which such a run has written. Needs no Python packages.
+They take turns. The empty program is timed until its main() begins. A run is timed until the line of its first step
+arrives, minus the duration of the step in that line. Weights are random first (`model.config`), then those of a Hugging
+Face directory written by such a run. Needs no Python packages.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from torch_comparison.workload import SIZES
 
 
 def first_line(command, start=""):
-    """Seconds until a line that begins so, and the line."""
+    """Returns the seconds until a line with this beginning, and the line."""
     started = time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         seconds, found = None, ""

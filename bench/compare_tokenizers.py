@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Compares `sluice data tokenize` with the package `tokenizers`, one thread each.
+"""Compares the speed of `sluice data tokenize` with the package `tokenizers`, one thread each.
 
-The text is the sources of Python's standard library, in pieces of about 4 KB, and the same number of
-words of other scripts. Tokenizers of 16,000 tokens are trained on a part of it. A pair is both sides
-one after the other; the side that is first alternates. The time is CPU time, so that what else runs on the
-machine counts little; of `tokenizers` it is that of the fastest way in one thread (encode_batch_fast), ids
-only, and of sluice that of the whole program, which also starts, parses its lines and prints the ids.
+The text consists of the sources of Python's standard library, in pieces of about 4 KB, and the same number of words in
+other scripts. Tokenizers of 16,000 tokens are trained on a part of it. A pair runs both sides one after the other, and
+the order alternates. CPU time is measured, so that other programs matter little. For `tokenizers` it is the fastest
+single-threaded call (encode_batch_fast), ids only. For sluice it is the whole program, including start, parsing of its
+lines and printing of the ids.
 
   python bench/compare_tokenizers.py --sluice build/bin/sluice [--pairs N] [--megabytes N] [--decode]
 """

@@ -1,26 +1,29 @@
 #!/usr/bin/env python3
-"""sluice's training step beside that of torch.distributed.pipelining, with eager and with compiled stages.
+"""Compares sluice's training step with torch.distributed.pipelining, with eager and with compiled stages.
 
-All start from the same Hugging Face directory (a Llama of random weights, made here), see the same tokens in the
-same microbatches of one sequence, split the layers by the same rule, clip the global gradient norm and step AdamW
-(torch: fused), in float32 on the CPU, one thread a rank. torch has a process a rank and Gloo; sluice has a thread a
-rank. For each schedule torch's processes of both kinds stay alive, and the three run in turn: each trains the same
-steps from the same weights again and again, so that the machine's moods meet all of them. The first round
-compiles, warms up and measures memory; it is not timed. Losses of all steps must agree within 1e-5 (relative), or
-this fails with exit 1. A schedule that torch or sluice refuses is reported as that; one that
-torch trains and sluice does not is a failure.
+All start from the same Hugging Face directory (a Llama of random weights, made here), see the same tokens in the same
+microbatches of one sequence, and split the layers by the same rule. All clip the global gradient norm and step AdamW
+(torch: fused), in float32 on the CPU with one thread per rank. torch has a process per rank and Gloo; sluice has a
+thread per rank. For each schedule, torch's processes of both kinds stay alive, and the three take turns. Each trains the
+same steps from the same weights repeatedly, so that fluctuations of the machine affect all of them. The first round
+compiles, warms up and measures memory; it is not timed. Losses of all steps must agree within a relative 1e-5, otherwise
+the script exits with 1. If torch or sluice rejects a schedule, the script reports that. If torch trains a schedule that
+sluice does not, it fails.
 
     .oracles/bin/python bench/compare_torch.py [--sizes S,M] [--microbatches 4,8] [--ranks 2] [--json FILE]
     python3 bench/compare_torch.py --python .oracles/bin/python --short
 
 tools/setup_oracles.sh makes .oracles, a Python with torch and transformers. --short takes less than three minutes.
 
-Columns: step: median and minimum of all timed steps. of ours: median / sluice's. launch: seconds from the
-start to the end of the first step, less one step of the median: imports, weights, process groups and compilation
-(of stages that an earlier schedule of this run has not compiled). cpu: processor seconds a step, all ranks. rss,
-pss: peaks over all processes; pages that n processes share count n times in rss, once in pss. tensors: the most
-bytes of tensors that sluice's ranks held at once, summed. bubble: share of the ranks' time in a step that is not
-forward, backward or loss.
+Columns:
+  step      median and minimum of all timed steps
+  of ours   median / sluice's median
+  launch    seconds from the start to the end of the first step, minus one median step: imports, weights, process
+            groups, and compilation of stages that no earlier schedule of this run has compiled
+  cpu       processor seconds per step, all ranks
+  rss, pss  peaks over all processes; a page shared by n processes counts n times in rss, once in pss
+  tensors   peak bytes of tensors that sluice's ranks held at once, summed
+  bubble    share of the ranks' time in a step that is not forward, backward or loss
 """
 
 import argparse
@@ -39,11 +42,11 @@ from torch_comparison.workers import PeerFailed, Workers, python_lacks, run_once
 from torch_comparison.workload import SCHEDULES, SIZES
 
 TOLERANCE = 1e-5
-CALL_SECONDS = 570  # for a peer's steps, its compilation included
+CALL_SECONDS = 570  # limit for a peer's steps, including compilation
 
 
 class Peer:
-    """torch's ranks of one schedule. Once failed, they stay failed."""
+    """torch's ranks of one schedule. After a failure it stays failed."""
 
     def __init__(self, who, folder, size, schedule, microbatches, ranks, arguments, cache):
         self.who, self.failed, self.first = who, "", None
@@ -53,7 +56,7 @@ class Peer:
                                 for rank in range(ranks)], cache)
 
     def train(self, steps, warmup, watch_memory=False):
-        """Trains as sluice_run.train does; the answer lacks what torch does not know."""
+        """Trains like sluice_run.train. The result lacks the values that torch does not provide."""
         with MemoryWatch(self.workers.pids) if watch_memory else _nothing() as memory:
             answers = self.workers.call(f"run {steps}", CALL_SECONDS)
         seconds = answers[0]["seconds"]
@@ -68,7 +71,7 @@ class Peer:
 
 
 class Ours:
-    """sluice's runs of one schedule. Once failed, they stay failed."""
+    """sluice's runs of one schedule. After a failure it stays failed."""
 
     def __init__(self, folder, command, arguments):
         self.folder, self.command, self.arguments = folder, command, arguments
@@ -115,7 +118,7 @@ def without_warmup(run, warmup):
 
 
 def compare_cell(folder, size_name, schedule, microbatches, arguments, cache):
-    """Rows of one schedule: eager, compiled, sluice."""
+    """Returns the rows of one schedule: eager, compiled, sluice."""
     size, ranks, warmup, steps = SIZES[size_name], arguments.ranks, arguments.warmup, arguments.steps
     cell = {"size": size_name, "schedule": schedule, "microbatches": microbatches, "ranks": ranks,
             "tokens": microbatches * size.seq_len}
@@ -124,7 +127,7 @@ def compare_cell(folder, size_name, schedule, microbatches, arguments, cache):
     peers = []
     if schedule in SCHEDULES:
         for who in arguments.peers:
-            # One after the other: the launch of one must not run beside the other's.
+            # One after the other, so that the launch of one does not disturb the other.
             peer = Peer(who, folder, size_name, schedule, microbatches, ranks, arguments, cache)
             peers.append(peer)
             try:
@@ -162,7 +165,8 @@ def compare_cell(folder, size_name, schedule, microbatches, arguments, cache):
 
 
 def compare_microbatch(folder, size_name, arguments, cache):
-    """Forward and backward of one microbatch in one process, eight in a row, beside the machine's bound."""
+    """Compares forward and backward of one microbatch in one process, eight in a row, with the machine's
+    bound."""
     microbatches = 8
     size = SIZES[size_name]
     command = sluice_run.write_config(folder, "one", size, "1F1B", microbatches, 1, 3, arguments.set)
@@ -181,7 +185,7 @@ def compare_microbatch(folder, size_name, arguments, cache):
             if name != "sluice":
                 found[name] += workers[name].call(str(microbatches), CALL_SECONDS)
         run = sluice_run.train(arguments.sluice, folder, "one", command, 1)
-        # All of a step but the norm and the update.
+        # A step without the norm and the update.
         found["sluice"] += [(s - u - r) / microbatches for s, u, r in
                             zip(run["seconds"][1:], run["optimizer"][1:], run["reduction"][1:])]
     for worker in workers.values():
@@ -222,7 +226,7 @@ def parse_arguments():
     if arguments.short:
         arguments.sizes, arguments.microbatches, arguments.rounds = "S", "8", 2
         arguments.schedules = "Interleaved1F1B,ZBVZeroBubble"
-        arguments.no_microbatch = True  # it compiles once more
+        arguments.no_microbatch = True  # it would compile once more
     for name in ("sizes", "schedules", "peers"):
         setattr(arguments, name, getattr(arguments, name).split(","))
     arguments.microbatches = [int(number) for number in arguments.microbatches.split(",")]

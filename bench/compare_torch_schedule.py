@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Times torch's construction of pipeline schedules beside sluice's whole plan of the same ones.
+"""Compares the time that torch needs to construct pipeline schedules with sluice's whole plan of the same
+schedules.
 
-torch (torch.distributed.pipelining) builds the order and lowers it (UNSHARD / RESHARD, REDUCE_GRAD,
-SEND / RECV) when a schedule object is made, on every rank, and proves nothing. sluice builds, lowers
-with the same passes, proves and simulates (plan_bench does the same without starting a process).
+torch (torch.distributed.pipelining) builds the order and lowers it (UNSHARD / RESHARD, REDUCE_GRAD, SEND / RECV) when a
+schedule object is made, on every rank, and proves nothing. sluice builds, lowers with the same passes, proves and
+simulates (plan_bench does the same without starting a process).
 
     python bench/compare_torch_schedule.py [--sluice build/bin/sluice] [--all]
 
-Without --all, smaller sizes: torch takes about a minute for the large ones.
+Without --all, sizes are smaller, because torch takes about a minute for the large ones.
 """
 
 import argparse
@@ -31,7 +32,7 @@ def time_torch(name, ranks, stages_per_rank, microbatches):
     from torch.distributed.pipelining.stage import _PipelineStageBase
 
     class Stage(_PipelineStageBase):
-        """Stands where a stage with a module would: construction looks at sizes only."""
+        """Stands for a stage with a module. Construction reads only sizes."""
 
         def __init__(self, index):
             self.stage_index = index

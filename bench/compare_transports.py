@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""The cost of the wire in a step: a pipeline of two ranks as threads, over Gloo, and as two processes.
+"""Measures the cost of messages in a step: a pipeline of two ranks as threads, over Gloo, and as two
+processes.
 
-All train the same Llama with AdamW on random bytes, on the CPU, one thread a rank: the same numbers, so that
-only the way of the messages differs. `threads`: one process; `gloo`: one process whose ranks speak over Gloo's
-sockets; `processes`: `sluice launch -n 2`. Runs alternate, since machines are noisy; what is printed are
-medians and minima of steps, and how much those are above `threads`.
+All train the same Llama with AdamW on random bytes, on the CPU, with one thread per rank. The numbers are the same, so
+only the transport of messages differs. `threads`: one process. `gloo`: one process whose ranks use Gloo's sockets.
+`processes`: `sluice launch -n 2`. Runs alternate, because machines are noisy. The script prints medians and minima of
+steps, and the excess over `threads`.
 
     python bench/compare_transports.py [--sluice build/bin/sluice] [--ways gloo,processes] [--schedule 1F1B]
 """
@@ -23,7 +24,7 @@ RANKS = 2
 
 
 def train(way, folder, arguments):
-    """Seconds of the steps after the warm-up, and the last loss."""
+    """Returns the seconds of the steps after the warm-up, and the last loss."""
     shutil.rmtree(f"{folder}/{way}", ignore_errors=True)
     with open(f"{folder}/{way}.toml", "w", encoding="utf-8") as file:
         file.write(f"""{model_and_training(arguments.steps, 1, arguments)}[parallelism]

@@ -1,7 +1,7 @@
-// The cost of the executor itself, and of splitting the backward.
+// Measures the cost of the executor itself, and of splitting the backward.
 //
-//   bench/executor_bench --benchmark_filter=Overhead   microseconds an action with empty stages,
-//                                                     by the clock and of processor time
+//   bench/executor_bench --benchmark_filter=Overhead   microseconds per action with empty stages,
+//                                                     wall-clock and processor time
 //   bench/executor_bench --benchmark_filter=Backward   B beside I + W, real layers
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
@@ -41,8 +41,8 @@ struct NoOps final : StepOps {
   void optimizer_step() override {}
 };
 
-// One number goes in, one comes out: what is left is the executor, the engine's entry and the
-// transport.
+// One number goes in and one comes out. So the time is that of the executor, of autograd's entry
+// and of the transport.
 LayerSpec empty_layer(int index, bool first, bool last) {
   LayerSpec layer;
   layer.name = "empty" + std::to_string(index);
@@ -71,7 +71,7 @@ double thread_cpu_seconds() {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
-// Args: ranks, microbatches. Actions are F, B, SEND, RECV of all ranks.
+// Args: ranks, microbatches. Counts the F, B, SEND and RECV actions of all ranks.
 void BM_ExecutorOverhead(benchmark::State& state) {
   const int ranks = static_cast<int>(state.range(0)),
             microbatches = static_cast<int>(state.range(1));
@@ -104,7 +104,7 @@ void BM_ExecutorOverhead(benchmark::State& state) {
         RankStages stages = build_stages(model, partition, rank);
         NoOps ops;
         Executor executor(program, rank, stages.pointers(), *transports[rank], ops, model.loss, {});
-        executor.run_step(batch);  // warm-up
+        executor.run_step(batch);
         transports[rank]->world().barrier().wait();
         const auto start = std::chrono::steady_clock::now();
         const double cpu_start = thread_cpu_seconds();
@@ -146,7 +146,7 @@ struct Block : torch::nn::Module {
   torch::nn::Linear up, down;
 };
 
-// Args: width, rows. The two ways alternate within one loop, so that a drifting machine hits both.
+// Args: width, rows. Both ways alternate in one loop, so that a drifting machine affects both.
 void BM_BackwardWholeAndSplit(benchmark::State& state) {
   at::set_num_threads(1);
   const std::int64_t width = state.range(0), rows = state.range(1);

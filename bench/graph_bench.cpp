@@ -1,5 +1,5 @@
-// The cost of a node of an exported graph above the same call written in C++: layers of a small
-// decoder, and operators that are called boxed; forwards, one thread.
+// Measures what a node of an exported graph costs above the same call in C++. Runs forwards on one
+// thread, for layers of a small decoder and for operators called through the boxed interface.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
@@ -24,14 +24,12 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t kWidth = 32, kHeads = 2, kHead = 16, kInner = 64, kNumLayers = 4;
 
-// Weights of a layer, in the order in which it uses them.
 const std::vector<std::pair<std::string, std::vector<std::int64_t>>> kWeights{
     {"norm1", {kWidth}},        {"q", {kWidth, kWidth}},  {"k", {kWidth, kWidth}},
     {"v", {kWidth, kWidth}},    {"o", {kWidth, kWidth}},  {"norm2", {kWidth}},
     {"gate", {kInner, kWidth}}, {"up", {kInner, kWidth}}, {"down", {kWidth, kInner}},
 };
 
-// The calls of a decoder, written down.
 struct Calls {
   const Tensors& weights;
   std::size_t next = 0;
@@ -66,7 +64,6 @@ at::Tensor run_calls(const at::Tensor& x, const Tensors& weights) {
   return hidden;
 }
 
-// The same as a graph.
 class DecoderGraph {
  public:
   explicit DecoderGraph(int num_layers = kNumLayers) {
@@ -87,7 +84,7 @@ class DecoderGraph {
   GraphBuilder builder;
   std::vector<std::string> weights;
   std::string result;
-  std::vector<std::string> between;  // what enters each layer, and leaves the last
+  std::vector<std::string> between;
 
  private:
   std::string call(const std::string& target, const GraphBuilder::Arguments& arguments) {
@@ -147,7 +144,7 @@ double seconds(Clock::time_point from) {
   return std::chrono::duration<double>(Clock::now() - from).count();
 }
 
-// The medians of what a call and a node cost, by turns.
+// Alternates between calls and nodes, and reports the median cost of each.
 template <typename RunCalls, typename RunProgram>
 void compare(benchmark::State& state, const GraphBuilder& builder, const RunCalls& run_calls,
              const RunProgram& run_program) {
@@ -178,7 +175,7 @@ void compare(benchmark::State& state, const GraphBuilder& builder, const RunCall
   state.counters["us_above"] = median(above);
 }
 
-// Operators that are called through their functions.
+// Operators that have a direct call.
 void decoder_above_calls(benchmark::State& state) {
   at::set_num_threads(1);
   const bool records = state.range(0) != 0;
@@ -200,7 +197,7 @@ void decoder_above_calls(benchmark::State& state) {
 }
 BENCHMARK(decoder_above_calls)->Arg(0)->Arg(1)->ArgName("grad")->MinTime(1.0);
 
-// Operators that are called boxed.
+// Operators that are called through the boxed interface.
 void boxed_above_calls(benchmark::State& state) {
   at::set_num_threads(1);
   const bool records = state.range(0) != 0;
@@ -241,7 +238,7 @@ void boxed_above_calls(benchmark::State& state) {
 }
 BENCHMARK(boxed_above_calls)->Arg(0)->Arg(1)->ArgName("grad")->MinTime(1.0);
 
-// Loading a model of 61 layers: a program for each of them.
+// Loads a model of 61 layers, with one program per layer.
 void load_61_layers(benchmark::State& state) {
   constexpr int kLayers = 61;
   const DecoderGraph graph(kLayers);

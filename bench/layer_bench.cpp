@@ -1,4 +1,4 @@
-// The cost of layers and their random numbers on one thread.
+// Measures layers and their random numbers on one thread.
 //
 //   bench/layer_bench --benchmark_filter=Keyed     initial weights beside torch's normal_; scopes
 //   bench/layer_bench --benchmark_filter=Llama     parts of a decoder layer, forward and backward
@@ -63,7 +63,7 @@ ModelSpec llama(std::int64_t width) {
       "bench");
 }
 
-// width = range(0), on [2, 256, width].
+// Input [2, 256, width] with width = range(0).
 void LlamaLayer(benchmark::State& state) {
   one_thread();
   std::vector<LayerSpec> layers = make_layers(llama(state.range(0)));

@@ -1,6 +1,7 @@
-// Forward and backward of one microbatch of a whole Llama on one thread: fused operators,
-// LibTorch's operators, and what its matrix products and attention alone take (the bound), in
-// turns, since machines are noisy. Prints the least and the median of each in milliseconds.
+// Measures forward and backward of one microbatch of a whole Llama on one thread: with fused
+// operators, with LibTorch's operators, and with only its matrix products and attention (the
+// bound). They take turns, because machines are noisy. Prints the minimum and the median of each in
+// milliseconds.
 //
 //   bench/microbatch_bench [rounds]
 #include <ATen/ATen.h>
@@ -40,7 +41,6 @@ ModelSpec spec_of(const Size& size) {
       size.name);
 }
 
-// All layers as one stage.
 class Whole {
  public:
   Whole(const Size& size, bool fused)
@@ -70,7 +70,7 @@ class Whole {
   std::int64_t microbatch_ = 0;
 };
 
-// Products into memory that is there, and attention with its backward.
+// Matrix products into existing memory, and attention with its backward.
 class Bound {
  public:
   explicit Bound(const Size& s) : size_(s) {

@@ -1,6 +1,7 @@
-// Kernels beside LibTorch's operators, one thread, at the sizes of two models: S (hidden 256, 8
-// heads of 32 on 4 of keys, 688 in feed-forwards, 4,096 tokens, 256 in a sequence) and M (768, 12
-// of 64 on 4, 2,048, 8,192, 512). Argument: 0 is S, 1 is M.
+// Compares kernels with LibTorch's operators on one thread, at the sizes of two models. Argument 0
+// is S: hidden 256, 8 heads of 32 channels with 4 key heads, feed-forward 688, 4,096 tokens, 256
+// per sequence. Argument 1 is M: hidden 768, 12 heads of 64 channels with 4 key heads, feed-forward
+// 2,048, 8,192 tokens, 512 per sequence.
 //
 //   bench/ops_bench --benchmark_filter='Attention'
 #include <ATen/ATen.h>
@@ -91,7 +92,8 @@ void GatedGeluOfTorch(benchmark::State& state) {
   forward_and_backward(state, x, [&] { return at::gelu(x[0], "tanh") * x[1]; });
 }
 
-// The kernel turns logits into gradients where they lie: it is given those of the step before.
+// The kernel replaces logits by gradients in place, so each iteration starts from the previous
+// gradients.
 void CrossEntropy(benchmark::State& state) {
   const Sizes s = sizes_of(state);
   const at::Tensor logits = at::randn({s.length, s.vocabulary}),
@@ -113,7 +115,7 @@ void CrossEntropyOfTorch(benchmark::State& state) {
   }
 }
 
-// The weights of one decoder layer, four vectors.
+// Four vectors of the size of one decoder layer's weights.
 Tensors weights_of_a_layer(const Sizes& s) {
   const std::int64_t size =
       s.hidden * (s.heads + 2 * s.key_heads + s.heads) * s.head_dim + 3 * s.hidden * s.ffn;

@@ -1,9 +1,9 @@
-// The cost of a step's end on one thread, for the parameters of two Llamas: S (256 wide, 8
+// Measures the end of a step on one thread, for the parameters of two Llamas: S (256 wide, 8
 // layers, 7.9 million) and M (768 wide, 12 layers, 88 million).
 //
-//   bench/optim_bench --benchmark_filter=AdamW     an update, and LibTorch's fused kernel beside it
+//   bench/optim_bench --benchmark_filter=AdamW     an update, beside LibTorch's fused kernel
 //   bench/optim_bench --benchmark_filter=Norm      the norm of the gradients, parameter by
-//   parameter
+//                                                 parameter
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
@@ -53,7 +53,7 @@ std::int64_t num_elements(const std::vector<OptimizedParameter>& parameters) {
   return count;
 }
 
-// Value, moments and gradient are read, all but the gradient written.
+// An update reads value, moments and gradient, and writes all but the gradient.
 void count_bytes(benchmark::State& state, std::int64_t elements, std::int64_t per_element) {
   state.SetBytesProcessed(state.iterations() * elements * per_element);
 }
@@ -67,7 +67,6 @@ void AdamW(benchmark::State& state, const Sizes& size) {
 BENCHMARK_CAPTURE(AdamW, S, kS)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(AdamW, M, kM)->Unit(benchmark::kMillisecond);
 
-// Every tensor in memory of its own.
 void AdamWOfLibTorch(benchmark::State& state, const Sizes& size) {
   const at::NoGradGuard no_grad;
   const auto parameters = parameters_of(size);

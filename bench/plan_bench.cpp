@@ -1,8 +1,8 @@
-// How long the whole plan of a step takes: build the schedule, lower it with sharded parameters and
-// gradient reductions, prove it, predict it. The series over microbatches and over ranks show that
-// the time per instruction does not grow: see the `per_instruction` counter.
+// Measures how long the whole plan of a step takes: build the schedule, lower it with sharded
+// parameters and gradient reductions, prove it, predict it. The series over microbatches and ranks
+// show that the time per instruction does not grow (counter `per_instruction`).
 //
-// bench/compare_torch_schedule.py times torch's own construction of the same schedules.
+// bench/compare_torch_schedule.py times torch's construction of the same schedules.
 #include <benchmark/benchmark.h>
 
 #include "sluice/error.h"
@@ -75,7 +75,7 @@ void BM_OverRanks(benchmark::State& state) {
 BENCHMARK(BM_OverMicrobatches)->RangeMultiplier(2)->Range(64, 4096)->Unit(benchmark::kMillisecond);
 BENCHMARK(BM_OverRanks)->RangeMultiplier(2)->Range(4, 256)->Unit(benchmark::kMillisecond);
 
-// The parts, on the largest of the three.
+// Each part alone, on the largest of the three sizes.
 const Size kParts = {"Interleaved1F1B", 64, 4, 1024};
 
 void BM_Build(benchmark::State& state) {

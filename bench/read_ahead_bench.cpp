@@ -1,7 +1,7 @@
-// The time of a step that computes for a while, with its text tokenized before it or while the step
-// before runs: `wait_ms` is what the step waited for its batch.
+// Measures a step whose text is tokenized before it, or during the previous step. `wait_ms` is the
+// time that the step waited for its batch.
 //   read_ahead_bench
-// Rows of 8 KiB of text, tokenized by byte-level BPE; argument: milliseconds that a step computes.
+// Rows of 8 KiB of text, tokenized by byte-level BPE. Argument: milliseconds that a step computes.
 #include <benchmark/benchmark.h>
 
 #include <chrono>

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""An order that sluice found beside the schedules of torch.distributed.pipelining, run by torch.
+"""Compares an order found by sluice with the schedules of torch.distributed.pipelining, all run by torch.
 
     .oracles/bin/python bench/searched_in_torch.py [--rounds 8] [--scale 2]
 
-Two Gloo ranks, four uneven stages (blocks 2, 4, 3, 6, an embedding, a head), 8 microbatches. First the stages are timed with real
-work (processor time of the thread). Then tiny layers take their place and every action sleeps until it has taken
-`scale` times its measured cost: so each rank has, in effect, a core of its own, however busy the machine is. Measured are
-whole steps by the wall clock, all schedules by turns.
+Two Gloo ranks run four uneven stages (2, 4, 3 and 6 blocks, an embedding, a head) and 8 microbatches. First the stages
+are timed with real work (processor time of the thread). Then tiny layers replace them, and every action sleeps until it
+has taken `scale` times its measured cost. So each rank effectively has its own core, however busy the machine is. Whole
+steps are measured by wall clock, and the schedules take turns.
 """
 
 import argparse
@@ -101,7 +101,7 @@ def step(schedule, stages, sizes, number):
 
 
 def act_out(stages, costs, scale):
-    """Every action sleeps until it has taken its cost."""
+    """Makes every action sleep until it has taken its cost."""
     def padded(function, kind_of, of):
         def call(*arguments, **named):
             began = time.perf_counter()
@@ -130,7 +130,7 @@ def measured_costs(rank):
         timers.append(timer)
     costs = sluice.torch.costs(*timers, latency=0.3)
     every = [costs]
-    dist.broadcast_object_list(every)  # the numbers of one rank for both
+    dist.broadcast_object_list(every)  # both ranks use the numbers of rank 0
     return every[0]
 
 

@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
-"""The places where the step of a schedule loses time, from the trace that `sluice train --profile` writes.
+"""Shows where the step of a schedule loses time, from the trace that `sluice train --profile` writes.
 
     python3 bench/step_breakdown.py [--size S] [--microbatches 8] [--ranks 2] [--schedules 1F1B,...] [--rank-rows]
-    python3 bench/step_breakdown.py --trace FILE.json           of a trace that is there
+    python3 bench/step_breakdown.py --trace FILE.json           for an existing trace
 
-Of the fastest step of those traced, as shares of its time, averaged over the ranks:
+Prints shares of the fastest traced step, averaged over the ranks:
 
   compute   forward, input and weight gradients
-  order     idle because of the order: what would be left if every action took the time that it took and started
-            the moment it could, in this order on its rank. Bubble, and unequal stages
-  late      idle beyond that: transfers, threads that wake up, what the executor does between instructions
+  order     idle because of the order: the rest if every action took its measured time and started as early as its
+            inputs and its rank's order allow. Bubble, and unequal stages
+  late      idle beyond that: transfers, wake-up of threads, work of the executor between instructions
   end       after the last compute of all ranks: sums of ties, loss, norm, update
-  begin     before the first one: waiting for all ranks, the batch
+  begin     before the first compute: waiting for all ranks, the batch
 
-wake: of waits for another rank's message, how long after its SEND had begun the waiting rank went on, microseconds,
-median and largest; sends: the longest SEND. Needs no Python packages.
+wake: microseconds (median and maximum) from the start of a SEND until the waiting rank continues. sends: the longest
+SEND. Needs no Python packages.
 """
 
 import argparse
@@ -34,7 +34,7 @@ ACTION = re.compile(r"(\d+)([FIWB])(\d+)")
 
 
 def make_inputs(folder, size, num_rows):
-    """FOLDER/model/config.json, for random weights, and FOLDER/rows.jsonl."""
+    """Writes FOLDER/model/config.json, for random weights, and FOLDER/rows.jsonl."""
     os.mkdir(f"{folder}/model")
     with open(f"{folder}/model/config.json", "w", encoding="utf-8") as file:
         json.dump({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": size.vocab,
@@ -48,8 +48,9 @@ def make_inputs(folder, size, num_rows):
 
 
 class Trace:
-    """The events of one step; times in microseconds. `compute`: by rank in their order, (parts, begin, end), a part
-    being (stage, kind, microbatch, duration without waiting); a pair (OVERLAP_F_B) has two."""
+    """The events of one step. Times are in microseconds. `compute`: for each rank, in order, (parts, begin,
+    end). A part is (stage, kind, microbatch, duration without waiting). A pair (OVERLAP_F_B) has two
+    parts."""
 
     def __init__(self, events, step):
         self.compute, self.waits, self.sends, self.ends = {}, [], {}, []
@@ -72,8 +73,9 @@ class Trace:
 
     @staticmethod
     def parts_of(names, begin, end, waits):
-        """A pair waits between its halves, within its event: the second half begins with its wait, else after a
-        third, as a backward takes twice as long as its forward."""
+        """Divides a pair into its two halves. A pair waits between them, within its event: the second half
+        begins with its wait. Without a wait it begins after a third, because a backward takes twice as
+        long as its forward."""
         if len(names) == 1:
             return [(*names[0], end - begin)]
         inside = {tuple(wait[1][0]): wait for wait in waits if begin <= wait[2] and wait[3] <= end}
@@ -86,7 +88,8 @@ class Trace:
         return sum(part[3] for parts, _, _ in self.compute[rank] for part in parts)
 
     def wake_ups(self):
-        """Times from the beginning of a SEND to the end of the wait for it, where the wait had begun before."""
+        """Returns the times from the start of a SEND to the end of the wait for it, if the wait had begun
+        before."""
         late = []
         for _, actions, begin, end in self.waits:
             stage, kind, microbatch = actions[0]
@@ -97,7 +100,8 @@ class Trace:
         return late
 
     def ideal(self):
-        """The end of the last compute, from the beginning of the first, if nothing came between."""
+        """Returns the end of the last compute, relative to the start of the first, if actions followed each
+        other without delay."""
         last = max(int(part[0]) for actions in self.compute.values() for parts, _, _ in actions for part in parts)
         done, at, clock = {}, dict.fromkeys(self.compute, 0), dict.fromkeys(self.compute, 0.0)
 
@@ -106,7 +110,7 @@ class Trace:
             if kind == "F":
                 return [("F", stage - 1, microbatch)] if stage > 0 else []
             if kind == "W":
-                return []  # its own rank's I comes before it in the row
+                return []  # W follows its own rank's I in the row
             return [("B", stage + 1, microbatch)] if stage < last else [("F", stage, microbatch)]
 
         left = sum(map(len, self.compute.values()))
@@ -120,7 +124,7 @@ class Trace:
                         break
                     for part, needed in zip(parts, inputs):
                         clock[rank] = max([clock[rank], *(done[need] for need in needed)]) + part[3]
-                    for stage, kind, microbatch, _ in parts:  # both halves are sent when the pair has ended
+                    for stage, kind, microbatch, _ in parts:  # both halves send when the pair has ended
                         if kind != "W":
                             done["F" if kind == "F" else "B", int(stage), microbatch] = clock[rank]
                     at[rank] += 1
@@ -131,7 +135,7 @@ class Trace:
 
 
 def fastest(events):
-    """(step, Trace) of the one that took least between its first and its last event."""
+    """Returns (step, Trace) of the step that took least from its first to its last event."""
     steps = sorted({e["args"]["step"] for e in events if e.get("ph") == "X"})
     traces = [(step, Trace(events, step)) for step in steps]
     return min(traces, key=lambda pair: max(pair[1].ends) - pair[1].begin)

@@ -1,14 +1,13 @@
-// The cost of a message: the transports beside ProcessGroupGloo as it is, and beside memcpy.
+// Measures the cost of a message: sluice's transports, bare ProcessGroupGloo, and memcpy.
 //
-//   bench/transport_bench                             64 B, 1 MB, 8 MB and 64 MB, all ways
+//   bench/transport_bench                             64 B, 1 MB, 8 MB and 64 MB, all transports
 //   bench/transport_bench --benchmark_filter=Gloo/    Gloo between ranks of one process
 //
-// A message goes there and back; half of that is one way. The other end is a thread of this
-// program, or (Processes) this program started once more. s_median and s_min are seconds one way;
-// the column Time is the mean of round trips, noise included. Between threads nothing is copied, so
-// that their bytes a second say nothing. A transport's message arrives in new memory, as an
-// activation does; raw Gloo and memcpy are shown with memory that is used again, and with new
-// memory.
+// A message travels there and back, and half of that time counts. The other end is a thread of this
+// program, or (Processes) a second process of this program. s_median and s_min are seconds one way.
+// The column Time is the mean of round trips, including noise. Threads copy nothing, so their bytes
+// per second mean little. A message of a transport arrives in new memory, like an activation. Bare
+// Gloo and memcpy are measured with reused and with new memory.
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
@@ -46,13 +45,10 @@ constexpr std::chrono::milliseconds kDeadline{30'000};
 
 at::Tensor bytes_tensor(std::int64_t bytes) { return at::zeros({bytes}, at::kByte); }
 
-// One end of a way between two.
 class End {
  public:
   virtual ~End() = default;
-  // Sends, and returns what comes back, of the same size.
   virtual at::Tensor ping(const at::Tensor& bytes) = 0;
-  // Sends back what comes.
   virtual void pong(std::int64_t bytes) = 0;
   virtual void send(const at::Tensor& bytes) = 0;
   virtual at::Tensor receive(std::int64_t bytes) = 0;
@@ -86,7 +82,7 @@ class TransportEnd final : public End {
   int sent_ = 0, received_ = 0;
 };
 
-// LibTorch's group and nothing else: whoever waits for a message knows its size.
+// Bare LibTorch group. The receiver must already have the size of a message.
 class RawGlooEnd final : public End {
  public:
   RawGlooEnd(const c10::intrusive_ptr<c10d::Store>& store, int rank, bool new_memory)
@@ -129,9 +125,8 @@ class RawGlooEnd final : public End {
   at::Tensor kept_;
 };
 
-// Sent to the other end before messages: how many there will be, and their size.
 struct Announcement {
-  std::int64_t count = 0;  // 0: it ends
+  std::int64_t count = 0;  // 0: end
   std::int64_t bytes = 0;
 };
 
@@ -151,7 +146,6 @@ void echo(End& end) {
   }
 }
 
-// An end here, and another that echoes.
 class Way {
  public:
   virtual ~Way() = default;
@@ -189,7 +183,7 @@ std::unique_ptr<End> end_of_process(Kind kind, const StoreAddress& address,
   return std::make_unique<TransportEnd>(std::move(make_process_transports(store, options).front()));
 }
 
-// The other end is this program: transport_bench --echo KIND PORT SECRET.
+// The other end is this program, started as transport_bench --echo KIND PORT SECRET.
 class ProcessWay final : public Way {
  public:
   explicit ProcessWay(Kind kind) {

@@ -1,23 +1,23 @@
-# Finds LibTorch by its files: variables LibTorch_DIR (folder with include/ and lib/), LibTorch_VERSION,
-# and the imported target sluice::libtorch.
+# Finds LibTorch by its files. Sets LibTorch_DIR (the folder with include/ and lib/) and LibTorch_VERSION, and
+# defines the imported target sluice::libtorch.
 #
-# Why not find_package(Torch): for a CUDA build of LibTorch that package demands a CUDA toolkit with
-# its compiler, even from code that compiles no CUDA, and it searches for MKL and others that the
-# shared libraries already carry.
+# We do not use find_package(Torch), for two reasons. For a CUDA build of LibTorch it requires a CUDA toolkit with its
+# compiler, even if we compile no CUDA. It also searches for MKL and other libraries that LibTorch already contains.
 #
-# Looks in this order and stops at the first:
-#   1. TORCH_DIR, a CMake or an environment variable: a libtorch or torch folder, its share/cmake, its
-#      share/cmake/Torch, or a site-packages folder. If it is set and holds no LibTorch, that is an error.
+# Search order:
+#   1. TORCH_DIR, a CMake or environment variable: a libtorch or torch folder, its share/cmake, its
+#      share/cmake/Torch, or a site-packages folder. It is an error if it is set but holds no LibTorch.
 #   2. LibTorch_HINTS (the LibTorch that an installed sluice was built with).
 #   3. CMAKE_PREFIX_PATH and Torch_DIR.
-#   4. python3 and python of the PATH, if they have torch.
+#   4. python3 and python on the PATH, if they have torch.
 #   5. LibTorch_VENV, a Python environment (set by sluice's own build).
 #
-# As a script, `cmake -P FindLibTorch.cmake`, it prints the folder that it found, or fails.
+# As a script, `cmake -P FindLibTorch.cmake`, it prints the folder, or fails.
 
 set(LibTorch_MINIMUM 2.11)
 
-# The folder that holds include/ and lib/, from any of the folders that people name; "" if none.
+# Returns the folder that holds include/ and lib/, given any of the folders listed above, or "" if there is
+# none.
 function(_libtorch_resolve given out)
   foreach(suffix "" "/torch" "/../.." "/../../.." "/libtorch")
     if(EXISTS "${given}${suffix}/share/cmake/Torch/TorchConfig.cmake"
@@ -36,7 +36,7 @@ function(_libtorch_version dir out)
   set(${out} "${PACKAGE_VERSION}" PARENT_SCOPE)
 endfunction()
 
-# Asks the interpreter where torch is, without importing it.
+# Gets torch's folder from the interpreter without importing torch.
 function(_libtorch_from_python python out)
   execute_process(
     COMMAND "${python}" -c
@@ -109,7 +109,7 @@ if(CMAKE_SCRIPT_MODE_FILE STREQUAL CMAKE_CURRENT_LIST_FILE)
   return()
 endif()
 
-# The folder that an earlier run found is kept, unless TORCH_DIR now says otherwise.
+# Keep the folder found by an earlier run unless TORCH_DIR has changed.
 if(TORCH_DIR OR DEFINED ENV{TORCH_DIR} OR NOT EXISTS "${LibTorch_DIR}/include/ATen/ATen.h")
   _libtorch_search(_libtorch_dir)
   set(LibTorch_DIR "${_libtorch_dir}" CACHE PATH "LibTorch: the folder with include/ and lib/" FORCE)
@@ -135,7 +135,7 @@ if(LibTorch_FOUND AND NOT TARGET sluice::libtorch)
   target_compile_features(sluice::libtorch INTERFACE cxx_std_20)
   target_link_libraries(sluice::libtorch INTERFACE sluice::torch_cpu sluice::c10)
   if(EXISTS "${LibTorch_DIR}/lib/libtorch_cuda.so")
-    # The library for CUDA is loaded when a device is asked for; nothing refers to it by symbol.
+    # The CUDA library is loaded at run time when a device is requested. No symbol refers to it.
     target_link_options(sluice::libtorch INTERFACE "LINKER:--allow-shlib-undefined")
   endif()
 endif()

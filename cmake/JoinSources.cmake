@@ -1,6 +1,6 @@
-# sluice_join_sources(TARGET COUNT) compiles the sources of a folder together, COUNT at a time: half and more of the time
-# that a source takes which sees torch goes to the templates of its headers, and those are the same for all of them. So
-# names in unnamed namespaces are unique in a folder.
+# sluice_join_sources(TARGET COUNT) compiles the sources of a folder together, COUNT at a time. A source with
+# torch spends at least half of its compile time on torch's headers, which are the same for all. Names in
+# unnamed namespaces must therefore be unique within a folder.
 option(SLUICE_JOIN_SOURCES "Compile several sources of a folder as one: faster from nothing, slower after a change" ON)
 function(sluice_join_sources target most)
   if(NOT SLUICE_JOIN_SOURCES)
@@ -18,6 +18,7 @@ function(sluice_join_sources target most)
   endforeach()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-    target_compile_options(${target} PRIVATE -Wno-subobject-linkage)  # what is unnamed is of no other source
+    # the warning does not apply: no other source uses types from these unnamed namespaces
+    target_compile_options(${target} PRIVATE -Wno-subobject-linkage)
   endif()
 endfunction()

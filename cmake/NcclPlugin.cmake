@@ -1,6 +1,6 @@
-# The plug-in that calls NCCL (src/nccl/nccl_plugin.cpp), a module that sluice loads where ranks compute on GPUs. It is built where the
-# headers of NCCL and of CUDA are: in the packages beside LibTorch, in a toolkit, or in the folders SLUICE_NCCL_HEADERS.
-# It is linked with neither: LibTorch's CUDA library brings both along.
+# The plug-in that calls NCCL (src/nccl/nccl_plugin.cpp). sluice loads it if ranks compute on GPUs. It is
+# built if the headers of NCCL and CUDA are found: in the packages beside LibTorch, in a toolkit, or in the
+# folders SLUICE_NCCL_HEADERS. It links neither library, because LibTorch's CUDA library brings both.
 set(SLUICE_WITH_NCCL AUTO CACHE STRING "Build the plug-in for NCCL: AUTO (where its headers are), ON, OFF")
 set(SLUICE_NCCL_HEADERS "" CACHE STRING "Folders with nccl.h and with the headers of CUDA that it includes")
 

@@ -1,6 +1,6 @@
-# `cmake --install`: headers, libraries, programs, and what find_package(sluice) needs.
+# `cmake --install`: headers, libraries, programs, and the files of find_package(sluice).
 include(CMakePackageConfigHelpers)
-# Other projects install a program called sluice too. Ours has its description in its text.
+# Other projects install a program named sluice too. Ours is recognized by a description in the binary.
 install(CODE [[
   set(program "$ENV{DESTDIR}${CMAKE_INSTALL_PREFIX}/bin/sluice")
   if(EXISTS "${program}")
@@ -13,7 +13,7 @@ install(CODE [[
 ]])
 set(SLUICE_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/sluice)
 
-# Gives an installed file its search path; `libraries` is the folder of libraries as seen from the file.
+# Sets the search path of an installed file. `libraries` is the library folder relative to the file.
 function(sluice_install_search_path target destination libraries)
   sluice_installed_paths(${libraries} paths)
   list(JOIN paths ":" paths)
@@ -42,10 +42,11 @@ foreach(program sluice_cli sluice_run_cli)
 endforeach()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
-# The tool that `sluice graph tool` prints, for who has the folder.
+# The tool that `sluice graph tool` prints, for users who have the folder.
 install(FILES ${PROJECT_SOURCE_DIR}/tools/sluice_export.py DESTINATION ${CMAKE_INSTALL_DATADIR}/sluice)
 
-# LibTorch, where it is of the source tree: what programs load, and what compiles against sluice.
+# A LibTorch inside the source tree is installed: libraries for programs, and headers for code that uses
+# sluice.
 if(SLUICE_TORCH_IS_OURS)
   if(EXISTS ${LibTorch_DIR}/lib/libtorch_cuda.so)
     install(CODE "message(FATAL_ERROR \"${LibTorch_DIR} is a CUDA build inside the source tree, whose parts lie in several \"

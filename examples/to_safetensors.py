@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Converts weights that torch has pickled: to_safetensors.py SOURCE OUT.safetensors.
 
-SOURCE: a file of torch.save, a folder with pytorch_model*.bin, or one of torch.distributed.checkpoint.
+SOURCE: a file written by torch.save, a folder with pytorch_model*.bin, or a torch.distributed.checkpoint folder.
 """
 import pathlib, sys, tempfile
 import torch

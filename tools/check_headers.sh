@@ -1,7 +1,7 @@
 #!/bin/sh
-# Checks how many headers are installed, and that a page, an example or another header names each of them.
-# At most 18 headers in include/sluice beside sluice.h, one for each concept, and 16 in parts/. At most 4,500 lines in all.
-# Prints one line a violation; exit 1.
+# Checks the number of installed headers, and that each is named in a page, an example or another header.
+# include/sluice may have at most 18 headers beside sluice.h, one for each concept, and parts/ at most 16. All
+# together have at most 4,500 lines. Prints one line per violation and exits with 1.
 # usage: check_headers.sh [ROOT]
 cd "${1:-$(dirname "$0")/..}" || exit 2
 bad=0

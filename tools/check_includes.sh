@@ -73,7 +73,7 @@ FNR == 1 {
     side = owner[name]
     if (side == "") { print FILENAME ": tools/check_includes.sh finds no folder that implements it"; ++bad }
   }
-  if (FILENAME == "src/config/model_kinds.cpp") side = "kinds"  # the table of kinds
+  if (FILENAME == "src/config/model_kinds.cpp") side = "kinds"  # the table of model kinds
   kernels = FILENAME ~ /^src\/ops\/kernels\//
   if (n == 2 || FILENAME == "include/sluice/sluice.h") side = ""
   run_program = FILENAME ~ /^apps\/sluice\/(run_main|eval_command|sample_command|train_command)/

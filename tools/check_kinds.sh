@@ -1,14 +1,14 @@
 #!/bin/sh
-# Checks the sources for kinds of faults that were mended everywhere, so that none comes back. A line is let through with a
-# comment that gives the reason, on it or above it: "// check_kinds: KIND: REASON".
+# Searches the sources for kinds of faults that have been fixed everywhere, so that none returns. A line is
+# exempt if a comment on it or above it gives the reason: "// check_kinds: KIND: REASON".
 #
 #   float_loop      a loop that counts in a float or a double, or steps by one: it may never end
-#   unbounded_line  a line or a file that is read into memory without a bound (base/line_reader.h and read_text() have one)
-#   raw_output      standard output beside print() (base/print.h): foreign text would steer the terminal
-#   followed_link   a file that is opened for writing by its name and may be a link (O_NOFOLLOW, replace_file())
-#   search_path     an empty part of a search path, which is the working folder
+#   unbounded_line  reads a line or file into memory without a bound (base/line_reader.h and read_text() have one)
+#   raw_output      writes to standard output without print() (base/print.h), so foreign text could control the terminal
+#   followed_link   opens a file for writing by a name that may be a link (use O_NOFOLLOW or replace_file())
+#   search_path     an empty part of a search path, which means the working directory
 #
-# usage: check_kinds.sh [ROOT]. Prints one line a fault; exit 1.
+# usage: check_kinds.sh [ROOT]. Prints one line per fault and exits with 1.
 cd "${1:-$(dirname "$0")/..}" || exit 2
 sources=$(find src apps include \( -name '*.cpp' -o -name '*.h' \) 2>/dev/null | sort)
 scripts=$(find tools .ci bench python cmake Makefile CMakeLists.txt -type f \( -name '*.sh' -o -name '*.py' -o -name '*.cmake' -o -name '*.in' \
@@ -28,7 +28,7 @@ FNR == 1 { above = ""; pending = ""; split_at = 0; is_source = FILENAME ~ /\.(cp
   if (is_source) sub(/\/\/.*/, "", code); else sub(/^[ \t]*#.*/, "", code)
 }
 is_source {
-  # A statement may go over several lines: `pending` is what began above.
+  # A statement may span several lines. `pending` holds its beginning.
   statement = pending code
   if (code ~ /[;{}]/ || code !~ /[^ \t]/) pending = ""; else pending = statement " "
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Checks that every relative link of the Markdown pages names a file that exists, and a heading that is in
-# it, and that docs/README.md lists every page. Prints one line a fault; exit 1.
+# Checks the Markdown pages: every relative link names an existing file and heading, and docs/README.md lists
+# every page. Prints one line per fault and exits with 1.
 cd "$(dirname "$0")/.." || exit 2
 faults=0
 anchors() { sed -n '/^```/,/^```/d; s/^##* *//p' "$1" | tr A-Z a-z | sed 's/[^a-z0-9 _-]//g; s/ /-/g'; }

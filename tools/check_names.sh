@@ -1,10 +1,11 @@
 #!/bin/sh
-# Checks that what the pages name in backquotes exists: keys of the configuration (`section.key`, and those of
-# ```toml blocks), tests (`SuiteTest.Name`), files of this repository, targets of the Makefile, and functions
-# and members (`name()`, `Type::member`). Functions and members are looked up in include/ and examples/, which is
-# all that a user has; CONTRIBUTING.md may also name those of the sources. In a page about another library the
-# first column, or the start of an item, is that library's.
-# usage: check_names.sh SLUICE [PAGE...]. Prints one line a fault; exit 1.
+# Checks that the names in backquotes on the pages exist: configuration keys (`section.key`, and those in
+# ```toml blocks), tests (`SuiteTest.Name`), files of this repository, Makefile targets, and functions and
+# members (`name()`, `Type::member`). Functions and members must occur in include/ or examples/, because users
+# have nothing else. CONTRIBUTING.md may also name those of the sources. On pages about another library, the
+# first column or the start of a list item names that library's own things. Prints one line per fault and
+# exits with 1.
+# usage: check_names.sh SLUICE [PAGE...]
 sluice=$1
 [ -x "$sluice" ] || { echo "usage: check_names.sh SLUICE [PAGE...]" >&2; exit 2; }
 shift
@@ -22,7 +23,7 @@ grep -q '^key training.steps$' "$known" || { echo "$sluice config reference name
 grep -rhoE '^TEST(_F|_P)?\([A-Za-z0-9_]+, *[A-Za-z0-9_]+' tests |
   sed 's/.*(\([^,]*\), *\(.*\)/test \1.\2/' >>"$known"
 sed -n 's/^\([a-z-]*\):.*/target \1/p' Makefile >>"$known"
-# words KIND FOLDER...: every identifier of the sources there.
+# words KIND FOLDER...: lists every identifier in the sources of these folders.
 words() {
   kind=$1
   shift
@@ -32,7 +33,8 @@ words() {
 words word include examples
 words inner src apps tests tools bench
 
-# Names that only look like ours: values that cross stages, tensors of a Hugging Face file, torch's and peers'.
+# Names that only look like ours: values that cross stages, tensors of a Hugging Face file, names of torch and
+# peers.
 awk -v foreign_keys='^model\.(layers|embed_tokens|norm|rotary_emb|lm_head|language_model|text_model|visual|vision_tower|safetensors|pt2|inputs|loss|outputs|initialization|fuse|auxiliary|count)$' \
     -v foreign='^(torch|at|std|c10|c10d|nn|dist|nlohmann|gloo|testing)::' '
   FNR == NR { known[$1 " " $2] = 1; if ($1 == "key") { split($2, part, "."); section[part[1]] = 1 } next }
@@ -49,7 +51,7 @@ awk -v foreign_keys='^model\.(layers|embed_tokens|norm|rotary_emb|lm_head|langua
     if (name ~ /\.(h|cpp|py|toml|jsonl|json|md|txt|idx|bin)$/) return
     fault("no key " name)
   }
-  # Takes what `pattern` matches out of the text, one at a time; "" when there is no more.
+  # Removes the next match of `pattern` from the text and returns it. Returns "" when no match is left.
   function next_match(pattern,   found) {
     if (!match(rest, pattern)) return ""
     before = RSTART > 1 ? substr(rest, RSTART - 1, 1) : ""
@@ -83,7 +85,7 @@ awk -v foreign_keys='^model\.(layers|embed_tokens|norm|rotary_emb|lm_head|langua
   {
     text = $0
     if (is_peer) sub(/^\|[^|]*\|/, "", text)
-    # An item of a list about another library is theirs up to its first ": ".
+    # In a list about another library, the text of an item up to its first ": " belongs to that library.
     if (is_peer && /^- /) is_theirs = 1
     if (!$0) is_theirs = 0
     if (is_theirs) { if (match(text, /: /)) { text = substr(text, RSTART + 2); is_theirs = 0 } else text = "" }

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Checks where programs and libraries look for the libraries that they load (RPATH, RUNPATH): every part of the path is
-# absolute or begins with $ORIGIN. An empty or relative part is the working folder: a library that lies there would run.
+# Checks the search paths (RPATH, RUNPATH) of programs and libraries: every part must be absolute or begin
+# with $ORIGIN. An empty or relative part means the working directory, and a library placed there would be
+# loaded. Prints one line per fault and exits with 1.
 # usage: check_search_paths.sh FOLDER [NOT_IN]     NOT_IN: no part may lie in this folder
-# Prints one line a fault; exit 1.
 [ -d "$1" ] || { echo "usage: check_search_paths.sh FOLDER [NOT_IN]" >&2; exit 2; }
 files=$(find "$1" -type f \( -perm -u+x -o -name '*.so*' \) ! -name '*.py' ! -name '*.sh')
 checked=0 faults=0

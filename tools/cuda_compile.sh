@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Compiles the plug-in for NCCL against the headers of PyPI's packages, which it downloads (210 MB) unless they are there,
-# and asks it, with the library of the same package, for NCCL's version. Needs no GPU, no CUDA toolkit and no LibTorch.
+# Compiles the NCCL plug-in with headers from PyPI packages, which it downloads if missing (210 MB). Then
+# calls the plug-in with the library of the same package to print NCCL's version. Needs no GPU, no CUDA
+# toolkit and no LibTorch.
 #
 #   tools/cuda_compile.sh [FOLDER]        default: build-cuda; PYTHON=/path/to/python with pip
 set -euo pipefail

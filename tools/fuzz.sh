@@ -1,12 +1,13 @@
 #!/bin/sh
-# Builds the fuzz targets with clang and runs each for some seconds, from the corpus in tests, under ASan and UBSan.
-# New inputs stay in build-fuzz/new/TARGET; an input that fails is left in build-fuzz, with its stack on the terminal.
+# Builds the fuzz targets with clang and runs each for some seconds under ASan and UBSan, starting from the
+# corpus in tests. New inputs are kept in build-fuzz/new/TARGET. A failing input is left in build-fuzz, and
+# its stack is printed.
 # usage: fuzz.sh SECONDS JOBS [TARGET...]
 set -e
 cd "$(dirname "$0")/.."
 seconds=$1 jobs=$2
 shift 2
-# clang-tidy's package brings clang++ under the name of its version alone.
+# clang-tidy's package installs clang++ only under a versioned name.
 clang=
 for name in clang++ $(ls /usr/bin | grep -x 'clang++-[0-9]*' | sort -rV); do
   if command -v "$name" >/dev/null; then

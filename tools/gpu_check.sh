@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Checks sluice on this machine's GPUs, and writes one report: what was built against what, which tests ran, whether
-# layouts have the same bits, a step beside torch's. Without a GPU it builds, runs what needs none, and says so.
+# Checks sluice on this machine's GPUs and writes one report: versions of the build, tests that ran, whether
+# layouts have the same bits, and a step beside torch's. Without a GPU it builds, runs what needs none, and
+# reports that.
 #
 #   TORCH_DIR=/path/to/torch tools/gpu_check.sh [REPORT]        default: build-gpu/report.txt
 #   HEADERS=/path            a folder of headers that the compiler would not find (gloo/, nlohmann/, toml++/, CLI/, xxhash.h)
 #   PYTHON=/path/to/python   with torch, for the step beside torch's eager one; default: python3
-#   SECONDS_A_RUN=540        the most that one call builds: call it again until the report is there
+#   SECONDS_A_RUN=540        time limit for building in one call
 #
-# Nothing is downloaded. A build that takes longer than a call goes on at the next one (exit 75).
+# Downloads nothing. If the time limit ends a build, the script exits with 75, and the next call continues. Call it
+# again until the report is there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -42,7 +44,7 @@ sluice=$build/bin/sluice
 draft=$work/report.txt
 failed=0
 say() { printf '%s\n' "$*" | tee -a $draft; }
-# A line of the report: what, and whether the command succeeded. Its output is kept in the folder.
+# Adds a line to the report: a label, and whether the command succeeded. Keeps the output in the folder.
 try() {
   local name=$1 log=$work/$2.log
   shift 2
@@ -87,7 +89,7 @@ TOML
   launch() {
     SLUICE_SHARE_DEVICE=1 timeout 300 "$sluice" launch -n 2 -- train $work/run.toml --metrics.folder="$work/$1" "${@:2}"
   }
-  # The same losses and norms, digit for digit.
+  # Whether losses and norms are the same, digit for digit.
   same() { [ -n "$(losses "$1")" ] && [ "$(losses "$1")" = "$(losses "$2")" ]; }
   one='--parallelism.pipeline_parallel_degree=1' two='--parallelism.pipeline_parallel_degree=2'
   zb='--parallelism.pipeline_parallel_schedule=ZBVZeroBubble'

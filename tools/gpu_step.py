@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""A training step of torch, eager, in one process on one GPU: the Llama of a config.json as plain modules.
+"""Times a training step of eager torch in one process on one GPU: the Llama of a config.json as plain
+modules.
 
     tools/gpu_step.py CONFIG.json      prints one line: the median step in float32 and under bfloat16 autocast
 
-The same work as sluice's step in tools/gpu_check.sh: 4 microbatches of 2 sequences of 256 tokens, gradients clipped,
+The work is that of sluice's step in tools/gpu_check.sh: 4 microbatches of 2 sequences of 256 tokens, gradients clipped,
 fused AdamW. Needs torch with CUDA, nothing else.
 """
 

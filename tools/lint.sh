@@ -1,9 +1,10 @@
 #!/bin/sh
-# Format and include order of everything, and clang-tidy of the sources named.
-# usage: lint.sh LIBTORCH JOBS [all | changed | since REVISION | FILE...]     (nothing named: no clang-tidy)
+# Checks the format and include order of everything, and runs clang-tidy on the given sources.
+# usage: lint.sh LIBTORCH JOBS [all | changed | since REVISION | FILE...]     (no sources: no clang-tidy)
 #
-# `changed` means: since LINT_BASE; else since this branch left main; else, on main, by the newest commit that changed a
-# source. Files that were only renamed are left out; above 40 it is `make test-all` that looks at them, with all others.
+# `changed` means changed since LINT_BASE if set, otherwise since this branch left main. On main itself it means the
+# newest commit that changed a source. Files that were only renamed are left out. If more than 40 files changed, none are
+# checked here, and `make test-all` checks them with all others.
 set -e
 cd "$(dirname "$0")/.."
 libtorch=$1 jobs=$2

@@ -8,17 +8,18 @@ writes, which arguments its results may share storage with, and whether the oper
 come from the schemas: alias annotations, tags, and generators among the arguments. What the schemas do not say is
 listed below. tests/graph compares the table with the schemas of the LibTorch that the tests run on.
 
-An operator has a row if it computes tensors from tensors and numbers, and checks its arguments, or if sluice checks
-them (src/graph/call_checks.cpp: as_strided, attention, recurrent layers). Everything else is left out: files, storages, strides that nobody checks, other libraries' internals, sparse, nested and quantized tensors,
-and backward functions, whose saved tensors nobody compares.
+An operator has a row if it computes tensors from tensors and numbers, and checks its arguments. It also has one if
+sluice checks them (src/graph/call_checks.cpp: as_strided, attention, recurrent layers). All other operators are left
+out: files, storages, unchecked strides, other libraries' internals, sparse, nested and quantized tensors, and backward
+functions, which do not check their saved tensors.
 """
 import fnmatch
 import sys
 
 import torch
 
-# Names that start with an underscore are LibTorch's own. These are the ones that torch.export writes, or that Python
-# functions call, and that check their arguments.
+# Names with a leading underscore are internal to LibTorch. These are the ones that torch.export writes, or
+# that Python functions call, and that check their arguments.
 PRIVATE = """
 _adaptive_avg_pool2d _adaptive_avg_pool3d _addmm_activation _aminmax _assert_async _assert_scalar
 _assert_tensor_metadata _cast_Byte _cast_Char _cast_Double _cast_Float _cast_Half _cast_Int _cast_Long _cast_Short
@@ -29,7 +30,7 @@ _prelu_kernel _reshape_copy _safe_softmax _scaled_dot_product_attention_math _sh
 _to_copy _trilinear _unique _unique2 _unsafe_view _upsample_* _weight_norm
 """.split()
 
-# Public names without a row, and why.
+# Public names without a row, and the reason.
 LEFT_OUT = {
     "touches files, devices' memory or a storage": "from_file record_stream is_pinned pin_memory set set_ set_data data"
     " copy_sparse_to_sparse copy_sparse_to_sparse_",
@@ -53,7 +54,7 @@ LEFT_OUT = {
     "runs without end for some arguments": "binomial matrix_power linalg_matrix_power special_*_polynomial_*",
 }
 
-# Private names and overloads without a row, because they fail to check their arguments.
+# Private names and overloads without a row, because they do not check their arguments.
 LEFT_OUT_OVERLOADS = {"_foreach_copy.default", "_foreach_copy.out", "lstm.data", "gru.data", "rnn_tanh.data",
                       "rnn_relu.data"}
 
@@ -99,7 +100,7 @@ def has_row(name, overload, schema):
 
 
 def schemas():
-    """{(name, overload): schema} of all operators of ATen that LibTorch's dispatcher has."""
+    """Returns {(name, overload): schema} of all ATen operators in LibTorch's dispatcher."""
     found = {}
     for full in torch._C._dispatch_get_all_op_names():
         if full.startswith("aten::"):
@@ -113,7 +114,7 @@ def allowed():
 
 
 def row_of(name, overload, schema):
-    """(target, written arguments, shared arguments, whether it may draw)."""
+    """Returns (target, written arguments, shared arguments, whether it may draw)."""
     written, shared = [], []
     returned = set().union(*[out.alias_info.before_set | out.alias_info.after_set
                              for out in schema.returns if out.alias_info is not None])

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes tests/reference/adapters: small LoRA adapters of models in tests/reference/models_extra as PEFT saves them,
-with PEFT's answers. Needs torch, transformers and peft; not part of the build.
+"""Writes tests/reference/adapters: small LoRA adapters of models in tests/reference/models_extra as PEFT
+saves them, with PEFT's answers. Needs torch, transformers and peft. Not part of the build.
 
 usage: make_reference_adapters.py [NAME ...]      (all without a name)
 
@@ -9,7 +9,7 @@ Every directory has adapter_config.json, adapter_model.safetensors and expected.
   input_ids, labels   two rows; some labels are -100
   loss, counted       mean over the counted labels, and their number
   logits              sum, abs_sum, and all logits of the last token of every row
-  grad_norms          of every parameter of the adapter, after backward from that loss
+  grad_norms          of every parameter of the adapter, after a backward from that loss
   merged              sum and abs_sum of every weight that merge_and_unload() changes
 """
 import json
@@ -48,7 +48,7 @@ def write(name):
     adapted.save_pretrained(out)
     (out / "README.md").unlink(missing_ok=True)
     config = json.loads((out / "adapter_config.json").read_text())
-    config["base_model_name_or_path"] = base  # and not where it was on one machine
+    config["base_model_name_or_path"] = base  # replaces the path on the machine that made it
     (out / "adapter_config.json").write_text(json.dumps(config, indent=2) + "\n")
 
     vocabulary = model.config.vocab_size

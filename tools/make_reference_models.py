@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""Writes tests/reference/models_extra: tiny models of the native families that differ in one thing each,
-with the answers of transformers. Needs torch and transformers; not part of the build.
+"""Writes tests/reference/models_extra: tiny models of the native families that differ in one aspect each,
+with the answers of transformers. Needs torch and transformers. Not part of the build.
 
 usage: make_reference_models.py [NAME ...]      (all without a name)
-       make_reference_models.py --half          (half_precision.json alone, of the models that are there)
+       make_reference_models.py --half          (only half_precision.json, for the existing models)
 
 half_precision.json has the answers of some of the models with weights and computation in float16 and bfloat16.
 Every directory has config.json, model.safetensors and expected.json:
   input_ids, labels   two rows; some labels are -100
-  attention_mask, position_ids   where the model is called with them
+  attention_mask, position_ids   if the model is called with them
   loss, counted       mean over the counted labels, and their number
-  balance             load balancing loss of every layer with experts, where they are asked for
+  balance             load-balancing loss of every layer with experts, if requested
   logits              sum, abs_sum, and all logits of the last token of every row
-  grad_norms          of every parameter, after backward from that loss
+  grad_norms          of every parameter, after a backward from that loss
 """
 import copy
 import json
@@ -61,7 +61,8 @@ def default_rope(theta):
 
 
 def to_old_keys(config):
-    """The keys of transformers 4: rope_theta and rope_scaling at the top, torch_dtype, no head_dim."""
+    """Converts to the keys of transformers 4: rope_theta and rope_scaling at the top, torch_dtype, no
+    head_dim."""
     rope = config.pop("rope_parameters")
     config["rope_theta"] = rope.pop("rope_theta")
     rope["type"] = rope.pop("rope_type")
@@ -72,14 +73,14 @@ def to_old_keys(config):
 
 
 def left_padded(ids):
-    """The first row is shorter by 5 tokens, on its left; the second is whole."""
+    """The first row has 5 tokens of padding on the left; the second has none."""
     mask = torch.ones_like(ids)
     mask[0, :5] = 0
     return {"attention_mask": mask}
 
 
 def packed(ids):
-    """Documents of 3, 5 and the rest in the first row, of 7 and the rest in the second."""
+    """The first row has documents of 3, 5 and the remaining tokens; the second of 7 and the remaining tokens."""
     positions = torch.arange(ids.shape[1]).repeat(2, 1)
     positions[0, 3:] -= 3
     positions[0, 8:] -= 5
@@ -94,12 +95,12 @@ def left_padded_with_positions(ids):
 
 
 def far(ids):
-    """One document a row, which begins at a position of its own: no mask is needed."""
+    """Each row is one document that starts at a position other than 0. No mask is needed."""
     return {"position_ids": torch.arange(ids.shape[1]).repeat(2, 1) + torch.tensor([[3], [50]])}
 
 
 def to_old_gemma3_keys(config):
-    """The keys of transformers 4: one theta of either kind of layer, and the period of the full ones."""
+    """Converts to the keys of transformers 4: one theta per kind of layer, and the period of the full ones."""
     rope = config.pop("rope_parameters")
     config["rope_theta"] = rope["full_attention"].pop("rope_theta")
     config["rope_local_base_freq"] = rope["sliding_attention"].pop("rope_theta")
@@ -109,7 +110,7 @@ def to_old_gemma3_keys(config):
 
 
 def to_gemma3_keys_with_a_length(config):
-    """The same, with the original length outside the settings, where it does not count in this family."""
+    """The same, with the original length outside the rope settings, where this family ignores it."""
     to_old_gemma3_keys(config)
     config["rope_scaling"].pop("original_max_position_embeddings")
     config["original_max_position_embeddings"] = 8
@@ -125,15 +126,16 @@ def qwen(cls, **changes):
     return cls(**{**LLAMA, "num_key_value_heads": 2, **changes})
 
 
-# name -> configuration, length of the sequences, change of the written config.json, inputs beside the ids. Those
-# with a fourth entry are computed with attention "sdpa", as sluice means it, or "eager" where the family has no other.
+# name -> configuration, sequence lengths, change of the written config.json, further inputs. The models with
+# a fourth entry use attention "sdpa", which agrees with sluice, or "eager" if the family has no other.
 MODELS = {
     "grouped_query": (LlamaConfig(**{**LLAMA, "hidden_size": 32, "num_attention_heads": 8, "num_key_value_heads": 2}), 12, None),
     "one_key_value_head": (LlamaConfig(**{**LLAMA, "num_key_value_heads": 1}), 12, None),
     "wide_heads": (LlamaConfig(**{**LLAMA, "num_key_value_heads": 2, "head_dim": 10}), 12, None),
     "biases": (LlamaConfig(**LLAMA, attention_bias=True, mlp_bias=True), 12, None),
     "linear_rope": (LlamaConfig(**LLAMA, rope_parameters={"rope_type": "linear", "rope_theta": 10000.0, "factor": 4.0}), 24, None),
-    # An original context of 32 puts the pairs of a head of 16 on both sides of, and between, the two wavelengths.
+    # With an original context of 32, the channel pairs of a head of 16 lie below, between and above the two
+    # wavelengths.
     "llama3_rope": (
         LlamaConfig(**{**LLAMA, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16},
                     rope_parameters={"rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0,
@@ -240,12 +242,13 @@ def qwen3_moe(**changes):
 
 
 def to_num_experts(config):
-    """The name that transformers 4 writes."""
+    """Uses the name that transformers 4 writes."""
     config["num_experts"] = config.pop("num_local_experts")
 
 
-# Models with experts. With output_router_logits the loss is that of the tokens alone, and the gradients are those of
-# this loss and the mean of the layers' load balancing losses: the same as transformers' where one layer has experts.
+# Mixture-of-experts models. With output_router_logits the loss is the token loss alone. The gradients are
+# those of this loss plus the mean of the layers' load-balancing losses. With a single expert layer this
+# equals transformers.
 MODELS.update({
     "mixtral": (sparse(MixtralConfig, num_local_experts=4), 12, None, None),
     "mixtral_window": (sparse(MixtralConfig, num_local_experts=5, num_experts_per_tok=2, head_dim=6, sliding_window=5), 14, None, left_padded),
@@ -285,7 +288,7 @@ def phi3_old_keys(config):
     config["rope_scaling"] = rope
 
 
-# Frequencies of 3 pairs of channels; an original context of 16.
+# Frequencies of 3 channel pairs, and an original context of 16.
 LONGROPE = {"rope_type": "longrope", "rope_theta": 100.0, "short_factor": [1.0, 1.1, 1.3], "long_factor": [1.5, 2.5, 4.0]}
 
 MODELS.update({
@@ -320,7 +323,7 @@ def attention_of(name):
 
 
 def norms_as_saved(model):
-    """Norms of the gradients, by the names and in the shapes of the file."""
+    """Returns norms of the gradients, by the names and in the shapes of the file."""
     holder = copy.deepcopy(model)
     with torch.no_grad():
         for to, parameter in zip(holder.parameters(), model.parameters()):
@@ -332,7 +335,7 @@ def norms_as_saved(model):
 
 
 def balance_losses(model, output, given):
-    """The balance losses of every layer with experts."""
+    """Returns the load-balancing loss of every layer with experts."""
     function = sys.modules[type(model).__module__].load_balancing_loss_func
     return [
         function((logits,), model.num_experts, model.num_experts_per_tok, given.get("attention_mask"))
@@ -345,7 +348,7 @@ def make(name):
     more = MODELS[name][3] if len(MODELS[name]) > 3 else None
     torch.manual_seed(sum(name.encode()))
     model = AutoModelForCausalLM.from_config(config, attn_implementation=attention_of(name)).float().eval()
-    with torch.no_grad():  # so that norms and biases matter
+    with torch.no_grad():  # gives norms and biases values that affect the result
         for parameter in model.parameters():
             if parameter.dim() == 1:
                 parameter.add_(0.1 * torch.randn_like(parameter))

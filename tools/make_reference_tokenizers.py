@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Writes tests/reference/tokenizers: small tokenizers, trained on made-up text, with what the package
-`tokenizers` makes of some hundred strings. Needs that package; not part of the build.
+"""Writes tests/reference/tokenizers: small tokenizers, trained on made-up text, with the results of the
+package `tokenizers` for several hundred strings. Needs that package. Not part of the build.
 
-strings.json has the strings; of each tokenizer there is NAME.json, and NAME.expected.json with
-  ids      of every string, without what the post-processor adds
-  before   what that puts before them
-  after    and after them
-  text     what `ids` decode to, special tokens kept
+strings.json has the strings. Each tokenizer has NAME.json, and NAME.expected.json with
+  ids      of every string, without the tokens of the post-processor
+  before   tokens that the post-processor adds before the ids
+  after    tokens that it adds after them
+  text     the decoded `ids`, with special tokens
 
 usage: make_reference_tokenizers.py
 """

@@ -1,9 +1,8 @@
 #!/usr/bin/env python3
-"""Writes src/data/tokenizer/unicode_tables.inc: what the package `tokenizers` knows of Unicode.
+"""Writes src/data/tokenizer/unicode_tables.inc: the Unicode properties that the package `tokenizers` uses.
 
-Every table is asked of the package itself, codepoint by codepoint, since its parts (Oniguruma, the
-crates regex and unicode-normalization-alignments, Rust's standard library) each bring a Unicode
-version of their own, and ids have to agree with theirs.
+Every table is derived from the package itself, codepoint by codepoint. Its parts (Oniguruma, the crates regex and
+unicode-normalization-alignments, Rust's standard library) each use their own Unicode version, and our ids must agree.
 
   python tools/make_unicode_tables.py > src/data/tokenizer/unicode_tables.inc
 """
@@ -24,7 +23,7 @@ SCRIPTS = ["Arabic", "Cyrillic", "Devanagari", "Greek", "Han", "Hangul", "Hebrew
 
 
 def matching(pre_tokenizer):
-    """The codepoints that a pre-tokenizer takes away."""
+    """Returns the codepoints that a pre-tokenizer removes."""
     found = []
     for at in range(0, len(CODEPOINTS), CHUNK):
         part = CODEPOINTS[at:at + CHUNK]
@@ -40,7 +39,7 @@ def of_regex(pattern):
 
 
 def runs(codepoints):
-    """[first, last] of what follows each other."""
+    """Returns [first, last] of each run of consecutive codepoints."""
     out = []
     for c in sorted(codepoints):
         if out and out[-1][1] == c - 1:
@@ -79,8 +78,8 @@ def flat(mapping):
 
 
 def combining_classes(nfd):
-    """The combining classes of marks, by the order that the normalizer brings them into."""
-    low, high = "\u0334", "\u0345"  # of the classes 1 and 240, the least and the greatest
+    """Derives the combining classes of marks from the order in which the normalizer sorts them."""
+    low, high = "\u0334", "\u0345"  # of the classes 1 and 240, the lowest and the highest
 
     def swaps(a, b):
         return nfd("x" + a + b) == "x" + b + a
@@ -129,7 +128,7 @@ def main():
     assert decimal == {c for c, i in category_of.items() if CATEGORIES[i] == "Nd"}
     for name in SCRIPTS:
         emit_ranges("k" + name, of_regex(r"\p{%s}" % name), f"The script {name}.")
-    # Words of two characters, so that the whole word is told from its parts.
+    # Words of two characters, so that a whole word differs from its parts.
     word = pre_tokenizers.Whitespace()
     words = {c for c in CODEPOINTS if len(word.pre_tokenize_str("a" + chr(c))) == 1
              and len(word.pre_tokenize_str("a" + chr(c))[0][0]) == 2}

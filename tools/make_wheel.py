@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
 """Makes a wheel of a finished build: make_wheel.py BUILD OUT_FOLDER (docs/install.md).
 
-Needs cmake and binutils, which the build needs too, and nothing from elsewhere. What is in the wheel is what
-`cmake --install` installs, stripped, with the search paths of a wheel: LibTorch is that of the same site-packages. The tag says
-the oldest glibc and libstdc++ that have every symbol which the files ask for, as auditwheel does (PEP 600); nothing
-in the files depends on Python's version.
+Needs cmake and binutils, which the build needs too, and downloads nothing. The wheel has the files of `cmake --install`,
+stripped, with search paths for a wheel: it loads LibTorch from the same site-packages. As in auditwheel (PEP 600), the
+tag gives the oldest glibc and libstdc++ that have every symbol that the files need. No file depends on Python's version.
 """
 
 import base64
@@ -18,15 +17,15 @@ import sys
 import tempfile
 import zipfile
 
-# The name under which pip knows the wheel: PyPI's and Debian's "sluice" are other programs. Import and command are
-# called sluice.
+# The wheel's name for pip, because "sluice" on PyPI and in Debian are other programs. The import and the
+# command are named sluice.
 DISTRIBUTION = "sluice-train"
 SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PROGRAM_PATHS = "$ORIGIN/../lib:$ORIGIN/../../torch/lib"
 LIBRARY_PATHS = "$ORIGIN:$ORIGIN/../../torch/lib"
 # Newest GLIBCXX of each manylinux policy (auditwheel's manylinux-policy.json).
 GLIBCXX = [(28, "3.4.24"), (31, "3.4.28"), (34, "3.4.29"), (35, "3.4.30"), (39, "3.4.32")]
-# Libraries that every Linux has, and LibTorch's.
+# Libraries of LibTorch, and those that every Linux has.
 KNOWN = re.compile(r"^(lib(stdc\+\+|gcc_s|c|m|dl|rt|pthread)\.so\.\d+|ld-linux-[\w-]+\.so\.\d+|lib(torch\w*|c10\w*)\.so|"
                    r"libsluice(_plan|_models|_models_plan)?\.so\.[\d.]+)$")
 
@@ -58,7 +57,7 @@ def cache_value(build, name):
 
 
 def section(data, wanted):
-    """Offset and size of the first section of a type in an ELF file for 64 bits, and its link."""
+    """Returns offset, size and link of the first section of a type in a 64-bit ELF file."""
     offset, = struct.unpack_from("<Q", data, 0x28)
     size, count = struct.unpack_from("<HH", data, 0x3A)
     for i in range(count):
@@ -69,7 +68,7 @@ def section(data, wanted):
 
 
 def set_search_paths(path, paths):
-    """Replaces RUNPATH by one that is not longer, so that nothing moves."""
+    """Replaces RUNPATH by one that is not longer, so that no offsets change."""
     with open(path, "rb") as file:
         data = bytearray(file.read())
     place, length, link = section(data, 6)  # SHT_DYNAMIC
@@ -89,7 +88,8 @@ def set_search_paths(path, paths):
 
 
 def needed_versions(path):
-    """{"GLIBC": (2, 34), "GLIBCXX": (3, 4, 30)} of the symbols that a file asks for; its libraries."""
+    """Returns {"GLIBC": (2, 34), "GLIBCXX": (3, 4, 30)} for the symbols that a file needs, and the libraries
+    that it needs."""
     text = output("readelf", "--version-info", "--wide", path)
     versions = {}
     for name, number in re.findall(r"Name: (GLIBC|GLIBCXX)_([\d.]+)", text):
@@ -126,7 +126,8 @@ def install(build, folder):
     for name in sorted(os.listdir(library_folder)):
         path = os.path.join(library_folder, name)
         if os.path.islink(path):
-            os.remove(path)  # A wheel has no links; the file has the name that the loader asks for.
+            # wheels cannot hold links; the file already has the name that the loader looks for
+            os.remove(path)
         elif ".so" in name:
             libraries.append(path)
     for path in programs:
@@ -169,7 +170,7 @@ def pack(folder, path):
         def add(name, data, mode):
             entry = zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0))
             entry.compress_type = zipfile.ZIP_DEFLATED
-            entry.external_attr = (0o100000 | mode) << 16  # pip keeps the bits of regular files only
+            entry.external_attr = (0o100000 | mode) << 16  # pip keeps the mode bits of regular files only
             archive.writestr(entry, data)
 
         for where, folders, names in os.walk(folder):

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Checks what a release needs beside its tests: one version everywhere, links, names and line lengths of the
-# pages, pictures that are what their commands draw, examples that a test runs, comments with their noun.
-# usage: release_check.sh BUILD (built: `make build`). Prints one line a fault; exit 1.
+# Checks release requirements other than tests: one version everywhere; links, names and line lengths of the
+# pages; pictures equal to the output of their commands; a test for each example; comments that do not begin
+# with "Of". Prints one line per fault and exits with 1.
+# usage: release_check.sh BUILD (built: `make build`)
 cd "$(dirname "$0")/.." || exit 2
 build=$1
 sluice=$build/bin/sluice
@@ -32,13 +33,13 @@ git ls-files '*.md' | grep -v '^tests/' | xargs python3 tools/wrap_pages.py --ch
 lines=$(wc -l <README.md)
 [ "$lines" -le 120 ] || fault "README.md: $lines lines, more than 120"
 
-# Pictures: each is what `sluice schedule --name NAME --pp 4 --microbatches 8` draws.
+# Pictures: each must equal the output of `sluice schedule --name NAME --pp 4 --microbatches 8`.
 for picture in $(sed -n 's/^!\[.*\](\(.*\.svg\))$/\1/p' README.md docs/*.md | sed 's/^\.\.\///' | sort -u); do
   "$sluice" schedule --name "$(basename "$picture" .svg)" --pp 4 --microbatches 8 --draw "$work/drawn.svg" >"$work/said" &&
     cmp -s "$work/drawn.svg" "$picture" || fault "$picture: not what its command draws"
 done
 
-# Examples: a test runs each, the index names each, and each is short beside its model.
+# Examples: each is run by a test, listed in the index, and short apart from its model.
 for source in examples/use_installed/*.cpp; do
   name=$(basename "$source" .cpp)
   grep -qw "$name" tests/install/install_and_use.cmake || fault "$source: no test runs it"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds test programs under a sanitizer and runs their tests, but the slow ones.
+# Builds test programs under a sanitizer and runs their tests except the slow ones.
 # usage: sanitized_tests.sh asan|tsan LIBTORCH JOBS all|PROGRAM...      (PROGRAM: plan_tests, io_tests, ..)
 set -e
 cd "$(dirname "$0")/.."

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Makes build/ ready: checks the compiler and libraries and installs what is missing, finds LibTorch or
-# installs it into .venv, and configures the release preset. A second run returns at once.
+# Prepares build/: checks the compiler and libraries, installs missing ones, finds LibTorch or installs it
+# into .venv, and configures the release preset. A second run returns at once.
 #
 #   TORCH_DIR=/path/to/libtorch tools/setup.sh     use this LibTorch
-#   tools/setup.sh plan                            the planner alone, in build-plan/: no LibTorch
+#   tools/setup.sh plan                            the planner alone, in build-plan/, without LibTorch
 #
-# Without TORCH_DIR: the torch of python3 on the PATH if it is new enough, else .venv with torch.
+# Without TORCH_DIR it uses the torch of python3 on the PATH if that is new enough, otherwise torch in .venv.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,8 +17,8 @@ stamp=$build/setup.stamp
 say() { printf 'setup: %s\n' "$*" >&2; }
 die() { printf 'setup: error: %s\n' "$*" >&2; exit 1; }
 
-# The stamp of a finished setup: what it rests on, the LibTorch that it found, and the TORCH_DIR that it
-# was given, which holds until another is given.
+# The stamp of a finished setup has three lines: a fingerprint, the LibTorch that was found, and the given
+# TORCH_DIR. That TORCH_DIR stays in use until another one is given.
 fingerprint() { printf '%s %s\n' "$PWD" "$(cksum <tools/setup.sh)"; }
 known='' libtorch='' given=''
 [ ! -f $stamp ] || { read -r known && read -r libtorch && read -r given; } <$stamp || true
@@ -100,7 +100,8 @@ make_venv() {
   python3 -m venv .venv >&2 || die "python3 -m venv .venv failed (above)"
 }
 
-# The CPU build if the configured index or PyTorch's own offers it, else what the index has (with CUDA: gigabytes).
+# Installs the CPU build if the configured index or PyTorch's own offers it. Otherwise installs the index's
+# build, which has CUDA and takes gigabytes.
 install_torch() {
   make_venv
   local pip=".venv/bin/pip --disable-pip-version-check install --retries 1 --timeout 20"
@@ -113,7 +114,7 @@ install_torch() {
     die "torch $torch_release could not be installed (above); unpack a LibTorch from https://pytorch.org and set TORCH_DIR to it"
 }
 
-# Prints its folder, or fails with CMake's reason as one line.
+# Prints LibTorch's folder, or fails with CMake's reason in one line.
 find_libtorch() {
   local reasons
   reasons=$(mktemp)

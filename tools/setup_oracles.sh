@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Makes .oracles: a Python with what the oracle tests (tests/oracle) compare with, in the versions of
-# tools/oracles.txt. Its torch is that of .venv, of python3 on the PATH, or, where neither has the release
-# that tools/setup.sh installs, a copy of its own. A second run returns at once. No build and no other test
-# needs it: without it the oracle tests are skipped.
+# Makes .oracles, a Python environment with the packages that the oracle tests (tests/oracle) compare with, in
+# the versions of tools/oracles.txt. It uses the torch of .venv or of python3 on the PATH. If neither has the
+# release that tools/setup.sh installs, it installs its own copy. A second run returns at once. Only the
+# oracle tests need .oracles, and they are skipped without it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -14,7 +14,7 @@ torch_release=$(sed -n 's/^torch_release=//p' tools/setup.sh)
 say() { printf 'setup_oracles: %s\n' "$*" >&2; }
 die() { printf 'setup_oracles: error: %s\n' "$*" >&2; exit 1; }
 
-# The folder in which this Python has the release of torch; "" where it has another or none.
+# Prints the folder where this Python has the required release of torch, or "" if it has another or none.
 torch_folder() {
   "$1" - "$torch_release" 2>/dev/null <<'PYTHON' || true
 import importlib.metadata as metadata, sys

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Leaves a sum out, or swaps two, where ranks share layers, and says which test fails: each has to.
+"""Omits or swaps a sum where ranks share layers, and prints which test fails. Every mutation must make a test
+fail.
 
-Builds parallel_tests once a mutation and puts the source back; the tree must be committed before.
+Builds parallel_tests once per mutation and restores the source. Commit the tree before.
 usage: slice_mutations.py BUILD JOBS [NAME...]        exit 1: a mutation that no test finds
 """
 import pathlib
@@ -12,7 +13,7 @@ import sys
 SHARED = 'src/parallel/shared_weights.cpp'
 TESTS = 'SlicedMatrixTest.*:UnevenRowsTest.*:ParallelizeModuleTest.*:SameCallsTest.*:*SlicedFamiliesTest.*:ParallelLayersTest.*:ParallelCrossEntropyTest.*'
 
-# name, file, what is replaced (there once), by what
+# name, file, text to replace (occurs once), replacement
 MUTATIONS = [
     ('the gradient of a norm under sequence parallelism', SHARED,
      'of_weight = blocks.sum(sums).to', 'of_weight = tree_sum(sums).to'),
@@ -67,7 +68,7 @@ def outcome(build, jobs):
     if built.returncode:
         return None, built.stdout[-2000:]
     try:
-        # A rank that waits for a call that does not come gives up after 100 s.
+        # A rank that waits in vain for a call gives up after 100 s.
         ran = run(f'{build}/bin/parallel_tests', '--gtest_fail_fast', f'--gtest_filter={TESTS}', timeout=900)
     except subprocess.TimeoutExpired:
         return 'no end in 900 s', ''

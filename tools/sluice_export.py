@@ -12,16 +12,16 @@ A factory is a function without arguments; its module is found from the working 
 or (module, inputs), or (module, inputs, options). Inputs are tensors as an example, by the names of forward's
 arguments. Options, all of them optional:
 
-    sizes        {"rows": {"ids": 0, "labels": 0}, "length": {"ids": 1}}: dimensions that may vary, one name for
-                 those that are equal; a list of dimensions in place of one. Without it dimension 0 of every input
-                 is "rows", and nothing else varies
-    ranges       {"length": (1, 512)}: the least and the greatest of a size; None for the greatest: no limit
-    limits       {"ids": 1000}: integers of that input are below (the check draws such)
-    draw         a function that returns inputs of the sizes that it is given ({"rows": 3, "length": 7}), for inputs
-                 that belong together, as ids with as many image tokens as there are images. Without it the tool
-                 draws each input by itself
-    loss_output  "loss": which output the training lowers; loss_count: the output it is a sum over, or a mean over
-                 if loss_is_sum is False. Without a count every row has one weight
+    sizes        {"rows": {"ids": 0, "labels": 0}, "length": {"ids": 1}}: dimensions that may vary. Equal dimensions
+                 share a name. An input may have a list of dimensions instead of one. Without `sizes`, dimension 0 of
+                 every input is "rows", and nothing else varies
+    ranges       {"length": (1, 512)}: the minimum and maximum of a size; None as maximum: no limit
+    limits       {"ids": 1000}: integers of that input are below this number. The check draws such integers
+    draw         a function that returns inputs of the given sizes ({"rows": 3, "length": 7}). Use it for inputs that
+                 depend on each other, such as ids with an image token for each image. Without it the tool draws each
+                 input independently
+    loss_output  "loss": the output that training minimizes. loss_count: an output with the count that the loss is a
+                 sum over, or a mean over if loss_is_sum is False. Without a count all rows have equal weight
     outputs      names of what forward returns, if that is not a dictionary
 
 An example, my_model.py:
@@ -58,7 +58,7 @@ An example, my_model.py:
         limits = {"ids": 1000, "labels": 9}
         return Tagger(1000, 9), inputs, {"sizes": sizes, "limits": limits, "loss_output": "loss", "loss_count": "count"}
 
-Exit codes: 0, 2 (how the command was called), 3 (what it was given cannot be exported), 130 (interrupted).
+Exit codes: 0, 2 (wrong usage), 3 (the model cannot be exported), 130 (interrupted).
 """
 import argparse
 import contextlib
@@ -79,16 +79,16 @@ import types
 import warnings
 import zipfile
 
-VERSION = "1"  # of this tool; "tool" in sluice.json
-FORMAT = 1  # of sluice.json
+VERSION = "1"  # version of this tool; "tool" in sluice.json
+FORMAT = 1  # version of sluice.json
 TOLERANCES = {"float64": 1e-9, "float32": 1e-4, "bfloat16": 2e-2, "float16": 5e-3}
 
-# Inputs of models of transformers: names of sizes or numbers, and what the values are.
+# Kinds of inputs of transformers' models. Dimensions are names of sizes or numbers.
 TOKENS, MASK, POSITIONS, REAL = "tokens", "mask", "positions", "real"
 
 
 class ExportError(Exception):
-    """A failure that the user can mend: one line of what, where and the remedy."""
+    """A failure that the user can fix: one line with what happened, where, and the remedy."""
 
 
 def fail(what, remedy):
@@ -107,12 +107,11 @@ def import_torch():
 
 
 class Subject:
-    """A module with an example of its inputs and what the exporter has to know of it.
+    """A module with example inputs and the facts that the exporter needs.
 
     sizes: {name: [(input, dimension), ..]}; examples: {name: int}; ranges: {name: (least, greatest or None)};
-    limits: {input: integers are below}; kinds: {input: TOKENS, ..}; count: a function of the inputs that makes
-    loss_count, or None.
-    """
+    limits: {input: exclusive upper bound of integers}; kinds: {input: TOKENS, ..}; count: a function that computes
+    loss_count from the inputs, or None."""
 
     def __init__(self, module, inputs):
         self.module = module
@@ -124,17 +123,17 @@ class Subject:
         self.config = None
         self.notes = []
         self.draw_inputs = None  # a factory's function of the sizes
-        self.state = None  # ModuleState, before the first run or trace
+        self.state = None  # ModuleState before the first run or trace
 
     def restore(self):
-        """Makes the module what it was before its first run or trace, in the mode that it has now."""
+        """Restores the module's state from before its first run or trace, but keeps its current mode."""
         if self.state:
             is_training = self.module.training
             self.state.restore()
             self.module.train(is_training)
 
     def at(self, torch, sizes, generator):
-        """Drawn inputs of other sizes. sizes: {name: int}."""
+        """Draws inputs of other sizes. sizes: {name: int}."""
         if self.draw_inputs:
             return self.inputs_of_factory(torch, sizes)
         drawn = {}
@@ -178,7 +177,7 @@ class Subject:
             return torch.rand(shape, generator=generator) < 0.8
         if name in self.limits:
             return torch.randint(0, self.limits[name], shape, generator=generator, dtype=example.dtype)
-        # Nothing is known of these integers: values of the example, in another order.
+        # The meaning of these integers is unknown, so draw from the values of the example.
         flat = example.flatten()
         if flat.numel() == 0:
             fail(f"input '{name}' is empty in the example", "give one with values")
@@ -193,7 +192,7 @@ def parse_number(text, of):
 
 
 def asked_sizes(arguments):
-    """{name: (example, least or None, greatest or None)} of --size, --rows and --length."""
+    """Returns {name: (example, least or None, greatest or None)} from --size, --rows and --length."""
     asked = {}
     texts = list(arguments.size)
     texts += [f"rows={arguments.rows}"] if arguments.rows else []
@@ -246,7 +245,7 @@ def parse_dimension(text):
 
 
 def parse_input(torch, text):
-    """NAME=DTYPE[<LIMIT]:DIM,DIM,.. of --input, as (name, dtype, limit or None, dimensions)."""
+    """Parses NAME=DTYPE[<LIMIT]:DIM,DIM,.. of --input as (name, dtype, limit or None, dimensions)."""
     match = re.fullmatch(r"(\w+)=(\w+)(?:<(\d+))?:([\w,]+)", text)
     dtype = getattr(torch, match.group(2), None) if match else None
     if not isinstance(dtype, torch.dtype):
@@ -256,7 +255,7 @@ def parse_input(torch, text):
 
 
 def add_input(torch, subject, name, dtype, limit, dims, examples):
-    """Adds an example of an input to the subject; dims: names of sizes or numbers."""
+    """Adds an example input to the subject; dims: names of sizes or numbers."""
     shape = []
     for number, dim in enumerate(dims):
         if isinstance(dim, str):
@@ -374,7 +373,7 @@ def sub_configs(config):
 
 @contextlib.contextmanager
 def parameters_without_memory(torch):
-    """Every parameter that a module gets within it has no memory; buffers do."""
+    """Gives modules constructed within this context parameters without memory. Buffers have memory."""
     register = torch.nn.Module.register_parameter
 
     def register_on_meta(self, name, parameter):
@@ -397,7 +396,7 @@ def build_of_config(torch, model_class, config, arguments, notes, without_memory
     for part in sub_configs(config):
         if hasattr(part, "use_cache"):
             part.use_cache = False
-        # Layers that a random number leaves out are a branch of Python: an archive has one of its sides.
+        # Skipping layers at random is a branch in Python, and an archive contains only one side of a branch.
         for key in ("layerdrop", "encoder_layerdrop", "decoder_layerdrop"):
             if getattr(part, key, 0):
                 notes.append(f"{key} of config.json is taken as 0: an archive cannot leave out layers at random.")
@@ -417,7 +416,7 @@ def build_of_config(torch, model_class, config, arguments, notes, without_memory
     if can_choose is not None and can_choose():
         model.set_experts_implementation(arguments.experts)
     elif hasattr(model, "set_experts_implementation"):
-        with contextlib.suppress(Exception):  # models of parts: the language model's experts
+        with contextlib.suppress(Exception):  # models with parts: sets the language model's experts
             model.set_experts_implementation(arguments.experts)
     if any(getattr(part, "gradient_checkpointing", False) for part in model.modules()):
         model.gradient_checkpointing_disable()
@@ -426,7 +425,7 @@ def build_of_config(torch, model_class, config, arguments, notes, without_memory
 
 
 def learned_positions(torch, model):
-    """[(name, how many tokens they suffice for)] of the model's tables of learned positions."""
+    """Returns [(name, maximum number of tokens)] of the model's tables of learned positions."""
     found = []
     for name, module in model.named_modules():
         leaf = name.rsplit(".", 1)[-1]
@@ -441,7 +440,7 @@ def learned_positions(torch, model):
 
 
 def known_inputs(torch, config, model, with_loss):
-    """{name: (dtype, dims, limit, kind)} of the inputs that a model of transformers may take."""
+    """Returns {name: (dtype, dims, limit, kind)} of the inputs that a model of transformers may take."""
     text = config.get_text_config()
     words = getattr(text, "vocab_size", 0) or 0
     class_name = type(model).__name__
@@ -496,17 +495,17 @@ def patches(config):
 
 
 def loss_takes_count(model):
-    """True for a model that gives num_items_in_batch to a loss which divides by it."""
+    """True if the model passes num_items_in_batch to a loss that divides by it."""
     try:
         takes = "num_items_in_batch" in inspect.signature(model.loss_function).parameters
         source = inspect.getsource(inspect.unwrap(type(model).forward))
-    except (AttributeError, TypeError, ValueError, OSError):  # no loss of transformers' table
+    except (AttributeError, TypeError, ValueError, OSError):  # the model has no loss function of transformers
         return False
     return takes and re.search(r"loss_function\((?:[^()]|\([^()]*\))*\*\*\w+", source) is not None
 
 
 def name_forward(torch, subject, with_loss):
-    """Gives the model a forward of its inputs alone, which returns a dictionary of the outputs that matter."""
+    """Gives the model a forward that takes only its inputs and returns a dictionary of the relevant outputs."""
     model = subject.module
     names = list(subject.inputs)
     original = model.forward
@@ -533,7 +532,7 @@ def name_forward(torch, subject, with_loss):
             kept = {"loss": kept.pop("loss"), "loss_count": (labels != -100).sum(), **kept}
         return kept
 
-    # torch.export reads the names of the arguments from the signature.
+    # torch.export reads the argument names from the signature.
     forward.__signature__ = inspect.Signature(
         [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names])
     source = f"lambda forward: (lambda {', '.join(names)}: forward({', '.join(names)}))"
@@ -605,7 +604,7 @@ def order_of_forward(names, parameters):
 
 
 def stored_names(directory):
-    """Names of the tensors of a folder's .safetensors files; None where there are none."""
+    """Returns the tensor names in a folder's .safetensors files, or None if there are none."""
     index = os.path.join(directory, "model.safetensors.index.json")
     if os.path.isfile(index):
         with open(index, encoding="utf-8") as file:
@@ -619,8 +618,8 @@ def stored_names(directory):
 
 
 def names_in_files(module):
-    """{name: name in the files of transformers} of the parameters that transformers renames as it loads; those
-    that it joins of several are left out."""
+    """Returns {name: name in the files} of the parameters that transformers renames when loading. Parameters
+    that transformers joins from several tensors are left out."""
     try:
         from transformers.core_model_loading import revert_weight_conversion
     except ImportError:  # older versions rename nothing
@@ -633,7 +632,7 @@ def names_in_files(module):
 
 
 def names_not_in(directory, module, ties, renamed):
-    """A note where weights of the folder have other names than the archive says."""
+    """Returns a note if weights in the folder have other names than in the archive."""
     stored = stored_names(directory)
     if stored is None:
         return []
@@ -653,7 +652,7 @@ LAYER_COUNTS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "num_d
 
 
 def two_layers_of_each_kind(config):
-    """A copy of the configuration with the fewest first layers that have two of each kind."""
+    """Returns a copy of the configuration with the fewest leading layers that include two of each kind."""
     small = copy.deepcopy(config)
     for part in sub_configs(small):
         kinds = getattr(part, "layer_types", None)
@@ -681,11 +680,11 @@ def two_layers_of_each_kind(config):
 
 
 def define_leaf(torch, name, call, example, parameters):
-    """Defines sluice::NAME(tensors and numbers by name, weights by name) -> Tensor; returns a function of both.
+    """Defines sluice::NAME(tensors and numbers by name, weights by name) -> Tensor; returns a function of
+    both.
 
-    call: a function of (arguments by name, weights by name) that computes it. The result has the shape and dtype of
-    the first tensor argument. Its backward computes the forward again.
-    """
+    call: a function of (arguments by name, weights by name) that computes the result. The result has the shape and dtype of
+    the first tensor argument. Its backward computes the forward again."""
     names, kinds = [], []
     for key, value in example.items():
         if isinstance(value, torch.Tensor):
@@ -746,7 +745,7 @@ def define_leaf(torch, name, call, example, parameters):
     library.impl(name, compute, "CompositeExplicitAutograd")
     torch.library.register_fake(f"sluice::{name}", lambda *values: torch.empty_like(values[first]), lib=library)
     torch.library.register_autograd(f"sluice::{name}", backward, setup_context=keep, lib=library)
-    LIBRARIES.append(library)  # operators live as long as it
+    LIBRARIES.append(library)  # keeps the library alive, because its operators live only as long
     return getattr(torch.ops.sluice, name)
 
 
@@ -773,7 +772,7 @@ def operator_name(path):
 
 
 def put_leaf(torch, subject, text):
-    """--leaf PATH[=NAME] (a module's path, * for any number of layers) or MODULE:FUNCTION[=NAME]."""
+    """Applies --leaf PATH[=NAME] (a module's path, * for any number of layers) or MODULE:FUNCTION[=NAME]."""
     path, _, name = text.partition("=")
     if ":" in path:
         owner, _, function_name = path.partition(":")
@@ -834,7 +833,7 @@ def first_line(error):
 
 
 def parameters_of(module):
-    """[(module, key, full name, parameter)] of every use, ties in order."""
+    """Returns [(module, key, full name, parameter)] of every use, tied uses in order."""
     found = []
     for path, owner in module.named_modules(remove_duplicate=False):
         for key, parameter in owner._parameters.items():
@@ -844,7 +843,7 @@ def parameters_of(module):
 
 
 def ties_of(module):
-    """[(name, name of the first use)] of parameters and persistent buffers that share their tensor."""
+    """Returns [(name, name of the first use)] of parameters and persistent buffers that share their tensor."""
     first, ties = {}, []
     for name, tensor in itertools.chain(module.named_parameters(remove_duplicate=False),
                                         module.named_buffers(remove_duplicate=False)):
@@ -856,7 +855,7 @@ def ties_of(module):
 
 
 class FakeParameters:
-    """The parameters of a module as fake tensors on the CPU; buffers stay as they are."""
+    """Replaces the parameters of a module by fake tensors on the CPU. Buffers stay as they are."""
 
     def __init__(self, torch, module):
         from torch._subclasses.fake_tensor import FakeTensorMode
@@ -880,8 +879,8 @@ class FakeParameters:
 
 
 class ModuleState:
-    """The state that running or tracing a module may change, as it was: buffers, tensors and plain values that are
-    attributes, and lists, dictionaries and sets of these. The training flags belong to train() and eval()."""
+    """Saves the state that running or tracing a module may change: buffers, attributes that are tensors or
+    plain values, and lists, dictionaries and sets of these. train() and eval() set the training flags."""
 
     TABLES = ("_parameters", "_buffers", "_modules")
 
@@ -889,7 +888,7 @@ class ModuleState:
         self.torch = torch
         self.names = dict(module.named_modules())
         self.owners = []
-        self.tensors = {}  # id: (tensor, its numbers)
+        self.tensors = {}  # id -> (tensor, copy of its values)
         for owner in module.modules():
             attributes = {key: value for key, value in vars(owner).items() if key not in (*self.TABLES, "training")}
             contents = {key: copy.copy(value) for key, value in attributes.items()
@@ -921,7 +920,7 @@ class ModuleState:
                     tensor.copy_(numbers)
 
     def require_kept(self, program):
-        """Refuses to write a program whose buffers or constants are not those that the module had."""
+        """Raises an error if buffers or constants of the program are not those that the module had."""
         numbers = {}
         for owner_name, owner in self.names.items():
             for key, tensor in owner._buffers.items():
@@ -933,7 +932,7 @@ class ModuleState:
 
 
 def same_items(one, other):
-    """True where two containers have the very same objects."""
+    """True if two containers have the very same objects."""
     if isinstance(one, set):
         return one == other
     mine, theirs = (list(each.items()) if isinstance(each, dict) else list(enumerate(each)) for each in (one, other))
@@ -956,7 +955,7 @@ class Trace:
 
 
 def suggested_bounds(text):
-    """{size: {"min": .., "max": ..}} of torch.export's suggestions."""
+    """Returns {size: {"min": .., "max": ..}} from torch.export's suggestions."""
     bounds = {}
     for name, rest in re.findall(r"^\s+(\w+) = Dim\('\w+'(.*)\)\s*$", text, re.MULTILINE):
         bounds[name] = {key: int(number) for key, number in re.findall(r"(min|max)=(\d+)", rest)}
@@ -964,13 +963,14 @@ def suggested_bounds(text):
 
 
 def trace(torch, subject, fake, plan):
-    """Exports the module. plan: {size: "named" or "free"}, and ranges of the subject; both are adapted to what
-    torch.export finds."""
+    """Exports the module. plan: {size: "named" or "free"}. The plan and the subject's ranges are adapted to
+    torch.export's results."""
     from torch.export import Dim
 
     for _ in range(8):
         subject.restore()
-        # Every try has its own parameters: the sizes of the last are in the old mode.
+        # Every attempt uses its own fake parameters, because those of the last one have sizes of the old
+        # mode.
         inputs = FakeParameters(torch, subject.module).inputs(torch, subject.inputs) if fake else subject.inputs
         dims, hints = {}, {}
         for size, places in subject.sizes.items():
@@ -1004,7 +1004,7 @@ def adapt(subject, plan, text, names):
             (size for size in subject.sizes if re.search(rf"\b{re.escape(size)}\b", name)), name)
         if name not in subject.sizes:
             continue
-        if name in constants:  # a branch or a loop depends on it
+        if name in constants:  # a branch or a loop depends on this size
             subject.ranges[name] = (int(constants[name]), int(constants[name]))
             continue
         least, greatest = subject.ranges[name]
@@ -1049,7 +1049,7 @@ def all_graphs(program):
 
 
 def shrink_traces(program):
-    """Leaves the innermost line of the model's own source of every node's stack trace: file:line."""
+    """Reduces every node's stack trace to the innermost line of the model's own source: file:line."""
     for graph in all_graphs(program):
         for node in graph.nodes:
             text = node.meta.get("stack_trace")
@@ -1088,12 +1088,14 @@ def is_counter(node):
     return str(node.target) == "aten.add_.Tensor" and not node.users and node.args[0].op == "placeholder"
 
 
-# They return their argument itself, or a view of it, where nothing is to be done; their schemas do not say so.
+# These return their argument itself or a view of it if there is nothing to do, although their schemas do not
+# declare it.
 MAY_ALIAS = {"contiguous", "reshape", "reshape_as", "to", "type_as", "flatten", "dropout", "unflatten", "float"}
 
 
 def aliases_not_written(graph):
-    """The contiguous() nodes whose tensor, and what shares its storage, is never written in place."""
+    """Returns the contiguous() nodes whose tensor is never written in place, nor any tensor that shares its
+    storage."""
     owner = {}
 
     def root(node):
@@ -1121,8 +1123,8 @@ def aliases_not_written(graph):
             if str(node.target) == "aten.contiguous.default" and root(node) not in bases}
 
 
-# Arguments that evaluation turns off, as sluice does (src/graph/graph_operators.cpp); norms only where they have running
-# statistics.
+# Arguments that evaluation turns off, as in sluice (src/graph/graph_operators.cpp). Norms are turned off only
+# if they have running statistics.
 TRAINING_ARGUMENTS = {
     **{name: "train" for name in ("dropout", "dropout_", "native_dropout", "feature_dropout", "feature_dropout_",
                                   "alpha_dropout", "alpha_dropout_", "feature_alpha_dropout",
@@ -1133,7 +1135,7 @@ NORM_ARGUMENTS = {"batch_norm": "training", "native_batch_norm": "training", "in
 
 
 def live_nodes(graph):
-    """The nodes that outputs, writes in place and assertions need."""
+    """Returns the nodes that outputs, writes in place and assertions need."""
     live = set()
     for node in reversed(graph.nodes):
         schema = getattr(node.target, "_schema", None)
@@ -1144,12 +1146,13 @@ def live_nodes(graph):
 
 
 def described(torch, graph, is_training):
-    """A list that is equal for graphs that are one computation; where is_training, with the closed list of
-    training arguments turned to evaluation: dropout, attention's dropout, norms with running statistics, their
-    counters."""
+    """Returns a list that is equal for graphs with the same computation. With is_training, it first turns the
+    known training arguments to evaluation: dropout, attention's dropout, norms with running statistics,
+    their counters."""
     numbers, lines = {}, []
-    # contiguous() of a tensor that already is one is not traced, and attention's kernels, which dropout chooses,
-    # lay out their results differently. It changes no value where nothing is written in place.
+    # A contiguous() of a contiguous tensor is not traced. Attention kernels, which depend on dropout, lay out
+    # their results differently, so contiguous() may appear in only one graph. It changes no value unless
+    # something is written in place.
     transparent = aliases_not_written(graph)
     live = live_nodes(graph)
 
@@ -1204,7 +1207,7 @@ def described(torch, graph, is_training):
 
 
 def evaluation_graph(torch, subject, training, fake, plan, outputs):
-    """("same", None), or ("other", JSON of model.eval()'s graph)."""
+    """Returns ("same", None), or ("other", JSON of model.eval()'s graph)."""
     subject.module.eval()
     try:
         evaluated = trace(torch, subject, fake, dict(plan))
@@ -1243,7 +1246,7 @@ def model_json(torch, program):
 
 
 def rules_hold(torch, program, inputs):
-    """True where the sizes of these inputs keep the archive's rules."""
+    """True if the sizes of these inputs satisfy the archive's rules."""
     known = {"max": max, "min": min, "Max": max, "Min": min, "L": inputs, "FloorDiv": lambda a, b: a // b,
              "Mod": lambda a, b: a % b, "PythonMod": lambda a, b: a % b, "IntInfinity": lambda: float("inf")}
     try:
@@ -1257,7 +1260,8 @@ def rules_hold(torch, program, inputs):
 
 
 def sizes_to_try(torch, subject, training):
-    """Up to three: the example, and two that differ from it and from each other where the rules allow."""
+    """Returns up to three choices of sizes: the example, and two others. All differ from each other where the
+    rules allow it."""
     candidates = {}
     for size, example in subject.examples.items():
         least, greatest = subject.ranges[size]
@@ -1284,7 +1288,7 @@ def sizes_to_try(torch, subject, training):
             continue
         if rules_hold(torch, training.program, subject.at(torch, sizes, generator)):
             found.append(sizes)
-    if len(found) < 3:  # where they cannot all differ at once
+    if len(found) < 3:  # sizes that cannot all differ at once
         for combination in itertools.islice(itertools.product(*candidates.values()), 2000):
             sizes = dict(zip(candidates, combination))
             if len(found) == 3:
@@ -1301,7 +1305,8 @@ def flat_outputs(torch, value):
 
 
 def run_once(torch, call, owner, inputs):
-    """Outputs, gradients by name and buffers after a forward and backward of a weighed sum of the outputs."""
+    """Returns outputs, gradients by name, and buffers after a forward and a backward from a weighted sum of
+    the outputs."""
     for parameter in owner.parameters():
         parameter.grad = None
     torch.manual_seed(11)
@@ -1325,7 +1330,7 @@ def run_once(torch, call, owner, inputs):
 
 
 def difference(torch, one, other, least_scale=1e-12):
-    """The greatest difference, as a part of the greatest number, or of least_scale where all are smaller."""
+    """Returns the largest difference relative to the largest number, or to least_scale if that is larger."""
     if one.shape != other.shape or one.dtype != other.dtype:
         return float("inf")
     if one.numel() == 0 or torch.equal(one, other):
@@ -1337,7 +1342,7 @@ def difference(torch, one, other, least_scale=1e-12):
 
 
 def runnable(torch, program, module):
-    """The exported program with the parameters of a module, which may have others than it was exported with."""
+    """Returns the exported program with the parameters of a module, which may differ from those at export."""
     made = program.module()
     for owner, key, name, _ in parameters_of(made):
         owner._parameters[key] = module.get_parameter(name)
@@ -1356,7 +1361,8 @@ def worst(torch, mine, theirs):
             present = one if one is not None else other
             found.append((0.0 if not present.any() else float("inf"), f"the gradient of {name}"))
         else:
-            # A gradient may be zero but for rounding (a bias of attention keys), so it is compared at the scale of its module.
+            # A gradient may be zero up to rounding, such as that of a bias of attention keys. So it is
+            # compared at the scale of its module.
             scale = 0.1 * max(float(value.abs().max()) for other_name, value in gradients.items()
                               if value.numel() and other_name.rpartition(".")[0] == name.rpartition(".")[0])
             found.append((difference(torch, one, other, max(scale, 1e-12)), f"the gradient of {name}"))
@@ -1366,8 +1372,8 @@ def worst(torch, mine, theirs):
 
 
 def compare(torch, subject, training, module, dtype):
-    """Compares the exported program with the module at up to three sizes; returns a note. The module keeps its
-    buffers."""
+    """Compares the exported program with the module for up to three choices of sizes; returns a note.
+    Restores the module's buffers."""
     module.train()
     program = runnable(torch, training.program, module)
     state = ModuleState(torch, module)
@@ -1415,8 +1421,8 @@ def compare(torch, subject, training, module, dtype):
 
 
 def adds_up(torch, subject, module):
-    """True where the loss of a batch is what the losses of its rows and their counts say; None where that cannot be
-    tried. Without dropout, and with the statistics of batch norms as they are."""
+    """True if the loss of a batch follows from the losses of its rows and their counts; None if that cannot
+    be tested. Runs without dropout and with fixed statistics of batch norms."""
     if not subject.loss_output or "rows" not in subject.sizes or subject.outputs is not None:
         return None
     least, greatest = subject.ranges["rows"]
@@ -1424,7 +1430,7 @@ def adds_up(torch, subject, module):
         return None
     inputs = subject.at(torch, {**subject.examples, "rows": 3}, torch.Generator().manual_seed(4))
     if "labels" in inputs and inputs["labels"].dim() == 2 and inputs["labels"].shape[1] > 4:
-        inputs["labels"][1, 3:] = -100  # rows of different counts
+        inputs["labels"][1, 3:] = -100  # rows with different counts
     rows = {name: dim for name, dim in subject.sizes["rows"]}
 
     state = ModuleState(torch, module)
@@ -1447,7 +1453,7 @@ def adds_up(torch, subject, module):
         parts = [weighed({name: value.narrow(rows[name], row, 1) if name in rows else value
                           for name, value in inputs.items()}) for row in range(3)]
     except (RuntimeError, IndexError, ValueError, TypeError, KeyError):
-        return None  # labels of a factory need not have -100
+        return None  # a factory's labels need not support -100
     finally:
         state.restore()
         module.train()
@@ -1464,7 +1470,7 @@ def memory_left():
 
 
 def draw_weights(torch, module):
-    """Adds a small random number to every weight, so that none is 0 or 1 throughout."""
+    """Adds a small random number to every weight, so that no tensor is all zeros or all ones."""
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in module.parameters():
@@ -1478,7 +1484,8 @@ def bytes_of(module):
 
 
 def check(torch, subject, training, arguments, asked, fake, real):
-    """Returns ("model" or "two layers of each kind", notes). real: the module with weights, or None to draw some."""
+    """Returns ("model" or "two layers of each kind", notes). real: the module with weights, or None to draw
+    some."""
     checked, exported, compared = "model", training, subject
     if real is None and not fake:
         real = subject.module
@@ -1528,7 +1535,7 @@ def apply_leaves(torch, subject, arguments):
 
 
 def resize_examples(torch, subject):
-    """Makes the example inputs of the example sizes."""
+    """Resizes the example inputs to the example sizes."""
     generator = torch.Generator().manual_seed(2)
     torch.manual_seed(2)
     for size, places in subject.sizes.items():
@@ -1539,7 +1546,7 @@ def resize_examples(torch, subject):
 
 @contextlib.contextmanager
 def counted_checkpoints(torch):
-    """A list that gets an entry for every call of torch.utils.checkpoint within."""
+    """Yields a list that gets an entry for every call of torch.utils.checkpoint within this context."""
     import torch.utils.checkpoint as owner
 
     calls = []
@@ -1578,7 +1585,7 @@ def remedy_of(error):
 
 
 def place_of(error):
-    """The innermost line of the model that the error came from."""
+    """Returns the innermost line of the model in the error's traceback."""
     frames = []
     trace_back = error.__traceback__
     while trace_back is not None:
@@ -1590,8 +1597,9 @@ def place_of(error):
 
 
 def with_records(path, first_uses):
-    """Writes the archive again with an empty record for every parameter: torch.export.save() gives all parameters
-    without memory one record, which torch.export.load() takes for a tie. first_uses: {name: name of its first use}."""
+    """Rewrites the archive with an empty record for every parameter. torch.export.save() gives all parameters
+    without memory the same record, which torch.export.load() takes for a tie. first_uses: {name: name of
+    its first use}."""
     from torch.export.pt2_archive._package import PT2ArchiveWriter
 
     folder = os.path.join(os.path.dirname(path), "whole")
@@ -1626,7 +1634,7 @@ def with_records(path, first_uses):
 
 
 def write_archive(torch, program, out, extra, records):
-    """Writes beside the file and renames, so that there is none or a whole one."""
+    """Writes beside the file and renames, so that no partial file remains."""
     folder = os.path.dirname(os.path.abspath(out))
     try:
         temporary = tempfile.mkdtemp(prefix=".sluice_export.", dir=folder)
@@ -1676,7 +1684,7 @@ def export(torch, arguments):
         evaluation, evaluation_text = evaluation_graph(torch, subject, training, fake, plan, outputs)
     except ExportError:
         raise
-    except Exception as error:  # whatever the model or the tracer throws is the model's
+    except Exception as error:  # any error of the model or the tracer is the model's fault
         if arguments.verbose:
             raise
         fail(f"torch.export cannot trace the model: {type(error).__name__}: {first_line(error)}{place_of(error)}",
@@ -1786,19 +1794,19 @@ def main(argv=None):
     try:
         torch = import_torch()
         logging.disable(logging.WARNING if arguments.verbose else logging.CRITICAL)
-        # torch prints graphs that fail, transformers its progress.
+        # Hides the graphs that torch prints on failure, and the progress bars of transformers.
         quiet = io.StringIO()
         with contextlib.ExitStack() as stack:
             if not arguments.verbose:
                 stack.enter_context(contextlib.redirect_stdout(quiet))
                 stack.enter_context(contextlib.redirect_stderr(quiet))
-            # The caller's random numbers stay as they were.
+            # Restores the caller's random state afterwards.
             stack.callback(torch.set_rng_state, torch.get_rng_state())
             facts, training = export(torch, arguments)
     except ExportError as error:
         print(f"sluice_export.py: {error}", file=sys.stderr)
         return 3
-    # The archive has no nodes for single ones of several results.
+    # The archive has no nodes that pick one of several results.
     nodes = sum(node.op == "call_function" and getattr(node.target, "__name__", "") != "getitem"
                 for node in training.program.graph.nodes)
     sizes = ", ".join(size["name"] for size in facts["sizes"]) or "none"

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Wraps the paragraphs and list items of Markdown pages at 100 columns; tables, code and headings stay.
+"""Wraps the paragraphs and list items of Markdown pages at 100 columns. Tables, code and headings stay as
+they are.
 
-usage: wrap_pages.py [--check] PAGE...; --check changes nothing, and ends with 1 where lines are too long.
+usage: wrap_pages.py [--check] PAGE...; --check changes nothing, and exits with 1 if lines are too long.
 """
 import re
 import sys
@@ -9,7 +10,7 @@ import sys
 COLUMNS = 100
 ITEM = re.compile(r"( *)([-*]|\d+\.) +")
 AS_IS = re.compile(r"#|\||!\[|    |<|$|\[[^\]]+\]: ")
-# A line that begins with one of these would be another element.
+# At the beginning of a line, one of these would start another Markdown element.
 MARKER = re.compile(r"([-+*#>|]|\d+[.)])$")
 
 
@@ -25,7 +26,7 @@ def filled(words, first, rest):
 
 
 def words_of(text):
-    """Words; a span of code is one, since its spaces count."""
+    """Splits into words. A code span is one word, because its spaces count."""
     return re.findall(r"(?:`[^`]*`|[^\s`])+", text)
 
 

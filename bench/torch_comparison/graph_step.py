@@ -1,6 +1,7 @@
-"""Training steps of a whole model in one process that stays, one thread: FOLDER MICROBATCHES KIND. A number of steps a line,
-answered with losses and seconds of each. KIND "program": FOLDER/model.pt2, loaded by torch.export and run eagerly; "transformers":
-the model's own forward. Both begin anew from the weights of FOLDER/model."""
+"""A server process for training steps of a whole model on one thread: FOLDER MICROBATCHES KIND. Each input
+line is a number of steps; the answer has the loss and seconds of each. KIND "program": loads
+FOLDER/model.pt2 with torch.export and runs it eagerly. KIND "transformers": the model's own forward. Both
+start again from the weights of FOLDER/model."""
 
 import json
 import os
@@ -55,7 +56,7 @@ class Whole:
 def main():
     folder, microbatches, kind = sys.argv[1], int(sys.argv[2]), sys.argv[3]
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what libraries print is no answer
+    os.dup2(2, 1)  # keeps output of libraries out of the answers
     torch.set_num_threads(1)
     whole = Whole(folder, microbatches, kind == "program")
     for line in sys.stdin:

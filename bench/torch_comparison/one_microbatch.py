@@ -1,10 +1,10 @@
-"""Forward and backward of single microbatches in one process, and the machine's bound, as a process that stays:
-a number of microbatches a line, answered with the seconds of one. One thread. Weight gradients add up over the microbatches of a round, as
-in a step.
+"""A server process that times forward and backward of single microbatches on one thread, and the machine's
+bound. Each input line is a number of microbatches; the answer is the seconds of one. As in a step, weight
+gradients accumulate over the microbatches of a round.
 
-The bound is what LibTorch's own kernels take for the matrix products (mm into kept outputs) and the attention
-(scaled_dot_product_attention and its backward) of a microbatch, with nothing around them: no norm, no activation,
-no loss, no gradient sums."""
+The bound is the time of LibTorch's own kernels for the matrix products (mm into existing outputs) and the attention
+(scaled_dot_product_attention and its backward) of a microbatch, without norms, activations, loss or gradient sums.
+"""
 
 import json
 import os
@@ -36,7 +36,7 @@ class Whole:
 
 
 class Product:
-    """y = x w^T, its gradients of x and w: three products into kept memory."""
+    """y = x w^T and its gradients of x and w: three products into existing memory."""
 
     def __init__(self, rows, inputs, outputs):
         self.x, self.y = torch.randn(rows, inputs), torch.randn(rows, outputs)
@@ -55,7 +55,8 @@ class Bound:
         kv = size.kv_heads * head_dim
         shapes = [(size.hidden, size.hidden), (size.hidden, kv), (size.hidden, kv), (size.hidden, size.hidden),
                   (size.hidden, size.ffn), (size.hidden, size.ffn), (size.ffn, size.hidden)]
-        # A weight each, as in the model: between two uses the others have gone through the caches.
+        # Each layer has its own weight, as in the model. Between two uses of a weight, the others pass
+        # through the caches.
         self.products = [Product(size.seq_len, *shape) for _ in range(size.layers) for shape in shapes]
         self.products.append(Product(size.seq_len, size.hidden, size.vocab))
         self.q, self.dout = (torch.randn(1, size.heads, size.seq_len, head_dim) for _ in range(2))

@@ -9,7 +9,7 @@ MB = 1 << 20
 
 
 def cpu_seconds(pids):
-    """User and system time so far, over all threads."""
+    """Returns user and system time so far, over all threads."""
     total = 0
     for pid in pids:
         with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
@@ -27,9 +27,9 @@ def _kilobytes(path, key):
 
 
 class MemoryWatch:
-    """The peak of all processes together while it is open: resident (rss: pages that processes share count in each)
-    and proportional (pss: a page that n share counts 1/n in each), in MiB. Looking disturbs what runs, so that no
-    step is timed under it."""
+    """Measures the peak memory of all processes together while it is open, in MiB. Resident memory (rss)
+    counts shared pages in each process. Proportional memory (pss) counts a page shared by n processes as
+    1/n in each. Sampling disturbs the processes, so no step is timed meanwhile."""
 
     def __init__(self, pids, interval=0.05):
         self.pids, self.interval = pids, interval
@@ -51,6 +51,6 @@ class MemoryWatch:
                 rollups = [f"/proc/{pid}/smaps_rollup" for pid in self.pids]
                 self.rss = max(self.rss, sum(_kilobytes(path, "Rss:") for path in rollups) / 1024)
                 self.pss = max(self.pss, sum(_kilobytes(path, "Pss:") for path in rollups) / 1024)
-            except (FileNotFoundError, ProcessLookupError):  # one has ended
+            except (FileNotFoundError, ProcessLookupError):  # the process has ended
                 return
             time.sleep(self.interval)

@@ -1,4 +1,4 @@
-"""Runs of `sluice train` on the workload: what they write, and what can be seen from outside while they run."""
+"""Runs `sluice train` on the workload and collects its output and external measurements."""
 
 import json
 import shutil
@@ -8,17 +8,17 @@ import time
 from torch_comparison.processes import MemoryWatch, cpu_seconds
 from torch_comparison.workload import BETAS, EPS, LR, MAX_NORM, SCHEDULES, WEIGHT_DECAY
 
-AUTO = "auto"  # the schedule that sluice chooses itself
+AUTO = "auto"  # sluice chooses the schedule
 RANK_SECONDS = ("compute", "wait_receive", "wait_send", "reduction", "optimizer", "other")
 
 
 class SluiceFailed(Exception):
-    """A run that failed, with its text on stderr."""
+    """A failed run. Holds the text of its stderr."""
 
 
 def write_config(folder, name, size, schedule, microbatches, ranks, steps, more=()):
-    """FOLDER/NAME.toml; outputs in FOLDER/NAME. `more`: further keys, as "section.key=value". Returns the
-    arguments of `sluice train`."""
+    """Writes FOLDER/NAME.toml, with outputs in FOLDER/NAME. `more`: further keys, as "section.key=value".
+    Returns the arguments of `sluice train`."""
     if schedule == AUTO:
         order = f'pipeline_parallel_schedule = "{AUTO}"'
     else:
@@ -55,16 +55,16 @@ folder = "{name}"
 
 
 def accepts(sluice, command):
-    """The reason for which it refuses to plan this; "" when it plans it."""
+    """Returns "" if sluice plans this command, or the reason why it does not."""
     done = subprocess.run([sluice, "plan", *command], capture_output=True, text=True, check=False)
     return "" if done.returncode == 0 else done.stderr.strip()
 
 
 def train(sluice, folder, name, command, warmup, watch_memory=False):
-    """Trains once. Returns a dict: losses, seconds (of each step, its own words), bubble, compute and update
-    (the mean over ranks, of each step), outside (seconds between the lines of the steps, as they come), launch
-    (seconds from the start to the end of the first step), cpu (processor seconds of a step after the warm-up),
-    memory_bytes (by rank, its own words), rss and pss (MiB, with watch_memory)."""
+    """Trains once. Returns a dict: losses, seconds (of each step, as reported), bubble, compute and update
+    (of each step, the mean over ranks), outside (seconds between the arrivals of step lines), launch
+    (seconds from the start to the end of the first step), cpu (processor seconds per step after the
+    warm-up), memory_bytes (by rank, as reported), rss and pss (MiB, with watch_memory)."""
     shutil.rmtree(f"{folder}/{name}", ignore_errors=True)
     started = time.perf_counter()
     with open(f"{folder}/{name}.err", "w+", encoding="utf-8") as errors, \

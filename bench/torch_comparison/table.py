@@ -1,4 +1,4 @@
-"""Numbers of a cell, and how they are printed."""
+"""Numbers of a cell, and their printed form."""
 
 import statistics
 
@@ -7,7 +7,8 @@ HEADER = (f"{'':<4}{'mb':>3}{'ranks':>6}  {'schedule':<22}{'who':<9}{'step ms':>
 
 
 def summarize(cell, who, runs):
-    """The row of one side. runs: those of the alternations after the first, each {seconds, cpu, bubble, ...}, without warm-up steps."""
+    """Returns the row of one side. runs: the rounds after the first, each {seconds, cpu, bubble, ...},
+    without warm-up steps."""
     seconds = [s for run in runs for s in run["seconds"]]
     row = dict(cell, who=who, step=statistics.median(seconds), min=min(seconds), steps=len(seconds),
                tokens_per_second=cell["tokens"] / statistics.median(seconds),
@@ -37,7 +38,7 @@ def best_of(rows, who, key):
 
 
 def print_best(rows, key, title):
-    """Best schedule against best schedule."""
+    """Prints the best schedule of each side against the others."""
     bests = {who: best_of(rows, who, key) for who in ("eager", "compiled", "sluice")}
     if not bests["sluice"]:
         return None

@@ -1,5 +1,6 @@
-"""One rank of torch.distributed.pipelining, as a process that stays: it reads a command a line and answers with one
-line of JSON. `run N` trains N steps from the directory's weights with a new optimizer; the end of its input ends it."""
+"""A server process for one rank of torch.distributed.pipelining. It reads one command per line and answers
+with one line of JSON. `run N` trains N steps from the directory's weights with a new optimizer. It ends at
+the end of its input."""
 
 import json
 import os
@@ -17,7 +18,7 @@ from torch_comparison.workload import (
 
 
 class Busy:
-    """Seconds within the calls that it has wrapped, but for those that wrapped ones make."""
+    """Seconds spent in the wrapped calls, excluding nested wrapped calls."""
 
     def __init__(self):
         self.seconds, self.depth = 0.0, 0
@@ -56,7 +57,8 @@ class Rank:
         self.rows, self.labels = read_rows(folder)
 
     def run(self, steps):
-        """Losses; seconds and busy seconds of each step; processor seconds of each step of this rank."""
+        """Returns losses, seconds and busy seconds of each step, and processor seconds of each step of this
+        rank."""
         for part in self.parts:
             load_part(part, self.folder)
         for parameter in self.parameters:
@@ -98,7 +100,7 @@ class Rank:
 def main():
     folder, size, schedule, microbatches, compiled, rank, ranks, store = sys.argv[1:]
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what libraries print is no answer
+    os.dup2(2, 1)  # keeps output of libraries out of the answers
     torch.set_num_threads(1)
     dist.init_process_group("gloo", store=dist.FileStore(store, int(ranks)), rank=int(rank), world_size=int(ranks))
     this = Rank(folder, SIZES[size], schedule, int(microbatches), compiled == "compiled", int(rank), int(ranks))

@@ -1,4 +1,4 @@
-"""Starts processes of one of these modules, sends all of them a line and reads a line of JSON from each."""
+"""Starts processes of one of these modules, sends each a line, and reads a line of JSON from each."""
 
 import json
 import os
@@ -10,11 +10,11 @@ import time
 
 
 class PeerFailed(Exception):
-    """One line: what the peer said when it failed."""
+    """The peer's error in one line."""
 
 
 class Workers:
-    """Python processes of `module`, one for each list of arguments. They wait, without processor time, between calls."""
+    """Python processes of `module`, one for each list of arguments. They use no processor time between calls."""
 
     def __init__(self, python, module, argument_lists, cache):
         environment = dict(os.environ, OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", TORCHINDUCTOR_CACHE_DIR=cache,
@@ -32,7 +32,8 @@ class Workers:
         return [process.pid for process in self.processes]
 
     def call(self, line, seconds):
-        """The answers, in the order of the processes. Raises PeerFailed when one ends or it takes too long."""
+        """Returns the answers in the order of the processes. Raises PeerFailed if a process ends or the call
+        takes too long."""
         for process in self.processes:
             try:
                 process.stdin.write((line + "\n").encode())
@@ -59,7 +60,8 @@ class Workers:
         return [json.loads(text) for text in texts]
 
     def _fail(self):
-        """The other ranks may wait for one that has failed, and complain of it later: the first to say why counts."""
+        """Reports the first failure. Ranks that wait for the failed rank complain later, and their errors do
+        not count."""
         deadline = time.monotonic() + 2
         while time.monotonic() < deadline and all(p.poll() is None for p in self.processes):
             time.sleep(0.01)
@@ -86,7 +88,7 @@ class Workers:
 
 
 def python_lacks(python):
-    """The packages that this Python lacks, in words; "" when it has all."""
+    """Returns a text that lists the packages missing in this Python, or ""."""
     found = subprocess.run([python, "-c", "import torch, transformers, safetensors"], capture_output=True, text=True,
                            check=False) if os.path.exists(python) else None
     if found is None:

@@ -1,5 +1,5 @@
-"""The model, tokens and numbers that both systems train with. Imports neither torch nor transformers at the top:
-the program that starts the others stays small."""
+"""The model, tokens and settings that both systems train with. Imports neither torch nor transformers at the
+top, so that the program that starts the others stays small."""
 
 import dataclasses
 import json
@@ -9,7 +9,7 @@ LR, BETAS, EPS, WEIGHT_DECAY, MAX_NORM = 3e-4, (0.9, 0.95), 1e-8, 0.1, 1.0
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """A Llama. One sequence of seq_len tokens is a microbatch."""
+    """A Llama. A microbatch is one sequence of seq_len tokens."""
 
     hidden: int
     layers: int
@@ -26,7 +26,7 @@ SIZES = {
     "M": Size(hidden=768, layers=12, heads=12, kv_heads=4, ffn=2048, vocab=8192, seq_len=512),
 }
 
-# Every schedule of torch.distributed.pipelining, with its stages a rank and whether they are placed in a V.
+# Every schedule of torch.distributed.pipelining: stages per rank, and whether they are placed in a V.
 SCHEDULES = {
     "GPipe": (1, False),
     "1F1B": (1, False),
@@ -46,8 +46,8 @@ def stages_of_rank(schedule, rank, ranks):
 
 
 def layers_of_stage(layers, stage, num_stages):
-    """The layers of a stage, even, the remainder first: sluice's default. The embedding is in front of the first stage's, norm and head
-    behind the last one's; neither counts."""
+    """Returns the layers of a stage: an even split with the remainder first, which is sluice's default. The
+    first stage also has the embedding, and the last one norm and head. Neither counts."""
     least, more = divmod(layers, num_stages)
     first = stage * least + min(stage, more)
     return range(first, first + least + (stage < more))
@@ -63,7 +63,7 @@ def model_config(size):
 
 
 def make_inputs(folder, size, num_rows):
-    """FOLDER/model, a Hugging Face directory of random weights, and FOLDER/rows.jsonl."""
+    """Writes FOLDER/model, a Hugging Face directory with random weights, and FOLDER/rows.jsonl."""
     import torch
     from transformers import LlamaForCausalLM
 
@@ -76,7 +76,7 @@ def make_inputs(folder, size, num_rows):
 
 
 def read_rows(folder):
-    """The tokens, and the labels of the positions that predict them (-100: none)."""
+    """Returns the tokens, and the labels of the positions that predict them (-100: none)."""
     import torch
 
     with open(f"{folder}/rows.jsonl", encoding="utf-8") as file:
@@ -87,7 +87,7 @@ def read_rows(folder):
 
 
 def whole_model_on_meta(size):
-    """transformers' modules without memory."""
+    """Makes transformers' modules without memory."""
     import torch
     from transformers import LlamaForCausalLM
 
@@ -96,14 +96,14 @@ def whole_model_on_meta(size):
 
 
 def make_part(whole, size, layers, has_embedding, has_head):
-    """A stage as a module of transformers' own modules, with memory but without values. Cosines and sines are made
-    once, which is the faster way: transformers makes them in every forward."""
+    """Makes a stage from transformers' modules, with memory but without values. Cosines and sines are
+    computed once, which is faster: transformers computes them in every forward."""
     import torch
 
     class Part(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.names = {}  # of the parameters: here -> in the directory
+            self.names = {}  # parameter name here -> name in the directory
             self.embed = self.take(whole.model.embed_tokens, "embed", "model.embed_tokens") if has_embedding else None
             self.layers = torch.nn.ModuleList(
                 self.take(whole.model.layers[index], f"layers.{i}", f"model.layers.{index}")
@@ -128,7 +128,7 @@ def make_part(whole, size, layers, has_embedding, has_head):
 
 
 def load_part(part, folder):
-    """The part's own tensors, from the file into place: a rank never holds the whole model."""
+    """Copies the part's own tensors from the file into place. A rank never holds the whole model."""
     import torch
     from safetensors import safe_open
 

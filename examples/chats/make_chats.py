@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Makes a small world to fine-tune in: a tokenizer of its own, a model to begin with, chats to learn.
+"""Makes everything for a small fine-tuning: a tokenizer, a model to start from, and chats to learn.
 
 usage: make_chats.py DIRECTORY [--chats N] [--seed S]
 
-Needs Python alone. Writes
+Needs only Python. Writes
   DIRECTORY/model/config.json            a Llama of 0.6 million parameters, without weights
   DIRECTORY/model/tokenizer.json         byte-level BPE of a few hundred tokens, trained here on the chats
   DIRECTORY/model/tokenizer_config.json  with the chat template (ChatML), for programs that read one
   DIRECTORY/text.txt                     plain text, to learn the language from
-  DIRECTORY/chats.jsonl                  a conversation a line: {"messages": [{"role": .., "content": ..}, ..]}
+  DIRECTORY/chats.jsonl                  one conversation per line: {"messages": [{"role": .., "content": ..}, ..]}
   DIRECTORY/validation.jsonl             conversations that are not in chats.jsonl
 The same arguments write the same bytes.
 """
@@ -67,14 +67,15 @@ def text_of(chat):
 # ---- the tokenizer: byte pair encoding after Sennrich et al., arXiv:1508.07909 ----
 
 def byte_letters():
-    """A letter for each byte, as byte-level tokenizers write them: printable ones stand for themselves."""
+    """Returns a letter for each byte, as byte-level tokenizers write them: printable bytes stand for
+    themselves."""
     own = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in own]
     return {byte: chr(byte) for byte in own} | {byte: chr(256 + i) for i, byte in enumerate(others)}
 
 
 def train_merges(texts, letters):
-    # The words of the pre-tokenizer "ByteLevel", as far as ASCII text has them.
+    # Splits text into words like the pre-tokenizer "ByteLevel", for ASCII.
     pattern = re.compile(r"'(?:[sdmt]|ll|ve|re)| ?[A-Za-z]+| ?[0-9]+| ?[^\sA-Za-z0-9]+|\s+(?!\S)|\s+")
     counts = collections.Counter(word for text in texts for word in pattern.findall(text))
     words = [([letters[byte] for byte in word.encode()], count) for word, count in sorted(counts.items())]

@@ -1,15 +1,16 @@
-"""A LLaVA of transformers for sluice_export.py: rows of text with any number of images each."""
+"""A LLaVA of transformers for sluice_export.py. Each row has text and any number of images."""
 import torch
 from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, LlavaForConditionalGeneration
 from transformers.models.llava.modeling_llava import LlavaModel
 
-IMAGE, SIDE, PATCH = 255, 16, 8  # id of the image token; pixels of an image's and of a patch's side
-TOKENS = (SIDE // PATCH) ** 2    # image tokens that an image takes in the text
+IMAGE, SIDE, PATCH = 255, 16, 8  # id of the image token; side of an image and of a patch in pixels
+TOKENS = (SIDE // PATCH) ** 2    # image tokens per image in the text
 
 
 def image_features(self, pixel_values, **_):
-    # transformers makes a list with an entry for each image, which fixes their number in an exported graph.
-    # A microbatch may have no image, but CLIP's attention needs one. So a blank image is added, and its features are dropped.
+    # transformers makes a list with an entry for each image, which fixes their number in an exported graph. A
+    # microbatch may have no image, but CLIP's attention needs one. So a blank image is added, and its
+    # features are dropped.
     with_blank = torch.nn.functional.pad(pixel_values, (0, 0, 0, 0, 0, 0, 0, 1))
     outputs = self.vision_tower(with_blank, output_hidden_states=True, return_dict=True)
     features = outputs.hidden_states[self.config.vision_feature_layer][:-1, 1:]
@@ -31,7 +32,7 @@ def model():
 
 
 def draw(sizes):
-    """Rows with all image tokens in the first ones, as many as there is room for."""
+    """Draws rows. The image tokens of all images come first, so the first rows hold them."""
     rows, length, images = sizes["rows"], sizes["length"], sizes["images"]
     ids = torch.randint(1, 250, (rows * length,))
     ids[:TOKENS * images] = IMAGE

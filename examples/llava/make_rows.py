@@ -1,5 +1,5 @@
-"""Makes rows.jsonl and images/N.npy of chats.jsonl and its PNG files, once before the training. For a model of
-transformers use its processor (AutoProcessor) in place of pixels() and of bytes as tokens."""
+"""Makes rows.jsonl and images/N.npy from chats.jsonl and its PNG files, once before training. For a model of
+transformers, use its processor (AutoProcessor) instead of pixels() and of bytes as tokens."""
 import json
 import os
 

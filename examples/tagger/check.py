@@ -1,4 +1,5 @@
-"""Loads trained weights back into the model: check.py DIRECTORY. Its loss is the one of outputs/tagger/loss.json."""
+"""Loads trained weights back into the model: check.py DIRECTORY. Its loss must equal the one in
+outputs/tagger/loss.json."""
 import glob, json, sys, torch
 from safetensors.torch import load_file
 

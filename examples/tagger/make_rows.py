@@ -1,4 +1,4 @@
-"""Writes outputs/tagger/rows.jsonl: words and the tag of each, which is the word modulo 5."""
+"""Writes outputs/tagger/rows.jsonl: words, and the tag of each word, which is the word modulo 5."""
 import json
 import random
 

@@ -34,6 +34,9 @@ class Tagger(nn.Module):
 def make():
     inputs = {"words": torch.zeros(4, 12, dtype=torch.int64), "tags": torch.zeros(4, 12, dtype=torch.int64)}
     return Tagger(), inputs, {
-        "sizes": {"rows": {"words": 0, "tags": 0}, "length": {"words": 1, "tags": 1}},  # dimensions that may vary
-        "limits": {"words": 100, "tags": 5},                                            # integers are below
-        "loss_output": "loss", "loss_count": "count"}                                   # a sum over so many
+        # dimensions that may vary
+        "sizes": {"rows": {"words": 0, "tags": 0}, "length": {"words": 1, "tags": 1}},
+        # upper bounds of integers
+        "limits": {"words": 100, "tags": 5},
+        # the loss is a sum over `count` words
+        "loss_output": "loss", "loss_count": "count"}

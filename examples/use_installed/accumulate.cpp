@@ -1,5 +1,5 @@
-// torch::optim with gradients that add up over two calls, and evaluation between the steps: the
-// same bits on one rank and on three, and a plain loop's losses.
+// torch::optim with gradients accumulated over two calls, and evaluation between the steps. One
+// rank and three ranks give the same bits, and the losses match a plain loop.
 #include <torch/nn/functional/loss.h>
 
 #include "my_net.h"
@@ -12,7 +12,7 @@ const Batch& unseen() {
   return batch;
 }
 
-// Losses of the batch that is not trained on, after every update.
+// Returns the losses of a held-out batch after every update.
 Losses pipelined(int ranks) {
   torch::nn::Sequential net = my_net();
   sluice::Model model = sluice::from_sequential(net);
@@ -20,7 +20,7 @@ Losses pipelined(int ranks) {
   model.loss = sluice::mean_loss([](const sluice::Values& out, const sluice::Values& in) {
     return torch::mse_loss(out["hidden"], in["y"]);
   });
-  // All ranks have the same.
+  // Every rank returns the same result.
   return sluice::run(
              model, {.num_ranks = ranks, .num_microbatches = 4},
              [&](sluice::Pipeline& pipeline) {
@@ -28,7 +28,7 @@ Losses pipelined(int ranks) {
                torch::optim::AdamW optimizer = my_optimizer(pipeline.parameters());
                pipeline.check(optimizer);
                for (int step = 0; step < kSteps; ++step) {
-                 for (int half = 0; half < 2; ++half) {  // gradients add up until zero_grad
+                 for (int half = 0; half < 2; ++half) {  // gradients accumulate until zero_grad
                    const Batch batch = my_batch(2 * step + half);
                    pipeline.train_step({{"x", batch.x}, {"y", batch.y}});
                  }

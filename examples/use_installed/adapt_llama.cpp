@@ -1,5 +1,5 @@
-// A low-rank adapter in the form of Hugging Face's PEFT, trained while its base is frozen: on one
-// rank and on two. usage: adapt_llama BASE [ADAPTER]; without ADAPTER a new adapter.
+// Trains a low-rank adapter in the format of Hugging Face's PEFT on a frozen base, on one rank and
+// on two. usage: adapt_llama BASE [ADAPTER]; without ADAPTER a new adapter.
 #include "adapter.h"
 #include "plain_loop.h"
 #include "sluice/lora.h"
@@ -15,9 +15,10 @@ int main(int count, char** arguments) try {
       sluice::causal_lm(sluice::with_adapter(base, adapter), {.adapter = adapter});
   model.initialization.tensor = sluice::stored_values_with_adapter(path, saved);
 
-  const auto body = [&](sluice::Pipeline& pipeline) {  // once a rank
+  const auto body = [&](sluice::Pipeline& pipeline) {  // runs once per rank
     Losses numbers;
-    torch::optim::AdamW optimizer = my_optimizer(pipeline.parameters());  // the adapter's
+    // only the adapter's parameters are trained
+    torch::optim::AdamW optimizer = my_optimizer(pipeline.parameters());
     for (int step = 0; step < 4; ++step) {
       const at::Tensor ids = my_tokens(step) % base.vocab_size;
       numbers.push_back(pipeline.train_step({{"input_ids", ids}, {"labels", ids}}).loss);
@@ -25,13 +26,13 @@ int main(int count, char** arguments) try {
       optimizer.step();
       optimizer.zero_grad();
     }
-    return numbers;  // all ranks have the same
+    return numbers;  // every rank returns the same
   };
   const auto trained = [&](int ranks) {
     return sluice::run(model, {.num_ranks = ranks, .num_microbatches = 4}, body).front();
   };
   const Losses alone = trained(1);
-  std::cout << sluice::adapter_config(adapter, base, path) << '\n';  // PEFT's file
+  std::cout << sluice::adapter_config(adapter, base, path) << '\n';  // PEFT's adapter_config.json
   return report(alone, trained(2) == alone);
 } catch (const sluice::Error& error) {
   std::cerr << error.what() << '\n';

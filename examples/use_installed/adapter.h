@@ -1,4 +1,4 @@
-// A low-rank adapter beside a block of some model: nothing of sluice is known here.
+// A low-rank adapter beside a block of some model. This file does not use sluice.
 #pragma once
 
 #include <torch/nn/modules/linear.h>
@@ -15,7 +15,7 @@ inline ModulePtr frozen(ModulePtr module) {
   return module;
 }
 
-// y = block(x) + up(down(x)): the block is frozen and its weights keep their names.
+// y = block(x) + up(down(x)). The block is frozen and its weights keep their names.
 struct Adapted : torch::nn::Module {
   Adapted(ModulePtr the_block, std::int64_t width, std::int64_t rank)
       : block(frozen(std::move(the_block))),
@@ -31,7 +31,7 @@ struct Adapted : torch::nn::Module {
 
 using Init = std::function<void(const std::string& name, at::Tensor& value)>;
 
-// Initial values: drawn ones of adapters, stored ones of the rest.
+// Initial values: random ones for adapters, stored ones for all other parameters.
 inline Init my_init_and(const Init& stored) {
   return [stored](const std::string& name, at::Tensor& value) {
     if (name.ends_with("adapter_down.weight")) value.normal_(0, 0.1);
@@ -40,7 +40,7 @@ inline Init my_init_and(const Init& stored) {
   };
 }
 
-// The same on every rank: each makes its own.
+// Every rank computes the same tokens.
 inline at::Tensor my_tokens(int step) {
   return (at::arange(8 * 16).mul_(7).add_(13 * step).square() % 100).view({8, 16});
 }

@@ -1,5 +1,5 @@
-// An encoder-decoder of your own, cut by hand: what the encoder has made passes every stage of the
-// decoder; on one rank, on two and on five, and in a plain loop.
+// An encoder-decoder of your own, cut by hand. The encoder's output passes through every stage of
+// the decoder. Runs on one rank, on two, on five, and in a plain loop.
 #include "my_translator.h"
 #include "plain_loop.h"
 #include "sluice/error.h"
@@ -30,9 +30,9 @@ Losses pipelined(const sluice::PipelineOptions& options) {
   model.loss = sluice::mean_loss(
       [](const Values& out, const Values& in) { return my_loss(out["hidden"], in["target"]); });
   model.initialization.tensor = my_init;
-  // All ranks have the same.
+  // Every rank returns the same result.
   return sluice::run(model, options,
-                     [&](sluice::Pipeline& pipeline) {  // once a rank
+                     [&](sluice::Pipeline& pipeline) {  // runs once per rank
                        Losses losses;
                        torch::optim::AdamW optimizer = my_optimizer(pipeline.parameters());
                        for (int step = 0; step < kSteps; ++step) {

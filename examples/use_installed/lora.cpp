@@ -1,6 +1,6 @@
-// Low-rank adapters on a Llama, whose Hugging Face directory is the argument. Its own weights are
-// frozen, and what only they would need does not run. On one rank, on two, and in torch's own
-// operators and loop.
+// Trains low-rank adapters on a Llama whose Hugging Face directory is the argument. The base is
+// frozen, and computation that only the base would need does not run. Runs on one rank, on two, and
+// with torch's own operators in a plain loop.
 #include "adapter.h"
 #include "plain_llama.h"
 #include "plain_loop.h"
@@ -28,13 +28,13 @@ sluice::Model adapted(const sluice::ModelSpec& spec, const std::string& path) {
 }
 
 Losses pipelined(const sluice::Model& model, int ranks, const char* schedule) {
-  const auto body = [&](sluice::Pipeline& pipeline) {  // once a rank
+  const auto body = [&](sluice::Pipeline& pipeline) {  // runs once per rank
     return train(pipeline.parameters(), [&](int step) {
       const at::Tensor ids = my_tokens(step);
       return pipeline.train_step({{"input_ids", ids}, {"labels", ids}}).loss;
     });
   };
-  // All ranks have the same.
+  // Every rank returns the same result.
   return sluice::run(model, {.num_ranks = ranks, .schedule = schedule, .num_microbatches = 4}, body)
       .front();
 }
@@ -43,7 +43,8 @@ int main(int, char** arguments) try {
   const sluice::ModelSpec spec = sluice::read_model_spec(arguments[1]);
   const sluice::Model model = adapted(spec, arguments[1]);
   const auto own = [](sluice::Pipeline& pipeline) { return pipeline.named_parameters(); };
-  const auto initial = sluice::run(model, {.num_ranks = 1}, own).front();  // where all begin
+  // the initial parameters of all runs
+  const auto initial = sluice::run(model, {.num_ranks = 1}, own).front();
   const std::string& config = spec.config_text;
   PlainLlama llama{.layers = spec.num_blocks(),
                    .heads = std::int64_t(number_of(config, "num_attention_heads")),

@@ -1,4 +1,4 @@
-// A model for several replicas: layers of torch's own modules, of which each replica makes its own.
+// A model for several replicas, built from torch's modules. Each replica makes its own layers.
 #pragma once
 
 #include <memory>
@@ -27,7 +27,6 @@ inline sluice::Model my_model() {
   return model;
 }
 
-// The rows of this replica's own.
 inline Batch own_rows(const sluice::Pipeline& pipeline, const Batch& batch) {
   const auto own = [&](const torch::Tensor& rows) {
     return rows.tensor_split(pipeline.num_replicas())[pipeline.replica()];

@@ -1,5 +1,5 @@
-// A language model of your own, with a forward that runs whatever parts are there: nothing of
-// sluice is known here.
+// A language model of your own. Its forward runs the parts that are present. This file does not use
+// sluice.
 #pragma once
 
 #include <torch/nn/modules/container/modulelist.h>
@@ -35,7 +35,7 @@ struct DecoderImpl : torch::nn::Module {
     norm = register_module("norm", torch::nn::LayerNorm(torch::nn::LayerNormOptions({kWidth})));
     head = register_module("head", torch::nn::Linear(kWidth, kVocabulary));
   }
-  // ids into the embedding, else what an earlier part has made.
+  // x: token ids if the embedding is present, otherwise the output of an earlier part.
   at::Tensor forward(at::Tensor x) {
     if (embed) x = embed(x);
     for (const auto& module : *blocks) {
@@ -51,7 +51,7 @@ struct DecoderImpl : torch::nn::Module {
 };
 TORCH_MODULE(Decoder);
 
-// Initial values of one parameter, by its name; draws from torch's default generator.
+// Initial values of one parameter by name, drawn from torch's default generator.
 inline void my_init(const std::string& name, at::Tensor& value) {
   if (value.dim() > 1) {
     value.copy_(at::arange(value.numel(), at::kFloat)

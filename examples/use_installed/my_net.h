@@ -1,4 +1,4 @@
-// A model of your own: nothing of sluice is known here.
+// A model of your own. This file does not use sluice.
 #pragma once
 
 #include <torch/nn/modules/activation.h>
@@ -25,7 +25,7 @@ struct Batch {
   at::Tensor x, y;
 };
 
-// The same on every rank: each makes its own.
+// Every rank computes the same batch.
 inline Batch my_batch(int step, std::int64_t rows = 32) {
   at::Tensor x = at::arange(rows * kWidth, at::kFloat).mul_(0.37).add_(step).sin_();
   x = x.view({rows, kWidth});

@@ -1,5 +1,5 @@
-// An encoder-decoder of your own: every layer of the decoder looks at what the encoder has made.
-// Nothing of sluice is known here.
+// An encoder-decoder of your own. Every layer of the decoder attends to the encoder's output. This
+// file does not use sluice.
 #pragma once
 
 #include <torch/nn/functional/loss.h>
@@ -14,7 +14,7 @@
 constexpr std::int64_t kWidth = 24, kVocabulary = 32;
 constexpr int kDepth = 3;
 
-// Attends to `memory`, or to itself.
+// Attends to `memory`, which may be x itself.
 struct BlockImpl : torch::nn::Module {
   BlockImpl()
       : norm(torch::nn::LayerNormOptions({kWidth})), query(kWidth, kWidth), value(kWidth, kWidth) {
@@ -32,7 +32,7 @@ struct BlockImpl : torch::nn::Module {
 TORCH_MODULE(Block);
 
 struct Reply {
-  at::Tensor hidden;  // of the stack that ran last; logits where the head is
+  at::Tensor hidden;  // output of the last stack that ran, or logits if the head is present
   at::Tensor memory;
 };
 
@@ -46,7 +46,7 @@ struct TranslatorImpl : torch::nn::Module {
     for (int i = 0; i < kDepth; ++i) decoder->push_back(Block());
     head = register_module("head", torch::nn::Linear(kWidth, kVocabulary));
   }
-  // x: what the parts so far have made. The encoder's output is the memory from `target` on.
+  // x: the output of earlier parts. From `target` on, the encoder's output is the memory.
   Reply forward(at::Tensor x, at::Tensor memory, const at::Tensor& source_ids,
                 const at::Tensor& target_ids) {
     if (source) x = source(source_ids);

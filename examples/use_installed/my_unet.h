@@ -1,5 +1,5 @@
-// A small U-Net of your own: each level down hands a skip to the level up, and the tail returns a
-// mean and a spread. Nothing of sluice is known here.
+// A small U-Net of your own. Each level down passes a skip to the level up, and the tail returns a
+// mean and a spread. This file does not use sluice.
 #pragma once
 
 #include <torch/nn/modules/linear.h>
@@ -9,15 +9,15 @@
 
 constexpr std::int64_t kWidth = 32;
 
-// All that passes between parts; what is not there yet, or no longer, is undefined.
+// All values that pass between parts. Values that do not exist at that point are undefined.
 struct Flow {
-  at::Tensor x, skip1, skip2;  // into a part
-  at::Tensor mean, spread;     // out of the tail
+  at::Tensor x, skip1, skip2;  // inputs of a part
+  at::Tensor mean, spread;     // outputs of the tail
 };
 
 struct UNetImpl : torch::nn::Module {
   using Keep = std::function<bool(const std::string&)>;
-  // keep: says of each child whether it is made.
+  // keep: whether to make the child of this name.
   explicit UNetImpl(const Keep& keep = [](const std::string&) { return true; }) {
     const auto level = [&](const char* name, torch::nn::Linear& holder, std::int64_t from,
                            std::int64_t to) {
@@ -61,7 +61,7 @@ inline at::Tensor my_signal(int step) {
   return at::arange(24 * kWidth, at::kFloat).mul_(0.11).add_(step).sin_().view({24, kWidth});
 }
 
-// Draws from a normal distribution, or a constant.
+// Twice the negative log-likelihood of a normal distribution, up to a constant.
 inline at::Tensor my_loss(const at::Tensor& mean, const at::Tensor& spread,
                           const at::Tensor& wanted) {
   return (((wanted - mean) / (spread + 0.1)).square() + 2 * (spread + 0.1).log()).mean();

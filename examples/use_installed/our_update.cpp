@@ -1,5 +1,5 @@
-// sluice's own update: Trainer on a pipeline whose plan ends with it. The same bits on one rank, on
-// three, and with two replicas that share optimizer state or parameters.
+// sluice's own update: a Trainer runs a pipeline whose plan ends with the update. The same bits on
+// one rank, on three, and with two replicas that shard optimizer state or parameters.
 #include <iostream>
 
 #include "my_blocks.h"
@@ -7,7 +7,6 @@
 #include "sluice/error.h"
 #include "sluice/trainer.h"
 
-// The norms and losses of six steps.
 Losses trained(int ranks, const sluice::DataParallel& replicas) {
   return sluice::run(my_model(),
                      {.num_ranks = ranks,
@@ -24,7 +23,7 @@ Losses trained(int ranks, const sluice::DataParallel& replicas) {
                          numbers.push_back(result.grad_norm);
                          numbers.push_back(result.loss);
                        }
-                       return numbers;  // all ranks have the same
+                       return numbers;  // every rank returns the same
                      })
       .front();
 }

@@ -1,12 +1,13 @@
-// A schedule of your own, from a file of torch.distributed.pipelining's format: proven before
-// anything runs, then trained under; the bits of one rank under 1F1B, and a plain loop's losses.
+// Trains with a schedule of your own, in the file format of torch.distributed.pipelining. sluice
+// proves it before anything runs. The bits equal those of one rank under 1F1B, and the losses match
+// a plain loop.
 #include <torch/nn/functional/loss.h>
 
 #include "my_net.h"
 #include "plain_loop.h"
 #include "sluice/sluice.h"
 
-// Two stages a rank; the second rank runs its weight gradients last.
+// Two stages per rank. The second rank runs its weight gradients last.
 const char* const kSchedule =
     "0F0,0F1,2F0,2F1,,2B0,2B1,0B0,0B1\n"
     ",1F0,1F1,3F0,3I0,3F1,3I1,1I0,1I1,3W0,3W1,1W0,1W1\n";
@@ -17,7 +18,7 @@ Losses pipelined(const sluice::PipelineOptions& options) {
   model.loss = sluice::mean_loss([](const sluice::Values& out, const sluice::Values& in) {
     return torch::mse_loss(out["hidden"], in["y"]);
   });
-  // All ranks have the same.
+  // Every rank returns the same result.
   return sluice::run(model, options,
                      [&](sluice::Pipeline& pipeline) {
                        return train(pipeline.parameters(), [&](int step) {

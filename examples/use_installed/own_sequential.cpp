@@ -1,4 +1,4 @@
-// A torch::nn::Sequential trained as a pipeline by torch's AdamW: on one rank, on four under a
+// Trains a torch::nn::Sequential as a pipeline with torch's AdamW: on one rank, on four under a
 // zero-bubble schedule, and in a plain loop.
 #include <torch/nn/functional/loss.h>
 #include <torch/nn/utils/clip_grad.h>
@@ -15,7 +15,7 @@ Losses pipelined(int ranks, const char* schedule) {
   model.loss = sluice::mean_loss([](const sluice::Values& out, const sluice::Values& in) {
     return torch::mse_loss(out["hidden"], in["y"]);
   });
-  const auto body = [&](sluice::Pipeline& pipeline) {  // once a rank
+  const auto body = [&](sluice::Pipeline& pipeline) {  // runs once per rank
     Losses losses;
     torch::optim::AdamW optimizer = my_optimizer(pipeline.parameters());
     for (int step = 0; step < kSteps; ++step) {
@@ -28,7 +28,7 @@ Losses pipelined(int ranks, const char* schedule) {
     }
     return losses;
   };
-  // All ranks have the same.
+  // Every rank returns the same result.
   return sluice::run(model, {.num_ranks = ranks, .schedule = schedule, .num_microbatches = 8}, body)
       .front();
 }

@@ -1,5 +1,5 @@
-// A module with its own forward, cut by the class of its layers: on one rank, on three under
-// an interleaved schedule, and in a plain loop.
+// A module with its own forward, cut by the class of its layers: on one rank, on three under an
+// interleaved schedule, and in a plain loop.
 #include <torch/nn/functional/loss.h>
 
 #include "my_decoder.h"
@@ -13,7 +13,7 @@ at::Tensor next_token_loss(const at::Tensor& logits, const at::Tensor& ids) {
 }
 
 Losses pipelined(int ranks, const char* schedule) {
-  const auto make = [](const sluice::Kept& kept) {  // once for every stage
+  const auto make = [](const sluice::Kept& kept) {  // runs once per stage
     Decoder net;
     sluice::drop_unkept(*net, kept, net->embed, net->blocks, net->norm, net->head);
     return net;
@@ -25,7 +25,7 @@ Losses pipelined(int ranks, const char* schedule) {
     return next_token_loss(out["hidden"], in["ids"]);
   });
   model.initialization.tensor = my_init;
-  const auto body = [&](sluice::Pipeline& pipeline) {  // once a rank
+  const auto body = [&](sluice::Pipeline& pipeline) {  // runs once per rank
     Losses losses;
     torch::optim::AdamW optimizer = my_optimizer(pipeline.parameters());
     for (int step = 0; step < kSteps; ++step) {
@@ -36,7 +36,7 @@ Losses pipelined(int ranks, const char* schedule) {
     }
     return losses;
   };
-  // All ranks have the same.
+  // Every rank returns the same result.
   return sluice::run(model, {.num_ranks = ranks, .schedule = schedule, .num_microbatches = 4}, body)
       .front();
 }

@@ -1,5 +1,5 @@
-// A Llama with a low-rank adapter beside every block, in torch's own operators: nothing of sluice
-// is known here. The weights have the names of its Hugging Face directory.
+// A Llama with a low-rank adapter beside every block, in torch's own operators. Its weights have
+// the names of its Hugging Face directory. This file does not use sluice.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -11,7 +11,6 @@
 
 using Weights = std::map<std::string, at::Tensor>;
 
-// A number of a config.json.
 inline double number_of(const std::string& config_json, const std::string& key) {
   const std::size_t at = config_json.find('"' + key + '"');
   return std::strtod(config_json.c_str() + config_json.find(':', at) + 1, nullptr);
@@ -60,7 +59,6 @@ struct PlainLlama {
     return h + linear(gated, name + ".mlp.down_proj") +
            linear(linear(x, name + ".adapter_down"), name + ".adapter_up");
   }
-  // The mean over all tokens but the first of each row.
   at::Tensor loss(const at::Tensor& ids) const {
     at::Tensor x = at::embedding(weights.at("model.embed_tokens.weight"), ids);
     for (std::int64_t i = 0; i < layers; ++i) x = block(x, "model.layers." + std::to_string(i));

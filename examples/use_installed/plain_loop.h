@@ -1,4 +1,4 @@
-// The loop of plain torch with which an example compares its pipelines, over the same batches.
+// A plain torch loop over the same batches, with which the examples compare their pipelines.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -17,7 +17,7 @@ inline torch::optim::AdamW my_optimizer(std::vector<at::Tensor> parameters) {
   return torch::optim::AdamW(std::move(parameters), torch::optim::AdamWOptions(3e-3));
 }
 
-// step_of: makes the gradients and returns the loss.
+// step_of: computes the gradients of a step and returns its loss.
 inline Losses train(std::vector<at::Tensor> parameters,
                     const std::function<double(int step)>& step_of) {
   torch::optim::AdamW optimizer = my_optimizer(std::move(parameters));
@@ -39,7 +39,7 @@ inline Losses plain_loop(torch::nn::Module& net,
   });
 }
 
-// init: of one parameter by its name.
+// init: initializes one parameter by name.
 inline Losses plain_loop(torch::nn::Module& net,
                          const std::function<void(const std::string&, at::Tensor&)>& init,
                          const std::function<at::Tensor(int step)>& loss_of) {
@@ -50,7 +50,6 @@ inline Losses plain_loop(torch::nn::Module& net,
   return plain_loop(net, loss_of);
 }
 
-// Prints, and returns what main() does.
 inline int compare(const Losses& one, const Losses& several, const Losses& plain) {
   bool close = true;
   for (int i = 0; i < kSteps; ++i) close = close && std::abs(one[i] - plain[i]) < 1e-5;
@@ -60,7 +59,6 @@ inline int compare(const Losses& one, const Losses& several, const Losses& plain
   return one == several && close && one.back() < one.front() ? 0 : 1;
 }
 
-// Prints the result of a program of several layouts, and returns its exit code.
 inline int report(const Losses& alone, bool same) {
   std::cout << "loss after " << alone.size() / 2 << " steps: " << alone.back()
             << (same ? ", the same bits in every layout\n" : ", other bits in another layout\n");

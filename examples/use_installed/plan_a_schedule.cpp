@@ -1,5 +1,5 @@
-// Plans one training step without torch: a model of 16 layers on four ranks, split, scheduled,
-// proven to complete, and predicted.
+// Plans one training step without torch. A model of 16 layers is split over four ranks, and its
+// schedule is built, proven to complete, and simulated.
 #include <iostream>
 
 #include "sluice/error.h"

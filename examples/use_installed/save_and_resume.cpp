@@ -1,5 +1,5 @@
-// A run that is saved in the middle and resumes with other ranks and another schedule: the same
-// bits as a run that did not stop, and a plain loop's losses.
+// Saves a run in the middle and resumes it with other ranks and another schedule. The bits equal
+// those of an uninterrupted run, and the losses match a plain loop.
 #include <torch/nn/functional/loss.h>
 
 #include <filesystem>
@@ -11,7 +11,7 @@
 
 const std::string kCheckpoint = "save_and_resume.checkpoint";
 
-// Steps until `last`, from the checkpoint if there is one.
+// Trains until step `last`, from the checkpoint if there is one.
 Losses train_until(int last, const sluice::PipelineOptions& options) {
   torch::nn::Sequential net = my_net();
   sluice::Model model = sluice::from_sequential(net);
@@ -20,7 +20,7 @@ Losses train_until(int last, const sluice::PipelineOptions& options) {
     return torch::mse_loss(out["hidden"], in["y"]);
   });
   const bool resumes = std::filesystem::exists(kCheckpoint);
-  // All ranks have the same.
+  // Every rank returns the same result.
   return sluice::run(model, options,
                      [&](sluice::Pipeline& pipeline) {
                        Losses losses;

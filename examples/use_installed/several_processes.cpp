@@ -1,7 +1,7 @@
-// One rank a process, or all ranks in one: the same program, the same bits.
+// One rank per process, or all ranks in one process: the same program and the same bits.
 //   several_processes && sluice launch -n 2 -- several_processes
-// Alone it trains with threads and starts nothing; in several processes each has its share of the
-// ranks. The process of rank 0 prints.
+// Alone, the program runs all ranks as threads and starts no processes. Under `sluice launch`, each
+// process runs its share of the ranks. The process of rank 0 prints.
 #include <torch/nn/functional/loss.h>
 #include <torch/optim/adamw.h>
 

@@ -1,6 +1,7 @@
-// torch::optim with sharded state: pipeline.step(optimizer) updates each replica's own blocks.
-// Weight decay goes by whole shapes. The same bits on one rank, and on two with two replicas that
-// share nothing, the optimizer's state (zero1) or the parameters too (zero3).
+// torch::optim with sharded state: pipeline.step(optimizer) updates the blocks of each replica.
+// Weight decay depends on whole shapes. The bits are the same on one rank and with two replicas on
+// two ranks. The replicas share nothing, the optimizer's state (zero1) or the parameters too
+// (zero3).
 #include <torch/optim/adamw.h>
 
 #include <iostream>
@@ -27,7 +28,6 @@ torch::optim::AdamW make_optimizer(const sluice::Pipeline& pipeline) {
   return torch::optim::AdamW(std::move(groups), torch::optim::AdamWOptions(1e-2));
 }
 
-// The norms and losses of six steps.
 Losses trained(int ranks, const sluice::DataParallel& replicas) {
   return sluice::run(
              my_model(),
@@ -46,7 +46,7 @@ Losses trained(int ranks, const sluice::DataParallel& replicas) {
                  pipeline.step(optimizer);
                  pipeline.zero_grad();
                }
-               return numbers;  // all ranks have the same
+               return numbers;  // every rank returns the same
              })
       .front();
 }

@@ -1,5 +1,5 @@
-// Layers that ranks share, by a table of their names: one rank a layer, two on each of three
-// stages and four have the same bits.
+// Tensor parallelism by a table of layer names. One rank, two ranks on each of three stages, and
+// four ranks give the same bits.
 #include <torch/nn/functional/loss.h>
 
 #include "my_decoder.h"
@@ -8,10 +8,9 @@
 #include "sluice/parts/tensor_parallel.h"
 #include "sluice/pipeline.h"
 
-// The norms and losses of six steps.
 Losses trained(int stages, int degree) {
   using namespace sluice;
-  const auto make = [](const Kept& kept) {  // once for every stage
+  const auto make = [](const Kept& kept) {  // runs once per stage
     Decoder net;
     drop_unkept(*net, kept, net->embed, net->blocks, net->norm, net->head);
     return net;
@@ -31,7 +30,7 @@ Losses trained(int stages, int degree) {
                                {"*norm", kSequence},
                                {"head", kColwiseGather}});
   };
-  const auto body = [](Pipeline& pipeline) {  // once a rank
+  const auto body = [](Pipeline& pipeline) {  // runs once per rank
     Losses numbers;
     torch::optim::AdamW optimizer = my_optimizer(pipeline.parameters());
     for (int step = 0; step < 6; ++step) {
@@ -41,7 +40,7 @@ Losses trained(int stages, int degree) {
       optimizer.step();
       optimizer.zero_grad();
     }
-    return numbers;  // all ranks have the same
+    return numbers;  // every rank returns the same
   };
   return run(model, options, body, run_options).front();
 }

@@ -1,6 +1,6 @@
-// Layers of your own, with names for the values between them: a skip connection past two
-// layers, weights drawn by your own function, nothing made on a rank that does not need it.
-// On one rank and on four, threads of this process: the same bits.
+// Layers of your own with named values between them: a skip connection past two layers, weights
+// from your own init function, and only the needed layers on each rank. One rank and four ranks, as
+// threads of this process, give the same bits.
 #include <ATen/ATen.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/optim/sgd.h>
@@ -42,7 +42,7 @@ std::vector<double> train(int num_ranks) {
   model.loss = sluice::mean_loss([](const sluice::Values& out, const sluice::Values& in) {
     return (out["prediction"] - in["y"]).square().mean();
   });
-  // All ranks have the same.
+  // Every rank returns the same result.
   return sluice::run(model, {.num_ranks = num_ranks, .num_microbatches = 4},
                      [&](sluice::Pipeline& pipeline) {
                        std::vector<double> losses;

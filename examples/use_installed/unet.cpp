@@ -1,4 +1,4 @@
-// A U-Net of your own: skips that pass stages by, and two outputs; on one rank, on three, and in a
+// A U-Net of your own with skips across stages and two outputs: on one rank, on three, and in a
 // plain loop.
 #include "my_unet.h"
 #include "plain_loop.h"
@@ -26,7 +26,7 @@ Losses pipelined(int ranks, const char* schedule) {
     return my_loss(out["mean"], out["spread"], in["x"]);
   });
   model.initialization.tensor = my_init;
-  const auto body = [&](sluice::Pipeline& pipeline) {  // once a rank
+  const auto body = [&](sluice::Pipeline& pipeline) {  // runs once per rank
     Losses losses;
     torch::optim::AdamW optimizer = my_optimizer(pipeline.parameters());
     for (int step = 0; step < kSteps; ++step) {
@@ -37,7 +37,7 @@ Losses pipelined(int ranks, const char* schedule) {
     }
     return losses;
   };
-  // All ranks have the same.
+  // Every rank returns the same result.
   return sluice::run(model, {.num_ranks = ranks, .schedule = schedule, .num_microbatches = 6}, body)
       .front();
 }

@@ -1,6 +1,7 @@
-// A whole trainer: the Hugging Face directory of the argument learns this file's text, with a
-// learning rate that warms up and decays, clipped gradients, a log and checkpoints. Stopped half
-// way and resumed with other ranks, it ends with the loss of a run that never stopped.
+// A complete trainer. A model from a Hugging Face directory (the argument) learns the text of this
+// file. It has a learning rate that warms up and decays, clipped gradients, a log and checkpoints.
+// A run that stops half way and resumes with other ranks ends with the loss of an uninterrupted
+// run.
 #include <filesystem>
 #include <iostream>
 
@@ -11,7 +12,8 @@
 constexpr std::int64_t kAllSteps = 12, kRows = 4, kRowsAtOnce = 1;
 const std::string kFolder = "whole_trainer.checkpoint";
 
-// The norms and losses of the steps up to `last`, from the checkpoint on if there is one.
+// Returns the norms and losses of the steps up to `last`, starting from the checkpoint if there is
+// one.
 Losses trained(const std::string& path, std::int64_t last, int ranks) {
   const sluice::ModelSpec spec = sluice::read_model_spec(path);
   sluice::Model model = sluice::causal_lm(spec);
@@ -20,7 +22,7 @@ Losses trained(const std::string& path, std::int64_t last, int ranks) {
                                 .seq_len = 16,
                                 .vocab_size = spec.vocab_size});
   const bool resumes = std::filesystem::exists(kFolder);
-  const auto body = [&](sluice::Pipeline& pipeline) {  // once a rank
+  const auto body = [&](sluice::Pipeline& pipeline) {  // runs once per rank
     Losses losses;
     sluice::Trainer trainer(pipeline, {.weight_decay = 0.01, .no_decay = {"*norm*"}});
     if (resumes) pipeline.load(kFolder);
@@ -35,7 +37,7 @@ Losses trained(const std::string& path, std::int64_t last, int ranks) {
       losses.insert(losses.end(), {result.grad_norm, result.loss});
     }
     pipeline.save(kFolder);
-    return losses;  // all ranks have the same
+    return losses;  // every rank returns the same
   };
   return sluice::run(model,
                      {.num_ranks = ranks,

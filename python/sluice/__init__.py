@@ -1,8 +1,8 @@
 """The planner of sluice from Python: schedules, proofs, predictions, plans, pictures.
 
-Every call runs the program `sluice` of this package with `--json`; torch is not imported. Times have whatever one
-unit the costs have; sizes are bytes. Errors are `sluice.Error`. What the values mean is on the pages of the same
-names in the documentation: schedules, verify, simulate, partition, pictures.
+Every call runs this package's program `sluice` with `--json`; torch is not imported. Times have the unit of the costs.
+Sizes are in bytes. Errors are `sluice.Error`. The documentation pages schedules, verify, simulate, partition and
+pictures explain the values.
 """
 
 import contextlib
@@ -21,17 +21,17 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def program():
-    """The path of the program."""
+    """Returns the path of the program."""
     return os.path.join(_HERE, "bin", "sluice")
 
 
 def cmake_prefix():
-    """The folder that CMAKE_PREFIX_PATH names for find_package(sluice)."""
+    """Returns the folder to pass as CMAKE_PREFIX_PATH to find_package(sluice)."""
     return _HERE
 
 
 class Error(ValueError):
-    """A refusal of the program: `fact`, `where` it is, the `remedy`, and `code`, the exit code."""
+    """An error of the program: `fact`, `where` it occurred, the `remedy`, and `code`, the exit code."""
 
     def __init__(self, text, code):
         super().__init__(text)
@@ -43,7 +43,8 @@ class Error(ValueError):
 
 
 def _run(*arguments, may_be_refused=False):
-    """The program's answer. Raises Error when it fails; a proof that refuses a schedule (may_be_refused) is an answer."""
+    """Runs the program and returns its answer. Raises Error if it fails. With may_be_refused, a failed proof
+    is an answer."""
     path = program()
     try:
         ran = subprocess.run([path, *map(str, arguments)], capture_output=True, text=True, encoding="utf-8",
@@ -62,7 +63,7 @@ def _run(*arguments, may_be_refused=False):
 
 
 def _answer(*arguments, may_be_refused=False):
-    """The values that the program prints with --json."""
+    """Returns the values that the program prints with --json."""
     text = _run(*arguments, "--json", may_be_refused=may_be_refused)
     try:
         return json.loads(text)
@@ -85,7 +86,7 @@ def _text_of(path):
 
 
 class _Files:
-    """Files for one call."""
+    """Temporary files for one call."""
 
     def __init__(self, folder):
         self._folder = folder
@@ -117,7 +118,8 @@ def _files():
 
 
 def costs_text(costs):
-    """Costs as the program takes them: a text ("F=1,B=2"), the path of a JSON file, or its content as a dict."""
+    """Converts costs to the program's form: a text ("F=1,B=2"), the path of a JSON file, or its content as a
+    dict."""
     return _json_text(costs, "costs") if isinstance(costs, dict) else str(costs)
 
 
@@ -140,7 +142,7 @@ def _map_text(stage_to_rank):
 
 @dataclasses.dataclass(frozen=True)
 class Schedule:
-    """An order of every rank: a row of actions each ("0F1", "3B0"), and the rank of every stage."""
+    """A schedule: each rank's row of actions ("0F1", "3B0"), and the rank of every stage."""
 
     csv: str
     rows: list
@@ -160,14 +162,14 @@ def _schedule_arguments(files, schedule):
 
 @dataclasses.dataclass(frozen=True)
 class Simulation:
-    """A step as it is expected to run. `rows`, `timeline` (by rank: action, start, end) and `live` as in --json."""
+    """A predicted step. `rows`, `timeline` (by rank: action, start, end) and `live` are as in --json."""
 
     makespan: float
     bubble: float
     rows: list
     timeline: list
     live: list
-    values: dict  # all of the program's answer
+    values: dict  # the program's whole answer
     svg: str = ""
 
     def _repr_svg_(self):
@@ -176,7 +178,7 @@ class Simulation:
 
 @dataclasses.dataclass(frozen=True)
 class Search:
-    """The order that a search found, and every named one beside it with its time or why not."""
+    """The order that a search found. Also lists every named schedule with its time or why it does not run."""
 
     schedule: Schedule
     makespan: float
@@ -192,7 +194,7 @@ class Search:
 
 
 def _stages(action):
-    """The stages of an action; a pair has two."""
+    """Returns the stages of an action; a pair has two."""
     found = (re.match(r"\(*([0-9]{1,9})", part) for part in action.split(";"))
     return [int(stage[1]) for stage in found if stage]
 
@@ -211,12 +213,12 @@ def _rows_of(csv):
 
 
 def schedules():
-    """The names of the schedules that can be made."""
+    """Returns the names of the built-in schedules."""
     return ["GPipe", "1F1B", "Interleaved1F1B", "LoopedBFS", "InterleavedZeroBubble", "ZBVZeroBubble", "DualPipeV"]
 
 
 def schedule(name, ranks, microbatches, stages_per_rank=None):
-    """Makes a schedule by its name, in any case."""
+    """Makes a schedule by name. Case does not matter."""
     more = [] if stages_per_rank is None else ["--stages-per-rank", stages_per_rank]
     with _files() as files:
         _run("schedule", "--name", name, "--pp", ranks, "--microbatches", microbatches, *more, "--out",
@@ -227,7 +229,8 @@ def schedule(name, ranks, microbatches, stages_per_rank=None):
 
 
 def read(csv, stage_to_rank=None):
-    """A schedule of torch's text form: a path, or the text itself. The map is read off the rows unless given."""
+    """Reads a schedule in torch's text form: a path, or the text itself. The stage map follows from the rows
+    unless given."""
     try:
         csv = os.fsdecode(csv)
         if "\n" not in csv and "," not in csv or os.path.exists(csv):
@@ -246,11 +249,11 @@ def read(csv, stage_to_rank=None):
 
 
 def verify(schedule, transport=None):
-    """Returns what is wrong with the schedule, a list of {"rank", "index", "action", "reason"}; [] if it holds.
+    """Returns the faults of the schedule, a list of {"rank", "index", "action", "reason"}; [] if it is
+    correct.
 
     transport: what carries the messages, "sluice", "torch" or "rendezvous"; by default "torch" for a schedule with
-    transfers, else "sluice".
-    """
+    transfers, otherwise "sluice"."""
     wanted = [] if transport is None else ["--for", transport]
     with _files() as files:
         return _answer("schedule", *_schedule_arguments(files, schedule), "--check", *wanted,
@@ -258,7 +261,7 @@ def verify(schedule, transport=None):
 
 
 def simulate(schedule, costs=None):
-    """The step that the order makes under the costs: F, I, W take 1 and B 2 without any."""
+    """Predicts the step of this order under the costs. By default F, I and W take 1 and B takes 2."""
     with _files() as files:
         values = _answer("schedule", *_schedule_arguments(files, schedule), "--lower", "--simulate", "--timeline",
                          "--draw", files.path("step.svg"), *_costs_arguments(files, costs))
@@ -268,7 +271,8 @@ def simulate(schedule, costs=None):
 
 
 def search(costs, ranks, microbatches, stages_per_rank=None, stage_to_rank=None, max_memory=None):
-    """The best order that can be found under the costs, beside the named ones. max_memory: bytes, or "80GB"."""
+    """Searches for the best order under the costs, and compares it with the named ones. max_memory: bytes, or
+    "80GB"."""
     more = []
     if stages_per_rank is not None:
         more += ["--stages-per-rank", stages_per_rank]
@@ -286,7 +290,8 @@ def search(costs, ranks, microbatches, stages_per_rank=None, stage_to_rank=None,
 
 
 def plan(config, **overrides):
-    """The answer of `sluice plan --json` to a configuration. training__steps=10 is the key training.steps."""
+    """Returns the answer of `sluice plan --json` for a configuration. training__steps=10 sets the key
+    training.steps."""
     keys = []
     for name, value in overrides.items():
         keys += ["--" + name.replace("__", "."), value if isinstance(value, str) else _json_text(value, name)]
@@ -295,10 +300,10 @@ def plan(config, **overrides):
 
 
 def split(**options):
-    """The layers of each stage: the options of `sluice split`, as layers=32, stages=8, convention="torchtitan".
+    """Returns the layers of each stage. Takes the options of `sluice split`: layers=32, stages=8,
+    convention="torchtitan".
 
-    A list of names is given to an option as it takes it: split_points=["layers.4"], modules=[["layers.0"], ..].
-    """
+    Options that take names accept lists: split_points=["layers.4"], modules=[["layers.0"], ..]."""
     arguments = []
     for name, value in options.items():
         option = "--" + name.replace("_", "-")
@@ -312,8 +317,8 @@ def split(**options):
 
 
 def picture(schedule, costs=None, format="svg", critical_path=False):
-    """The expected step as SVG, as a page ("html"), or as a trace for Perfetto ("json"). A schedule that does not hold
-    is drawn with what is wrong."""
+    """Draws the predicted step as SVG, as a page ("html"), or as a trace for Perfetto ("json"). A schedule
+    with faults is drawn with them."""
     if format not in ("svg", "html", "json"):
         raise Error(f"{format!r} is not a kind of picture; format; one of: svg, html, json", 2)
     more = ["--critical-path"] if critical_path else []

@@ -1,4 +1,4 @@
-"""The program `sluice`: takes the place of this process, so that signals and exit codes are its own."""
+"""Runs the program `sluice` in place of this process, so that signals and exit codes are its own."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Schedules of torch.distributed.pipelining: what their actions cost, and orders that sluice found for them.
+"""Measures the actions of torch.distributed.pipelining schedules, and runs orders that sluice found for them.
 
     with sluice.torch.StageTimer(schedule, warmup=2) as timer:       # in every rank
         for _ in range(10):
@@ -7,8 +7,8 @@
     found = sluice.search(costs, ranks=4, microbatches=32, stage_to_rank="v")
     schedule = sluice.torch.load(stages, 32, loss_fn, found.schedule)
 
-Made for torch 2.13: it hooks methods of stages (`forward_one_chunk` and its like) and calls `_load_csv`, which
-torch may change. Times are milliseconds.
+Made for torch 2.13: it hooks methods of stages (such as `forward_one_chunk`) and calls `_load_csv`, which torch may
+change. Times are in milliseconds.
 """
 
 import dataclasses
@@ -40,8 +40,8 @@ def _lower_quartile(values):
 
 
 class _Clock:
-    """Milliseconds of calls: of the thread's processor on a CPU, so that a busy machine counts less; of the stream on a
-    GPU, read when the timer ends."""
+    """Measures milliseconds of calls. On a CPU it uses the thread's processor time, so that a busy machine
+    matters less. On a GPU it uses the stream's time, read when the timer ends."""
 
     def __init__(self, device):
         self.on_gpu = device.type == "cuda"
@@ -58,18 +58,18 @@ class _Clock:
 
 
 class StageTimer:
-    """Times F, I, W and B of the stages that a schedule has in this rank, and its steps, but for the first `warmup`.
+    """Times the steps of a schedule and the F, I, W and B of its stages on this rank, except for the first
+    `warmup` steps.
 
-    A backward in torch is B where it is whole, else I and W. The loss counts to F of the last stage. In the last step
-    of the warm-up the bytes that autograd keeps of a microbatch are counted too (`kept_bytes`); without a warm-up they are not.
-    """
+    In torch, a whole backward counts as B, a split one as I and W. The loss counts to F of the last stage. The last warm-up
+    step also counts the bytes that autograd keeps per microbatch (`kept_bytes`). Without a warm-up they are not counted."""
 
     def __init__(self, schedule, warmup=1):
         self.schedule = schedule
         self.warmup = warmup
-        self.steps = []  # milliseconds, by the wall clock
+        self.steps = []  # milliseconds of wall-clock time
         self.seen = {}   # (kind, stage) -> milliseconds of each
-        self.kept = {}   # stage -> bytes of a microbatch
+        self.kept = {}   # stage -> bytes per microbatch
         self._begun = 0
         self._pending = []
         self._old = []
@@ -119,7 +119,7 @@ class StageTimer:
         return "B" if full else "I"
 
     def _replace(self, owner, name, function):
-        setattr(owner, name, function)  # of the object, above that of its class
+        setattr(owner, name, function)  # an attribute of the object hides that of its class
         self._old.append((owner, name))
 
     def _timed(self, clock, kind, stage, function, arguments, named):
@@ -155,7 +155,7 @@ class StageTimer:
         return result
 
     def quartiles(self):
-        """{(kind, stage): milliseconds}: of each the lower quartile, "loss" among the kinds."""
+        """Returns {(kind, stage): milliseconds}: the lower quartile of each, with "loss" as a kind."""
         return {key: _lower_quartile(values) for key, values in self.seen.items()}
 
 
@@ -168,11 +168,10 @@ def _gathered(value, group):
 
 
 def costs(*timers, latency=0.0, group=None):
-    """The costs of the stages of all ranks, as `--costs` takes it. Collective over the group.
+    """Returns the costs of the stages of all ranks, in the form of `--costs`. Collective over the group.
 
-    Several timers may be given, of schedules that split their backward and of such that do not: where only B was seen, I is B
-    and W nothing; where only I and W were seen, B is their sum. Raises sluice.Error when a stage was not seen at all.
-    """
+    Takes several timers, for example of schedules with split and with whole backwards. If only B was measured, I is B and W
+    is 0. If only I and W were measured, B is their sum. Raises sluice.Error if a stage was not measured at all."""
     times, kept = {}, {}
     for timer in timers:
         for key, value in timer.quartiles().items():
@@ -216,8 +215,7 @@ def _order_of(order):
 def verify(order):
     """Returns what torch would run wrong over Gloo or NCCL, as a list like that of sluice.verify().
 
-    order: a sluice.Schedule, a CSV file or its text.
-    """
+    order: a sluice.Schedule, a CSV file or its text."""
     return _verify(_order_of(order), "torch")
 
 
@@ -226,12 +224,12 @@ def _holds_transfers(order):
 
 
 def load(stages, num_microbatches, loss_fn, order, **options):
-    """A schedule of torch that runs an order: a sluice.Schedule, a CSV file or its text, proven first.
+    """Returns a torch schedule that runs an order: a sluice.Schedule, a CSV file or its text. The order is
+    proven first.
 
-    stages: this rank's, in ascending order of their index, as for every schedule with several stages. options: further
-    arguments of torch's schedules, as scale_grads. torch runs an order with transfers as it is, and adds them to one
-    without. Raises sluice.Error where torch would not run the order right, or the order has other stages on this rank.
-    """
+    stages: this rank's stages in ascending order of their index, as for every schedule with several stages. options: further
+    arguments of torch's schedules, such as scale_grads. torch runs an order with transfers as it is, and adds transfers to
+    an order without. Raises sluice.Error if torch would run the order wrong, or if the order has other stages on this rank."""
     order = _order_of(order)
     if not stages:
         raise Error("no stage is given; stages; give the stages of this rank", 2)
@@ -270,7 +268,7 @@ def load(stages, num_microbatches, loss_fn, order, **options):
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """A step as it was expected beside as it was measured, in milliseconds; by rank the time in actions."""
+    """The predicted step beside the measured one, in milliseconds, and the time of each rank in actions."""
 
     expected: float
     measured: float
@@ -290,10 +288,10 @@ class Comparison:
 
 
 def compare(timer, order, costs, group=None):
-    """Holds the steps that a timer saw against those expected of the order under the costs. Collective over the group.
+    """Compares the steps that a timer measured with the prediction for the order under the costs. Collective
+    over the group.
 
-    A step lasts as long as for the slowest rank; of the steps the lower quartile counts.
-    """
+    A step lasts as long as its slowest rank. The lower quartile of the steps counts."""
     order = _order_of(order)
     expected = simulate(order, costs)
     busy = sum(sum(values) for values in timer.seen.values()) / max(1, len(timer.steps))

@@ -1,4 +1,3 @@
-// Operators that an exported graph may run, and the refusal of all others.
 #include "archive/allowed_nodes.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +17,6 @@ using test::in_block;
 using test::SmallDecoder;
 using test::Value;
 
-// A decoder one of whose nodes calls the target.
 SmallDecoder decoder_with(const std::string& target, test::GraphBuilder::Arguments arguments = {}) {
   SmallDecoder graph;
   if (arguments.empty()) arguments = {{"self", Value{"h0"}}};

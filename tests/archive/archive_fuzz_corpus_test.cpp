@@ -1,4 +1,3 @@
-// Replays what the fuzz targets of archives have found interesting, and changes of real ones.
 #include <gtest/gtest.h>
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Archives of torch 2.13 (tests/archive/data/make_archives.py), read whole.
+// Reads whole archives of torch 2.13, made by tests/archive/data/make_archives.py.
 #include "archive/exported_graph.h"
 
 #include <gtest/gtest.h>
@@ -83,7 +83,7 @@ TEST(ExportedGraphTest, ReadsAnArchiveWithWeights) {
   testing::expect_golden("archive/plain.txt", described(graph));
   EXPECT_FALSE(graph.facts.present);
   EXPECT_FALSE(graph.evaluation);
-  // Tied weights are of one record, whose bytes are numbers.
+  // Tied weights share one record of numbers.
   const GraphTensor *head = graph.tensor("head.weight"), *table = graph.tensor("table.weight");
   ASSERT_TRUE(head && table);
   EXPECT_EQ(head->record, table->record);

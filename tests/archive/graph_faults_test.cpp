@@ -1,4 +1,3 @@
-// Archives that are wrong in one thing each: an Error that says where, and nothing else.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -25,7 +24,6 @@ Error refused(const SmallArchive& archive) {
   return error;
 }
 
-// The refusal of a small archive whose program was changed.
 Error refused_program(const std::function<void(GraphJson& program)>& change) {
   SmallArchive archive;
   change(archive.program);
@@ -61,11 +59,9 @@ TEST(GraphFaultsTest, RefusesAValueThatIsReadBeforeItIsWritten) {
             std::string("the value 'linear' is read before it is written, or never written; a.pt2, "
                         "entry 'm/models/model.json', node 1 'aten.relu.default'; export the model "
                         "again"));
-  // Two nodes that need each other.
   refused_graph([](GraphJson& graph) {
     graph["nodes"][0]["inputs"][0] = argument_json("input", named_tensor("relu"));
   });
-  // One that needs itself.
   refused_graph([](GraphJson& graph) {
     graph["nodes"][0]["inputs"][0] = argument_json("input", named_tensor("linear"));
   });
@@ -102,7 +98,8 @@ TEST(GraphFaultsTest, RefusesUnknownVersions) {
   EXPECT_EQ(refused({.version = "1"}).fact(), "an archive of the version '1', '0' is known");
   EXPECT_EQ(refused({.order = "big"}).fact(), "its bytes are in the order 'big'");
   SmallArchive known;
-  known.program["schema_version"]["minor"] = 99;  // what is new in it is no fault until it is met
+  // a newer minor version is accepted until an unknown feature appears
+  known.program["schema_version"]["minor"] = 99;
   EXPECT_EQ(known.read().training.nodes.size(), 2u);
 }
 
@@ -238,8 +235,8 @@ TEST(GraphFaultsTest, RefusesEveryFieldThatIsMissingOrOfAnotherType) {
       }
     }
   }
-  EXPECT_GT(num_read, 0u);               // as requires_grad, which a value does not need
-  EXPECT_LT(num_read, flat.size() * 5);  // of seven tries each
+  EXPECT_GT(num_read, 0u);               // for example, a value does not need requires_grad
+  EXPECT_LT(num_read, flat.size() * 5);  // seven changes are tried for each field
   for (const char* key : {"graph_module", "schema_version", "range_constraints", "torch_version"}) {
     EXPECT_EQ(refused_program([&](GraphJson& program) { program.erase(key); }).fact(),
               "'" + std::string(key) + "' is missing");
@@ -272,7 +269,6 @@ GraphJson set_grad(const GraphJson& graph, const std::vector<GraphJson>& operand
   return node_json("torch.ops.higher_order.wrap_with_set_grad_enabled", inputs, outputs);
 }
 
-// The relu of the small graph inside such an operator.
 GraphJson relu_inside(GraphJson& graph) {
   GraphJson inner = graph;
   inner["nodes"] = std::vector<GraphJson>{graph["nodes"][1]};
@@ -320,14 +316,14 @@ TEST(GraphFaultsTest, RefusesHigherOrderOperatorsThatAreNotOfOneGraph) {
               return node;
             }).fact(),
             "the higher-order operator has no graph");
-  // The names outside are not those inside.
+  // A nested graph cannot read names of the outer graph.
   EXPECT_EQ(with([&](GraphJson& graph) {
               GraphJson inner = relu_inside(graph);
               inner["nodes"][0]["inputs"][0] = argument_json("self", named_tensor("x"));
               return set_grad(inner, {linear}, {relu});
             }).fact(),
             "the value 'x' is read before it is written, or never written");
-  // A graph in a graph in a graph: the depth of JSON ends it.
+  // Graphs nested this deeply exceed the depth limit of JSON.
   with([&](GraphJson& graph) {
     GraphJson inner = relu_inside(graph);
     for (int i = 0; i < 12; ++i) {
@@ -375,7 +371,7 @@ TEST(GraphFaultsTest, RefusesElementsOutsideTheirRecord) {
   with("sizes", {{{"as_int", 1LL << 62}}, {{"as_int", 1LL << 62}}});
   with("sizes", {{{"as_int", -2}}, {{"as_int", 3}}});
   with("sizes", {{{"as_expr", {{"expr_str", "s0"}}}}, {{"as_int", 3}}});
-  SmallArchive wide;  // no stride, and more elements than there are numbers
+  SmallArchive wide;  // with stride 0, the element count can exceed 64 bits
   wide.weights["config"]["part.weight"]["tensor_meta"]["sizes"] = {{{"as_int", 1LL << 62}},
                                                                    {{"as_int", 4}}};
   wide.weights["config"]["part.weight"]["tensor_meta"]["strides"] = {{{"as_int", 0}},
@@ -405,7 +401,7 @@ TEST(GraphFaultsTest, OpensNoPickle) {
             "it is kept as a pickle, which is never opened");
   EXPECT_EQ(refused_weights([](GraphJson& tensor) { tensor["tensor_meta"] = nullptr; }).fact(),
             "it is kept as a pickle, which is never opened");
-  SmallArchive unread;  // one that no graph reads is left alone
+  SmallArchive unread;  // an entry that no graph reads is ignored
   unread.weights["config"]["other"] = {{"path_name", "custom_obj_0"},
                                        {"is_param", false},
                                        {"use_pickle", true},
@@ -419,7 +415,7 @@ TEST(GraphFaultsTest, KnowsWeightsThatWereLeftOut) {
   const ExportedGraph graph = archive.read();
   EXPECT_EQ(graph.tensors[0].record, "");
   EXPECT_EQ(graph.tensors[0].bytes, 0);
-  // A buffer that no file of weights has is needed here.
+  // This buffer is in no weights file, and the graph needs it.
   archive.program["graph_module"]["signature"]["input_specs"][0] = {
       {"buffer",
        {{"arg", {{"name", "p_part_weight"}}},
@@ -496,7 +492,7 @@ TEST(GraphFaultsTest, NamesResultsAndInputsByWhatTheModelCallsThem) {
   EXPECT_EQ(read(positional, spec(empty + ", " + pair)), "Ids rest_0");
   EXPECT_EQ(read("", ""), "x output");
   EXPECT_EQ(read("[1, {}]", "[1, {\"type\": 3}]"), "x output");
-  EXPECT_EQ(read(positional, spec(leaf + ", " + leaf)), "Ids output");  // more than there are
+  EXPECT_EQ(read(positional, spec(leaf + ", " + leaf)), "Ids output");  // more names than results
 }
 
 TEST(GraphFaultsTest, KnowsWhereANodeComesFrom) {

@@ -1,4 +1,3 @@
-// Where layers of an exported graph begin, what they read and write, what is free.
 #include "archive/graph_layers.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +30,6 @@ Names layers_of_graph(const WrittenGraph& graph, const GraphCuts& cuts = {}) {
   return names_of(graph.model({.cuts = cuts})->layers.layers);
 }
 
-// Names of what is read or written.
 Names values_of(const GraphOfModel& model, const std::vector<int>& values) {
   Names names;
   for (const int value : values)
@@ -71,7 +69,6 @@ TEST(GraphLayersTest, AClassSaysWhatABlockIs) {
   EXPECT_EQ(unknown.kind(), ErrorKind::kUsage);
   EXPECT_EQ(unknown.fact(), "the graph has no module of class 'Blok'");
   EXPECT_EQ(unknown.remedy(), "did you mean 'Block'?");
-  // An end of a name is none of a class.
   EXPECT_EQ(
       error_of([&] { layers_of_graph(graph, {.layer_class = "lock", .modules = {}}); }).kind(),
       ErrorKind::kUsage);
@@ -79,7 +76,7 @@ TEST(GraphLayersTest, AClassSaysWhatABlockIs) {
 
 TEST(GraphLayersTest, EveryConventionSplitsBlocksOfAGraphAsThoseOfAFamily) {
   SmallDecoder written(7);
-  // Names that all conventions know, and a norm.
+  // Renames the modules to names that all conventions recognize, and adds a norm.
   written.parameter("model.norm.weight", {4});
   written.add({{"norm", "m.Norm"}}, "aten.mul.Tensor",
               {{"self", Value{"x7"}}, {"other", Value{"model.norm.weight"}}}, "normed");
@@ -116,7 +113,7 @@ TEST(GraphLayersTest, ModulesThatAreNamedAreLayersOfTheirOwn) {
   const SmallDecoder graph;
   EXPECT_EQ(layers_of_graph(graph, {.layer_class = {}, .modules = {"blocks.0.act"}}),
             (Names{"words", "blocks.0", "blocks.0.act", "blocks.0@1", "blocks.1", "head"}));
-  // A name that no node has is left to whoever looks for it.
+  // A name that matches no node is not an error here; the caller checks names.
   EXPECT_EQ(layers_of_graph(graph, {.layer_class = {}, .modules = {"blocks.7"}}), kLayers);
   const auto model = graph.model({.cuts = {.layer_class = {}, .modules = {"blocks.0.act"}}});
   EXPECT_EQ(values_of(*model, model->layers.layers[2].reads), Names{"h0"});
@@ -134,9 +131,9 @@ TEST(GraphLayersTest, WhatNoResultNeedsIsOnNoStage) {
   EXPECT_EQ(names_of(model->layers.layers), kLayers);
   EXPECT_EQ(model->layers.layers[2].nodes.size(), 3u);
   EXPECT_EQ(values_of(*model, model->layers.layers[1].writes), Names{"x1"});
-  // A checkpoint has its parameters as they were.
+  // Unread parameters stay listed, so that a checkpoint still contains them.
   EXPECT_EQ(model->layers.layers.back().unread, Names{"aside.weight"});
-  // A write into a buffer is needed: a checkpoint has the buffer, too.
+  // A write into a buffer is kept, because a checkpoint contains the buffer too.
   graph.buffer("table", {"16"});
   graph.add({{"aside", "m.Head"}}, "aten.copy_.default",
             {{"self", Value{"table"}}, {"src", Value{"guess"}}}, "written", {"16"});
@@ -144,9 +141,7 @@ TEST(GraphLayersTest, WhatNoResultNeedsIsOnNoStage) {
   EXPECT_EQ(layers_of_graph(graph), (Names{"words", "blocks.0", "aside", "blocks.1", "head"}));
 }
 
-// ---- no cut ----
-
-// blocks.1 writes in place into what blocks.0 has made, or into a view of it.
+// blocks.1 writes in place into a value of blocks.0, or into a view of that value.
 SmallDecoder with_write(const std::string& view) {
   using Items = test::GraphBuilder::Items;
   SmallDecoder graph;
@@ -185,13 +180,13 @@ TEST(GraphLayersTest, ATensorAndALaterWriteIntoItAreOneLayer) {
 
 TEST(GraphLayersTest, AWriteWithinAModuleForbidsTheNameInside) {
   SmallDecoder graph;
-  graph.node_of("r0").target = "aten.relu_.default";  // into h0
+  graph.node_of("r0").target = "aten.relu_.default";
   EXPECT_EQ(layers_of_graph(graph), kLayers);
   const Error error =
       error_of([&] { layers_of_graph(graph, {.layer_class = {}, .modules = {"blocks.0.act"}}); });
   EXPECT_NE(error.fact().find("between 'blocks.0' and 'blocks.0.act'"), std::string::npos)
       << error.what();
-  // A write behind a named module is refused too: the cut would be elsewhere.
+  // A write just behind a named module is rejected too. The error names that cut.
   SmallDecoder behind;
   behind.node_of("x1").target = "aten.add_.Tensor";
   behind.feed("x1", "r0");
@@ -201,8 +196,7 @@ TEST(GraphLayersTest, AWriteWithinAModuleForbidsTheNameInside) {
       << later.what();
 }
 
-// x1 -> long -> view; the operator writes into the view, and the addition of blocks.1 reads the
-// tensor.
+// x1 -> k -> view v. The operator writes into v, and the addition of blocks.1 then reads k.
 SmallDecoder with_write(const std::string& target, const test::GraphBuilder::Arguments& arguments) {
   SmallDecoder graph;
   graph.add(in_block(0), "aten.mul.Scalar", {{"self", Value{"x1"}}, {"other", 10}}, "k");
@@ -229,7 +223,7 @@ TEST(GraphLayersTest, WritesAreFoundByTheSchemasOfOperatorsNotByTheirNames) {
        {"aten.__irshift__.Scalar", "aten.__ilshift__.Scalar", "aten.__ixor__.Scalar",
         "aten.__iand__.Scalar", "aten.add_.Scalar"})
     EXPECT_TRUE(runs(with_write(target, into_view), target)) << target;
-  // All tensors of a list are written, and what an operator is told to write to.
+  // A list operator writes all tensors of its list. An out argument is written too.
   const std::string list = "aten._foreach_mul_.Scalar";
   EXPECT_TRUE(runs(with_write(list, {{"self", test::GraphBuilder::Items{Value{"h0"}, Value{"v"}}},
                                      {"scalar", 2}}),
@@ -237,7 +231,7 @@ TEST(GraphLayersTest, WritesAreFoundByTheSchemasOfOperatorsNotByTheirNames) {
   const std::string out = "aten.add.out";
   EXPECT_TRUE(runs(
       with_write(out, {{"self", Value{"h0"}}, {"other", Value{"r0"}}, {"out", Value{"v"}}}), out));
-  // Without a name an argument may be the one that is written.
+  // An argument without a name may be the one that is written.
   EXPECT_TRUE(
       runs(with_write("aten.add_.Scalar", {{"", Value{"v"}}, {"", 1}}), "aten.add_.Scalar"));
   EXPECT_FALSE(runs(with_write("aten.add.Scalar", into_view), "aten.add.Scalar"));
@@ -341,8 +335,6 @@ TEST(GraphLayersTest, ANumberThatNoSizeTellsDoesNotCross) {
   EXPECT_EQ(layers_of_graph(graph), (Names{"words", "blocks.0", "head"}));
 }
 
-// ---- calls, ties, skips ----
-
 TEST(GraphLayersTest, AModuleThatIsCalledTwiceIsTwoLayersWithOneParameter) {
   SmallDecoder graph;
   for (const char* value : {"h1", "r1", "x2"}) {
@@ -377,11 +369,12 @@ TEST(GraphLayersTest, TiedParametersHaveTheNameOfTheFirstUse) {
   said.graph.facts.ties = {{"head.weight", "words.weight"}};
   EXPECT_EQ(uses(said), (Names{"words.weight ", "blocks.0.weight ", "blocks.1.weight ",
                                "head.weight words.weight"}));
-  // Under a first name that no layer has.
+  // The tie names a first use that is no parameter of any layer.
   said.graph.facts.ties = {{"head.weight", "shared"}, {"words.weight", "shared"}};
   EXPECT_EQ(uses(said),
             (Names{"shared ", "blocks.0.weight ", "blocks.1.weight ", "head.weight shared"}));
-  // Without what the exporter says, one record is one parameter; an empty one is none.
+  // Without facts from the exporter, parameters with the same record are tied. Empty records do not
+  // tie.
   for (const std::int64_t bytes : {256, 0}) {
     SmallDecoder stored;
     for (GraphTensor& tensor : stored.graph.tensors) {
@@ -406,7 +399,8 @@ TEST(GraphLayersTest, ASkipIsReadByBothOfItsLayers) {
   EXPECT_EQ(values_of(*model, model->layers.layers[0].writes), Names{"x0"});
   EXPECT_EQ(values_of(*model, model->layers.layers[1].reads), Names{"x0"});
   EXPECT_EQ(values_of(*model, model->layers.layers[2].reads), (Names{"x1", "x0"}));
-  // blocks.0 reads it in two nodes, beside another layer: its gradients add up there first.
+  // blocks.0 reads x0 in two nodes, and another layer reads it too. So the gradients of blocks.0
+  // are summed first.
   EXPECT_EQ(values_of(*model, model->layers.layers[1].shared), Names{"x0"});
   EXPECT_EQ(model->layers.layers[2].shared, std::vector<int>{});
 }
@@ -440,10 +434,8 @@ TEST(GraphLayersTest, EncoderAndDecoderAreLayersOfOneModel) {
   EXPECT_EQ(model->layers.inputs, (Names{"input_ids", "decoder_input_ids"}));
   EXPECT_EQ(values_of(*model, layers[4].reads), (Names{"d1", "memory"}));
   EXPECT_EQ(layers[2].parameters[0].tied_to, "words.weight");
-  EXPECT_EQ(model->layers.outputs, Names{"logits"});  // nobody asks for the other one
+  EXPECT_EQ(model->layers.outputs, Names{"logits"});  // the other output is not requested
 }
-
-// ---- free ----
 
 TEST(GraphLayersTest, WhatDependsOnInputsBuffersAndSizesAloneIsFree) {
   SmallDecoder graph;
@@ -462,7 +454,6 @@ TEST(GraphLayersTest, WhatDependsOnInputsBuffersAndSizesAloneIsFree) {
   ASSERT_EQ(names_of(model->layers.free), Names{"free blocks.0"});
   EXPECT_EQ(values_of(*model, model->layers.free[0].writes), Names{"angles"});
   EXPECT_EQ(values_of(*model, model->layers.layers[1].reads), (Names{"x0", "angles"}));
-  // A random, trained or overwritten value is not.
   const auto free_with = [&](const std::function<void(SmallDecoder&)>& change) {
     SmallDecoder changed = graph;
     change(changed);
@@ -526,7 +517,7 @@ TEST(GraphLayersTest, WithoutBlocksTheModulesBelowTheRootAreLayers) {
 
 TEST(GraphLayersTest, ARunOfNoModuleJoinsWhereFewerBytesCross) {
   SmallDecoder graph;
-  // Behind blocks.0, of no module: twice as wide, then narrow again.
+  // Two nodes of no module follow blocks.0: the first doubles the width, the second narrows it.
   graph.add({}, "aten.cat.default",
             {{"tensors", test::GraphBuilder::Items{Value{"x1"}, Value{"x1"}}}}, "wide",
             {"s0", "s1", "8"});

@@ -1,4 +1,3 @@
-// Exported graphs as the plan's model: sizes, loss, parameters, what layers keep.
 #include "archive/graph_model.h"
 
 #include <gtest/gtest.h>
@@ -35,13 +34,12 @@ TEST(GraphModelTest, ParametersInputsAndValuesAreThoseOfTheGraph) {
   EXPECT_EQ(spec.max_positions, 64);
   EXPECT_EQ(spec.num_parameters(), 16 * 4 + 2 * 4 * 4);
   ASSERT_EQ(spec.inputs.size(), 2u);
-  EXPECT_EQ(spec.inputs[1].name, "labels");  // of the causal loss
+  EXPECT_EQ(spec.inputs[1].name, "labels");
   EXPECT_EQ(spec.inputs[1].sizes_at(kShape), (std::vector<std::int64_t>{2, 16}));
   ASSERT_EQ(spec.layers.size(), 4u);
   EXPECT_EQ(spec.layers[1].parameters[0].stored_as, "layers.0.w");
   EXPECT_FALSE(spec.layers[2].parameters[0].trainable);
   EXPECT_EQ(spec.layers[3].parameters[0].tied_to, "words.weight");
-  // Sizes are of any microbatch.
   EXPECT_EQ(spec.layers[1].writes[0].sizes_at({3, 5}), (std::vector<std::int64_t>{3, 5, 4}));
 }
 
@@ -115,22 +113,19 @@ TEST(GraphModelTest, TheLossIsAResultOfTheGraph) {
             "set `loss_output` to one of its results, such as 'scores'");
 }
 
-// ---- costs ----
-
 double kept(const ModelSpec& spec, std::size_t layer) {
   return spec.layers.at(layer).cost.after_forward.at(kShape);
 }
 
 TEST(GraphModelTest, ALayerKeepsWhatItsNodesNeedOnce) {
   const ModelSpec spec = SmallDecoder().described();
-  // The value that enters, of the product, and what relu has made.
+  // Kept: the input of the product, and the output of relu.
   EXPECT_EQ(kept(spec, 1), 4 * kTokens * (4 + 4));
-  // An input without a gradient is kept by nobody.
   EXPECT_EQ(spec.layers[1].cost.forward_flops.at(kShape), 2 * kTokens * 4 * 4);
 }
 
 TEST(GraphModelTest, WhatEntersALayerNeedsAGradient) {
-  // Two powers of what enters, before anything that trains.
+  // The layer squares its input, and no trained parameter comes before it.
   SmallDecoder graph;
   graph.node_of("h0").target = "aten.pow.Tensor_Scalar";
   graph.node_of("h0").arguments = {graph.node_of("r0").arguments.front(), {"exponent", {}}};
@@ -149,7 +144,7 @@ TEST(GraphModelTest, TheCausalLossIsCountedWhereTheLogitsAre) {
   graph.add({{"head", "m.Head"}}, "aten.sum.default", {{"self", Value{"logits_value"}}}, "sum", {});
   graph.result("loss", "sum");
   const double without = kept(graph.described(), 3);
-  // Log-probabilities, targets, and their weight.
+  // Kept: log-probabilities, targets, and the weight of the loss.
   EXPECT_EQ(of_logits - without, kTokens * (4 * 16 + 8) + 4);
 }
 
@@ -180,7 +175,7 @@ TEST(GraphModelTest, GradientsOfASkipWaitWhileLayersBetweenRunBack) {
     }
     const ModelSpec spec = graph.described();
     StageContent stage;
-    stage.layers = {2, 3};  // blocks.1 and blocks.2
+    stage.layers = {2, 3};
     return stage_activations(spec, stage, kShape).on_entry;
   };
   EXPECT_EQ(on_entry(true) - on_entry(false), 4 * kTokens * 4);

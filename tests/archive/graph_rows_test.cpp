@@ -1,4 +1,3 @@
-// The fields that rows of data have for a graph, and the inputs of it that are tokens.
 #include "archive/graph_rows.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +17,8 @@ namespace {
 using test::error_of;
 using test::GraphBuilder;
 
-// The rows of a graph with the result `loss` of these sizes. rows, length: symbols s0 and s1.
+// Returns the row needs of a graph whose result `loss` has these sizes. The symbols s0 and s1 are
+// the rows and the length.
 RowNeeds rows_of(GraphBuilder builder, const std::string& loss,
                  const std::vector<std::string>& sizes, const std::string& count = {},
                  std::int64_t vocab_size = 0) {
@@ -129,7 +129,7 @@ TEST(GraphRowsTest, WithoutAConfigurationTheEmbeddingSaysTheVocabulary) {
   EXPECT_EQ(rows_of(builder, "logits", {"s0", "s1", "96"}).vocab_size, 77);
 }
 
-// Labels of a token classifier are classes, whatever the vocabulary.
+// Labels of a token classifier are class numbers, so the vocabulary does not limit them.
 TEST(GraphRowsTest, LabelsOfTokensAreBelowTheClassesOfTheirLoss) {
   GraphBuilder builder;
   builder.batch("input_ids", {"s0", "s1"}, "int64");

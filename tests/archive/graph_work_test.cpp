@@ -1,5 +1,4 @@
-// The work of making layers grows with the nodes of a graph, not with their square. Allocations are
-// counted, since time depends on the machine.
+// Counts allocations, because time depends on the machine.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -15,7 +14,7 @@ using test::Modules;
 using test::Value;
 using test::WrittenGraph;
 
-// x0 = table[ids], then `links` nodes, then logits of the last.
+// x0 = table[ids], then `links` nodes, then logits computed from the last node.
 WrittenGraph chain(int links, const std::function<void(WrittenGraph&, int i)>& add_link) {
   WrittenGraph graph;
   graph.batch("input_ids", {"s0", "s1"}, "int64");
@@ -60,7 +59,8 @@ TEST(GraphWorkTest, LayersThatReadOneValueTakeWorkInProportion) {
   expect_linear([](WrittenGraph& graph, int i) {
     const std::string half = "half" + std::to_string(i);
     const std::string path =
-        "blocks_with_a_long_name." + std::to_string(i);  // a string that allocates
+        // too long for the small-string buffer, so a copy allocates
+        "blocks_with_a_long_name." + std::to_string(i);
     const Modules block = {{path, "m.Block"}};
     graph.add(block, "aten.add.Tensor", {{"self", Value{name_of(i)}}, {"other", Value{"x0"}}},
               half);

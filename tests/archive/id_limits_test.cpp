@@ -1,4 +1,3 @@
-// The integers that inputs of a graph may hold, found from the operators that read them.
 #include "archive/id_limits.h"
 
 #include <gtest/gtest.h>

@@ -15,7 +15,7 @@ std::int64_t at(const std::string& text, const SymbolValues& values = {{"s0", 17
   return parsed(text).at(values);
 }
 
-// "@0" and "@1" are the symbols as sympy's srepr has them.
+// Replaces "@0" and "@1" by the symbols s0 and s1 in the notation of sympy's srepr.
 std::string srepr(std::string text) {
   for (const char digit : {'0', '1'}) {
     const std::string mark = std::string("@") + digit;
@@ -27,7 +27,7 @@ std::string srepr(std::string text) {
 }
 
 TEST(SizeExpressionTest, WorksOutEveryFunctionThatTorchWrites) {
-  // Texts and values are those of torch 2.13 and its sympy for s0 = 17 and s1 = 5.
+  // Texts and values come from torch 2.13 and its sympy, for s0 = 17 and s1 = 5.
   const std::vector<std::pair<std::string, std::int64_t>> cases = {
       {"Integer(32)", 32},
       {"Integer(-1)", -1},
@@ -135,7 +135,7 @@ TEST(SizeExpressionTest, KnowsNumbersAndSymbols) {
 }
 
 TEST(SizeExpressionTest, DividesAsPythonDoes) {
-  // 1/49*49 is 0.9999999999999999 in floats, and 1.0//0.1 is 9, as Python has them.
+  // Like Python floats, 1/49*49 is 0.9999999999999999 and 1.0//0.1 is 9.
   const SymbolValues one = {{"s0", 1}};
   EXPECT_EQ(at("int(s0/49*49)", one), 0);
   EXPECT_EQ(at(srepr("TruncToInt(Mul(IntTrueDiv(@0, Integer(49)), Integer(49)))"), one), 0);
@@ -144,7 +144,6 @@ TEST(SizeExpressionTest, DividesAsPythonDoes) {
   EXPECT_EQ(at("-float(s0)//0.1", one), -10);
   EXPECT_EQ(at("float(s0)//0.25", one), 4);
   EXPECT_EQ(at("int(float(s0) % 0.1*1000)", one), 99);
-  // sympy's rational numbers stay exact.
   EXPECT_EQ(at(srepr("TruncToInt(Mul(Rational(1, 49), @0, Integer(49)))"), one), 1);
   EXPECT_EQ(at(srepr("CeilDiv(Add(@0, Integer(9007199254740992)), Integer(1))"), one),
             9007199254740993);
@@ -172,7 +171,8 @@ TEST(SizeExpressionTest, RefusesNumbersThatAreNoSizes) {
   EXPECT_EQ(fact("s0/3", {{"s0", 4}}), "a size is 1.3333333333333333, not a whole number");
   EXPECT_EQ(fact("float(s0)/8", {{"s0", 4}}), "a size is 0.5, not a whole number");
   EXPECT_EQ(at("s1**0 + 1**9223372036854775807 + (-1)**9223372036854775807", large), 1);
-  EXPECT_EQ(at("Where(s1 == 0, 7, s0//s1)", large), 7);  // what is not taken is not worked out
+  // the branch that is not taken is not evaluated
+  EXPECT_EQ(at("Where(s1 == 0, 7, s0//s1)", large), 7);
   EXPECT_EQ(at("s1 == 0 or s0//s1 == 1", large), 1);
 }
 

@@ -1,4 +1,4 @@
-// A small archive for tests, as torch.export.save has it, to be changed before it is read.
+// A small archive for tests, in the layout of torch.export.save. Tests change it before reading it.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -92,7 +92,7 @@ inline GraphJson small_weights() {
 
 struct SmallArchive {
   GraphJson program = small_program(), weights = small_weights();
-  std::string facts = {}, evaluation = {};  // "": no such entry
+  std::string facts = {}, evaluation = {};  // "": the entry is absent
   std::string record = std::string(24, 'w');
   std::string format = "pt2", version = "0", order = "little";
   std::vector<ZipPart> more = {};

@@ -1,5 +1,5 @@
-// Exported graphs made by hand, with parameters, modules and results, as graph_of_model() takes
-// them.
+// Handwritten exported graphs with parameters, modules and results, in the form that
+// graph_of_model() takes.
 #pragma once
 
 #include <algorithm>
@@ -41,7 +41,6 @@ class WrittenGraph : public GraphBuilder {
     module.outputs.push_back({.name = name, .value = argument});
   }
 
-  // The node of these modules; its results have these sizes.
   GraphNode& add(const Modules& modules, const std::string& target, const Arguments& arguments,
                  const std::string& written,
                  const std::vector<std::string>& sizes = {"s0", "s1", "4"},
@@ -83,7 +82,7 @@ inline Modules in_act(int i) {
   return modules;
 }
 
-// A table, blocks of x + relu(linear(x)), a head: x0 -> x1 -> .. -> logits.
+// An embedding table, blocks of x + relu(linear(x)), and a head: x0 -> x1 -> .. -> logits.
 class SmallDecoder : public WrittenGraph {
  public:
   explicit SmallDecoder(int num_blocks = 2) {
@@ -107,17 +106,16 @@ class SmallDecoder : public WrittenGraph {
     add(in_block(i), "aten.add.Tensor", {{"self", Value{"x" + n}}, {"other", Value{"r" + n}}},
         "x" + std::to_string(i + 1));
   }
-  // The first node that writes it.
   GraphNode& node_of(const std::string& value) {
     for (GraphNode& each : module.nodes)
       if (!each.results.empty() && each.results.front().values.front() == find(value)) return each;
     return module.nodes.front();
   }
-  // Sets the value that is its first argument.
+  // Replaces the first argument of the node that writes `value`.
   void feed(const std::string& value, const std::string& from) {
     node_of(value).arguments.front().second.value = find(from);
   }
-  // The node that was added last comes before `number` others.
+  // Moves the last node in front of the `number` nodes before it.
   void move_last(int number) {
     std::rotate(module.nodes.end() - 1 - number, module.nodes.end() - 1, module.nodes.end());
   }

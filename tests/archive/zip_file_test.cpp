@@ -90,7 +90,7 @@ TEST(ZipFileTest, RefusesPackedAndEncryptedEntries) {
   for (const std::uint16_t flags : {1, 1 << 6, 1 << 13})
     EXPECT_EQ(refused({{.name = "x", .content = "content", .flags = flags}}).fact(),
               "the entry is encrypted");
-  // The directory says that it is stored, its own header does not.
+  // The central directory marks the entry as stored, but the local header contradicts it.
   std::string bytes = zip_bytes({{.name = "x", .content = "content"}});
   bytes[8] = 8;
   EXPECT_EQ(refused(bytes).fact(), "the entry is compressed");
@@ -116,7 +116,6 @@ TEST(ZipFileTest, RefusesEntriesInEachOther) {
       refused({{.name = "x", .content = "content"}, {.name = "y", .content = "b", .offset = 0}})
           .fact(),
       "the entry overlaps another");
-  // One whose content has another entry whole in it.
   const std::string inner = zip_bytes({{.name = "y", .content = "b"}}).substr(0, 32);
   EXPECT_EQ(refused({{.name = "x", .content = inner}, {.name = "y", .content = "b", .offset = 31}})
                 .fact(),
@@ -136,7 +135,8 @@ TEST(ZipFileTest, RefusesWildPlaces) {
                     .fact()
                     .find("reach beyond") != std::string::npos);
   }
-  refused({{.name = "x", .content = "content", .bytes = 0xFFFFFFFF}});  // no 64-bit sizes
+  // 0xFFFFFFFF refers to 64-bit sizes, which are missing
+  refused({{.name = "x", .content = "content", .bytes = 0xFFFFFFFF}});
   refused({{.name = "x", .content = "content", .disk = 1}});
 }
 
@@ -154,7 +154,7 @@ TEST(ZipFileTest, RefusesWildDirectories) {
     refused(parts, {.is_64 = true, .directory_bytes = value});
     refused(parts, {.is_64 = true, .entries = value});
   }
-  // All ones in the end record, and no record of 64 bits.
+  // The end record refers to a 64-bit record, which is missing.
   std::string bytes = zip_bytes(parts);
   bytes.replace(bytes.size() - 6, 4, "\xff\xff\xff\xff");
   EXPECT_EQ(refused(bytes).fact(), "the zip file needs a 64-bit end record and has none");

@@ -1,4 +1,3 @@
-// Zip files for tests, with what is wrong in them.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +11,17 @@ namespace sluice::test {
 
 struct ZipPart {
   std::string name, content;
-  // Whatever is said here stands in the directory in the place of what is right.
+  // Values other than the defaults replace the correct ones in the central directory.
   std::uint16_t method = 0, flags = 0, disk = 0;
   std::int64_t bytes = -1, packed = -1, offset = -1, crc = -1;
-  std::string local_name = {};  // where it begins; "": the same
-  std::size_t padding = 0;      // of the extra field where it begins, as torch aligns contents
-  bool is_64 = false;           // its sizes and place are in an extra field of 64 bits
+  std::string local_name = {};  // name in the local header; "": same as `name`
+  // bytes of extra field in the local header, as torch adds to align contents
+  std::size_t padding = 0;
+  bool is_64 = false;  // sizes and offset are in a 64-bit extra field
 };
 
 struct ZipShape {
-  bool is_64 = false;  // a 64-bit end record
+  bool is_64 = false;
   std::string comment = {};
   std::int64_t entries = -1, directory_bytes = -1, directory_offset = -1;
 };
@@ -74,7 +74,7 @@ inline std::string zip_bytes(const std::vector<ZipPart>& parts, const ZipShape& 
   return file;
 }
 
-// Read from memory. `bytes` has to outlive it.
+// Opens a zip file in memory. `bytes` must outlive the result.
 inline detail::ZipFile zip_of(const std::string& bytes, const std::string& name = "a.pt2") {
   return detail::ZipFile({.name = name,
                           .bytes = bytes.size(),

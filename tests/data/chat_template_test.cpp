@@ -1,4 +1,4 @@
-// Expected texts: what the chat templates of the named models render.
+// The expected texts are what the chat templates of the named models render.
 #include "data/chat_template.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,6 @@ class ChatTemplateTest : public testing::Test {
       text += turn.text;
     return text;
   }
-  // The assistant's text, of all turns.
   std::vector<std::string> spoken(ChatTemplate chat_template,
                                   const std::vector<Message>& messages) const {
     std::vector<std::string> parts;

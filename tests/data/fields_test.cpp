@@ -1,4 +1,3 @@
-// Named numbers in the rows of .jsonl, beside tokens and in their place.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -29,7 +28,6 @@ using Doubles = std::vector<double>;
 using Sizes = std::vector<std::int64_t>;
 using Fields = std::vector<FieldOption>;
 
-// The value of a field "x" that is asked for as `field`.
 FieldValue parsed(const FieldOption& field, const std::string& value) {
   const Fields fields = {field};
   return parse_jsonl_row("{\"a\": 1, \"x\": " + value + ", \"b\": {}}", "rows.jsonl:7",
@@ -146,7 +144,6 @@ TEST(FieldTest, RefusesWhatIsNoNumberOfItsType) {
 
 class NpyFieldTest : public testing::Test {
  protected:
-  // A file of format 1.0, as numpy.save writes it.
   template <typename Number>
   void write_npy(const std::string& name, const std::string& header,
                  const std::vector<Number>& numbers) const {
@@ -221,7 +218,7 @@ TEST_F(NpyFieldTest, RefusesAFileThatIsNotAnArrayOfNumbers) {
 }
 
 TEST_F(NpyFieldTest, HalfPrecisionIsWidened) {
-  // 1, -2.5, the least number above 0, the largest number.
+  // 1, -2.5, the smallest positive number, the largest number.
   write_npy("x.npy", header("<f2", "(4,)"),
             std::vector<std::uint16_t>{0x3c00, 0xc100, 0x0001, 0x7bff});
   EXPECT_EQ(std::get<Floats>(named({"x", "float32", {4}}).numbers),
@@ -372,7 +369,6 @@ TEST(FieldTest, GoBeforeTheFieldsOfTokensAndStandBesideThem) {
 
 class FieldRowsTest : public testing::Test {
  protected:
-  // Row i has image [i, i + 0.5] and label i.
   FieldRowsTest() {
     std::string rows;
     for (int i = 0; i < 20; ++i) {
@@ -431,7 +427,8 @@ TEST_F(FieldRowsTest, HaveTheSameSizesWithinAMicrobatch) {
   EXPECT_EQ(labels_of(TokenData(of_two).read({0}, 4)), (Integers{0, 1, 2, 3}));
   of_two.microbatch_size = 3;
   const TokenData data(of_two);
-  for (const BatchRange own : {BatchRange{0, 3}, BatchRange{3, 1}}) {  // on every replica
+  // every replica throws, even if its own rows agree
+  for (const BatchRange own : {BatchRange{0, 3}, BatchRange{3, 1}}) {
     const Error error = error_of([&] { data.step_share(1, 4, own); });
     EXPECT_EQ(error.kind(), ErrorKind::kInput);
     EXPECT_EQ(error.where(), "step 1, " + path() + ":3");
@@ -475,7 +472,6 @@ TEST_F(FieldRowsTest, AreSharedAmongReplicasShuffledAndGoneOnWith) {
     epoch.insert(epoch.end(), both.begin(), both.end());
   }
   EXPECT_FALSE(std::is_sorted(epoch.begin(), epoch.end()));
-  // From step 3 on with other sizes of batches.
   const StepsDone done{2, {8}};
   Integers resumed = labels_of(TokenData(options(true)).step_rows(3, 12, done));
   EXPECT_EQ(resumed, Integers(epoch.begin() + 8, epoch.end()));
@@ -520,7 +516,7 @@ TEST_F(FieldRowsTest, MalformedOnesAreNamedByFileLineAndStep) {
   const Error error = error_of([&] { TokenData data(options()); });
   EXPECT_EQ(error.kind(), ErrorKind::kInput);
   EXPECT_EQ(error.where(), path() + ":3");
-  // Beyond those that are read when the files are opened.
+  // Opening the file checks only its first rows. This row comes later.
   std::string many;
   const std::string row = "{\"image\": [" + std::string(1 << 20, ' ') + "1], \"label\": 0}\n";
   for (int i = 0; i < 17; ++i) many += row;
@@ -652,7 +648,8 @@ TEST_F(FieldsBesideTokensTest, AMaskOrPositionsThatTheModelDoesNotTakeAreRefused
   without.fields = {};
   without.takes_mask = without.takes_positions = false;
   write(R"({"input_ids": [1, 2, 3], "attention_mask": [1, 1, 0], "position_ids": [0, 1, 2]})");
-  const TokenRows plain = TokenData(without).read({0}, 1);  // which hides and moves nothing
+  // the mask hides nothing, and the positions are the usual ones
+  const TokenRows plain = TokenData(without).read({0}, 1);
   EXPECT_TRUE(plain.attention_mask.empty());
   write(R"({"input_ids": [1, 2, 3], "attention_mask": [0, 1, 1]})");
   Error error = error_of([&] { TokenData data(without); });

@@ -1,4 +1,3 @@
-// Files are looked at before they are read as text, rows or ids.
 #include "data/file_content.h"
 
 #include <gtest/gtest.h>
@@ -114,7 +113,7 @@ TEST_F(FileContentTest, AFaultFarIntoATextIsFoundBeforeTraining) {
     const std::string text = std::string(3 << 20, 'x') + bad + "yy";
     EXPECT_NE(refused("a.txt", text).fact().find("byte 3145728 "), std::string::npos);
   }
-  // A character that is cut by a block of the reader is no fault.
+  // A character that crosses two blocks of the reader is not an error.
   std::string text = "x";
   while (text.size() < (3 << 20)) text += "\xe4\xb8\x80\xf0\x9f\x98\x80";
   expect_taken("a.txt", text);
@@ -190,7 +189,8 @@ TEST_F(FileContentTest, TokenFilesThatHoldSomethingElseAreRefused) {
   EXPECT_NE(fact(words).find("is text"), std::string::npos);
   refused("a.dat", bytes_of(wide), DataFormat::kNanogpt);
   expect_taken("a.bin", bytes_of(narrow));
-  // Ids that begin like a pickle, gzip or UTF-16, and characters as ids.
+  // Token ids are accepted even if they start like a pickle, gzip or UTF-16 file, or are all
+  // character codes.
   for (const std::uint16_t first : {0x0280, 0x8b1f, 0xfeff}) {
     narrow.front() = first;
     expect_taken("a.bin", bytes_of(narrow));

@@ -12,7 +12,6 @@
 namespace sluice::data {
 namespace {
 
-// How far an entry is ever from its share of the places before.
 double largest_deviation(const std::vector<double>& weights, std::uint64_t places) {
   const Mixture mixture(weights);
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);

@@ -1,4 +1,3 @@
-// A chat template in the tokenizer's directory is told of where it is not the one that is taken.
 #include "data/own_chat_template.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +12,7 @@
 namespace sluice {
 namespace {
 
-// As a .json has it, where a backslash is two.
+// The template as it stands in a .json file, where a backslash is doubled.
 constexpr const char* kChatml =
     "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\\n' + message['content'] "
     "+ "

@@ -1,4 +1,3 @@
-// Rows of .jsonl put together, mixtures of files, and what both promise over restarts.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -180,7 +179,6 @@ TEST_F(MixedDataTest, RefusesWeightsThatFitNoEntries) {
   EXPECT_EQ(refusal({1, 1}, {2, 1}), ErrorKind::kUsage) << "two formats in an entry";
 }
 
-// Steps, replicas and batch sizes that change at restarts: every place of the endless row once.
 TEST_F(MixedDataTest, EverySequenceIsUsedOnceOverRestartsAndReplicas) {
   std::uint64_t state = 3;
   for (const bool pack : {false, true}) {
@@ -192,7 +190,7 @@ TEST_F(MixedDataTest, EverySequenceIsUsedOnceOverRestartsAndReplicas) {
       Tokens found;
       StepsDone done;
       while (found.size() < 300) {
-        const TokenData data(all);  // a run that begins anywhere
+        const TokenData data(all);
         const auto replicas = static_cast<std::int64_t>(1 + next_bits(state) % 4);
         const auto each = static_cast<std::int64_t>(1 + next_bits(state) % 3);
         const auto steps = static_cast<std::int64_t>(1 + next_bits(state) % 4);

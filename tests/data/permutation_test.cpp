@@ -46,8 +46,8 @@ TEST(PermutationTest, StaysTheSameFromVersionToVersion) {
             (std::vector<std::uint64_t>{7, 6, 3, 1, 9, 2, 8, 0, 4, 5}));
 }
 
-// Over many keys every value is about as often at every place: chi-square with (size - 1)^2
-// degrees of freedom stays below its mean plus six deviations.
+// Chi-square has (size - 1)^2 degrees of freedom. It must stay below its mean plus six standard
+// deviations.
 TEST(PermutationTest, PutsEveryValueAtEveryPlaceAboutAsOften) {
   for (const std::uint64_t size : {2, 3, 4, 5, 7, 8, 13, 16, 17}) {
     constexpr std::uint64_t kKeys = 20'000;
@@ -75,7 +75,7 @@ TEST(PermutationTest, SeparatesNeighboursAndDependsOnTheKey) {
     fixed += values[i] == i;
     equal += values[i] == others[i];
   }
-  // Each is about Poisson with mean 1 for a random permutation.
+  // In a random permutation, each count is roughly Poisson with mean 1.
   EXPECT_LT(successors, 10u);
   EXPECT_LT(fixed, 10u);
   EXPECT_LT(equal, 10u);

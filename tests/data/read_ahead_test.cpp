@@ -32,7 +32,6 @@ class ReadAheadTest : public testing::Test {
     options.vocab_size = 100;
     return TokenData(options);
   }
-  // Two replicas of two ranks.
   static StepsToRead steps(std::int64_t first, std::int64_t last) {
     return {first, last, 4, {}, {{0, {0, 2}}, {1, {0, 2}}, {2, {2, 2}}, {3, {2, 2}}}};
   }

@@ -1,4 +1,3 @@
-// The fields of rows and messages are a closed list: acted on, refused by name, or metadata.
 #include "data/row_fields.h"
 
 #include <gtest/gtest.h>
@@ -56,7 +55,6 @@ class RowFieldsTest : public testing::Test {
   std::vector<std::string> warnings(const std::string& row) const {
     return TokenData(options(row)).warnings();
   }
-  // The counted text of a row, "_" for each token that does not count.
   std::string counted(const std::string& row, bool assistant_only) const {
     TokenDataOptions of = options(row);
     of.data.assistant_only_loss = assistant_only;
@@ -96,7 +94,6 @@ TEST_F(RowFieldsTest, MasksAndOtherFieldsThatAskForSomethingAreRefusedByName) {
   expect_refused(R"({"text": "a", "reasoning_content": "b"})", "reasoning_content");
   expect_refused(R"({"text": "a", "chosen": "b"})", "chosen");
   expect_refused(R"({"text": "a", "attention_mask": [1]})", "attention_mask");
-  // Behind more fields than are named.
   std::string many = R"({"text": "a")";
   for (int i = 0; i < 100; ++i) many += ", \"m" + std::to_string(i) + "\": 1";
   expect_refused(many + R"(, "loss_mask": [0]})", "loss_mask");
@@ -176,7 +173,7 @@ TEST_F(RowFieldsTest, AMessageThatSaysSoDoesNotCount) {
                                  R"(, "train": 0)", R"(, "weight": 0, "train": false)"}) {
     EXPECT_EQ(counted(talk(flag, ""), true), "_gh<|im_end|>_") << flag;
     EXPECT_EQ(counted(talk(flag, R"(, "weight": 1)"), true), "_gh<|im_end|>_") << flag;
-    // Without assistant_only_loss all other messages count, with their marks.
+    // Without assistant_only_loss all other messages count, including their markers.
     EXPECT_EQ(counted(talk(flag, ""), false),
               "<|im_start|>user\nab<|im_end|>\n_<|im_start|>user\nef<|im_end|>\n"
               "<|im_start|>assistant\ngh<|im_end|>\n")

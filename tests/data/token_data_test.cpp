@@ -45,7 +45,6 @@ std::vector<std::string> counting_files(const TempDirectory& directory,
 
 using Tokens = std::vector<std::int32_t>;
 
-// The rows of a step, whatever their labels are.
 TokenRows batch(const TokenData& data, std::int64_t step, std::int64_t batch_size) {
   return data.read(position_of_step(step, batch_size), batch_size);
 }
@@ -70,7 +69,7 @@ TEST(DataFilesInUseTest, AFileThatIsWrittenToIsAWarningOnce) {
   batch(data, 1, 2);
   EXPECT_EQ(logged, std::vector<std::string>());
   const auto written = std::filesystem::last_write_time(files[1]);
-  test::write_file(files[1], std::string(40, 'x'));  // other bytes, as many
+  test::write_file(files[1], std::string(40, 'x'));
   std::filesystem::last_write_time(files[1], written + std::chrono::seconds(1));
   for (std::int64_t step = 2; step <= 4; ++step) batch(data, step, 2);
   EXPECT_EQ(logged, std::vector<std::string>{
@@ -118,7 +117,7 @@ TEST(TextDataTest, ShufflesEveryEpochAnewAndUsesEverySequenceOnce) {
   options.seed = 5;
   const TokenData data(options);
   std::vector<Tokens> epochs;
-  Tokens row;  // first bytes of the sequences, 12 a step
+  Tokens row;  // first byte of each sequence; a step has 12 sequences
   for (std::int64_t step = 1; step <= 15; ++step) {
     const Tokens ids = batch(data, step, 12).ids;
     for (std::size_t i = 0; i < ids.size(); i += 2) row.push_back(ids[i]);
@@ -139,10 +138,10 @@ TEST(TextDataTest, ShufflesEveryEpochAnewAndUsesEverySequenceOnce) {
 TEST(TextDataTest, APositionIsAllThatGoingOnNeeds) {
   const TempDirectory directory;
   const TokenData data(options_of(counting_files(directory, {100, 100}), 4, true));
-  const DataPosition position = position_of_step(9, 7);  // steps of seven sequences
+  const DataPosition position = position_of_step(9, 7);
   EXPECT_EQ(position, DataPosition{56});
   Tokens in_a_row = data.read(position, 3).ids;
-  const Tokens rest = data.read({position.sequence + 3}, 5).ids;  // another batch size
+  const Tokens rest = data.read({position.sequence + 3}, 5).ids;
   in_a_row.insert(in_a_row.end(), rest.begin(), rest.end());
   EXPECT_EQ(data.read(position, 8).ids, in_a_row);
 }
@@ -181,7 +180,6 @@ TEST(TextDataTest, AStepIsReadOnceBeforeItRuns) {
   EXPECT_EQ(error.where(), "step 4, " + files.front());
 }
 
-// The batches of `replicas` with as many rows each.
 std::vector<StepShare> shares(const TokenData& data, std::int64_t step, std::int64_t batch_size,
                               std::int64_t replicas) {
   std::vector<StepShare> all;
@@ -363,8 +361,7 @@ TEST(JsonlDataTest, RefusesAFileOrAStepThatCountsNoLabel) {
   EXPECT_NE(step.remedy().find("larger batches"), std::string::npos);
   const Error all = error_of([&] { rows(directory, none).require_counted_labels(100, 3); });
   EXPECT_EQ(all.remedy().find("larger batches"), std::string::npos) << all.what();
-  // The steps that are left to a resumed run.
-  const std::string mixed = none + some + some;  // the first step of two rows counts nothing
+  const std::string mixed = none + some + some;
   EXPECT_THROW(rows(directory, mixed).require_counted_labels(2, 2), Error);
   EXPECT_NO_THROW(rows(directory, mixed).require_counted_labels(2, 2, {1, {2}}));
   EXPECT_NO_THROW(rows(directory, mixed).require_counted_labels(1, 2, {1, {4}}));
@@ -376,7 +373,6 @@ TEST(JsonlDataTest, RefusesAFileOrAStepThatCountsNoLabel) {
               rows(directory, mixed).step_rows(8, 2, {7, {4}});
             }).where(),
             "step 8, " + directory / "rows.jsonl" + ":1, " + (directory / "rows.jsonl") + ":2");
-  // Tokens that are cut off are not counted.
   EXPECT_EQ(error_of([&] {
               rows(directory, "{\"input_ids\":[1,2,3],\"labels\":[1,-100,3]}\n", 2, true)
                   .require_counted_labels(1, 1);
@@ -421,7 +417,6 @@ TEST(JsonlDataTest, ABatchMayCountNothingForOneReplicaButNotForAll) {
   EXPECT_STREQ(error_of([&] { data.step_share(2, 4, {2, 2}); }).what(), first.what());
 }
 
-// Rows of two tokens, the second of which is counted where `counted` says so.
 std::string rows_counted(const std::vector<bool>& counted) {
   std::string text;
   for (const bool counts : counted)
@@ -452,7 +447,8 @@ TEST(JsonlDataTest, ForeseesExactlyTheStepsThatCountNothing) {
 
 TEST(JsonlDataTest, LooksForStepsWithoutLabelsOnlyAsFarAsTakesNoTime) {
   const TempDirectory directory;
-  // Every batch leaves out one row, the one before that of the last: at step 5,001 the counted one.
+  // Each batch leaves out one of the 10,001 rows, and the next batch leaves out the row before it.
+  // Step 5,001 leaves out the only row that counts.
   std::vector<bool> counted(10'001);
   counted[5'000] = true;
   const TokenData data = rows(directory, rows_counted(counted));

@@ -1,4 +1,3 @@
-// Files of token ids, by hand: header, ids, what is wrong with them.
 #include "data/token_file.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +44,7 @@ struct Index {
   std::vector<std::int32_t> lengths;
   std::vector<std::int64_t> places, documents;
   std::string rest;
-  std::uint64_t num_sequences = 0, num_entries = 0;  // 0: as many as there are
+  std::uint64_t num_sequences = 0, num_entries = 0;  // 0: the true number
 
   std::string bytes() const {
     const std::uint64_t sequences = num_sequences > 0 ? num_sequences : lengths.size();
@@ -56,8 +55,8 @@ struct Index {
   }
 };
 
-// A file of ids of two bytes: sequences of 3, 2, 0 and 4 of them, documents of the first two, of
-// none, of the third and fourth.
+// Sequences of 3, 2, 0 and 4 two-byte ids. The first document has the first two sequences, the
+// second none, the third the other two.
 Index good_index() {
   Index index;
   index.lengths = {3, 2, 0, 4};
@@ -114,7 +113,7 @@ TEST_F(TokenFileTest, ReadsEveryTypeOfMegatronsIds) {
     index.lengths = {1, 2};
     index.places = {0, width};
     index.documents = {0, 1, 2};
-    index.rest = std::string("\0\0", 2);  // modes
+    index.rest = std::string("\0\0", 2);  // sequence modes
     write("t.idx", index.bytes());
     EXPECT_EQ(ids(options({"t.bin"}, 3)), (Tokens{1, 2, 3})) << int{type};
   };
@@ -235,7 +234,7 @@ TEST_F(TokenFileTest, PacksMegatronsDocumentsApart) {
   EXPECT_EQ(data.num_sequences(), 2);
   const TokenRows rows = data.read({0}, 2);
   EXPECT_EQ(rows.ids, (Tokens{1, 2, 3, 4, 5, 6, 7, 8}));
-  // Documents begin with ids 1 and 6; the second row begins within the first.
+  // Documents start with ids 1 and 6. The second row starts inside the first document.
   EXPECT_EQ(rows.position_ids, (Tokens{0, 1, 2, 3, 0, 0, 1, 2}));
   EXPECT_EQ(rows.labels, (Tokens{-100, 2, 3, 4, 5, -100, 7, 8}));
   EXPECT_EQ(rows.counted_labels(0, 2), 3 + 2);
@@ -243,8 +242,7 @@ TEST_F(TokenFileTest, PacksMegatronsDocumentsApart) {
   EXPECT_EQ(data.step_share(1, 2, {1, 1}).total_counted, 5);
 }
 
-// Half of the time a byte of one bit, else a number of its own: counts, lengths and places become
-// anything.
+// Changes single bits or bytes, so that counts, lengths and offsets become arbitrary.
 std::string changed(std::string bytes, std::uint64_t& state) {
   for (std::uint64_t i = 0; i <= next_bits(state) % 3; ++i) {
     const std::size_t at = next_bits(state) % bytes.size();
@@ -268,7 +266,7 @@ TEST_F(TokenFileTest, WhateverChangesInAFileItIsRefusedOrSound) {
     accepted +=
         test::check_token_file(folder_, DataFormat::kMegatron,
                                trial % 4 == 0 ? changed(bin, state) : bin, changed(index, state));
-    // The first three numbers of llm.c's header are read.
+    // The reader uses only the first three numbers of llm.c's header.
     const std::string head = changed(with_header.substr(0, 12), state) + with_header.substr(12);
     test::check_token_file(folder_, DataFormat::kLlmc, head, "");
   }

@@ -1,4 +1,3 @@
-// Text, prompts and conversations through a tokenizer.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +20,7 @@ using test::SmallTokenizer;
 using test::TempDirectory;
 using Tokens = std::vector<std::int32_t>;
 
-constexpr const char* kSpace = "\xc4\xa0";  // a space, as GPT-2 writes it
+constexpr const char* kSpace = "\xc4\xa0";  // a space in GPT-2's byte alphabet
 
 SmallTokenizer small_tokenizer() {
   SmallTokenizer tokenizer;
@@ -50,7 +49,6 @@ class TokenizedDataTest : public testing::Test {
     return options;
   }
   Tokenizer tokenizer() const { return Tokenizer::read(folder_ / "model"); }
-  // The only row, without its padding.
   std::pair<Tokens, Tokens> row(const std::string& json, TokenDataOptions options) const {
     test::write_file(options.data.files.front(), json);
     options.data.pad = Padding::kLongest;
@@ -59,7 +57,6 @@ class TokenizedDataTest : public testing::Test {
     return {{rows.ids.begin(), rows.ids.begin() + length},
             {rows.labels.begin(), rows.labels.begin() + length}};
   }
-  // The counted tokens as text; the others are "_".
   std::string counted(const std::pair<Tokens, Tokens>& row) const {
     std::string text;
     for (const std::int32_t label : row.second)
@@ -92,7 +89,7 @@ TEST_F(TokenizedDataTest, APromptIsNotCountedAndTheEndIsAppendedOnce) {
     EXPECT_EQ(answered.first.back(), end);
     EXPECT_EQ(counted(answered), "_____ and so</s>");
   }
-  // A token over the border is of the completion: " and" is one.
+  // A token that crosses the border belongs to the completion. Here " and" is one token.
   EXPECT_EQ(counted(row(R"({"prompt": "a ", "completion": "and"})", options("a.jsonl"))),
             "_ and</s>");
   EXPECT_EQ(counted(row(R"({"prompt": "a", "completion": " and"})", options("a.jsonl"))),
@@ -111,7 +108,7 @@ constexpr const char* kTalk =
     R"({"role": "user", "content": "a"}, {"role": "assistant", "content": "or", "name": "x"}]})";
 
 TEST_F(TokenizedDataTest, AConversationIsItsTemplateWithSpecialTokens) {
-  TokenDataOptions all = options("a.jsonl", 200);  // the tokenizer's tokens are chatml's
+  TokenDataOptions all = options("a.jsonl", 200);
   const auto talk = row(kTalk, all);
   EXPECT_EQ(talk.first,
             tokenizer().encode("<|im_start|>user\nthe<|im_end|>\n<|im_start|>assistant\n\n\nand"
@@ -125,7 +122,7 @@ TEST_F(TokenizedDataTest, AConversationIsItsTemplateWithSpecialTokens) {
   std::string short_spoken;
   std::unique_copy(spoken.begin(), spoken.end(), std::back_inserter(short_spoken),
                    [](char a, char b) { return a == '_' && b == '_'; });
-  // The token of two line ends reaches over the border.
+  // The token of two line ends crosses the border.
   EXPECT_EQ(short_spoken, "_\n\n\nand<|im_end|>_or<|im_end|>_");
 }
 
@@ -155,7 +152,7 @@ TEST_F(TokenizedDataTest, ACompletionOfMessagesIsWhatFollowsThePrompt) {
                                                false));
 }
 
-// Words, lines, ideographs, some without a place to cut.
+// Words, lines, ideographs, and stretches without any place to cut.
 std::string random_text(std::uint64_t seed, std::size_t size) {
   const std::vector<std::string> parts = {" the",         " and",
                                           "or",           ".\n",
@@ -180,7 +177,7 @@ TEST_F(TokenizedDataTest, FilesAreDocumentsInARowWithTheTokensOfTheWhole) {
   all.data.files.clear();
   Tokens expected;
   for (int i = 0; i < 4; ++i) {
-    // More than a piece, a few bytes, nothing, several pieces.
+    // Longer than one piece, a few bytes, empty, and several pieces.
     const std::string text = random_text(5, std::vector<std::size_t>{30'000, 11, 0, 100'000}[i]);
     all.data.files.push_back(folder_ / (std::to_string(i) + ".txt"));
     test::write_file(all.data.files.back(), text);
@@ -193,7 +190,6 @@ TEST_F(TokenizedDataTest, FilesAreDocumentsInARowWithTheTokensOfTheWhole) {
   EXPECT_FALSE(data.unigram_entropy());
   expected.resize(expected.size() / 7 * 7);
   EXPECT_EQ(data.read({0}, data.num_sequences()).ids, expected);
-  // In any order, by several threads.
   all.data.shuffle = true;
   const TokenData shuffled(all);
   std::vector<int> mismatches(3);
@@ -211,8 +207,6 @@ TEST_F(TokenizedDataTest, FilesAreDocumentsInARowWithTheTokensOfTheWhole) {
   EXPECT_EQ(mismatches, std::vector<int>(3, 0));
 }
 
-// A text is cut into pieces only where no token continues, in every kind of
-// tokenizer.
 TEST_F(TokenizedDataTest, ATextInPiecesHasTheTokensOfTheWholeInEveryKindOfTokenizer) {
   for (const std::string name :
        {"gpt2", "llama2", "llama3", "mistral", "gemma", "qwen2", "deepseek", "o200k"}) {

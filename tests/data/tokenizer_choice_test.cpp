@@ -1,4 +1,3 @@
-// `data.tokenizer` = "auto": the model's tokenizer.json, a refusal, or bytes with a warning.
 #include <gtest/gtest.h>
 
 #include <filesystem>

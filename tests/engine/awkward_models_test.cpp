@@ -1,4 +1,4 @@
-// Everything that user code may do, against one plain loop: the same bits in every schedule.
+// Unusual but legal user models. Every schedule must give the same bits as one plain loop.
 #include <gtest/gtest.h>
 
 #include "sluice/schedule.h"
@@ -76,8 +76,8 @@ TEST(AwkwardModelsTest, ABatchMayLackAnOptionalValue) {
   EXPECT_TRUE(same_bits(got, expected));
 }
 
-// tanh saves its output, which the layer after it overwrites: autograd refuses that on one stage,
-// and must not give wrong gradients where a cut lies between the two.
+// tanh saves its output, and the next layer overwrites that output. Autograd reports this within
+// one stage. With a cut between the two layers the gradients must not be wrong silently.
 TEST(AwkwardModelsTest, AWriteToWhatAnotherStageSavedIsRefusedAsWithoutTheCut) {
   const Model model = with_layers(
       4, {workshop("layer4", {"hidden"}, {"hidden"}, [](Workshop& m, const Tensors& in) {

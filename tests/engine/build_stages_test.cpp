@@ -21,7 +21,7 @@ Model model_of(int blocks) {
 }
 
 TEST(BuildStagesTest, MakesTheModulesOfItsOwnRankAndOfNoOther) {
-  Model model = model_of(4);  // six layers
+  Model model = model_of(4);
   std::set<std::string> made;
   for (LayerSpec& layer : model.layers) {
     layer.make = [&made, name = layer.name, make = layer.make] {

@@ -1,4 +1,3 @@
-// A backward that somebody wrote by hand takes the place of autograd's in a stage.
 #include "sluice/parts/chunk.h"
 
 #include <ATen/ATen.h>
@@ -15,7 +14,7 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-// y = x W^T + b of a chunk that is one linear layer, and its gradients, without autograd.
+// Computes y = x W^T + b and its gradients without autograd, for a chunk that is one linear layer.
 class HandWrittenLinear final : public ChunkBackward {
  public:
   HandWrittenLinear(const Chunk& chunk, const GradientSums& sums)
@@ -36,7 +35,7 @@ class HandWrittenLinear final : public ChunkBackward {
     if (roots.front().is_same(y_)) {
       y_.reset();
     } else {
-      loss_ = roots.front();  // the last stage's
+      loss_ = roots.front();  // on the last stage the root is the loss
     }
   }
   Tensors full(Tensors root_gradients) override {
@@ -88,7 +87,6 @@ TEST(ChunkBackwardTest, AHandWrittenOneTrainsToTheBitsOfAutograd) {
     const Model model = linear_model(program.num_stages());
     const auto steps = user_batches(3, 4, {2, 3});
     const TrainedModel expected = train_in_one_loop(model, steps, {});
-    // By hand on every stage, or beside stages of autograd's.
     for (const int every : {1, 2}) {
       HarnessOptions options;
       std::vector<int> num_made(static_cast<std::size_t>(program.num_stages()));
@@ -120,7 +118,6 @@ TEST(ChunkBackwardTest, ItsInputHalfLeavesTheSumsToItsWeightHalf) {
   EXPECT_TRUE(stage.splits_backward());
 }
 
-// Does everything at once: nothing is left for W.
 class NothingForW final : public ChunkBackward {
  public:
   NothingForW(const Chunk& chunk, const GradientSums& sums) : linear_(chunk, sums) {}

@@ -1,4 +1,3 @@
-// Stages whose parameters have no memory until they are given some.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/nn/modules/batchnorm.h>
@@ -20,7 +19,7 @@ Model model_of(std::vector<LayerSpec> layers) {
   return {std::move(layers), {"x", "y"}, {"prediction"}, &squared_error};
 }
 
-// With a running mean and variance between the blocks.
+// Has a batch norm, with running mean and variance, between the blocks.
 Model small_model() {
   std::vector<LayerSpec> layers = make_user_layers(UserModel::kShared, 4, kDeferredWidth, 0.1);
   layers[3] = layer_of<torch::nn::BatchNorm1dImpl>("norm", kDeferredWidth);
@@ -42,7 +41,6 @@ std::vector<std::pair<std::string, at::Tensor>> tensors_of(const RankStages& sta
   return tensors;
 }
 
-// Outputs of all stages and the gradients of their parameters.
 std::vector<at::Tensor> step_of(const RankStages& stages) {
   const Values batch{{"x", at::linspace(-1, 1, 4 * kDeferredWidth).reshape({4, kDeferredWidth})},
                      {"y", at::ones({4, kDeferredWidth})}};
@@ -85,7 +83,7 @@ TEST(DeferredStagesTest, MatricesHaveNamesShapesAndTypesAndNoMemory) {
   }
 }
 
-// 28672 x 8192 numbers, as in the largest matrices of a model of 70 billion.
+// 28672 x 8192 is the size of the largest matrices in a model of 70 billion parameters.
 TEST(DeferredStagesTest, ModulesOfTorchOfAnySizeAreMadeWithoutMemory) {
   std::vector<LayerSpec> layers;
   for (int i = 0; i < 20; ++i)
@@ -182,7 +180,7 @@ struct HoldsAView : torch::nn::Module {
   at::Tensor turned;
 };
 
-// It would be the matrix of nobody.
+// With memory of its own, the view would no longer belong to a parameter.
 TEST(DeferredStagesTest, AViewOfAMatrixHasNoMemoryEither) {
   LayerSpec layer = layer_of<HoldsAView>("view");
   layer.reads = {"x"};

@@ -27,7 +27,7 @@ TEST(ExecutorTest, HoldsAsManyActivationsAsTheSimulationSaysAfterEveryInstructio
     std::vector<std::vector<int>> live(2);
     HarnessOptions options;
     std::vector<std::vector<Stage*>> stages_of(2);
-    // The stages are known from the first step on; the second is compared.
+    // The first step provides the stages. The second step is compared.
     std::vector<int> step(2, 0);
     options.after_step = [&](int rank, std::vector<Stage*> stages) {
       stages_of[rank] = stages;
@@ -53,8 +53,7 @@ TEST(ExecutorTest, KeepsNoOutputAfterItsSend) {
     const Program program = program_of(schedule, 2, 4);
     HarnessOptions options;
     std::mutex mutex;
-    std::map<std::pair<int, int>, c10::weak_intrusive_ptr<c10::StorageImpl>>
-        storages;  // stage, microbatch
+    std::map<std::pair<int, int>, c10::weak_intrusive_ptr<c10::StorageImpl>> storages;
     int num_checked = 0;
     options.per_rank = [&](int, CallbackObserver& observer) {
       observer.on_produced = [&](const Action& action, std::vector<at::Tensor>& produced) {
@@ -64,8 +63,8 @@ TEST(ExecutorTest, KeepsNoOutputAfterItsSend) {
             std::make_pair(action.stage, action.microbatch),
             c10::weak_intrusive_ptr<c10::StorageImpl>(produced[0].storage().getWeakStorageImpl()));
       };
-      // In a residual block the output of the stage before is saved by the norm of the stage after,
-      // so it lives until that stage's backward; with nobody else left it must be gone.
+      // In a residual block the norm of this stage saves the output of the previous stage until
+      // this stage's backward. After the backward nothing else may hold it.
       observer.on_end = [&](int, const Action& action) {
         const bool consumed =
             action.kind == ActionKind::kBackward || action.kind == ActionKind::kBackwardWeight;
@@ -84,8 +83,8 @@ TEST(ExecutorTest, KeepsNoOutputAfterItsSend) {
   }
 }
 
-// y = x + 1 in front of every cut: nobody saves it, so its storage must die right at the receiver's
-// forward, and on the sender nothing may be left of it after the SEND.
+// AddOne runs before every cut, and autograd does not save its result. The receiver must therefore
+// free it during its forward, and the sender after the SEND.
 struct AddOne : torch::nn::Module {
   at::Tensor forward(const at::Tensor& x) { return x + 1; }
 };
@@ -104,7 +103,8 @@ TEST(ExecutorTest, LetsLiveBytesFallRightAfterTheSendWhereNoUserIsLeft) {
     if (rank != 0) return;
     observer.on_begin = [&](int, const Action& action) {
       if (action.kind == ActionKind::kSendForward) before_send.push_back(ledger.live_bytes(0));
-      // All six were received by then: the gradients arrive after the last forward of rank 1.
+      // By now rank 1 has received all six messages, because its gradients come after its last
+      // forward.
       if (action.kind == ActionKind::kOptimizerStep) after_consumed.push_back(ledger.live_bytes(0));
     };
   };
@@ -129,7 +129,7 @@ TEST(ExecutorTest, NeedsNoMoreMemoryForMoreMicrobatchesUnder1F1B) {
     peaks.emplace_back();
     for (int rank = 0; rank < 4; ++rank) peaks.back().push_back(ledger.peak_bytes(rank));
   }
-  // How many messages are on their way depends on timing: at most the four of the warm-up.
+  // Timing decides how many messages are in flight. The warm-up allows at most four.
   const std::int64_t message = 32 * 64 * 4;
   for (std::size_t rank = 0; rank < 4; ++rank) {
     EXPECT_LE(std::abs(peaks[0][rank] - peaks[1][rank]), 4 * message) << "rank " << rank;
@@ -138,10 +138,9 @@ TEST(ExecutorTest, NeedsNoMoreMemoryForMoreMicrobatchesUnder1F1B) {
 
 struct FaultResult {
   std::vector<std::string> errors;
-  double seconds = 0;  // from the fault to the end of all ranks
+  double seconds = 0;
 };
 
-// Throws at one instruction of one rank.
 FaultResult inject(const Program& program, int fault_rank, int fault_index) {
   HarnessOptions options;
   Clock::time_point at;
@@ -164,7 +163,7 @@ void expect_named(const Program& program, int rank, int index) {
                             std::to_string(index) + " '" + to_text(program.ranks[rank][index]) +
                             "'";
   for (std::size_t r = 0; r < result.errors.size(); ++r) {
-    // A rank that had finished its row before the fault has nothing to say.
+    // A rank that finished its row before the fault may end without an error.
     if (result.errors[r].empty() && static_cast<int>(r) != rank) continue;
     EXPECT_EQ(result.errors[r].substr(0, place.size()), place) << "rank " << r;
   }
@@ -206,7 +205,7 @@ TEST(ExecutorTest, LeavesNoTensorBehindAFailure) {
       TrainedModel got = train_in_pipeline(user_model(UserModel::kMlp, 6), program,
                                            user_batches(1, 4, {2}), options);
       EXPECT_NE(got.errors[0], "");
-      // The copies of the weights that the harness returns are all that is left.
+      // Only the copies of the weights that the harness returns may remain.
       std::int64_t returned = 0;
       for (const auto& [name, weight] : got.weights)
         returned += static_cast<std::int64_t>(weight.nbytes());
@@ -255,7 +254,7 @@ TEST(ExecutorTest, FindsWhereAValueStoppedBeingFinite) {
       EXPECT_EQ(got.non_finite[1]->name, "loss");
       EXPECT_FALSE(got.non_finite[0].has_value());
     } else {
-      // The gradient that stage 1 sent poisons the weights of stage 0.
+      // The gradient that stage 1 sent makes the weight gradients of stage 0 non-finite.
       EXPECT_FALSE(got.non_finite[1].has_value());
       ASSERT_TRUE(got.non_finite[0].has_value());
       EXPECT_FALSE(got.non_finite[0]->in_forward);
@@ -265,8 +264,8 @@ TEST(ExecutorTest, FindsWhereAValueStoppedBeingFinite) {
   }
 }
 
-// NaN in what one compute action hands on: found where it was written, or in the weights of the
-// stage that it was sent to.
+// One compute action passes on NaN. It must be found where it was written, or in the weight
+// gradients of the stage that received it.
 void expect_found(const Program& program, const Action& poisoned) {
   HarnessOptions options;
   options.lr = 0;
@@ -463,7 +462,7 @@ TEST(ExecutorTest, RefusesALossThatCountsOtherwiseThanTheBatch) {
             std::string::npos)
       << message;
   ExecutorOptions options;
-  options.scale = GradientScale::kMicrobatches;  // needs no counts beforehand
+  options.scale = GradientScale::kMicrobatches;  // this scale needs no counts in advance
   OneStage means(program_of("GPipe", 1, 2));
   Executor taken = means.executor(options, loss);
   EXPECT_NO_THROW(taken.run_step(user_batches(1, 2, {2})[0]));
@@ -516,7 +515,8 @@ TEST(ExecutorTest, RunsTheForwardsAloneAndKeepsNothingOfThem) {
 }
 
 TEST(ExecutorTest, ScalesGradientsAsAskedFor) {
-  // One weight, loss = sum((w x - y)^2): the gradient of a microbatch is known, counts differ.
+  // With one weight and loss = sum((w x - y)^2), the gradient of each microbatch is known. The
+  // counts differ.
   const auto steps = user_batches(1, 2, {1, 3});
   const Model model{{[] {
                       LayerSpec layer = linear_layer("only", 16, 16);

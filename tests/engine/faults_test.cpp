@@ -1,4 +1,3 @@
-// A fault in anything that a user brings stops every rank at once, named with its place.
 #include <dirent.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +21,7 @@ int num_threads_of_process() {
   return count;
 }
 
-// The kernel lists a thread for a moment after it was joined.
+// The kernel may still list a thread for a moment after join.
 bool has_at_most(int threads, std::chrono::seconds patience = std::chrono::seconds(10)) {
   for (const auto give_up = Clock::now() + patience; num_threads_of_process() > threads;) {
     if (Clock::now() > give_up) return false;
@@ -31,7 +30,6 @@ bool has_at_most(int threads, std::chrono::seconds patience = std::chrono::secon
   return true;
 }
 
-// Fails the third time that it is asked, from any thread.
 struct Bomb {
   std::atomic<int> calls{0};
   Clock::time_point at;
@@ -124,7 +122,8 @@ void expect_stops(const std::string& schedule, Where where, std::size_t layer) {
     if (where == Where::kProduced) observer.on_produced = [&](const Action&, Tensors&) { bomb(); };
     if (where == Where::kAfter) observer.on_end = [&](int, const Action&) { bomb(); };
   };
-  std::thread([] {}).join();  // with the first one a sanitizer starts its own
+  // some sanitizers start a helper thread together with the first thread
+  std::thread([] {}).join();
   const int threads_before = num_threads_of_process();
   const auto got = train_in_pipeline(model_with(where, layer, bomb), program, steps, options);
   EXPECT_LT(std::chrono::duration<double>(Clock::now() - bomb.at).count(), 30)
@@ -161,7 +160,8 @@ TEST(FaultsTest, OnTwoRanksAtOnceAreReportedAsOne) {
     };
     const auto got = train_in_pipeline(user_model(UserModel::kMlp, 6), program,
                                        user_batches(1, 4, {2}), options);
-    // Whoever was first is what run_ranks reports; a rank that failed by itself may say so.
+    // run_ranks reports the rank that failed first. A rank that failed on its own may keep its own
+    // error.
     for (const std::string& error : got.errors)
       EXPECT_EQ(error.substr(0, 14), "fault of rank ") << error;
   }
@@ -181,7 +181,7 @@ TEST(FaultsTest, InAForwardLeaveNothingInTheStage) {
   const auto steps = user_batches(1, 4, {64});
   const std::int64_t before = ledger.live_bytes(0);
   EXPECT_THROW(executor.run_step(steps[0]), Error);
-  std::int64_t sums = 0;  // their memory stays for the next step
+  std::int64_t sums = 0;  // gradient sums keep their memory for the next step
   for (const ParameterInfo& parameter : stage.parameters())
     sums += static_cast<std::int64_t>(parameter.tensor.nbytes());
   EXPECT_EQ(ledger.live_bytes(0), before + sums);

@@ -26,7 +26,7 @@ int index_of(const Program& program, int rank, const std::string& action) {
   return static_cast<int>(found - row.begin());
 }
 
-// Tells the recorder of rank 1 of everything before this action, which it leaves at its beginning.
+// Reports to the recorder of rank 1 every action before `action`, and the beginning of `action`.
 void run_until(FlightRecorder& recorder, const Program& program, const std::string& action) {
   const int last = index_of(program, 1, action);
   for (int i = 0; i <= last; ++i) {

@@ -1,4 +1,3 @@
-// The calls that observers get, and their order.
 #include "sluice/parts/observers.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +10,6 @@
 namespace sluice::test {
 namespace {
 
-// Writes down every call.
 class Diary final : public ExecutorObserver {
  public:
   std::vector<std::string> lines;
@@ -124,7 +122,7 @@ TEST(ObserverTest, IsToldOfTheHalvesOfAPairOneByOne) {
   const Action action = parse_action(pair->substr(pair->find(' ', 6) + 1));
   const std::string forward = to_text(action.overlap_forward()),
                     backward = to_text(action.overlap_backward());
-  // A half waits or not, depending on where its input comes from.
+  // Whether a half waits depends on where its input comes from, so leave the waits out.
   inside.erase(
       std::remove_if(inside.begin(), inside.end(),
                      [](const std::string& line) { return !line.starts_with("produced"); }),
@@ -145,10 +143,11 @@ TEST(ObserverTest, OfAFailureHearsThatAndNothingMore) {
     const TrainedModel got = run_two_ranks(diaries, options, "1F1B", 1);
     EXPECT_NE(got.errors[1].find("injected fault"), std::string::npos) << got.errors[1];
     EXPECT_EQ(diaries[1].lines.back(), "failed 2 1B0");
-    // It comes after the one that threw, and so has not heard of the beginning.
+    // This observer comes after the one that threw, so it did not receive the call of `begin`.
     EXPECT_EQ(std::count(diaries[1].lines.begin(), diaries[1].lines.end(), "begin 2 1B0"),
               at_begin ? 0 : 1);
-    EXPECT_EQ(diaries[0].lines.back().substr(0, 7), "failed ");  // woken by the other rank
+    // the other rank's failure ended its wait
+    EXPECT_EQ(diaries[0].lines.back().substr(0, 7), "failed ");
   }
 }
 

@@ -1,4 +1,3 @@
-// Programs and single stages for tests of an Executor.
 #pragma once
 
 #include <memory>
@@ -16,7 +15,6 @@ inline Program program_of(const std::string& schedule, int ranks, int microbatch
   return lowered(make_schedule(schedule, {ranks, 0, microbatches}));
 }
 
-// One stage that is the whole model, for tests of one Executor by itself.
 struct OneStage {
   explicit OneStage(Program the_program)
       : program(std::move(the_program)),

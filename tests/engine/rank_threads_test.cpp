@@ -18,7 +18,6 @@
 namespace sluice {
 namespace {
 
-// Runs `fn` on three ranks; returns the error, which must come.
 Error failure_of(const std::function<void(Transport&)>& fn) {
   const auto transports = make_local_transports(3);
   try {
@@ -33,7 +32,7 @@ TEST(RankThreadsTest, EveryRankRunsOnceOnItsOwnThread) {
   const auto transports = make_local_transports(4);
   std::atomic<int> sum{0};
   run_ranks(transports, 1, nullptr, [&](Transport& transport) {
-    transport.world().barrier().wait();  // ends only if all ranks run at once
+    transport.world().barrier().wait();  // returns only if all ranks run concurrently
     sum += 1 << transport.rank();
   });
   EXPECT_EQ(sum, 15);
@@ -59,7 +58,7 @@ TEST(RankThreadsTest, TheFirstFailureWakesTheOthersAndIsTheOneThatIsReported) {
     if (transport.rank() == 1)
       throw Error(ErrorKind::kInput,
                   {.what = "bad row", .where = "data.jsonl:7", .remedy = "mend it"});
-    transport.world().barrier().wait();  // would wait for ever
+    transport.world().barrier().wait();
   });
   EXPECT_EQ(error.kind(), ErrorKind::kInput);
   EXPECT_STREQ(error.what(), "bad row; data.jsonl:7; mend it");
@@ -73,7 +72,8 @@ TEST(RankThreadsTest, OutOfMemoryIsKnownInEveryForm) {
   EXPECT_EQ(small.kind(), ErrorKind::kMemory);
   EXPECT_EQ(std::string(small.what()).rfind("out of memory; rank 1; use more stages", 0), 0u)
       << small.what();
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they end the process instead
+// sanitizers end the process instead of throwing
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   const Error huge = failure_of([](Transport& transport) {
     if (transport.rank() == 2) at::empty({std::int64_t{1} << 60});
     transport.world().barrier().wait();
@@ -95,8 +95,8 @@ TEST(RankThreadsTest, AnyOtherFailureIsInternalAndNamesTheRank) {
   EXPECT_STREQ(error.what(), "first; rank 0");
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they reserve address space
-// Leaves no room for the stacks of 64 threads.
+// sanitizers reserve address space
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 void run_without_room_for_threads() {
   std::ifstream statm("/proc/self/statm");
   rlim_t pages = 0;

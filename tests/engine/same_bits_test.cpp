@@ -1,4 +1,3 @@
-// Whatever a proven program does, losses and weights have the bits of one plain loop.
 #include <gtest/gtest.h>
 
 #include "plan/passes/passes.h"
@@ -22,7 +21,6 @@ std::string text(const Case& c) {
          " model " + std::to_string(static_cast<int>(c.model)) + (c.ragged ? " ragged" : "");
 }
 
-// Every legal combination of the axes, in a fixed order.
 std::vector<Case> every_case() {
   std::vector<Case> cases;
   for (const ScheduleInfo& info : schedule_table()) {
@@ -32,7 +30,7 @@ std::vector<Case> every_case() {
           try {
             make_schedule(info.name, {ranks, stages_per_rank, microbatches});
           } catch (const Error&) {
-            continue;  // not legal
+            continue;
           }
           for (UserModel model : {UserModel::kMlp, UserModel::kUnsplittable, UserModel::kShared}) {
             for (bool ragged : {false, true}) {
@@ -78,7 +76,6 @@ TEST(SlowSameBitsTest, HoldsForEveryScheduleModelAndLayout) {
   for (const Case& c : every_case()) expect_bits_of_one_loop(c);
 }
 
-// W in another order than I, two microbatches of one stage interleaved, an overlapped pair.
 TEST(SameBitsTest, HoldsForHandMadeOrders) {
   const char* csv =
       "0F0,0F1,0F2,3F0,3I0,3F1,3I1,3W0,3F2,3W1,0I0,3I2,0I1,3W2,0W1,0B2,0W0\n"
@@ -90,10 +87,10 @@ TEST(SameBitsTest, HoldsForHandMadeOrders) {
     const HarnessOptions options;
     const TrainedModel got = train_in_pipeline(model, lowered(schedule), steps, options);
     for (const std::string& error : got.errors) ASSERT_EQ(error, "");
-    // Each stage adds up in the order of its own W and B: compare stage by stage.
+    // Each stage sums its gradients in the order of its own Ws and Bs, so compare stage by stage.
     const std::vector<std::vector<int>> orders{{1, 2, 0}, {2, 0, 1}, {0, 2, 1}, {0, 1, 2}};
     const Partition partition = even_partition(model, schedule.stage_map);
-    // One step: later ones start from weights that all four orders have touched.
+    // Only one step is comparable. Later steps start from weights that depend on all four orders.
     const std::vector<StepBatch> one(steps.begin(), steps.begin() + 1);
     const TrainedModel first = train_in_pipeline(model, lowered(schedule), one, options);
     for (int stage = 0; stage < 4; ++stage) {
@@ -111,7 +108,6 @@ TEST(SameBitsTest, HoldsForHandMadeOrders) {
   }
 }
 
-// The microbatches in the order in which a stage finishes their weight gradients.
 std::vector<int> weight_order(const Program& program, int stage) {
   std::vector<int> order;
   const int rank = program.stage_map.rank_of(stage);
@@ -124,7 +120,6 @@ std::vector<int> weight_order(const Program& program, int stage) {
   return order;
 }
 
-// Any order that completes, with whole and split backwards, pairs, stages on any ranks.
 void expect_bits_for_random_orders(unsigned first_seed, unsigned num_seeds) {
   const HarnessOptions options;
   for (unsigned seed = first_seed; seed < first_seed + num_seeds; ++seed) {
@@ -157,7 +152,7 @@ void expect_bits_for_random_orders(unsigned first_seed, unsigned num_seeds) {
 TEST(SameBitsTest, HoldsForRandomOrders) { expect_bits_for_random_orders(1, 40); }
 TEST(SlowSameBitsTest, HoldsForManyRandomOrders) { expect_bits_for_random_orders(1000, 1000); }
 
-// Every third layer uses the matrix of "first"; "last" does too.
+// Every third layer, and "last", use the matrix of "first".
 Model tied_model(int blocks) {
   Model model = user_model(UserModel::kMlp, blocks);
   for (std::size_t i = 3; i < model.layers.size(); i += 3) {

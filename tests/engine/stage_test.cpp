@@ -21,7 +21,6 @@ struct Gradients {
 
 enum class How { kWhole, kSplit };
 
-// A stage in the middle of a pipeline: blocks of the model without its ends.
 Stage middle_stage(UserModel model, double dropout = 0.3) {
   std::vector<LayerSpec> layers = make_user_layers(model, 3, kWidth, dropout);
   layers.erase(layers.begin());
@@ -92,7 +91,8 @@ INSTANTIATE_TEST_SUITE_P(Stage, EveryModel,
                                            UserModel::kShared));
 
 TEST_P(EveryModel, WholeBackwardHasTheBitsOfPlainAutograd) {
-  // A stage takes what would go to .grad, so the plain run has a chunk of its own.
+  // A stage intercepts the gradients before they reach .grad, so the plain run uses a chunk of its
+  // own.
   std::vector<LayerSpec> layers = make_user_layers(GetParam(), 3, kWidth, 0.3);
   Stage stage = middle_stage(GetParam());
   Chunk plain({layers.begin() + 1, layers.end() - 1}, 1, {"hidden"}, {"hidden"});
@@ -151,7 +151,8 @@ TEST(StageTest, GivesSharedAndCustomWeightsTheirGradientDuringI) {
   run_forward(shared, 0);
   shared.backward_input(0, {input_of(100)});
   for (std::size_t i = 0; i < shared.parameters().size(); ++i) {
-    // The matrix is transposed anew for each use; gain and bias are used as they are.
+    // Each use transposes the matrix, which makes a new node per use. Gain and bias are read
+    // directly.
     const std::string& name = shared.parameters()[i].name;
     EXPECT_EQ(shared.gradient(i).defined(), name.starts_with("block1.")) << name;
   }
@@ -177,7 +178,8 @@ TEST(StageTest, HoldsEarlyWeightsUntilWWhenToldTo) {
   EXPECT_EQ(num_gradients(stage), stage.parameters().size());
 }
 
-// Two layers read a value of one that reads no input of the stage: its weights are early.
+// Two layers read the output of `side`, which reads no input of the stage. Therefore I already
+// completes the gradients of `side`.
 TEST(StageTest, HoldsEarlyWeightsOfLayersThatRunTwiceUntilW) {
   const auto gradients = [](bool twice, bool hold) {
     LayerSpec side = layer_of<torch::nn::LinearImpl>("side", kWidth, kWidth);
@@ -212,7 +214,6 @@ TEST(StageTest, HoldsEarlyWeightsOfLayersThatRunTwiceUntilW) {
   }
 }
 
-// Counts the matrix products that run while it lives, on this thread.
 class ProductCounter {
  public:
   ProductCounter()
@@ -245,7 +246,8 @@ TEST(StageTest, InputAndWeightBackwardTogetherDoTheProductsOfTheWhole) {
     const int input = ProductCounter::products - whole;
     stage.backward_weight(1);
     const int weight = ProductCounter::products - whole - input;
-    // Two products a block for the inputs, two for the weights; `first` has one more weight.
+    // Each block has two products for the input gradients and two for the weight gradients. `first`
+    // has one more weight.
     EXPECT_EQ(input, 6);
     EXPECT_EQ(weight, first ? 7 : 6);
     EXPECT_EQ(whole, input + weight);
@@ -273,7 +275,7 @@ TEST(StageTest, RefusesTheForwardOfAMicrobatchThatIsInFlight) {
               std::string::npos)
         << error.what();
   }
-  stage.backward(0, {input_of(100)});  // goes on
+  stage.backward(0, {input_of(100)});
   run_forward(stage, 0);
 }
 
@@ -282,7 +284,7 @@ TEST(StageTest, FreesEverythingOfAMicrobatchAfterItsBackward) {
   const MemoryLedger::Scope scope(ledger, 0);
   Stage stage = middle_stage(UserModel::kMlp);
   run_forward(stage, 0);
-  stage.backward(0, {input_of(100)});  // the sums exist from here on
+  stage.backward(0, {input_of(100)});  // allocates the gradient sums
   const std::int64_t before = ledger.live_bytes(0);
   for (int m = 1; m <= 3; ++m) run_forward(stage, m);
   const std::int64_t three_live = ledger.live_bytes(0);
@@ -299,8 +301,8 @@ TEST(StageTest, FreesEverythingOfAMicrobatchAfterItsBackward) {
 TEST(StageTest, InputBackwardFreesWhatOnlyTheInputNeeded) {
   MemoryLedger ledger(1);
   const MemoryLedger::Scope scope(ledger, 0);
-  // Dropout masks and what gelu saved serve the input alone; linear inputs and norm statistics the
-  // weights.
+  // Only the input gradient needs the dropout masks and the tensors that gelu saved. The weight
+  // gradients need the inputs of linear layers and the statistics of norms.
   Stage stage = middle_stage(UserModel::kMlp);
   run_forward(stage, 0);
   stage.backward(0, {input_of(100)});
@@ -309,8 +311,7 @@ TEST(StageTest, InputBackwardFreesWhatOnlyTheInputNeeded) {
   const std::int64_t forward = ledger.live_bytes(0) - before;
   stage.backward_input(1, {input_of(101)});
   const std::int64_t mask = kRows * kWidth, gelu_input = kRows * 2 * kWidth * 4;
-  // For W stay also the gradients that arrived at the frontier: norm [N, W], up [N, 2W], down [N,
-  // W].
+  // W also needs the gradients that arrived at the frontier: norm [N, W], up [N, 2W], down [N, W].
   const std::int64_t arrived = kRows * (kWidth + 2 * kWidth + kWidth) * 4;
   EXPECT_LE(ledger.live_bytes(0) - before, forward - 3 * (mask + gelu_input) + 3 * arrived);
   stage.backward_weight(1);
@@ -375,7 +376,8 @@ TEST(StageTest, AddsHalfPrecisionGradientsInFloat32) {
   }
 }
 
-// "meta" stands for a device of another rank: nothing is computed, but devices are checked.
+// "meta" stands for the device of another rank. It computes nothing, but torch still checks
+// devices.
 TEST(StageTest, TakesInputsAndGradientsToItsOwnDevice) {
   struct FarScale : torch::nn::Module {
     FarScale() { weight = register_parameter("weight", at::ones({kWidth}, at::kMeta)); }

@@ -1,5 +1,3 @@
-// An Executor's calls of its StepOps, their moments and its waits; work that is done while a rank
-// waits.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -19,11 +17,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Writes down what it is asked for, and what is waited for.
 class RecordingOps final : public StepOps {
  public:
   std::vector<std::string> calls;
-  std::string fails;  // waiting for this
+  std::string fails;  // the wait that throws
   std::function<void()> on_update;
   Work<void> unshard(int stage) override { return post("unshard " + std::to_string(stage)); }
   void reshard(int stage) override { calls.push_back("reshard " + std::to_string(stage)); }
@@ -37,7 +34,6 @@ class RecordingOps final : public StepOps {
   Work<void> reduce_loss() override { return post("reduce_loss"); }
   Work<void> gather_outputs() override { return post("gather_outputs"); }
   Work<void> reduce_norm() override { return post("reduce_norm"); }
-  // Two pieces.
   IdleWork partial_norm(int stage) override {
     calls.push_back("partial_norm " + std::to_string(stage));
     return [this, stage, left = 2]() mutable {
@@ -74,13 +70,12 @@ TEST(StepOpsTest, AsksItsStepOpsForEveryInstructionThatIsNoComputeAndNoTransfer)
                            "unshard 0", "waits for unshard 0", "reduce_gradients 0", "reshard 0",
                            "reduce_loss", "waits for reduce_gradients 0", "reduce_norm",
                            "waits for reduce_loss", "waits for reduce_norm", "optimizer_step"}));
-  // Parameters are there for the compute of a step that is not to update them.
+  // A step without an update still gathers the parameters for its compute.
   ops.calls.clear();
   executor.find_non_finite(batch);
   EXPECT_EQ(ops.calls, (std::vector<std::string>{"unshard 0", "waits for unshard 0", "reshard 0"}));
 }
 
-// A program of one stage and one microbatch.
 Program program_of_row(const std::vector<std::string>& row) {
   Program program = to_program(make_schedule("GPipe", {1, 0, 1}));
   program.ranks[0].clear();
@@ -135,7 +130,7 @@ TEST(StepOpsTest, ARankThatHasBegunToUpdateItsStagesEndsItWhoeverFails) {
   EXPECT_THROW(executor.run_step(user_batches(1, 1, {2})[0]), Error);
 }
 
-// Rank 1 does not go on with the gradient that rank 0 waits for until rank 0 has done its work.
+// Rank 0 waits for a gradient that rank 1 holds back until rank 0 has done its idle work.
 TEST(StepOpsTest, ANormOfAStageIsTakenWhileItsRankWaitsForAMessage) {
   Program program = lower(make_schedule("LoopedBFS", {2, 2, 2}), {});
   program = add_partial_norms(add_optimizer_step(std::move(program), /*with_norm=*/true));
@@ -185,7 +180,7 @@ TEST(IdleWorksTest, AreDonePieceByPieceUntilTheWaitIsOver) {
   int pieces = 0;
   const Action norm = Action::make(ActionKind::kPartialNorm, 0);
   works.add(norm, [&] { return ++pieces < 4; });
-  works.add(norm, {});  // nothing to do
+  works.add(norm, {});
   works.run_until([] { return true; });
   EXPECT_EQ(pieces, 0);
   works.run_until([&] { return pieces == 2; });

@@ -35,7 +35,7 @@ TEST(TraceTest, HasEveryInstructionOfTheStepsThatWereAskedForOnItsRow) {
     events.insert(events.end(), own.begin(), own.end());
   }
   const auto trace = nlohmann::json::parse(to_chrome_trace(events));
-  std::map<int, std::vector<std::string>> names;  // of steps 2 and 3
+  std::map<int, std::vector<std::string>> names;
   std::set<std::string> processes, waits;
   double first = 1e300;
   for (const auto& event : trace.at("traceEvents")) {
@@ -83,7 +83,7 @@ TEST(TraceTest, AnActionBeginsWhenWhatItWaitedForIsThere) {
   EXPECT_LE(wait->start + wait->duration, forward->start);
 }
 
-// The recorder hears of everything before the timer, as in an executor.
+// As in an executor, the recorder comes before the timer.
 struct Timed {
   FlightRecorder recorder{16};
   StepTimer timer{recorder};
@@ -127,7 +127,7 @@ TEST(StepTimerTest, WaitingIsNoComputeButForAMessageOrAReduction) {
   Timed timed;
   timed.both.tell(&ExecutorObserver::begin_step, 1);
   timed.both.tell(&ExecutorObserver::begin, 0, Action::forward(1, 0));
-  timed.both.tell(&ExecutorObserver::waiting, Action::forward(1, 0));  // for UNSHARD
+  timed.both.tell(&ExecutorObserver::waiting, Action::forward(1, 0));  // waits for UNSHARD
   pause();
   timed.both.tell(&ExecutorObserver::arrived, Action::forward(1, 0), {});
   timed.both.tell(&ExecutorObserver::waiting, Action::forward(1, 0));

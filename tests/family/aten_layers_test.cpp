@@ -1,5 +1,5 @@
-// Layers of exported graphs, as lists of ATen's operators, against what LibTorch keeps and needs
-// (aten_layers.json, measured by measure_layers.py beside it).
+// Predicted costs of exported layers, as lists of ATen operators, against what LibTorch keeps and
+// needs. measure_layers.py measured aten_layers.json.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -15,7 +15,7 @@ namespace {
 
 namespace aten_layers_test {
 
-using json = nlohmann::ordered_json;  // arguments in their order
+using json = nlohmann::ordered_json;
 
 CallValue value_of(const json& from) {
   if (from.is_boolean()) return from.get<bool>();
@@ -116,7 +116,7 @@ TEST(AtenLayersTest, KeepsForWeightsWhatTheSplitOfABackwardLeaves) {
   }
 }
 
-// Kernels of bfloat16 take memory of their own, by blocks: little where matrices are large.
+// bfloat16 kernels need scratch memory by blocks. Its share is small for large matrices.
 TEST(AtenLayersTest, NeedsInAForwardWhatLibTorchDoes) {
   for (const json& layer : table()) {
     const LayerCost cost = cost_for(layer);
@@ -136,7 +136,6 @@ TEST(AtenLayersTest, NeedsInABackwardWhatLibTorchDoes) {
   }
 }
 
-// Frozen weights and an input without a gradient: as autograd, nothing is kept for them.
 TEST(AtenLayersTest, WhatIsFrozenKeepsNoInputsOfProducts) {
   const json layers = table();
   const json& llama = layers.at(0);

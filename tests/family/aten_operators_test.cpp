@@ -1,5 +1,5 @@
-// Rows of ATen's operators against what LibTorch keeps (aten_operators.json, measured by
-// measure_aten.py beside it).
+// Rows of the operator table against what LibTorch keeps. measure_aten.py measured
+// aten_operators.json.
 #include "family/aten_operators.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace {
 
 namespace aten_operators_test {
 
-using json = nlohmann::ordered_json;  // arguments in their order
+using json = nlohmann::ordered_json;
 
 CallTensor tensor_of(const json& from) {
   CallTensor tensor;
@@ -41,7 +41,7 @@ CallValue value_of(const json& from) {
   return {};
 }
 
-// results: by name, dtype and sizes alone, as a graph says them.
+// A graph states only the name, dtype and sizes of results, so no more is filled in.
 OperatorCall call_of(const json& row) {
   OperatorCall call;
   call.target = row.at("target");
@@ -74,7 +74,7 @@ std::string shown(const json& row) {
   return text;
 }
 
-// The row behind operators that make of "x" each value that has a gradient.
+// Puts the operator behind others that compute from "x" each value that has a gradient.
 LayerOperators layer_of(const OperatorCall& call, const std::set<std::string>& gradients) {
   LayerOperators layer;
   for (const auto& [argument, tensors] : call.tensors)
@@ -94,7 +94,8 @@ LayerCost cost_for(const OperatorCall& call, const std::set<std::string>& gradie
       [&](const std::string& weight) { return gradients.contains(weight); }, /*flows=*/true);
 }
 
-// Bytes kept by the names that arguments and results have; "": all others.
+// Returns the kept bytes per name of an argument or result, and under "" those of all other
+// tensors.
 std::map<std::string, double> kept_by_name(const OperatorCall& call,
                                            const std::set<std::string>& gradients) {
   std::set<std::string> names;
@@ -123,7 +124,7 @@ std::map<std::string, double> kept_by_name(const OperatorCall& call,
   return kept;
 }
 
-// A mask that could have a gradient is taken for one that has.
+// The table treats a mask that can have a gradient as if it had one, so these cases differ.
 bool is_masked_otherwise(const json& row, const std::set<std::string>& gradients) {
   if (row.at("target") != "aten.scaled_dot_product_attention.default") return false;
   const json& tensors = row.at("tensors");
@@ -169,7 +170,7 @@ TEST(AtenOperatorsTest, HasARowForEveryOperatorThatIsMeasured) {
   }
 }
 
-// Those that sixteen architectures of transformers call, beside those that are measured.
+// Operators that sixteen architectures of transformers call and that are not measured.
 TEST(AtenOperatorsTest, HasARowForWhatExportedModelsCall) {
   for (const char* target : {"aten._assert_tensor_metadata.default",
                              "aten.sym_size.int",
@@ -307,14 +308,15 @@ TEST(AtenOperatorsTest, CountsOperationsOfProductsAsTorchDoes) {
   int products = 0;
   for (const json& row : table()) {
     const double forward = row.at("flops")[0], backward = row.at("flops")[1];
-    if (forward == 0) continue;  // no product, or the kernel of the CPU, which torch does not know
+    // not a product, or a CPU kernel that torch's counter does not support
+    if (forward == 0) continue;
     const OperatorCall call = call_of(row);
     std::set<std::string> gradients;
     for (const auto& [argument, tensors] : row.at("tensors").items())
       for (const json& each : tensors) gradients.insert(each.at("name"));
     const LayerCost cost = cost_for(call, gradients);
     EXPECT_DOUBLE_EQ(cost.forward_flops.constant, forward) << shown(row);
-    // torch counts the gradient of a convolution by groups as if there were none.
+    // torch's counter ignores `groups` in the backward of a convolution.
     if (row.at("values").value("groups", 1) == 1) {
       EXPECT_DOUBLE_EQ(cost.input_flops.constant + cost.weight_flops.constant, backward)
           << shown(row);

@@ -1,11 +1,11 @@
-"""Bytes that operators of ATen keep for their backward on the CPU, and their operations: measured.
+"""Measures the bytes that ATen operators keep for their backward on the CPU, and their FLOPs.
 
-measure_aten.py            compares the table beside it with what is measured now
-measure_aten.py --write    renews the table
+measure_aten.py            measures and compares with the table beside this file
+measure_aten.py --write    rewrites the table
 
-A case is a call of an operator; each set of its tensors that may need a gradient is measured by
-itself: bytes of storages that autograd saves, each once, those of parameters left out. A parameter
-is what a case names in `weights`.
+Each case is one call of an operator. It is measured once per set of tensors that may need a gradient. The bytes
+are those of the storages that autograd saves, each counted once. Storages of parameters do not count. Parameters
+are the tensors that a case names in `weights`.
 """
 
 import argparse
@@ -23,7 +23,7 @@ F32, BF16, I64, BOOL = torch.float32, torch.bfloat16, torch.int64, torch.bool
 
 
 class T:
-    """A tensor argument: sizes, dtype; most: integers below it; axes: how it lies in memory."""
+    """Describes a tensor argument: sizes and dtype. most: upper bound of integers. axes: memory layout."""
 
     def __init__(self, *sizes, dtype=F32, most=4, axes=None, expand=None, free=False, positive=False):
         self.sizes, self.dtype, self.most, self.axes = sizes, dtype, most, axes
@@ -31,7 +31,7 @@ class T:
 
     def make(self):
         sizes = self.sizes
-        if self.axes:  # contiguous in the order of these axes
+        if self.axes:  # contiguous in this order of axes
             sizes = [self.sizes[a] for a in self.axes]
         if self.dtype == I64:
             made = torch.randint(0, self.most, sizes)
@@ -337,7 +337,7 @@ def describe(t, name, spec, weight):
 
 
 def measure(target, arguments, named, weights):
-    """The row of the table for a case."""
+    """Returns the row of the table for a case."""
     call = operator_of(target)
     schema = call._schema
     torch.manual_seed(0)
@@ -365,7 +365,7 @@ def measure(target, arguments, named, weights):
     of_weights = {storage(t) for n, t, _ in flat if n in weights}
 
     def run():
-        held = weakref.WeakSet()  # what a node that is gone again has saved is not kept
+        held = weakref.WeakSet()  # weak, so that tensors saved by a freed node do not count
 
         def pack(t):
             box = Box(t)
@@ -406,7 +406,7 @@ def measure(target, arguments, named, weights):
             t.requires_grad_(True)
         out, kept = run()
         row["kept"].append({"gradients": [n for n, _ in some], "bytes": kept})
-    # Operations, of the whole and of what is behind it.
+    # FLOPs of the forward, then of the backward.
     counter = FlopCounterMode(display=False)
     with counter:
         out, _ = run()

@@ -1,12 +1,11 @@
-"""Bytes that exported layers keep from their forward to their backward on the CPU, and need at the most.
+"""Measures the bytes that exported layers keep from forward to backward on the CPU, and their peak memory.
 
-measure_layers.py            compares the table beside it with what is measured now
-measure_layers.py --write    renews the table
+measure_layers.py            measures and compares with the table beside this file
+measure_layers.py --write    rewrites the table
 
-A layer is written as the calls of its exported graph. Measured are the bytes of the storages that
-autograd saves (each once, without those of parameters and of what is free), and, from LibTorch's own
-record of its allocations, the most bytes at once of a forward without gradients, and of a backward,
-above what is there when it begins.
+A layer is recorded as the calls of its exported graph. Kept bytes are those of the storages that autograd saves,
+each counted once. Parameters and inputs without a gradient do not count. Peaks come from LibTorch's own record of
+allocations. They cover a forward without gradients and a backward, and exclude memory allocated before.
 """
 
 import argparse
@@ -24,7 +23,7 @@ import transformers.integrations.moe  # pylint: disable=unused-import  # an oper
 from measure_aten import Box, dtype_name, storage
 
 TABLE = pathlib.Path(__file__).with_name("aten_layers.json")
-# Kernels take memory of their own, which depends on the machine where types are narrow.
+# Kernels need scratch memory, which depends on the machine for narrow types.
 TOLERANCE = {"kept": 0, "after_input": 0, "calls": 0, "in_forward": 0.1, "in_backward": 0.05}
 WIDTH, HEADS, LENGTH, ROWS = 64, 4, 48, 2
 
@@ -49,7 +48,7 @@ def turn(x, cos, sin):
 
 
 class LlamaBlock(nn.Module):
-    """Grouped heads, rotary positions, a mask of booleans, a gated feed-forward."""
+    """Grouped heads, rotary positions, a boolean mask, a gated feed-forward."""
 
     def __init__(self, plus_one=False, one_matrix=False, parallel=False):
         super().__init__()
@@ -83,7 +82,7 @@ class LlamaBlock(nn.Module):
 
 
 class Gpt2Block(nn.Module):
-    """Matrices the other way round, tanh written out, dropout everywhere."""
+    """Transposed weights, tanh GELU written out, dropout everywhere."""
 
     def __init__(self):
         super().__init__()
@@ -134,7 +133,7 @@ class T5Block(nn.Module):
 
 
 class BertBlock(nn.Module):
-    """Norms behind, biases, a mask of numbers, GELU."""
+    """Norms after each half, biases, a floating-point mask, GELU."""
 
     def __init__(self):
         super().__init__()
@@ -170,7 +169,7 @@ class UnetBlock(nn.Module):
 
 
 class MambaBlock(nn.Module):
-    """The scan of Mamba-2 in chunks, as transformers writes it."""
+    """The chunked scan of Mamba-2, as transformers writes it."""
 
     def __init__(self):
         super().__init__()
@@ -245,7 +244,7 @@ class ExpertsBlock(nn.Module):
 
 
 class GroupedExpertsBlock(ExpertsBlock):
-    """The same with tokens sorted by expert and the operator that transformers registers."""
+    """The same with tokens sorted by expert, and with the operator that transformers registers."""
 
     def forward(self, x):
         b, l, d = x.shape
@@ -284,7 +283,7 @@ class Embedding(nn.Module):
 
 
 def layers():
-    """name, module, inputs that have gradients, inputs that are free, autocast."""
+    """Yields name, module, inputs with gradients, inputs without, and whether autocast is on."""
     x = torch.randn(ROWS, LENGTH, WIDTH)
     head = WIDTH // HEADS
     cos, sin = torch.randn(1, 1, LENGTH, head), torch.randn(1, 1, LENGTH, head)
@@ -314,7 +313,7 @@ def layers():
 
 
 def calls_of(program, with_gradient):
-    """The graph of a program as calls, and the names of what it returns."""
+    """Returns the program's graph as calls, and the names of its results."""
     kinds = {}
     for spec in program.graph_signature.input_specs:
         kinds[spec.arg.name] = (spec.kind.name, spec.target)
@@ -371,8 +370,8 @@ def calls_of(program, with_gradient):
 
 
 def most_at_once(run, before=lambda: None):
-    """Bytes that are allocated at the most while it runs, above those at its beginning, on what
-    `before` returned, whose memory is on the record, too."""
+    """Returns the peak bytes allocated while `run` runs on what `before` returned, above the bytes at its
+    start. The allocations of `before` are recorded too."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU],
                                 profile_memory=True) as profile:
         made = before()
@@ -390,9 +389,8 @@ def most_at_once(run, before=lambda: None):
 
 
 def waits_for_weights(out, inputs, of_others):
-    """Bytes that are there from the gradient of the inputs to that of the weights, where these come
-    later: what the nodes have saved at which the way to the inputs leaves that to weights, and the
-    gradients that arrive there."""
+    """Returns the bytes that stay between the gradient of the inputs and the later gradient of the weights.
+    They are the tensors saved by the nodes where the two paths part, and the gradients that arrive there."""
     targets = {t.grad_fn for t in inputs.values()}
     reach, order, path = {}, [], [out.grad_fn]
     while path:
@@ -438,11 +436,11 @@ def measure(name, module, moving, free, autocast):
     program = torch.export.export(module, (), kwargs={**moving, **free}, strict=False)
     calls, leaving = calls_of(program, set(moving))
     exported = program.module()
-    for node in list(exported.graph.nodes):  # types are others under autocast
+    for node in list(exported.graph.nodes):  # the recorded types do not hold under autocast
         if "_assert_tensor_metadata" in str(node.target):
             exported.graph.erase_node(node)
     exported.recompile()
-    # No leaves, of which autocast would keep casts for all readers.
+    # The clone is a view, because autocast would cache the casts of leaves for all readers.
     inputs = {n: t.clone().requires_grad_(True).view(t.shape) for n, t in moving.items()}
     others = {n: t.clone() for n, t in free.items()}
     cast = torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast)
@@ -458,7 +456,7 @@ def measure(name, module, moving, free, autocast):
         with cast:
             return exported(**inputs, **others)
 
-    exported(**inputs, **others)  # what is made once only is there
+    exported(**inputs, **others)  # the first run makes everything that is made only once
     with torch.no_grad():
         taken = most_at_once(lambda _: forward())
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda box: box.tensor):
@@ -466,7 +464,7 @@ def measure(name, module, moving, free, autocast):
     kept = {storage(b.tensor): b.tensor.untyped_storage().nbytes() for b in held}
     bytes_kept = sum(b for s, b in kept.items() if s not in of_others)
     held = None
-    for parameter in exported.parameters():  # gradients are sums that are there already
+    for parameter in exported.parameters():  # gradients are sums that already exist
         parameter.grad = torch.zeros_like(parameter)
 
     def begun():
@@ -500,7 +498,8 @@ def main():
                 now, then = row[what], known.get(what)
                 same = then == now if share == 0 or None in (then, now) else \
                     abs(now - then) <= share * then
-                # Without AVX-512 LibTorch's products in bfloat16 take less scratch memory than the table says.
+                # Without AVX-512, LibTorch's bfloat16 products need less scratch memory than the table
+                # states.
                 if row["name"].endswith("autocast") and what == "in_forward" and \
                         torch.backends.cpu.get_cpu_capability() != "AVX512":
                     same = now <= then * (1 + share)

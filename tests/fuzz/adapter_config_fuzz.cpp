@@ -1,4 +1,4 @@
-// Any bytes as an adapter_config.json: an Error of the input, or settings that are in range.
+// The result must be an input error or settings within range.
 #include <cmath>
 #include <cstdint>
 #include <string>

@@ -1,5 +1,5 @@
-// Any bytes as a file of costs: an Error, or costs under which a program is predicted or refused.
-// The name of the function becomes libFuzzer's in its own target (tests/fuzz/fuzz.cmake).
+// The result must be an Error, or costs with which a program is simulated or rejected.
+// tests/fuzz/fuzz.cmake renames the function to libFuzzer's entry point.
 #include <cmath>
 #include <cstdint>
 #include <string_view>

@@ -4,7 +4,7 @@ foreach(target sluice_plan sluice_plan_loops sluice_models_plan sluice_models_pl
   target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)
 endforeach()
 add_custom_target(fuzzers)
-# A parser of io or checkpoint needs no torch: it is compiled into its target.
+# Parsers of io and checkpoint need no torch, so their sources are compiled into the target.
 function(sluice_fuzzer target source)
   add_executable(${target} ${source} ${ARGN})
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src ${CMAKE_CURRENT_SOURCE_DIR})

@@ -1,5 +1,5 @@
-// Any bytes as a config.json: an Error of the input, or a model that any convention splits or
-// refuses. The name of the function becomes libFuzzer's in its own target (tests/CMakeLists.txt).
+// The result must be an input error, or a model that every convention splits or rejects.
+// tests/fuzz/fuzz.cmake renames the function to libFuzzer's entry point.
 #include <cstdint>
 #include <string>
 

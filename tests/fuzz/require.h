@@ -1,4 +1,4 @@
-// The check of a fuzz target's property: a fuzzer looks for the input that aborts.
+// Aborts if the property does not hold, because a fuzzer looks for inputs that abort.
 #pragma once
 
 #include <cstdlib>

@@ -1,7 +1,5 @@
-// Any bytes as a schedule file: an Error, or a schedule that survives being written and read again
-// and goes through everything that `sluice schedule` does with a file.
-// With SLUICE_FUZZ this is a libFuzzer target; its corpus is replayed in every build by
-// FuzzCorpusTest.
+// The result must be an Error, or a schedule that survives writing and reading and passes through
+// all that `sluice schedule` does with a file. FuzzCorpusTest replays the corpus in every build.
 #include <cstdint>
 #include <string_view>
 
@@ -17,7 +15,7 @@ using sluice::test::require;
 
 namespace {
 
-// True when `work` finishes; an Error is an answer, unless it says that sluice is broken.
+// Returns true if `work` finishes and false if it throws an input error. Any other error aborts.
 template <typename Work>
 bool completes(Work work) {
   try {

@@ -1,6 +1,5 @@
-// Any bytes as a text: a byte-level tokenizer gives it back (but for bytes that are no UTF-8),
-// words alone have the ids that they have in a text, and no text takes one of the other kinds
-// apart.
+// A byte-level tokenizer must decode to the same text (except for invalid UTF-8), and a word alone
+// must have the same ids as in a text. The other tokenizers must not crash.
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -25,7 +24,7 @@ void append_utf8(std::string& text, unsigned c) {
   }
 }
 
-// Every byte by its character, and some merges.
+// A tokenizer with a token for each byte, and some merges.
 sluice::Tokenizer byte_level() {
   Json vocab;
   int id = 0;
@@ -63,7 +62,8 @@ sluice::Tokenizer byte_level() {
   return sluice::Tokenizer::parse(file.dump(), "byte_level");
 }
 
-// As SentencePiece models are, with normal forms before and an unknown token for most characters.
+// Resembles a SentencePiece model. It normalizes first and has an unknown token for most
+// characters.
 sluice::Tokenizer sentencepiece() {
   Json vocab = {{"<unk>", 0}};
   int id = 1;
@@ -111,7 +111,7 @@ extern "C" int fuzz_tokenizer_encode(const std::uint8_t* data, std::size_t size)
   const std::string back = bytes.decode(ids);
   require(bytes.decode(bytes.encode(back)) == back);
   if (back.find("\xEF\xBF\xBD") == std::string::npos) require(back == text);
-  // A line break ends a word, and one in front begins none.
+  // A line break ends a word, and the next word starts without it.
   Ids twice = bytes.encode(back + "\nab");
   const Ids last = bytes.encode("ab");
   require(twice.size() >= last.size() &&

@@ -1,6 +1,6 @@
-// Any bytes as the files beside a tokenizer.json, "---" lines between them: tokenizer_config.json,
-// special_tokens_map.json, added_tokens.json, config.json; an empty one is not there. An Error of
-// the input, or a tokenizer that makes ids of its own of any text.
+// "---" lines separate tokenizer_config.json, special_tokens_map.json, added_tokens.json and
+// config.json. An empty file is absent. The result must be an input error, or a tokenizer that
+// encodes any text to ids within its range.
 #include <algorithm>
 #include <array>
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Any bytes as a tokenizer.json: an Error of the input, or a tokenizer that makes ids of its own of
-// any text, and text of these.
+// The result must be an input error, or a tokenizer that encodes any text to ids within its range
+// and decodes them.
 #include <cstdint>
 #include <string>
 #include <vector>

@@ -1,5 +1,3 @@
-// The table of operators that exported graphs may run (src/family/aten_table.cpp), against the
-// schemas of the LibTorch that the tests run on.
 #include "family/aten_table.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -53,7 +51,7 @@ std::set<c10::Symbol> returned_aliases(const c10::FunctionSchema& schema) {
   return aliases;
 }
 
-// LibTorch's schemas do not say that these write running statistics.
+// These operators write running statistics although LibTorch's schemas do not mention it.
 constexpr std::array<std::string_view, 2> kUnsaidWrites{"batch_norm", "instance_norm"};
 
 TEST(AtenTableTest, WritesAreThoseOfLibTorchsSchemas) {
@@ -69,8 +67,8 @@ TEST(AtenTableTest, WritesAreThoseOfLibTorchsSchemas) {
   }
 }
 
-// What a schema says to be shared is shared. More is shared where composite operators return an
-// argument and their schemas do not say so.
+// The table must share whatever a schema shares. It may share more, because some composite
+// operators return an argument without declaring it.
 TEST(AtenTableTest, SharesAtLeastWhatLibTorchsSchemasSay) {
   for (const AtenRow& row : rows()) {
     const auto& schema = operator_of(row).schema();

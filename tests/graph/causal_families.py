@@ -1,7 +1,7 @@
-"""Tiny configurations of transformers' dense causal language models, that tools/sluice_export.py exports.
+"""Tiny configurations of transformers' dense causal language models, which tools/sluice_export.py exports.
 
-FAMILIES maps a model_type to its class and the arguments of its configuration. REFUSED maps those that were tried
-and are of no use as archives to the reason.
+FAMILIES maps a model_type to its class and the arguments of its configuration. REFUSED maps model types that
+cannot be used as archives to the reason.
 """
 import transformers as tf
 
@@ -117,7 +117,7 @@ REFUSED = {"falcon_mamba": LOOP, "mamba": LOOP, "recurrent_gemma": LOOP, "rwkv":
 
 
 def make(name):
-    """(class, configuration) of a family."""
+    """Returns (class, configuration) of a family."""
     class_name, arguments = FAMILIES[name]
     model_class = getattr(tf, class_name)
     return model_class, model_class.config_class(**arguments)

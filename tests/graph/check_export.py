@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Tests tools/sluice_export.py on small modules: what archives say, what is refused. Needs torch; the tests of
-models of transformers are left out, with a line, where that is missing.
+"""Tests tools/sluice_export.py on small modules: contents of archives, and errors. Needs torch. Without
+transformers, the tests of its models are skipped with a message.
 
 usage: check_export.py
 """
@@ -41,7 +41,7 @@ class Tool(unittest.TestCase):
         self.out = self.folder / "model.pt2"
 
     def run_tool(self, *arguments):
-        """(exit code, what it said)"""
+        """Returns (exit code, output)."""
         said = io.StringIO()
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
             try:
@@ -242,7 +242,7 @@ class ExportTransformers(Tool):
     def test_a_model_that_does_not_fit_is_checked_with_two_layers(self):
         directory = self.save(self.moe())
         before = sluice_export.memory_left
-        parameters = 4 * 26_000  # bytes of five layers' parameters are above, of two layers' below
+        parameters = 4 * 26_000  # below the bytes of five layers, above those of two
         sluice_export.memory_left = lambda: int(4 * parameters / 0.6 * 0.45)
         try:
             code, said = self.run_tool("--model", directory)

@@ -1,5 +1,3 @@
-// Exported graphs, made by hand, as programs: what arguments become, which numbers follow from
-// sizes, what is let go, random numbers, evaluation, running statistics, refusals.
 #include "graph/graph_program.h"
 
 #include <ATen/ATen.h>
@@ -38,7 +36,6 @@ GraphProgram program_of(const GraphBuilder& graph, const Names& reads, const Nam
           graph.find_all(held), graph.find_all(writes), added};
 }
 
-// The results of one node for x, which has two rows of three.
 Tensors results_of(const std::string& target, const Arguments& arguments, const Tensors& read,
                    const Names& results = {"y"}) {
   GraphBuilder graph;
@@ -82,7 +79,6 @@ TEST(GraphArgumentsTest, ANumberForATensorTakesPartAsANumber) {
   expect_same(result_of("aten.add.Tensor", {{"self", kA}, {"other", 2}}, {half}), half + 2);
   const at::Tensor whole = at::arange(4);
   expect_same(result_of("aten.mul.Tensor", {{"self", kA}, {"other", true}}, {whole}), whole * true);
-  // A boxed call.
   expect_same(result_of("aten.maximum.default", {{"self", kA}, {"other", 1}}, {numbers()}),
               at::maximum(numbers(), at::ones({})));
 }
@@ -250,7 +246,7 @@ TEST(GraphSizesTest, NumbersThatDoNotAreComputedByTheirNodes) {
   const Error error = error_of([&] { program.run({at::arange(-5, -1)}, {}, {}); });
   EXPECT_EQ(error.kind(), ErrorKind::kInput);
   EXPECT_NE(error.fact().find("u is at least 1"), std::string::npos) << error.what();
-  // A number that another program computed.
+  // Here another program has computed the number.
   GraphBuilder later = graph;
   later.module.nodes.erase(later.module.nodes.begin(), later.module.nodes.end() - 1);
   expect_same(program_of(later, {"more"}, {"y"}).run({at::scalar_tensor(5, at::kLong)}, {}, {})[0],
@@ -296,7 +292,7 @@ TEST(GraphSizesTest, OtherSizesAreRefusedByName) {
             "input 'mask' is int32; the graph was exported for int64");
 }
 
-// ---- what a run leaves ----
+// ---- lifetime of values ----
 
 TEST(GraphProgramTest, AnAreaWithoutGradientRecordsNone) {
   GraphBuilder graph;
@@ -317,7 +313,7 @@ TEST(GraphProgramTest, AnAreaWithoutGradientRecordsNone) {
   EXPECT_FALSE(program.run({x}, {}, {})[1].requires_grad());
 }
 
-// Values are watched by an operator of the test: whether earlier ones are still there.
+// A watch operator counts how many earlier values are still alive.
 TEST(GraphProgramTest, AValueIsLetGoWithItsLastUse) {
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> seen;
   std::vector<int> num_alive;
@@ -329,7 +325,7 @@ TEST(GraphProgramTest, AValueIsLetGoWithItsLastUse) {
                               seen.emplace_back(tensor.storage().getWeakStorageImpl());
                               return Tensors{tensor};
                             }};
-  // Direct, boxed and in lists.
+  // Tries direct calls, boxed calls, and calls with lists.
   for (const std::string target : {"aten.add.Tensor", "aten.maximum.default", "list"}) {
     seen.clear();
     num_alive.clear();
@@ -347,7 +343,8 @@ TEST(GraphProgramTest, AValueIsLetGoWithItsLastUse) {
     }
     const Tensors written =
         program_of(graph, {"x"}, {last, "a"}, {}, {watch}).run({at::ones({100})}, {}, {});
-    // The first stays, since it is written; the second is gone when the third is there.
+    // The first value stays alive because it is an output. The second is freed before the third
+    // exists.
     EXPECT_EQ(num_alive, (std::vector<int>{0, 1, 1})) << target;
     EXPECT_FALSE(seen[0].expired());
     EXPECT_TRUE(seen[1].expired());
@@ -403,7 +400,6 @@ TEST(GraphProgramTest, GradientsAreThoseOfTheSameCalls) {
 
 // ---- random numbers ----
 
-// Four random nodes in two modules, one of them boxed.
 GraphBuilder random_graph() {
   GraphBuilder graph;
   graph.tensor("x", {"64"});
@@ -458,7 +454,7 @@ TEST(GraphRandomTest, EveryPartOfTheKeyMatters) {
   EXPECT_EQ(num_equal(drawn({{0, 1, 2, 3, 4}}, 1, 9, 3), whole), 0);
   EXPECT_EQ(num_equal(drawn({{0, 1, 2, 3, 4}}, 1, 2, 9), whole), 0);
   EXPECT_FALSE(at::equal(whole[0], whole[1]));  // another module
-  EXPECT_FALSE(at::equal(whole[0], whole[2]));  // another number in the module
+  EXPECT_FALSE(at::equal(whole[0], whole[2]));  // another position in the module
 }
 
 TEST(GraphRandomTest, OutsideOfAScopeTheDefaultGeneratorDraws) {
@@ -569,7 +565,6 @@ struct NormModule : torch::nn::Module {
   at::Tensor weight;
 };
 
-// The buffers after a microbatch that was run once or twice, and the gradient of the weight.
 Tensors norm_layer_after(bool twice) {
   GraphBuilder graph = norm_graph(true);
   graph.tensor("weight", {"3"});
@@ -654,7 +649,7 @@ TEST(GraphLayerTest, TheWrittenAttentionUnderAutocastIsThatOfTheOperator) {
   EXPECT_TRUE(at::equal(written, exported));
 }
 
-// ---- operators of others, and refusals ----
+// ---- added operators and errors ----
 
 TEST(GraphOperatorsTest, AnAddedOperatorIsCalledWithItsArgumentsAsWritten) {
   GraphBuilder graph;
@@ -724,7 +719,7 @@ TEST(GraphOperatorsTest, ANodeThatFailsIsNamed) {
       << error.fact();
 }
 
-// Without these checks LibTorch's kernels read beyond the tensors.
+// Without these checks LibTorch's kernels would read out of bounds.
 TEST(GraphOperatorsTest, ArgumentsThatLibTorchDoesNotCheckAreChecked) {
   const auto fails = [](const std::string& target, const Arguments& arguments, const Tensors& read,
                         const Names& results = {"y"}) {
@@ -777,7 +772,7 @@ TEST(GraphOperatorsTest, ArgumentsThatLibTorchDoesNotCheckAreChecked) {
             "weight 0 has the sizes [12, 9], not [12, 4]");
 }
 
-// The view of x, which lay in memory as it does here when the graph was exported.
+// Returns a strided view of x, whose strides at export were `exported`.
 at::Tensor strided_view(const at::Tensor& x, const Items& size, const Items& stride,
                         const std::vector<std::int64_t>& exported) {
   GraphBuilder graph;
@@ -823,7 +818,7 @@ std::string strided_refusal(const at::Tensor& x, const Items& size, const Items&
 
 TEST(StridedViewTest, ThatReachesBeyondItsTensorIsRefusedWithItsNode) {
   const at::Tensor storage = at::arange(32, at::kFloat);
-  // Its storage has more elements, before and behind.
+  // The storage has more elements before and after x.
   const at::Tensor x = storage.narrow(0, 8, 8).view({2, 4});
   const auto refusal = [&](const Items& size, const Items& stride) {
     return strided_refusal(x, size, stride, {4, 1});
@@ -871,7 +866,7 @@ TEST(StridedViewTest, OfSymbolicSizesIsCheckedAtEveryCall) {
              {{"self", Value{"x"}}, {"size", Items{Value{"n"}, 2}}, {"stride", Items{1, 1}}},
              {"y"});
   const GraphProgram program = program_of(graph, {"x"}, {"y"});
-  // Of a larger storage, so that LibTorch's own check passes.
+  // The storage is larger than the tensor, so LibTorch's own check passes.
   const auto tensor = [](std::int64_t rows) {
     return at::arange(64, at::kFloat).narrow(0, 0, rows * 4).view({rows, 4}).t();
   };

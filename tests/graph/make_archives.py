@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""Makes archives of small models with tools/sluice_export.py, and what Python computes with them, for tests.
+"""Exports small models with tools/sluice_export.py and records what Python computes with them, for tests.
 
-usage: make_archives.py DIR [NAME ...]      (all of MODELS without a name; causal_FAMILY: one of causal_families.py)
+usage: make_archives.py DIR [NAME ...]      (default: all of MODELS; causal_FAMILY: one of causal_families.py)
        make_archives.py --list
 
-Needs torch and transformers. The same versions make the same files. For every NAME there is in DIR
-  NAME/                         config.json and model.safetensors, as transformers saves them; not of a factory
+Needs torch and transformers. The same versions make the same files. For each NAME, writes to DIR:
+  NAME/                         config.json and model.safetensors as transformers saves them; not for a factory
   NAME.pt2                      the archive
-  NAME.expected.safetensors     one forward and backward of the exported program, dropout off, else as in training
+  NAME.expected.safetensors     one forward and backward of the exported program in training mode, without dropout
     input.*                     the batch
-    output.*, cotangent.*       results, and what the backward starts with: the gradient of sum(output * cotangent)
+    output.*, cotangent.*       results and their gradients: the backward starts from sum(output * cotangent)
     grad.*, buffer.*            gradients of parameters; buffers that the program has changed
-  NAME.steps.safetensors        five steps of AdamW without weight decay, dropout off; where there is a loss
-    batch.STEP.MICROBATCH.*     two microbatches a step
-    losses, learning_rate       of every step, over both microbatches
+  NAME.steps.safetensors        for models with a loss: five steps of AdamW without weight decay and dropout
+    batch.STEP.MICROBATCH.*     two microbatches per step
+    losses, learning_rate       per step, over both microbatches
     after.*                     parameters after the last step
 """
 import contextlib
@@ -46,7 +46,7 @@ BLOCKS = dict(WIDTHS, hidden_dropout_prob=0.1, attention_probs_dropout_prob=0.1)
 
 @dataclasses.dataclass
 class Model:
-    """The model that is exported: a class and configuration of transformers, or a factory; options of the exporter."""
+    """A model to export: a class and configuration of transformers, or a factory, and the exporter's options."""
     model_class: type | None
     config: object
     options: tuple = ()
@@ -86,7 +86,7 @@ MODELS = {
 }
 
 
-# Names of archives of the families of causal_families.py.
+# Names of the archives of the families in causal_families.py.
 FAMILY_NAMES = {"causal_" + family.replace("-", "_"): family for family in causal_families.FAMILIES}
 
 
@@ -99,7 +99,7 @@ def model_of(name):
 
 
 def save_model(model, directory):
-    """Draws the weights: none is 0 or 1 throughout."""
+    """Draws the weights so that no tensor is all zeros or all ones."""
     torch.manual_seed(0)
     made = model.model_class(model.config)
     generator = torch.Generator().manual_seed(1)
@@ -122,7 +122,7 @@ def export(name, model, directory):
 
 
 def without_dropout(module):
-    """Turns dropout off in an exported program, and leaves everything else as in training."""
+    """Turns dropout off in an exported program that otherwise stays in training mode."""
     for owner in module.modules():
         if not isinstance(owner, torch.fx.GraphModule):
             continue
@@ -168,7 +168,7 @@ class Program:
         return dict(zip(self.outputs, flat))
 
     def loss(self, outputs, inputs):
-        """(sum or mean, what it weighs)"""
+        """Returns (sum or mean, weight)."""
         facts = self.facts["loss"]
         if facts:
             value = outputs[facts["output"]]
@@ -182,7 +182,7 @@ class Program:
 
 
 def batches(name, model, directory):
-    """A function that draws inputs of sizes by name."""
+    """Returns a function that draws inputs for given sizes."""
     options = list(model.options)
     options += ["--factory", model.factory] if model.factory else ["--model", str(directory / name)]
     arguments = sluice_export.parse_arguments([*options, "--out", "x.pt2"])

@@ -1,4 +1,3 @@
-// Copies of weights under autocast: against autocast without them.
 #include "layer/casted_weights.h"
 
 #include <ATen/ATen.h>
@@ -18,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kWidth = 8;
 
-// Autocast to bfloat16 without the process's cache.
+// Enables autocast to bfloat16 without its process-wide cache.
 class Autocast {
  public:
   Autocast() { set(true); }
@@ -94,7 +93,6 @@ const std::map<std::string, std::pair<std::vector<std::int64_t>, Product>>& prod
   return all;
 }
 
-// One layer, which multiplies.
 Chunk chunk_of(const Product& product, const at::Tensor& weight, bool trains = true) {
   LayerSpec layer;
   layer.name = "product";
@@ -115,7 +113,7 @@ at::Tensor run(Chunk& chunk, const at::Tensor& x) {
   return chunk.run_layer(0, {x}, 0, 1, 0).front();
 }
 
-// Products that read the copy of the only weight give zeros from now on.
+// Sets the copy of the only weight to zero. Products that read the copy then give zeros.
 void wipe_copy(Chunk& chunk) {
   const at::NoGradGuard no_grad;
   chunk.casted_weights().cast(chunk.parameters().front().tensor, at::kBFloat16).zero_();
@@ -190,7 +188,7 @@ TEST(CastedWeightsTest, NothingIsCastOutsideOfAutocastNorInFloat64) {
   const Autocast autocast;
   EXPECT_EQ(run(wider, x.to(at::kDouble)).scalar_type(), at::kDouble);
   EXPECT_EQ(wider.casted_weights().bytes(), 0);
-  // A layer that turns autocast off computes in the weight's type, in a scope that has copies.
+  // A layer may turn autocast off. It then computes in the weight's type even though copies exist.
   Chunk off = chunk_of(
       [](const at::Tensor& input, const at::Tensor& w) {
         at::autocast::set_autocast_enabled(at::kCPU, false);
@@ -220,7 +218,7 @@ TEST(CastedWeightsTest, FrozenWeightsAndForwardsWithoutAGraphShareTheCopy) {
     EXPECT_TRUE(is_zero(y));
   }
 
-  // A copy that a forward without a graph has made serves one that records it.
+  // A copy made by a forward without a graph also serves a forward that records one.
   Chunk trained = chunk_of(linear, numbers({5, kWidth}, 0));
   {
     const at::NoGradGuard no_grad;

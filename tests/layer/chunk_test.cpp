@@ -118,7 +118,8 @@ TEST(ChunkTest, OutputsKeepTheOrderOfTheMessage) {
             (std::vector<std::pair<std::string, double>>{{"relayed", 9}, {"b", 2}, {"a", 1}}));
 }
 
-// `watched` must be gone when each layer runs: neither the chunk nor the caller holds it then.
+// When a layer runs, neither the chunk nor the caller may still hold a value that only earlier
+// layers read.
 TEST(ChunkTest, ReleasesAValueBeforeItsLastReaderEnds) {
   c10::weak_intrusive_ptr<c10::TensorImpl> input(c10::intrusive_ptr<c10::TensorImpl>{});
   c10::weak_intrusive_ptr<c10::TensorImpl> first(c10::intrusive_ptr<c10::TensorImpl>{});
@@ -244,14 +245,13 @@ TEST(ChunkTest, RefusesALayerThatWritesToTheBatchInPlace) {
             std::string::npos)
       << direct;
   EXPECT_NE(direct.find("x.clone()"), std::string::npos) << direct;
-  // A view of it, under another name.
+  // Writes into a view of the input, under another name.
   const Function view = [](const std::vector<at::Tensor>& read) {
     return std::vector<at::Tensor>{read[0].flatten()};
   };
   const std::string later = refusal({plain_layer("flat", {"x"}, {"hidden"}, view),
                                      plain_layer("b", {"hidden"}, {"hidden"}, doubled)});
   EXPECT_NE(later.find("layer 'b' writes in place to the input 'x'"), std::string::npos) << later;
-  // A tensor that a layer has made is its own.
   Chunk chunk({plain_layer("sum", {"x", "x"}, {"hidden"}, sum_of_inputs()),
                plain_layer("b", {"hidden"}, {"hidden"}, doubled)},
               0, {}, {"hidden"});

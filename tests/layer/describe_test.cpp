@@ -58,7 +58,7 @@ TEST(DescribeTest, CountsTheProductsOfForwardAndBackward) {
   };
   EXPECT_EQ(flops(0), (std::vector<double>{1, 0, 1}));  // the batch needs no gradient
   EXPECT_EQ(flops(1), (std::vector<double>{4, 4, 4}));  // to twice the width and back
-  EXPECT_EQ(flops(2), (std::vector<double>{2, 2, 2}));  // one matrix, used twice
+  EXPECT_EQ(flops(2), (std::vector<double>{2, 2, 2}));
   EXPECT_EQ(flops(3), (std::vector<double>{1, 1, 1}));
 }
 
@@ -77,10 +77,10 @@ TEST(DescribeTest, CountsWhatIsKeptForTheBackwardAndForTheWeightsAlone) {
   const LayerCost& linear = model.layers[3].cost;
   const MicrobatchShape shape{10, 0};
   const double value = 10 * kModelWidth * 4;
-  EXPECT_EQ(linear.after_forward.at(shape), value);    // its input
-  EXPECT_EQ(linear.after_input.at(shape), 2 * value);  // and the gradient of its output
-  // x, mean and inverse root of the norm, its result, two inner values of twice the width, and the
-  // mask of the dropout.
+  EXPECT_EQ(linear.after_forward.at(shape), value);    // keeps its input
+  EXPECT_EQ(linear.after_input.at(shape), 2 * value);  // keeps the gradient of its output too
+  // Kept: x, mean and inverse root of the norm, its result, two inner values of twice the width,
+  // and the dropout mask.
   EXPECT_EQ(model.layers[1].cost.after_forward.at(shape),
             10 * 4 * (6 * kModelWidth + 2 + kModelWidth));
 }

@@ -1,4 +1,3 @@
-// Sums of shards: the bits of the tree, whatever order the microbatches come in.
 #include "layer/gradient_sum.h"
 
 #include <ATen/ATen.h>
@@ -21,7 +20,7 @@ at::Tensor gradient_of(int microbatch) {
 
 at::Tensor parameter() { return at::zeros({37}).set_requires_grad(true); }
 
-// By hand: each shard in its order, then halves.
+// The expected sum: each shard in its own order, then halves pairwise.
 at::Tensor tree(int begin, int end) {
   if (end - begin > 1) {
     const int middle = begin + (end - begin) / 2;
@@ -55,7 +54,6 @@ TEST(GradientSumTest, ShardsAddUpInTheTreeWhateverShardComesFirst) {
     ShardedSum sum(weight, "weight");
     sum.set_shards({0, shards, shards});
     for (int round = 0; round < 10; ++round) {
-      // Any order of the shards, interleaved; within a shard ascending.
       std::vector<int> order = microbatches_of(0, shards);
       if (round > 0) std::shuffle(order.begin(), order.end(), random);
       std::map<int, int> next;
@@ -102,7 +100,7 @@ TEST(GradientSumTest, AShardWithoutAGradientIsLeftOut) {
   EXPECT_FALSE(sum.value().defined());
 }
 
-// As the uses of a tied parameter do.
+// The uses of a tied parameter share memory in this way.
 TEST(GradientSumTest, OfSumsThatShareTheirMemoryOneKeepsIt) {
   const at::Tensor weight = parameter();
   ShardedSum first(weight, "first"), second(weight, "second");
@@ -132,7 +130,7 @@ TEST(GradientSumTest, StepsUseTheMemoryOfTheFirstAgain) {
     for (int shard = 0; shard < 4; ++shard) {
       for (int m = shard * kPerShard; m < (shard + 1) * kPerShard; ++m) {
         sum.select(shard);
-        const at::Tensor held = gradient_of(m);  // held: cannot be taken over
+        const at::Tensor held = gradient_of(m);  // `held` prevents the sum from reusing its memory
         sum.add(held);
         used.push_back(sum.value().data_ptr());
       }

@@ -19,7 +19,7 @@ at::Tensor drawn(std::int64_t count, std::uint64_t seed, const std::string& name
   return values;
 }
 
-// The vectors that the authors of the generator publish with it (Random123, kat_vectors).
+// Test vectors published by the authors of the generator (Random123, kat_vectors).
 TEST(PhiloxTest, GivesThePublishedAnswers) {
   EXPECT_EQ(philox4x32({0, 0, 0, 0}, {0, 0}),
             (PhiloxCounter{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
@@ -62,7 +62,7 @@ TEST(KeyedNormalTest, SeedAndNameGiveOtherNumbers) {
 TEST(KeyedNormalTest, IsANormalDistribution) {
   const at::Tensor values = drawn(4'000'000, 1, "w", 0, at::kDouble);
   const auto mean_of = [](const at::Tensor& x) { return x.mean().item<double>(); };
-  EXPECT_NEAR(mean_of(values), 0.0, 2.5e-3);  // five standard errors of each moment
+  EXPECT_NEAR(mean_of(values), 0.0, 2.5e-3);  // tolerances are five standard errors of each moment
   EXPECT_NEAR(mean_of(values.pow(2)), 1.0, 3.5e-3);
   EXPECT_NEAR(mean_of(values.pow(3)), 0.0, 1e-2);
   EXPECT_NEAR(mean_of(values.pow(4)), 3.0, 2.5e-2);
@@ -80,8 +80,8 @@ TEST(KeyedNormalTest, IsANormalDistribution) {
   EXPECT_TRUE(values.isfinite().all().item<bool>());
 }
 
-// Every machine must give these bits, since results of runs are compared by hash. The numbers were
-// found to agree to 1e-15 with a program of its own that uses a C library's log, sin and cos.
+// Every machine must produce these bits, because runs are compared by hash. A separate program that
+// uses a C library's log, sin and cos agrees to 1e-15.
 TEST(KeyedNormalTest, TheBitsAreFixed) {
   const at::Tensor values = drawn(6, 42, "model.layers.0.mlp.up_proj.weight", 0, at::kDouble);
   const at::Tensor expected =

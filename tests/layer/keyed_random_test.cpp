@@ -24,7 +24,6 @@ namespace {
 
 using Tensors = std::vector<at::Tensor>;
 
-// The random operations of user code, none of it aware of a key.
 Tensors random_work() {
   Tensors drawn{at::rand({5}), at::randn({7}), at::randint(100, {9}), at::randperm(11),
                 at::rand_like(at::ones({3}))};
@@ -54,7 +53,6 @@ void expect_equal(const Tensors& a, const Tensors& b) {
   for (std::size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(at::equal(a[i], b[i])) << "item " << i;
 }
 
-// Every item that takes its numbers from the scope must differ under another key.
 void expect_all_different(const Tensors& a, const Tensors& b) {
   for (std::size_t i = 0; i < a.size(); ++i) EXPECT_FALSE(at::equal(a[i], b[i])) << "item " << i;
 }
@@ -233,7 +231,8 @@ TEST(KeyedRandomTest, TensorsOnTheMetaDeviceNeedNoNumbers) {
   EXPECT_TRUE(at::empty({3}, at::TensorOptions(at::kMeta)).normal_().is_meta());
 }
 
-// Allocations are counted, since time depends on the machine. bench/layer_bench.cpp measures time.
+// The test counts allocations, because time depends on the machine. bench/layer_bench.cpp measures
+// time.
 TEST(KeyedRandomTest, AScopeWithoutDrawsMakesNoGenerator) {
   const auto scope_with = [](const std::function<void()>& work) {
     return test::allocations_of([&] {
@@ -241,7 +240,7 @@ TEST(KeyedRandomTest, AScopeWithoutDrawsMakesNoGenerator) {
       work();
     });
   };
-  scope_with([] {});  // the first scope registers the interception of operators
+  scope_with([] {});  // the first scope also registers the interception of operators
   const test::Allocations empty = scope_with([] {});
   EXPECT_EQ(empty.count, 1);
   EXPECT_LT(empty.bytes, 512);
@@ -251,16 +250,15 @@ TEST(KeyedRandomTest, AScopeWithoutDrawsMakesNoGenerator) {
 
 TEST(KeyedRandomTest, OperatorsThatDoNotDrawAllocateNoMoreInAScope) {
   const at::Tensor x = at::ones({2, 2});
-  // No matrix product: the library behind it allocates buffers of its own, and not in every call.
+  // Leaves out matrix products, because their library allocates buffers in some calls only.
   const auto work = [&] { x.mul(x).add_(x).tanh().sum(0); };
-  // The first call fills caches that later calls use.
   test::allocations_of(work);
   const std::int64_t outside = test::allocations_of(work).count;
   const KeyedRandomScope scope(1, 2, "model.layers.17", 3);
   EXPECT_EQ(test::allocations_of(work).count, outside);
 }
 
-// The path of CUDA's fused dropout and attention, here with two generators of the CPU.
+// CUDA's fused dropout and attention take this path. Here two CPU generators stand in.
 TEST(DefaultGeneratorSwapTest, LendsTheStateAndTakesItBack) {
   const at::Generator own = at::detail::createCPUGenerator(3),
                       same = at::detail::createCPUGenerator(3);

@@ -1,4 +1,3 @@
-// Models of modules of your own.
 #include "sluice/model.h"
 
 #include <ATen/ATen.h>
@@ -30,7 +29,7 @@ TEST(FromSequentialTest, RunsTheChildrenThemselvesUnderTheirNames) {
   }
   EXPECT_EQ(names, (std::vector<std::string>{"in.weight", "in.bias", "out.weight", "out.bias"}));
   const at::Tensor before = net->named_parameters()["in.weight"].clone();
-  initialize_parameters(chunk, 7);  // they hold their weights already
+  initialize_parameters(chunk, 7);  // the modules already hold their weights
   EXPECT_TRUE(at::equal(before, net->named_parameters()["in.weight"]));
   const at::Tensor x = at::ones({5, 3});
   EXPECT_TRUE(
@@ -67,7 +66,7 @@ TEST(FromSequentialTest, RefusesOneWithoutChildren) {
   EXPECT_EQ(error_of([] { from_sequential(torch::nn::Sequential()); }).kind(), ErrorKind::kUsage);
 }
 
-// LibTorch takes a Sequential into another one with a forward that is no template.
+// LibTorch accepts a Sequential inside another one only if its forward is not a template.
 struct InnerImpl : torch::nn::SequentialImpl {
   using SequentialImpl::SequentialImpl;
   at::Tensor forward(const at::Tensor& x) { return SequentialImpl::forward(x); }
@@ -93,7 +92,6 @@ TEST(FromSequentialTest, ExpandsANestedSequentialWhereItIsAsked) {
   EXPECT_TRUE(at::equal(chunk.forward({}, {{"x", x}}, 0, 1, 0).get("hidden"), copy->forward(x)));
 }
 
-// A block whose forward takes more than a tensor.
 struct ScaledImpl : torch::nn::Cloneable<ScaledImpl> {
   ScaledImpl() { reset(); }
   void reset() override { linear = register_module("linear", torch::nn::Linear(3, 3)); }
@@ -107,7 +105,7 @@ TEST(FromChildrenTest, CallsTheElementsOfAListOrADictionaryAsItIsTold) {
   torch::nn::ModuleList list;
   list->push_back(first);
   list->push_back(second);
-  list->push_back(first);  // tied
+  list->push_back(first);
   torch::nn::ModuleDict dictionary;
   dictionary->update({{"b", first}, {"a", second}});
 

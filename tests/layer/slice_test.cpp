@@ -71,12 +71,11 @@ TEST(SliceTest, RefusesWhatReachesBeyondTheTensor) {
   }
 }
 
-// A module whose parameter is what a rank holds.
 struct Weight : torch::nn::Module {
   explicit Weight(const at::Tensor& value) { register_parameter("weight", value); }
 };
 
-// A layer "a" whose module has `value` as its weight, of which it holds this.
+// A layer "a" whose module's weight is `value`, the `held` slices of the whole weight.
 LayerSpec holding(const at::Tensor& value, const ParameterSlices& held) {
   LayerSpec layer;
   layer.name = "a";
@@ -86,7 +85,7 @@ LayerSpec holding(const at::Tensor& value, const ParameterSlices& held) {
   return layer;
 }
 
-// "a.weight" as one rank holds it, drawn.
+// Initializes "a.weight" on a rank that holds these slices, and returns it.
 at::Tensor drawn(const ParameterSlices& held, at::ScalarType dtype, bool with_own_function = false,
                  bool strided = false) {
   const Shape sizes =
@@ -107,7 +106,6 @@ at::Tensor drawn(const ParameterSlices& held, at::ScalarType dtype, bool with_ow
   return chunk.parameters()[0].tensor.detach();
 }
 
-// The slices' part of a whole tensor.
 at::Tensor held_of(const at::Tensor& whole, const ParameterSlices& held) {
   std::vector<at::Tensor> parts;
   for (const detail::Cut& cut : detail::cuts_of(held.global_shape, *held.split, held.slices, "x"))
@@ -170,7 +168,6 @@ TEST(SlicedParametersTest, ASliceIsAPartOfEverySection) {
   EXPECT_TRUE(last[1].equal(value.narrow(0, 5, 1)));
 }
 
-// A module that says itself what it holds.
 struct Sliced : torch::nn::Module, SlicedModule {
   explicit Sliced(std::vector<std::pair<std::string, ParameterSlices>> declared)
       : declared_(std::move(declared)) {

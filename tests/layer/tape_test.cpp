@@ -1,4 +1,3 @@
-// Modules that are made without memory, and get what they would have had.
 #include "layer/tape.h"
 
 #include <ATen/ATen.h>
@@ -23,7 +22,8 @@ namespace {
 using torch::nn::Module;
 using Tensors = std::map<std::string, at::Tensor>;
 
-// The operations of constructors on tensors, by name, in this order; each draws after the others.
+// Tensor operations of constructors, by name and in this order. Each draws random numbers after the
+// previous ones.
 using Build = std::function<void(Tensors& kept)>;
 const std::vector<std::pair<std::string, Build>>& builds() {
   static const std::vector<std::pair<std::string, Build>> all = {
@@ -132,7 +132,7 @@ const std::vector<std::pair<std::string, Build>>& builds() {
   return all;
 }
 
-// All of them, of which it keeps those of one name ("": all), and draws at the end.
+// Runs all builds, keeps the tensors of one build ("": all), and draws once more at the end.
 struct Built : Module {
   explicit Built(const std::string& kept_name) {
     for (const auto& [name, build] : builds()) {
@@ -143,7 +143,7 @@ struct Built : Module {
     }
     last = torch::randn({4});
   }
-  Tensors kept;  // registered nowhere
+  Tensors kept;
   at::Tensor last;
 };
 
@@ -247,7 +247,7 @@ TEST(TapeTest, OnlyWhatIsLeftTakesMemory) {
   };
   EXPECT_GT(peak_of(make(7)), 2 * matrix);
   const std::int64_t left = 2 * matrix + 4 * kWidth, rest = 1 << 20;
-  // tril() makes one beside it.
+  // tril() makes a second matrix.
   EXPECT_LE(peak_of([&] { return make_with_memory_for_kept(make(7), Drawn::kByDefault); }),
             left + matrix);
   EXPECT_LE(peak_of([&] { return make_with_memory_for_kept(make(7), Drawn::kNone); }),

@@ -1,4 +1,3 @@
-// Memory that a source of weights has yet to fill.
 #include "layer/unfilled.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,3 @@
-// The parts of a module with a forward of its own: which there are, what is kept, what is refused.
 #include "sluice/parts/whole_module.h"
 
 #include <ATen/ATen.h>
@@ -280,7 +279,7 @@ TEST(KeptTest, DropsChildrenAndEmptiesTheirHoldersButKeepsIndicesAndKeys) {
             std::string::npos);
 }
 
-// The result of a user's model; sluice's names do not occur.
+// The result type of a user's model. It uses none of sluice's names.
 struct Reply {
   at::Tensor logits;
   std::vector<at::Tensor> later;

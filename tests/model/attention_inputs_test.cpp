@@ -23,7 +23,7 @@ at::Tensor queries(std::int64_t batch, std::int64_t length, at::ScalarType dtype
   return at::zeros({batch, 2, length, 4}, dtype);
 }
 
-// "X.." a row of tokens that are seen, for every query of a row of the batch.
+// Draws the mask of one row of the batch, a line per query. "X" marks a visible token.
 std::vector<std::string> picture(const at::Tensor& mask, std::int64_t row) {
   std::vector<std::string> lines;
   const at::Tensor of_row = mask[mask.size(0) == 1 ? 0 : row][0];
@@ -102,7 +102,7 @@ TEST(AttentionInputsTest, AMaskIsMadeOnceForAMicrobatchWhateverViewOfItIsGiven) 
   EXPECT_TRUE(inputs.mask({mask.detach(), {}}, q, {}).is_same(first));
   EXPECT_FALSE(inputs.mask({other, {}}, q, {}).is_same(first));
   EXPECT_FALSE(inputs.mask({mask, {}}, q, {.window = 2}).is_same(first));
-  // `first` has users, so it is found again behind another microbatch.
+  // `first` is still in use, so it is found again after another microbatch.
   EXPECT_TRUE(inputs.mask({mask, {}}, q, {}).is_same(first));
 }
 
@@ -122,7 +122,7 @@ TEST(AttentionInputsTest, OnlyTheLastMicrobatchIsHeldWithoutUsers) {
   EXPECT_EQ(picture(inputs.mask({masks[0], {}}, q, {}), 0), (Lines{"...", ".X.", ".XX"}));
 }
 
-// Two ranks that are threads, each with its own last microbatch; a common table of a window.
+// Two ranks run as threads. Each has its own last microbatch, and both share the table of a window.
 TEST(AttentionInputsTest, ThreadsMayAskAtOnce) {
   AttentionInputs inputs({std::make_shared<RotaryTable>(4, detail::RopeConfig())});
   const at::Tensor common = rows({{0, 0, 1, 1, 1, 1}});

@@ -18,8 +18,9 @@ TokenRows counting_rows(std::int64_t num_rows, std::int64_t seq_len) {
 
 TEST(CausalLmBatchTest, KeepsRowsInOrderAndCountsShiftedLabels) {
   TokenRows rows = counting_rows(5, 3);
-  for (std::size_t i = 3; i < 6; ++i) rows.labels[i] = -100;      // a row
-  for (std::size_t i = 0; i < 15; i += 3) rows.labels[i] = -100;  // nothing predicts the first
+  for (std::size_t i = 3; i < 6; ++i) rows.labels[i] = -100;
+  // no token predicts the first token of a row
+  for (std::size_t i = 0; i < 15; i += 3) rows.labels[i] = -100;
   const StepBatch parts = causal_lm_batch(rows, 2, 9);
   EXPECT_EQ(parts.step, 9);
   EXPECT_EQ(parts.counts, (std::vector<std::int64_t>{2, 4, 2}));

@@ -1,4 +1,3 @@
-// describe() against what the families say of themselves.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,10 +22,11 @@ ModelSpec plain_spec_of(const std::string& model) {
   return read_model_spec(std::string(SLUICE_TEST_DATA) + "/reference/" + model, {.fused = false});
 }
 
-// The measured description, with LibTorch's operators: describe() sees inside no others.
+// Returns the measured description. It uses LibTorch's operators, because describe() cannot look
+// inside fused ones.
 ModelSpec measured(const ModelSpec& spec, LayerOptions options = {}) {
   options.fused = false;
-  at::set_num_threads(1);  // tiny models: handing out work takes longer than doing it
+  at::set_num_threads(1);  // for tiny models, starting threads takes longer than the work
   const TensorMeta ids{{2, kLength}, at::kLong};
   const TensorMeta absent{{}, at::ScalarType::Undefined};
   return describe(
@@ -104,8 +104,8 @@ TEST(DescribeFamiliesTest, OperationsAreThoseOfTheFamily) {
   }
 }
 
-// A layer's result counts where it is saved: that of the last norm in the head. The families count
-// it in the norm, and the loss in the head.
+// A layer's result counts in the layer that saves it, so the result of the last norm counts in the
+// head. The families count that result in the norm and the loss in the head.
 TEST(DescribeFamiliesTest, KeptBytesAreThoseOfTheFamily) {
   const MicrobatchShape shape{3, kLength};
   const auto kept = [&](const LayerInfo& layer) { return layer.cost.after_forward.at(shape); };
@@ -121,8 +121,8 @@ TEST(DescribeFamiliesTest, KeptBytesAreThoseOfTheFamily) {
   }
 }
 
-// The casted sines and cosines of a microbatch are one table for all its rows; the families count
-// one a row.
+// All rows of a microbatch share one table of casted sines and cosines. The families count one
+// table per row.
 TEST(DescribeFamiliesTest, KeptBytesAreNearThoseOfTheFamilyInHalfPrecision) {
   const MicrobatchShape shape{3, kLength};
   const auto kept = [&](const LayerInfo& layer) { return layer.cost.after_forward.at(shape); };
@@ -142,7 +142,7 @@ TEST(DescribeFamiliesTest, KeptBytesAreNearThoseOfTheFamilyInHalfPrecision) {
         const std::string what = model + " " + spec.layers[i].name;
         EXPECT_NEAR(kept(found.layers[i]), kept(spec.layers[i]), 0.03 * kept(spec.layers[i]))
             << what;
-        // Copies of biases are not counted.
+        // The families do not count copies of biases.
         const double casted = spec.layers[i].cost.casted_weights;
         EXPECT_NEAR(found.layers[i].cost.casted_weights, casted, 0.08 * casted) << what;
         EXPECT_EQ(found.layers[i].writes[0].dtype, spec.layers[i].writes[0].dtype) << what;
@@ -170,7 +170,7 @@ TEST(DescribeFamiliesTest, BytesThatWaitForTheWeightsAreNearThoseOfLlama) {
   }
 }
 
-// The first block trains: those behind it pass gradients on, what is before it does nothing.
+// Only the first block trains. Later blocks pass gradients on, and earlier layers have no backward.
 TEST(DescribeFamiliesTest, FrozenLayersKeepWhatTheFamilySaysOfThem) {
   const MicrobatchShape shape{3, kLength};
   for (const std::string& model : kDescribed) {
@@ -183,7 +183,7 @@ TEST(DescribeFamiliesTest, FrozenLayersKeepWhatTheFamilySaysOfThem) {
     };
     EXPECT_EQ(kept(found, 0), 0) << model;
     EXPECT_EQ(kept(spec, 0), 0) << model;
-    EXPECT_EQ(kept(found, 1), kept(spec, 1)) << model;  // nobody wants its input's gradient
+    EXPECT_EQ(kept(found, 1), kept(spec, 1)) << model;  // the gradient of its input is not needed
     EXPECT_EQ(kept(found, 2), kept(spec, 2)) << model;
     EXPECT_LT(kept(spec, 2), kept(all, 2)) << model;
     EXPECT_EQ(found.layers[2].cost.after_input.at(shape), 0) << model;
@@ -195,7 +195,6 @@ TEST(DescribeFamiliesTest, FrozenLayersKeepWhatTheFamilySaysOfThem) {
   }
 }
 
-// Every row of operators that keep what the gradients that are wanted need, no more.
 TEST(DescribeFamiliesTest, LayersThatTrainInPartKeepWhatTheirOperatorsSay) {
   const MicrobatchShape shape{3, kLength};
   for (const std::string& model : kDescribed) {

@@ -1,4 +1,3 @@
-// The expert layer against sums written out token by token.
 #include "model/experts.h"
 
 #include <ATen/ATen.h>
@@ -34,7 +33,7 @@ std::shared_ptr<Experts> make_experts(const detail::ExpertsConfig& config,
   return experts;
 }
 
-// The router's choice is made in float32, of float64 in float64.
+// The router chooses in float32, or in float64 if its input is float64.
 struct Choice {
   at::Tensor weights_TK, experts_TK;
 };
@@ -85,7 +84,7 @@ TEST(ExpertsTest, EveryTokenGetsTheWeightedSumOfItsExperts) {
       EXPECT_TRUE(at::allclose(output.hidden_BLD, expected, 1e-9, 1e-12)) << top_k;
       for (std::size_t i = 0; i < inputs.size(); ++i) {
         const at::Tensor wanted = gradients[i].defined() ? gradients[i] : at::zeros_like(inputs[i]);
-        // The probabilities are float32, and so is what their gradient passes through.
+        // Probabilities and their gradients pass through float32.
         EXPECT_TRUE(at::allclose(found[i], wanted, 1e-5, 1e-6)) << top_k << " " << i;
       }
     }
@@ -110,7 +109,7 @@ TEST(ExpertsTest, AnExpertWithoutTokensHasGradientsOfZeros) {
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
     const detail::ExpertsConfig config = config_of(5, 1);
     const auto experts = make_experts(config, dtype);
-    const at::Tensor x_BLD = at::ones({1, 3, kHidden}, dtype);  // all tokens choose alike
+    const at::Tensor x_BLD = at::ones({1, 3, kHidden}, dtype);
     experts->forward(x_BLD, {}).hidden_BLD.sum().backward();
     int idle = 0;
     for (const auto& parameter : experts->named_parameters()) {
@@ -144,7 +143,7 @@ TEST(LoadBalancingLossTest, IsTopKWhenAllExpertsAreAlike) {
 }
 
 TEST(LoadBalancingLossTest, IsTheSumOverExpertsOfShareTimesProbability) {
-  // Tokens 0 and 1 choose expert 0, token 2 expert 2.
+  // Tokens 0 and 1 choose expert 0, token 2 chooses expert 2.
   const at::Tensor logits_TE = at::tensor({2.0F, 0.0F, 0.0F, 1.0F, 0.0F, 0.0F, 0.0F, 0.0F, 3.0F})
                                    .view({3, 3})
                                    .requires_grad_();
@@ -176,8 +175,9 @@ TEST(LoadBalancingLossTest, IsZeroWithZeroGradientsWhenNoTokenCounts) {
   EXPECT_TRUE(at::equal(gradient, at::zeros_like(gradient)));
 }
 
-// Loss of the tokens and mean load balancing loss of the layers, against transformers: with one
-// layer of experts its own loss, with more its formula for each.
+// Compares the token loss and the mean load-balancing loss with transformers. A model with one
+// expert layer is compared with transformers' own loss, other models with its formula applied per
+// layer.
 class BalancedModelTest : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(BalancedModelTest, LossesAndGradientNormsAgree) {

@@ -1,4 +1,3 @@
-// Fused blocks beside the operators of LibTorch, both against float64.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -80,7 +79,6 @@ std::vector<at::Tensor> parameters_of(ChunkChain& model) {
   return all;
 }
 
-// The same model three times.
 struct Models {
   ChunkChain fused, plain, exact;
 
@@ -93,7 +91,7 @@ struct Models {
     const auto of_plain = parameters_of(plain), of_fused = parameters_of(fused),
                of_exact = parameters_of(exact);
     for (std::size_t i = 0; i < of_plain.size(); ++i) {
-      // Norms and biases, too, that matter.
+      // Norms and biases get values that affect the result.
       if (of_plain[i].dim() == 1)
         of_plain[i].add_(at::sin(at::arange(of_plain[i].numel()).to(at::kFloat)) * 0.3);
       of_fused[i].copy_(of_plain[i]);
@@ -129,7 +127,7 @@ Values batch_of(std::int64_t rows, std::int64_t length) {
   return {{"input_ids", ids}, {"labels", ids}};
 }
 
-// Sums of squared distances to float64.
+// Sums of squared distances to the float64 results.
 struct Errors {
   double of_fused = 0, of_plain = 0, of_exact = 0;
   void add(const at::Tensor& fused, const at::Tensor& plain, const at::Tensor& exact) {
@@ -143,7 +141,8 @@ struct Errors {
   }
 };
 
-// The same batches for every model; with documents where positions are no weights.
+// Returns the same batches for every model. Models without learned positions also get packed
+// documents.
 std::vector<Values> batches_of(const Case& c) {
   std::vector<Values> batches = {batch_of(2, 21), batch_of(1, 1), batch_of(3, 16), batch_of(1, 50)};
   if (c.name == "gpt2") return batches;
@@ -187,8 +186,8 @@ TEST(FusedTest, AMaskTakesThePlainOperators) {
   expect_near_float64(models, batch, "a mask");
 }
 
-// The rounding errors of one seed are one sample of their distribution, which a different
-// instruction set draws again. So distances are compared over this many seeds.
+// One seed is one sample of the distribution of rounding errors, and another instruction set gives
+// another sample. So the test compares distances over this many seeds.
 constexpr std::uint64_t kSeeds = 32;
 
 TEST(FusedAccuracyTest, EveryFamilyIsAsNearToFloat64AsItsPlainOperators) {
@@ -239,7 +238,7 @@ TEST(FusedTest, EvaluationWithoutAGraphHasTheSameBits) {
   }
 }
 
-// expect(logits of a row alone, the same among others).
+// Calls expect(logits of a row alone, logits of the same row among others).
 template <typename Expect>
 void for_rows_alone(const Expect& expect) {
   ChunkChain model(parse_model_spec(cases().front().config, "config.json"), {});
@@ -352,7 +351,7 @@ TEST(FusedTest, TheLossAndItsGradientAreThoseOfThePlainOne) {
   EXPECT_TRUE(at::allclose(gradient, expected_gradient, 1e-5, 1e-7));
 }
 
-// fused off: the head that computes the loss has plain operators, and all logits.
+// With fused off, the head that computes the loss uses plain operators on all logits.
 TEST(FusedTest, HeadsThatComputeTheLossGiveTheGradientsOfWholeLogits) {
   for (const Case& c : cases()) {
     Models models(c.config);

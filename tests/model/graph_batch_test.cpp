@@ -1,4 +1,3 @@
-// Rows of data as the inputs of an exported graph.
 #include "model/graph_batch.h"
 
 #include <ATen/ATen.h>
@@ -18,7 +17,6 @@ using test::error_of;
 
 constexpr std::int64_t kRows = kMicrobatchRows, kLength = kMicrobatchLength;
 
-// Four rows of the fields "image" [2, 3] and "label".
 TokenRows image_rows() {
   TokenRows rows;
   rows.num_rows = 4;
@@ -59,7 +57,6 @@ TEST(GraphBatchTest, FieldsAreTensorsOfTheGraphsTypes) {
   EXPECT_TRUE(at::equal(values["image"], expected.to(at::kBFloat16)));
 }
 
-// Rows with 1, 0 and 2 images.
 TokenRows rows_with_images() {
   TokenRows rows;
   rows.num_rows = 3;

@@ -1,4 +1,3 @@
-// Against transformers: the same weights and ids give its loss, logits, hidden states, gradients.
 #include <gtest/gtest.h>
 
 #include "model/support.h"
@@ -128,8 +127,8 @@ TEST_P(HiddenStatesTest, AgreeAfterEveryLayer) {
   model.load(reference.weights);
   model.forward({{"input_ids", reference.ids}, {"labels", reference.ids}});
 
-  // transformers lists the embedding's output, that of every decoder layer but the last, and that
-  // of the final norm.
+  // transformers lists the outputs of the embedding, of every decoder layer but the last, and of
+  // the final norm.
   const json& expected = reference.expect["hidden_states"];
   const std::size_t decoders = expected.size() - 1;
   for (std::size_t i = 0; i < expected.size(); ++i) {
@@ -154,7 +153,7 @@ Values batch_of(const json& expected) {
   return batch;
 }
 
-// Models that differ from the usual in one thing each (tools/make_reference_models.py).
+// Models that differ from the usual ones in one aspect each (tools/make_reference_models.py).
 class ExtraModelTest : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(ExtraModelTest, LossLogitsAndGradientNormsAgree) {
@@ -195,11 +194,11 @@ INSTANTIATE_TEST_SUITE_P(
         "phi3_long", "phi3_far", "starcoder2", "starcoder2_window"),
     [](const auto& test) { return test.param; });
 
-// Weights and the whole computation in a half type. On the machine that made the file logits and
-// gradients of llama and qwen2 are the same bits; gpt2's, whose attention transformers computes by
-// another kernel, are a rounding apart, 2^-11 in float16 and 2^-8 in bfloat16. Other processors
-// have other kernels. Over eight settings of products and instruction sets, logits were 3 roundings
-// apart at most, losses 0.4 and norms 4.4.
+// Weights and computation in half precision. On the machine that made the file, llama and qwen2
+// have the same bits as transformers. transformers computes gpt2's attention with another kernel,
+// so gpt2 differs by one rounding (2^-11 in float16, 2^-8 in bfloat16). Other processors have other
+// kernels. Over eight combinations of products and instruction sets, logits differed by at most 3
+// roundings, losses by 0.4 and norms by 4.4.
 class HalfPrecisionTest : public ::testing::TestWithParam<std::tuple<std::string, std::string>> {};
 
 TEST_P(HalfPrecisionTest, LossLogitsAndGradientNormsAgree) {

@@ -1,4 +1,3 @@
-// A Llama of 70 billion parameters: planned, and the stages of a rank made on the meta device.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +26,7 @@ ModelSpec llama_70b() {
   return read_model_spec(folder.str(), {.parameters = "bfloat16"});
 }
 
-// "VmHWM": the most that this process has had; "VmRSS": what it has.
+// "VmHWM": peak memory of this process. "VmRSS": current memory.
 std::int64_t status_bytes(const std::string& key) {
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;) {
@@ -38,7 +37,7 @@ std::int64_t status_bytes(const std::string& key) {
 }
 
 TEST(LargeModelTest, TheStagesOfARankAreMadeInMegabytesWithTheNamesAndShapesOfThePlan) {
-  std::ofstream("/proc/self/clear_refs") << 5;  // the peak begins anew
+  std::ofstream("/proc/self/clear_refs") << 5;  // resets the peak
   const std::int64_t before = status_bytes("VmRSS");
   ASSERT_GT(before, 0);
   PipelineOptions options = {

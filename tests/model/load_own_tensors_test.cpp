@@ -1,4 +1,3 @@
-// A rank reads headers and the bytes of its own tensors, and nothing else.
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +22,7 @@ namespace sluice::test {
 namespace {
 
 constexpr int kRanks = 4;
-constexpr std::uint64_t kDigits = 16;  // by which the text of two counts may differ in length
+constexpr std::uint64_t kDigits = 16;  // how much two printed counts may differ in length
 
 class LoadOwnTensorsTest : public ::testing::Test {
  protected:
@@ -43,7 +42,7 @@ class LoadOwnTensorsTest : public ::testing::Test {
     });
   }
 
-  // With memory, and no numbers.
+  // The stages have memory but no values yet.
   RankStages stages_of(int rank) const {
     RankStages stages = build_stages(model_, plan_.partition, rank);
     stages.to_empty(at::kCPU);
@@ -61,7 +60,7 @@ class LoadOwnTensorsTest : public ::testing::Test {
 };
 
 TEST_F(LoadOwnTensorsTest, ReadsAsManyBytesAsItsParametersHave) {
-  // Reading how much was read counts, too.
+  // Reading the counter is itself counted, so subtract that.
   const std::uint64_t overhead_start = bytes_read_so_far();
   const std::uint64_t overhead = bytes_read_so_far() - overhead_start;
   const HfDirectory weights(directory());

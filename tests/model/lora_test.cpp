@@ -1,4 +1,3 @@
-// Adapters of the native families: the formula, PEFT's numbers, what is refused.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -25,7 +24,6 @@ std::string below_tests(const std::string& path) {
   return std::string(SLUICE_TEST_DATA) + "/" + path;
 }
 
-// A linear layer 3 -> 2 with an adapter of rank 1.
 class HandMade : public AdaptableLinear {
  public:
   explicit HandMade(double scale, double dropout = 0) {
@@ -60,7 +58,7 @@ TEST(LowRankTest, DropsInputsOfTheAdapterAloneAndOnlyInTraining) {
   const KeyedRandomScope scope(1, 2, "layer", 3);
   const at::Tensor dropped = module.forward(y, x);
   EXPECT_FALSE(at::equal(dropped, at::tensor({10.f, -14.f}).expand({64, 2})));
-  // The kept inputs of A x are doubled: the sum is one of some of 2, -4 and 6.
+  // Dropout doubles the inputs that it keeps, so A x is the sum of some of 2, -4 and 6.
   const at::Tensor sums = dropped.select(1, 0) / 5;
   EXPECT_TRUE(at::equal(sums, sums.round()));
   EXPECT_LE(sums.abs().max().item<float>(), 8);
@@ -73,7 +71,7 @@ TEST(LowRankTest, BeginsAsNothingFromTheSameBitsForANameAndASeed) {
   LayerOptions options;
   options.adapter = adapter;
   ChunkChain whole(spec, {}, options), cut(spec, {1, 2}, options),
-      plain(base, {}, {.fused = false});  // adapters are of plain operators
+      plain(base, {}, {.fused = false});  // layers with adapters use plain operators
   whole.initialize(7);
   cut.initialize(7);
   plain.initialize(7);

@@ -48,7 +48,6 @@ ModelSpec spec_of(const std::string& model) {
   return read_model_spec(std::string(SLUICE_TEST_DATA) + "/reference/" + model);
 }
 
-// Changes a field of the configuration, as another config.json would.
 ModelSpec spec_with(const std::string& model, const std::string& key, const nlohmann::json& value) {
   nlohmann::json config = nlohmann::json::parse(spec_of(model).config_text);
   config[key] = value;
@@ -176,7 +175,6 @@ TEST(MakeLayersTest, ThePaddingRowStartsAtZeroInEveryUseOfTheEmbedding) {
   }
 }
 
-// Three kinds of dropout, in both families.
 TEST(MakeLayersTest, DropoutFollowsTheKeyAndNotTheCuts) {
   nlohmann::json config = nlohmann::json::parse(spec_of("models/gpt2").config_text);
   config["resid_pdrop"] = config["embd_pdrop"] = config["attn_pdrop"] = 0.2;
@@ -205,7 +203,7 @@ TEST(MakeLayersTest, OneModelTakesSequencesOfAnyLengthInAnyOrder) {
   ChunkChain chain(spec, {});
   chain.initialize(5);
   {
-    const c10::InferenceMode evaluation;  // fills the rotary table first
+    const c10::InferenceMode evaluation;  // creates the rotary table in inference mode
     chain.forward(batch_of(1, 7, spec.vocab_size));
   }
   for (const std::int64_t length : {7, 40, 5}) {
@@ -250,7 +248,6 @@ TEST(MakeLayersTest, AMaskThatHidesNothingAndUsualPositionsGiveTheSameBits) {
   }
 }
 
-// A row with two documents, and the same padded on the left, give the numbers of each alone.
 TEST(MakeLayersTest, PackedAndPaddedDocumentsGiveWhatTheyGiveAlone) {
   for (const std::string& model : kModels) {
     const ModelSpec spec = spec_of(model);
@@ -273,7 +270,7 @@ TEST(MakeLayersTest, PackedAndPaddedDocumentsGiveWhatTheyGiveAlone) {
     const at::Tensor padded =
         logits(0, 13, {{"attention_mask", mask}, {"position_ids", positions}});
     EXPECT_LT(relative_distance(padded.narrow(1, 7, 6), second), kRounding) << model;
-    // Without positions that start again, the second document sees the first.
+    // If positions do not restart, the second document attends to the first.
     EXPECT_GT(relative_distance(logits(0, 13, {}).narrow(1, 7, 6), second), 1e-2) << model;
   }
 }

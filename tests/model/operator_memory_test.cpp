@@ -1,5 +1,5 @@
-// A memory ledger's counts of every layer of every family, beside the rows of operators
-// (family/operators.h): fused and plain, trained, in part and frozen, forward and backward.
+// Compares the memory ledger with the operator rows (family/operators.h) for every layer of every
+// family: fused and plain; trained, partly trained and frozen; forward and backward.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,14 +15,15 @@
 namespace sluice {
 namespace {
 
-// A length of whole blocks of keys, which scratch has.
+// The length is a multiple of the block of keys, because scratch memory is allocated by blocks.
 constexpr MicrobatchShape kOperatorShape{3, 64};
-// Bytes that no row counts: gradients of plain norms' weights before they join their sums, of
-// weights of heads' norms in fused blocks, a scalar.
+// Upper bound for bytes that no row counts: gradients of plain norm weights before they are summed,
+// gradients of per-head norm weights in fused blocks, and a scalar.
 constexpr double kMostBytes = 520;
 
-// Live after a forward, and after the gradient of its input without the pool of fused operators,
-// and this pool in the end; the most while a forward runs that keeps nothing.
+// after_forward: live bytes after a forward. after_input: live bytes after the input gradient,
+// without the pool of fused operators. pool: the size of this pool at the end. alone: the peak of a
+// forward that keeps nothing.
 struct LayerBytes {
   double after_forward = 0, after_input = 0, pool = 0, alone = 0;
 };
@@ -32,7 +33,6 @@ at::Tensor ones_of(const ValueSpec& value) {
   return at::ones(value.sizes_at(kOperatorShape), type);
 }
 
-// One layer as a stage.
 class LayerRun {
  public:
   LayerRun(const ModelSpec& model, const LayerSpec& layer, std::size_t index) {
@@ -56,9 +56,9 @@ class LayerRun {
     trains_ = flows || model.layers[index].trains();
   }
 
-  // On a thread of its own, where no memory of fused operators is kept yet.
+  // Runs on new threads, which have no pool of fused operators yet.
   LayerBytes measure() {
-    run();  // what a module makes at its first forward, and the sums of gradients
+    run();  // makes what a module makes in its first forward, and the gradient sums
     LayerBytes bytes;
     std::thread([&] { bytes = run(); }).join();
     std::thread([&] { bytes.alone = alone(); }).join();
@@ -66,7 +66,7 @@ class LayerRun {
   }
 
   bool has_backward() const { return trains_; }
-  // Else there is no I: everything waits for W.
+  // Otherwise there is no I, and all memory stays until W.
   bool hands_gradient_on() const { return !inputs_.empty() && inputs_[0].second; }
 
  private:
@@ -89,7 +89,7 @@ class LayerRun {
     const Values of_batch = batch();
     MemoryLedger ledger(1);
     const MemoryLedger::Scope scope(ledger, 0);
-    for (int i = 0; i < 2; ++i) {  // the pool stays
+    for (int i = 0; i < 2; ++i) {
       stage_->forward({0, 1, 0}, inputs(), of_batch);
       stage_->forget(0);
     }
@@ -137,7 +137,7 @@ LayerBytes said_of(const LayerInfo& layer, std::int64_t vocab_size) {
   const LayerCost& cost = layer.cost;
   const double from_forward =
       at(cost.pooled_until_input) + at(cost.pooled_until_weight) + at(cost.pooled_in_forward);
-  // The loss of a head that does not compute it is not in this layer.
+  // If the head does not compute the loss, the loss is outside this layer.
   const bool has_loss = layer.role == LayerRole::kHead && !layer.computes_loss();
   const double loss = has_loss && at(cost.after_forward) > 0
                           ? static_cast<double>(kOperatorShape.tokens() * (4 * vocab_size + 8))
@@ -151,8 +151,8 @@ LayerBytes said_of(const LayerInfo& layer, std::int64_t vocab_size) {
 
 struct OperatorsOf {
   std::string model;
-  nlohmann::json changed = {};  // keys of its configuration
-  bool drops = false;           // in attention
+  nlohmann::json changed = {};
+  bool drops = false;
 };
 
 class OperatorMemoryTest : public ::testing::TestWithParam<OperatorsOf> {
@@ -187,7 +187,7 @@ class OperatorMemoryTest : public ::testing::TestWithParam<OperatorsOf> {
     const LayerInfo& info = spec.layers[index];
     LayerRun run(spec, layer, index);
     const LayerBytes found = run.measure(), said = said_of(info, spec.vocab_size);
-    // The bytes, too: 5 % of a layer would hide a part of it.
+    // Also bounds the difference in bytes, because 5 % of a layer could hide a small part.
     const auto near = [&](const char* what, double counted, double expected, double most) {
       EXPECT_NEAR(counted, expected, std::min(0.05 * expected, most))
           << what << " of " << info.name;
@@ -197,7 +197,8 @@ class OperatorMemoryTest : public ::testing::TestWithParam<OperatorsOf> {
       near("I", found.after_input, said.after_input, kMostBytes);
       if (fused) near("pool", found.pool, said.pool, kMostBytes);
     } else if (!run.has_backward() && GetParam().drops && info.role == LayerRole::kBlock) {
-      // The larger of two moments, the one of pairs, the other of tokens: too much in short rows.
+      // The row adds the peaks for pairs of tokens and for tokens, although only the larger one
+      // occurs. In short rows this is too much.
       EXPECT_NEAR(found.alone, said.alone, 0.25 * said.alone) << "alone of " << info.name;
     } else if (!run.has_backward()) {
       near("alone", found.alone, said.alone, 0.05 * said.alone);
@@ -207,7 +208,6 @@ class OperatorMemoryTest : public ::testing::TestWithParam<OperatorsOf> {
   const test::TempDirectory folder_;
 };
 
-// Models whose blocks are fused in both halves.
 class FusedOperatorMemoryTest : public OperatorMemoryTest {};
 
 TEST_P(FusedOperatorMemoryTest, ALedgerCountsWhatTheRowsSay) {

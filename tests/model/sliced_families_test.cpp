@@ -1,4 +1,3 @@
-// Native families whose slices several ranks share.
 #include <torch/csrc/autograd/autograd.h>
 
 #include "layer/initialize_chunks.h"
@@ -32,11 +31,11 @@ ModelSpec spec_with_heads(const std::string& model, int heads, int key_value_hea
 ModelSpec spec_of(const std::string& model, bool loss_in_head = false) {
   nlohmann::json config = nlohmann::json::parse(
       read_model_spec(std::string(SLUICE_TEST_DATA) + "/reference/" + model).config_text);
-  // Other numbers of slices drop other numbers.
+  // Dropout depends on the number of slices, so turn it off.
   for (const char* key : {"attention_dropout", "hidden_dropout", "residual_dropout",
                           "embedding_dropout", "resid_pdrop", "embd_pdrop", "attn_pdrop"})
     if (config.contains(key)) config[key] = 0.0;
-  // As many heads as two slices need.
+  // Two slices need at least two key-value heads.
   if (model.ends_with("gpt_neox")) config["num_attention_heads"] = 4, config["rotary_pct"] = 1.0;
   if (config.value("num_key_value_heads", 2) == 1) config["num_key_value_heads"] = 2;
   Precision precision;
@@ -44,7 +43,6 @@ ModelSpec spec_of(const std::string& model, bool loss_in_head = false) {
   return parse_model_spec(config.dump(), "config.json", precision);
 }
 
-// The whole of what all members have of a parameter.
 at::Tensor gathered(ParameterInfo info, const at::Tensor& own, const SliceGroup& tp) {
   if (info.is_whole()) return own;
   const std::vector<at::Tensor> parts = tp.group().all_gather(own).wait();
@@ -112,7 +110,8 @@ TEST(SlicedFamiliesTest, AreAsFarFromOneSliceAsRoundingIs) {
   for (const std::string& model : kModels) {
     const ModelSpec spec = spec_of(model);
     Whole unsliced = run(spec, {1, 1, false});
-    std::erase_if(unsliced, [](const auto& item) {  // softmax does not see it
+    // softmax cancels the key's bias, so its gradient is noise
+    std::erase_if(unsliced, [](const auto& item) {
       return item.first.ends_with("k_proj.bias") || item.first.ends_with("query_key_value.bias");
     });
     EXPECT_LT(distance(unsliced, run(spec, {2, 2, true})), 2e-5) << model;

@@ -39,7 +39,7 @@ at::Tensor int_tensor(const nlohmann::json& rows) {
 
 ChunkChain::ChunkChain(const ModelSpec& spec, const std::vector<int>& cuts,
                        const LayerOptions& options, bool auxiliary) {
-  at::set_num_threads(1);  // tiny models: handing out work takes longer than doing it
+  at::set_num_threads(1);  // for tiny models, starting threads takes longer than the work
   const Model model = causal_lm(spec, options);
   const std::vector<LayerSpec>& layers = model.layers;
   optional_inputs_ = model.optional_inputs;
@@ -108,7 +108,7 @@ void ChunkChain::backward(const at::Tensor& root) {
   for (std::size_t i = chunks_.size(); i-- > 1;) {
     std::vector<at::Tensor> crossed, gradients;
     for (const auto& [name, tensor] : inputs_[i]) {
-      if (!tensor.grad().defined()) continue;  // the loss has nothing of it
+      if (!tensor.grad().defined()) continue;  // the loss does not depend on this value
       crossed.push_back(outputs_[i - 1].get(name));
       gradients.push_back(tensor.grad());
     }
@@ -141,7 +141,6 @@ void expect_near(const at::Tensor& found, const nlohmann::json& expected, const 
     EXPECT_NEAR(values[i], expected[i].get<double>(), kTolerance) << what;
 }
 
-// expected: {"sum", "abs_sum", ...} of a whole tensor.
 void expect_sums(const at::Tensor& found, const nlohmann::json& expected, const std::string& what) {
   const double scale = expected["abs_sum"];
   EXPECT_NEAR(found.to(at::kDouble).sum().item<double>(), expected["sum"].get<double>(),
@@ -150,7 +149,7 @@ void expect_sums(const at::Tensor& found, const nlohmann::json& expected, const 
   EXPECT_NEAR(found.to(at::kDouble).abs().sum().item<double>(), scale, kTolerance * scale) << what;
 }
 
-// Bound of a gradient that is zero up to rounding, as of a key's bias without rotary positions.
+// Bound for gradients that are zero up to rounding, such as a key's bias without rotary positions.
 constexpr double kNoGradient = 1e-8;
 
 void expect_gradient_norms(ChunkChain& model, const nlohmann::json& expected) {

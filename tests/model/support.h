@@ -1,4 +1,5 @@
-// A model of tests/reference in chunks, one after the other on one rank, and its gradients by name.
+// Runs a model of tests/reference as a chain of chunks on one rank, and returns its gradients by
+// name.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -17,32 +18,31 @@ namespace sluice::testing {
 nlohmann::json read_json(const std::string& path_below_tests);
 at::Tensor int_tensor(const nlohmann::json& rows);
 
-// The model of `spec` cut before the layers `cuts`.
 class ChunkChain {
  public:
-  // auxiliary: whether the auxiliary losses of the model are among its last outputs.
+  // auxiliary: whether the last outputs include the model's auxiliary losses.
   ChunkChain(const ModelSpec& spec, const std::vector<int>& cuts, const LayerOptions& options = {},
              bool auxiliary = false);
 
-  // Weights of a safetensors file below tests/; a tied use takes those of the first use.
+  // Loads weights from a safetensors file below tests/. Tied uses take the weights of the first
+  // use.
   void load(const std::string& path_below_tests);
   void initialize(std::uint64_t seed);
   void train(bool on);
 
-  // Forward of every chunk, each on detached inputs; returns the outputs of the last. The batch may
-  // lack what Model::optional_inputs names.
+  // Runs every chunk on detached inputs and returns the outputs of the last. The batch may lack the
+  // values in Model::optional_inputs.
   Values forward(Values batch, std::uint64_t seed = 0, std::int64_t step = 1,
                  std::int64_t microbatch = 0);
-  // Backward from `root`, a function of the last outputs, through every chunk.
   void backward(const at::Tensor& root);
-  // Gradients of the trained parameters, by first use; uses are added in the order of the layers.
+  // Returns the gradients of trained parameters, named by first use. Tied uses are added in layer
+  // order.
   std::map<std::string, at::Tensor> gradients();
   void clear_gradients();
 
-  // Those that are, each under its whole name.
+  // The auxiliary losses among the outputs, each with its full name.
   const std::vector<AuxiliaryLoss>& auxiliary() const { return auxiliary_; }
   std::vector<Chunk>& chunks() { return chunks_; }
-  // The values that entered each chunk in the last forward, and those that left it.
   const std::vector<Values>& inputs() const { return inputs_; }
   const std::vector<Values>& outputs() const { return outputs_; }
 
@@ -53,13 +53,12 @@ class ChunkChain {
   std::vector<Values> inputs_, outputs_;
 };
 
-// Against transformers' numbers.
+// Tolerances for comparisons with transformers.
 inline constexpr double kTolerance = 1e-5;          // of losses and logits
 inline constexpr double kGradientTolerance = 1e-4;  // relative, of gradient norms
 void expect_near(const at::Tensor& found, const nlohmann::json& expected, const std::string& what);
 // expected: {"sum", "abs_sum", ...} of the whole tensor.
 void expect_sums(const at::Tensor& found, const nlohmann::json& expected, const std::string& what);
-// expected: {name: norm}, neither more nor fewer names.
 void expect_gradient_norms(ChunkChain& model, const nlohmann::json& expected);
 
 }  // namespace sluice::testing

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Two machines: two network namespaces of this kernel with a cable (a veth pair) between them.
+"""Simulates two machines: two network namespaces of this kernel, connected by a veth pair.
 
 usage: two_machines.py SCENARIO --sluice PROGRAM --model DIRECTORY [--torch-python PYTHON]
 
-Exit code 0: all held; 1: not; 77: this machine cannot play it (no root, no tool, no kernel module),
-with the reason. What was made is gone afterwards, also after a failure, a signal or a timeout.
+Exit code 0: the scenario held. 1: it did not. 77: this machine cannot run it (no root, no tool, no kernel module);
+the reason is printed. Namespaces and processes are removed afterwards, also after a failure, a signal or a timeout.
 """
 import argparse
 import atexit
@@ -18,10 +18,11 @@ import tempfile
 import time
 
 A, B = "10.231.77.1", "10.231.77.2"
-PORT = 29471  # of a namespace of our own: free
+PORT = 29471  # free, because the network namespace is our own
 SECRET = "d1a06c3ef5b94a7c8e2b60f71d935a48"
 HEARTBEAT = 2.0
-# Beyond the heartbeat, of everything, once a machine is lost; and what a busy machine adds.
+# Seconds in which all processes end after a machine is lost (beyond the heartbeat), and slack for a busy
+# machine.
 ENDS_WITHIN, SLACK = 5.0, 4.0
 
 
@@ -30,7 +31,7 @@ class Skip(Exception):
 
 
 class Machines:
-    """Both namespaces, the cable, and what runs there."""
+    """Both namespaces, the link between them, and the processes in them."""
 
     def __init__(self):
         self.names = [f"sluice{os.getpid()}{side}" for side in "ab"]
@@ -52,7 +53,7 @@ class Machines:
         for name, address in zip(self.names, (A, B)):
             for line in (f"addr add {address}/24 dev eth0", "link set lo up", "link set eth0 up"):
                 subprocess.run(["ip", "-n", name] + line.split(), check=True)
-        # Addresses are usable at once, but the cable may need a moment.
+        # Addresses are usable at once, but the link may need a moment.
         reach = ["ip", "netns", "exec", a, sys.executable, "-c",
                  f"import socket; socket.create_server(('{A}', 0)).close()"]
         subprocess.run(reach, check=True)
@@ -61,7 +62,7 @@ class Machines:
         subprocess.run(["ip", "-n", self.names[0], "link", "set", "eth0", state], check=True)
 
     def slow(self, *words):
-        """Both ends of the cable send slowly."""
+        """Slows down both directions of the link."""
         if not shutil.which("tc"):
             raise Skip("tc (iproute2) is not installed")
         for name in self.names:
@@ -83,7 +84,7 @@ class Machines:
 
 
 class Child:
-    """A program whose output is kept; it and what it started are ended as a group."""
+    """A program whose output is recorded. It is ended together with all processes that it started."""
 
     def __init__(self, command, environment):
         self.files = [tempfile.TemporaryFile("w+") for _ in range(2)]
@@ -97,7 +98,7 @@ class Child:
         return self.files[1].read()
 
     def end(self, within):
-        """The exit code; None when it has not ended by then."""
+        """Returns the exit code, or None if the program has not ended in time."""
         try:
             return self.process.wait(max(within, 0.0))
         except subprocess.TimeoutExpired:
@@ -112,7 +113,7 @@ class Child:
 
 
 class Run:
-    """A configuration in a folder of its own, on a disk that both machines see."""
+    """A configuration in its own folder, on a disk that both machines share."""
 
     def __init__(self, arguments, folder, steps):
         self.arguments, self.folder = arguments, folder
@@ -170,7 +171,7 @@ folder = "out"
             require(time.monotonic() < deadline, "no step", step, *[c.errors() for c in children])
 
     def numbers(self):
-        """Losses and norms, and the hashes of the last weights and of their optimizer state."""
+        """Returns losses and norms, and hashes of the last weights and optimizer state."""
         lines = [(m["step"], m["loss"], m["grad_norm"], m["tokens"]) for m in self.steps()]
         name = f"step-{lines[-1][0]:08d}" if lines else "none"
         manifest = os.path.join(self.folder, "out", "checkpoint", name, "manifest.json")
@@ -196,7 +197,7 @@ def has(text, *parts):
 
 
 def reference(run):
-    """The numbers that one process comes to."""
+    """Returns the numbers of a run in one process."""
     done = subprocess.run(run.train(1, 1), capture_output=True, text=True)
     require(done.returncode == 0, "one process:", done.stderr)
     numbers = run.numbers()
@@ -313,7 +314,7 @@ def when_the_cable_is_back_a_run_goes_on(machines, run):
     while not all("restart 1 of 3" in launcher.errors() for launcher in launchers):
         require(time.monotonic() < deadline, "no restart", *[c.errors() for c in launchers])
         time.sleep(0.2)
-    time.sleep(6)  # long enough that both say for whom they wait
+    time.sleep(6)  # long enough for both launchers to report which machine they wait for
     for launcher, other in zip(launchers, ("machine 1 of 2 at ", "machine 0 at ")):
         has(launcher.errors(), f"waiting for {other}{A}:{PORT}")
     machines.cable("up")
@@ -325,7 +326,7 @@ def a_machine_that_disappears_and_comes_back_joins_again(machines, run):
     expected = reference(run)
     first, second = launched(machines, run, 2, 2, 2, "--checkpoint.interval=5", restarts=3)
     run.wait_for_step(12, (first, second))
-    second.kill()  # its launcher, and with it its processes
+    second.kill()  # kills the launcher and its processes
     deadline = time.monotonic() + HEARTBEAT + ENDS_WITHIN + SLACK
     while "restart 1 of 3" not in first.errors():
         require(time.monotonic() < deadline, "no restart", first.errors())

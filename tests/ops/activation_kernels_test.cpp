@@ -1,5 +1,5 @@
-// Activations against the same in float64. An exponential is off by 2 units in the last place, so a
-// value or a slope by a few: 5e-7 of max(1, |x|) holds everywhere.
+// Compares activations with float64. An exponential is off by 2 units in the last place and a value
+// or slope by a few. So 5e-7 of max(1, |x|) is always enough.
 #include "ops/kernel_support.h"
 
 namespace sluice::ops {
@@ -63,7 +63,7 @@ TEST_P(ActivationKernelTest, IsNearFloat64FromSmallToLarge) {
     for (std::size_t i = 0; i < x.size(); ++i) {
       const double bound = 5e-7 * std::max(1.0, std::abs(static_cast<double>(x[i])));
       ASSERT_NEAR(y[i], value_of(activation, x[i]), bound) << x[i];
-      // Terms of slopes are up to |x| large, but only where they are not multiplied by 0.
+      // Terms of a slope grow up to |x| unless they are multiplied by 0.
       ASSERT_NEAR(slope[i], slope_of(activation, std::clamp(x[i], -100.0f, 100.0f)), 4e-6) << x[i];
     }
   }

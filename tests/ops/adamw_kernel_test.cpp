@@ -1,4 +1,4 @@
-// AdamW against the same in float64: every result is at most a few roundings away.
+// Compares AdamW with float64. Every result is at most a few roundings away.
 #include "ops/kernel_support.h"
 
 namespace sluice::ops {

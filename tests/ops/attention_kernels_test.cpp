@@ -1,6 +1,6 @@
-// Attention against the same in float64. An output is a mean of values weighted by probabilities,
-// each off by a few units in the last place: 1e-6 of the largest value holds for any length here.
-// Gradients add up differences that cancel: 5e-6.
+// Compares attention with float64. An output is a mean of values weighted by probabilities, each a
+// few units in the last place off. So 1e-6 of the largest value is enough for any length here.
+// Gradients sum differences that cancel, so they need 5e-6.
 #include "ops/kernel_support.h"
 
 namespace sluice::ops {
@@ -10,9 +10,10 @@ struct Case {
   Index length = 1, group = 1, head_dim = 16;
   float cap = 0;
   std::vector<std::int32_t> first_key = {};
-  float scale_of_scores = 1;       // times 1 / sqrt(head_dim)
-  Index gap = 0;                   // floats between what belongs together in a row
-  bool rows_of_their_own = false;  // keys and values lie not in rows as long as those of queries
+  float scale_of_scores = 1;  // times 1 / sqrt(head_dim)
+  Index gap = 0;              // unused floats between the parts of a row
+  // rows of keys and values have another stride than rows of queries
+  bool rows_of_their_own = false;
 };
 
 struct Inputs {
@@ -84,7 +85,7 @@ struct Exact {
 
 Exact reference(const Case& c, const Inputs& in) {
   Exact exact;
-  exact.out.assign(in.d_out.size(), 7.0);  // what no kernel may write stays
+  exact.out.assign(in.d_out.size(), 7.0);  // a marker for memory that kernels must not write
   exact.dq.assign(in.q.size(), 7.0);
   exact.dk.assign(in.k.size(), 7.0);
   exact.dv.assign(in.v.size(), 7.0);
@@ -191,7 +192,8 @@ TEST_P(AttentionKernelTest, AKeyOrValueThatIsNotFiniteReachesNoQueryInFrontOfIt)
           EXPECT_TRUE(
               same_bits(in_front(found.dq, in.row_stride), in_front(expected.dq, in.row_stride)));
           EXPECT_TRUE(same_bits(in_front(found.log_sums, 1), in_front(expected.log_sums, 1)));
-          if (std::isinf(value) && rows == &Inputs::k) continue;  // a score of -infinity is none
+          // a score of -infinity has probability 0
+          if (std::isinf(value) && rows == &Inputs::k) continue;
           const auto of_place = found.out.begin() + place * in.out_stride;
           EXPECT_TRUE(std::any_of(of_place, of_place + c.group * c.head_dim,
                                   [](float x) { return !std::isfinite(x); }));
@@ -217,7 +219,7 @@ TEST_P(AttentionKernelTest, IsNearFloat64AtEveryHeadSizeAndGroup) {
 }
 
 TEST_P(AttentionKernelTest, KeepsKeysInSeveralBlocks) {
-  // Blocks of keys end at 1,024 forward, at 64 in the gradient of heads of 256.
+  // A block has 1,024 keys in the forward, and 64 in the gradient of heads of 256 channels.
   expect_near(kernels_, {.length = 1200, .group = 1, .head_dim = 16});
   expect_near(kernels_, {.length = 333, .group = 2, .head_dim = 256});
   expect_near(kernels_, {.length = 2100, .group = 1, .head_dim = 32});
@@ -226,7 +228,7 @@ TEST_P(AttentionKernelTest, KeepsKeysInSeveralBlocks) {
 TEST_P(AttentionKernelTest, ScalesWhatWasAddedWhenALaterBlockHasALargerScore) {
   const Case c = {.length = 2100, .group = 1, .head_dim = 16};
   Inputs in = inputs_of(c);
-  for (Index l = 0; l < c.length; ++l) {  // scores grow with the keys' places
+  for (Index l = 0; l < c.length; ++l) {
     for (Index e = 0; e < c.head_dim; ++e)
       in.k[l * in.kv_stride + e] *= static_cast<float>(l) / 700.0f;
   }
@@ -304,13 +306,13 @@ TEST_P(AttentionKernelTest, HasTheSameBitsForAQueryWhateverComesAfterIt) {
 }
 
 TEST_P(AttentionKernelTest, UnderflowsToZeroAndStaysFinite) {
-  // Scores of hundreds: all probabilities but one are far below the smallest float.
+  // Scores of several hundred: all probabilities but one are far below the smallest float.
   for (const float size : {10.0f, 30.0f}) {
     const Case c = {.length = 130, .group = 2, .head_dim = 32};
     const Inputs in = inputs_of(c, size);
     const Results found = attention_of(kernels_, c, in);
     const Exact exact = reference(c, in);
-    // A score of 5,000 has an error of its last place, 5e-4, and so has its probability.
+    // The last place of a score of 5,000 is 5e-4, so its probability has that relative error.
     EXPECT_LT(distance(found.out, exact.out), 1e-3);
     for (const auto* values : {&found.out, &found.dq, &found.dk, &found.dv})
       for (const float value : *values) ASSERT_TRUE(std::isfinite(value));

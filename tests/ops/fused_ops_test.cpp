@@ -1,5 +1,5 @@
-// Operators of sluice/parts/ops.h, kernel and fall-back, against LibTorch's in float64, with the
-// bounds of the kernels' own tests.
+// Compares the operators of sluice/parts/ops.h, kernels and fallbacks, with LibTorch in float64.
+// The bounds are those of the kernel tests.
 #include "sluice/parts/ops.h"
 
 #include <ATen/ATen.h>
@@ -19,15 +19,14 @@ namespace {
 using Tensors = std::vector<at::Tensor>;
 using Operator = std::function<at::Tensor(const Tensors&)>;
 
-// Relative to the largest value; absolute where that is 0 (a query that sees one key has no
-// gradient).
+// Relative to the largest value, or absolute if that is 0: a query that sees one key has no
+// gradient.
 double distance(const at::Tensor& found, const at::Tensor& exact) {
   const double difference = (found.to(at::kDouble) - exact).abs().max().item<double>(),
                scale = exact.abs().max().item<double>();
   return scale > 1e-12 ? difference / scale : difference;
 }
 
-// Value, then gradients of the inputs.
 Tensors with_gradients(const Operator& op, const Tensors& inputs, const at::Tensor& gradient) {
   Tensors leaves;
   for (const at::Tensor& input : inputs) leaves.push_back(input.detach().requires_grad_());
@@ -226,7 +225,6 @@ TEST(FusedGatedTest, RefusesUnknownActivationsAndShapesThatDiffer) {
   EXPECT_THROW(fused_gated("silu", x, at::randn({3, 2})), Error);
 }
 
-// The gradient of the sum of squares of the gradients.
 Tensors second_gradients(const Operator& op, const Tensors& inputs, const at::Tensor& gradient) {
   Tensors leaves;
   for (const at::Tensor& input : inputs) leaves.push_back(input.detach().requires_grad_());

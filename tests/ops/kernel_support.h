@@ -1,5 +1,3 @@
-// Helpers for tests of kernels: the levels of this machine, memory between forbidden pages, random
-// numbers, distances to a reference in float64.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -31,11 +29,10 @@ inline std::string name_of(const testing::TestParamInfo<const Kernels*>& info) {
   return std::string(info.param->name);
 }
 
-// Where an array lies: at the end of its pages, so that reading or writing behind it ends the
-// process, at their beginning (the same for what is before it), or one float later.
+// Position of an array in its pages. At the end, any access behind the array ends the process. At
+// the beginning, any access before it does. The third position is one float after the beginning.
 enum class Place { kEnd, kBegin, kOdd };
 
-// Floats between two pages that may not be touched.
 class Memory {
  public:
   explicit Memory(std::size_t size, Place place = Place::kEnd) : size_(size) {
@@ -98,7 +95,7 @@ class KernelTest : public testing::TestWithParam<const Kernels*> {
   const Kernels& kernels_ = *GetParam();
 };
 
-// Every test of `Suite`, a KernelTest, at every level that this machine has.
+// Instantiates the tests of `Suite`, a KernelTest, for every instruction set of this machine.
 #define SLUICE_AT_EVERY_LEVEL(Suite) \
   INSTANTIATE_TEST_SUITE_P(Every, Suite, testing::ValuesIn(kernels_of_this_machine()), name_of)
 

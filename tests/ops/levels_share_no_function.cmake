@@ -1,5 +1,5 @@
-# No object with kernels of one instruction set defines a function that the linker may take for that of
-# another one (a weak symbol): it would run where the processor has not the instructions.
+# Checks that no object with kernels of one instruction set defines a weak symbol that another one also
+# defines. The linker would keep one copy, which may contain instructions that the processor lacks.
 #   cmake -D NM=.. -D OBJECTS=a.o;b.o -P levels_share_no_function.cmake
 set(checked 0)
 foreach(object IN LISTS OBJECTS)

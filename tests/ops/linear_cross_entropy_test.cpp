@@ -1,4 +1,4 @@
-// Head and loss by blocks of the classes, against whole logits in float64 and in float32.
+// Compares head and loss computed in blocks of classes with whole logits, in float64 and float32.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -68,7 +68,8 @@ double squared_distance(const at::Tensor& found, const at::Tensor& exact) {
   return std::pow((found.to(at::kDouble) - exact).norm().item<double>(), 2);
 }
 
-// Sums of squared distances to float64 over seeds: one seed is one sample of rounding errors.
+// Squared distances to float64, summed over seeds, because one seed is just one sample of rounding
+// errors.
 struct Distances {
   double blocks = 0, whole = 0, size = 0;
   void add(const at::Tensor& of_blocks, const at::Tensor& of_whole, const at::Tensor& exact) {
@@ -174,7 +175,7 @@ TEST(LinearCrossEntropyTest, WhatIsFrozenChangesNoBitsOfTheRest) {
   }
 }
 
-// expect(gradient of a row alone, the same among others).
+// Calls expect(gradient of a row alone, gradient of the same row among others).
 template <typename Expect>
 void for_rows_alone(const Expect& expect) {
   const Problem p = problem(70, 16, 300);

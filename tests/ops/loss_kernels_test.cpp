@@ -1,5 +1,5 @@
-// Cross-entropy against the same in float64: a probability is off by a few units in the last place
-// of itself, and of the logits' distance from the largest.
+// Compares cross-entropy with float64. The relative error of a probability is a few units in the
+// last place, plus that of the logit's distance from the largest logit.
 #include "ops/kernel_support.h"
 
 namespace sluice::ops {
@@ -46,14 +46,14 @@ TEST_P(LossKernelTest, IsNearFloat64AtEveryNumberOfClasses) {
           kernels_.cross_entropy(rows, classes, logits.data(), labels.data(), 0.25f);
       EXPECT_EQ(value, loss);
       EXPECT_NEAR(loss, exact.loss, 1e-6 * std::max(1.0, exact.loss)) << classes;
-      // The sum of 32,003 exponentials in float is off by up to 6e-6 where it is added in order.
+      // Summing 32,003 exponentials in order in float is off by up to 6e-6.
       EXPECT_LT(distance(logits.values(), exact.gradient, 0.25), classes < 5000 ? 2e-6 : 1.5e-5)
           << classes;
     }
   }
 }
 
-// z = scale * logit, then cap * tanh(z / cap); the gradient is that of the logit.
+// z = scale * logit, then cap * tanh(z / cap). The gradient is with respect to the logit.
 ExactLoss capped_reference(Index rows, Index classes, const std::vector<float>& logits,
                            const std::vector<std::int64_t>& labels, double scale, double cap,
                            double of_loss) {
@@ -93,7 +93,8 @@ TEST_P(LossKernelTest, ByBlocksIsNearFloat64) {
         const ExactLoss exact = capped_reference(rows, classes, logits, labels, scale, cap, 0.25);
         std::vector<float> top(rows, kNoLogit), chosen(rows), rescale(rows);
         std::vector<double> total(rows);
-        std::vector<float> sums(rows);  // of what the blocks leave, scaled again with each of them
+        // sums of what each block left, rescaled after every later block
+        std::vector<float> sums(rows);
         std::vector<float> gradient(logits.size());
         for (const bool backward : {false, true}) {
           for (Index first = 0; first < classes; first += width) {
@@ -136,7 +137,7 @@ TEST_P(LossKernelTest, ByBlocksIsNearFloat64) {
           }
           loss += std::log(total[row]) + static_cast<double>(top[row] - chosen[row]);
           if (cap == 0) {
-            EXPECT_NEAR(sums[row] / total[row], 1, 4e-5);  // a sum in float of up to 4,099 terms
+            EXPECT_NEAR(sums[row] / total[row], 1, 4e-5);  // a float sum of up to 4,099 terms
           }
         }
         EXPECT_NEAR(loss, exact.loss, 2e-6 * std::max(1.0, exact.loss)) << classes << " " << width;

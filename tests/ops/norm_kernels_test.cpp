@@ -1,6 +1,6 @@
-// Norms against the same in float64: each value is a few roundings away, and the sums of a row are
-// kept in 4 vectors, so 2e-6 of the largest value holds for any width here; gradients of weights
-// add up rows in float32.
+// Compares norms with float64. Each value is a few roundings away, and a row is summed in 4
+// vectors, so 2e-6 of the largest value is enough for any width here. Gradients of weights sum rows
+// in float32.
 #include "ops/kernel_support.h"
 
 namespace sluice::ops {
@@ -47,7 +47,7 @@ void expect_rms_near(const Kernels& kernels, const RmsCase& c) {
              dy = random_floats(size, 3), residual = random_floats(size, 4),
              before = random_floats(c.width, 5);
   Doubles y(x.size(), 7), dx(x.size(), 7), d_weight(before.begin(), before.end());
-  double terms = 1;  // the largest term of dx: the terms of a row of one value cancel
+  double terms = 1;  // the largest term of dx, because terms cancel in a row of one value
   for (Index row = 0; row < c.rows; ++row) {
     const Index at = row * stride;
     double squares = 0, dot = 0;
@@ -191,8 +191,8 @@ TEST_P(LayerNormKernelTest, IsNearFloat64AtEveryWidth) {
                        (static_cast<double>(dy[at + i]) * weight[i] - mean_g - n(i) * mean_gn) * q;
       }
       const LayerNormResults found = layer_norm_of(kernels_, rows, width, shift);
-      // A mean of 30 has an error of its last place, 2e-6, and few values of a row have a small
-      // deviation, by which that is divided; of one value it is sqrt(eps).
+      // With a mean of 30, one rounding is 2e-6, and it is divided by the standard deviation. A row
+      // of few values can have a small deviation; a row of one value has sqrt(eps).
       const double bound = shift > 0 || width == 1 ? 5e-4 : 2e-6;
       EXPECT_LT(distance(found.y, y, 1), bound) << width;
       EXPECT_LT(distance(found.dx, dx, 1), bound) << width;

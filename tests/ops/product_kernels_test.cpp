@@ -1,5 +1,5 @@
-// Products of matrices against float64: an element's error is at most that of its chain of
-// multiply-adds, depth * 2^-24 times the sum of the products' sizes; a quarter of it is plenty.
+// Compares matrix products with float64. The error of an element is at most depth * 2^-24 times the
+// sum of the products' magnitudes. A quarter of that bound is enough in practice.
 #include "ops/kernel_support.h"
 
 namespace sluice::ops {
@@ -14,7 +14,7 @@ struct ProductCase {
   float scale = 1;
 };
 
-// C, between rows of others that must stay.
+// Returns C, which lies between other rows that must not change.
 std::vector<float> run(const Kernels& kernels, const ProductCase& c, Place place = Place::kEnd,
                        Index first_row = 0) {
   const Index gap = 3, c_row = c.columns + gap;

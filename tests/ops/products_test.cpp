@@ -1,5 +1,5 @@
-// The promises of the products that this process takes, from any library, and those of our own
-// alone.
+// Guarantees of the matrix products in use, from any library, and further guarantees of our own
+// kernels.
 #include "ops/products.h"
 
 #include <ATen/ATen.h>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kIn = 48, kOut = 70;
 
-// A copy whose memory begins `floats` floats behind one that is aligned to 64 bytes.
+// Returns a copy that starts `floats` floats after a 64-byte boundary.
 at::Tensor moved(const at::Tensor& values, std::int64_t floats) {
   const at::Tensor room = at::empty({values.numel() + floats});
   return room.narrow(0, floats, values.numel()).view(values.sizes()).copy_(values);
@@ -23,7 +23,8 @@ struct Products {
   at::Tensor y, dx, dweight;
 };
 
-// Those of a layer with the rows x and dy, every operand so many floats behind an aligned place.
+// Computes the products of a layer with the rows x and dy. Every operand starts `floats` floats
+// after a 64-byte boundary.
 Products products_of(const at::Tensor& x, const at::Tensor& dy, bool is_transposed,
                      std::int64_t floats = 0) {
   at::manual_seed(5);
@@ -135,7 +136,7 @@ TEST(ProductsTest, TheirNameIsThatOfTheirKind) {
   }
 }
 
-// A pipeline adds a microbatch's gradient to the sum in the product. A plain loop adds it
+// A pipeline adds a microbatch's gradient to the sum inside the product, and a plain loop adds it
 // afterwards. Libraries may round a deeper product differently when they add it.
 TEST(ProductsTest, AddingTheGradientOfOneRowHasTheBitsOfASeparateProduct) {
   for (const bool is_transposed : {false, true}) {

@@ -1,4 +1,4 @@
-// Sums and turns of rows: one or two roundings an element.
+// Sums and rotations of rows. Each element has one or two roundings.
 #include "ops/kernel_support.h"
 
 namespace sluice::ops {
@@ -18,7 +18,7 @@ TEST_P(RowKernelTest, AddsABiasToEveryRow) {
       for (Index i = 0; i < width; ++i)
         EXPECT_EQ(after[row * stride + i], before[row * stride + i] + of_bias[i]);
     }
-    EXPECT_EQ(after[width], before[width]);  // between the rows
+    EXPECT_EQ(after[width], before[width]);
   }
 }
 
@@ -55,7 +55,7 @@ TEST_P(RowKernelTest, AddsScaledVectors) {
 
 TEST_P(RowKernelTest, TurnsPairsOfChannelsAndTurnsThemBack) {
   for (const Index half : {1, 4, 8, 11, 16, 32}) {
-    for (const Index rest : {0, 6}) {  // channels that are not turned
+    for (const Index rest : {0, 6}) {  // channels that are not rotated
       const Index rows = 3, heads = 2, head_dim = 2 * half + rest, stride = heads * head_dim + 5,
                   size = (rows - 1) * stride + heads * head_dim;
       const auto before = random_floats(size, 1), angles = random_floats(rows * half, 2);

@@ -19,7 +19,6 @@ at::Tensor tensor_of(const nlohmann::json& values, const nlohmann::json& shape) 
   return at::tensor(flat).reshape(shape.get<std::vector<std::int64_t>>());
 }
 
-// Two leaf variables "a.weight" and "a.bias"; the bias has no weight decay.
 std::vector<OptimizedParameter> two_parameters(const nlohmann::json& values,
                                                const nlohmann::json& shapes,
                                                at::ScalarType type = at::kFloat) {
@@ -47,8 +46,8 @@ nlohmann::json golden() {
   return nlohmann::json::parse(file);
 }
 
-// Runs a golden case with parameters of `type`; returns the largest difference to torch. The golden
-// gradients are those before clipping.
+// Runs a golden case with parameters of `type` and returns the largest difference to torch. The
+// golden gradients are unclipped.
 double largest_difference(const nlohmann::json& test, at::ScalarType type) {
   const OptimizerOptions options = options_of(test);
   auto parameters = two_parameters(test["initial"], test["shapes"], type);
@@ -96,7 +95,8 @@ TEST(OptimizerTest, HalfPrecisionParametersAreUpdatedInFloat32FromFloat32Gradien
       for (const auto& [name, state] : optimizer->state())
         EXPECT_EQ(state.scalar_type(), at::kFloat) << name;
       EXPECT_EQ(half[0].value.scalar_type(), type);
-      // One step of float32 arithmetic, rounded once: at most one unit of the type apart.
+      // A step computes in float32 and rounds once, so the result is at most one unit in the last
+      // place away.
       const at::Tensor apart = half[0].value.detach().to(at::kFloat) - full[0].value.detach();
       EXPECT_LT(apart.abs().max().item<double>(), type == at::kHalf ? 0.0006 : 0.005)
           << static_cast<int>(kind);
@@ -136,7 +136,6 @@ TEST(OptimizerTest, AnUpdateDoesNotDependOnTheOtherParametersOrAlignmentOrThread
   at::set_num_threads(threads_before);
 }
 
-// Three updates of a parameter, whole or divided at these elements, which are multiples of a block.
 std::vector<at::Tensor> update_in_parts(OptimizerKind kind, at::ScalarType type, std::int64_t numel,
                                         const std::vector<std::int64_t>& ends, int threads) {
   at::set_num_threads(threads);
@@ -238,7 +237,6 @@ TEST(OptimizerTest, TheStateOfAllParametersOfATypeLiesSideBySide) {
   EXPECT_EQ(memory_of("exp_avg/a"), memory_of("exp_avg/c"));
   EXPECT_NE(memory_of("exp_avg/a"), memory_of("exp_avg/d"));
   EXPECT_NE(memory_of("exp_avg/a"), memory_of("exp_avg_sq/a"));
-  // Each tensor has its own storage.
   state.at("exp_avg/a").fill_(1);
   state.at("exp_avg/b").fill_(2);
   EXPECT_TRUE(at::equal(state.at("exp_avg/a"), at::ones({3, 5})));

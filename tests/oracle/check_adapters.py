@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""LoRA adapters against PEFT: what `sluice train` writes is loaded and merged by PEFT, and what PEFT writes is trained
-on by sluice as PEFT trains it. Needs torch, transformers and peft. Exit 1 at the first difference.
+"""Compares LoRA adapters with PEFT. PEFT loads and merges what `sluice train` writes, and sluice trains on
+what PEFT writes, as PEFT does. Needs torch, transformers and peft. Exits 1 at the first difference.
 
 usage: check_adapters.py --sluice build/bin/sluice --work DIR [NAME ...]
 """
@@ -17,8 +17,8 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, Qwen2Config
 
 LENGTH, ROWS, STEPS = 16, 24, 6
-# Standard deviation of an adapter that PEFT starts. From 0.1 the GPT-2 diverges: PyTorch's own float32 losses then differ
-# from its float64 losses by 1e-3 at step 4. From 0.03 they differ by 5e-7.
+# Standard deviation of adapters that PEFT initializes. With 0.1 the GPT-2 diverges: at step 4 PyTorch's
+# float32 losses differ from its float64 losses by 1e-3. With 0.03 they differ by 5e-7.
 START = 0.03
 LLAMA = dict(vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_layers=4, num_attention_heads=4,
              num_key_value_heads=2, max_position_embeddings=64, initializer_range=0.08, tie_word_embeddings=False,
@@ -26,7 +26,7 @@ LLAMA = dict(vocab_size=64, hidden_size=32, intermediate_size=48, num_hidden_lay
 GPT2 = dict(vocab_size=64, n_embd=32, n_layer=4, n_head=4, n_positions=32, initializer_range=0.08, resid_pdrop=0.0,
             embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=1, eos_token_id=2)
 
-# name -> base, keys of sluice, settings of PEFT that mean the same
+# name -> (base model, sluice's keys, equivalent PEFT settings)
 CASES = {
     "llama": (LlamaConfig(**LLAMA), {"rank": 4}, dict(r=4, lora_alpha=16, target_modules=["q_proj", "v_proj"])),
     "llama_some_layers": (
@@ -113,7 +113,7 @@ folder = "out"
         return folder / "checkpoint" / f"step-{STEPS:08d}"
 
     def check_written(self, step):
-        """PEFT loads what sluice wrote: the same loss, and the same weights when merged."""
+        """PEFT must load sluice's adapter with the same loss, and merge it into the same weights."""
         evaluated = json.loads(self.run("eval", self.folder / "run.toml", "--json", f"--checkpoint={step}"))
         adapted = PeftModel.from_pretrained(self.load_base(), step)
         if list(adapted.active_adapters) != ["default"]:
@@ -139,7 +139,7 @@ folder = "out"
         self.check_written(self.train(self.folder / "new", *options))
 
     def check_continued(self):
-        """PEFT makes an adapter, sluice trains it, PEFT trains it too: the same losses and weights."""
+        """PEFT makes an adapter; sluice and PEFT both train it and must get the same losses and weights."""
         adapted = get_peft_model(self.load_base(), LoraConfig(task_type="CAUSAL_LM", **self.settings))
         generator = torch.Generator().manual_seed(5)
         with torch.no_grad():
@@ -152,7 +152,7 @@ folder = "out"
         step = self.train(out, f"--model.adapter={directory}")
         losses = [json.loads(line)["loss"] for line in (out / "metrics.jsonl").read_text().splitlines()]
 
-        # In float64: where a gradient is almost nothing, Adam makes steps of its rounding errors.
+        # Uses float64, because Adam turns the rounding errors of tiny gradients into full steps.
         adapted = adapted.double()
         parameters = [value for value in adapted.parameters() if value.requires_grad]
         optimizer = torch.optim.AdamW(parameters, lr=1e-2, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Fields that a config.json leaves out have the values of their classes in transformers.
+"""Checks that fields missing in a config.json get the defaults of their classes in transformers.
 
 usage: check_defaults.py --sluice build/bin/sluice [--seed N] [--rounds N]
 
-transformers 4 wrote into a nested configuration only the fields that differ from its class. For every family and
-every vision-language model, config.json is written with nothing but model_type, with an empty text_config, without
-a text_config, and with random sets of fields. `sluice split` and transformers must agree on the number of elements of
-the language model. transformers builds it without memory ("meta").
+For nested configurations, transformers 4 wrote only the fields that differ from their class. For every family and
+every vision-language model, this script writes config.json with only model_type, with an empty text_config,
+without a text_config, and with random sets of fields. `sluice split` and transformers must agree on the number of
+elements of the language model. transformers builds the model without memory ("meta").
 """
 import argparse
 import json
@@ -24,14 +24,14 @@ import transformers
 
 from families import FAMILIES, WHOLES
 
-# Sizes that are small enough to build quickly, and fit any choice of the others.
+# Sizes that are small enough to build quickly and compatible with any choice of the others.
 SIZES = {"vocab_size": 40_000, "hidden_size": 6144, "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 64,
          "num_key_value_heads": 4, "head_dim": 64}
 GPT2_SIZES = {"vocab_size": 60_000, "n_embd": 1536, "n_layer": 3, "n_head": 6, "n_positions": 40, "n_inner": 96}
 
 
 def elements(config):
-    """The number of elements of the language model; a tied head counts twice, as `sluice split` counts it."""
+    """Counts the elements of the language model. A tied head counts twice, as in `sluice split`."""
     is_whole = getattr(config, "text_config", None) is not None
     cls = transformers.AutoModelForImageTextToText if is_whole else transformers.AutoModelForCausalLM
     with torch.device("meta"):
@@ -52,7 +52,8 @@ def ours(program, file):
 def cases(name, rng, rounds):
     yield {"model_type": name}
     sizes = GPT2_SIZES if name == "gpt2" else dict(SIZES)
-    if name in ("olmoe", "gpt_neox"):  # a head has hidden_size / num_attention_heads channels
+    # in these families a head has hidden_size / num_attention_heads channels
+    if name in ("olmoe", "gpt_neox"):
         sizes.pop("head_dim")
     chosen = [{key: value for key, value in sizes.items() if rng.random() < 0.5} for _ in range(rounds)]
     if name not in WHOLES:
@@ -79,7 +80,7 @@ def main():
                 file.write_text(json.dumps(document))
                 try:
                     theirs = elements(transformers.AutoConfig.from_pretrained(folder))
-                except Exception:  # sizes that do not fit each other
+                except Exception:  # incompatible sizes
                     skipped += 1
                     continue
                 found = ours(given.sluice, file)

@@ -1,8 +1,8 @@
-"""torch on two Gloo ranks runs the programs that sluice writes with transfers, with and without --defer-recv: gradients
-against one process. The programs that torch itself defers are refused by --check wherever torch computes wrong gradients.
+"""Runs programs with transfers from sluice in torch on two Gloo ranks, with and without --defer-recv, and
+compares gradients with a single process. --check must reject the programs that torch itself defers
+wherever torch computes wrong gradients.
 
-    python check_deferred_receives.py PATH_OF_SLUICE DEFERRED_FOLDER
-"""
+    python check_deferred_receives.py PATH_OF_SLUICE DEFERRED_FOLDER"""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ RANKS, STAGES, MICROBATCHES, WIDTH = 2, 4, 4, 16
 MAPS = {"loop": [0, 1, 0, 1], "v": [0, 1, 1, 0]}
 NAMES = {"Interleaved1F1B": "loop", "LoopedBFS": "loop", "InterleavedZeroBubble": "loop", "ZBVZeroBubble": "v",
          "DualPipeV": "v"}
-LARGEST_DIFFERENCE = 1e-5  # of the largest gradient of a stage
+LARGEST_DIFFERENCE = 1e-5  # relative to the largest gradient of a stage
 
 
 def modules():

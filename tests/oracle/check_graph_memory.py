@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""Predicted and measured memory of exported graphs: the peak of every rank that `sluice plan` predicts is within 5 % of
-what `sluice train` measures, for eight models whose activations are larger than what is small everywhere, whole and
-on two ranks.
+"""Compares predicted and measured memory of exported graphs. For every rank, the peak predicted by `sluice
+plan` must be within 5 % of the peak measured by `sluice train`. Runs eight models with large activations,
+each whole and on two ranks.
 
-usage: check_graph_memory.py --sluice build/bin/sluice --work DIR [NAME ...]
-"""
+usage: check_graph_memory.py --sluice build/bin/sluice --work DIR [NAME ...]"""
 import argparse
 import dataclasses
 import itertools
@@ -23,9 +22,9 @@ sys.path.insert(0, str(HERE.parent / "graph"))
 import make_archives  # noqa: E402
 
 TOLERANCE = 0.05
-# Also trained in mixed precision: its mask of attention has a gradient.
+# These are also trained in mixed precision. T5's attention mask has a gradient.
 MIXED = ["t5"]
-# Convolutions take scratch memory by the processor's own choice of their algorithm.
+# Scratch memory of convolutions depends on the algorithm, which LibTorch chooses by processor.
 TOLERANCES = {"unet": 0.07}
 ROWS, MICROBATCHES, LENGTH = 2, 4, 128
 WIDTHS = dict(vocab_size=512, hidden_size=128, intermediate_size=352, num_hidden_layers=4, num_attention_heads=4,
@@ -63,7 +62,7 @@ def run(*command):
 
 
 def prepare(name, folder):
-    """Exports the model and writes rows; returns options of a run."""
+    """Exports the model, writes rows, and returns the options of a run."""
     model = dataclasses.replace(MODELS[name], options=(*MODELS[name].options, "--no-check"))
     if not model.factory:
         make_archives.save_model(model, folder / name)
@@ -86,7 +85,7 @@ def prepare(name, folder):
 
 
 def ratios(sluice, folder, options):
-    """Measured by predicted, of every rank."""
+    """Returns measured / predicted for every rank."""
     out = folder / "out"
     shutil.rmtree(out, ignore_errors=True)
     memory = json.loads(run(sluice, "plan", folder / "run.toml", *options, "--json"))["memory"]

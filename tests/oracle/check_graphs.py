@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
-"""Exported graphs against Python: `sluice train` on an archive of tools/sluice_export.py has the losses, the weights
-and, for every layout, the bits that it should have.
+"""Compares `sluice train` on archives of tools/sluice_export.py with Python: losses, weights, and equal bits
+in every layout.
 
-For every model, five steps on the batches of tests/graph/make_archives.py:
-  - losses equal those of Python's exported program, to 1e-5 of them, whole, on 2 ranks under 1F1B, on 2 ranks with 2
-    stages each under ZBV and cut inside a block;
-  - losses, norms and weights are the same bytes for all of these, with dropout too;
-  - the weights equal Python's after the last step, and where they are a model of transformers', it loads them;
-  - with --program, a forward and backward of all nodes and of groups of them have the bits of Python's.
+Trains every model for five steps on the batches of tests/graph/make_archives.py:
+  - losses equal those of Python's exported program to a relative 1e-5: whole, on 2 ranks under 1F1B, on 2 ranks with
+    2 stages each under ZBV, and cut inside a block;
+  - losses, norms and weights have the same bytes in all these layouts, also with dropout;
+  - the final weights equal Python's, and transformers loads those of its own models;
+  - with --program, a forward and backward of all nodes and of groups of nodes have the bits of Python's.
 
 usage: check_graphs.py --sluice build/bin/sluice --work DIR [--program build/bin/oracle_graph] [--wide [--part K/N]]
-                       [NAME ...]
-"""
+                       [NAME ...]"""
 import argparse
 import dataclasses
 import json
@@ -39,7 +38,7 @@ class Failure(Exception):
 
 
 def without_dropout(model):
-    """The same model, every probability of dropout 0."""
+    """Returns the model with every dropout probability set to 0."""
     if model.config is None:
         return dataclasses.replace(model, factory=model.factory + "_without_dropout")
     config = type(model.config).from_dict(model.config.to_dict())
@@ -50,7 +49,7 @@ def without_dropout(model):
 
 
 def rows_of(batch):
-    """The rows of a batch as objects, by the inputs' names."""
+    """Returns the rows of a batch as objects with the inputs' names as keys."""
     count = len(next(iter(batch.values())))
     return [{name: value[i].tolist() for name, value in batch.items()} for i in range(count)]
 
@@ -122,7 +121,7 @@ report = false
         return [(line["loss"], line["grad_norm"]) for line in lines], weights, step
 
     def layouts(self):
-        """Options of layouts by their labels."""
+        """Returns label -> options of the layout."""
         found = json.loads(self.run("graph", "inspect", self.graph, "--json"))
         names = [layer["name"] for layer in found["layers"]]
         two = ["--parallelism.pipeline_parallel_degree=2"]
@@ -142,7 +141,7 @@ report = false
                              "--training.activation_checkpoint=full"]
 
     def check_program(self, program):
-        """tests/oracle/run_graph.cpp on what Python's program made of one batch."""
+        """Runs tests/oracle/run_graph.cpp on the results of Python's program for one batch."""
         weights = "-" if self.has_weights else self.folder / self.name / "model.safetensors"
         command = [str(program.resolve()), str(self.graph), str(weights), str(self.folder / f"{self.name}.expected.safetensors")]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -171,7 +170,8 @@ report = false
         return max(abs(loss - expected) for (loss, _), expected in zip(first[1], self.losses))
 
     def check_weights(self, weights):
-        """AdamW moves a weight by up to the learning rate a step, also where its gradient is rounding alone."""
+        """Compares weights. AdamW moves a weight by up to the learning rate per step, even if its gradient is
+        only rounding noise."""
         found, elements, far = 0, 0, 0
         for key, value in self.after.items():
             if key not in weights:
@@ -195,7 +195,8 @@ report = false
         if info["missing_keys"] or info["unexpected_keys"] or info["mismatched_keys"]:
             raise Failure(f"transformers does not load the checkpoint: {info}")
         for key in self.different(loaded, weights):
-            # Some classes draw a tensor anew whatever the file holds: of what they saved themselves, too.
+            # Some classes initialize a tensor again when loading, even from their own files. So load the base
+            # model too and compare.
             base = self.folder / self.name
             if key not in self.different(model.model_class.from_pretrained(base), load_file(base / "model.safetensors")):
                 raise Failure(f"transformers loads another '{key}'")

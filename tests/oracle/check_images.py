@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""A LLaVA with its vision tower, exported and trained from the command line: rows have 0, 1 and 3 images.
+"""Exports a LLaVA with its vision tower and trains it from the command line. Rows have 0, 1 and 3 images.
 
-Losses of five steps equal PyTorch's to 1e-5 on one rank; on 2 ranks, under ZBV with two stages each, and cut inside
-the vision tower the losses and the weights are the same bits.
+On one rank, the losses of five steps equal PyTorch's to 1e-5. On 2 ranks, under ZBV with two stages each, and cut
+inside the vision tower, losses and weights have the same bits as on one rank.
 
-usage: check_images.py --sluice build/bin/sluice --work DIR
-"""
+usage: check_images.py --sluice build/bin/sluice --work DIR"""
 import argparse
 import json
 import pathlib
@@ -18,7 +17,7 @@ import torch
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STEPS, ROWS, LENGTH = 5, 4, 32
-IMAGES = (0, 1, 3, 1)  # of the rows of a batch
+IMAGES = (0, 1, 3, 1)  # images per row of a batch
 LAYOUTS = {
     "2 ranks": ["--parallelism.pipeline_parallel_degree", "2"],
     "ZBV": ["--parallelism.pipeline_parallel_degree", "2", "--parallelism.pipeline_parallel_schedule", "ZBVZeroBubble"],
@@ -36,7 +35,7 @@ def run(*command, folder):
 
 
 def make_rows(folder, llava):
-    """Writes rows.jsonl with a .npy file a row, and returns the rows."""
+    """Writes rows.jsonl and one .npy file per row. Returns the rows."""
     torch.manual_seed(1)
     (folder / "images").mkdir()
     rows = []
@@ -97,7 +96,8 @@ def main():
     print("sluice", alone, "torch", expected)
     if len(alone) != STEPS or max(abs(a - b) for a, b in zip(alone, expected)) > 1e-5:
         sys.exit("losses differ from PyTorch's")
-    single = train("one row a microbatch", "--training.microbatch_size", "1")  # some without images
+    # some microbatches have no image
+    single = train("one row a microbatch", "--training.microbatch_size", "1")
     if len(single) != STEPS or max(abs(a - b) for a, b in zip(single, expected)) > 1e-5:
         sys.exit(f"losses of microbatches without images differ from PyTorch's: {single}")
     first = work / f"one rank/trained/step-{STEPS:08}"

@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""Nothing of a directory that changes numbers is ignored: keys of config.json and of adapter_config.json against the
-classes of transformers and PEFT.
+"""Checks that sluice ignores no key that changes numbers. Compares keys of config.json and
+adapter_config.json with the classes of transformers and PEFT.
 
 usage: check_keys.py --keys build/bin/oracle_keys [--wide] [--families a,b] [--list]
 
-1. Every key that the classes know is in the table of the program (src/family/known_keys.cpp), and every key of
-   the table is one that they know. A class knows its fields, other names of them, what it takes out of its arguments,
-   and what the model asks it for while it computes. --list prints them.
-2. Every key with other values, and every key but sizes left out: where transformers (PEFT) still computes, the program computes the same loss and norm
-   of the gradient, or refuses the file. A key that changes their numbers, also in training, is not "harmless", and
-   one that is "refused" is refused.
-3. Random expressions of modules match as Python's re.fullmatch says.
-Short: few values, the first variant of every family, keys of all families in two of them. --wide: more values, keys inside others, all variants.
+1. Every key of the classes is in sluice's table (src/family/known_keys.cpp), and the table has no other keys. The
+   keys of a class are its fields, aliases, arguments that it consumes, and attributes that the model reads while it
+   computes. --list prints them.
+2. Changes the value of every key, and omits every key but sizes. If transformers (or PEFT) still computes, sluice
+   must compute the same loss and gradient norm, or reject the file. A key that changes the numbers, also in training,
+   must not be marked "harmless". A key marked "refused" must be rejected.
+3. Random module expressions must match exactly as with Python's re.fullmatch.
+A short run uses few values, the first variant of every family, and tests shared keys in two families only. --wide
+uses more values, nested keys and all variants.
 """
 import argparse
 import contextlib
@@ -43,12 +44,13 @@ import models
 from families import DECODER, FAMILIES, WHOLES
 
 NATIVE = [family for family in FAMILIES if family not in WHOLES]
-# Names for which PreTrainedConfig has methods, or internal places of one process, are no keys.
+# Names in PreTrainedConfig that are not keys: methods, or internal state of one process.
 NO_KEYS = ("keys_to_ignore_at_inference", "output_loading_info")
-# Without one of these a class has a model of billions of parameters: tests/oracle/check_defaults.py.
+# Leaving out one of these keys gives a model with billions of parameters. tests/oracle/check_defaults.py
+# covers them.
 SIZES = {"vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "n_embd", "n_layer",
          "n_head", "n_positions", "moe_intermediate_size"}
-# The families whose keys of all families a short run changes.
+# In a short run, keys that all families share are changed only in these families.
 COMMON_KEYS_OF = ("llama", "gpt2")
 VALUES = [None, True, False, 0, 2, 0.5, "gelu", [], {}]
 WIDE_VALUES = [3, -1, 1e-3, "x", [0, 1, 0, 1], [1], "relu", {"a": 1}]
@@ -62,7 +64,7 @@ OWN_VALUES = {
     "mlp_layer_types": [["dense"] * 4],
     "tie_word_embeddings": [True],
 }
-# Keys inside others, of one type each: ("key", value around it, name inside, values).
+# Nested keys, by the type of the value that contains them.
 ROPES = {
     "llama3": {"rope_type": "llama3", "rope_theta": 50.0, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0},
     "yarn": {"rope_type": "yarn", "rope_theta": 50.0, "factor": 4.0},
@@ -72,7 +74,7 @@ ROPES = {
 INSIDE = {"original_max_position_embeddings": [8, 16], "truncate": [False, None], "attention_factor": [1.5], "mscale": [0.7],
           "mscale_all_dim": [0.5], "beta_fast": [16], "beta_slow": [2], "type": ["yarn", "default"],
           "rope_type": [None, "dynamic"], "partial_rotary_factor": [0.5, 1.0], "rope_theta": [None, 77.0], "factor": [1.0, None]}
-# Keys that the program computes otherwise on purpose, as the pages say: (key, value, family) -> why.
+# Deliberate differences that the docs mention: (key, value, family) -> reason.
 ON_PURPOSE = {
     "dtype": "model.dtype says it", "torch_dtype": "model.dtype says it",
     "output_router_logits": "the loss of tokens is compared, docs/models.md",
@@ -90,7 +92,7 @@ class Failures:
 
 
 def read_table(program):
-    """(file, family) -> {key: (use, neutral values)}, and the keys of all families"""
+    """Returns (file, family) -> {key: (use, neutral values)}, and the keys that all families share."""
     lines = subprocess.run([program, "table"], capture_output=True, text=True, check=True).stdout.splitlines()
     table = {("config.json", family): {} for family in NATIVE} | {("adapter_config.json", ""): {}}
     for line in lines:
@@ -103,7 +105,7 @@ def read_table(program):
 
 @contextlib.contextmanager
 def recorded_names():
-    """The names that anything asks of a configuration."""
+    """Records the names of all configuration attributes that are read."""
     names, plain = set(), PreTrainedConfig.__getattribute__
 
     def record(self, name):
@@ -118,7 +120,7 @@ def recorded_names():
 
 
 def taken_arguments(config):
-    """Names that the functions of the classes take out of their arguments, by their text."""
+    """Finds the argument names that the classes' functions consume, by searching their source."""
     names = set()
     for cls in config.__mro__:
         for name in ("__post_init__", "convert_rope_params_to_dict"):
@@ -136,7 +138,7 @@ def load(directory):
 
 
 def rotary(family, name):
-    """rope_parameters of this type, as the family has them."""
+    """Returns rope_parameters of this type for the family."""
     base, rope = FAMILIES[family].base, ROPES[name]
     if name == "longrope":
         pairs = base.get("head_dim", base["hidden_size"] // base["num_attention_heads"]) // 2
@@ -158,7 +160,7 @@ def known_to_transformers(family):
             try:
                 models.random_model(models.config_of(family, given), 0).save_pretrained(directory)
             except Exception:
-                if may_fail:  # a family without this kind of rotary positions
+                if may_fail:  # a family without this type of rotary positions
                     continue
                 raise
             recorded.clear()
@@ -177,7 +179,8 @@ def of_answer(output):
 
 
 def numbers(directory, ids):
-    """Loss and norm in evaluation, loss in training; None where transformers does not take the directory."""
+    """Returns loss and norm in evaluation and loss in training, or None if transformers rejects the
+    directory."""
     try:
         _, model, info = load(directory)
         if info["missing_keys"] or info["mismatched_keys"]:
@@ -373,7 +376,7 @@ def check_expressions(given, failures):
 
 
 def compare_keys(name, known, table, failures, of_all=frozenset()):
-    """of_all: keys of the table that other families may know alone."""
+    """of_all: keys of the table that only other families may have."""
     for key in sorted(known - table):
         failures.add(name, f"'{key}' is not in the table")
     for key in sorted(table - known - of_all):

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Our models against transformers: answers, training from the command line, and what training writes.
+"""Compares sluice's models with transformers: answers, training from the command line, and the files that
+training writes.
 
 usage: check_models.py --compare build/bin/oracle_compare --sluice build/bin/sluice
                        [--wide] [--fuzz N] [--seed S] [--families a,b] [--keep DIR]
 
-Short: the first variant of every family, all of them trained in slices on two ranks that share layers, some also on
-stages. --wide: all variants; every family trained at 1, 2 and 4 stages, from shards, and in bfloat16. A family that the program does not know is listed, and is a failure.
+A short run takes the first variant of every family. It trains all of them in slices on two ranks that share layers,
+and some also on several stages. --wide takes all variants. It trains every family with 1, 2 and 4 stages, from
+shards, and in bfloat16. A family that sluice does not support is listed and counts as a failure.
 """
 import argparse
 import json
@@ -28,9 +30,10 @@ from families import FAMILIES, LENGTH, WHOLES
 
 LOSS_TOLERANCE = 5e-5
 SLICED_LOSS_TOLERANCE = 2e-5
-# Families whose norms of queries and keys span all heads: they are refused in slices.
+# Families whose query and key norms span all heads. sluice rejects them in slices.
 UNDIVIDED = ("olmo2", "olmoe")
-# Families that a short run trains from the command line; it compares answers and training in C++ of all.
+# Families that a short run trains from the command line. For all families it compares answers and training in
+# C++.
 SHORT_TRAINED = ("gpt2", "gemma2", "mixtral", "gpt_neox", "qwen2_vl")
 
 
@@ -58,7 +61,7 @@ def write_rows(path, batch):
 
 
 def write_config(folder, model, stages, microbatch_size=1, schedule="1F1B", dtype="float32"):
-    """A configuration whose steps are those of models.curve()."""
+    """Writes a configuration that runs the steps of models.curve()."""
     path = folder / "run.toml"
     path.write_text(f"""
 [model]
@@ -104,7 +107,7 @@ class TrainedRun:
         self.curve = reference["plain/curve/losses"].tolist()
         write_rows(folder / "rows.jsonl", self.batch)
         config = json.loads((directory / "config.json").read_text())
-        # An auxiliary loss is a mean over the microbatches, not over the rows of the step.
+        # An auxiliary loss is a mean over microbatches, not over the rows of the step.
         size = models.ROWS if config.get("output_router_logits") else 1
         self.config = write_config(folder, source or directory, stages, microbatch_size=size, dtype=dtype)
         self.done = run([sluice, "train", self.config, *overrides])
@@ -127,7 +130,7 @@ class TrainedRun:
 
 
 def load_whole(path, name, failures):
-    """The model that transformers makes of a directory; everything in it has its place and nothing is missing."""
+    """Loads the directory with transformers. Reports missing and unexpected tensors."""
     config = transformers.AutoConfig.from_pretrained(path)
     model, info = models.auto_class(config).from_pretrained(
         path, output_loading_info=True, dtype="auto", attn_implementation="eager" if models.is_plain(config) else "sdpa")
@@ -161,7 +164,7 @@ def check_written(trained, name, failures, dtype=torch.float32):
 
 
 def check_kept(source, written, name, failures):
-    """Tensors that no layer of the language model has are in the written directory byte for byte."""
+    """Checks that tensors outside the language model are copied byte for byte."""
     reference = load_file(source / "reference.safetensors")
     before, after = load_file(source / "model.safetensors"), {}
     for file in written.glob("*.safetensors"):
@@ -174,7 +177,8 @@ def check_kept(source, written, name, failures):
 
 
 def check_training(sluice, directory, work, stages_list, failures):
-    """Loss curves at these numbers of stages, one set of bits, and what the last run wrote."""
+    """Checks the loss curves for these numbers of stages, that the bits are equal, and the files of the last
+    run."""
     weights = None
     layers = transformers.AutoConfig.from_pretrained(directory).get_text_config().num_hidden_layers
     for stages in [s for s in stages_list if s <= layers]:
@@ -198,7 +202,8 @@ def check_training(sluice, directory, work, stages_list, failures):
 
 
 def check_slices(sluice, directory, work, failures):
-    """The curve of transformers with layers in 4 slices, or as many as the key-value heads allow, on two ranks each."""
+    """Compares with transformers' curve on two ranks that share layers. Uses 4 slices, or fewer if the
+    key-value heads require it."""
     name = f"{directory.name}, in slices"
     config = transformers.AutoConfig.from_pretrained(directory).get_text_config()
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
@@ -222,7 +227,7 @@ def check_slices(sluice, directory, work, failures):
 
 
 def check_shards(sluice, directory, work, failures):
-    """Weights in shards give the same bits as one file."""
+    """Sharded weights must give the same bits as a single file."""
     name = f"{directory.name}, from shards"
     source = work / f"{directory.name}-shards"
     config = transformers.AutoConfig.from_pretrained(directory)
@@ -254,7 +259,7 @@ def check_bfloat16(sluice, directory, work, failures):
 
 
 def known(compared):
-    """Names of the directories whose family the program knows; the others are listed by the program."""
+    """Returns the directories whose family sluice supports. The program lists the others."""
     lines = [line for line in compared.splitlines() if line.startswith(("ok ", "DIFFERS "))]
     return {line.split()[1].rstrip(":") for line in lines}
 

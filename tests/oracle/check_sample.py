@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""`sluice sample` against `generate(do_sample=False)` of transformers, token for token.
+"""Compares `sluice sample` with transformers' `generate(do_sample=False)`, token for token.
 
 usage: check_sample.py --sluice build/bin/sluice [--wide] [--families a,b]
 
-A tiny model of every family, of a vocabulary of bytes: one prompt to the end of the model's positions, one that ends by
-an end token (the second of a list, in generation_config.json and in config.json), one rank and several. --wide: every
-variant of a family.
+Uses a tiny model of every family with a vocabulary of bytes. One prompt continues to the end of the model's
+positions. Another stops at an end token, the second of a list in generation_config.json or config.json. Each runs on
+one rank and on several. --wide: every variant of a family.
 """
 import argparse
 import json
@@ -23,7 +23,7 @@ import transformers
 import models
 from families import FAMILIES
 
-VOCABULARY = 259  # bytes and three more
+VOCABULARY = 259  # 256 bytes and three special tokens
 PROMPT = "The quick brown fox"
 
 
@@ -36,7 +36,7 @@ def sampled(sluice, directory, tokens, *more):
 
 
 def generated(model, ids, tokens, ends):
-    """New tokens, of forwards of the whole sequence."""
+    """Generates new tokens with one forward of the whole sequence per token."""
     with torch.no_grad():
         out = model.generate(torch.tensor([ids]), max_new_tokens=tokens, do_sample=False, use_cache=False,
                              eos_token_id=ends, pad_token_id=0)

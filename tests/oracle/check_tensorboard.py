@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""`sluice metrics tensorboard` read back by tensorboard: every number of metrics.jsonl, at its step.
+"""Reads the output of `sluice metrics tensorboard` with tensorboard. Every number of metrics.jsonl must be
+there, at its step.
 
 usage: check_tensorboard.py --sluice build/bin/sluice
 """

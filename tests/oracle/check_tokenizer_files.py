@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Compares the ids of `sluice data tokenize --tokenizer DIRECTORY` with those of transformers' AutoTokenizer, over
-directories whose tokenizer_config.json, special_tokens_map.json, added_tokens.json or config.json say more than their
-tokenizer.json: the same ids, or sluice refuses the directory with exit 3 and the name of a file in it. And compares the
-tables of src/data/tokenizer with transformers' own classes: which settings they read, which classes there are, which
-model types they are registered for. And changes every key of every part of a tokenizer.json, one at a time: as
-`tokenizers` has it, or refused. Exit 1 and what differs.
+"""Compares the ids of `sluice data tokenize --tokenizer DIRECTORY` with transformers' AutoTokenizer. The
+directories have a tokenizer_config.json, special_tokens_map.json, added_tokens.json or config.json that
+changes what tokenizer.json specifies. sluice must give the same ids, or exit with 3 and name a file of the
+directory.
+
+Also compares the tables of src/data/tokenizer with transformers' own classes: the settings that they read, the
+classes, and the model types that they are registered for. Also changes every key of every part of a tokenizer.json,
+one at a time. sluice must agree with `tokenizers` or reject the file. Exits 1 and prints the differences.
 
   python tests/oracle/check_tokenizer_files.py --sluice build/bin/sluice [--random N] [--seed N] [--tables-only]
 """
@@ -47,7 +49,8 @@ def base(name):
 
 
 def keys_in(function, holders):
-    """Strings that a function looks up in one of the dictionaries `holders`, or compares a key with."""
+    """Returns the strings that a function looks up in one of the dictionaries `holders` or compares with a
+    key."""
     found = set()
     for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function)))):
         holder = key = None
@@ -81,7 +84,7 @@ def settings_of_transformers():
     keys |= parameters(TokenizersBackend.convert_to_native_format.__func__)
     keys |= keys_in(TokenizersBackend.__init__, ["kwargs"])
     keys |= keys_in(TokenizersBackend._patch_mistral_regex.__func__, of_file)
-    # Gets what is left of the settings as arguments.
+    # Receives the remaining settings as arguments.
     keys |= parameters(TokenizersBackend._patch_mistral_regex.__func__) - {"init_kwargs", "pretrained_model_name_or_path"}
     for name in REBUILT:
         keys |= parameters(getattr(transformers, name).__init__)
@@ -93,7 +96,7 @@ def is_tokenizer_class(found):
 
 
 def classes_of_transformers():
-    """{class: (kind, model types)}, names without "Fast"."""
+    """Returns {class: (kind, model types)}, with class names without "Fast"."""
     types = {}
     for model_type, name in tokenization_auto.TOKENIZER_MAPPING_NAMES.items():
         if name:
@@ -159,7 +162,7 @@ def bytes_file(added=("<|end|>", "<s>", "</s>"), **flags):
 
 
 def pieces_file(legacy_parts=False):
-    """A tokenizer.json as SentencePiece models are converted to it."""
+    """A tokenizer.json like the conversion of a SentencePiece model."""
     vocabulary = {"<unk>": 0, "<s>": 1, "</s>": 2, "<pad>": 3, "<bos>": 4, "<eos>": 5, "<mask>": 6}
     for byte in range(256):
         vocabulary["<0x%02X>" % byte] = len(vocabulary)
@@ -343,7 +346,7 @@ def random_case(rng, number):
 # ---- keys of tokenizer.json ----
 
 def parts_of_tokenizers():
-    """(section, a part as it is saved): each class of the package, so each key that it reads."""
+    """Yields (section, saved part) for each class of the package, so that each key that it reads occurs."""
     n, p, d = normalizers, pre_tokenizers, decoders
     sections = {
         "normalizer": [n.NFC(), n.NFD(), n.NFKC(), n.NFKD(), n.Prepend("▁"), n.Replace("a", "b"), n.Lowercase(), n.Strip(),
@@ -364,7 +367,7 @@ def parts_of_tokenizers():
 
 
 def changed_values(value):
-    """Other values of the same kind, and of others."""
+    """Yields other values of the same type and of other types."""
     words = ["", "a", " ", "▁", "always", "first", "never", "Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous",
              "<s>", "b"]
     if isinstance(value, bool):
@@ -375,7 +378,7 @@ def changed_values(value):
 
 
 def changed(value, path=()):
-    """Copies of a JSON value, each with one of its values changed, and where."""
+    """Yields copies of a JSON value with one value changed each, and the path of that value."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else []
     for key, held in items:
         for other in [False, True, 0.5] if held is None else []:
@@ -407,7 +410,7 @@ def changed_files():
 
 
 def check_parts(sluice, folder):
-    """Every key of every part, changed: what tokenizers makes of it, or refused."""
+    """Changes every key of every part. sluice must agree with tokenizers or reject the file."""
     wrong = compared = refused = 0
     path = os.path.join(folder, "part.json")
     for name, file in changed_files():
@@ -417,7 +420,7 @@ def check_parts(sluice, folder):
             tokenizer = Tokenizer.from_file(path)
             expected = [tokenizer.encode(text).ids for text in TEXTS]
             texts = [tokenizer.decode(ids, skip_special_tokens=False) for ids in expected]
-        except BaseException as error:  # also panics of tokenizers
+        except BaseException as error:  # panics of tokenizers are no Exception
             if isinstance(error, KeyboardInterrupt):
                 raise
             continue
@@ -440,10 +443,11 @@ def check_parts(sluice, folder):
 
 
 def ids_of_transformers(directory):
-    """Ids of the texts; None where transformers fails on the directory, and in the list where on a text."""
+    """Returns the ids of the texts. Returns None if transformers rejects the directory, and None in the list
+    for a text that fails."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(directory)
-    except BaseException as error:  # also panics of tokenizers
+    except BaseException as error:  # panics of tokenizers are no Exception
         if isinstance(error, KeyboardInterrupt):
             raise
         return None

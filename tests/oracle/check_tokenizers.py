@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Compares `sluice data tokenize` with the package `tokenizers`, which is the reference.
 
-Trains tokenizers with every kind of part that sluice reads, gives both the same strings (words of many
-scripts, and what breaks tokenizers: marks, spaces, controls, added tokens in the middle), and compares
-ids, with and without special tokens, and decoded text. Exit 1 and the first differences if there are any.
+Trains tokenizers with every kind of part that sluice reads, and gives both programs the same strings: words of many
+scripts, and known trouble such as marks, spaces, controls and added tokens inside words. Compares ids, with and
+without special tokens, and decoded text. Exits 1 and prints the first differences if there are any.
 
   python tests/oracle/check_tokenizers.py --sluice build/bin/sluice [--all | --tokenizers N] [--strings N]
                                     [--seed N] [--only NAME]
@@ -70,7 +70,7 @@ def make_string(rng):
         for _ in range(rng.randrange(1, 10)):
             parts.append(rng.choice(WORDS) if rng.random() < 0.5 else chr(rng.choice(rng.choice(ALPHABETS))))
         return "".join(parts)
-    if kind < 0.95:  # runs
+    if kind < 0.95:  # runs of one character
         return "".join(rng.choice([" ", "\n", "a", "1", "é", "\t", "▁", "'", "あ", "̀"]) * rng.randrange(1, 40)
                        for _ in range(rng.randrange(1, 5)))
     return rng.choice(SPACES) * rng.randrange(0, 6) + rng.choice(WORDS) + rng.choice(SPACES) * rng.randrange(0, 6)
@@ -83,7 +83,7 @@ def corpus(rng, size=3000):
 
 # ---- tokenizers ----
 
-SCALE = 1.0  # of the vocabularies: tools/make_reference_tokenizers.py makes small ones
+SCALE = 1.0  # scale of vocabulary sizes; tools/make_reference_tokenizers.py makes small ones
 
 
 def byte_level(rng, pre_tokenizer, normalizer=None, **options):
@@ -170,7 +170,7 @@ def sentencepiece_bpe(rng, pre_tokenizer, normalizer, decoder, **options):
     tokenizer = Tokenizer.from_str(json.dumps(state))
     tokenizer.pre_tokenizer, tokenizer.normalizer, tokenizer.decoder = pre_tokenizer, normalizer, decoder
     tokenizer.post_processor = template(tokenizer, "<s> $A", "<s>")
-    # The file decides how tokens are normalized.
+    # Reloads it, because the file decides how tokens are normalized.
     return Tokenizer.from_str(tokenizer.to_str())
 
 

@@ -1,7 +1,7 @@
-"""sluice.torch beside torch itself: check_torch_module.py SOURCE BUILD.
+"""Tests sluice.torch with torch's own runtime: check_torch_module.py SOURCE BUILD.
 
-Two Gloo ranks run every schedule that sluice makes, and one that it found, by torch's runtime from sluice's CSV: their
-losses are those of one process without a pipeline. Stages are timed, the costs searched with, the found order loaded.
+Two Gloo ranks run every schedule of sluice, and one found by search, from sluice's CSV. The losses must equal those
+of one process without a pipeline. The test times the stages, searches with these costs, and loads the order found.
 """
 
 import os
@@ -14,7 +14,7 @@ SOURCE, BUILD = (os.path.abspath(path) for path in sys.argv[1:3])
 
 
 def package():
-    """A folder with the Python package around the program of the build."""
+    """Makes a folder with the Python package around the program of the build."""
     folder = tempfile.mkdtemp(prefix="sluice-module-")
     shutil.copytree(os.path.join(SOURCE, "python/sluice"), os.path.join(folder, "sluice"))
     os.makedirs(os.path.join(folder, "sluice/bin"))
@@ -37,7 +37,7 @@ import sluice  # noqa: E402
 import sluice.torch  # noqa: E402
 
 RANKS, MICROBATCHES, STEPS, WIDTH = 2, 6, 4, 48
-DEPTHS = [1, 3, 2, 4]  # blocks of four stages, uneven
+DEPTHS = [1, 3, 2, 4]  # blocks of the four stages, which are uneven
 
 
 def layers_of(part):
@@ -145,7 +145,8 @@ def worker(rank, port, expected):
     assert len(costs["stages"]) == 4 and costs["latency"] == 0.01
     for stage in costs["stages"]:
         assert all(stage[kind] > 0 for kind in ("F", "I", "B")) and stage["W"] > 0 and stage["kept_bytes"] > 0, stage
-    # A linear layer keeps its input, tanh its output: of a microbatch of one row so many floats a block.
+    # A linear layer keeps its input and tanh its output. With one row per microbatch that is WIDTH floats per
+    # block.
     for stage, depth in zip(costs["stages"], DEPTHS):
         assert stage["kept_bytes"] >= 4 * WIDTH * depth, (stage, depth)
 

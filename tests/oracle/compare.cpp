@@ -1,15 +1,15 @@
-// Compares models that tests/oracle/models.py made with the answers of transformers that lie beside
-// them.
+// Compares models made by tests/oracle/models.py with the answers of transformers beside them.
 //
 // usage: oracle_compare DIRECTORY ...
 //
-// One line each on stdout, "ok NAME .." with the largest differences found, "unknown NAME: .." for
-// a model family that sluice does not have, or "DIFFERS NAME: .." with everything that does. Exit 1
-// when one differs.
+// Prints one line per model: "ok NAME .." with the largest differences, "unknown NAME: .." for a
+// family that sluice does not have, or "DIFFERS NAME: .." with all differences. Exits 1 if any
+// model differs.
 //
-// For every kind of batch: loss, logits and every gradient of the whole model and of the model in
-// two and four chunks, whose bits are the same; five steps of AdamW in pipelines of 1, 2 and 4
-// stages, whose losses, norms and weights are the same bits in every layout.
+// For every kind of batch, compares the loss, the logits and every gradient. The whole model and
+// the model in two and four chunks must have the same bits. Then compares five steps of AdamW in
+// pipelines of 1, 2 and 4 stages, whose losses, norms and weights must have the same bits in every
+// layout.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
@@ -27,12 +27,13 @@
 namespace sluice::testing {
 namespace {
 
-// Bounds: of loss and logits, relative above 1; of gradients, relative to the largest
-// element of the parameter's; of gradients that are next to nothing, relative to the largest of
-// all.
+// Bounds of relative differences. Losses and logits above 1 are relative to themselves. Gradients
+// are relative to the largest element of their parameter's gradient. Tiny gradients are relative to
+// the largest of all gradients.
 constexpr double kLoss = 1e-5, kLogits = 2e-5, kGradient = 1e-4, kTinyGradient = 2e-7;
-// A curve may be off by five times as much. Where last bits decide a gradient or a curve, it may be
-// off by this many times what they make of it in transformers itself.
+// A curve may differ by five times these bounds. Sometimes last bits decide a gradient or a curve.
+// It may then differ by this multiple of the spread that changed last bits cause in transformers
+// itself.
 constexpr double kSpread = 2;
 constexpr int kSteps = 5;
 
@@ -46,12 +47,10 @@ bool same_bits(const at::Tensor& a, const at::Tensor& b) {
          std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) == 0;
 }
 
-// The faults of one model, and the largest distances of the rest.
 struct Findings {
   std::vector<std::string> wrong;
   double logits = 0, gradient = 0, curve = 0;
 
-  // Keeps the largest `relative` in `worst`; beyond `bound` it is a finding.
   void check(double& worst, double relative, double bound, const std::string& what) {
     if (!(relative <= bound)) {
       char number[32];
@@ -69,7 +68,6 @@ class Reference {
   }
   const std::set<std::string>& kinds() const { return kinds_; }
   bool has(const std::string& name) const { return file_.find(name) != nullptr; }
-  // Undefined where there is none.
   at::Tensor get(const std::string& name) const {
     return has(name) ? file_.read(name) : at::Tensor();
   }
@@ -135,7 +133,8 @@ void compare_gradients(const std::map<std::string, at::Tensor>& found,
   }
 }
 
-// auxiliary: the loss of transformers has more in it than the loss of tokens, which steps compare.
+// auxiliary: the loss of transformers includes more than the token loss. Only the training steps
+// compare that loss.
 void compare_answers(const ModelSpec& spec, const HfDirectory& weights, const Reference& reference,
                      const std::string& kind, bool auxiliary, Findings& findings) {
   const Values batch{{"input_ids", reference.get(kind + "/input_ids")},
@@ -224,7 +223,7 @@ test::TrainingResult train(const ModelSpec& spec, const HfDirectory& weights, co
 
 void compare_curve(const test::TrainingResult& found, const Reference& reference,
                    const std::string& kind, const Layout& layout, Findings& findings) {
-  // A forward of every row by itself has a curve of its own where that computes something else.
+  // If a separate forward per row computes something else, the reference has another curve for it.
   const bool by_rows = layout.microbatch_size == 1 && reference.has(kind + "/curve_of_rows/losses");
   const std::string curve = kind + (by_rows ? "/curve_of_rows/" : "/curve/");
   const auto check = [&](int step, const char* value, double ours, double least_scale,
@@ -257,7 +256,7 @@ void compare_training(const ModelSpec& spec, const HfDirectory& weights, const R
   }
   const Layout one_rank{1, "GPipe", 1};
   const test::TrainingResult alone = train(spec, weights, rows, one_rank);
-  // An auxiliary loss is a mean over the microbatches, not over the rows of the step.
+  // An auxiliary loss is a mean over microbatches, not over the rows of the step.
   if (!auxiliary) compare_curve(alone, reference, kind, one_rank, findings);
   for (const Layout& layout :
        {Layout{1, "1F1B", 1}, Layout{2, "GPipe", 1}, Layout{2, "1F1B", 1}, Layout{4, "GPipe", 1},
@@ -275,7 +274,8 @@ Findings compare(const std::string& directory) {
   const ModelSpec spec = read_model_spec(directory);
   const HfDirectory weights(directory);
   for (const std::string& name : check_checkpoint(weights, spec)) {
-    if (detail::is_inside_vision_language(spec.config_text)) break;  // kept as it is
+    // other tensors are kept unchanged
+    if (detail::is_inside_vision_language(spec.config_text)) break;
     findings.wrong.push_back("no place for the tensor '" + name + "'");
     if (findings.wrong.size() == 3) break;
   }
@@ -294,7 +294,6 @@ Findings compare(const std::string& directory) {
   return findings;
 }
 
-// True unless it differs.
 bool report(const std::string& directory) {
   const std::string name = std::filesystem::path(directory).filename();
   Findings findings;

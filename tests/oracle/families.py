@@ -1,17 +1,17 @@
-"""The model families as transformers has them: configurations that differ in one thing each, and random ones.
+"""The model families of transformers: configurations that differ in one aspect each, and random ones.
 
-FAMILIES maps a model_type to its Family: the class of its configuration, what all tiny ones have in common,
-named variants (the first is the one that short runs use), and `draw`, which takes a random.Random and gives
-the arguments of a valid configuration.
+FAMILIES maps a model_type to its Family. A Family has the class of its configuration, the settings that all tiny
+models share, named variants (short runs use the first), and `draw`, which takes a random.Random and returns the
+arguments of a valid configuration.
 
-The language models inside vision-language models are families of their own here, under the whole's model_type.
+The language models inside vision-language models are families of their own here, under the outer model_type.
 """
 import dataclasses
 from typing import Callable
 
 import transformers as tf
 
-LENGTH = 24  # tokens of a row: longer than the windows below, shorter than every table of positions
+LENGTH = 24  # tokens per row: longer than the windows below, shorter than every position table
 
 
 @dataclasses.dataclass
@@ -48,7 +48,7 @@ def draw_rope(rng, yarn=True):
 
 
 def draw_decoder(rng, head_dim=False, rope=True, biases=(), kv=True):
-    """Sizes, ties and rope of a random decoder; head_dim: may differ from hidden_size / heads."""
+    """Draws the sizes, ties and rope of a decoder. head_dim: may differ from hidden_size / heads."""
     heads = rng.choice([1, 2, 3, 4, 6, 8])
     size = rng.choice([2, 4, 6, 8, 16])
     drawn = dict(
@@ -101,7 +101,7 @@ def draw_qwen(rng, head_dim=False, **kwargs):
                  max_window_layers=rng.randint(0, drawn["num_hidden_layers"]), hidden_act=draw_activation(rng))
     if rng.random() < 0.4:
         drawn["layer_types"] = draw_types(rng, drawn["num_hidden_layers"])
-        # Without a window there is nothing for such a layer to slide.
+        # Sliding layers need a window.
         if not drawn["use_sliding_window"]:
             drawn["layer_types"] = ["full_attention"] * drawn["num_hidden_layers"]
     return drawn
@@ -200,7 +200,8 @@ def draw_gpt_neox(rng):
 
 def draw_starcoder2(rng):
     drawn = draw_decoder(rng, biases=("use_bias",))
-    if drawn["hidden_size"] < 8:  # a layer norm of two numbers is the sign of their difference: rounding decides it
+    # a layer norm of two numbers is the sign of their difference, so rounding would decide it
+    if drawn["hidden_size"] < 8:
         drawn["hidden_size"] *= 4
     drawn.update(norm_epsilon=drawn.pop("rms_norm_eps"), sliding_window=rng.choice([None, draw_window(rng)]),
                  hidden_act=draw_activation(rng))
@@ -232,8 +233,8 @@ def qwen_vision(hidden, first=False):
 
 
 def whole(config, text_type, vision, draw, image="image_token_index", **rest):
-    """A vision-language model; vision: its configuration, or a function of the width of the text.
-    draw: arguments of a random text_config."""
+    """Returns a vision-language model. vision: its configuration, or a function of the text's width. draw:
+    arguments of a random text_config."""
     tokens = {image: 40}
     if text_type.startswith("qwen") and "_vl_" in text_type:
         tokens.update(video_token_id=41, vision_start_token_id=42, vision_end_token_id=43)
@@ -253,7 +254,7 @@ def whole(config, text_type, vision, draw, image="image_token_index", **rest):
     def draw_whole(rng):
         text = {**base, **draw(rng), **sections}
         text["vocab_size"] = max(text["vocab_size"], 50)
-        if "_vl_" in text_type:  # sections of the three positions fill half a head of 16
+        if "_vl_" in text_type:  # the sections of the three positions fill half a head of 16 channels
             text.update(num_attention_heads=2, hidden_size=32, num_key_value_heads=rng.choice([1, 2]))
         return {**arguments(text), "tie_word_embeddings": rng.random() < 0.5}
 
@@ -356,7 +357,7 @@ WHOLES = {
     "llava_onevision": whole(tf.LlavaOnevisionConfig, "qwen2", SIGLIP, draw_qwen),
     "mistral3": whole(tf.Mistral3Config, "mistral", PIXTRAL, draw_mistral),
     "gemma3": whole(tf.Gemma3Config, "gemma3_text", SIGLIP,
-                    # The program refuses a cap here, which transformers leaves out.
+                    # sluice rejects a cap here, which transformers ignores.
                     lambda rng: {**draw_gemma(rng, local=True), "final_logit_softcapping": None},
                     mm_tokens_per_image=4, boi_token_index=41, eoi_token_index=42),
     "qwen2_vl": whole(tf.Qwen2VLConfig, "qwen2_vl_text", lambda hidden: qwen_vision(hidden, first=True), draw_qwen,

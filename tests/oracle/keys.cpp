@@ -1,14 +1,15 @@
-// sluice's reading of configurations that tests/oracle/check_keys.py has changed, and the keys that
-// it knows.
+// How sluice reads configurations that tests/oracle/check_keys.py has changed, and which keys it
+// has in its table.
 //
 // usage: oracle_keys table
 //        oracle_keys configs DIRECTORY        with lines of stdin, each a config.json
 //        oracle_keys adapters BASE ADAPTER ...
 //        oracle_keys expressions              with lines of stdin, each EXPRESSION<tab>NAME
 //
-// table: a line for every row, FILE NAME USE FAMILIES NEUTRAL with tabs between. configs, adapters:
-// a line each, "LOSS NORM" of batch.safetensors in DIRECTORY or BASE with the weights there, NORM
-// being that of all gradients, or "refused: " and why. expressions: 1 for a match, 0, or why not.
+// table: prints each row as FILE NAME USE FAMILIES NEUTRAL, separated by tabs.
+// configs, adapters: prints one line each. The line is "LOSS NORM" of batch.safetensors with the
+// weights in DIRECTORY or BASE, where NORM is the norm of all gradients, or "refused: " and the
+// reason. expressions: prints 1 for a match, 0 for none, or the error.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 

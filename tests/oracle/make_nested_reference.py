@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes tests/reference/nested: tiny vision-language models, with the answers of transformers for text.
+"""Writes tests/reference/nested: tiny vision-language models and transformers' answers for text.
 
-llava: the names that older files have (language_model.model...), an untied head, its vision tower in bfloat16.
+llava: the names of older files (language_model.model...), an untied head, a vision tower in bfloat16.
 qwen2_vl: names of a plain model beside visual..., a tied head, positions in three sections.
 Each has config.json, model.safetensors and expected.json: input_ids, loss, and grad_norms by stored names.
 """

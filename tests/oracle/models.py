@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Makes tiny models of the families with transformers, and its answers.
+"""Makes tiny models of the families with transformers, and records transformers' answers.
 
 usage: models.py OUT [--families a,b] [--variants all|first] [--fuzz N] [--seed S]
 
-Below OUT a directory each, FAMILY-VARIANT, as save_pretrained writes it (random weights, also of norms and
-biases), and reference.safetensors with KIND/NAME for every kind of batch (`batches`):
-  input_ids, labels, attention_mask, position_ids   what goes in (the last two where the kind has them)
-  loss, logits, gradient/PARAMETER                  what comes out, by the parameters' names in the file
-  gradient_spread                                   how far models are off that differ in last bits
-  curve/losses, curve/norms                         of five steps of AdamW on this batch, where CURVES has the kind
-  curve/losses_spread, curve/norms_spread           how far models are off that differ in last bits (`curve`)
-  curve_of_rows/..                                  the same with a forward a row, where that computes something else
-`padded_logits` is there where the logits of padded tokens are defined (not by plain attention).
+Writes a directory OUT/FAMILY-VARIANT per model with save_pretrained (all weights are random, also those of norms and
+biases). Its reference.safetensors has KIND/NAME for every kind of batch (`batches`):
+  input_ids, labels, attention_mask, position_ids   the inputs (the last two only for some kinds)
+  loss, logits, gradient/PARAMETER                  the results, by the parameters' names in the file
+  gradient_spread                                   largest difference between models that differ in last bits
+  curve/losses, curve/norms                         of five steps of AdamW on this batch, for the kinds in CURVES
+  curve/losses_spread, curve/norms_spread           largest difference between models that differ in last bits (`curve`)
+  curve_of_rows/..                                  the same with a forward per row, if that computes something else
+`padded_logits` is present if the logits of padded tokens are defined, which they are not with plain attention.
 """
 import argparse
 import copy
@@ -34,15 +34,15 @@ ROWS = 4
 CURVES = ("plain", "left", "packed")
 STEPS = 5
 NEIGHBOURS = 4
-# These give their language model a mask of ones, with which it does not look for documents in positions.
+# These classes pass a mask of ones to their language model, which then ignores documents in positions.
 MASKED = ("idefics3", "smolvlm")
-# The settings of [optimizer] in the configuration that the driver writes.
+# The [optimizer] settings in the driver's configuration.
 OPTIMIZER = dict(lr=1e-3, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
 MAX_NORM = 1.0
 
 
 def batches(vocab_size, generator):
-    """KIND -> the arguments of a forward."""
+    """Returns KIND -> arguments of a forward."""
     def ids():
         return torch.randint(4, vocab_size, (ROWS, LENGTH), generator=generator)
 
@@ -75,7 +75,7 @@ def batches(vocab_size, generator):
 
 
 def is_plain(config):
-    """Attention by plain operators: transformers has no other where scores may be capped."""
+    """Whether attention uses plain operators. transformers requires that if scores may be capped."""
     return config.get_text_config().model_type == "gemma2"
 
 
@@ -84,15 +84,15 @@ def auto_class(config):
 
 
 def arguments_of(model, batch):
-    """The batch as the model takes it."""
+    """Returns the batch in the form that the model takes."""
     if "_vl" not in model.config.model_type or "position_ids" not in batch:
         return batch
-    # Positions of the mask, of time, of height and of width.
+    # Four rows: positions for the mask, of time, of height and of width.
     return {**batch, "position_ids": batch["position_ids"].expand(4, -1, -1)}
 
 
 def use_plain_experts(model):
-    """The default is a kernel for which rows of weights must be multiples of 16 bytes."""
+    """Replaces the default kernel, which needs weight rows that are multiples of 16 bytes."""
     if getattr(model, "_can_set_experts_implementation", lambda: True)():
         model.set_experts_implementation("eager")
 
@@ -110,7 +110,8 @@ def random_model(config, seed):
 
 
 def by_stored_name(model, values):
-    """The tensors that save_pretrained would write if the parameters had these values ({parameter: tensor})."""
+    """Returns the tensors that save_pretrained would write if the parameters had these values ({parameter:
+    tensor})."""
     twin = copy.deepcopy(model)
     with torch.no_grad():
         for (_, to), of in zip(twin.named_parameters(), model.parameters(), strict=True):
@@ -121,7 +122,7 @@ def by_stored_name(model, values):
 
 
 def neighbours(model):
-    """Models of which about half of the weights are other ones in their last bit."""
+    """Yields copies of the model in which about half of the weights differ in the last bit."""
     for seed in range(NEIGHBOURS):
         twin, generator = copy.deepcopy(model), torch.Generator().manual_seed(seed)
         with torch.no_grad():
@@ -134,13 +135,14 @@ def gradients_of(model, batch):
     model.zero_grad()
     output = model(**arguments_of(model, batch))
     output.loss.backward()
-    # A parameter that nothing was computed with, as of an expert without a token, has a gradient of zeros.
+    # A parameter that took no part in the computation, such as an expert without tokens, has a zero gradient.
     return output, [torch.zeros_like(p) if p.grad is None else p.grad.clone() for p in model.parameters()]
 
 
 def spread_of(gradients, model, batch):
-    """How far gradients of neighbours are off at most, relative as oracle_compare takes it: where a norm divides by
-    next to nothing, as it may of two channels, last bits decide more than the digits that are compared."""
+    """Returns the largest difference between the gradients of neighbours, relative as in oracle_compare.
+    Where a norm divides by almost nothing, as with two channels, last bits change more than the digits
+    that are compared."""
     largest = max(gradient.abs().max().item() for gradient in gradients)
     return max((other - gradient).abs().max().item() / (gradient.abs().max().item() + 2e-3 * largest)
                for neighbour in neighbours(model) for other, gradient in
@@ -161,12 +163,13 @@ def answers(model, batch):
 
 
 def depends_on_microbatches(config):
-    """"longrope" has other angles where the largest position of a forward, of any row, is large."""
+    """Whether results depend on the microbatches. "longrope" uses other angles if any row of a forward has a
+    large position."""
     return (getattr(config.get_text_config(), "rope_parameters", None) or {}).get("rope_type") == "longrope"
 
 
 def steps(model, batch, by_rows):
-    """Losses and norms of STEPS steps, which change the model; by_rows: a forward a row."""
+    """Trains for STEPS steps, which change the model. Returns losses and norms. by_rows: a forward per row."""
     optimizer = torch.optim.AdamW(model.parameters(), **OPTIMIZER)
     parts = [batch]
     counted = {}
@@ -188,12 +191,10 @@ def steps(model, batch, by_rows):
 
 
 def curve(model, batch, name="curve", by_rows=False):
-    """Losses and norms, and how far those of neighbours are off at most.
+    """Returns losses and norms, and their largest difference between neighbours.
 
-    An update of AdamW has the size of the learning rate even where a gradient is rounding alone, and routers and
-    relu jump: where a run comes near such a place its curve is decided by last bits, in transformers as in any
-    other program.
-    """
+    An update of AdamW has the size of the learning rate even if a gradient is only rounding noise, and routers and
+    relu are discontinuous. If a run comes near such a point, last bits decide its curve, in any program."""
     found = steps(copy.deepcopy(model), batch, by_rows)
     others = torch.stack([steps(neighbour, batch, by_rows) for neighbour in neighbours(model)])
     spread = (others - found).abs().amax(dim=0)
@@ -202,7 +203,7 @@ def curve(model, batch, name="curve", by_rows=False):
 
 
 def write(directory, config, seed):
-    """Model and answers; returns the model."""
+    """Writes the model and its answers, and returns the model."""
     model = random_model(config, seed)
     model.generation_config = transformers.GenerationConfig(
         bos_token_id=1, eos_token_id=2, pad_token_id=0)
@@ -228,7 +229,7 @@ def config_of(family, arguments):
 
 
 def cases(families, variants, fuzz, seed):
-    """(name, family, arguments of the configuration, seed of the weights)"""
+    """Yields (name, family, arguments of the configuration, seed of the weights)."""
     for family in families:
         named = list(FAMILIES[family].variants.items())
         for variant, arguments in {"first": named[:1], "none": [], "all": named}[variants]:

@@ -1,6 +1,7 @@
 #!/bin/sh
-# run.sh SCRIPT.py ARGUMENT ...: a script of this folder under .oracles; 77, which ctest takes for skipped,
-# where there is none. It is looked for when the test runs: make test needs no Python.
+# run.sh SCRIPT.py ARGUMENT ... runs a script of this folder with the Python of .oracles. Without .oracles it
+# exits 77, which ctest counts as skipped. The check happens at test time, because `make test` needs no
+# Python.
 here=$(cd "$(dirname "$0")" && pwd)
 python=$here/../../.oracles/bin/python
 if [ ! -x "$python" ]; then

@@ -1,15 +1,15 @@
-// Runs exported archives as programs of their nodes and compares with what Python's exported
-// program made of the same inputs.
+// Runs exported archives node by node and compares with Python's exported program on the same
+// inputs.
 //
 // usage: oracle_graph ARCHIVE WEIGHTS.safetensors EXPECTED.safetensors ...
 //
-// WEIGHTS: parameters and persistent buffers by name, a file or a directory with one
-// model.safetensors; "-": they are in the archive. EXPECTED: "input.NAME", "cotangent.NAME" of the
-// results that a backward starts from, "output.NAME", "grad.NAME" of parameters, "buffer.NAME"
-// after the run where one changes.
+// WEIGHTS: parameters and persistent buffers by name, in a file or in a directory with one
+// model.safetensors. "-": the archive contains them.
+// EXPECTED: "input.NAME"; "cotangent.NAME" of the results where a backward starts; "output.NAME";
+// "grad.NAME" of parameters; "buffer.NAME" of buffers that change, after the run.
 //
-// One line each on stdout: how many results, gradients and buffers have the same bits, whole and in
-// groups of nodes, and the largest differences. Exit 1 when one differs.
+// Runs the whole graph and groups of nodes. Prints one line each: how many results, gradients and
+// buffers have the same bits, and the largest differences. Exits 1 if any differs.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -43,7 +43,7 @@ at::Tensor read_record(const ExportedGraph& graph, const GraphTensor& tensor) {
   return bytes.view(dtype).as_strided(tensor.sizes, tensor.strides, tensor.storage_offset).clone();
 }
 
-// Parameters, buffers and constants by name; tied ones are one tensor.
+// Parameters, buffers and constants by name. Tied ones are a single tensor.
 class Weights {
  public:
   Weights(const ExportedGraph& graph, const std::string& path) : graph_(graph) {
@@ -61,7 +61,7 @@ class Weights {
     const auto known = tensors_.find(name);
     if (known != tensors_.end()) return known->second;
     const GraphTensor* tensor = graph_.tensor(input.name);
-    // A file has a tied tensor under any one of its names.
+    // A file may store a tied tensor under any of its names.
     std::vector<std::string> names = {name};
     for (const auto& [use, first] : graph_.facts.ties)
       if (first == name) names.push_back(use);
@@ -121,7 +121,6 @@ struct Compared {
   }
 };
 
-// Dropout with a probability of 0, which draws nothing.
 void turn_dropout_off(GraphModule& module) {
   for (GraphNode& node : module.nodes) {
     const bool is_dropout = node.target.find("dropout") != std::string::npos;
@@ -139,7 +138,7 @@ void add_values(const GraphArgument& argument, std::set<int>& to) {
 }
 
 struct How {
-  std::optional<std::int64_t> seed;  // dropout draws
+  std::optional<std::int64_t> seed;  // set: dropout draws with this seed
   bool evaluation = false;
   bool autocast = false;
 };

@@ -1,4 +1,3 @@
-// Operators of LibTorch that a rank runs, counted by name.
 #pragma once
 
 #include <ATen/record_function.h>
@@ -13,7 +12,6 @@ namespace sluice::test {
 
 using OperatorCounts = std::map<std::string, int>;
 
-// Those of `body`, on this thread.
 inline OperatorCounts operators_of(const std::function<void()>& body) {
   static thread_local OperatorCounts* counts = nullptr;
   OperatorCounts counted;

@@ -1,5 +1,5 @@
-// With as many slices as ranks a fused node computes and allocates no more than a plain split. The
-// program has a matrix product of its own in place of LibTorch's BLAS, which counts.
+// With as many slices as ranks, a fused node must compute and allocate no more than a plain split.
+// This program replaces LibTorch's BLAS product by its own, which counts calls.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -26,14 +26,14 @@ struct Products {
     return out << some.number << " products, " << some.multiplications << " multiplications";
   }
 };
-thread_local Products products;  // of this rank
+thread_local Products products;
 
-// Before the first product of the process decides whose are taken.
+// The setting must be in place before the process computes its first product.
 [[maybe_unused]] const int kSet = setenv("SLUICE_PRODUCTS", "libtorch", 1);
 
 }  // namespace
 
-// Column-major C [m, n] = alpha * op(A) op(B) + beta * C, as the BLAS defines it.
+// Computes column-major C [m, n] = alpha * op(A) op(B) + beta * C, as BLAS defines it.
 extern "C" void sgemm_(const char* transpose_a, const char* transpose_b, const int* m, const int* n,
                        const int* k, const float* alpha, const float* a, const int* lda,
                        const float* b, const int* ldb, const float* beta, float* c,
@@ -81,7 +81,7 @@ ops::NormWeights norm_weights() {
           .eps = 1e-5};
 }
 
-// The node of 1 / parts of the heads; its slices are those of tp, or it is whole.
+// A node with 1 / parts of the heads. The slices are those of tp, or there is one slice.
 at::Tensor attention(const at::Tensor& x, std::int64_t parts, const SliceGroup& tp) {
   const std::int64_t width = kHeads / parts * kHeadDim,
                      heads = kHeads / ((tp.slices().count == 1) ? parts : 1);
@@ -110,7 +110,7 @@ at::Tensor feed_forward(const at::Tensor& x, std::int64_t parts, const SliceGrou
 
 using Node = at::Tensor (*)(const at::Tensor& x, std::int64_t parts, const SliceGroup& tp);
 
-// The second step: the first allocates the memory that nodes keep from step to step.
+// Counts the second step, because the first one allocates memory that nodes keep.
 Counted counted_step(Node node, const at::Tensor& x, std::int64_t parts, const SliceGroup& tp) {
   const auto step = [&] {
     const at::Tensor input = x.clone().requires_grad_();
@@ -120,8 +120,8 @@ Counted counted_step(Node node, const at::Tensor& x, std::int64_t parts, const S
   return counted(step);
 }
 
-// The exchanges of any split: what enters and leaves, forwards and backwards, and with divided rows
-// the gradient of the norm.
+// Counts the exchanges that any split needs: inputs and outputs, forward and backward. If rows are
+// divided, the gradient of the norm is exchanged too.
 Counted counted_exchanges(const at::Tensor& x, const SliceGroup& tp) {
   return counted([&] {
     for (int i = 0; i < 2; ++i) {
@@ -137,12 +137,12 @@ Counted counted_exchanges(const at::Tensor& x, const SliceGroup& tp) {
   });
 }
 
-// A plain split computes, on each rank, the block of its part of the heads or of the width.
+// In a plain split, each rank computes a block with its part of the heads or of the width.
 void expect_plain_split(Node node) {
   static const std::vector<std::string> kAdditions = {"aten::add", "aten::add_", "aten::sum"};
   static const std::vector<std::string> kBuffers = {"aten::empty", "aten::empty_strided",
                                                     "aten::new_empty"};
-  // The normed rows are a tensor where they are exchanged, and kept memory in a whole node.
+  // A divided node exchanges the normed rows as a tensor. A whole node uses memory that it keeps.
   static constexpr int kNormedRows = 1;
   for (const int degree : {2, 4}) {
     for (const bool sequence : {false, true}) {

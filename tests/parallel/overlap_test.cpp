@@ -1,5 +1,5 @@
-// A fused node whose ranks add up the gradient of its input: the sum is on its way while the
-// gradients of the weights are computed, and has the same bits as without.
+// When ranks sum the gradient of a fused node's input, the sum must overlap the gradients of the
+// weights. The bits must be the same as without overlap.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -24,7 +24,6 @@ constexpr std::int64_t kBatch = 2, kLength = 8;
 
 using Log = std::vector<std::string>;
 
-// The group, writing down when a call starts and when somebody waits for it.
 class Recorder : public GroupBackend {
  public:
   Recorder(Group group, Log& log) : group_(std::move(group)), log_(log) {}
@@ -54,7 +53,7 @@ class Recorder : public GroupBackend {
   Log& log_;
 };
 
-// Sums of nobody, which hear of each weight.
+// Accumulates nothing, but logs the request for each weight.
 class HeardWeights : public WeightSums {
  public:
   explicit HeardWeights(Log& log) : log_(log) {}
@@ -68,7 +67,7 @@ class HeardWeights : public WeightSums {
 };
 
 struct Node {
-  std::vector<at::Tensor> weights;  // matrices
+  std::vector<at::Tensor> weights;
   std::function<at::Tensor(const at::Tensor& x)> run;
 };
 

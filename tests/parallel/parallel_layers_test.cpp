@@ -24,7 +24,7 @@ void expect_error(ErrorKind kind, const std::string& part, const std::function<v
   EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
 }
 
-// Sets a layer's parameter to its part of the whole one, which is drawn by name.
+// Sets each parameter of a layer to its part of the whole, whose values depend only on the name.
 void fill(torch::nn::Module& module, const std::string& name,
           const std::vector<std::pair<std::string, ParameterSlices>>& slices,
           const SliceGroup& tp) {
@@ -53,7 +53,6 @@ void fill(torch::nn::Module& module, const std::string& name,
   }
 }
 
-// Embedding, attention's shape of a projection with sections, a feed-forward, norms, head and loss.
 FoundByName small_model(const SliceGroup& tp) {
   ParallelEmbedding embed(kVocabulary, kHidden, tp);
   ColumnParallelLinear qkv(
@@ -132,13 +131,13 @@ TEST(ParallelLayersTest, HaveTheSameBitsForEveryDegreeWithRowsDividedAndWhole) {
 
 TEST(ParallelLayersTest, AreAsFarFromOneSliceAsRoundingIs) {
   Whole unsliced = on_slice_ranks({1, 1, false}, small_model);
-  unsliced.erase("k.bias");  // softmax does not see it: what is left of its gradient is rounding
+  unsliced.erase("k.bias");  // softmax cancels this bias, so its gradient is rounding noise
   for (const int slices : {2, 4})
     EXPECT_LT(distance(unsliced, on_slice_ranks({1, slices, false}, small_model)), 2e-6);
 }
 
-// Partial sums are products of their own, then added: a product that adds to what is there rounds
-// otherwise where its depth is cut into parts.
+// A partial sum must be a separate product followed by an addition. A product that accumulates
+// rounds differently when its depth is divided.
 TEST(ParallelLayersTest, APartialSumIsAProductAndThenAnAddition) {
   const std::int64_t in = 2048, out = 64, rows = 48;
   const at::Tensor x = drawn("deep", {1, rows, in}), weight = drawn("deep.weight", {out, in});
@@ -200,7 +199,6 @@ TEST(ParallelLayersTest, TakeTheArgumentsThatNeuronXAndMegatronHave) {
   EXPECT_LT(distance(on_slice_ranks({1, 1, false}, run), one), 2e-6);
 }
 
-// Drawn weights do not depend on the degree.
 TEST(ParallelLayersTest, AreDrawnAsWholeModulesOfLibTorchAre) {
   const auto run = [&](const SliceGroup& tp) -> FoundByName {
     const KeyedRandomScope scope(5, 0, "layer", 0);
@@ -347,8 +345,8 @@ struct PlainOut : torch::autograd::Function<PlainOut> {
   }
 };
 
-// A feed-forward, divided without slices as everybody divides it: one product of the rank's part,
-// and the same exchanges (what a sum over ranks takes is the group's: group_conformance.h).
+// A feed-forward with one slice per rank must cost what a plain split costs: one product of the
+// rank's part, and the same exchanges. group_conformance.h covers the cost of the sums over ranks.
 TEST(ParallelLayersTest, WithAsManySlicesAsRanksNothingIsDoneBesideAPlainSplit) {
   for (const int degree : {2, 4}) {
     const at::Tensor x = drawn("x", {kBatch, kLength, kHidden});
@@ -376,7 +374,7 @@ TEST(ParallelLayersTest, WithAsManySlicesAsRanksNothingIsDoneBesideAPlainSplit) 
   }
 }
 
-// Under a zero-bubble schedule the products of I are those of the input, those of W the rest.
+// In a zero-bubble schedule, I computes the input gradients and W the weight gradients.
 TEST(ParallelLayersTest, GradientsOfRowParallelWeightsAreLeftToW) {
   on_slice_ranks({2, 2, true}, [](const SliceGroup& tp) -> FoundByName {
     RowParallelLinear down(kWide, kHidden, tp,
@@ -409,7 +407,6 @@ TEST(DropoutOfRowsTest, OfOneSliceIsThatOfLibTorch) {
   EXPECT_TRUE(same_bits(ours, plain));
 }
 
-// Each slice of rows, and each draw, drops numbers of its own, as many as were asked for.
 TEST(DropoutOfRowsTest, EverySliceDrawsByItself) {
   const at::Tensor ones = at::ones({2, 16, 128});
   on_slice_ranks({1, 4, false}, [&](const SliceGroup& tp) -> FoundByName {

@@ -20,7 +20,6 @@ namespace {
 constexpr std::int64_t kBatch = 2, kLength = 8, kHidden = 24, kWide = 52, kVocabulary = 37,
                        kHead = 6;
 
-// A norm of one's own, as models have that were written for torch.
 struct OwnNorm : torch::nn::Module {
   explicit OwnNorm(std::int64_t size) { weight = register_parameter("weight", at::ones({size})); }
   at::Tensor forward(const at::Tensor& x) {
@@ -165,7 +164,8 @@ TEST(ParallelizeModuleTest, OneSliceIsThePlainModule) {
 
 TEST(ParallelizeModuleTest, SlicesAreAsFarFromThePlainModuleAsRoundingIs) {
   Whole plain = on_slice_ranks({1, 1, true}, [](const auto& tp) { return train_once(tp, {}); });
-  for (const char* layer : {"0", "1"})  // softmax does not see it: rounding is left of its gradient
+  // softmax cancels this bias, so its gradient is rounding noise
+  for (const char* layer : {"0", "1"})
     plain.erase("gradient of layers." + std::string(layer) + ".k_proj.bias");
   EXPECT_LT(
       distance(plain, on_slice_ranks({2, 4, true}, [](const auto& tp) { return train_once(tp); })),
@@ -241,7 +241,7 @@ TEST(ParallelizeModuleTest, RefusesWhatItWouldGetWrong) {
 
 // ---- pointwise operators ----
 
-// Computes between two products by columns and the product by rows.
+// Computes between the two column-parallel products and the row-parallel product.
 using Between = std::function<at::Tensor(const at::Tensor& up, const at::Tensor& gate)>;
 
 struct FeedForward : torch::nn::Module {
@@ -253,7 +253,7 @@ struct FeedForward : torch::nn::Module {
     register_module("up", up), register_module("gate", gate), register_module("down", down);
   }
   at::Tensor forward(const at::Tensor& x) {
-    const at::Tensor wide = up(4 * x);  // away from 0, where activations are nearly linear
+    const at::Tensor wide = up(4 * x);  // scaled, because activations are nearly linear around 0
     return x + down(between(wide, gate(4 * x)));
   }
   torch::nn::Linear up, gate, down;
@@ -273,8 +273,8 @@ std::vector<LayerSpec> feed_forward_model(const Between& between) {
 
 at::Tensor heads_of(const at::Tensor& columns) { return columns.unflatten(-1, {-1, 13}); }
 
-// By name. Operators that write compute from a copy, since the gradients of products need the
-// result of the product.
+// Pointwise operators by name. In-place operators work on a copy, because the gradients of products
+// need the products' results.
 const std::vector<std::pair<std::string, Between>> kBetween = {
     {"elu", [](const auto& x, const auto& y) { return at::elu(x) + y; }},
     {"elu with numbers",
@@ -317,7 +317,7 @@ const std::vector<std::pair<std::string, Between>> kBetween = {
      [](const auto& x, const auto& y) { return at::mish(x.flatten(0, 1)).view(x.sizes()) + y; }},
 };
 
-// 12 rows of 13 columns a slice: at any vector length, a rank's last numbers fill no vector.
+// With 12 rows of 13 columns per slice, a rank's data never ends at a vector boundary.
 TEST(ParallelizeModuleTest, PointwiseOperatorsHaveTheSameBitsForEveryDegree) {
   const at::Tensor tokens = at::arange(12).mul(11).remainder(kVocabulary).view({1, 12});
   const ParallelTable table = {{"embed", kRowwise},
@@ -360,7 +360,6 @@ TEST(ParallelizeModuleTest, PointwiseOperatorsComputeWhatThePlainModuleComputes)
 
 // ---- dropout ----
 
-// Drops numbers of rows, of columns, of heads before rows and behind them, and in attention.
 struct DroppingBlock : Block {
   DroppingBlock() {
     register_module("drop", drop), register_module("drop_in_place", drop_in_place);
@@ -390,7 +389,7 @@ std::vector<LayerSpec> dropping_model() {
       return std::vector<at::Tensor>{module.as<DroppingBlock>()->forward(read[0])};
     };
   }
-  LayerSpec drop;  // without weights, behind the embedding
+  LayerSpec drop;
   drop.name = "drop";
   drop.forward = [](torch::nn::Module&, const std::vector<at::Tensor>& read) {
     return std::vector<at::Tensor>{at::dropout(read[0], 0.1, /*train=*/true)};
@@ -411,7 +410,6 @@ TEST(ParallelizeModuleTest, DropoutHasTheSameBitsForEveryDegreeAndWithRowsDivide
   }
 }
 
-// The fraction of zeros, in any slice of rows or columns, and between two draws.
 TEST(ParallelizeModuleTest, DropoutDropsAsManyNumbersInEverySlice) {
   static constexpr std::int64_t kRows = 32, kColumns = 64;
   std::vector<LayerSpec> layers = {spec(
@@ -440,14 +438,14 @@ TEST(ParallelizeModuleTest, DropoutDropsAsManyNumbersInEverySlice) {
   }
 }
 
-// Gradients of q, k and v add up within a slice, and travel once.
+// The gradients of q, k and v are summed within a slice and exchanged once.
 TEST(ParallelizeModuleTest, AnInputThatSeveralProductsReadIsExchangedOnce) {
   on_slice_ranks({2, 2, true}, [](const SliceGroup& tp) -> FoundByName {
     Chunk chunk = chunk_of(two_layer_model(), tp, kTable);
     Values batch;
     batch.set("ids", ids());
     const at::Tensor logits = chunk.forward({}, batch, 1, 0, 0).get("hidden");
-    // Nodes of the graph that gather rows: two a block, one of the head.
+    // Counts the graph nodes that gather rows: two per block, one for the head.
     std::set<torch::autograd::Node*> seen;
     std::vector<torch::autograd::Node*> open = {logits.grad_fn().get()};
     int fans = 0;

@@ -1,5 +1,5 @@
-// Ranks that share layers and make other calls than each other: one error on every member that
-// names both calls and both ranks, never a hang and never a wrong number.
+// Ranks that share layers must make the same calls. If not, every member must throw one error that
+// names both calls and both ranks. It must neither hang nor compute wrong numbers.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ enum class Wrong {
   kOtherRows,
 };
 
-// x, whose gradient adds up over ranks; a rank may leave its sum out.
+// Returns x and sums its gradient over ranks. With `skips`, a rank omits its sum.
 struct Added : torch::autograd::Function<Added> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
                             const SliceGroup& tp, bool skips) {
@@ -47,7 +47,7 @@ struct Added : torch::autograd::Function<Added> {
   }
 };
 
-// Two projections with a sum each; the second rank of the two does something else.
+// Two projections with one sum each. The second rank deviates as `other` describes.
 struct Block : torch::nn::Module {
   explicit Block(Wrong other)
       : tp(SliceGroup::current()),
@@ -105,7 +105,6 @@ Model two_blocks(Wrong wrong) {
   return model;
 }
 
-// The message that each rank's step threw.
 std::vector<std::string> errors_of(Wrong wrong, int microbatches = 2, int pp = 1) {
   PipelineOptions options;
   options.num_ranks = pp;
@@ -165,7 +164,7 @@ TEST(SameCallsTest, ACallOfABackwardNamesTheForwardThatItBelongsTo) {
                 " on rank 1"});
 }
 
-// Then one of the two waits in its layer and the other at the end of the step, for each other.
+// One rank waits in its layer while the other waits at the end of the step.
 TEST(SameCallsTest, TheLastCallOfAStepIsMissedAtItsEnd) {
   expect_named(Wrong::kSkipsTheLastBackward,
                {"0B0 backward of blocks.0 (1) over tp: all_reduce of float32[2, 4, 8] in a tree on "

@@ -1,4 +1,3 @@
-// Ranks of tensor parallelism, each a thread, and what they computed, compared as one process.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -27,7 +26,7 @@ inline std::string name_of(const SliceLayout& layout) {
          (layout.sequence ? "rows divided" : "rows whole");
 }
 
-// Tensors by name, and how they lie on ranks: along a dimension, or alike on all (-1).
+// A rank's tensor: its part along dimension `dim`, or the same on all ranks if dim is -1.
 struct Found {
   at::Tensor tensor;
   std::int64_t dim = -1;
@@ -42,7 +41,8 @@ inline bool same_bits(const at::Tensor& a, const at::Tensor& b) {
           std::memcmp(left.const_data_ptr(), right.const_data_ptr(), left.nbytes()) == 0);
 }
 
-// Runs the body on every rank; what is alike on all ranks has to be the same bits there.
+// Runs the body on every rank and assembles the results. Replicated tensors must have the same bits
+// on all ranks.
 inline Whole on_slice_ranks(const SliceLayout& layout,
                             const std::function<FoundByName(const SliceGroup&)>& body,
                             std::int64_t sequence_dim = 1) {
@@ -96,7 +96,6 @@ inline void expect_same_bits(const Whole& expected, const Whole& found, const st
   }
 }
 
-// The largest distance by norm, relative.
 inline double distance(const Whole& expected, const Whole& found) {
   double most = 0;
   for (const auto& [name, tensor] : expected) {

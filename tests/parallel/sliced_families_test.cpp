@@ -1,5 +1,6 @@
-// Native families divided into slices, on fused nodes and on plain operators: the same bits for
-// every degree with rows divided and whole, and the rounding errors of one slice.
+// Native families divided into slices, with fused nodes and with plain operators. The bits must be
+// the same for every degree, with rows divided or whole. Rounding errors must be like those of one
+// slice.
 #include <ATen/ATen.h>
 #include <ATen/record_function.h>
 #include <gtest/gtest.h>
@@ -35,8 +36,8 @@ bool has_one_kind_of_heads(const Family& family) {
   return family.type == "gpt_neox" || family.type == "gpt2";
 }
 
-// Heads of 16 channels, which fused nodes take; widths that slices do not divide. more: keys of the
-// family.
+// Heads have 16 channels, which fused nodes support. The slices do not divide the widths evenly.
+// `more` adds keys of the family.
 ModelSpec spec_of(const Family& family, LossChunks loss_chunks, bool loss_in_head) {
   const std::int64_t heads = (has_one_kind_of_heads(family) ? 1 : 2) * family.key_value_heads;
   const std::string text =
@@ -77,7 +78,6 @@ const std::vector<Family> kFamilies = {
     {"gpt_neox in turn", "gpt_neox", R"(, "hidden_act": "gelu", "use_parallel_residual": false)"},
 };
 
-// Each kind of dropout by itself, and all of them.
 const std::vector<Family> kWithDropout = {
     {"gpt2 embedding", "gpt2",
      R"(, "n_inner": 90, "embd_pdrop": 0.3, "attn_pdrop": 0.0, "resid_pdrop": 0.0)"},
@@ -95,7 +95,6 @@ const std::vector<Family> kWithDropout = {
      R"(, "hidden_act": "gelu", "attention_dropout": 0.2, "hidden_dropout": 0.2)"},
 };
 
-// The values of a model's auxiliary loss.
 std::vector<std::string> balance_values(const Model& model) {
   std::vector<std::string> names;
   for (const LayerSpec& layer : model.layers)
@@ -105,7 +104,6 @@ std::vector<std::string> balance_values(const Model& model) {
   return names;
 }
 
-// Chunk of the whole model, with initial values that are the same for every layout.
 Chunk chunk_of(const ModelSpec& spec, const SliceGroup& tp, bool fused, at::ScalarType dtype,
                std::uint64_t seed = 5) {
   const detail::SliceGroupScope scope(tp);
@@ -123,7 +121,7 @@ Chunk chunk_of(const ModelSpec& spec, const SliceGroup& tp, bool fused, at::Scal
       chunk.parameters()[i].tensor.copy_(narrow.parameters()[i].tensor);
     return chunk;
   }
-  // Ones and zeros would hide who adds what.
+  // With ones and zeros, a wrong sum could go unnoticed.
   const at::NoGradGuard no_grad;
   for (const ParameterInfo& parameter : chunk.parameters()) {
     if (parameter.global_shape.size() > 1) continue;
@@ -141,7 +139,6 @@ Chunk chunk_of(const ModelSpec& spec, const SliceGroup& tp, bool fused, at::Scal
   return chunk;
 }
 
-// The whole gradient, of those of all ranks.
 at::Tensor whole_gradient(const ParameterInfo& parameter, const SliceGroup& tp) {
   const at::Tensor own = parameter.tensor.grad();
   if (parameter.is_whole() || !own.defined()) return own;
@@ -162,7 +159,7 @@ at::Tensor whole_gradient(const ParameterInfo& parameter, const SliceGroup& tp) 
 
 struct Way {
   bool fused = true;
-  LossChunks loss_chunks = LossChunks::kOn;  // acts on fused operators alone
+  LossChunks loss_chunks = LossChunks::kOn;  // affects only fused operators
   bool loss_in_head = true, packed = false;
   at::ScalarType dtype = at::kFloat;
   std::int64_t step = 1;
@@ -200,7 +197,7 @@ FoundByName losses_and_gradients(const Family& family, const Way& way, const Sli
     at::Tensor loss = model.loss(out, batch).loss;
     for (const std::string& name : balance_values(model))
       loss = loss + out.get(name) * model.auxiliary[0].scale;
-    (loss / 13).backward();  // a step's loss is a mean
+    (loss / 13).backward();  // the loss of a step is a mean
     found["loss " + std::to_string(microbatch)] = {loss};
   }
   for (const ParameterInfo& parameter : chunk.parameters())
@@ -259,21 +256,20 @@ TEST_P(SlicedDropoutTest, DropsOtherNumbersInEveryStep) {
   EXPECT_FALSE(same_bits(first.at("loss 0"), second.at("loss 0")));
 }
 
-// Sums over seeds of squared relative distances.
 struct Distances {
-  double one_slice = 0, sliced = 0;  // to float64
-  double apart = 0;                  // of the two from each other
+  double one_slice = 0, sliced = 0;
+  double apart = 0;
   void add(const Distances& other) {
     one_slice += other.one_slice;
     sliced += other.sliced;
     apart += other.apart;
   }
-  // By how much the slices are farther from float64.
+  // Returns by what fraction the slices are farther from float64 than one slice.
   double excess() const { return std::sqrt(sliced / one_slice) - 1; }
 };
 
-// The rounding errors of one seed are one sample of their distribution, which a different
-// instruction set draws again. Their mean over 32 seeds is nearly the same on all processors.
+// One seed is one sample of the distribution of rounding errors, and another instruction set gives
+// another sample. The mean over 32 seeds is nearly the same on all processors.
 TEST_P(SlicedAccuracyTest, RoundingErrorsAreThoseOfOneSlice) {
   constexpr std::uint64_t kSeeds = 32;
   const std::vector<Way> ways = {Way{}, Way{.loss_chunks = LossChunks::kOff}, Way{.fused = false}};
@@ -284,7 +280,6 @@ TEST_P(SlicedAccuracyTest, RoundingErrorsAreThoseOfOneSlice) {
     for (std::size_t i = 0; i < ways.size(); ++i) {
       Way way = ways[i];
       way.seed = seed;
-      // Four slices on one rank have the bits of four slices on any number of ranks.
       const Whole one = whole_of(GetParam(), way, {1, 1, false}),
                   sliced = whole_of(GetParam(), way, {1, 4, false});
       for (const auto& [name, tensor] : truth) {
@@ -300,7 +295,7 @@ TEST_P(SlicedAccuracyTest, RoundingErrorsAreThoseOfOneSlice) {
       all.add(distances);
       const std::string what = name + name_of(ways[i]);
       EXPECT_LT(std::sqrt(distances.apart / kSeeds), 4e-6) << what;
-      // A loss is one number of one or two roundings: 32 samples are too few to compare.
+      // A loss is a single number with one or two roundings, so 32 samples are too few to compare.
       if (name.starts_with("loss")) continue;
       ASSERT_GT(distances.one_slice, 0) << what;
       EXPECT_LT(distances.excess(), 0.1) << what;
@@ -309,7 +304,6 @@ TEST_P(SlicedAccuracyTest, RoundingErrorsAreThoseOfOneSlice) {
   }
 }
 
-// The most numbers in a result of an operator in a training step of four ranks.
 std::int64_t largest_result(const ModelSpec& spec, bool fused) {
   static std::atomic<std::int64_t> most;
   const auto handle = at::addGlobalCallback(
@@ -330,7 +324,7 @@ std::int64_t largest_result(const ModelSpec& spec, bool fused) {
     Chunk chunk = chunk_of(spec, tp, fused, at::kFloat);
     const Model model = causal_lm(spec, {.fused = fused});
     tp.group().barrier().wait();
-    most = 0;  // initial values are drawn as wholes
+    most = 0;  // ignores initialization, which draws whole tensors
     tp.group().barrier().wait();
     const at::Tensor ids = at::arange(3 * 64, at::kLong).remainder(97).view({3, 64});
     const Values batch({{"input_ids", ids},

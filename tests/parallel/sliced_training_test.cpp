@@ -1,5 +1,5 @@
-// Runs of models that are divided by a table of names, and of a native family: the same bits for
-// every degree, schedule and number of replicas, with rows divided and whole.
+// Trains models divided by a table of names, and a native family. The bits must be the same for
+// every degree, schedule and number of replicas, with rows divided or whole.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/nn/init.h>
@@ -61,8 +61,8 @@ PipelineOptions options_of(const Layout& layout) {
 
 struct Result {
   std::vector<double> losses, norms;
-  std::vector<std::int64_t> counts;            // counted tokens of each step
-  std::map<std::string, std::string> tensors;  // of the checkpoint: hashes
+  std::vector<std::int64_t> counts;
+  std::map<std::string, std::string> tensors;
 };
 
 using Batch = std::function<Inputs(int step, int replica, int degree)>;
@@ -110,7 +110,7 @@ void expect_same(const Result& a, const Result& b, const std::string& what) {
   }
 }
 
-// ---- a user's own model of two layers, divided by a table ----
+// ---- a user's two-layer model, divided by a table ----
 
 constexpr std::int64_t kHidden = 24, kWide = 52, kVocabulary = 37, kHead = 6, kLength = 8;
 
@@ -120,7 +120,7 @@ struct BlockImpl : torch::nn::Module {
     register_module("v_proj", v), register_module("o_proj", o), register_module("up", up);
     register_module("down", down);
   }
-  // dropout: of rows, of columns and in attention.
+  // `dropout` applies to rows, to columns and in attention.
   at::Tensor forward(at::Tensor x, double dropout) {
     const auto drop = [&](const at::Tensor& all) {
       return at::dropout(all, dropout, is_training());
@@ -207,7 +207,8 @@ TEST(SlicedTrainingTest, AModelDividedByATableHasTheSameBitsInEveryLayout) {
   }
 }
 
-// A hook of NeuronX's users: it draws each module that has weights, here by the module's class.
+// NeuronX users write such a hook. It initializes each module that has weights, here by the
+// module's class.
 Model drawn_by_module() {
   Model model = two_layers();
   model.initialization.module = [](const std::string& /*name*/, torch::nn::Module& module) {
@@ -262,7 +263,7 @@ void divide_all_layers(LocalChunk& chunk) {
       chunk, {{"embed", kRowwise}, {"up", kColwise}, {"down", kRowwise}, {"head", kColwiseGather}});
 }
 
-// Where the embedding is in no table, every rank has all rows of what follows.
+// The table does not list the embedding, so every rank has all rows of what follows.
 TEST(SlicedTrainingTest, APartOfAModelMayBeDividedAlone) {
   const TempDirectory folder;
   const Result one = train(two_layers(), {}, rows_of, divide_feed_forward, folder / "one");
@@ -273,7 +274,8 @@ TEST(SlicedTrainingTest, APartOfAModelMayBeDividedAlone) {
   }
 }
 
-// Every module is a layer: what one divides, another takes, on another stage where it is cut there.
+// Every module is a layer of its own. A layer may therefore receive divided values from another
+// layer, even across a stage boundary.
 Model one_module_a_layer() {
   Model model = two_layers();
   const auto of = [](const char* name, auto make) {
@@ -302,7 +304,7 @@ TEST(SlicedTrainingTest, ALayerTakesWhatAnotherHasDivided) {
         train(one_module_a_layer(), layout, rows_of, divide_all_layers, folder / name_of(layout)),
         name_of(layout));
   }
-  // Nothing tells what the rows and columns of the second stage are.
+  // On the second stage, nothing determines how rows and columns are divided.
   const std::string message = message_of([&] {
     train(one_module_a_layer(), {.tp = 2, .pp = 2, .schedule = "ZBVZeroBubble"}, rows_of,
           divide_all_layers, folder / "refused");
@@ -337,7 +339,7 @@ TEST(SlicedTrainingTest, AWeightOfDividedRowsThatIsInNoTableIsRefused) {
                            "' is not in the table, and is read with 4 of 8 rows"),
               std::string::npos)
         << message;
-    // With all rows on every rank nothing is wrong with it.
+    // The same table is valid if every rank has all rows.
     const Result one =
         train(two_layers(), {.sequence = false}, rows_of, divide_others, folder / "one");
     expect_same(
@@ -386,7 +388,7 @@ TEST(SlicedTrainingTest, ACheckpointOfAnyDegreeGoesOnAtAnyOther) {
   }
 }
 
-// Norms of heads, biases of all projections, a tied head, some rows without a label.
+// Has norms of heads, biases in all projections, a tied head, and rows with unlabelled tokens.
 Model family_model(const Precision& precision = {}, std::int64_t head_dim = 8) {
   nlohmann::json config = nlohmann::json::parse(
       read_model_spec(std::string(SLUICE_TEST_DATA) + "/reference/models_extra/qwen3_biases_tied")
@@ -401,7 +403,6 @@ Model family_model(const Precision& precision = {}, std::int64_t head_dim = 8) {
 
 // ---- lengths that the slices do not divide ----
 
-// Rows of a length of its own in each step.
 Inputs uneven(int step, int replica, int degree, bool labelled) {
   const std::int64_t length = std::array{7, 8, 6, 3, 5}[static_cast<std::size_t>(step)];
   const at::Tensor ids = at::arange(8 * length, at::kLong)
@@ -472,7 +473,7 @@ std::vector<Layout> every_layout() {
           for (const int zero : {0, 1, 3})
             for (const char* schedule : {"GPipe", "1F1B", "ZBVZeroBubble"})
               for (const bool checkpointed : {false, true}) {
-                if (zero > 0 && dp == 1) continue;  // nothing to divide
+                if (zero > 0 && dp == 1) continue;
                 layouts.push_back({.tp = tp,
                                    .pp = pp,
                                    .dp = dp,
@@ -485,7 +486,6 @@ std::vector<Layout> every_layout() {
   return layouts;
 }
 
-// every: of the layouts, one in so many.
 void expect_bits_of_one_rank(std::size_t every) {
   const TempDirectory folder;
   const Model family = family_model();

@@ -20,8 +20,8 @@ ModelSpec llama(const std::string& attention_dropout = "0") {
 TEST(ActivationMemoryTest, CountsWhatADecoderLayerKeepsForEveryToken) {
   const ModelSpec model = llama();
   const ActivationBytes one = layer_activations(model.layers[1], {1, 1});
-  // Two norms of 3 x 8 + 1; query 8, attention 2 x 8, key and value 4 each, a log-sum a head; 4
-  // x 12.
+  // Numbers kept per token. The two norms keep 3 x 8 + 1 each. Attention keeps the query (8), two
+  // outputs (2 x 8), key and value (4 each) and one log-sum per head. The MLP keeps 4 x 12.
   EXPECT_EQ(one.after_forward, 4 * (2 * 25 + 24 + 8 + 2 + 48));
   const ActivationBytes many = layer_activations(model.layers[1], {3, 5});
   EXPECT_EQ(many.after_forward, 15 * one.after_forward);
@@ -49,7 +49,7 @@ TEST(ActivationMemoryTest, HeadsOfLargeVocabulariesKeepNoLogits) {
   EXPECT_EQ(large.reads, (std::vector<std::string>{"hidden", "labels"}));
   EXPECT_EQ(large.writes.front().name, "loss");
   const ActivationBytes bytes = layer_activations(large, {3, 5});
-  EXPECT_EQ(bytes.after_forward, 15 * (2 * 4 * 8 + 8));  // hidden, its gradient, and labels
+  EXPECT_EQ(bytes.after_forward, 15 * (2 * 4 * 8 + 8));
   EXPECT_EQ(bytes.on_entry, 15 * 4 * 2048);
   EXPECT_EQ(large.cost.forward_flops.per_token + large.cost.input_flops.per_token +
                 large.cost.weight_flops.per_token,
@@ -86,7 +86,6 @@ TEST(ActivationMemoryTest, SizesThatCannotBeCountedStayTheLargestNumber) {
   EXPECT_EQ(row.peak, kTooMuch);
 }
 
-// Below all that is trained a forward keeps nothing, and needs what it needs all the same.
 TEST(ActivationMemoryTest, AForwardBelowWhatIsTrainedNeedsWhatItsLargestLayerNeeds) {
   ModelSpec model;
   for (const double kept : {0.0, 0.0, 30.0, 0.0}) {
@@ -100,7 +99,7 @@ TEST(ActivationMemoryTest, AForwardBelowWhatIsTrainedNeedsWhatItsLargestLayerNee
     const ActivationBytes bytes = stage_activations(model, stage, {1, 1});
     return row_activations({Action::forward(0, 0)}, {bytes}).peak;
   };
-  EXPECT_EQ(peak(), 100);  // before the third keeps anything
+  EXPECT_EQ(peak(), 100);  // peaks before the third layer keeps anything
   stage.layers = {0, 1, 2, 3};
   EXPECT_EQ(peak(), 100);
   stage.layers = {2, 3};
@@ -119,19 +118,18 @@ TEST(ActivationMemoryTest, FollowsTheRowOfTheRank) {
     return std::pair(result.kept, result.peak);
   };
   using A = Action;
-  // Held: 100, 200, 100, 0.
+  // Bytes held after each action: 100, 200, 100, 0.
   EXPECT_EQ(peak({A::forward(0, 0), A::forward(0, 1), A::backward(0, 0), A::backward(0, 1)}),
             (std::pair<std::int64_t, std::int64_t>(200, 210)));
-  // Held: 100, 60, 160, 100, 60, 0.
+  // Bytes held after each action: 100, 60, 160, 100, 60, 0.
   EXPECT_EQ(peak({A::forward(0, 0), A::backward_input(0, 0), A::forward(0, 1),
                   A::backward_weight(0, 0), A::backward_input(0, 1), A::backward_weight(0, 1)}),
             (std::pair<std::int64_t, std::int64_t>(160, 170)));
-  // Stage 1 needs its 90 when its 40 are gone.
+  // The backward of stage 1 needs its 90 bytes after the 40 bytes that its forward kept are freed.
   EXPECT_EQ(peak({A::forward(0, 0), A::forward(1, 0), A::backward(1, 0), A::backward(0, 0)}),
             (std::pair<std::int64_t, std::int64_t>(140, 190)));
 }
 
-// One of each stage, from its first microbatch to the end of the row, or to a RESHARD.
 TEST(ActivationMemoryTest, MicrobatchesShareTheCastedWeightsOfTheirStage) {
   ActivationBytes first, second;
   first.after_forward = second.after_forward = 10;
@@ -146,7 +144,7 @@ TEST(ActivationMemoryTest, MicrobatchesShareTheCastedWeightsOfTheirStage) {
   const A reshard = A::make(ActionKind::kReshard, 0), unshard = A::make(ActionKind::kUnshard, 0);
   EXPECT_EQ(peak({A::forward(0, 0), reshard, A::forward(1, 0), A::backward(1, 0), unshard,
                   A::backward(0, 0)}),
-            1110);  // the backward needs its own again
+            1110);  // the backward casts the weights of stage 0 again
   EXPECT_EQ(peak({A::forward(0, 0), A::backward(0, 0), reshard, A::forward(1, 0)}), 1010);
 }
 

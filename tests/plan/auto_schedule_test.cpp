@@ -1,4 +1,3 @@
-// The schedule that is chosen: the fastest of the proven ones that fit.
 #include "plan/choose/best.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +45,7 @@ TEST(AutoScheduleTest, NoNamedScheduleIsFaster) {
         EXPECT_LE(plan.simulation.makespan, other.simulation.makespan * (1 + 1e-9))
             << schedule.name << " with " << stages;
       } catch (const Error& error) {
-        EXPECT_EQ(error.kind(), ErrorKind::kUsage) << error.what();  // not with so many stages
+        EXPECT_EQ(error.kind(), ErrorKind::kUsage) << error.what();
       }
     }
   }
@@ -80,7 +79,7 @@ TEST(AutoScheduleTest, SaysWhatItLookedAtAndWhyNot) {
 }
 
 TEST(AutoScheduleTest, TakesTheSimplerOfEqualOnes) {
-  // One rank is busy all the time: fewer stages, then less memory than GPipe.
+  // A single rank never idles, so the choice prefers fewer stages and then less memory than GPipe.
   PipelineOptions options = some_options();
   options.num_ranks = 1;
   const Plan plan = plan_pipeline(llama(), options);
@@ -107,7 +106,8 @@ TEST(AutoScheduleTest, KeepsToTheMemoryThatThereIs) {
   EXPECT_EQ(error.kind(), ErrorKind::kMemory) << error.what();
 }
 
-// "..: the smallest needs 1.50MiB on a rank, ..": bytes of that, and of so many hundredths more.
+// Returns the bytes in a message "...: the smallest needs 1.50MiB on a rank, ...", plus that many
+// hundredths of the unit.
 std::int64_t need_of(const std::string& message, int hundredths) {
   const std::string before = "the smallest needs ";
   const std::size_t at = message.find(before);

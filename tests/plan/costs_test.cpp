@@ -1,4 +1,3 @@
-// Costs from the command line and from files.
 #include <gtest/gtest.h>
 
 #include "sluice/error.h"

@@ -1,4 +1,3 @@
-// The order of cuts against all splits, one by one.
 #include "plan/partition/cut_order.h"
 
 #include <gtest/gtest.h>
@@ -72,7 +71,7 @@ TEST(CutOrderTest, IsAsFastAsTheBestOfAllSplits) {
     const int per_rank = 1 + static_cast<int>(random() % 3);
     const int num_layers = num_ranks * per_rank + static_cast<int>(random() % 5);
     std::vector<double> costs(static_cast<std::size_t>(num_layers));
-    const bool alike = random() % 2 == 0;  // but for the ends
+    const bool alike = random() % 2 == 0;
     for (double& each : costs) each = alike ? 1.0 : cost(random);
     costs.back() = cost(random);
     const Placement placement = random() % 2 == 0 ? Placement::kLoop : Placement::kV;
@@ -113,7 +112,7 @@ TEST(CutOrderTest, EndsWhenNoMoreAreToBeLookedAt) {
     EXPECT_EQ(*order.at(place), expected);
   }
   EXPECT_EQ(order.at(3), nullptr);
-  // Those around the best of more than can be looked at: it is asked for in any order.
+  // There are too many splits to list, so only the splits around the best one are returned.
   CutOrder many(problem_of(std::vector<double>(60, 1.0), 8, 1, Placement::kLoop));
   std::size_t count = 0;
   while (many.at(count)) ++count;
@@ -129,7 +128,7 @@ TEST(CutOrderTest, GivesTheFirstStagesMoreWhereThatMakesNoDifference) {
 }
 
 TEST(CutOrderTest, SplitsManyLayersOnManyRanks) {
-  // More splits than can be looked at: the block of a rank more or less is what counts.
+  // There are too many splits to list. One block more or less per rank decides the result.
   std::vector<double> costs(98, 1.0);
   costs.front() = 0.1;
   costs.back() = 2.5;
@@ -152,7 +151,7 @@ PartitionOptions on_ranks(int num_ranks) {
 }
 
 TEST(CostSplitTest, CutsWhereTheSlowestRankIsFastest) {
-  const ModelSpec model = blocks(6);  // with embedding, norm and head
+  const ModelSpec model = blocks(6);
   std::vector<double> costs(model.layers.size(), 1.0);
   costs.back() = 3.0;
   const Partition partition = split_by_costs(model, on_ranks(2), costs);

@@ -1,4 +1,3 @@
-// Replicas in the plan of a pipeline: mesh, program, proof, refusals.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,7 +13,7 @@ ModelSpec model_of(const std::string& name) {
   return read_model_spec(std::string(SLUICE_TEST_DATA) + "/reference/models/" + name);
 }
 
-// llama_untied has 4 decoder layers; in llama_tied the head is the embedding.
+// llama_untied has 4 decoder layers. In llama_tied the head shares the embedding's weight.
 Plan plan_of(PipelineOptions options, const std::string& model = "llama_untied") {
   options.step_end = StepEnd::kUpdate;
   return plan_pipeline(model_of(model), options);
@@ -119,7 +118,7 @@ TEST(DataParallelPlanTest, ARankThatSharesLayersHoldsAndComputesItsPart) {
   };
   const RankMemory one = memory_of(1), two = memory_of(2);
   const ModelSpec model = model_of("llama_untied");
-  std::int64_t whole = 0;  // of what all have: norms
+  std::int64_t whole = 0;  // parameters that are not sliced (norms)
   for (const LayerInfo& layer : model.layers) {
     for (const ParameterSpec& parameter : layer.parameters) {
       EXPECT_EQ(parameter.split.has_value(), parameter.shape.size() == 2) << parameter.name;
@@ -148,7 +147,7 @@ TEST(DataParallelPlanTest, ARankKeepsItsHeadsAndWithSequenceParallelismItsRows) 
   };
   const std::int64_t one = activations({}), rows = activations({.degree = 2}),
                      all_rows = activations({.degree = 2, .sequence = false});
-  EXPECT_GT(rows, one / 2);  // what is gathered is whole
+  EXPECT_GT(rows, one / 2);
   EXPECT_LT(rows, all_rows);
   EXPECT_LT(all_rows, one);
 }
@@ -376,7 +375,7 @@ TEST(DataParallelPlanTest, EveryOpenSumOfShardsIsASetOfGradients) {
             one.gradient_bytes);
 }
 
-// One sequence of 8 tokens: what is there beside activations is the most.
+// With one sequence of 8 tokens, activations are small beside the rest of the memory.
 RankMemory memory_without_much_activation(const DataParallel& data_parallel, int num_stages) {
   return plan_of({.num_ranks = 1,
                   .num_microbatches = 8,
@@ -394,7 +393,7 @@ TEST(DataParallelPlanTest, WhatOthersOwnIsCopiedOnceWhileReplicasAddUp) {
     for (const int degree : {2, 4}) {
       const RankMemory memory = memory_without_much_activation({.degree = degree}, num_stages);
       const auto others = static_cast<double>(memory.gradient_bytes) * (degree - 1) / degree;
-      // Activations are gone then, and owners have whole blocks.
+      // The reduction runs when no activations are live, and owners own whole blocks.
       const auto sum = static_cast<double>(memory.reduction_bytes + memory.running_bytes +
                                            memory.activation_bytes);
       EXPECT_NEAR(sum / others, 1, 0.1) << num_stages << " " << degree;
@@ -404,7 +403,6 @@ TEST(DataParallelPlanTest, WhatOthersOwnIsCopiedOnceWhileReplicasAddUp) {
   }
 }
 
-// When no microbatch is live any more, a rank with a use of a tied parameter adds the uses up.
 TEST(DataParallelPlanTest, TheSumOfATiedParameterIsThereOncePerRankThatUsesIt) {
   const Plan plan =
       plan_of({.num_ranks = 3, .num_microbatches = 4, .partition = {.num_stages = 3}, .seq_len = 1},
@@ -412,7 +410,7 @@ TEST(DataParallelPlanTest, TheSumOfATiedParameterIsThereOncePerRankThatUsesIt) {
   const ParameterSpec& table = plan.model.layers.front().parameters.front();
   const std::int64_t bytes = 4 * table.numel();
   for (const int rank : {0, 2}) {
-    // Beside it memory of fused operators stays; what microbatches kept is gone.
+    // At that moment activations are freed, but scratch memory of fused operators stays.
     const RankMemory& memory = plan.ranks[rank].memory;
     EXPECT_GT(memory.reduction_bytes, 0) << rank;
     EXPECT_LE(memory.reduction_bytes, bytes) << rank;
@@ -437,7 +435,7 @@ TEST(DataParallelPlanTest, ActivationsThatAreMoreThanTheCopiesHideThem) {
 TEST(DataParallelPlanTest, StateAndParametersFallWithTheReplicas) {
   const RankMemory one = memory_of({});
   for (const int degree : {2, 4}) {
-    // The largest share.
+    // The size of the largest share.
     const double share = static_cast<double>(one.num_parameters) / degree;
     constexpr double kBlock = 16384;
     const RankMemory zero1 = memory_of({.degree = degree, .zero1 = true});
@@ -449,7 +447,7 @@ TEST(DataParallelPlanTest, StateAndParametersFallWithTheReplicas) {
     EXPECT_EQ(zero3.optimizer_bytes, zero1.optimizer_bytes);
     EXPECT_EQ(zero3.parameter_bytes, zero1.optimizer_bytes / 2);
     EXPECT_EQ(zero3.gradient_bytes, one.gradient_bytes);
-    EXPECT_EQ(zero3.gathered_bytes, one.parameter_bytes);  // its only stage
+    EXPECT_EQ(zero3.gathered_bytes, one.parameter_bytes);
   }
   EXPECT_EQ(memory_of({.zero1 = true, .zero3 = true}).total_bytes(), one.total_bytes());
 }
@@ -465,7 +463,7 @@ TEST(DataParallelPlanTest, AtMostAWindowOfStagesIsGathered) {
   EXPECT_GT(memory.gathered_bytes, memory.num_parameters);
 }
 
-// ---- what is said ----
+// ---- descriptions ----
 
 TEST(DataParallelPlanTest, IsDescribedAsOneOfSeveralReplicas) {
   PipelineOptions options{.num_ranks = 2,

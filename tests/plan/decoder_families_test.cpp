@@ -1,4 +1,3 @@
-// The meaning of the decoder families' config.json: settings, names, shapes, bytes.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -27,7 +26,7 @@ Json tiny(const std::string& family) {
           {"num_key_value_heads", 2}, {"pad_token_id", nullptr}};
 }
 
-// With what LibTorch's operators keep.
+// Counts activations as LibTorch's unfused operators keep them.
 ModelSpec parse(const Json& config) {
   return parse_model_spec(config.dump(), "config.json", {.fused = false});
 }
@@ -46,7 +45,8 @@ std::vector<std::int64_t> windows(const DecoderConfig& config) {
   return windows;
 }
 
-// "self_attn.q_proj.weight [32, 32]" of the first block, without its name.
+// Lists the parameters of the first block without the block's name, such as
+// "self_attn.q_proj.weight [32, 32]".
 std::vector<std::string> block_parameters(const ModelSpec& model) {
   std::vector<std::string> lines;
   for (const ParameterSpec& parameter : model.layers[1].parameters) {
@@ -89,7 +89,7 @@ TEST(DecoderFamiliesTest, Qwen2HasWindowsBehindTheFirstLayersOrWhereTheTypesSayS
   config["sliding_window"] = 6;
   EXPECT_EQ(windows(config_of(config, detail::read_qwen2_config)), Windows(4, 0));
   config["use_sliding_window"] = true;
-  EXPECT_EQ(windows(config_of(config, detail::read_qwen2_config)), Windows(4, 0));  // from 28 on
+  EXPECT_EQ(windows(config_of(config, detail::read_qwen2_config)), Windows(4, 0));
   config["max_window_layers"] = 1;
   EXPECT_EQ(windows(config_of(config, detail::read_qwen2_config)), (Windows{0, 6, 6, 6}));
   config["max_window_layers"] = 0;
@@ -135,7 +135,8 @@ TEST(DecoderFamiliesTest, Qwen3HasNormsOfEveryHeadAndItsOwnHeadSize) {
                 "post_attention_layernorm.weight [32]"}));
   const double with = kept(parse(config), 1);
   config["model_type"] = "mistral";
-  // Queries and keys once more in float32 and normalized, and one inverse root for each head.
+  // Kept in addition: queries and keys once more in float32 and normalized, and one inverse root
+  // per head.
   EXPECT_EQ(with - kept(parse(config), 1), 4 * (2 * 24 + 2 * 12 + 4 + 2));
 }
 
@@ -178,7 +179,7 @@ TEST(DecoderFamiliesTest, SoftCapsKeepTheSquareOfTheLength) {
     return parse(config).layers[1].cost.after_forward.at({1, length}) -
            parse(config).layers[1].cost.after_forward.constant;
   };
-  // The tangent and the probability of every pair and head.
+  // The soft cap keeps a tanh and a probability for every head and every pair of tokens.
   EXPECT_EQ(kept_of(64) - 2 * kept_of(32), 4 * 2 * 4 * (64 * 64 - 2 * 32 * 32));
   config["attn_logit_softcapping"] = nullptr;
   EXPECT_EQ(kept_of(64), 2 * kept_of(32));
@@ -295,8 +296,7 @@ TEST(DecoderFamiliesTest, YarnScalesByItsFactorOrByWhatItIsTold) {
             std::string::npos);
 }
 
-// With a window shorter than the sequence, and with soft caps: one mask of each kind, whatever
-// the layers that use it.
+// The model needs one mask with the window and one without, however many layers use each mask.
 TEST(DecoderFamiliesTest, AMaskIsCountedOnceForAllLayers) {
   Json config = tiny("gemma2");
   config["sliding_window"] = 7;
@@ -390,7 +390,7 @@ TEST(DecoderFamiliesTest, Gemma3ScalesByTheLengthInsideItsSettingsAlone) {
   EXPECT_EQ(length(config), 64);
   config["rope_scaling"]["original_max_position_embeddings"] = 16;
   EXPECT_EQ(length(config), 16);
-  config["model_type"] = "llama";  // where the outer one wins
+  config["model_type"] = "llama";  // llama uses the outer value
   EXPECT_EQ(
       config_of(config, detail::read_llama_config).ropes.at(0).original_max_position_embeddings, 8);
 }

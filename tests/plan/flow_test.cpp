@@ -69,7 +69,7 @@ TEST(FlowTest, RefusesRoutesThatAreNone) {
   EXPECT_NE(refusal({{0}}, {1}).find("takes route 1 of 1"), std::string::npos);
 }
 
-// The same program with its stages named anew: stage s becomes names[s].
+// Returns the program with its stages renumbered: stage s becomes names[s].
 Program renamed(Program program, const std::vector<int>& names) {
   std::vector<int> ranks(names.size());
   for (std::size_t stage = 0; stage < names.size(); ++stage) {
@@ -122,7 +122,8 @@ TEST(FlowTest, TheProofRefusesAProgramOfAnotherRoute) {
             "its input is never received: no '0RECV_F0'");
 }
 
-// Two ranks and two directions: stages 0, 1 on ranks 0, 1, their copies 2, 3 on ranks 1, 0.
+// Two ranks, two directions. Stages 0 and 1 are on ranks 0 and 1; their copies 2 and 3 are on ranks
+// 1 and 0.
 Program two_directions() {
   Program program = program_of({"0F0,3F1,3B1,0B0", "2F1,1F0,1B0,2B1"}, {0, 1, 1, 0});
   program.flow = Flow::along({{0, 1}, {2, 3}}, {0, 1});

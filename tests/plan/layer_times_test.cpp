@@ -1,4 +1,3 @@
-// The file of measured costs, and what becomes of it.
 #include "plan/predict/layer_times.h"
 
 #include <gtest/gtest.h>
@@ -68,7 +67,7 @@ std::string refusal(const std::function<void(nlohmann::json&)>& change) {
 TEST(LayerTimesFileTest, NamesTheFieldThatItCannotRead) {
   EXPECT_EQ(refusal([](auto& file) { file["layers"][2]["F"] = -1; }),
             "'layers[2].F' is not a number of at least 0");
-  // Times the number of microbatches it would be infinite.
+  // 1e308 would overflow when multiplied by the number of microbatches.
   EXPECT_EQ(refusal([](auto& file) { file["layers"][1]["F"] = 1e308; }), "'layers[1].F' is 1e+308");
   EXPECT_EQ(refusal([](auto& file) { file["layers"][0].erase("W"); }), "'layers[0].W' is missing");
   EXPECT_EQ(refusal([](auto& file) { file["layers"][1]["role"] = "tail"; }),
@@ -118,7 +117,7 @@ TEST(LayerTimesTest, RefusesTimesOfAnotherRunSayingWhatDiffers) {
             std::string::npos);
 }
 
-// The refusal of a file whose fingerprint is right and whose layers are not.
+// Returns the error for a file whose fingerprint matches but whose layers do not.
 std::string layer_difference(const std::function<void(std::vector<LayerTime>&)>& change) {
   LayerTimes times = some_times();
   times.file = "costs.json";
@@ -143,8 +142,9 @@ TEST(LayerTimesTest, NamesTheLayerThatIsNotTheModels) {
             "layers[6] ('lm_head') has another role than in the model");
 }
 
-// A search knows no model: the bytes of its costs stand for what plan.h predicts. Weights that are
-// tied on one rank count twice there, and of layers that run again W needs less than I.
+// The search sees only the bytes in its costs, not the model. Their sum must match the memory that
+// plan.h predicts, with two exceptions: weights tied on one rank count twice, and for recomputed
+// layers W needs less than I.
 TEST(LayerTimesTest, BytesOfStagesAddUpToThePredictedMemory) {
   for (const char* name : {"llama_untied", "gpt2"}) {
     for (const bool fused : {true, false}) {
@@ -214,7 +214,7 @@ TEST(LayerTimesTest, AddUpToTheCostsOfStages) {
 
 TEST(LayerTimesTest, CountAlikeLayersOnce) {
   const std::vector<detail::LayerGroup> groups = detail::layer_groups(llama());
-  ASSERT_EQ(groups.size(), 6u);  // embedding, 4 blocks, norm with head
+  ASSERT_EQ(groups.size(), 6u);
   EXPECT_EQ(groups.back().layers.size(), 2u);
   for (std::size_t block = 1; block <= 4; ++block) EXPECT_EQ(groups[block].measured_as, 1);
   ModelSpec model = llama();
@@ -279,7 +279,6 @@ TEST(LayerTimesTest, ASplitThatDoesNotFitIsNotTaken) {
     return most;
   };
   const Plan free = plan_pipeline(llama(), options);
-  // All splits, one by one, by what they need.
   std::int64_t least = peak(free);
   PipelineOptions by_name = options;
   by_name.balance = Balance::kEven;

@@ -1,4 +1,3 @@
-// Adapters in a model's description, and adapter_config.json.
 #include "sluice/lora.h"
 
 #include <gtest/gtest.h>
@@ -73,7 +72,7 @@ TEST(LoraTest, TheRestOfTheModelIsFrozenAndAdaptersFollowTheirLayer) {
   EXPECT_TRUE(has_adapter(spec));
   EXPECT_FALSE(has_adapter(without_adapter(spec)));
   EXPECT_EQ(without_adapter(spec).num_parameters(), base.num_parameters());
-  // q: 32 to 32, v: 32 to 8, in two blocks.
+  // q maps 32 to 32, v maps 32 to 8, in two blocks.
   EXPECT_EQ(adapter_alone(spec).num_parameters(), 2 * 3 * (32 + 32 + 32 + 8));
 }
 
@@ -108,7 +107,7 @@ TEST(LoraTest, AHeadThatIsTiedToTheEmbeddingIsLeftOutOfAllAndRefusedByName) {
       },
       ErrorKind::kUsage, "'lm_head' is tied to the embedding");
   const std::vector<std::string> all = names_of(make_adapter(tied, {.rank = 2, .target = {"*"}}));
-  EXPECT_EQ(all.size(), 7u * 2);  // of each block q, k, v, o, gate, up, down
+  EXPECT_EQ(all.size(), 7u * 2);
   EXPECT_EQ(std::count(all.begin(), all.end(), "lm_head"), 0);
 }
 
@@ -174,7 +173,7 @@ TEST(AdapterConfigTest, PatternsOfRankAndAlphaHoldForTheLayersThatTheyEnd) {
   }
 }
 
-// A copy of PEFT's directory that can be spoilt.
+// A copy of a PEFT adapter directory that tests can damage.
 class AdapterDirectoryTest : public ::testing::Test {
  protected:
   AdapterDirectoryTest() {
@@ -193,7 +192,7 @@ class AdapterDirectoryTest : public ::testing::Test {
     expect_error([&] { read(); }, ErrorKind::kInput, says);
   }
 
-  // In the header, both of one length.
+  // Renames a tensor in the header. Both names must have the same length.
   void rename(const std::string& from, const std::string& to) {
     ASSERT_EQ(from.size(), to.size());
     const std::size_t at = tensors_.find(from);
@@ -274,7 +273,7 @@ TEST_F(AdapterDirectoryTest, RefusesTensorsOfLayersThatTargetModulesDoesNotName)
   }
   config_["target_modules"] = R"(model\.layers\.\d+\.self_attn\.[qv]_proj)";
   EXPECT_EQ(read().layers.size(), 4u);
-  config_["target_modules"] = "model.*";  // also of layers without tensors
+  config_["target_modules"] = "model.*";
   expect_refused("the tensor is missing: target_modules names its layer");
 }
 
@@ -295,7 +294,7 @@ TEST_F(AdapterDirectoryTest, RefusesTensorsOfLayersThatExcludeModulesLeavesOut) 
     config_["exclude_modules"] = nothing;
     EXPECT_EQ(read().layers.size(), 4u) << nothing;
   }
-  // All linear layers but these and the head are those that have tensors.
+  // The linear layers that are neither excluded nor the head are exactly the layers with tensors.
   config_["target_modules"] = "all-linear";
   config_["exclude_modules"] = {"k_proj", "o_proj", "gate_proj", "up_proj", "down_proj"};
   EXPECT_EQ(read().layers.size(), 4u);
@@ -312,7 +311,6 @@ TEST_F(AdapterDirectoryTest, RefusesExpressionsThatItCannotMatchByTheirField) {
   expect_refused("it takes too long to match");
 }
 
-// A layer's number may be 0, which asks for something.
 TEST_F(AdapterDirectoryTest, RefusesOneLayerByItsNumber) {
   config_["layers_to_transform"] = 0;
   expect_refused("field 'layers_to_transform'");

@@ -1,4 +1,4 @@
-// Against what torch's lowering makes of the same orders (tests/reference/schedules.json).
+// Compares our lowering with torch's lowering of the same orders (tests/reference/schedules.json).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ using testing::reference_cases;
 using testing::row_of;
 using testing::rows_of;
 
-// Neighbouring RESHARDs come from a set in torch: in ascending order here.
+// torch takes adjacent RESHARDs from an unordered set, so sort them before comparing.
 std::string with_sorted_reshards(const std::string& text) {
   std::vector<Action> row = row_of(text);
   const auto is_reshard = [](const Action& action) { return action.kind == ActionKind::kReshard; };
@@ -44,7 +44,6 @@ Schedule schedule_of(const nlohmann::json& input) {
 
 class LoweringReferenceTest : public ::testing::Test {
  protected:
-  // Compares every schedule case that has `key`; returns how many.
   int compare(const char* key, const LowerOptions& options) {
     int compared = 0;
     for (const auto& entry : reference_cases("schedules.json", "schedule")) {
@@ -69,7 +68,8 @@ TEST_F(LoweringReferenceTest, LowersAsTorch) {
   EXPECT_GT(compare("lowered", options), 90);
 }
 
-// The passes on orders of their own. Rows may have idle slots, and be one rank of many.
+// Builds the input program of a single-pass case. Rows may have idle slots, and a case may hold
+// just one row.
 Program program_of_case(const nlohmann::json& input) {
   const std::vector<std::string> rows =
       input.contains("rows") ? input.at("rows").get<std::vector<std::string>>()
@@ -119,7 +119,7 @@ TEST_F(LoweringReferenceTest, ReducesGradientsAsTorch) {
   });
 }
 
-// With the idle slots, which take their turn in torch's sweep.
+// Idle slots stay in, because torch's sweep counts them.
 TEST_F(LoweringReferenceTest, AddsTransfersToOrdersOfItsOwnAsTorch) {
   expect_as_torch("add_send_recv", [](const nlohmann::json& input) {
     return add_transfers(program_of_case(input));

@@ -89,7 +89,7 @@ TEST(MeshTest, ARankFollowsFromItsCoordinates) {
   }
 }
 
-// If each of these calls walked the ranks, they would make 10^13 steps.
+// Iterating over the ranks would take 10^13 steps.
 TEST(MeshTest, ARankFollowsFromPlaceReplicaAndShareWithoutASearch) {
   const Mesh mesh({.pp = 64, .dp_replicate = 128, .dp_shard = 1024, .tp = 64});
   for (int rank = mesh.num_ranks() - 20'000; rank < mesh.num_ranks(); ++rank) {

@@ -27,12 +27,10 @@ Json tiny_llama() {
 
 ModelSpec parse(const Json& config) { return parse_model_spec(config.dump(), "config.json"); }
 
-// The modules' settings that this config.json means.
 detail::DecoderConfig llama_of(const Json& config) {
   return detail::config_of(parse(config), detail::read_llama_config);
 }
 
-// The message of the refusal, "" when there was none.
 std::string refusal(const std::string& text) {
   try {
     parse_model_spec(text, "config.json");

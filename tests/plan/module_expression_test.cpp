@@ -1,4 +1,5 @@
-// Expected matches are those of Python's re.fullmatch (tests/oracle/check_keys.py compares more).
+// The expected matches are those of Python's re.fullmatch. tests/oracle/check_keys.py compares more
+// expressions.
 #include "family/lora/module_expression.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,3 @@
-// Families with experts, Phi-3, GPT-NeoX and StarCoder2: names, costs, and what their config.json
-// may not say.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -64,7 +62,8 @@ TEST(MoreFamiliesTest, ATokenCountsAtTheExpertsThatItMeetsAndMemoryAtAll) {
     return parse(config).layers[1].cost.forward_flops.at({1, 1});
   };
   const Json config = tiny("mixtral");
-  // One expert more, 3 matrices of 12 x 16; one more to choose from, a row of the router.
+  // One more expert per token adds 3 matrices of 12 x 16. One more expert to choose from adds a row
+  // to the router.
   EXPECT_EQ(flops(config, "num_experts_per_tok", 3) - flops(config, "num_experts_per_tok", 2),
             2 * 3 * 12 * 16);
   EXPECT_EQ(flops(config, "num_experts", 7) - flops(config, "num_experts", 6), 2 * 16);
@@ -159,7 +158,7 @@ TEST(MoreFamiliesTest, GptNeoxReadsItsOwnNamesOfRotarySettings) {
   const auto read = [&] { return detail::config_of(parse(config), detail::read_gpt_neox_config); };
   config["rotary_pct"] = 0.5;
   config["rotary_emb_base"] = 500;
-  config["rope_theta"] = 7.0;  // not of this family
+  config["rope_theta"] = 7.0;
   EXPECT_EQ(read().rotary_dim, 2);
   EXPECT_EQ(read().rope.theta, 500.0);
   config["rope_parameters"] = {
@@ -178,7 +177,7 @@ TEST(MoreFamiliesTest, GptNeoxTurnsAPartOfItsOwnHeadsAlone) {
     config["head_dim"] = own;
     EXPECT_NO_THROW(parse(config)) << own;
   }
-  config["head_dim"] = 8;  // transformers would turn 8 channels of 4
+  config["head_dim"] = 8;  // transformers would rotate 8 channels although a head has 4
   EXPECT_NE(refusal(config).find("field 'head_dim'"), std::string::npos) << refusal(config);
 }
 

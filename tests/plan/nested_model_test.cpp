@@ -1,4 +1,3 @@
-// Language models inside vision-language models: what is read of their configurations, and names.
 #include "family/nested.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +36,6 @@ ModelSpec parse(const Json& config) { return parse_model_spec(config.dump(), "co
 
 std::string tied_to(const ModelSpec& model) { return model.layers.back().parameters.at(0).tied_to; }
 
-// A directory of this configuration with an index of these tensors.
 class Directory {
  public:
   Directory(const Json& config, const std::vector<std::string>& names) {
@@ -65,7 +63,7 @@ TEST(NestedModelTest, NamesAreThoseOfTheFiles) {
         Layout{"model.text_model.layers.0.input_layernorm.weight", "model.text_model.embed_tokens",
                "lm_head"},
         Layout{"model.layers.0.input_layernorm.weight", "model.embed_tokens", "lm_head"}}) {
-    // In the order of the module, whose first parameter need not be the norm.
+    // Tensors come in the module's order, where the first parameter need not be the norm.
     const std::string block =
         layout.first_norm.substr(0, layout.first_norm.find("input_layernorm"));
     std::vector<std::string> stored;
@@ -102,10 +100,10 @@ TEST(NestedModelTest, TheHeadIsTiedWhereItIsInTransformers) {
   for (const bool text_says : {false, true}) {
     Json config = llava();
     config["text_config"]["tie_word_embeddings"] = text_says;
-    EXPECT_EQ(tied_to(parse(config)).empty(), !text_says);  // of this class either word ties
+    EXPECT_EQ(tied_to(parse(config)).empty(), !text_says);
     config["tie_word_embeddings"] = true;
     EXPECT_EQ(tied_to(parse(config)), "model.language_model.embed_tokens.weight");
-    // Silent wholes: each as its class in transformers.
+    // Without the outer field, each model type has the default of its class in transformers.
     config.erase("tie_word_embeddings");
     EXPECT_EQ(tied_to(parse(config)).empty(), !text_says);
     config["model_type"] = "llava_next";
@@ -153,7 +151,7 @@ TEST(NestedModelTest, WhatTransformersLeavesOutOfAWholeIsRefusedByItsField) {
     EXPECT_EQ(error.where(), std::string("config.json, field 'text_config.") + given.key + "'")
         << given.family;
   }
-  // The cap of this family is there where nothing is said.
+  // Gemma 2 has soft caps by default, even if the configuration does not mention them.
   EXPECT_THROW(parse(llava(text_of("gemma2"))), Error);
   EXPECT_NO_THROW(parse(llava(text_of("gemma3_text"))));
 }
@@ -224,7 +222,7 @@ TEST(NestedModelTest, AFieldThatIsLeftOutIsThatOfItsClass) {
         << type;
     EXPECT_EQ(sizes_of({{"model_type", type}}), without_text) << type;
   }
-  // The shape of gemma-3-4b-it and llava-1.5-7b-hf, as version 4 of transformers wrote them.
+  // The shape of gemma-3-4b-it and llava-1.5-7b-hf configurations written by transformers 4.
   const Json gemma = {{"hidden_size", 2560},
                       {"intermediate_size", 10240},
                       {"model_type", "gemma3_text"},

@@ -1,6 +1,6 @@
-// Every answer of the peers' split functions in tests/reference, and the same cases through
-// make_partition() where a convention carries the function. Cases that a peer accepts although it
-// loses or repeats layers (peer_hazard) must be refused.
+// Compares our splits with the recorded answers of the peers' split functions in tests/reference.
+// Where a convention offers the function, make_partition() runs the same cases. Some peers lose or
+// repeat layers without an error (peer_hazard); we must reject these cases.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -18,7 +18,6 @@ namespace {
 using Json = nlohmann::json;
 using namespace testing;  // the peers' functions that only tests call
 
-// Compares what `answer` returns with the case, or expects a refusal of the user's input.
 template <typename Answer>
 void expect_case(const Json& test_case, const Answer& answer) {
   SCOPED_TRACE(test_case.at("id").get<std::string>() + " " + test_case.at("input").dump());
@@ -57,7 +56,7 @@ TEST(PartitionReferenceTest, CalculatesVirtualStagesAsAutoModelDoes) {
   }
 }
 
-// The same counts through the two conventions, which refuse more stages than layers as well.
+// Runs the same counts through the two conventions, which also reject more stages than layers.
 TEST(PartitionReferenceTest, UsesVirtualStagesInTheConventionsThatCountByThem) {
   int compared = 0;
   for (const Json& test_case : reference_cases("virtual_stages.json", "calculate_virtual_stages")) {
@@ -109,7 +108,8 @@ TEST(PartitionReferenceTest, NamesHuggingFaceModulesAsAutoModelDoes) {
           {"module_fqns_per_stage", generate_hf_model_fqn_per_model_part(
                                         in.at("num_stages"), in.at("num_layers"), hf_options(in))}};
     });
-    if (test_case.at("input").at("num_stages") < 1) continue;  // in options: not given
+    // a value below 1 in options would mean "not set"
+    if (test_case.at("input").at("num_stages") < 1) continue;
     expect_case(test_case, [](const Json& in) {
       const HfStageOptions ends = hf_options(in);
       PartitionOptions options;
@@ -154,12 +154,13 @@ TEST(PartitionReferenceTest, GeneratesSplitPointsOfBothTorchtitanGenerations) {
   EXPECT_GT(first_generation, 0);
 }
 
-// V schedules run two stages a rank, which the convention refuses otherwise and the function does
-// not.
+// V schedules run two stages per rank. Unlike the function, the convention rejects any other
+// number.
 TEST(PartitionReferenceTest, SplitsBothTorchtitanGenerationsUnderTheirConventions) {
   for (const Json& test_case : reference_cases("split_points.json", "generate_split_points")) {
     const Json& input = test_case.at("input");
-    if (input.at("schedule") == "") continue;  // in options: free
+    // an empty schedule in options would mean any schedule
+    if (input.at("schedule") == "") continue;
     const bool first = is_first_generation(test_case);
     const bool v =
         find_schedule(input.at("schedule").get<std::string>()).placement == Placement::kV;
@@ -205,7 +206,8 @@ TEST(PartitionReferenceTest, NamesModulesAsCurrentTorchtitanDoes) {
                    generate_llm_fqn_per_model_part(in.at("num_stages"), in.at("num_layers"),
                                                    in.at("input_weight"), in.at("output_weight"))}};
     });
-    if (test_case.at("input").at("num_stages") < 1) continue;  // in options: not given
+    // a value below 1 in options would mean "not set"
+    if (test_case.at("input").at("num_stages") < 1) continue;
     expect_case(test_case, [](const Json& in) {
       PartitionOptions options;
       options.convention = "torchtitan-current";
@@ -245,7 +247,7 @@ TEST(PartitionReferenceTest, SplitsByHandAsTheTorchtitanSeedDoes) {
   }
 }
 
-// The peer makes up stages for a rank that does not exist (docs/compatibility.md).
+// The peer invents stages for a rank that does not exist (docs/compatibility.md).
 TEST(PartitionReferenceTest, FindsTheStagesOfARankThatExists) {
   for (Json test_case : reference_cases("split_points.json", "stage_ids_this_rank")) {
     const Json& input = test_case.at("input");
@@ -371,8 +373,8 @@ TEST(PartitionReferenceTest, ChecksModelsAsAutoModelDoes) {
   }
 }
 
-// AutoModel refuses tied models one call before it would split them. DualPipeV is placed in a V, as
-// torch and current torchtitan place it, where AutoModel makes a loop.
+// AutoModel rejects tied models before it reaches the split. We place DualPipeV in a V like torch
+// and current torchtitan; AutoModel places it in a loop.
 TEST(PartitionReferenceTest, DistributesParametersAndShapesAsAutoModelDoes) {
   const std::string models = std::string(SLUICE_TEST_DATA) + "/reference/models/";
   for (Json test_case : reference_cases("nemo_stage_params.json", "split_model_into_stages")) {

@@ -57,7 +57,7 @@ TEST(PartitionTest, CountsWeightsOfEmbeddingAndHeadAsLayers) {
 
 TEST(PartitionTest, AutomodelRefusesAModelThatEndsWithItsLayers) {
   ModelSpec model = model_spec_of_blocks(4);
-  model.layers.resize(5);  // without norm and head
+  model.layers.resize(5);
   EXPECT_NE(refusal(model, {.convention = "automodel", .num_ranks = 2})
                 .find("does not know the structure of this model"),
             std::string::npos);
@@ -200,7 +200,6 @@ TEST(PartitionTest, ANameOfAnotherConventionSaysWhichOne) {
             "write 'model.layers.1'");
 }
 
-// Whatever the options, a partition keeps its invariants or is refused as the user's mistake.
 TEST(PartitionTest, KeepsItsInvariantsUnderRandomOptions) {
   std::mt19937 random(7);
   const auto draw = [&](int low, int high) {

@@ -1,4 +1,3 @@
-// Each pass alone.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -66,7 +65,8 @@ TEST(KeepForwardTest, OfEveryScheduleVerifies) {
     LowerOptions options;
     options.forward_only = true;
     options.shard_parameters = true;
-    options.reduce_gradients = options.optimizer_step = true;  // nothing to reduce or to step
+    // has no effect on a forward-only program
+    options.reduce_gradients = options.optimizer_step = true;
     options.loss = true;
     const Program program =
         lower(make_schedule(info.name, {.num_ranks = 4, .num_microbatches = 8}), options);
@@ -87,7 +87,7 @@ TEST(KeepUpdateTest, OfEveryScheduleVerifiesAfterEveryPass) {
     LowerOptions options;
     options.update_only = options.update_by_stage = true;
     options.transfers = false;
-    // No layer of the first rank trains.
+    // No layer of the first rank is trained.
     for (int stage = 0; stage < schedule.num_stages(); ++stage) {
       options.backwards.push_back(schedule.stage_map.rank_of(stage) == 0 ? StageBackward::kInput
                                                                          : StageBackward::kFull);
@@ -144,7 +144,7 @@ TEST(DropFrozenTest, EveryScheduleHoldsWhateverIsFrozen) {
       }
       Program program = lower(schedule, options);
       EXPECT_TRUE(verify(program).ok()) << info.name << trained;
-      // A file that holds transfers loses the same.
+      // The same actions must disappear from a program that already contains transfers.
       options.backwards.clear();
       Program with_all = lower(schedule, options);
       with_all = drop_frozen(std::move(with_all), program.backwards);
@@ -355,7 +355,7 @@ TEST(SplitOptimizerStepTest, ARankThatTrainsNothingKeepsItsOptimizerStep) {
 }
 
 TEST(AddPartialNormsTest, StandWhereTheGradientsOfTheirStageAreKnown) {
-  // Behind the last W or B, and what its action sends.
+  // The norm comes after the stage's last W or B and after the SEND of that backward.
   EXPECT_EQ(rows_of(add_partial_norms(
                 program_of({"0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0I0,0RECV_B1,0B1,0W0,REDUCE_NORM",
                             "1RECV_F0,1F0,1RECV_F1,1F1,1B0,1SEND_B0,1B1,1SEND_B1,REDUCE_NORM"}))),
@@ -363,12 +363,11 @@ TEST(AddPartialNormsTest, StandWhereTheGradientsOfTheirStageAreKnown) {
                   "REDUCE_NORM",
                   "1RECV_F0,1F0,1RECV_F1,1F1,1B0,1SEND_B0,1B1,1SEND_B1,1PARTIAL_NORM,"
                   "REDUCE_NORM"}));
-  // One stage before another one's backward.
+  // The norm of one stage comes before the backward of the next.
   EXPECT_EQ(rows_of(add_partial_norms(
                 program_of({"0F0,3F0,3B0,0B0,REDUCE_NORM", "1F0,2F0,2B0,1B0,REDUCE_NORM"}))),
             (Rows{"0F0,3F0,3B0,3PARTIAL_NORM,0B0,0PARTIAL_NORM,REDUCE_NORM",
                   "1F0,2F0,2B0,2PARTIAL_NORM,1B0,1PARTIAL_NORM,REDUCE_NORM"}));
-  // Without a norm there is nothing to prepare.
   EXPECT_EQ(rows_of(add_partial_norms(program_of({"0F0,0B0,OPTIMIZER_STEP"}))),
             (Rows{"0F0,0B0,OPTIMIZER_STEP"}));
 }

@@ -1,4 +1,4 @@
-// plan_pipeline() as a library calls it: options in, a proven plan out, no configuration.
+// Calls plan_pipeline() like a library user: options in, a proven plan out, no configuration file.
 #include <gtest/gtest.h>
 
 #include "sluice/model_spec.h"
@@ -9,7 +9,7 @@ namespace sluice::pipeline_test {
 namespace {
 
 ModelSpec model_of(const std::string& name) {
-  // With what LibTorch's operators keep.
+  // Counts activations as LibTorch's unfused operators keep them.
   return read_model_spec(std::string(SLUICE_TEST_DATA) + "/reference/models/" + name,
                          {.fused = false});
 }
@@ -45,7 +45,7 @@ TEST(PlanPipelineTest, WithoutOptionsPlansOneRankAndOneMicrobatch) {
 
 TEST(PlanPipelineTest, WarnsOfRanksWithoutANumberOfMicrobatches) {
   const auto warnings = [](PipelineOptions options) {
-    options.seq_len = 64;  // the model's positions
+    options.seq_len = 64;
     return plan_pipeline(model_of("llama_untied"), options).warnings;
   };
   EXPECT_EQ(
@@ -84,7 +84,7 @@ TEST(PlanPipelineTest, WhatIsFrozenLeavesTheProgramAndTheMemory) {
   const RankMemory &lower = half.ranks[0].memory, &upper = half.ranks[1].memory;
   EXPECT_EQ(lower.parameter_bytes, all.ranks[0].memory.parameter_bytes);
   EXPECT_EQ(lower.gradient_bytes + lower.optimizer_bytes + lower.activation_bytes, 0);
-  EXPECT_GT(lower.running_bytes, 0);  // of a forward
+  EXPECT_GT(lower.running_bytes, 0);
   EXPECT_EQ(upper.held_bytes(), all.ranks[1].memory.held_bytes());
 }
 
@@ -168,7 +168,6 @@ TEST(PlanPipelineTest, GradientsFollowTheValuesThatHoldSomethingTrained) {
   using enum StageBackward;
   EXPECT_EQ(backwards(false, false), (std::vector{kNone, kNone, kNone, kWeights}));
   EXPECT_EQ(backwards(false, true), (std::vector{kNone, kWeights, kInput, kFull}));
-  // Through stages that do not read it.
   EXPECT_EQ(backwards(true, false), (std::vector{kFull, kInput, kInput, kFull}));
 }
 
@@ -178,7 +177,6 @@ TEST(PlanPipelineTest, ABackwardOfWeightsAloneCostsNoI) {
   EXPECT_EQ(plan.costs.per_stage[1].backward, 1);
   EXPECT_EQ(plan.costs.per_stage[3].backward, 2);
   EXPECT_EQ(plan.simulation.per_rank(&RankTimeline::busy), (std::vector<double>{1, 2, 2, 3}));
-  // With what runs again in it.
   const Plan twice = plan_pipeline(
       model_with_a_skip(false, true),
       {.num_ranks = 4, .activation_checkpoint = {ActivationCheckpoint::kLayers, {"b"}}});
@@ -193,8 +191,8 @@ TEST(PlanPipelineTest, LayersThatRunTwiceCostTimeAndSaveMemory) {
   EXPECT_EQ(row_text(twice, 0), row_text(plain, 0));
   EXPECT_LT(twice.ranks[0].memory.activation_bytes, plain.ranks[0].memory.activation_bytes / 4);
   EXPECT_LT(twice.ranks[0].memory.total_bytes(), plain.ranks[0].memory.total_bytes());
-  EXPECT_EQ(twice.partition.stages[0].recomputed, (std::vector<int>{1, 2}));  // not the embedding
-  EXPECT_EQ(twice.costs.per_stage[0].backward_input, 2.0);  // F is all of the blocks
+  EXPECT_EQ(twice.partition.stages[0].recomputed, (std::vector<int>{1, 2}));
+  EXPECT_EQ(twice.costs.per_stage[0].backward_input, 2.0);
   EXPECT_GT(twice.simulation.makespan, plain.simulation.makespan);
 
   options.activation_checkpoint = {ActivationCheckpoint::kLayers, {"model.layers.0"}};
@@ -307,7 +305,7 @@ TEST(PlanPipelineTest, PredictsEveryRank) {
 }
 
 TEST(PlanPipelineTest, CountsTheSnapshotOfCheckpointsThatAreWrittenBehind) {
-  // On one rank the tied head and the embedding are one storage, which has two sums of gradients.
+  // On one rank the tied head and embedding share storage but have two gradient sums.
   PipelineOptions options = {.num_microbatches = 2, .seq_len = 32, .trainable = {"*_proj.weight"}};
   const RankMemory without = plan_pipeline(model_of("llama_tied"), options).ranks[0].memory;
   options.keeps_snapshot = true;

@@ -1,5 +1,5 @@
-// Every schedule at every size either is refused with a reason, or builds, lowers, verifies clean
-// and completes in the simulation. A seeded sample always; all sizes under the label `slow`.
+// Every schedule at every size either is rejected with a reason, or builds, lowers, verifies and
+// completes. By default a seeded sample runs; the label `slow` runs all sizes.
 #include <gtest/gtest.h>
 
 #include "sluice/error.h"

@@ -1,4 +1,3 @@
-// Pictures of every schedule, as the terminal shows them, and their proof.
 #include <gtest/gtest.h>
 
 #include "plan/passes/passes.h"
@@ -50,7 +49,7 @@ TEST(ScheduleGoldenTest, DrawsABrokenScheduleWithArrows) {
   testing::expect_golden("schedules/broken.txt", draw_violations(program, verify(program)));
 }
 
-// A remainder costs no more idle time than an even division: p - 1 forwards and backwards.
+// A remainder costs the same idle time as an even division: p - 1 forwards and backwards.
 TEST(Interleaved1F1BTest, KeepsItsIdleTimeWithARemainder) {
   for (const int microbatches : {8, 9, 11, 13, 14, 19, 24}) {
     const Simulation simulation =

@@ -1,4 +1,3 @@
-// Against the orders, names, texts and placements of the peers (tests/reference).
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -15,7 +14,7 @@ namespace {
 using testing::read_test_file;
 using testing::reference_cases;
 
-// Refusals of torch that docs/compatibility.md lifts.
+// Shapes that torch rejects and sluice accepts (docs/compatibility.md).
 bool is_lifted(const std::string& schedule, const std::string& meaning) {
   return (schedule == "1F1B" && meaning == "fewer_microbatches_than_stages") ||
          (schedule.starts_with("Interleaved") && meaning == "microbatches_not_multiple_of_rounds");
@@ -115,7 +114,7 @@ TEST(ScheduleReferenceTest, FindsSchedulesByTheNamesOfTorch) {
     SCOPED_TRACE(entry.at("id"));
     const std::string name = entry.at("input").at("name");
     const std::string known = entry.contains("expect") ? entry.at("expect").at("class") : "";
-    if (known.empty() || known.starts_with("PipelineSchedule")) {  // base classes: no schedules
+    if (known.empty() || known.starts_with("PipelineSchedule")) {
       EXPECT_THROW(find_schedule(name), Error);
       continue;
     }
@@ -154,13 +153,14 @@ TEST(ScheduleReferenceTest, PlacesStagesInLoopsAndVs) {
     const auto& input = entry.at("input");
     const int ranks = input.at("pp_size"), stages = input.at("num_stages");
     if (entry.contains("error")) {
-      // As torch does, a V may have any number of stages a rank; the V schedules refuse it.
+      // Like torch, a V placement may have any number of stages per rank. The V schedules reject
+      // it.
       if (stages % ranks == 0) continue;
       EXPECT_THROW(make_stage_map(placement_of(input), ranks, stages), Error);
       continue;
     }
     const int rank = input.at("pp_rank");
-    if (rank >= ranks) continue;  // the peer makes up stages for a rank that does not exist
+    if (rank >= ranks) continue;  // the peer invents stages for a rank that does not exist
     EXPECT_EQ(make_stage_map(placement_of(input), ranks, stages).stages_of(rank),
               entry.at("expect").at("stages"));
   }

@@ -161,7 +161,8 @@ TEST(StageToRankTest, RefusesStagesThatDoNotDivideOverRanks) {
   EXPECT_EQ(make_stage_map(Placement::kV, 2, 6).ranks(), (std::vector<int>{0, 1, 1, 0, 0, 1}));
 }
 
-// Each takes less than half a second. A builder with quadratic work takes most of a minute.
+// Each build takes less than half a second. A builder with quadratic work would take most of a
+// minute.
 TEST(MakeScheduleTest, BuildsLargeSchedulesInLinearTime) {
   for (const auto& [name, shape] :
        std::vector<std::pair<std::string, ScheduleShape>>{{"Interleaved1F1B", {64, 4, 4096}},

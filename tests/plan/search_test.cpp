@@ -1,5 +1,5 @@
-// Orders that are searched: proven, in the order of the microbatches, and at least as fast as every
-// named schedule under the same costs and memory.
+// Searched orders must be proven, keep microbatches in order, and be at least as fast as every
+// named schedule with the same costs and memory.
 #include "plan/choose/search/search.h"
 
 #include <gtest/gtest.h>
@@ -105,7 +105,7 @@ TEST(SearchTest, IsAtLeastAsFastAsEveryNamedScheduleUnderUnequalCosts) {
 }
 
 TEST(SearchTest, BeatsThemWhereStagesAreUnequal) {
-  // The last stage has the head: ramps of the named schedules are made for equal stages.
+  // The last stage also has the head. Warm-up and drain of named schedules assume equal stages.
   std::mt19937 random(9);
   int better = 0;
   for (int round = 0; round < 6; ++round) {
@@ -119,7 +119,6 @@ TEST(SearchTest, BeatsThemWhereStagesAreUnequal) {
 }
 
 TEST(SearchTest, SaysThatNoneIsBetterWhereNoneIs) {
-  // One rank: it is busy all the time whatever the order.
   ScheduleQuestion question;
   question.num_ranks = 1;
   question.stages_per_rank = 1;

@@ -10,7 +10,7 @@ namespace {
 
 using Ranges = std::vector<ShardRange>;
 
-// "(0+(1+2))": what adds up, in which order.
+// Writes the order of additions, such as "(0+(1+2))".
 std::string sum_of(int begin, int end) {
   if (end - begin == 1) return std::to_string(begin);
   const int middle = begin + (end - begin) / 2;
@@ -90,7 +90,7 @@ TEST(ShardTreeTest, HoldsOneSumMoreForEveryLevelOfItsSubtree) {
   EXPECT_EQ(max_held_sums({0, 2}, 2), 2);
   EXPECT_EQ(max_held_sums({4, 8}, 8), 3);
   EXPECT_EQ(max_held_sums({0, 1024}, 1024), 11);
-  EXPECT_EQ(max_held_sums({2, 4}, 6), 2);  // no subtree: both halves stay
+  EXPECT_EQ(max_held_sums({2, 4}, 6), 2);  // the range is not a subtree, so both halves stay
 }
 
 }  // namespace

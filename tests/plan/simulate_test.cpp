@@ -1,5 +1,5 @@
-// Predictions against the unit-cost grids of tests/reference/bubble.json, closed formulas, and
-// cases small enough to work out by hand.
+// Compares with the unit-cost grids of tests/reference/bubble.json, closed formulas, and small
+// cases worked out by hand.
 #include "sluice/simulate.h"
 
 #include <gtest/gtest.h>
@@ -73,7 +73,6 @@ TEST(SimulateReferenceTest, PredictsTheGridsOfEveryOrder) {
     const auto& expect = entry.at("expect");
     const Simulation simulation = simulate(program);
     expect_as_reference(simulation, expect);
-    // Transfers that take no time change nothing.
     expect_as_reference(simulate(add_transfers(program)), expect);
     if (!expect.contains("start_times")) continue;
     expect_start_times(simulation, expect.at("start_times"));
@@ -115,7 +114,7 @@ TEST(SimulateFormulaTest, InterleavingDividesTheBubble) {
 }
 
 TEST(SimulateFormulaTest, ZeroBubbleLeavesOnlyTheFill) {
-  // ZB1P of one chunk: (p - 1)(F + B - 2W) with B = I + W.
+  // ZB1P with one chunk idles for (p - 1)(F + B - 2W), where B = I + W.
   for (const auto& [p, m] : {std::pair{4, 8}, {4, 16}, {8, 16}, {8, 32}}) {
     const Simulation simulation = simulate(named("ZBVZeroBubble", p, m));
     EXPECT_NEAR(simulation.makespan - 6.0 * m, p - 1.0, 1e-12);
@@ -166,7 +165,7 @@ TEST(SimulateTest, SendsTheMessagesOfAChannelOneAfterTheOther) {
   costs.message_bytes = {40};
   costs.latency = 1;
   const Simulation simulation = simulate(program_of({"0F0,0F1,0F2", "1F0,1F1,1F2"}), costs);
-  // Made at 1, 2, 3; on the wire 1-5, 5-9, 9-13; there one later.
+  // Computed at 1, 2, 3; on the wire 1-5, 5-9, 9-13; each arrives one later.
   EXPECT_EQ(simulation.ranks[1].actions[0].start, 6);
   EXPECT_EQ(simulation.ranks[1].actions[1].start, 10);
   EXPECT_EQ(simulation.ranks[1].actions[2].start, 14);
@@ -225,9 +224,8 @@ TEST(SimulateTest, TakesTheWholeEndOfAStep) {
   EXPECT_EQ(simulate(program).ranks[0].live.size(), program.ranks[0].size());
 }
 
-// ---- posts ----
+// ---- asynchronous collectives ----
 
-// Two stages of one rank.
 TEST(SimulatePostsTest, AReductionBehindComputeCostsNothingUntilTheNorm) {
   const Program program = add_optimizer_step(
       program_of({"0F0,1F0,1B0,1REDUCE_GRAD,0B0,0REDUCE_GRAD"}), /*with_norm=*/true);
@@ -236,9 +234,9 @@ TEST(SimulatePostsTest, AReductionBehindComputeCostsNothingUntilTheNorm) {
   Costs costs;
   costs.uniform.reduce_gradients = 2;
   const Simulation simulation = simulate(program, costs);
-  EXPECT_EQ(simulation.ranks[0].actions[3].start, 4);  // 0B0 beside 1REDUCE_GRAD
+  EXPECT_EQ(simulation.ranks[0].actions[3].start, 4);  // 0B0 runs during 1REDUCE_GRAD
   EXPECT_EQ(simulation.per_rank(&RankTimeline::finish), (Doubles{6}));
-  EXPECT_EQ(simulation.makespan, 6 + 2);  // 0REDUCE_GRAD has nothing beside it
+  EXPECT_EQ(simulation.makespan, 6 + 2);  // nothing overlaps 0REDUCE_GRAD
   EXPECT_EQ(simulation.per_rank(&RankTimeline::drain), (Doubles{2}));
   EXPECT_EQ(to_text(simulation.ranks[0].actions[simulation.critical_path.back().index].action),
             "0B0");
@@ -252,7 +250,7 @@ TEST(SimulatePostsTest, AReductionBehindComputeCostsNothingUntilTheNorm) {
                       .backward_weight = 1,
                       .backward = 2,
                       .reduce_gradients = 2}};
-  EXPECT_EQ(simulate(program, costs).makespan, bare);  // that of stage 1 is hidden wholly
+  EXPECT_EQ(simulate(program, costs).makespan, bare);  // the reduction of stage 1 is fully hidden
   costs.per_stage[1].reduce_gradients = 3;
   EXPECT_EQ(simulate(program, costs).makespan, bare + 1);
   costs.reduce_norm = 10;
@@ -280,8 +278,8 @@ TEST(SimulatePostsTest, ParametersAreGatheredBesideTheComputeOfAnotherStage) {
   Costs costs;
   costs.uniform.unshard = 3;
   const Simulation simulation = simulate(program, costs);
-  EXPECT_EQ(simulation.ranks[0].actions[0].start, 3);  // gathered 0 - 3
-  EXPECT_EQ(simulation.ranks[0].actions[1].start, 6);  // and 3 - 6, beside 0F0
+  EXPECT_EQ(simulation.ranks[0].actions[0].start, 3);  // gathered from 0 to 3
+  EXPECT_EQ(simulation.ranks[0].actions[1].start, 6);  // gathered from 3 to 6, during 0F0
   EXPECT_EQ(simulation.ranks[0].actions[3].start, 9);
   EXPECT_EQ(simulate(program).ranks[0].actions[0].start, 0);
 }
@@ -318,19 +316,19 @@ TEST(SimulatePostsTest, TiedSumsWaitForTheReductionsOfTheirStages) {
 }
 
 TEST(SimulatePostsTest, ANormOfAStageIsTakenWhileItsRankWaits) {
-  // Rank 0 waits from 5 to 7, behind its stage 2, for the gradient of stage 1.
+  // After 2B0, rank 0 waits from 5 to 7 for the gradient of stage 1.
   const Program program = program_of({"0F0,2F0,2B0,2PARTIAL_NORM,0B0,0PARTIAL_NORM,REDUCE_NORM",
                                       "1F0,1B0,1PARTIAL_NORM,REDUCE_NORM"});
   const double bare = simulate(program).makespan;
   EXPECT_EQ(bare, 9);  // 0F0 1F0 2F0 2B0 1B0 0B0
   Costs costs;
   costs.per_stage.assign(3, costs.uniform);
-  costs.per_stage[1].partial_norm = 2;  // while rank 1 waits for the norm
+  costs.per_stage[1].partial_norm = 2;  // hidden: rank 1 waits for the norm anyway
   costs.per_stage[2].partial_norm = 2;
   EXPECT_EQ(simulate(program, costs).makespan, bare);
-  costs.per_stage[2].partial_norm = 3;  // what is left at the end
+  costs.per_stage[2].partial_norm = 3;  // one unit does not fit into the wait and runs at the end
   EXPECT_EQ(simulate(program, costs).makespan, bare + 1);
-  costs.per_stage[0].partial_norm = 5;  // nothing to wait for any more
+  costs.per_stage[0].partial_norm = 5;  // not hidden: no wait remains
   EXPECT_EQ(simulate(program, costs).makespan, bare + 1 + 5);
 }
 

@@ -1,4 +1,5 @@
-// Channel occupancy with more ranks than one pass of clocks watches, against clocks over all ranks.
+// The verifier watches a limited number of ranks per pass of vector clocks. These tests use more
+// ranks and compare channel occupancy with clocks over all ranks.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -10,7 +11,6 @@
 namespace sluice::verify_channels_test {
 namespace {
 
-// Every rank's knowledge of how many receives each channel has certainly had, by plain maps.
 class PlainClocks {
  public:
   explicit PlainClocks(const Program& program) : p_(program), known_(program.ranks.size()) {}
@@ -94,7 +94,7 @@ TEST(VerifyChannelsTest, AreMeasuredExactlyForManyRanks) {
   }
 }
 
-// GPipe: a rank may send all forwards before the next one looks at the first.
+// In GPipe a rank may send all forwards before the next rank receives the first.
 TEST(VerifyChannelsTest, GPipeMayHaveAllMicrobatchesInFlight) {
   const VerifyReport report =
       verify(lower(make_schedule("GPipe", {.num_ranks = 4, .num_microbatches = 9})));
@@ -102,7 +102,7 @@ TEST(VerifyChannelsTest, GPipeMayHaveAllMicrobatchesInFlight) {
   EXPECT_EQ(report.required_capacity, 1);
 }
 
-// 1F1B: as far ahead as the warm-up lets a rank run.
+// In 1F1B a rank can run ahead only as far as its warm-up lets it.
 TEST(VerifyChannelsTest, OneForwardOneBackwardIsBoundedByItsWarmUp) {
   for (const int num_ranks : {2, 4, 7}) {
     const VerifyReport report = verify(

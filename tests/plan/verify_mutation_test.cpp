@@ -1,5 +1,4 @@
-// verify() against an interpreter that shares no code with it, on programs that hold and on
-// mutations.
+// Compares verify() with an independent interpreter, on correct programs and on mutations.
 #include <gtest/gtest.h>
 
 #include <utility>
@@ -31,10 +30,10 @@ class Mutator {
     const int at = pick(random_, 0, static_cast<int>(row.size()) - 1);
     const auto here = row.begin() + at;
     switch (pick(random_, 0, 8)) {
-      case 0:  // swapped with the next
+      case 0:
         std::iter_swap(here, row.begin() + std::min<int>(at + 1, static_cast<int>(row.size()) - 1));
         break;
-      case 1:  // swapped with any
+      case 1:
         std::iter_swap(here, row.begin() + pick(random_, 0, static_cast<int>(row.size()) - 1));
         break;
       case 2:
@@ -43,7 +42,7 @@ class Mutator {
       case 3:
         insert(row, Action(*here));
         break;
-      case 4: {  // moved
+      case 4: {
         const Action action = *here;
         row.erase(here);
         insert(row, action);
@@ -55,7 +54,7 @@ class Mutator {
       case 6:
         here->microbatch = pick(random_, -1, program_.num_microbatches);
         break;
-      case 7: {  // on another rank
+      case 7: {
         const Action action = *here;
         row.erase(here);
         insert(program_.ranks[pick(random_, 0, program_.num_ranks() - 1)], action);
@@ -106,7 +105,6 @@ std::string listing(const Program& program, const VerifyReport& report) {
   return text;
 }
 
-// Every violation points at something.
 void expect_well_formed(const Program& program, const VerifyReport& report) {
   for (const Violation& violation : report.violations) {
     EXPECT_FALSE(violation.reason.empty());
@@ -131,7 +129,7 @@ TEST(VerifyMutationTest, AgreesWithTheInterpreterOnTenThousandMutations) {
     expect_well_formed(program, report);
     ++(report.ok() ? held : refused);
   }
-  EXPECT_GT(held, 300);  // mutations that do no harm
+  EXPECT_GT(held, 300);  // harmless mutations
   EXPECT_GT(refused, 5000);
 }
 
@@ -145,9 +143,9 @@ TEST(VerifyMutationTest, AcceptsWhatThePassesMake) {
   }
 }
 
-// Instructions moved anywhere in their rows where the program still holds. What add_transfers()
-// makes completes with capacity 1, since it places both ends at one moment; after this it may need
-// more.
+// Moves instructions within their rows as long as the program stays correct. add_transfers() places
+// both ends of a transfer at one moment, so its programs complete with capacity 1. After the moves
+// a program may need more.
 Program with_drift(Program program, int attempts, std::mt19937& random) {
   for (int attempt = 0; attempt < attempts; ++attempt) {
     Program moved = program;
@@ -182,8 +180,8 @@ TEST(VerifyMutationTest, MeasuresChannelsAsAllTimingsDo) {
   }
 }
 
-// Rank 0 sends all its forwards before it looks at what comes back; rank 1 takes the next one only
-// after the gradient of the one before.
+// Rank 0 sends all its forwards before it receives anything. Rank 1 receives each forward only
+// after the previous gradient.
 Program program_that_needs_room(int num_microbatches) {
   std::string ahead, behind, last, other;
   for (int mb = 0; mb < num_microbatches; ++mb) {

@@ -1,4 +1,3 @@
-// Every kind of fault: verify() reports it, and reports it once.
 #include "sluice/verify.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +19,7 @@ using Rows = std::vector<std::string>;
 
 struct Found {
   int rank, index;
-  std::string action, reason;  // reason: a part of it
+  std::string action, reason;
 };
 
 void expect_found(const Program& program, const std::vector<Found>& expected) {
@@ -290,7 +289,8 @@ TEST(VerifyTest, ChecksWhereAStagesNormAndUpdateStand) {
     return program_of({first, "1F0,1B0,1PARTIAL_NORM,REDUCE_NORM,1UPDATE"});
   };
   EXPECT_TRUE(verify(rows("0F0,0B0,0PARTIAL_NORM,REDUCE_NORM,0UPDATE")).ok());
-  EXPECT_TRUE(verify(rows("0F0,0B0,REDUCE_NORM,0UPDATE")).ok());  // the norm takes it itself
+  // REDUCE_NORM computes the missing partial norm
+  EXPECT_TRUE(verify(rows("0F0,0B0,REDUCE_NORM,0UPDATE")).ok());
   EXPECT_TRUE(verify(rows("0F0,0B0,REDUCE_NORM,OPTIMIZER_STEP")).ok());
   EXPECT_TRUE(verify(rows("0F0,0B0,REDUCE_NORM,0UPDATE,OPTIMIZER_STEP")).ok());
   expect_found(rows("0F0,0PARTIAL_NORM,0B0,REDUCE_NORM,0UPDATE"),
@@ -330,7 +330,7 @@ TEST(VerifyTest, ChecksTheEndOfTheStep) {
   expect_found(changed, {{0, 2, "OPTIMIZER_STEP", "runs before 'REDUCE_NORM'"}});
   changed = program;
   std::swap(changed.ranks[1][1], changed.ranks[1][2]);
-  EXPECT_FALSE(verify(changed).ok());  // the norm before a gradient
+  EXPECT_FALSE(verify(changed).ok());
 }
 
 TEST(VerifyTest, ChecksTheLossOfTheStep) {
@@ -354,7 +354,7 @@ TEST(VerifyTest, ChecksTheLossOfTheStep) {
 }
 
 TEST(VerifyTest, TheLossComesAfterTheLastForwardOfTheRankThatComputesIt) {
-  // It may come before a backward, but not before its own forwards.
+  // REDUCE_LOSS may come before a backward, but not before a forward of its rank.
   EXPECT_TRUE(verify(program_of({"0F0,0F1,REDUCE_LOSS,0B0,0B1"})).ok());
   expect_found(program_of({"0F0,REDUCE_LOSS,0F1,0B0,0B1"}),
                {{0, 1, "REDUCE_LOSS", "runs before '0F1'"}});

@@ -1,4 +1,4 @@
-// The proof for the transports of --for: which messages share a FIFO, and which SENDs wait.
+// The proof for the transports of --for: messages that share a FIFO, and SENDs that block.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 using testing::program_of;
 using testing::rows_of;
 
-// tests/reference/deferred/make_deferred.py wrote these files by torch 2.13.
+// tests/reference/deferred/make_deferred.py wrote these files with torch 2.13.
 Program torch_program(const std::string& name) {
   const bool is_v = name.starts_with("ZBV") || name.starts_with("DualPipeV");
   return to_program(
@@ -40,7 +40,7 @@ std::string text_of(const VerifyReport& report) {
   return text;
 }
 
-// torch computes wrong gradients from these two, without an error.
+// torch computes wrong gradients from these two programs without an error.
 TEST(VerifyTransportsTest, FindsTheMessagesThatTorchsDeferredReceivesExchange) {
   for (const char* name : {"ZBVZeroBubble_deferred", "InterleavedZeroBubble_deferred"}) {
     const Program program = torch_program(name);
@@ -69,7 +69,8 @@ TEST(VerifyTransportsTest, NamesTheFirstMessageThatTorchExchangesInItsDeferredZb
             "share one FIFO");
 }
 
-// Over Gloo these deferred programs are right. Over NCCL both ranks send first.
+// These deferred programs are correct over Gloo. Over NCCL they deadlock, because both ranks send
+// first.
 TEST(VerifyTransportsTest, TorchsOtherDeferredReceivesAreRightOverGlooAndStuckOverNccl) {
   for (const char* name : {"Interleaved1F1B_deferred", "DualPipeV_deferred"}) {
     const VerifyReport report = verify(torch_program(name), ProofTransport::kTorch);
@@ -108,7 +109,7 @@ std::vector<LowerOptions> all_options() {
   return all;
 }
 
-// As a file: the text that `sluice schedule --lower --out` writes, read again.
+// Writes the program like `sluice schedule --lower --out` and reads the text again.
 TEST(VerifyTransportsTest, EveryProgramThatIsWrittenWithTransfersIsRightForTorch) {
   int num_checked = 0;
   for (const ScheduleInfo& info : schedule_table()) {
@@ -121,7 +122,7 @@ TEST(VerifyTransportsTest, EveryProgramThatIsWrittenWithTransfersIsRightForTorch
                                                  .stages_per_rank = stages_per_rank,
                                                  .num_microbatches = num_microbatches});
           } catch (const Error&) {
-            continue;  // a size that the schedule does not have
+            continue;
           }
           for (const LowerOptions& options : all_options()) {
             if (options.merge_backward && num_ranks > 4) continue;
@@ -162,7 +163,7 @@ TEST(VerifyTransportsTest, RandomOrdersStayRightForEveryTransportWhenTheyAreDefe
   }
 }
 
-// Rank 0 sends an activation and then a gradient; `received` are the two receives of rank 1.
+// Rank 0 sends an activation and then a gradient. `received` holds the two receives of rank 1.
 Program program_that_receives(const char* received) {
   const std::string first =
       "0F0,0SEND_F0,0F1,0SEND_F1,3RECV_F0,3F0,3B0,3SEND_B0,3RECV_F1,3F1,3B1,3SEND_B1,0RECV_B0,"
@@ -176,7 +177,7 @@ TEST(VerifyTransportsTest,
      AReceiverThatTakesItsMessagesInAnotherOrderIsRefusedWhereTheyShareAFifo) {
   const Program in_order = program_that_receives("1RECV_F1,2RECV_B0");
   EXPECT_TRUE(verify(in_order).ok());
-  // Over Gloo the messages come in their order. Over NCCL both ranks send first, and wait.
+  // Over Gloo the messages arrive in order. Over NCCL both ranks send first and deadlock.
   const VerifyReport torch = verify(in_order, ProofTransport::kTorch);
   ASSERT_EQ(torch.verdicts.size(), 2u);
   EXPECT_TRUE(torch.verdicts[0].ok()) << torch.verdicts[0].name;
@@ -189,7 +190,7 @@ TEST(VerifyTransportsTest,
   EXPECT_FALSE(verify(crossed, ProofTransport::kTorch).ok());
 }
 
-// Each rank sends before it receives: nobody waits while a SEND does not.
+// Each rank sends before it receives. This deadlocks only if a SEND blocks until it is received.
 TEST(VerifyTransportsTest, RanksThatSendToEachOtherFirstAreStuckByRendezvous) {
   const Program program = program_of({"0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1",
                                       "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1"});
@@ -203,8 +204,8 @@ TEST(VerifyTransportsTest, RanksThatSendToEachOtherFirstAreStuckByRendezvous) {
   EXPECT_EQ(torch.violations.size(), verdict_of(torch, "nccl").violations.size());
 }
 
-// Rank 0 sends '0SEND_F1' to rank 1 and then '2SEND_F0' to rank 2. Rank 1 takes the first of them
-// only after a message that rank 2 makes from the second.
+// Rank 0 sends '0SEND_F1' to rank 1, then '2SEND_F0' to rank 2. Rank 1 receives the first only
+// after a message that rank 2 computes from the second.
 TEST(VerifyTransportsTest, ACircleOverThreeRanksIsStuckOverNcclWhereARankHasOneStream) {
   Program program =
       program_of({"0F0,0SEND_F0,2RECV_F0,2F0,0F1,0SEND_F1,2SEND_F0,2RECV_F1,2F1,2SEND_F1",

@@ -11,7 +11,6 @@ std::vector<RankTimeline> rows(const std::vector<std::vector<TimedAction>>& acti
   return ranks;
 }
 
-// 1F1B of 2 ranks and 2 microbatches on the unit grid.
 Simulation two_ranks() {
   Simulation simulation;
   simulation.makespan = 9;

@@ -10,14 +10,14 @@
 namespace sluice {
 namespace {
 
-// RFC 3720, B.4.
+// Test vectors of RFC 3720, B.4.
 TEST(EventFileTest, ChecksumIsThatOfTheStandard) {
   EXPECT_EQ(detail::crc32c("123456789"), 0xe3069283u);
   EXPECT_EQ(detail::crc32c(std::string(32, '\0')), 0x8a9136aau);
   EXPECT_EQ(detail::crc32c(std::string(32, '\xff')), 0x62a8ab43u);
 }
 
-// The records as tensorboard 2.21 reads them (tests/oracle/check_tensorboard.py), byte for byte.
+// These bytes are what tensorboard 2.21 reads (tests/oracle/check_tensorboard.py).
 TEST(EventFileTest, HasTheNumbersOfEveryStep) {
   const test::TempDirectory folder;
   const std::string path = folder / "metrics.jsonl";
@@ -63,7 +63,7 @@ TEST(EventFileTest, NamesWhatItCannotRead) {
       EXPECT_EQ(error.where(), where);
     }
   };
-  expect_refused(path);  // not there
+  expect_refused(path);
   test::write_file(path, "");
   expect_refused(path);
   test::write_file(path, "{\"step\": 1}\nnonsense\n{\"step\": 2}\n");

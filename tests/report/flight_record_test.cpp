@@ -60,7 +60,6 @@ TEST(FlightRecordTest, QuotesWhatIsNoUtf8) {
 
 TEST(FlightRecordTest, EveryValueIsCheckedForItsType) {
   const nlohmann::json good = nlohmann::json::parse(flight_json(sample()));
-  // Every scalar, list and object of the file in turn is something else, or gone.
   std::vector<nlohmann::json::json_pointer> places;
   const nlohmann::json flat = good.flatten();
   for (const auto& [place, value] : flat.items()) {
@@ -69,7 +68,7 @@ TEST(FlightRecordTest, EveryValueIsCheckedForItsType) {
   }
   int refused = 0;
   for (const auto& place : places) {
-    // `failure` may be null, times any number.
+    // `failure` may be null, and times may be any number.
     const std::string name = place.back();
     for (const nlohmann::json& wrong : {nlohmann::json(nlohmann::json::object({{"x", 1}})),
                                         nlohmann::json(-7), nlohmann::json(true)}) {
@@ -104,7 +103,7 @@ TEST(FlightRecordTest, ListsOfARowHaveOneLength) {
   spoilt["actions"][1]["index"] = 2;
   EXPECT_EQ(refusal(spoilt).substr(0, 15), "'actions.index'");
   spoilt = nlohmann::json::parse(flight_json(sample()));
-  spoilt["rank"] = 2;  // of 2
+  spoilt["rank"] = 2;
   EXPECT_EQ(refusal(spoilt).substr(0, 24), "'rank' is not from 0 to ");
 }
 

@@ -21,7 +21,7 @@ Program program_of(int num_ranks, int num_microbatches) {
   return lower(make_schedule("1F1B", shape), options);
 }
 
-// A run of which every rank has done its row in step 5.
+// A run in which every rank has finished its row in step 5.
 class RunOfRanks {
  public:
   explicit RunOfRanks(int num_ranks) : program_(program_of(num_ranks, 4)) {
@@ -46,7 +46,6 @@ class RunOfRanks {
     }
   }
 
-  // The rank is at this action of its row.
   FlightEntry& at(int rank, const std::string& action, FlightState state,
                   std::vector<std::string> waits_for = {}, double seconds = 1) {
     FlightRecord& record = records.at(static_cast<std::size_t>(rank));
@@ -184,7 +183,7 @@ TEST(FlightReportTest, RanksThatWaitForEachOtherAreACircle) {
   RunOfRanks run(2);
   run.at(0, "0B0", FlightState::kWaiting, {"0RECV_B0"}, 2);
   run.at(1, "1F0", FlightState::kWaiting, {"1RECV_F0"}, 4);
-  run.records[0].entries.back().index = 0;  // before it has sent anything
+  run.records[0].entries.back().index = 0;  // before its first SEND
   const FlightReport report = run.report();
   ASSERT_EQ(report.mismatches.size(), 1u);
   EXPECT_EQ(first(report).kind, MismatchKind::kCircle);
@@ -238,7 +237,7 @@ TEST(FlightReportTest, ACollectiveToWhichAllHaveComeIsNamedItself) {
 }
 
 TEST(FlightReportTest, OnlyMembersOfACollectiveAreAsked) {
-  // Two replicas of a pipeline of one rank, and a reduction of gradients over the replicas of each.
+  // Two replicas with two ranks each. Gradients are reduced over the replicas of each stage.
   std::vector<FlightRecord> records(4);
   for (int rank = 0; rank < 4; ++rank) {
     FlightRecord& record = records[static_cast<std::size_t>(rank)];

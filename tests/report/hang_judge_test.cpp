@@ -38,7 +38,7 @@ TEST(HangJudgeTest, NamesARankThatIsLongerInAnInstructionThanItsKindEverTook) {
 
 TEST(HangJudgeTest, GivesTheFirstOfAKindTheFloor) {
   HangJudge judge(hang_limits_of_test());
-  judge.learn(Action::forward(2, 0), 0.5);  // another stage
+  judge.learn(Action::forward(2, 0), 0.5);
   judge.look(running_at(1, 0), milliseconds(0));
   EXPECT_EQ(judge.look(running_at(1, 0), milliseconds(32'000)), HangVerdict::kNone);
   EXPECT_EQ(judge.look(running_at(1, 0), milliseconds(32'001)), HangVerdict::kHangs);

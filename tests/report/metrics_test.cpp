@@ -138,7 +138,7 @@ TEST(MetricsTest, TheJsonObjectHasTheDocumentedKeysAndTheFullNumbers) {
   EXPECT_EQ(object["validation_loss"], 2.5);
 }
 
-// If each name were compared with all names before it, these would be 2 * 10^11 comparisons.
+// Comparing each name with all previous names would take 2 * 10^11 comparisons.
 TEST(MetricsTest, NormsOfManyParametersAreWrittenOneByOne) {
   StepMetrics metrics = example();
   metrics.parameter_norms.emplace();

@@ -13,12 +13,12 @@ constexpr double kExpected = 0.1;
 constexpr int kFirstWindow = PaceWatch::kWarmUp + PaceWatch::kWindow;
 
 struct Said {
-  int step = 0;  // 0: nothing was said
+  int step = 0;
   std::string text;
 };
 
-// The first warning about steps that take these seconds, on a machine whose states are given by the
-// step.
+// Returns the first warning for steps of this duration [seconds] and these machine states. Both
+// functions take the step.
 Said warning(
     int steps, const std::function<double(int)>& seconds,
     const std::function<MachineState(int)>& state = [](int) { return MachineState(); }) {
@@ -35,7 +35,7 @@ TEST(PaceWatchTest, SaysWhatIsOffByMoreThanItsTolerance) {
     const char* what;
     int steps;
     std::function<double(int)> factor;
-    int said_at;  // 0: never
+    int said_at;
   };
   const std::vector<Row> rows = {
       {"as expected", 500, [](int) { return 1.0; }, 0},
@@ -66,7 +66,7 @@ TEST(PaceWatchTest, SaysTheNumbers) {
 TEST(PaceWatchTest, NamesTheReasonsThatTheMachineShows) {
   struct Row {
     const char* what;
-    std::function<void(MachineState&)> after;  // 10 seconds later, on 4 cores
+    std::function<void(MachineState&)> after;  // the state after 10 seconds on 4 cores
     std::vector<std::string> reasons;
   };
   const std::vector<Row> rows = {
@@ -104,7 +104,8 @@ TEST(PaceWatchTest, NamesTheReasonsThatTheMachineShows) {
   }
 }
 
-// The clock since the beginning, the load of the window.
+// The clock rate dropped before the first window. The load of other processes rises only in the
+// second.
 TEST(PaceWatchTest, NamesTheReasonsOfTheWindowThatWasSlow) {
   const auto state = [](int step) {
     MachineState now;

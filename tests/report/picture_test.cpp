@@ -29,7 +29,7 @@ Picture picture_named(const std::string& name, int ranks, int microbatches, int 
   return picture_of(name, program, simulate(program), {}, {});
 }
 
-// ---- colours ----
+// ---- colors ----
 
 using Vector = std::array<double, 3>;
 using Matrix = std::array<Vector, 3>;
@@ -41,8 +41,8 @@ Vector times(const Matrix& matrix, const Vector& vector) {
   return result;
 }
 
-// Machado, Oliveira, Fernandes (2009), "A Physiologically-based Model for Simulation of Color
-// Vision Deficiency", table 1, severity 1, of linear RGB.
+// Linear RGB, from table 1, severity 1, of Machado, Oliveira, Fernandes (2009), "A
+// Physiologically-based Model for Simulation of Color Vision Deficiency".
 const std::vector<std::pair<double, Matrix>> kEyes = {{50, {{{1, 0, 0}, {0, 1, 0}, {0, 0, 1}}}},
                                                       {30,
                                                        {{{0.152286, 1.052583, -0.204868},
@@ -57,7 +57,7 @@ const std::vector<std::pair<double, Matrix>> kEyes = {{50, {{{1, 0, 0}, {0, 1, 0
                                                          {-0.078411, 0.930809, 0.147602},
                                                          {0.004733, 0.691367, 0.303900}}}}};
 
-// CIELAB (1976) under D65 of linear sRGB (IEC 61966-2-1).
+// CIELAB (1976) of linear sRGB (IEC 61966-2-1) under D65.
 Vector lab(const Vector& linear) {
   const Matrix to_xyz = {{{0.4124564, 0.3575761, 0.1804375},
                           {0.2126729, 0.7151522, 0.0721750},
@@ -104,7 +104,7 @@ std::size_t count(const std::string& text, const std::string& part) {
   return found;
 }
 
-// Every tag is closed in order, and no character is one that XML has no place for.
+// Every tag is closed in order, and every character is valid in XML.
 void expect_well_formed(const std::string& svg) {
   std::vector<std::string> open;
   const std::regex tag("<(/?)([a-z]+)((?:\\s+[a-zA-Z:-]+=\"[^\"<]*\")*)\\s*(/?)>");
@@ -150,8 +150,8 @@ TEST(PictureTest, ALargeScheduleIsATexture) {
   const std::string svg = picture_svg(picture_named("Interleaved1F1B", 64, 256, 2));
   EXPECT_LT(svg.size(), 400'000u);
   EXPECT_GT(count(svg, "<path class="), 64u * 4);
-  // Runs of a lane do not leave it, and show about as much of each colour as there is: 512 forwards
-  // of 1, 512 backwards of 2.
+  // Boxes stay within their lane, and the area of each color matches the work: 512 forwards of 1,
+  // 512 backwards of 2.
   const std::regex path("<path class=\"([FB])[01]\" d=\"M62 [0-9.]+([^\"]*)\"");
   const std::regex run("m(-?[0-9.]+) 0h([0-9.]+)");
   double forward = 0, backward = 0;

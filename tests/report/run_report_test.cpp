@@ -139,7 +139,6 @@ TEST(PictureJson, RefusesWhatIsDamaged) {
   expect_input_error([&] { picture_of_json(object, "run.json"); }, "pair");
 }
 
-// A run.json as short as one may be.
 Json facts(const std::string& ending, std::int64_t step) {
   Json object;
   object["format"] = 1;
@@ -184,7 +183,7 @@ TEST(Report, TellsOfARun) {
     EXPECT_NE(page.find(part), std::string::npos) << part;
   for (const char* part : {"<script", "src=", "href=", "@import", "url("})
     EXPECT_EQ(page.find(part), std::string::npos) << part;
-  // The one address is the name of SVG.
+  // The only address is the SVG namespace.
   for (std::size_t at = 0; (at = page.find("http", at)) != std::string::npos; ++at)
     EXPECT_EQ(page.substr(at, 26), "http://www.w3.org/2000/svg");
 }
@@ -206,7 +205,6 @@ TEST(Report, NamesDataEpochsTokensAndDuration) {
     EXPECT_NE(page.find(part), std::string::npos) << part;
 }
 
-// The last numbers of the texts at the time axis of every picture on a page.
 std::vector<std::string> ends_of_axes(const std::string& page) {
   std::vector<std::string> ends;
   const std::regex tick(R"re(class="dim">([0-9.]+ (?:ms|%))</text>)re");
@@ -228,7 +226,7 @@ TEST(Report, StepsShareOneTimeAxis) {
   Picture ran = dual_pipe();
   stretch(ran, 0.25, "s");
   run.facts["end"]["last_step"] = {{"step", 3}, {"picture", picture_json(ran)}};
-  // Without measured times both steps are shares of themselves.
+  // Without measured times, both axes show percentages of their step.
   Picture counted = dual_pipe();
   stretch(counted, 33, "");
   run.facts["expected"] = picture_json(counted);
@@ -309,7 +307,7 @@ TEST_F(RunFolder, WithoutOrWithADamagedRunJsonIsAnError) {
   expect_input_error([&] { read_run(folder()); }, "run.json:1");
 }
 
-// The text of every label at the left end of an axis.
+// -
 std::size_t count_of(const std::string& text, const std::string& part) {
   std::size_t count = 0;
   for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++count;
@@ -360,7 +358,7 @@ TEST(Report, APictureOfTheSmallestTimesIsDrawn) {
   }
 }
 
-// A picture of actions that are more than boxes are drawn for.
+// A picture with more actions than the report draws as single boxes.
 Picture dense_picture(std::size_t count, const std::function<TimedAction(std::size_t)>& action) {
   Picture picture = {.title = "dense", .subtitle = "picture"};
   picture.simulation.makespan = 1;
@@ -371,7 +369,7 @@ Picture dense_picture(std::size_t count, const std::function<TimedAction(std::si
   return picture;
 }
 
-// If every column of pixels looked at every action, these would be 5 * 10^9 looks.
+// If every pixel column visited every action, this would take 5 * 10^9 visits.
 TEST(Report, ActionsThatAllLastForTheWholeStepAreDrawnOneByOne) {
   const std::string svg = picture_svg(dense_picture(3'000'000, [](std::size_t) {
     return TimedAction{Action::make(ActionKind::kForward, 0, 0), 0, 1};
@@ -441,7 +439,7 @@ TEST(ReadCurves, ALineThatNoRunWroteIsNotHeld) {
   RunCurves curves;
   EXPECT_EQ(read_curves(path, 10, curves), 1);
   EXPECT_EQ(curves.steps, 2);
-  // A hole of terabytes is no line at all.
+  // A sparse hole of terabytes is not a line.
   std::error_code no_room;
   std::filesystem::resize_file(path, std::uintmax_t{1} << 42, no_room);
   if (no_room) return;
@@ -449,7 +447,7 @@ TEST(ReadCurves, ALineThatNoRunWroteIsNotHeld) {
 }
 
 TEST(Report, ManySettingsAreLookedUpOnceEach) {
-  // A scan of all settings for each of them would take minutes.
+  // A scan of all settings for each setting would take minutes.
   RunRecord run = record_of("finished", 1);
   std::string settings = "{";
   for (int i = 0; i < 200'000; ++i)

@@ -9,14 +9,14 @@
 namespace sluice::test {
 namespace {
 
-// Ranks of a pipeline: the ends do more than the blocks between, two of which have 3 blocks and the
-// rest 2. Seconds of a step vary together (rows are longer or shorter) and each by itself.
+// Simulates ranks of a pipeline. The first and last rank do more work than the others, two of which
+// have 3 blocks and the rest 2. The seconds of a step vary for all ranks together, because rows
+// vary in length, and for each rank alone.
 class Series {
  public:
   explicit Series(std::vector<RankWork> work, std::vector<double> seconds)
       : watch_(std::move(work)), seconds_(std::move(seconds)) {}
 
-  // factor: of each rank's seconds, by rank and step.
   std::vector<Straggler> run(int steps, const std::function<double(int rank, int step)>& factor,
                              int gathered_every = 1) {
     std::vector<Straggler> found;
@@ -25,7 +25,7 @@ class Series {
       const double length = std::exp(0.3 * normal_(random_));
       for (std::size_t rank = 0; rank < seconds_.size(); ++rank) {
         double noise = 1 + 0.05 * std::abs(normal_(random_));
-        if (uniform_(random_) < 0.02) noise *= 3;  // something else ran on the core
+        if (uniform_(random_) < 0.02) noise *= 3;  // another process ran on the core
         sums[rank] += seconds_[rank] * length * noise * factor(static_cast<int>(rank), step_);
       }
       ++step_;

@@ -1,8 +1,8 @@
-"""The wheel as its users meet it: check_wheel.py SOURCE BUILD TORCH_FOLDER.
+"""Tests the wheel like a user: check_wheel.py SOURCE BUILD TORCH_FOLDER.
 
-Makes it, installs it into a fresh environment without a compiler's help, first without LibTorch and then with it, and
-does there what docs/install.md says. Only the planner's example and one that trains are compiled, against
-site-packages. auditwheel is asked where it is installed.
+Makes the wheel and installs it into a fresh environment without compiling, first without LibTorch and then with it.
+Runs there what docs/install.md describes. Compiles only the planner's example and one that trains against
+site-packages. Runs auditwheel if it is installed.
 """
 
 import glob
@@ -55,7 +55,7 @@ class WheelTest(unittest.TestCase):
         self.work = tempfile.mkdtemp(dir=self.folder)
 
     def torch(self, version=None):
-        """Puts LibTorch into the environment, or a folder that says it is another version, for one test."""
+        """Puts LibTorch into the environment, or a folder that claims to be another version, for one test."""
         place = os.path.join(self.site, "torch")
         if version is None:
             os.symlink(TORCH, place)

@@ -1,6 +1,6 @@
-"""Every mistake at the Python module's door is a sluice.Error: module_refusals.py SOURCE SLUICE.
+"""Every wrong use of the Python module must raise a sluice.Error: module_refusals.py SOURCE SLUICE.
 
-The package is made of links to the module and to the program of the build, so no wheel is needed.
+The package consists of links to the module and to the program of the build, so no wheel is needed.
 """
 
 import os
@@ -27,7 +27,7 @@ class ModuleRefusalsTest(unittest.TestCase):
         self.order = sluice.schedule("1F1B", 2, 4)
 
     def refused(self, code, fact, call):
-        """Other exceptions than sluice.Error end the test."""
+        """Calls and expects a sluice.Error. Other exceptions end the test."""
         with self.assertRaises(sluice.Error) as raised:
             call()
         error = raised.exception
@@ -36,7 +36,7 @@ class ModuleRefusalsTest(unittest.TestCase):
         self.assertTrue(error.where and error.remedy, error)
 
     def use_program(self, text):
-        """Puts another program in the place of sluice, or none, for one test."""
+        """Replaces the sluice program by another one, or by none, for one test."""
         os.remove(PROGRAM)
         if text is not None:
             with open(PROGRAM, "w") as file:

@@ -1,4 +1,4 @@
-"""Checks of the Python module in an environment without torch: run by check_wheel.py."""
+"""Checks the Python module in an environment without torch. check_wheel.py runs it."""
 
 import importlib.util
 import json
@@ -48,7 +48,7 @@ def refusal(call):
     raise AssertionError("nothing was raised")
 
 
-# A text that is no schedule has no proof, and no picture.
+# A text that is not a schedule has neither a proof nor a picture.
 for call in (sluice.verify, sluice.picture, sluice.simulate):
     for text, fact in (("0F0,0X0\n1F0,1B0\n", "'0X0' is not an action"), ("\n", "the schedule has no action")):
         error = refusal(lambda: call(sluice.read(text)))

@@ -1,4 +1,4 @@
-"""What make_wheel.py prints when a program that it runs has failed: wheel_failures.py MAKE_WHEEL."""
+"""Checks what make_wheel.py prints if a program that it runs fails: wheel_failures.py MAKE_WHEEL."""
 
 import os
 import subprocess
@@ -22,7 +22,7 @@ class WheelFailuresTest(unittest.TestCase):
             file.write(text)
 
     def failure(self, **options):
-        """The lines of stderr of a wheel that cannot be made."""
+        """Returns the lines of stderr when a wheel cannot be made."""
         ran = subprocess.run([sys.executable, MAKE_WHEEL, self.build, self.out], capture_output=True, text=True, **options)
         self.assertEqual(ran.returncode, 1)
         self.assertNotIn("Traceback", ran.stderr)

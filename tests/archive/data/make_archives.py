@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Writes the archives of this folder: small models as torch.export.save keeps them. Needs torch; not part of the build.
+"""Writes the archives of this folder: small models in the format of torch.export.save. Needs torch. Not part
+of the build.
 
 usage: make_archives.py [DIRECTORY]
 
-plain.pt2     a model of its own with what the format has, and weights: a tied head, batch norms, a module called
-              twice, a higher-order operator, an operator with a list of results, a constant, a number as a result
-skeleton.pt2  parameters without bytes, as tools/sluice_export.py makes them, with sluice.json and a second graph
+plain.pt2     a custom model with every feature of the format, and weights: a tied head, batch norms, a module
+              called twice, a higher-order operator, an operator with a list of results, a constant, and a
+              number as a result
+skeleton.pt2  parameters without bytes, as tools/sluice_export.py writes them, with sluice.json and a second graph
 """
 import json
 import os

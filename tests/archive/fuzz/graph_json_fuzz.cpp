@@ -1,5 +1,5 @@
-// Any bytes as the JSON of a graph (what begins with '{'), as a rule ('R'), as an expression of
-// sizes. A graph that is read keeps the invariants of exported_graph.h.
+// '{' starts the JSON of a graph, 'R' a rule, and anything else an expression of sizes. A parsed
+// graph must keep the invariants of exported_graph.h.
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -40,11 +40,13 @@ void check_expression(std::string_view text) {
   std::set<std::string> symbols;
   expression.add_symbols(symbols);
   const SymbolValues values = some_values(symbols);
-  // An expression's own text has the same value, unless it is longer than the longest text read.
+  // The text of an expression must parse to the same value, unless that text is longer than the
+  // parser's limit.
   std::int64_t value = 0, again = 0;
   if (!holds_or_is_refused([&] { value = expression.at(values); })) return;
   const std::string said = expression.text();
-  if (said.find("9223372036854775808") != std::string::npos) return;  // its sign is read after it
+  // the parser reads the sign separately, so -2^63 does not round-trip
+  if (said.find("9223372036854775808") != std::string::npos) return;
   if (holds_or_is_refused([&] { again = SizeExpression::parse(said).at(values); }))
     require(again == value);
 }
@@ -88,7 +90,7 @@ void check_program(std::string_view text) {
         }
       }
       require(!to_text(node, module).empty());
-      // Only an operator with a row writes in place or shares a storage.
+      // Only operators in the table may write in place or share storage.
       for (const std::vector<int>& values : {values_changed(node), values_shared(node, module)})
         require(values.empty() || find_aten_row(node.target));
     }

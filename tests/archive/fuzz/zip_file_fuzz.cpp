@@ -1,4 +1,5 @@
-// Any bytes as a zip file: an Error, or entries inside the file that overlap none.
+// Reads any bytes as a zip file. The result must be an Error, or entries that lie inside the file
+// and do not overlap.
 #include <algorithm>
 #include <cstdint>
 #include <cstring>

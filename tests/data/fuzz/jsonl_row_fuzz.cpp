@@ -1,4 +1,3 @@
-// Any bytes as a row of a .jsonl file.
 #include "io/fuzz/properties.h"
 
 extern "C" int fuzz_jsonl_row(const std::uint8_t* data, std::size_t size) {

@@ -1,5 +1,5 @@
-// The properties of any bytes as data: an Error of kind kInput, or a value that keeps its
-// invariants. Shared by the libFuzzer targets and the tests. No torch.
+// Properties that must hold for any input bytes: either an Error of kind kInput, or a value that
+// keeps its invariants. The libFuzzer targets and the tests share them. Needs no torch.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace sluice::test {
 
-// A row of .jsonl as a sequence of at most 64 tokens of bytes. Returns whether it is one.
+// Reads a .jsonl row as a sequence of at most 64 byte tokens. Returns whether that succeeded.
 inline bool check_row_tokens(std::string_view json, ChatTemplate chat_template) {
   TokenDataOptions bytes;
   bytes.data.tokenizer = "bytes";
@@ -51,7 +51,8 @@ inline bool check_row_tokens(std::string_view json, ChatTemplate chat_template) 
   return true;
 }
 
-// A file of token ids; index: of Megatron's. folder: where they may be written.
+// Reads a file of token ids. `index` is the content of Megatron's .idx file. Files are written to
+// `folder`.
 inline bool check_token_file(const TempDirectory& folder, DataFormat format, std::string_view bin,
                              std::string_view index) {
   const std::string path = folder / "fuzz.bin";

@@ -1,4 +1,4 @@
-// Any bytes as a row of a .jsonl file, made tokens. The first byte says by which chat template.
+// The first byte picks the chat template.
 #include "data/fuzz/properties.h"
 
 extern "C" int fuzz_row_tokens(const std::uint8_t* data, std::size_t size) {

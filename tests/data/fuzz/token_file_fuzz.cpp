@@ -1,5 +1,4 @@
-// Any bytes as a file of token ids. The first byte says of which format, and of Megatron's how many
-// of the others are the .bin.
+// The first byte picks the format, and for Megatron how many of the other bytes are the .bin file.
 #include "data/fuzz/properties.h"
 
 extern "C" int fuzz_token_file(const std::uint8_t* data, std::size_t size) {

@@ -27,7 +27,8 @@ TEST(PatternTest, TakesTheFirstAlternativeThatFits) {
   EXPECT_EQ(matches("a|ab", "abab"), (Found{"a", "a"}));
   EXPECT_EQ(matches("ab|a", "aba"), (Found{"ab", "a"}));
   EXPECT_EQ(matches("(a|ab)(c|bcd)", "abcd"), (Found{"abcd"}));
-  EXPECT_EQ(matches("x|", "ax"), (Found{"", "x"}));  // none is empty where the one before ended
+  // an empty match must not start where the previous match ended
+  EXPECT_EQ(matches("x|", "ax"), (Found{"", "x"}));
 }
 
 TEST(PatternTest, RepeatsGreedilyLazilyAndWithoutGivingBack) {
@@ -40,7 +41,7 @@ TEST(PatternTest, RepeatsGreedilyLazilyAndWithoutGivingBack) {
   EXPECT_EQ(matches("(?:ab)*+abc", "ababc"), (Found{}));
   EXPECT_EQ(matches("a{,2}b", "aaab"), (Found{"aab"}));
   EXPECT_EQ(matches("\\p{N}{1,3}+", "12345a6"),
-            (Found{"12345", "6"}));  // a repetition of a repetition
+            (Found{"12345", "6"}));  // here `+` repeats the repetition
   EXPECT_EQ(matches("a{x}", "a{x}"), (Found{"a{x}"}));
 }
 
@@ -69,7 +70,7 @@ TEST(PatternTest, ReadsClasses) {
   EXPECT_EQ(matches("[\\]\\[]", "[]"), (Found{"[", "]"}));
   EXPECT_EQ(matches("\\p{Lu}\\p{^Lu}\\P{Lu}", "ABcdE"), (Found{"Bcd"}));
   EXPECT_EQ(matches("\\p{Han}|\\p{Letter}", "a北"), (Found{"a", "北"}));
-  // Oniguruma's \\w has the fractions of Latin-1 outside of a class only.
+  // In Oniguruma, \\w matches Latin-1 superscripts and fractions only outside of a class.
   EXPECT_EQ(matches("\\w+", "a²"), (Found{"a²"}));
   EXPECT_EQ(matches("[\\w]+", "a²"), (Found{"a"}));
 }
@@ -115,7 +116,8 @@ TEST(PatternTest, RefusesWhatItDoesNotUnderstandByName) {
   }
 }
 
-// Were one of these read twice a level, or repeated as often as it says, it would not end.
+// Parsing would never finish if it visited a nested group twice per level or unrolled these
+// repetitions.
 TEST(PatternTest, IsReadInTimeOfItsLength) {
   std::string behind = "x";
   for (int level = 0; level < 40; ++level) behind = "(?:" + behind + "|b)";
@@ -133,7 +135,7 @@ TEST(PatternTest, BoundsTheStepsOfAScan) {
     const Error error = test::error_of([&] { scan(pattern, std::string(3000, 'a')); });
     EXPECT_NE(error.fact().find("takes too long"), std::string::npos) << pattern;
   }
-  // The patterns of real tokenizers take a few steps for every byte, whatever the text.
+  // The patterns of real tokenizers take a few steps per byte on any text.
   for (const std::string& text :
        {std::string(1 << 20, ' '), std::string(1 << 20, 'a'), std::string(1 << 20, '\n')}) {
     EXPECT_NO_THROW(

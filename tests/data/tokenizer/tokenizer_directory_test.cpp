@@ -1,5 +1,5 @@
-// The files beside a tokenizer.json: ids are those of transformers' AutoTokenizer, which
-// gave the ones here (tests/oracle/check_tokenizer_files.py compares many more).
+// Files beside tokenizer.json. The expected ids come from transformers' AutoTokenizer.
+// tests/oracle/check_tokenizer_files.py compares many more cases.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -23,7 +23,7 @@ using Files = std::map<std::string, std::string>;
 constexpr const char* kConfig = "tokenizer_config.json";
 constexpr const char* kMap = "special_tokens_map.json";
 
-// A directory of the 256 bytes as tokens, "<s>" (256) and "</s>" (257), and of `files`.
+// A directory whose tokenizer has the 256 bytes, "<s>" (256) and "</s>" (257), plus `files`.
 class TokenizerDirectoryTest : public testing::Test {
  protected:
   std::string directory(const Files& files) {
@@ -70,14 +70,14 @@ TEST_F(TokenizerDirectoryTest, ATokenHasTheFlagsThatItsFileGivesIt) {
   EXPECT_EQ(ids("<new> x", {{kConfig, R"({"extra_special_tokens":
                  [{"__type": "AddedToken", "content": "<new>", "rstrip": true}]})"}}),
             (Ids{258, 'x'}));
-  // Also those of one that tokenizer.json has.
+  // The flags also replace those in tokenizer.json.
   EXPECT_EQ(ids("<s> x", {{kConfig, R"({"added_tokens_decoder":
                  {"256": {"content": "<s>", "rstrip": true, "special": true}}})"}}),
             (Ids{256, 'x'}));
 }
 
 TEST_F(TokenizerDirectoryTest, ObjectsOfTheOlderMapAreSpecialWhereTheyHaveANameOfTheirOwn) {
-  // A special token is found before the text is normalized, so it takes the space of " a".
+  // Special tokens are matched before normalization, so this one takes the space of " a".
   EXPECT_EQ(ids("<new> a", {{kMap, R"({"eos_token": {"content": " a", "normalized": true},
                  "pad_token": {"content": "<new>", "rstrip": true, "special": false}})"}}),
             (Ids{259, 'a'}));
@@ -91,21 +91,22 @@ TEST_F(TokenizerDirectoryTest, ObjectsOfTheOlderMapAreSpecialWhereTheyHaveANameO
 }
 
 TEST_F(TokenizerDirectoryTest, NewTokensHaveIdsInTheOrderOfTransformers) {
-  // By the number in added_tokens_decoder, then named ones, then listed ones.
+  // First by number in added_tokens_decoder, then named tokens, then listed tokens.
   EXPECT_EQ(ids("<new><two>", {{kConfig, R"({"added_tokens_decoder":
                  {"9": {"content": "<two>"}, "10": {"content": "<new>"}}})"}}),
             (Ids{259, 258}));
   EXPECT_EQ(ids("<two><new>", {{kConfig, R"({"additional_special_tokens": ["<two>"],
                  "pad_token": "<new>"})"}}),
             (Ids{259, 258}));
-  // special_tokens_map.json wins, and is not read beside added_tokens_decoder.
+  // special_tokens_map.json takes precedence, but is ignored if there is an added_tokens_decoder.
   const std::string map = R"({"pad_token": "<new>"})";
   EXPECT_EQ(ids("<two><new>", {{kConfig, R"({"additional_special_tokens": ["<two>"],
                  "pad_token": "<two>"})"},
                                {kMap, map}}),
             (Ids{259, 258}));
   EXPECT_EQ(ids("<new>", {{kConfig, R"({"added_tokens_decoder": {}})"}, {kMap, map}}).size(), 5u);
-  // It replaces the object of a name of the model's own, not its text.
+  // The map replaces a token of a model-specific name only if the name holds an object, not a plain
+  // text.
   const std::string own = R"({"image_token": "<new>"})";
   EXPECT_EQ(ids("<new>", {{kConfig, R"({"image_token":
                  {"__type": "AddedToken", "content": "<two>"}})"},
@@ -128,8 +129,8 @@ TEST_F(TokenizerDirectoryTest, ASpaceInFrontIsPutByTheClassesThatDo) {
 }
 
 TEST_F(TokenizerDirectoryTest, TheClassIsChosenAsAutoTokenizerChoosesIt) {
-  // A combining accent becomes one with its letter where the class normalizes, which
-  // tokenizer.json does not say.
+  // Some classes normalize, which merges a combining accent with its letter. tokenizer.json does
+  // not mention this.
   const Ids apart = {'e', 204, 129}, composed = {195, 169};
   const auto of = [&](const std::string& model, const std::string& config) {
     Files files = {{"config.json", R"({"model_type": ")" + model + R"("})"}};
@@ -142,7 +143,6 @@ TEST_F(TokenizerDirectoryTest, TheClassIsChosenAsAutoTokenizerChoosesIt) {
   EXPECT_EQ(of("qwen2", "PreTrainedTokenizerFast"), composed);
   EXPECT_EQ(of("mistral", "Qwen2Tokenizer"), apart);
   EXPECT_EQ(of("llama", "LlamaTokenizer"), apart) << "a tokenizer of bytes is none of Llama's";
-  // A tokenizer of a class that brings special tokens along.
   EXPECT_EQ(ids("12 <|endoftext|>", {{"config.json", R"({"model_type": "gpt2"})"}}),
             (Ids{'1', '2', ' ', 258}));
 }

@@ -1,4 +1,3 @@
-// The parts of a tokenizer.json that are refused; hostile files cost neither time nor memory.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -20,7 +19,6 @@ using Json = nlohmann::json;
 using test::parse;
 using test::small_tokenizer;
 
-// The refusal of the small tokenizer with `value` at `pointer`.
 std::string refusal(const std::string& pointer, const Json& value) {
   Json file = small_tokenizer();
   file[Json::json_pointer(pointer)] = value;
@@ -163,7 +161,7 @@ TEST(TokenizerFileTest, ReadsAMillionMergesInBoundedTime) {
   Json file = small_tokenizer();
   Json& vocab = file["model"]["vocab"];
   Json merges = Json::array();
-  // Chains of a token with itself, and merges that go around in a circle of texts.
+  // Merges that double a token again and again, and many merges of the same few texts.
   std::string token = "a";
   int id = 100;
   while (token.size() < 4096) {
@@ -191,7 +189,7 @@ TEST(TokenizerFileTest, StopsAPatternThatTakesTooLong) {
   const Error error = test::error_of([&] { tokenizer.encode(std::string(5000, 'a')); });
   EXPECT_EQ(error.kind(), ErrorKind::kInput);
   EXPECT_NE(std::string(error.what()).find("takes too long"), std::string::npos) << error.what();
-  EXPECT_EQ(tokenizer.encode("aaab").size(), 3u);  // and goes on
+  EXPECT_EQ(tokenizer.encode("aaab").size(), 3u);
 }
 
 }  // namespace

@@ -1,5 +1,3 @@
-// Replays what the fuzz targets of tokenizers (tests/fuzz) have found interesting; a crash fails
-// the test.
 #include <gtest/gtest.h>
 
 #include <cstdint>

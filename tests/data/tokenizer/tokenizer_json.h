@@ -1,4 +1,3 @@
-// Small tokenizer.json files, made of parts.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,7 +7,7 @@
 
 namespace sluice::test {
 
-// A vocabulary of a to z, the space and merges that make "ab", "abc" and "bc".
+// A vocabulary of a to z and the space, with merges that make "ab", "abc" and "bc".
 inline nlohmann::json small_tokenizer() {
   nlohmann::json vocab;
   int id = 0;

@@ -1,4 +1,4 @@
-// Against what the package `tokenizers` answered (tools/make_reference_tokenizers.py).
+// tools/make_reference_tokenizers.py recorded the results of `tokenizers`.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>

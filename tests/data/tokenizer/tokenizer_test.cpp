@@ -28,11 +28,12 @@ TEST(TokenizerTest, MergesTheLowestRankFirstAndTheLeftmostOfEqualOnes) {
   Json& vocab = file["model"]["vocab"];
   vocab["aa"] = 50;
   file["model"]["merges"] =
-      Json::array({Json::array({"a", "a"})});  // the newer way of writing them
+      Json::array({Json::array({"a", "a"})});  // the newer notation for merges
   EXPECT_EQ(parse(file).encode("aaa"), (Ids{50, 0}));
 }
 
-// Some 40 units and more take the way of the queue, and longer words are cut where nothing joins.
+// Words of about 40 or more units are merged with a queue. Longer words are also cut wherever no
+// merge is possible.
 TEST(TokenizerTest, GivesLongWordsTheIdsOfTheirPartsAlone) {
   const Tokenizer tokenizer = parse(small_tokenizer());
   for (const std::string word : {"abc", "bca", "aabbcc", "cab", "abab", "z"}) {
@@ -53,14 +54,14 @@ TEST(TokenizerTest, GivesLongWordsTheIdsOfTheirPartsAlone) {
 
 TEST(TokenizerTest, LeavesOutOrMarksWhatTheVocabularyHasNot) {
   Json file = small_tokenizer();
-  EXPECT_EQ(parse(file).encode("aÄb"), (Ids{27}));  // what is left stands side by side
+  EXPECT_EQ(parse(file).encode("aÄb"), (Ids{27}));
   file["model"]["unk_token"] = "<s>";
   EXPECT_EQ(parse(file).encode("aÄÖb"), (Ids{0, 30, 30, 1}));
   file["model"]["fuse_unk"] = true;
   EXPECT_EQ(parse(file).encode("aÄÖb"), (Ids{0, 30, 1}));
   file["model"]["byte_fallback"] = true;
   file["model"]["vocab"]["<0xC3>"] = 40;
-  EXPECT_EQ(parse(file).encode("aÄb"), (Ids{0, 30, 1}));  // one byte of two is not enough
+  EXPECT_EQ(parse(file).encode("aÄb"), (Ids{0, 30, 1}));
   file["model"]["vocab"]["<0x84>"] = 41;
   EXPECT_EQ(parse(file).encode("aÄb"), (Ids{0, 40, 41, 1}));
   file["model"]["unk_token"] = "<none>";
@@ -75,9 +76,10 @@ TEST(TokenizerTest, TakesBytesThatAreNoTextForReplacementCharacters) {
   file["model"]["vocab"]["\xEF\xBF\xBD"] = 60;
   const Tokenizer tokenizer = parse(file);
   EXPECT_EQ(tokenizer.encode("a\xFFz"), (Ids{0, 60, 25}));
-  EXPECT_EQ(tokenizer.encode("a\xF0\x9F\x98z"), (Ids{0, 60, 25}));  // the beginning of a character
+  EXPECT_EQ(tokenizer.encode("a\xF0\x9F\x98z"), (Ids{0, 60, 25}));  // the start of a character
   EXPECT_EQ(tokenizer.encode("\xED\xA0\x80"), (Ids{60, 60, 60}));   // a surrogate
-  EXPECT_EQ(tokenizer.encode("\xC0\x80\xE2\x82"), (Ids{60, 60, 60}));  // overlong; an end too early
+  // an overlong encoding, then a truncated one
+  EXPECT_EQ(tokenizer.encode("\xC0\x80\xE2\x82"), (Ids{60, 60, 60}));
 }
 
 TEST(TokenizerTest, FindsTheLongestAddedTokenThatBeginsFirst) {
@@ -97,7 +99,7 @@ TEST(TokenizerTest, FindsTheLongestAddedTokenThatBeginsFirst) {
 }
 
 TEST(TokenizerTest, NumbersAddedTokensAsTokenizersDoes) {
-  Json file = small_tokenizer();  // of 31 entries
+  Json file = small_tokenizer();
   file["added_tokens"] = {added_token("abc", 500), added_token("<x>", 700), added_token("<y>", 3)};
   const Tokenizer tokenizer = parse(file);
   EXPECT_EQ(tokenizer.encode("abc<x><y>"), (Ids{29, 31, 32}));
@@ -115,7 +117,7 @@ TEST(TokenizerTest, StripsAndKeepsWordsAroundAddedTokens) {
   EXPECT_EQ(tokenizer.encode("qq qqa aqq qq"), (Ids{32, 26, 16, 16, 0, 26, 0, 16, 16, 26, 32}));
 }
 
-// As tokenizers has it: what the spaces of the token before are all of is not there.
+// tokenizers does the same.
 TEST(TokenizerTest, DropsATokenOfSpacesThatTheOneBeforeHasTaken) {
   const auto ids = [](bool marked, bool left, bool right, const std::string& text) {
     Json file = small_tokenizer();
@@ -145,7 +147,7 @@ TEST(TokenizerTest, LooksForNormalizedTokensInNormalizedText) {
   file["added_tokens"] = {raw, normalized};
   const Tokenizer tokenizer = parse(file);
   EXPECT_EQ(tokenizer.encode("ABab qzQZ"), (Ids{31, 27, 26, 32, 32}));
-  EXPECT_EQ(tokenizer.decode(Ids{32}), "qz");  // as the decoder gets it
+  EXPECT_EQ(tokenizer.decode(Ids{32}), "qz");  // the normalized text, as the decoder receives it
 }
 
 TEST(TokenizerTest, PutsNothingBeforeATextThatGoesOn) {

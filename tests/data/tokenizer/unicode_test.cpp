@@ -31,7 +31,7 @@ TEST(UnicodeTest, BringsTextIntoNormalForms) {
            Case{U"abc", U"abc", U"abc", U"abc", U"abc"},
            Case{U"\u00e9", U"\u00e9", U"e\u0301", U"\u00e9", U"e\u0301"},
            Case{U"e\u0301x", U"\u00e9x", U"e\u0301x", U"\u00e9x", U"e\u0301x"},
-           // Marks are brought into order, and what is between may keep them apart.
+           // Combining marks are sorted. A mark between two others can keep them from composing.
            Case{U"a\u0301\u0323", U"\u1ea1\u0301", U"a\u0323\u0301", U"\u1ea1\u0301",
                 U"a\u0323\u0301"},
            Case{U"q\u0307\u0323", U"q\u0323\u0307", U"q\u0323\u0307", U"q\u0323\u0307",
@@ -44,7 +44,7 @@ TEST(UnicodeTest, BringsTextIntoNormalForms) {
            Case{U"\ufb01\u00b2", U"\ufb01\u00b2", U"\ufb01\u00b2", U"fi2", U"fi2"},
            Case{U"\u212b", U"\u00c5", U"A\u030a", U"\u00c5", U"A\u030a"},
            Case{U"\u0958", U"\u0915\u093c", U"\u0915\u093c", U"\u0915\u093c",
-                U"\u0915\u093c"},  // excluded
+                U"\u0915\u093c"},  // excluded from composition
            Case{U"\u1e9b\u0323", U"\u1e9b\u0323", U"\u017f\u0323\u0307", U"\u1e69",
                 U"s\u0323\u0307"},
        }) {

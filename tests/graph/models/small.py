@@ -1,4 +1,4 @@
-"""Small modules for the tests of tools/sluice_export.py, one peculiarity each."""
+"""Small modules for the tests of tools/sluice_export.py. Each has one peculiarity."""
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -15,7 +15,7 @@ class Mlp(nn.Module):
 
 
 class Regression(nn.Module):
-    """Mean over rows; `scale` is used in training mode alone where is_other."""
+    """Returns a mean over rows. `is_other`: `scale` is used only in training mode."""
 
     def __init__(self, is_other=False, depth=2):
         super().__init__()
@@ -34,7 +34,7 @@ class Regression(nn.Module):
 
 
 class Decides(Regression):
-    """A value decides which branch is taken."""
+    """Branches on a value of a tensor."""
 
     def forward(self, features, target):
         if features.sum() > 0:
@@ -43,7 +43,7 @@ class Decides(Regression):
 
 
 class Gate(nn.Module):
-    """Data-dependent inside, but of its input's shape: an operator of its own."""
+    """Data-dependent inside, but returns its input's shape. Exported as a custom operator."""
 
     def __init__(self, width=8):
         super().__init__()
@@ -78,7 +78,7 @@ class Tied(nn.Module):
 
 
 class Loops(nn.Module):
-    """A loop of Python over the length."""
+    """A Python loop over the length."""
 
     def __init__(self):
         super().__init__()
@@ -115,7 +115,7 @@ def with_loss():
 
 
 def wrong_sum():
-    """A mean that is called a sum over its count."""
+    """Declares a mean to be a sum over its count."""
 
     class Wrong(Regression):
         def forward(self, features, target):
@@ -154,9 +154,10 @@ def checkpointed():
 
 
 class Remembers(Regression):
-    """Forward changes buffers in place and by assignment, a tensor that is no buffer, and plain values."""
+    """The forward changes buffers in place and by assignment, a tensor that is not a buffer, and plain
+    values."""
 
-    made = []  # the modules of `remembers`
+    made = []  # the modules that `remembers` saw
 
     def __init__(self):
         super().__init__()

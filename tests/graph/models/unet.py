@@ -1,5 +1,5 @@
-"""A small diffusion U-Net for `sluice_export.py --factory unet:make`: skips, BatchNorm, GroupNorm, attention,
-dropout, and the loss of predicting the noise that was added to a picture.
+"""A small diffusion U-Net for `sluice_export.py --factory unet:make`. It has skips, BatchNorm, GroupNorm,
+attention and dropout. Its loss is the error of predicting the noise that was added to a picture.
 
 Export it from this folder: `python sluice_export.py --factory unet:make --out unet.pt2`.
 """
@@ -13,7 +13,7 @@ STEPS = 100
 
 
 class Block(nn.Module):
-    """Two convolutions with a group and a batch norm, the time of the noise between them, and a residual."""
+    """Two convolutions with a group norm and a batch norm, the time embedding between them, and a residual."""
 
     def __init__(self, inner, outer, dropout):
         super().__init__()
@@ -31,7 +31,7 @@ class Block(nn.Module):
 
 
 class Attention(nn.Module):
-    """Self-attention over the places of a picture."""
+    """Self-attention over the positions of a picture."""
 
     def __init__(self, width, heads):
         super().__init__()
@@ -62,7 +62,7 @@ class UNet(nn.Module):
         self.leave = nn.Conv2d(CHANNELS, 3, 3, padding=1)
 
     def forward(self, pixel_values, noise, time):
-        """pixel_values, noise: [rows, 3, SIDE, SIDE]; time: [rows], of 0 .. STEPS - 1."""
+        """pixel_values, noise: [rows, 3, SIDE, SIDE]. time: [rows], from 0 to STEPS - 1."""
         kept = torch.cos(time / STEPS * (torch.pi / 2))[:, None, None, None]
         embedded = self.time(time)
         x = self.enter(kept * pixel_values + (1 - kept**2).clamp(min=0).sqrt() * noise)
@@ -80,7 +80,7 @@ class UNet(nn.Module):
 
 
 def make(dropout=0.1):
-    """The module, inputs as an example, and what the exporter cannot see by itself."""
+    """Returns the module, example inputs, and facts that the exporter cannot derive."""
     torch.manual_seed(0)
     inputs = {
         "pixel_values": torch.randn(4, 3, SIDE, SIDE),

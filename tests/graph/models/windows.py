@@ -1,11 +1,10 @@
-"""Attention to the neighbours of each token for `sluice_export.py --factory windows:make`. The windows are a view with
-strides of their own, as Longformer's and LED's are.
-"""
+"""Attention to the neighbours of each token, for `sluice_export.py --factory windows:make`. As in Longformer
+and LED, the windows are a view with custom strides."""
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-VOCABULARY, WIDTH, BESIDE = 96, 16, 2  # tokens on each side
+VOCABULARY, WIDTH, BESIDE = 96, 16, 2  # BESIDE: tokens on each side
 
 
 class Windows(nn.Module):
@@ -16,7 +15,7 @@ class Windows(nn.Module):
 
     @staticmethod
     def windows(x):
-        """[rows, length, width] as [rows, length, 2 * BESIDE + 1, width], without a copy."""
+        """Views [rows, length, width] as [rows, length, 2 * BESIDE + 1, width] without a copy."""
         rows, length, width = x.shape
         padded = F.pad(x, (0, 0, BESIDE, BESIDE))
         by_row, by_token, by_channel = padded.stride()
@@ -44,7 +43,7 @@ class Model(nn.Module):
 
 
 def make(dropout=0.1):
-    """The module, inputs as an example, and what the exporter cannot see by itself."""
+    """Returns the module, example inputs, and facts that the exporter cannot derive."""
     torch.manual_seed(0)
     inputs = {name: torch.randint(VOCABULARY, (2, 16)) for name in ("input_ids", "labels")}
     sizes = {"rows": {"input_ids": 0, "labels": 0}, "length": {"input_ids": 1, "labels": 1}}
