@@ -57,10 +57,10 @@ void require_supported_by_kind(const RunConfig& config) {
   for (const UsedFeature& used : features_of(config)) {
     const std::optional<std::string> remedy = chosen.refusal(used.feature);
     if (!used.is_used || !remedy) continue;
-    throw Error(ErrorKind::kUsage,
-                {.what = std::string(used.key) + " is not for a model." + std::string(chosen.key()),
-                 .where = config.origins.at(used.key),
-                 .remedy = *remedy});
+    throw Error(ErrorKind::kUsage, {.what = std::string(used.key) + " cannot be used with model." +
+                                            std::string(chosen.key()),
+                                    .where = config.origins.at(used.key),
+                                    .remedy = *remedy});
   }
   for (const KindRow kind : kKinds) {
     if (&kind() == &chosen) continue;
@@ -68,7 +68,7 @@ void require_supported_by_kind(const RunConfig& config) {
       if (!is_given(config, own)) continue;
       const std::string key = "model." + std::string(own);
       throw Error(ErrorKind::kUsage,
-                  {.what = key + " is for " + std::string(kind().title()) + " alone",
+                  {.what = key + " can only be used with " + std::string(kind().title()),
                    .where = config.origins.at(key),
                    .remedy = "leave it out, or set model." + std::string(kind().key())});
     }
