@@ -131,7 +131,8 @@ void RunStory::keep_earlier() {
       if (step.is_number() && step.integer() <= done) facts["saves"].push_back(step);
     read_curves(MetricsFile::path_in(record_.folder), done, record_.curves);
   } catch (const Error& error) {
-    log_debug(formatted("what the run told before is left out: {}", error.what()));
+    log_debug(formatted("the earlier record of this run cannot be read, and is left out: {}",
+                        error.what()));
   }
 }
 
@@ -218,8 +219,7 @@ bool RunStory::write(const std::string& path, const std::string& text) {
   given_up_ = true;
   log_warning(formatted(
       "{}; the run continues without it",
-      file_error(ErrorKind::kUsage, "cannot write the run's record of itself", path, failed)
-          .what()));
+      file_error(ErrorKind::kUsage, "cannot write the record of the run", path, failed).what()));
   return false;
 }
 

@@ -80,7 +80,7 @@ void choose_model(RunConfig& config) {
   throw Error(
       ErrorKind::kInput,
       {.what = config.model.path.empty()
-                   ? "the adapter does not say where its base is"
+                   ? "the adapter names no base model"
                    : formatted("the adapter's base model, '{}', does not exist", config.model.path),
        .where = config.model.adapter,
        .remedy = (download.empty() ? "" : download + "; ") +

@@ -325,7 +325,7 @@ TEST(ListCheckpointsTest, SaysOfEveryFolderWhetherItCanBeGoneOnFrom) {
   EXPECT_NE(list[5].reason.find("; optimizer/state-00001-of-00001.safetensors, tensor 'exp_avg/"),
             std::string::npos)
       << list[5].reason;
-  EXPECT_EQ(list[6].reason, "its manifest is of step 12");
+  EXPECT_EQ(list[6].reason, "its name does not match its manifest of step 12");
   EXPECT_TRUE(list[6].committed);
 }
 
