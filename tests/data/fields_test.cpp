@@ -97,7 +97,7 @@ TEST(FieldTest, RefusesRaggedLists) {
   EXPECT_EQ(error.fact(), "'x' has a list of 1 in its dimension 2, where 2 belong");
   EXPECT_EQ(error.remedy(), "the model takes 'x' as nested lists, float32[any, any]");
   EXPECT_EQ(refusal(field, "[[1], [2, 3]]").fact(),
-            "'x' has a number more than the 1 of its dimension 2");
+            "dimension 2 of 'x' has a number beyond its size of 1");
   EXPECT_EQ(refusal(field, "[[1], 2]").fact(),
             "'x' has a number where a list of its dimension 2 belongs");
   EXPECT_EQ(refusal(field, "[[1], [[2]]]").fact(), "'x' has lists in its dimension 2, the last");
@@ -108,7 +108,7 @@ TEST(FieldTest, RefusesOtherSizesThanTheModelTakes) {
   EXPECT_EQ(refusal(field, "[[1, 2]]").fact(),
             "'x' has a list of 1 in its dimension 1, where 2 belong");
   EXPECT_EQ(refusal(field, "[[1, 2], [3, 4], [5, 6]]").fact(),
-            "'x' has a list more than the 2 of its dimension 1");
+            "dimension 1 of 'x' has a list beyond its size of 2");
   EXPECT_EQ(refusal(field, "1").fact(), "'x' has a number where a list of its dimension 1 belongs");
   const Error error = refusal({"x", "float32", {}}, "[1]");
   EXPECT_EQ(error.fact(), "'x' is a list");
@@ -124,9 +124,9 @@ TEST(FieldTest, RefusesWhatIsNoNumberOfItsType) {
   EXPECT_EQ(refusal(integer, "[true]").fact(), "a truth value in 'x'");
   EXPECT_EQ(refusal(integer, "[9223372036854775808]").fact(), "a huge number in 'x'");
   EXPECT_EQ(refusal({"x", "int32", {}}, "2147483648").fact(),
-            "2147483648 in 'x' is not one of int32");
-  EXPECT_EQ(refusal({"x", "uint8", {}}, "-1").fact(), "-1 in 'x' is not one of uint8");
-  EXPECT_EQ(refusal(truth, "[2]").fact(), "2 in 'x' is not one of bool");
+            "2147483648 in 'x' is outside of the range of int32");
+  EXPECT_EQ(refusal({"x", "uint8", {}}, "-1").fact(), "-1 in 'x' is outside of the range of uint8");
+  EXPECT_EQ(refusal(truth, "[2]").fact(), "2 in 'x' is outside of the range of bool");
   EXPECT_EQ(refusal(truth, "[0.0]").kind(), ErrorKind::kInput);
   EXPECT_EQ(refusal(real, "[1e39]").fact(), "1e+39 in 'x' is beyond float32");
   EXPECT_EQ(refusal({"x", "float16", {}}, "65505").fact(), "65505 in 'x' is beyond float16");
@@ -191,7 +191,7 @@ TEST_F(NpyFieldTest, AFieldIsTheArrayInTheFileThatItNames) {
 TEST_F(NpyFieldTest, RefusesAnArrayThatTheFieldDoesNotTake) {
   const FieldOption real{"x", "float32", {2}};
   write_npy("x.npy", header("<f4", "(3,)"), Floats{1, 2, 3});
-  EXPECT_EQ(fact(real), "'x' has a number more than the 2 of its dimension 1");
+  EXPECT_EQ(fact(real), "dimension 1 of 'x' has a number beyond its size of 2");
   EXPECT_EQ(fact({"x", "int64", {3}}), "an array of the type '<f4' in 'x'");
   EXPECT_EQ(fact(real, "[\"x.npy\"]"), "a string in 'x'");
   EXPECT_EQ(fact(real, "\"x.bin\""), "a string in 'x'");
@@ -307,7 +307,7 @@ TEST_F(TensorFieldTest, RefusesATensorThatIsMissingOrDoesNotFit) {
   EXPECT_EQ(missing.remedy(), "one of: pixels, odd");
   EXPECT_EQ(refusal_of(real, "\"t.safetensors:pixel\"").remedy(), "did you mean 'pixels'?");
   const Error longer = refusal_of(real, "\"t.safetensors:pixels\"");
-  EXPECT_EQ(longer.fact(), "'x' has a number more than the 2 of its dimension 1");
+  EXPECT_EQ(longer.fact(), "dimension 1 of 'x' has a number beyond its size of 2");
   EXPECT_EQ(longer.where(), path);
   EXPECT_EQ(refusal_of({"x", "int64", {3}}, "\"t.safetensors:pixels\"").fact(),
             "an array of the type 'F32' in 'x'");
