@@ -50,7 +50,7 @@ constexpr std::array kSibling = {
         "eval",
         "eval CONFIG.toml [--section.key value | --section.key=value ...] "
         "[--checkpoint PATH] [--json]\n"
-        "Loss on the data, forward only.",
+        "Computes the loss on the data, forward only.",
         "The mean loss over all sequences of data.files, each read once, in file "
         "order.\nCreates no file.\n\n"
         "  --checkpoint PATH  a directory with the weights, in place of model.path\n"

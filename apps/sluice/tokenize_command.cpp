@@ -32,14 +32,14 @@ Json parse_line(std::string_view line, const LineReader& reader, const std::stri
   if (std::optional<Json> value = parse_json(line)) return std::move(*value);
   throw Error(ErrorKind::kInput, {.what = "the line is not valid JSON, but should be " + expected,
                                   .where = reader.where(),
-                                  .remedy = "mend the line"});
+                                  .remedy = "correct the line"});
 }
 
 [[noreturn]] void refuse_line(const Json& found, const LineReader& reader,
                               const std::string& expected) {
   throw Error(ErrorKind::kInput, {.what = "expected " + expected + ", found " + found.type_name(),
                                   .where = reader.where(),
-                                  .remedy = "mend the line"});
+                                  .remedy = "correct the line"});
 }
 
 void append_number(std::string& text, std::int64_t number) {

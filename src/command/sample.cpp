@@ -121,7 +121,7 @@ Continuation sample_here(const RunConfig& config, const Plan& plan, const Prompt
       Pipeline pipeline(model, plan, transport, evaluation_options(config, weights));
       doing = "loading the weights";
       load_weights_to_evaluate(weights, plan.model, pipeline);
-      doing = "going on with the prompt";
+      doing = "continuing the prompt";
       continuations.at(transport.rank()) = prompt.go_on(pipeline);
     } catch (...) {
       rethrow_with_place(formatted("{}, {}", place_of_rank(plan, transport.rank()), doing),

@@ -208,7 +208,8 @@ TEST_F(NpyFieldTest, RefusesAFileThatIsNotAnArrayOfNumbers) {
   write_npy("x.npy", header("|O", "(2,)"), Floats{1, 2});
   EXPECT_EQ(fact(real), "the array in the .npy file has numbers of the type '|O'");
   write_npy("x.npy", header("<f4", "(3,)"), Floats{1, 2});
-  EXPECT_EQ(fact(real), "the array in the .npy file has 8 bytes of numbers, its header says 12");
+  EXPECT_EQ(fact(real),
+            "the array in the .npy file has 8 bytes of numbers, but its header requires 12");
   write_npy("x.npy", header("<f4", "(1000000000, 1000000000, 1000000000)"), Floats{1, 2});
   EXPECT_EQ(fact(real), "the array in the .npy file has more than 1073741824 bytes");
   write_npy("x.npy", "{'descr': '<f4', 'fortran_order': True, 'shape': (2,), }", Floats{1, 2});
@@ -435,8 +436,9 @@ TEST_F(FieldRowsTest, HaveTheSameSizesWithinAMicrobatch) {
     const Error error = error_of([&] { data.step_share(1, 4, own); });
     EXPECT_EQ(error.kind(), ErrorKind::kInput);
     EXPECT_EQ(error.where(), "step 1, " + path() + ":3");
-    EXPECT_EQ(error.fact(),
-              "'image' is [2], and [1] in the first row of the microbatch, " + path() + ":1");
+    EXPECT_EQ(
+        error.fact(),
+        "'image' has the shape [2], but [1] in the first row of the microbatch, " + path() + ":1");
   }
 }
 
