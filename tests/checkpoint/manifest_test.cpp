@@ -139,9 +139,9 @@ TEST(ManifestTest, AnInvariantThatIsBrokenIsRefusedByTheReaderAndNeverWritten) {
          m.weights[0].shape = {kMax, kMax};
        }},
       {"overflow", [](Manifest& m) { m.weights[0].shape = {kMax}; }},
-      {"in no file", [](Manifest& m) { m.weights[0].offset = 0; }},
-      {"in no file", [](Manifest& m) { m.weights[0].offset = 18446744073709551615u; }},
-      {"in no file", [](Manifest& m) { m.weights[0].offset = kMax; }},
+      {"outside of every file", [](Manifest& m) { m.weights[0].offset = 0; }},
+      {"outside of every file", [](Manifest& m) { m.weights[0].offset = 18446744073709551615u; }},
+      {"outside of every file", [](Manifest& m) { m.weights[0].offset = kMax; }},
       {"'hash'", [](Manifest& m) { m.weights[0].hash = "00"; }},
       {"'hash'", [](Manifest& m) { m.files[0].hash = std::string(32, 'G'); }},
       {"'hash'", [](Manifest& m) { m.fingerprints["model"].hash = ""; }},

@@ -209,7 +209,7 @@ const std::vector<Claim>& claims() {
                 "--parallelism.pipeline_parallel_schedule=1F1B"}),
        2, "exactly 1 stage"},
       {"docs/from-torchtitan.md", "refused at its first other key, with what does it here",
-       planned({"--training.batch_size=4"}), 2, "here training.local_batch_size"},
+       planned({"--training.batch_size=4"}), 2, "here is training.local_batch_size"},
       {"docs/lora.md", "`training.trainable` beside an adapter is refused (exit 2)",
        of_base({"--lora.rank=4", "--training.trainable=['*norm*']"}), 2, "training.trainable"},
       {"docs/lora.md", "`sluice plan` takes it", planned({"--lora.rank=4"})},
