@@ -19,7 +19,7 @@ namespace {
 const std::string kSource = SLUICE_TEST_DATA "/..";
 const std::string kReference = SLUICE_TEST_DATA "/reference/";
 constexpr const char* kNotBuilt = "is not built yet";
-constexpr const char* kPeersKey = "here not built yet";
+constexpr const char* kPeersKey = "here is not built yet";
 constexpr const char* kUndivided = "since it norms queries and keys over all heads";
 
 struct Claim {
