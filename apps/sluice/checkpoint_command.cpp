@@ -261,7 +261,7 @@ Command checkpoint_command() {
             {"--merge", &a->merge,
              "for an adapter: write its base model with the adapter merged into the weights"},
             {"--base", &a->base,
-             "with --merge: directory of the base model; default: the one that the adapter names"}},
+             "with --merge: the base model; default: the one that the adapter names"}},
        .rules = {{.given = {"--base"},
                   .missing = {"--merge"},
                   .what = "--base needs --merge",

@@ -67,7 +67,7 @@ std::string secret_of(const LaunchArguments& arguments) {
   if (::stat(arguments.secret_file.c_str(), &status) == 0 &&
       (status.st_mode & (S_IRWXG | S_IRWXO))) {
     throw Error(ErrorKind::kUsage,
-                {.what = "users other than the owner of the file may read or change the secret",
+                {.what = "other users than the owner may read or change the secret",
                  .where = arguments.secret_file,
                  .remedy = "chmod 600 " + arguments.secret_file + ", or make a new one"});
   }

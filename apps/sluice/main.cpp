@@ -62,7 +62,7 @@ constexpr std::array kSibling = {
                 "MODEL is a Hugging Face directory, a checkpoint, a folder of checkpoints or of a "
                 "run (the last\ncheckpoint is used), or an exported graph. Creates no file.\n\n"
                 "  --prompt TEXT    the text\n"
-                "  --tokens N       at most this many new tokens; default 64\n"
+                "  --tokens N       new tokens, at most; default 64\n"
                 "  --temperature T  divides the logits before a token is drawn; default 0: the "
                 "likeliest token\n"
                 "  --seed S         seed of the draw; default 0\n"

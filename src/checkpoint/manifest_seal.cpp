@@ -24,8 +24,7 @@ std::string_view unsealed(std::string_view text, const std::string& file) {
   if (!whole) {
     throw Error(
         ErrorKind::kCheckpoint,
-        {.what =
-             "the manifest does not end with its hash: it was cut off, or sluice did not write it",
+        {.what = "the manifest does not end with its hash: it was cut off, or is not of sluice",
          .where = file,
          .remedy = "resume from another checkpoint"});
   }

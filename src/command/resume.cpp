@@ -144,8 +144,7 @@ void judge(const std::string& kind, const std::string& difference, const Checkpo
       formatted("the checkpoint belongs to {}: {}", kind == "data" ? "other data" : "another model",
                 printable(difference));
   if (std::find(options.allow.begin(), options.allow.end(), kind) != options.allow.end()) {
-    warnings.push_back(what +
-                       "; the run still resumes from it, because checkpoint.allow permits this");
+    warnings.push_back(what + "; the run still resumes from it, as checkpoint.allow permits");
     return;
   }
   throw Error(
@@ -231,13 +230,12 @@ void require_free_steps(const RunConfig& config, const ResumePoint& resume) {
     } catch (const Error&) {
       continue;  // a save will move the damaged folder aside
     }
-    throw Error(
-        ErrorKind::kUsage,
-        {.what = formatted("the folder has a committed checkpoint of step {}, which this run would "
-                           "replace, but checkpoint.commit = \"marker\" never replaces one",
-                           folder.step),
-         .where = folder.path,
-         .remedy = "resume from it, remove it, or set another checkpoint.folder"});
+    throw Error(ErrorKind::kUsage,
+                {.what = formatted("step {} is committed already, and checkpoint.commit = "
+                                   "\"marker\" never replaces a checkpoint",
+                                   folder.step),
+                 .where = folder.path,
+                 .remedy = "resume from it, remove it, or set another checkpoint.folder"});
   }
 }
 

@@ -28,10 +28,9 @@ void FileWatch::look() {
       ++next_;
       continue;
     }
-    log_warning(
-        files_[next_].first +
-        " changed while the run reads it: later rows may differ, and resuming from a checkpoint "
-        "fails with other data; leave data files as they are while they are used");
+    log_warning(files_[next_].first +
+                " changed while the run reads it: later rows may differ, and resuming fails with "
+                "other data; leave data files as they are while they are used");
     files_.erase(files_.begin() + static_cast<std::ptrdiff_t>(next_));
   }
 }

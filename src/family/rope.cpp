@@ -218,7 +218,7 @@ std::int64_t turned_channels(const ConfigReader& config, const RopeConfig& rope,
   if (channels < 2 || channels % 2 != 0) {
     config.fail("partial_rotary_factor",
                 formatted("{} of the {} channels of a head would be rotated", channels, head_dim),
-                "rotary embedding rotates pairs of channels: choose an even number of at least 2");
+                "rotary embedding rotates pairs: choose an even number of at least 2");
   }
   const auto pairs = static_cast<std::size_t>(channels / 2);
   if (rope.type == "longrope" &&
