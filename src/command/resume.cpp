@@ -231,8 +231,8 @@ void require_free_steps(const RunConfig& config, const ResumePoint& resume) {
       continue;  // a save will move the damaged folder aside
     }
     throw Error(ErrorKind::kUsage,
-                {.what = formatted("step {} is committed already, and checkpoint.commit = "
-                                   "\"marker\" never replaces a checkpoint",
+                {.what = formatted("step {}, which this run would save, is committed already, and "
+                                   "checkpoint.commit = \"marker\" never replaces a checkpoint",
                                    folder.step),
                  .where = folder.path,
                  .remedy = "resume from it, remove it, or set another checkpoint.folder"});

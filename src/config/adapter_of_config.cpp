@@ -37,7 +37,7 @@ void require_no_contradiction(const RunConfig& config, const Adapter& adapter) {
 void require_alone(const RunConfig& config, const std::string& key) {
   if (config.training.trainable != TrainingOptions().trainable) {
     refuse(config, "training.trainable", "training.trainable and " + key + " exclude each other",
-           "leave training.trainable out: only the adapter trains");
+           "leave training.trainable out: only the adapter trains, and all else is frozen");
   }
 }
 

@@ -205,7 +205,8 @@ std::vector<Turn> ChatFormat::alternating(const std::vector<Message>& messages) 
     const std::string expected = turns.size() % 2 == 0 ? "user" : "assistant";
     if (message.role != expected) {
       refuse(i, " has role '" + message.role + "' where '" + expected + "' is expected",
-             "let user and assistant take turns, after at most one system message");
+             "let user and assistant take turns after at most one system message, as this chat "
+             "template requires");
     }
     const bool takes_system = has_system && turns.empty();
     const std::string system = takes_system ? messages.front().content + "\n\n" : "";
