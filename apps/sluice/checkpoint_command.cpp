@@ -197,10 +197,10 @@ std::string base_of(const CheckpointArguments& arguments) {
   const std::string download = download_advice(base);
   throw Error(
       ErrorKind::kInput,
-      {.what = base.empty() ? "the adapter does not say where its base is"
+      {.what = base.empty() ? "the adapter names no base model"
                             : "the adapter's base model, '" + base + "', does not exist",
        .where = arguments.first,
-       .remedy = (download.empty() ? "" : download + "; ") + "say where it is now: --base DIR"});
+       .remedy = (download.empty() ? "" : download + "; ") + "give its directory: --base DIR"});
 }
 
 ExportedDirectory export_with_base(const CheckpointArguments& arguments) {
@@ -241,7 +241,7 @@ Command checkpoint_command() {
   Command command{"checkpoint", "Lists, verifies, compares and exports checkpoints."};
   command.commands = {
       {.name = "list",
-       .help = "The checkpoints of a folder, by step; every one is verified.",
+       .help = "Lists the checkpoints of a folder by step, and verifies each.",
        .options = {first("FOLDER", "as checkpoint.folder"), json},
        .run = [a] { return list(*a); }},
       {.name = "verify",
@@ -249,7 +249,7 @@ Command checkpoint_command() {
        .options = {first("PATH", "a checkpoint")},
        .run = [a] { return verify(*a); }},
       {.name = "diff",
-       .help = "What differs between two checkpoints.",
+       .help = "Shows what differs between two checkpoints.",
        .options = {first("A", "a checkpoint, or a Hugging Face directory"), second("B", "another"),
                    json},
        .run = [a] { return diff(*a); }},
@@ -261,7 +261,7 @@ Command checkpoint_command() {
             {"--merge", &a->merge,
              "for an adapter: write its base model with the adapter merged into the weights"},
             {"--base", &a->base,
-             "with --merge: where the base model is, if not where the adapter says"}},
+             "with --merge: the base model; default: the one that the adapter names"}},
        .rules = {{.given = {"--base"},
                   .missing = {"--merge"},
                   .what = "--base needs --merge",

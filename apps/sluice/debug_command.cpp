@@ -36,9 +36,10 @@ std::vector<fs::path> flight_files(const fs::path& folder) {
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
     if (rank_of_flight_file(it->path().filename().string())) files.push_back(it->path());
     if (files.size() > kMostFiles) {
-      throw Error(ErrorKind::kInput, {.what = formatted("more than {} flight records", kMostFiles),
-                                      .where = folder.string(),
-                                      .remedy = "name a folder of one run's flight records"});
+      throw Error(ErrorKind::kInput,
+                  {.what = formatted("the folder has more than {} flight records", kMostFiles),
+                   .where = folder.string(),
+                   .remedy = "name a folder of one run's flight records"});
     }
   }
   if (error) {
@@ -56,7 +57,7 @@ std::vector<FlightRecord> read_records(const std::string& folder) {
   if (files.empty() && fs::is_directory(inside, unknown)) files = flight_files(inside);
   if (files.empty()) {
     throw Error(ErrorKind::kInput,
-                {.what = "no flight record (rank_0.json, ..)",
+                {.what = "the folder has no flight record (rank_0.json, ..)",
                  .where = folder,
                  .remedy = "name the folder 'flight' of metrics.folder; a run writes it when it "
                            "fails, and on SIGUSR2"});
@@ -73,10 +74,11 @@ std::vector<FlightRecord> read_records(const std::string& folder) {
     }
     records.push_back(read_flight_record(file.string()));
     if (rank_of_flight_file(file.filename().string()) != records.back().rank) {
-      throw Error(ErrorKind::kInput, {.what = "the record says that it belongs to rank " +
-                                              std::to_string(records.back().rank),
-                                      .where = file.string(),
-                                      .remedy = "give the file the name that the run gave it"});
+      throw Error(ErrorKind::kInput,
+                  {.what = "the file's name does not match its record, which is of rank " +
+                           std::to_string(records.back().rank),
+                   .where = file.string(),
+                   .remedy = "give the file its own name again"});
     }
   }
   return records;

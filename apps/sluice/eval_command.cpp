@@ -65,7 +65,7 @@ int eval(const EvalArguments& arguments, const Overrides& overrides) {
 Command eval_command(const Overrides& overrides) {
   const auto a = std::make_shared<EvalArguments>();
   return {.name = "eval",
-          .help = "Loss on the data, forward only.",
+          .help = "Computes the loss on the data, forward only.",
           .options = {required(config_file(a->file)),
                       {"--checkpoint", &a->checkpoint,
                        "a directory with the weights, in place of model.path"},

@@ -126,14 +126,14 @@ FoundTorch require_torch(const std::string& command) {
                              "build), or put its lib folder into LD_LIBRARY_PATH";
   std::optional<FoundTorch> torch = find_torch(program);
   if (!torch) {
-    throw Error(ErrorKind::kUsage,
-                {.what = "'sluice " + command + "' needs LibTorch " + minor + ", which is not here",
-                 .where = program,
-                 .remedy = remedy});
+    throw Error(ErrorKind::kUsage, {.what = "'sluice " + command + "' needs LibTorch " + minor +
+                                            ", which was not found",
+                                    .where = program,
+                                    .remedy = remedy});
   }
   if (torch->version.empty() || minor_version(torch->version) == minor) return *std::move(torch);
   throw Error(ErrorKind::kUsage, {.what = "'sluice " + command + "' was built with LibTorch " +
-                                          built_with + ", this one is " + torch->version,
+                                          built_with + ", but the one found is " + torch->version,
                                   .where = torch->folder,
                                   .remedy = remedy});
 }

@@ -156,8 +156,9 @@ int inspect(const InspectArguments& arguments) {
   options.chat_template = meaning<ChatTemplate>("--chat-template", arguments.chat_template);
   options.tokenizer = arguments.tokenizer;
   if (arguments.tokenizer == "auto") {
-    throw Error(ErrorKind::kUsage, {.what = "--tokenizer auto: there is no model here",
-                                    .remedy = "name the model's folder, or write bytes"});
+    throw Error(ErrorKind::kUsage,
+                {.what = "--tokenizer auto needs a model, but this command has none",
+                 .remedy = "name the model's folder, or write bytes"});
   }
   options.append_eos = arguments.append_eos;
   options.assistant_only_loss = arguments.assistant_only_loss;

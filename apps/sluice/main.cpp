@@ -50,7 +50,7 @@ constexpr std::array kSibling = {
         "eval",
         "eval CONFIG.toml [--section.key value | --section.key=value ...] "
         "[--checkpoint PATH] [--json]\n"
-        "Loss on the data, forward only.",
+        "Computes the loss on the data, forward only.",
         "The mean loss over all sequences of data.files, each read once, in file "
         "order.\nCreates no file.\n\n"
         "  --checkpoint PATH  a directory with the weights, in place of model.path\n"
@@ -62,7 +62,7 @@ constexpr std::array kSibling = {
                 "MODEL is a Hugging Face directory, a checkpoint, a folder of checkpoints or of a "
                 "run (the last\ncheckpoint is used), or an exported graph. Creates no file.\n\n"
                 "  --prompt TEXT    the text\n"
-                "  --tokens N       most new tokens; default 64\n"
+                "  --tokens N       new tokens, at most; default 64\n"
                 "  --temperature T  divides the logits before a token is drawn; default 0: the "
                 "likeliest token\n"
                 "  --seed S         seed of the draw; default 0\n"
@@ -82,7 +82,7 @@ constexpr std::array kSibling = {
         "        checkpoints or Hugging Face directories; exit 0 also when they differ\n"
         "export  the weights, config.json and the tokenizer as a Hugging Face directory;\n"
         "        OUT must be new or empty. An adapter is exported as a PEFT directory, or with\n   "
-        "     --merge merged into its base model, which is at DIR or where the adapter says\n"},
+        "     --merge merged into its base model: DIR, or the one that the adapter names\n"},
 };
 
 constexpr std::array<std::string_view, 2> kTakesOverrides = {"plan", "config"};
@@ -227,8 +227,9 @@ int run(int argc, char** argv) {
           return 0;
         }
         if (!json) return std::nullopt;
-        throw Error(ErrorKind::kUsage, {.what = "--json before the command",
-                                        .remedy = "give it after the command, or with --version"});
+        throw Error(ErrorKind::kUsage,
+                    {.what = "--json is before the command",
+                     .remedy = "write it after the command, or use it with --version"});
       }};
   for (const CommandText& text : kSibling) program.commands.push_back(command_of(text));
   for (const Command& own :

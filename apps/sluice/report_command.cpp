@@ -34,7 +34,7 @@ RunRecord record_of(const std::string& folder, const std::string& out) {
   }
   RunRecord run = read_run(folder);
   if (run.foreign_lines > 0) {
-    log_warning("passed over " + counted(run.foreign_lines, "line") +
+    log_warning("skipped " + counted(run.foreign_lines, "line") +
                 " that no step of the run wrote; " + metrics);
   }
   return run;

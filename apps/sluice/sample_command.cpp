@@ -57,7 +57,7 @@ Command sample_command(const Overrides& overrides) {
       .options = {required({"MODEL", &a->model,
                             "a model, an adapter, a checkpoint, a run's folder, or FILE.pt2"}),
                   required({"--prompt", &a->prompt, "the text"}),
-                  {"--tokens", &a->tokens, "most new tokens; default 64"},
+                  {"--tokens", &a->tokens, "new tokens, at most; default 64"},
                   {"--temperature", &a->temperature,
                    "divides the logits before a token is drawn; default 0: the likeliest token"},
                   {.names = "--seed",

@@ -244,7 +244,7 @@ int run(const ScheduleArguments& arguments) {
   }
   if (arguments.out && arguments.out->empty()) refuse_schedule("--out is empty", "name a file");
   if (arguments.out && arguments.out == arguments.draw)
-    refuse_schedule("--out and --draw name one file", "give each another file");
+    refuse_schedule("--out and --draw name the same file", "give each its own file");
   if (arguments.costs && (arguments.costs == arguments.draw || arguments.costs == arguments.out))
     refuse_schedule("the file of --costs would be replaced", "name another file to write to");
   const Schedule schedule = arguments.csv.empty() ? make_named(arguments) : read_file(arguments);
@@ -295,11 +295,12 @@ std::vector<OptionRule> schedule_rules() {
          .remedy = "leave " + option + " out: a search proves and simulates its result"});
   }
   const std::string sources = "give --name NAME --pp P --microbatches M, or --csv FILE";
-  rules.push_back({{"--name", "--csv"}, {}, "both --name and --csv", sources});
-  rules.push_back({{}, {"--name", "--csv", "--search"}, "neither --name nor --csv", sources});
+  rules.push_back({{"--name", "--csv"}, {}, "--name and --csv exclude each other", sources});
+  rules.push_back(
+      {{}, {"--name", "--csv", "--search"}, "neither --name nor --csv is given", sources});
   rules.push_back({{"--stages", "--stages-per-rank"},
                    {},
-                   "both --stages and --stages-per-rank",
+                   "--stages and --stages-per-rank exclude each other",
                    "give one of them"});
   rules.push_back(needs("--name", "--pp"));
   rules.push_back(needs("--name", "--microbatches"));

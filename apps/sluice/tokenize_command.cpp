@@ -30,16 +30,16 @@ struct TokenizeArguments {
 
 Json parse_line(std::string_view line, const LineReader& reader, const std::string& expected) {
   if (std::optional<Json> value = parse_json(line)) return std::move(*value);
-  throw Error(ErrorKind::kInput, {.what = "not valid JSON; a line is " + expected,
+  throw Error(ErrorKind::kInput, {.what = "the line is not valid JSON, but should be " + expected,
                                   .where = reader.where(),
-                                  .remedy = "mend the line"});
+                                  .remedy = "correct the line"});
 }
 
 [[noreturn]] void refuse_line(const Json& found, const LineReader& reader,
                               const std::string& expected) {
   throw Error(ErrorKind::kInput, {.what = "expected " + expected + ", found " + found.type_name(),
                                   .where = reader.where(),
-                                  .remedy = "mend the line"});
+                                  .remedy = "correct the line"});
 }
 
 void append_number(std::string& text, std::int64_t number) {
@@ -124,7 +124,7 @@ Command tokenize_command() {
                    "leave out the special tokens around a text, such as <s>"}},
       .footer = "Prints one JSON array of ids for every line, or one JSON string with --decode.",
       .rules = {{.given = {"--decode", "--no-special"},
-                 .what = "--no-special with --decode, which keeps every token",
+                 .what = "--no-special has no effect with --decode, which keeps every token",
                  .remedy = "leave one of them out"}},
       .run = [a] { return at_command("data tokenize", [&] { return tokenize(*a); }); }};
 }

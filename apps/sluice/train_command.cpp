@@ -44,7 +44,7 @@ StepRange step_range(const std::string& text) {
 
 std::optional<StepRange> traced_steps(const TrainArguments& arguments) {
   if (!arguments.profile && arguments.profile_steps) {
-    throw Error(ErrorKind::kUsage, {.what = "--profile-steps without --profile",
+    throw Error(ErrorKind::kUsage, {.what = "--profile-steps needs --profile",
                                     .where = "command 'sluice train'",
                                     .remedy = "name the file: --profile FILE.json"});
   }

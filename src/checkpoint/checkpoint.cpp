@@ -74,7 +74,8 @@ void require_same(const SafetensorsReader& file, const std::vector<const SavedTe
     if (!entry) refuse("the file does not have the tensor", where);
     const std::string said = form(tensor->dtype, tensor->shape, tensor->offset);
     const std::string found = form(entry->dtype, entry->shape, file.data_start() + entry->begin);
-    if (said != found) refuse(formatted("the manifest says {}, the file {}", said, found), where);
+    if (said != found)
+      refuse(formatted("the manifest records {}, but the file has {}", said, found), where);
   }
   if (file.entries().size() == expected.size()) return;
   for (const SafetensorsEntry& entry : file.entries()) {
@@ -109,7 +110,7 @@ struct Checkpoint::Impl {
     for (const SavedFile& saved : manifest.files) {
       const File file = File::open(path + "/" + saved.file, ErrorKind::kCheckpoint, Links::kRefuse);
       if (const std::uint64_t size = file.size(); size != saved.bytes) {
-        refuse(formatted("the file has {} bytes, the manifest says {}", size, saved.bytes),
+        refuse(formatted("the file has {} bytes, but the manifest records {}", size, saved.bytes),
                file.path());
       }
     }

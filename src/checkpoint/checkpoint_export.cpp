@@ -35,8 +35,8 @@ class Copy {
     if (!hash || content.digits() == *hash) return;
     throw Error(
         ErrorKind::kCheckpoint,
-        {.what =
-             "not what was saved: the hash is " + content.digits() + ", the manifest says " + *hash,
+        {.what = "the content is not what was saved: its hash is " + content.digits() +
+                 ", but the manifest records " + *hash,
          .where = name.empty() ? source_.path() : source_.path() + ", tensor '" + name + "'",
          .remedy = "the file is damaged: export another checkpoint"});
   }

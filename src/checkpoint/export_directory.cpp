@@ -18,9 +18,10 @@ namespace fs = std::filesystem;
 
 void require_free(const std::string& out) {
   if (std::error_code unknown; fs::exists(parent_directory(out) + "/" + kManifestFile, unknown)) {
-    throw Error(ErrorKind::kUsage, {.what = "it would be inside of a checkpoint",
-                                    .where = out,
-                                    .remedy = "name a folder outside of it"});
+    throw Error(ErrorKind::kUsage,
+                {.what = "the directory to export to would be inside a checkpoint",
+                 .where = out,
+                 .remedy = "name a folder outside of it"});
   }
   std::error_code error;
   const fs::file_status status = fs::symlink_status(out, error);

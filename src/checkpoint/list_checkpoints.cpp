@@ -35,7 +35,8 @@ void look_at(ListedCheckpoint& listed, int num_threads) {
     const Manifest manifest = read_manifest(listed.path);
     listed.committed = true;
     if (manifest.step != listed.step) {
-      listed.reason = "its manifest is of step " + std::to_string(manifest.step);
+      listed.reason =
+          "its name does not match its manifest of step " + std::to_string(manifest.step);
       return;
     }
     Checkpoint(listed.path).verify(num_threads);

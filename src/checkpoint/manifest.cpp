@@ -114,7 +114,7 @@ std::string to_json(const Manifest& manifest) {
   if (text.size() <= kMaxManifestBytes) return text;
   throw Error(ErrorKind::kCheckpoint,
               {.what = "the manifest has " + human_bytes(static_cast<std::int64_t>(text.size())) +
-                       ", at most " + human_bytes(kMaxManifestBytes) + " can be read again",
+                       ", but at most " + human_bytes(kMaxManifestBytes) + " can be read back",
                .where = kManifestFile,
                .remedy = "save long texts of your own as tensors of kByte"});
 }

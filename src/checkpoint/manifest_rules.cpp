@@ -62,12 +62,12 @@ std::string wrong_with(const SavedTensor& tensor, std::string_view folder) {
   const std::optional<std::uint64_t> bytes = bytes_of(tensor);
   if (!bytes) return "the bytes of " + tensor.dtype + " " + shape_text(tensor.shape) + " overflow";
   if (*bytes != tensor.bytes) {
-    return formatted("'bytes' is {}, {} {} has {}", tensor.bytes, tensor.dtype,
+    return formatted("'bytes' is {}, but {} {} has {} bytes", tensor.bytes, tensor.dtype,
                      shape_text(tensor.shape), *bytes);
   }
   if (tensor.offset < kMinOffset || tensor.bytes > kMaxFileBytes ||
       tensor.offset > kMaxFileBytes - tensor.bytes) {
-    return formatted("'offset' {} is in no file", tensor.offset);
+    return formatted("'offset' {} is outside of every file", tensor.offset);
   }
   if (!is_hex(tensor.hash, 32)) return "'hash' is not 32 hexadecimal digits";
   return {};

@@ -60,7 +60,7 @@ std::string newest(const std::vector<std::string>& names) {
   if (const std::string inside = newest(checkpoints_in(path)); !inside.empty()) {
     remedy = "did you mean '" + path + "/" + inside + "'?";
   } else if (is_there(path + "/config.json")) {
-    remedy = "a directory with weights alone is a model: name it as `path`";
+    remedy = "a directory with weights alone is a model: set `path` to it";
   }
   throw Error(ErrorKind::kCheckpoint, {.what = kNotCommitted, .where = path, .remedy = remedy});
 }
@@ -75,8 +75,9 @@ Manifest read_manifest(const std::string& path) {
     throw file_error(ErrorKind::kCheckpoint, "cannot open directory", path, error.value(),
                      Access::kRead);
   if (!fs::is_directory(status)) {
-    throw Error(ErrorKind::kCheckpoint,
-                {.what = "not a directory", .where = path, .remedy = "a checkpoint is a folder"});
+    throw Error(
+        ErrorKind::kCheckpoint,
+        {.what = "not a directory", .where = path, .remedy = "name the folder of a checkpoint"});
   }
   const std::string file = path + "/" + kManifestFile;
   if (fs::symlink_status(file, error).type() == fs::file_type::not_found) refuse_uncommitted(path);

@@ -6,7 +6,7 @@
 
 namespace sluice {
 
-inline constexpr const char* kNotCommitted = "no manifest.json: it was not committed";
+inline constexpr const char* kNotCommitted = "there is no manifest.json, so it was not committed";
 
 // `path` may be a link. Throws Error(kCheckpoint) for a missing folder or manifest, and as
 // parse_manifest().

@@ -88,7 +88,7 @@ void remove_superseded(const std::string& folder, std::int64_t step, const Reten
     try {
       act();
     } catch (const Error& error) {
-      log_warning("an older checkpoint stays: " + std::string(error.what()));
+      log_warning("cannot remove older checkpoints: " + std::string(error.what()));
     }
   };
   std::vector<std::string> superseded;

@@ -59,7 +59,7 @@ void require_seen(const std::vector<Offer>& offers, const std::string& directory
   for (std::size_t rank = 0; rank < offers.size(); ++rank) {
     if (offers[rank].sees_directory) continue;
     throw Error(ErrorKind::kCheckpoint,
-                {.what = formatted("rank {} does not see the folder that rank 0 made", rank),
+                {.what = formatted("rank {} does not see the folder that rank 0 created", rank),
                  .where = directory,
                  .remedy = "save to a file system that all machines share, under one path"});
   }

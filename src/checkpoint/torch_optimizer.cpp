@@ -175,9 +175,9 @@ void require_own_state(const Optimizer& optimizer, const ParameterNames& names,
     if (fields.contains(saved.name.substr(0, slash))) continue;
     throw Error(ErrorKind::kCheckpoint,
                 {.what = "the checkpoint has '" + saved.name + "', which is not a state of " +
-                         kind.name + "; another optimizer had the parameter",
+                         kind.name + ": the parameter had another optimizer",
                  .where = checkpoint.path(),
-                 .remedy = "make the optimizers of the parameters that they had"});
+                 .remedy = "give each parameter the kind of optimizer that it had at the save"});
   }
 }
 

@@ -78,8 +78,8 @@ class Verification {
     }
     if (const std::string digits = hash.digits(); digits != *piece.hash) {
       throw Error(ErrorKind::kCheckpoint,
-                  {.what = "not what was saved: the hash is " + digits + ", the manifest says " +
-                           *piece.hash,
+                  {.what = "the content is not what was saved: its hash is " + digits +
+                           ", but the manifest records " + *piece.hash,
                    .where = piece.tensor ? path + ", tensor '" + *piece.tensor + "'" : path,
                    .remedy = "the file is damaged: resume from another checkpoint"});
     }
@@ -87,11 +87,12 @@ class Verification {
 
   static void require_size(const File& file, std::uint64_t expected) {
     if (const std::uint64_t size = file.size(); size != expected) {
-      throw Error(ErrorKind::kCheckpoint,
-                  {.what = formatted("the file has {} bytes, the manifest says {}", size, expected),
-                   .where = file.path(),
-                   .remedy = "it is damaged: resume from another "
-                             "checkpoint"});
+      throw Error(
+          ErrorKind::kCheckpoint,
+          {.what = formatted("the file has {} bytes, but the manifest records {}", size, expected),
+           .where = file.path(),
+           .remedy = "it is damaged: resume from another "
+                     "checkpoint"});
     }
   }
 

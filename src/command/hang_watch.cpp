@@ -81,16 +81,15 @@ struct HangWatch::Impl {
     const HangVerdict verdict = watched.judge.look(running, clock.counted());
     if (verdict == HangVerdict::kHangs) {
       options.warn(rank, text_of(rank, watched.judge),
-                   "the run waits on, as long as comm.train_timeout_seconds says; look at what the "
+                   "the run waits on, for at most comm.train_timeout_seconds; look at what the "
                    "rank does (SIGUSR2 writes flight records)");
     }
     if (verdict != HangVerdict::kIsOver || !options.ends_run) return true;
-    const Error error(
-        ErrorKind::kPeer,
-        {.what = text_of(rank, watched.judge),
-         .where = options.waits(),
-         .remedy = "check what it is doing; comm.train_timeout_seconds is how long the "
-                   "run waits for it"});
+    const Error error(ErrorKind::kPeer,
+                      {.what = text_of(rank, watched.judge),
+                       .where = options.waits(),
+                       .remedy = "check what the rank is doing; comm.train_timeout_seconds sets "
+                                 "how long the run waits for it"});
     options.end(rank, error);
     if (sleep(options.patience)) options.leave();
     return false;

@@ -151,7 +151,7 @@ MeasuredMachine measure_machine(const RunConfig& config, double seconds) {
   const int ranks_here = num_ranks * layout.processes_on_machine / layout.num_processes;
   if (planned_device(config.training.device, ranks_here).is_cuda) {
     throw Error(ErrorKind::kUsage,
-                {.what = "layers are timed on the CPU, and the ranks of this run compute on GPUs",
+                {.what = "layers are timed on the CPU, but the ranks of this run compute on GPUs",
                  .where = "training.device",
                  .remedy = "set parallelism.partition to \"even\" or \"cost\", "
                            "parallelism.costs to times of your own, or training.device to "

@@ -231,12 +231,12 @@ void require_shared_folder(const std::string& folder, const Group& world) {
   }
   if (!made.empty()) fs::remove(place / made, failed);
   if (missing < 0) return;
-  throw Error(ErrorKind::kCheckpoint,
-              {.what = formatted(
-                   "rank {} does not see the folder of the checkpoints that rank 0 sees", missing),
-               .where = folder,
-               .remedy = "set checkpoint.folder to one on a file system that all machines share, "
-                         "under one path"});
+  throw Error(
+      ErrorKind::kCheckpoint,
+      {.what = formatted("rank {} does not see the checkpoint folder that rank 0 sees", missing),
+       .where = folder,
+       .remedy = "set checkpoint.folder to one on a file system that all machines share, "
+                 "under one path"});
 }
 
 void RunFolders::take(const RunConfig& config) {
@@ -266,7 +266,7 @@ void RunFolders::take(const RunConfig& config) {
     locks_.push_back(descriptor);
     if (!is_held_by_another(descriptor)) continue;
     throw Error(folder.kind,
-                {.what = formatted("another run that is alive {}", folder.holds),
+                {.what = formatted("another run {}", folder.holds),
                  .where = folder.path,
                  .remedy = formatted("end it, or set {} to another folder", folder.key)});
   }

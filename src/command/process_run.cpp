@@ -53,7 +53,7 @@ std::deque<Prompt> prompts_of(const RunConfig& config, const ModelSpec& spec) {
   if (spec.layers.back().loss_by_blocks) {
     throw Error(
         ErrorKind::kUsage,
-        {.what = "validation.prompts need logits, and the loss is computed by blocks of them",
+        {.what = "validation.prompts need all logits, but the loss is computed from blocks of them",
          .where = config.origins.at("validation.prompts"),
          .remedy = "set training.loss_chunks = \"off\", or leave the prompts out"});
   }

@@ -134,18 +134,18 @@ ProcessJobOptions job_options(const RunConfig& config, int num_ranks) {
   if (!alone && transport == TransportKind::kThreads) {
     throw Error(
         ErrorKind::kUsage,
-        {.what = formatted("threads are ranks of one process, and {} {}",
+        {.what = formatted("parallelism.transport = \"threads\" is for one process, but {} {}",
                            has_started(environment.launcher), environment.layout.num_processes),
          .where = config.origins.at("parallelism.transport"),
-         .remedy = "parallelism.transport = \"gloo\", or start one process"});
+         .remedy = "set parallelism.transport = \"gloo\", or start one process"});
   }
   if (alone && transport == TransportKind::kNccl) {
     throw Error(ErrorKind::kUsage,
-                {.what = "NCCL moves tensors between processes, and here is one, whose ranks are "
-                         "threads",
+                {.what = "NCCL moves tensors between processes, but this run has one process, "
+                         "whose ranks are threads",
                  .where = config.origins.at("parallelism.transport"),
                  .remedy = formatted("start a process for each rank: sluice launch -n {} -- .., or "
-                                     "parallelism.transport = \"auto\"",
+                                     "set parallelism.transport = \"auto\"",
                                      num_ranks)});
   }
   ProcessJobOptions options;

@@ -34,9 +34,9 @@ Json generation_settings(const RunConfig& config, const ModelSpec& spec) {
   }
   Json settings = parse_strict_json(read_text(file, data::kMaxTokenizerBytes), file);
   if (settings.is_object()) return settings;
-  throw Error(
-      ErrorKind::kInput,
-      {.what = "not a JSON object", .where = file, .remedy = "copy the file of the model again"});
+  throw Error(ErrorKind::kInput, {.what = "the file is not a JSON object",
+                                  .where = file,
+                                  .remedy = "copy the file of the model again"});
 }
 
 std::vector<std::int64_t> end_ids_in(const Json& settings) {
@@ -140,8 +140,8 @@ Prompt::Prompt(const RunConfig& config, const ModelSpec& spec, std::string text,
   const auto count = static_cast<std::int64_t>(ids_.size());
   if (count == 0) refuse("the prompt has no tokens", "give a text");
   if (count >= longest_) {
-    refuse(formatted("the prompt has {}, the model's sequences at most {}", counted(count, "token"),
-                     longest_),
+    refuse(formatted("the prompt has {}, but the model's sequences have at most {}",
+                     counted(count, "token"), longest_),
            "give a shorter text");
   }
 }

@@ -29,15 +29,19 @@ Checkpoint open_verified(const std::string& path, std::optional<std::int64_t> st
   Checkpoint checkpoint(path);
   const Manifest& manifest = checkpoint.manifest();
   if (step && manifest.step != *step) {
-    throw Error(ErrorKind::kCheckpoint,
-                {.what = formatted("its manifest is of step {}", manifest.step),
-                 .where = path,
-                 .remedy = "a checkpoint keeps its name"});
+    throw Error(
+        ErrorKind::kCheckpoint,
+        {.what = formatted("its name does not match its manifest of step {}", manifest.step),
+         .where = path,
+         .remedy = "give the folder its own name again"});
   }
   if (manifest.sequence > kLastSequence) {
-    throw Error(ErrorKind::kCheckpoint, {.what = "its position in the data is beyond any data",
-                                         .where = path,
-                                         .remedy = "resume from another checkpoint"});
+    throw Error(
+        ErrorKind::kCheckpoint,
+        {.what = formatted("its position in the data, sequence {}, is beyond the end of any data",
+                           manifest.sequence),
+         .where = path,
+         .remedy = "resume from another checkpoint"});
   }
   checkpoint.verify(num_cores());
   return checkpoint;
@@ -98,14 +102,13 @@ std::optional<Checkpoint> newest_verified(const std::string& folder,
     warnings.push_back(formatted("skipped the checkpoint {}: {}", candidate->path, reason));
   }
   if (damaged.empty()) return std::nullopt;
-  throw Error(
-      ErrorKind::kCheckpoint,
-      {.what = "no checkpoint of checkpoint.folder can be resumed from; the newest that was "
-               "committed: " +
-               damage,
-       .where = damaged,
-       .remedy = "set checkpoint.resume = \"none\" to start afresh, or another "
-                 "checkpoint.folder"});
+  throw Error(ErrorKind::kCheckpoint,
+              {.what = "the run cannot resume from any checkpoint of checkpoint.folder; the newest "
+                       "committed one: " +
+                       damage,
+               .where = damaged,
+               .remedy = "set checkpoint.resume = \"none\" to start afresh, or another "
+                         "checkpoint.folder"});
 }
 
 Checkpoint checkpoint_of_step(const std::string& folder, std::int64_t step) {
@@ -141,7 +144,7 @@ void judge(const std::string& kind, const std::string& difference, const Checkpo
       formatted("the checkpoint belongs to {}: {}", kind == "data" ? "other data" : "another model",
                 printable(difference));
   if (std::find(options.allow.begin(), options.allow.end(), kind) != options.allow.end()) {
-    warnings.push_back(what + "; the run still resumes from it, as checkpoint.allow says");
+    warnings.push_back(what + "; the run still resumes from it, as checkpoint.allow permits");
     return;
   }
   throw Error(
@@ -158,12 +161,12 @@ void require_same_kind(const Checkpoint& checkpoint, const RunConfig& config) {
   const bool is = !config.model.adapter.empty() || config.lora.rank > 0;
   if (was == is) return;
   throw Error(ErrorKind::kCheckpoint,
-              {.what = was ? "the checkpoint has an adapter, and this run trains without one"
-                           : "the checkpoint has all weights, and this run trains an adapter",
+              {.what = was ? "the checkpoint has an adapter, but this run trains without one"
+                           : "the checkpoint has all weights, but this run trains an adapter",
                .where = checkpoint.path(),
-               .remedy = formatted(
-                   "{}, or checkpoint.resume = \"none\" to start afresh",
-                   was ? "set [lora] as its run had it" : "set model.path to the checkpoint")});
+               .remedy = formatted("{}, or set checkpoint.resume = \"none\" to start afresh",
+                                   was ? "set [lora] as the run of the checkpoint did"
+                                       : "set model.path to the checkpoint")});
 }
 
 // Returns the checkpoint's generation, or a later one if the folder has newer checkpoints.
@@ -227,13 +230,12 @@ void require_free_steps(const RunConfig& config, const ResumePoint& resume) {
     } catch (const Error&) {
       continue;  // a save will move the damaged folder aside
     }
-    throw Error(
-        ErrorKind::kUsage,
-        {.what = formatted("step {}, which is left to do, is committed already, and is never "
-                           "replaced with checkpoint.commit = \"marker\"",
-                           folder.step),
-         .where = folder.path,
-         .remedy = "resume from it, remove it, or set another checkpoint.folder"});
+    throw Error(ErrorKind::kUsage,
+                {.what = formatted("step {}, which this run would save, is committed already, and "
+                                   "checkpoint.commit = \"marker\" never replaces a checkpoint",
+                                   folder.step),
+                 .where = folder.path,
+                 .remedy = "resume from it, remove it, or set another checkpoint.folder"});
   }
 }
 

@@ -76,7 +76,7 @@ std::map<std::string, std::string> of_data(std::map<std::string, std::string> se
 
 std::string model_difference(const Checkpoint& checkpoint, const RunFingerprints& made_of) {
   const Fingerprint* was = find(checkpoint.manifest(), "model");
-  if (!was) return "it does not say which model it belongs to";
+  if (!was) return "its manifest records no model";
   const Fingerprint& is = made_of.of.at("model");
   if (*was == is) return adapter_difference(checkpoint.manifest(), made_of);
   const std::string config = config_difference(checkpoint.path(), made_of.model_config);
@@ -88,7 +88,7 @@ std::string model_difference(const Checkpoint& checkpoint, const RunFingerprints
 
 std::string data_difference(const Manifest& manifest, const RunFingerprints& made_of) {
   const Fingerprint* was = find(manifest, "data");
-  if (!was) return "it does not say which data it has seen";
+  if (!was) return "its manifest records no data";
   const Fingerprint& is = made_of.of.at("data");
   if (*was == is) return {};
   const std::string keys = changed_settings(of_data(manifest.settings), of_data(made_of.settings));

@@ -58,11 +58,10 @@ RunLog::RunLog(const RunConfig& config, const Plan& plan, const TokenData& data,
 }
 
 void RunLog::already_finished() const {
-  print(
-      formatted("the run is finished: {} has step {}, training.steps = {}; for more steps raise "
-                "training.steps; to start afresh: --checkpoint.resume none, or another "
-                "checkpoint.folder\n",
-                resume_.checkpoint->path(), resume_.done.steps, config_.training.steps));
+  print(formatted(
+      "the run is finished: {} has step {}, and training.steps = {}. Raise training.steps for more "
+      "steps. To start afresh, use --checkpoint.resume none or another checkpoint.folder.\n",
+      resume_.checkpoint->path(), resume_.done.steps, config_.training.steps));
 }
 
 void RunLog::begin(const std::string& auto_text) {

@@ -132,7 +132,8 @@ void RunStory::keep_earlier() {
     read_curves(MetricsFile::path_in(record_.folder), done, record_.curves);
   } catch (const Error& error) {
     // These files only inform the user, so a damaged one must not prevent a resume.
-    log_debug(formatted("what the run told before is left out: {}", error.what()));
+    log_debug(formatted("the earlier record of this run cannot be read, and is left out: {}",
+                        error.what()));
   }
 }
 
@@ -219,8 +220,7 @@ bool RunStory::write(const std::string& path, const std::string& text) {
   given_up_ = true;
   log_warning(formatted(
       "{}; the run continues without it",
-      file_error(ErrorKind::kUsage, "cannot write the run's record of itself", path, failed)
-          .what()));
+      file_error(ErrorKind::kUsage, "cannot write the record of the run", path, failed).what()));
   return false;
 }
 

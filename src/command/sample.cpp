@@ -80,7 +80,7 @@ void choose_model(RunConfig& config) {
   throw Error(
       ErrorKind::kInput,
       {.what = config.model.path.empty()
-                   ? "the adapter does not say where its base is"
+                   ? "the adapter names no base model"
                    : formatted("the adapter's base model, '{}', does not exist", config.model.path),
        .where = config.model.adapter,
        .remedy = (download.empty() ? "" : download + "; ") +
@@ -121,7 +121,7 @@ Continuation sample_here(const RunConfig& config, const Plan& plan, const Prompt
       Pipeline pipeline(model, plan, transport, evaluation_options(config, weights));
       doing = "loading the weights";
       load_weights_to_evaluate(weights, plan.model, pipeline);
-      doing = "going on with the prompt";
+      doing = "continuing the prompt";
       continuations.at(transport.rank()) = prompt.go_on(pipeline);
     } catch (...) {
       rethrow_with_place(formatted("{}, {}", place_of_rank(plan, transport.rank()), doing),

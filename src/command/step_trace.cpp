@@ -55,12 +55,12 @@ StepTrace::StepTrace(const StepRange& steps, std::int64_t steps_done, std::int64
         {.what = formatted("the trace ends with step {}, but the run continues with step {}",
                            steps_.last, steps_done + 1),
          .where = "--profile-steps",
-         .remedy = "give steps that are left to do"});
+         .remedy = "give steps that the run has not done yet"});
   }
   if (steps_.first > num_steps) {
     throw Error(ErrorKind::kUsage,
-                {.what = formatted("the trace starts with step {}, the run has {}", steps_.first,
-                                   counted(num_steps, "step")),
+                {.what = formatted("the trace starts with step {}, but the run has only {}",
+                                   steps_.first, counted(num_steps, "step")),
                  .where = "--profile-steps",
                  .remedy = "give steps that the run makes, or raise training.steps"});
   }

@@ -53,7 +53,7 @@ double validation_loss(const ProcessRun& run, const Model& model, Pipeline& pipe
                     [&](const StepBatch& batch) { return pipeline.evaluate(batch); })
           .mean();
   if (std::isfinite(loss)) return loss;
-  throw Error(ErrorKind::kNotFinite, {.what = "the loss of the validation is not finite",
+  throw Error(ErrorKind::kNotFinite, {.what = "the validation loss is not finite",
                                       .where = doing,
                                       .remedy = "lower optimizer.lr, or look at the weights"});
 }
@@ -64,7 +64,7 @@ Validated validate(const ProcessRun& run, const Model& model, Pipeline& pipeline
   Validated validated;
   doing = formatted("validation after step {}", step);
   if (run.validation) validated.loss = validation_loss(run, model, pipeline, rank, step, doing);
-  doing = formatted("going on with validation.prompts after step {}", step);
+  doing = formatted("continuing validation.prompts after step {}", step);
   for (const Prompt& prompt : run.prompts) {
     Continuation continuation = prompt.go_on(pipeline);
     validated.continuations.emplace_back(std::move(continuation.prompt),

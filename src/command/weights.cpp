@@ -60,7 +60,7 @@ void require_base_of_run(const std::string& adapter, const ModelSpec& spec,
   throw Error(
       ErrorKind::kCheckpoint,
       {.what = formatted(
-           "the adapter has another base model: it was trained on other weights than those of '{}'",
+           "the adapter has another base model: it was trained on weights other than those of '{}'",
            base.directory->path()),
        .where = adapter,
        .remedy = "name the model that its run started from"});

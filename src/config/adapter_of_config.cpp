@@ -26,9 +26,7 @@ void require_no_contradiction(const RunConfig& config, const Adapter& adapter) {
   const LoraOptions& lora = config.lora;
   const auto refuse_key = [&](const std::string& key) {
     refuse(config, key,
-           key +
-               " contradicts the adapter of model.adapter, whose own "
-               "adapter_config.json holds",
+           key + " contradicts the adapter of model.adapter, whose adapter_config.json applies",
            "leave " + key + " out");
   };
   if (is_set(config, "lora.rank") && lora.rank != first.rank) refuse_key("lora.rank");
@@ -39,7 +37,7 @@ void require_no_contradiction(const RunConfig& config, const Adapter& adapter) {
 void require_alone(const RunConfig& config, const std::string& key) {
   if (config.training.trainable != TrainingOptions().trainable) {
     refuse(config, "training.trainable", "training.trainable and " + key + " exclude each other",
-           "an adapter trains, and all else is frozen: leave training.trainable out");
+           "leave training.trainable out: only the adapter trains, and all else is frozen");
   }
 }
 
@@ -53,7 +51,8 @@ void require_same_target(const RunConfig& config, const Adapter& adapter, const 
     matched.push_back(layer.name);
   for (const AdaptedLinear& layer : adapter.layers) own.push_back(layer.name);
   if (matched == own) return;
-  refuse(config, "lora.target", "lora.target matches other layers than model.adapter has",
+  refuse(config, "lora.target",
+         "lora.target matches other layers than the adapter of model.adapter has",
          "leave lora.target out");
 }
 
@@ -74,8 +73,8 @@ void require_adapter_base(const RunConfig& config) {
     return;  // plan_of_config() refuses it
   const std::string key = is_stored ? "model.adapter" : "lora.rank";
   refuse(config, key,
-         key + " needs the weights of its base model, but model.config alone draws new ones",
-         "set model.path to the directory of the base");
+         key + " needs the weights of its base model, but model.config alone draws random weights",
+         "set model.path to the directory of the base model");
 }
 
 std::optional<Adapter> adapter_of_config(const RunConfig& config, const ModelSpec& model) {

@@ -33,12 +33,12 @@ void check_precision(const RunConfig& config) {
   const MixedPrecision products = config.training.mixed_precision;
   if (config.model.dtype != ParameterType::kFloat16 || products == MixedPrecision::kNone) return;
   const std::string word = word_of(words_of(products), products);
-  throw Error(
-      ErrorKind::kUsage,
-      {.what = "model.dtype = \"float16\" and training.mixed_precision = \"" + word +
-               "\" exclude each other",
-       .where = where_of(config, "training.mixed_precision", "model.dtype"),
-       .remedy = "model.dtype = \"float32\" for products in " + word + " and weights in float32"});
+  throw Error(ErrorKind::kUsage,
+              {.what = "model.dtype = \"float16\" and training.mixed_precision = \"" + word +
+                       "\" exclude each other",
+               .where = where_of(config, "training.mixed_precision", "model.dtype"),
+               .remedy = "set model.dtype = \"float32\" for products in " + word +
+                         " and weights in float32"});
 }
 
 void require_multiple(const RunConfig& config, const std::string& key, std::int64_t batch,
@@ -107,7 +107,7 @@ void check_schedule(const RunConfig& config) {
     if (!given) continue;
     refuse_both(config, std::string("parallelism.") + name,
                 "parallelism.pipeline_parallel_schedule_csv",
-                "the file settles the schedule and the number of stages");
+                "leave it out: the schedule file sets the number of stages");
   }
 }
 
@@ -140,9 +140,9 @@ void check_balance(const RunConfig& config) {
       {options.last_stage_weight.has_value(), "last_stage_weight"}};
   for (const auto& [given, name] : others) {
     if (!given) continue;
-    refuse_both(config, "parallelism.partition", std::string("parallelism.") + name,
-                "\"" + word_of(words_of(partition), partition) +
-                    "\" finds the cuts itself: keep one of them");
+    refuse_both(
+        config, "parallelism.partition", std::string("parallelism.") + name,
+        "\"" + word_of(words_of(partition), partition) + "\" chooses the cuts: keep one of them");
   }
 }
 
@@ -150,7 +150,7 @@ void check_auto(const RunConfig& config) {
   if (!config.parallelism.pipeline.auto_schedule || config.parallelism.schedule_csv.empty()) return;
   refuse_both(config, "parallelism.pipeline_parallel_schedule",
               "parallelism.pipeline_parallel_schedule_csv",
-              "\"auto\" chooses a schedule, the file has one: keep one of them");
+              "keep one of them: \"auto\" chooses a schedule, and the file contains one");
 }
 
 void check_stage_to_rank(const RunConfig& config) {
@@ -196,7 +196,7 @@ std::vector<Error> unbuilt_errors(const RunConfig& config, const Unbuilt& unbuil
 void check_together(const RunConfig& config) {
   if (!config.model.path.empty() && !config.model.config.empty()) {
     refuse_both(config, "model.path", "model.config",
-                "model.path for given weights, model.config to initialise them");
+                "keep model.path to load weights, or model.config to initialise them");
   }
   check_precision(config);
   check_batch(config);

@@ -26,11 +26,11 @@ std::string no_match_remedy(const std::string& pattern) {
     folder /= part;
     if (fs::is_directory(folder, error)) continue;
     return "there is no folder '" + folder.string() +
-           "': mend the path (a relative path in a configuration file starts at the file's folder, "
-           "any other at the working folder)";
+           "': correct the path (a relative path in a configuration file starts at the file's "
+           "folder, any other at the working folder)";
   }
-  return "no such name in the folder '" + (folder.empty() ? "." : folder.string()) +
-         "': mend the name or the pattern";
+  return "nothing in the folder '" + (folder.empty() ? "." : folder.string()) +
+         "' matches: correct the name or the pattern";
 }
 
 // `other` is a match that is not a regular file, or "".
@@ -48,9 +48,9 @@ Error no_file(const std::string& pattern, const std::string& other, const std::s
         {.what = subject + "a folder", .where = where, .remedy = "write '" + other + "/**/*.txt'"});
   }
   if (fs::is_symlink(fs::symlink_status(other, error)) && !fs::exists(status)) {
-    return Error(ErrorKind::kInput, {.what = subject + "a link to nothing",
+    return Error(ErrorKind::kInput, {.what = subject + "a broken symbolic link",
                                      .where = where,
-                                     .remedy = "mend the link, or name another file"});
+                                     .remedy = "correct the link, or name another file"});
   }
   return Error(ErrorKind::kInput, {.what = subject + "not a regular file",
                                    .where = where,

@@ -79,8 +79,8 @@ void require_supported_by_kind(const RunConfig& config) {
     if (!used.is_used || !remedy) continue;
     throw Error(ErrorKind::kUsage,
                 {.what = chosen.key().empty()
-                             ? formatted("{} is not for {}", used.key, chosen.title())
-                             : formatted("{} is not for a model.{}", used.key, chosen.key()),
+                             ? formatted("{} cannot be used with {}", used.key, chosen.title())
+                             : formatted("{} cannot be used with model.{}", used.key, chosen.key()),
                  .where = config.origins.at(used.key),
                  .remedy = *remedy});
   }
@@ -90,7 +90,7 @@ void require_supported_by_kind(const RunConfig& config) {
       if (!is_given(config, own)) continue;
       const std::string key = "model." + std::string(own);
       throw Error(ErrorKind::kUsage,
-                  {.what = key + " is for " + std::string(kind->title()) + " alone",
+                  {.what = key + " can only be used with " + std::string(kind->title()),
                    .where = config.origins.at(key),
                    .remedy = "leave it out, or set model." + std::string(kind->key())});
     }

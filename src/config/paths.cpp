@@ -98,9 +98,9 @@ std::string expand_path(std::string_view text, const std::string& folder,
     const std::size_t close = text.find('}', open);
     if (close == std::string_view::npos) {
       throw Error(ErrorKind::kUsage,
-                  {.what = "'${' without '}' in the path '" + std::string(text) + "'",
+                  {.what = "the path '" + std::string(text) + "' has '${' without '}'",
                    .where = where,
-                   .remedy = "close it"});
+                   .remedy = "add the '}'"});
     }
     expanded += variable(std::string(text.substr(open + 2, close - open - 2)), where);
     text.remove_prefix(close + 1);

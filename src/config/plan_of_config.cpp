@@ -61,8 +61,8 @@ void require_type_of_files(const RunConfig& config, const ModelKind& kind, const
   if (fixed.empty() || fixed == word(config.model.dtype)) return;
   throw Error(
       ErrorKind::kUsage,
-      {.what =
-           formatted("the {} was exported in {}, and types are written into it", kind.key(), fixed),
+      {.what = formatted("the {} was exported in {}, and an exported graph has fixed types",
+                         kind.key(), fixed),
        .where = config.origins.at(
            is_set(config, "model.dtype") ? "model.dtype" : formatted("model.{}", kind.key())),
        .remedy = formatted("set model.dtype = \"{}\", or export the model in {}", fixed,
@@ -206,9 +206,9 @@ LayerTimes counted_times_of(const Asked& asked) {
 
 std::shared_ptr<const LayerTimes> times_at_speed(const RunConfig& config, const Asked& asked) {
   if (!config.parallelism.costs.empty()) {
-    throw Error(ErrorKind::kUsage, {.what = "measured costs and a speed exclude each other",
+    throw Error(ErrorKind::kUsage, {.what = "parallelism.costs and --flops exclude each other",
                                     .where = "--flops",
-                                    .remedy = "leave it out, or parallelism.costs"});
+                                    .remedy = "keep one of them"});
   }
   return std::make_shared<const LayerTimes>(
       at_speed(counted_times_of(asked), config.speed->flops, config.speed->bandwidth));
@@ -267,7 +267,7 @@ void require_batch_fits(const RunConfig& config, const Schedule& schedule) {
                                  key, is_global ? "parallelism.data_parallel_degree / " : "",
                                  found.num_microbatches),
                .where = config.origins.at("parallelism.pipeline_parallel_schedule_csv"),
-               .remedy = formatted("{} = {}", key, batch)});
+               .remedy = formatted("set {} = {}", key, batch)});
 }
 
 struct Idle {
@@ -362,8 +362,7 @@ std::vector<std::string> warnings_of(const RunConfig& config, const Plan& plan) 
   }
   if (config.validation.interval > 0 && validates_training_files(config)) {
     warn("validation.files",
-         " has files of data.files: the validation loss is of rows that were "
-         "trained on");
+         " shares files with data.files: the validation loss includes rows that were trained on");
   }
   for (const std::string& warning : plan.warnings)
     warnings.push_back(detail::with_keys_and_place(config, warning));

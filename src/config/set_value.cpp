@@ -91,14 +91,14 @@ void check_string(const Key& key, const std::string& text, const RawValue& raw,
                                     .remedy = remedy});
   }
   if (text.empty() && !key.may_be_empty) {
-    throw Error(ErrorKind::kUsage, {.what = key.full_name() + ": an empty string",
+    throw Error(ErrorKind::kUsage, {.what = key.full_name() + " is an empty string",
                                     .where = source.at(raw.position),
                                     .remedy = example(key)});
   }
   if (text.find('\0') != std::string::npos) {
-    throw Error(ErrorKind::kUsage, {.what = key.full_name() + ": a string with a NUL character",
+    throw Error(ErrorKind::kUsage, {.what = key.full_name() + " has a NUL character",
                                     .where = source.at(raw.position),
-                                    .remedy = "leave it out"});
+                                    .remedy = "remove the character"});
   }
 }
 
@@ -127,7 +127,7 @@ RawValue with_meant_words(const Key& key, RawValue raw) {
 void check_value(const Key& key, const Value& value, const RawValue& raw, const Source& source) {
   if (raw.type == RawValue::Type::kList) {
     if (raw.list.empty() && !key.may_be_empty && key.kinds.front() == Kind::kString) {
-      throw Error(ErrorKind::kUsage, {.what = key.full_name() + ": an empty list",
+      throw Error(ErrorKind::kUsage, {.what = key.full_name() + " is an empty list",
                                       .where = source.at(raw.position),
                                       .remedy = example(key)});
     }

@@ -56,8 +56,8 @@ void refuse_long_keys(std::string_view text, const std::string& file) {
     }
     if (c == '.') {
       if (++dots >= kMaxKeyParts) {
-        throw error_at(formatted("a key of more than {} parts", kMaxKeyParts), file, here,
-                       "keys are [section] and key");
+        throw error_at(formatted("the key has more than {} parts", kMaxKeyParts), file, here,
+                       "write [section], and below it one key = value a line");
       }
     } else if (c == '\n' || c == '=' || c == ',' || c == '{' || c == '[' || c == ']') {
       dots = 0;

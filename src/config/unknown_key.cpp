@@ -115,7 +115,7 @@ Error unknown_variable(const std::string& variable, const std::vector<std::strin
     return refuse("did you mean '" + variables[found - names.begin()] + "'?");
   }
   if (!siblings.empty()) return refuse("one of: " + join(siblings, ", "));
-  return refuse("keys are set by SLUICE_SECTION_KEY, see `sluice config reference`; or unset it");
+  return refuse("unset it, or name a key as SLUICE_SECTION_KEY: see `sluice config reference`");
 }
 
 }  // namespace sluice::detail

@@ -201,14 +201,14 @@ class ArrayReader {
     if (!type_) refuse("has numbers of the type '" + printable(array_.type) + "'");
     std::uint64_t bytes = type_->bytes;
     for (const std::uint64_t size : array_.shape) {
-      if (size == 0 && array_.shape.front() > 0) refuse("is empty in a dimension behind the first");
+      if (size == 0 && array_.shape.front() > 0) refuse("is empty in a dimension after the first");
       if (size > 0 && bytes > kMaxArrayBytes / size)
         refuse(formatted("has more than {} bytes", kMaxArrayBytes));
       bytes *= size;
     }
     if (array_.end - array_.begin != bytes) {
-      refuse(formatted("has {} bytes of numbers, its header says {}", array_.end - array_.begin,
-                       bytes));
+      refuse(formatted("has {} bytes of numbers, but its header requires {}",
+                       array_.end - array_.begin, bytes));
     }
   }
 

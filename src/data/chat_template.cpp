@@ -64,11 +64,12 @@ const Known& known_format(ChatTemplate chat_template, const TextTokens& tokens,
     }
   }
   if (found != formats.end()) return *found;
-  throw Error(ErrorKind::kUsage,
-              {.what = "`data.chat_template` = \"auto\" finds no format for conversations: neither "
-                       "the tokenizer's special tokens nor the model's family is of a known one",
-               .remedy = "set `data.chat_template` to \"chatml\", \"llama3\", \"mistral\" or "
-                         "\"gemma\""});
+  throw Error(
+      ErrorKind::kUsage,
+      {.what = "`data.chat_template` = \"auto\" finds no format for conversations: neither the "
+               "tokenizer's special tokens nor the model's family belongs to a known one",
+       .remedy = "set `data.chat_template` to \"chatml\", \"llama3\", \"mistral\" or "
+                 "\"gemma\""});
 }
 
 // Works like Python's str.strip().
@@ -197,14 +198,15 @@ std::vector<Turn> ChatFormat::turns(const std::vector<Message>& messages,
 std::vector<Turn> ChatFormat::alternating(const std::vector<Message>& messages) const {
   const bool has_system = messages.front().role == "system";
   if (has_system && messages.size() == 1)
-    refuse(0, " is a system message with no other after it", "add what the user says");
+    refuse(0, " is a system message without a message after it", "add the user's message");
   std::vector<Turn> turns;
   for (std::size_t i = has_system ? 1 : 0; i < messages.size(); ++i) {
     const Message& message = messages[i];
     const std::string expected = turns.size() % 2 == 0 ? "user" : "assistant";
     if (message.role != expected) {
       refuse(i, " has role '" + message.role + "' where '" + expected + "' is expected",
-             "in this chat template user and assistant take turns, after a system message at most");
+             "let user and assistant take turns after at most one system message, as this chat "
+             "template requires");
     }
     const bool takes_system = has_system && turns.empty();
     const std::string system = takes_system ? messages.front().content + "\n\n" : "";

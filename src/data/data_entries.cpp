@@ -34,11 +34,11 @@ void check_field_options(const TokenDataOptions& options) {
   if (options.fields.empty()) {
     throw Error(ErrorKind::kUsage, {.what = "rows have neither tokens nor fields",
                                     .where = "TokenDataOptions::fields",
-                                    .remedy = "say which fields rows have"});
+                                    .remedy = "name the fields that rows have"});
   }
   const DataOptions plain;
   const auto refuse_set = [&](const std::string& option) {
-    refuse(option, "it is of tokens, and the model takes none");
+    refuse(option, "the option is for tokens, but the model takes none");
   };
   if (options.data.truncate) refuse_set("data.truncate");
   if (options.data.pad != plain.pad) refuse_set("data.pad");
@@ -89,18 +89,19 @@ std::vector<std::int64_t> entries_of(const TokenDataOptions& options) {
     entries.assign(options.data.files.size(), 1);
   }
   if (!weights.empty() && weights.size() != entries.size()) {
-    refuse_weights(formatted("{} for {} {} of `data.files`", counted(std::ssize(weights), "weight"),
-                             entries.size(), entries.size() == 1 ? "entry" : "entries"),
+    refuse_weights(formatted("`data.weights` has {} for {} {} of `data.files`",
+                             counted(std::ssize(weights), "weight"), entries.size(),
+                             entries.size() == 1 ? "entry" : "entries"),
                    "give one for each entry, or none");
   }
   if (weights.size() > Mixture::kMaxEntries) {
-    refuse_weights(std::to_string(weights.size()) + " weights",
+    refuse_weights("`data.weights` has " + std::to_string(weights.size()) + " weights",
                    formatted("give at most {}: one entry may be a pattern for many files",
                              Mixture::kMaxEntries));
   }
   for (const double weight : weights) {
     if (!(weight > 0) || !std::isfinite(weight))
-      refuse_weights("a weight of " + shortest(weight), "weights are above 0");
+      refuse_weights("a weight is " + shortest(weight), "give weights above 0");
   }
   std::int64_t total = 0;
   for (std::size_t i = 0; i < entries.size(); ++i) {

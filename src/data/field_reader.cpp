@@ -80,11 +80,12 @@ void check_fields(const std::vector<FieldOption>& fields, bool has_tokens) {
   std::set<std::string> names;
   for (const FieldOption& field : fields) {
     if (!names.insert(field.name).second)
-      refuse_fields("'" + field.name + "' is asked for twice", "name each field once");
+      refuse_fields("'" + field.name + "' is named twice", "name each field once");
     if (!type_named(field.dtype)) {
       std::vector<std::string> known;
       for (const FieldType& type : kFieldTypes) known.emplace_back(type.name);
-      refuse_fields(formatted("'{}' is {}, of which rows have no numbers", field.name, field.dtype),
+      refuse_fields(formatted("'{}' has the type {}, which numbers in rows cannot have", field.name,
+                              field.dtype),
                     suggest_name(field.dtype, known));
     }
     for (const std::int64_t size : field.sizes) {
@@ -134,8 +135,8 @@ void FieldReader::count_element(const char* found) {
   const std::size_t dimension = counts_.size() - 1;
   const std::int64_t count = ++counts_.back();
   if (is_known_[dimension] && count > value_.sizes[dimension]) {
-    fail(formatted("'{}' has {} more than the {} of its dimension {}", field_.name, found,
-                   value_.sizes[dimension], dimension + 1));
+    fail(formatted("dimension {} of '{}' has {} beyond its size of {}", dimension + 1, field_.name,
+                   found, value_.sizes[dimension]));
   }
 }
 
@@ -180,7 +181,7 @@ void FieldReader::boolean(bool value) {
 void FieldReader::integer_in_range(std::int64_t value) {
   const FieldType& type = type_of(field_);
   if (value < type.least || value > type.most)
-    fail(formatted("{} in '{}' is not one of {}", value, field_.name, field_.dtype));
+    fail(formatted("{} in '{}' is outside of the range of {}", value, field_.name, field_.dtype));
   const bool is_id = field_.below == 0 || (value >= 0 && value < field_.below);
   if (!is_id && value != field_.ignored)
     fail(formatted("{} in '{}' is outside of the vocabulary of {}", value, field_.name,

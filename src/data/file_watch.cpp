@@ -29,8 +29,8 @@ void FileWatch::look() {
       continue;
     }
     log_warning(files_[next_].first +
-                " changed while the run reads it: rows from here on may be others, and a run that "
-                "resumes refuses other data; leave data files as they are while they are used");
+                " changed while the run reads it: later rows may differ, and resuming fails with "
+                "other data; leave data files as they are while they are used");
     files_.erase(files_.begin() + static_cast<std::ptrdiff_t>(next_));
   }
 }

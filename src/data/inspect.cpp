@@ -216,9 +216,9 @@ class Inspection {
     }
     if (sizes.size() != field.sizes.size()) {
       throw Error(ErrorKind::kInput,
-                  {.what = formatted("'{}' has {} dimensions, and {} in rows before", name,
+                  {.what = formatted("'{}' has {} dimensions, but {} in earlier rows", name,
                                      sizes.size(), field.sizes.size()),
-                   .remedy = "give all rows of a field as many"});
+                   .remedy = "give the field as many in every row"});
     }
     for (std::size_t d = 0; d < sizes.size(); ++d) {
       field.sizes[d].first = std::min(field.sizes[d].first, sizes[d]);

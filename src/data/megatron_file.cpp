@@ -159,8 +159,8 @@ class MegatronFile final : public TokenFile {
     const bool fits = num_sequences_ <= rest / 12 && num_entries_ <= rest / 8;
     const std::uint64_t needed = fits ? num_sequences_ * 12 + num_entries_ * 8 : 0;
     if (!fits || (rest != needed && rest != needed + num_sequences_)) {
-      refuse(formatted("the header says {} sequences and {} entries of documents, which {} bytes "
-                       "do not hold",
+      refuse(formatted("the header announces {} sequences and {} entries of documents, which the "
+                       "{} bytes of the file do not hold",
                        num_sequences_, num_entries_, size),
              index_path_, "copy it again: it was cut off or changed");
     }
@@ -194,7 +194,7 @@ class MegatronFile final : public TokenFile {
   }
 
   void check_documents(const File& index) const {
-    if (num_entries_ == 0 && num_sequences_ > 0) refuse("it names no document", index_path_);
+    if (num_entries_ == 0 && num_sequences_ > 0) refuse("the .idx names no document", index_path_);
     NumberReader<std::int64_t> documents(index, documents_, num_entries_);
     std::int64_t before = 0;
     for (std::uint64_t i = 0; i < num_entries_; ++i) {

@@ -183,7 +183,9 @@ void require_sound_speech(const Speech& speech, const std::string& field, bool a
 void require_ids_beside(const JsonlRow& row) {
   if (row.input_ids) return;
   const auto refuse = [](bool has, const std::string& name) {
-    if (has) refuse_row("'" + name + "' without 'input_ids'", "give the ids that they belong to");
+    if (has)
+      refuse_row("the row has '" + name + "' without 'input_ids'",
+                 "give the ids that they belong to");
   };
   refuse(row.labels.has_value(), "labels");
   refuse(row.attention_mask.has_value(), "attention_mask");

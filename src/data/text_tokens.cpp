@@ -82,14 +82,15 @@ void TextTokens::require_bytes() const {
   if (is_auto_ && vocab_size_ >= kByteVocabulary) {
     warn(
         formatted("no tokenizer {}: every byte of text is a token; set `data.tokenizer` = "
-                  "\"bytes\" to say so, or to the path of a tokenizer.json",
+                  "\"bytes\" to confirm this, or to the path of a tokenizer.json",
                   directory_.empty() ? "is named" : "is in '" + directory_ + "'"));
   }
   if (vocab_size_ >= kByteVocabulary) return;
   throw Error(
       ErrorKind::kInput,
-      {.what = "text becomes one token per byte, which needs a vocabulary of 256; the model has " +
-               std::to_string(vocab_size_),
+      {.what =
+           "text becomes one token per byte, which needs a vocabulary of 256, but the model has " +
+           std::to_string(vocab_size_),
        .remedy = "give the model a tokenizer.json, use .jsonl rows with input_ids, or a model with "
                  "vocab_size >= 256"});
 }

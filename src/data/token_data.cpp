@@ -62,13 +62,14 @@ class SameSizes {
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       if (sizes[i] == first_[i]) continue;
       if (options_.fields[i].concatenated && have_same_items(sizes[i], first_[i])) continue;
-      throw Error(ErrorKind::kInput,
-                  {.what = formatted("'{}' is {}, and {} in the first row of the microbatch, {}",
-                                     options_.fields[i].name, shape_text(sequence.fields[i].sizes),
-                                     shape_text(first_[i]), first_place_()),
-                   .where = place(),
-                   .remedy = "give all rows of a microbatch the same sizes, or set "
-                             "`microbatch_size` = 1"});
+      throw Error(
+          ErrorKind::kInput,
+          {.what = formatted("'{}' has the shape {}, but {} in the first row of the microbatch, {}",
+                             options_.fields[i].name, shape_text(sequence.fields[i].sizes),
+                             shape_text(first_[i]), first_place_()),
+           .where = place(),
+           .remedy = "give all rows of a microbatch the same sizes, or set "
+                     "`microbatch_size` = 1"});
     }
   }
 

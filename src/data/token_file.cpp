@@ -118,9 +118,10 @@ std::unique_ptr<TokenFile> open_llmc(const std::string& path) {
   const IdType type = wide ? IdType::kUint32 : IdType::kUint16;
   const std::uint64_t ids = num_tokens < 0 ? 0 : static_cast<std::uint64_t>(num_tokens);
   if (num_tokens < 0 || size != sizeof(header) + ids * bytes_of(type)) {
-    refuse_file(formatted("the header says {} tokens of {} bytes, the file has {} bytes of them",
-                          num_tokens, bytes_of(type), size - sizeof(header)),
-                path, "copy it again: it was cut off or changed");
+    refuse_file(
+        formatted("the header announces {} tokens of {} bytes, but the file has {} bytes of tokens",
+                  num_tokens, bytes_of(type), size - sizeof(header)),
+        path, "copy it again: it was cut off or changed");
   }
   return std::make_unique<PlainTokenFile>(path, size, sizeof(header), type);
 }

@@ -74,9 +74,10 @@ void check_sizes(const OperatorCall& call) {
                           : elements * aten_rows::as_double(std::max<std::int64_t>(1, size));
     const bool strides_fit = tensor.strides.empty() || tensor.strides.size() == tensor.sizes.size();
     if (elements > aten_rows::kMostElements || !strides_fit)
-      throw Error(ErrorKind::kInput,
-                  {.what = formatted("the sizes of '{}' in a call of '{}' are none of a tensor",
-                                     tensor.name, call.target)});
+      throw Error(
+          ErrorKind::kInput,
+          {.what = formatted("the sizes of '{}' in a call of '{}' are not sizes of a tensor",
+                             tensor.name, call.target)});
     aten_rows::element(tensor);  // throws for an unknown dtype
   };
   for (const auto& [argument, tensors] : call.tensors)

@@ -148,7 +148,7 @@ std::vector<std::int64_t> ConfigReader::sizes(const std::string& key, std::int64
     const bool is_size = item.is_number_integer() && item.integer() >= min && item.integer() <= max;
     if (!is_size) {
       fail(key, formatted("{} is not a whole number between {} and {}", item.shown(), min, max),
-           "mend it");
+           "write such a number");
     }
     sizes.push_back(item.integer());
   }
@@ -166,7 +166,7 @@ std::vector<double> ConfigReader::numbers(const std::string& key, double min, do
       fail(key,
            item.shown() + " is not a number between " + Json(min).shown() + " and " +
                Json(max).shown(),
-           "mend it");
+           "write such a number");
     }
     numbers.push_back(item.number());
   }

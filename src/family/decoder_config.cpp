@@ -59,7 +59,7 @@ void read_heads(const ConfigReader& config, const DecoderKeys& keys, DecoderConf
         formatted("{} does not divide num_attention_heads = {}", out.num_key_value_heads,
                   out.num_attention_heads),
         config.has("num_key_value_heads")
-            ? std::string("every key and value head serves as many query heads")
+            ? std::string("write a divisor: all key and value heads serve equally many query heads")
             : formatted("add the field: without it the family has {}", out.num_key_value_heads));
   }
   const bool has_own_size = keys.head_dim || config.has("head_dim");
@@ -68,13 +68,13 @@ void read_heads(const ConfigReader& config, const DecoderKeys& keys, DecoderConf
     config.fail(
         "num_attention_heads",
         formatted("{} does not divide hidden_size = {}", out.num_attention_heads, out.hidden_size),
-        "every head has as many channels");
+        "write a divisor: all heads have equally many channels");
   }
   out.head_dim =
       config.size("head_dim", keys.head_dim.value_or(out.hidden_size / out.num_attention_heads));
   if (out.head_dim % 2 != 0) {
     config.fail("head_dim", std::to_string(out.head_dim) + " is odd",
-                "rotary embedding turns pairs: write an even number");
+                "rotary embedding rotates pairs: write an even number");
   }
   if (out.num_attention_heads * out.head_dim > kMaxDimension) {
     config.fail("head_dim",

@@ -54,7 +54,7 @@ std::vector<RopeConfig> read_ropes(const ConfigReader& config,
   if (both) {
     for (const std::string& key : both->keys()) {
       if (key == "full_attention" || key == "sliding_attention") continue;
-      both->fail(key, "rotary settings of this family are by layer type",
+      both->fail(key, "this family has its rotary settings by layer type",
                  "write them into full_attention and sliding_attention");
     }
     full = both->object("full_attention");
@@ -66,7 +66,7 @@ std::vector<RopeConfig> read_ropes(const ConfigReader& config,
     }
     full = config.object("rope_scaling");
     if (!full->has("rope_type") && full->text("type", "default") != "default")
-      full->fail("type", "transformers does not read it here: it would turn as without it",
+      full->fail("type", "transformers ignores 'type' here, so it would have no effect",
                  "write it as rope_type, or leave it out");
   }
   return {read_rope_settings(config, full, max_position_embeddings,

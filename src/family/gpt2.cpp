@@ -70,7 +70,7 @@ Gpt2Config read_gpt2_config(const ConfigReader& config) {
     config.fail(
         "n_head",
         formatted("{} does not divide n_embd = {}", out.num_attention_heads, out.hidden_size),
-        "every head has as many channels");
+        "write a divisor: all heads have equally many channels");
   }
   out.intermediate_size = config.size("n_inner", 4 * out.hidden_size, 4 * kMaxDimension);
   out.norm_eps = config.number("layer_norm_epsilon", 1e-5, 0.0, 1.0);

@@ -71,7 +71,7 @@ GptNeoxConfig read_gpt_neox_config(const ConfigReader& config) {
     config.fail(
         "num_attention_heads",
         formatted("{} does not divide hidden_size = {}", out.num_attention_heads, out.hidden_size),
-        "every head has as many channels");
+        "write a divisor: all heads have equally many channels");
   }
   // transformers would rotate only head_dim channels.
   if (config.size("head_dim", out.head_dim()) != out.head_dim())

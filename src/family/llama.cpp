@@ -43,8 +43,8 @@ DecoderConfig read_mistral_config(const ConfigReader& config) {
                                                    .max_position_embeddings = 4096 * 32});
   // transformers would ignore the key.
   if (config.has("layer_types"))
-    config.fail("layer_types", "layers of several types are not this family's",
-                "leave it out: sliding_window is of all layers");
+    config.fail("layer_types", "this family has no layers of several types",
+                "leave it out: sliding_window applies to all layers");
   const std::optional<std::int64_t> window = read_window(config, 4096);
   for (BlockConfig& block : out.blocks) block.window = window.value_or(0);
   out.ropes = {read_rope(config, out.max_position_embeddings)};

@@ -21,9 +21,10 @@ void read_routing(const ConfigReader& config, const RoutingDefaults& defaults, E
       config.size_of({"num_local_experts", "num_experts"}, defaults.num_experts, kMaxExperts);
   out.top_k = config.size("num_experts_per_tok", defaults.top_k);
   if (out.top_k > out.num_experts) {
-    config.fail("num_experts_per_tok",
-                formatted("a token goes to {} experts, there are {}", out.top_k, out.num_experts),
-                "write at most their number");
+    config.fail(
+        "num_experts_per_tok",
+        formatted("a token goes to {} experts, but there are only {}", out.top_k, out.num_experts),
+        "write at most their number");
   }
   constexpr double kMaxCoefficient = 1e6;
   const double coefficient =

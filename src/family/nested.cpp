@@ -192,7 +192,7 @@ void require_bare_head(const ConfigReader& text) {
   const std::string family = text.text("model_type", "");
   const auto refuse = [&](const char* key, const std::string& what, const std::string& remedy) {
     text.fail(key, what + " inside a vision-language model are not implemented",
-              remedy + "; transformers leaves them out there");
+              remedy + ": transformers ignores the setting there");
   };
   constexpr const char* kCap = "final_logit_softcapping";
   constexpr double kLargest = std::numeric_limits<double>::max();

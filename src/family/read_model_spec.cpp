@@ -132,7 +132,8 @@ ModelSpec parse_model_spec(const std::string& config_json, const std::string& fi
   const Json document = detail::parse_config(config_json, file_name);
   const detail::ConfigReader config(document, file_name);
   if (is_family(document) && config.has("text_config")) {
-    config.fail("text_config", "a language model inside another one's configuration is not built",
+    config.fail("text_config",
+                "a language model inside another one's configuration is not implemented",
                 "leave it out, or make it a separate config.json");
   }
   const bool is_whole = detail::is_supported_vision_language(document);

@@ -50,7 +50,7 @@ void require_used(const ConfigReader& rope, const std::string& type) {
     }
     if (contains({"rope_theta", "partial_rotary_factor", "rope_type", "type"}, key)) continue;
     if (!is_typed) {
-      rope.fail(key, "'" + key + "' is set, but no rope_type says what it is for",
+      rope.fail(key, "'" + key + "' is set, but no rope_type uses it",
                 "add rope_type: \"linear\" or \"llama3\", or leave it out");
     }
     const RopeType* found = find_type(type);
@@ -68,7 +68,8 @@ void require_used(const ConfigReader& rope, const std::string& type) {
 
 void require_all_turned(const ConfigReader& config) {
   if (config.number("partial_rotary_factor").value_or(1.0) != 1.0) {
-    config.fail("partial_rotary_factor", "only 1 is implemented", "use a model that turns all");
+    config.fail("partial_rotary_factor", "only 1 is implemented",
+                "use a model that rotates all channels");
   }
 }
 
@@ -216,8 +217,8 @@ std::int64_t turned_channels(const ConfigReader& config, const RopeConfig& rope,
   const auto channels = static_cast<std::int64_t>(static_cast<double>(head_dim) * rope.turned);
   if (channels < 2 || channels % 2 != 0) {
     config.fail("partial_rotary_factor",
-                formatted("{} of the {} channels of a head would be turned", channels, head_dim),
-                "rotary embedding turns pairs: choose an even number of at least 2");
+                formatted("{} of the {} channels of a head would be rotated", channels, head_dim),
+                "rotary embedding rotates pairs: choose an even number of at least 2");
   }
   const auto pairs = static_cast<std::size_t>(channels / 2);
   if (rope.type == "longrope" &&

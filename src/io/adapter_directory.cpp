@@ -27,9 +27,9 @@ void require_base_layers(const AdapterDirectory& directory, const HfDirectory& b
     const at::Tensor own = file.read(entry.name);
     if (at::equal(own, source.file->read(source.entry->name).to(own.scalar_type()))) continue;
     throw Error(ErrorKind::kInput,
-                {.what = "it is the weight of another base than '" + base.path() + "'",
+                {.what = "the tensor is a weight of another base model than '" + base.path() + "'",
                  .where = file.path() + ", tensor '" + entry.name + "'",
-                 .remedy = "give the base that the adapter was trained on"});
+                 .remedy = "give the base model that the adapter was trained on"});
   }
 }
 

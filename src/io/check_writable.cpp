@@ -56,9 +56,9 @@ void check_writable(const std::string& folder, ErrorKind kind, std::uint64_t byt
   if (::getrlimit(RLIMIT_FSIZE, &size) == 0 && size.rlim_cur != RLIM_INFINITY &&
       size.rlim_cur < largest_file) {
     throw Error(
-        kind, {.what = "files of at most " + human_bytes(static_cast<std::int64_t>(size.rlim_cur)) +
-                       " may be written, '" + folder + "' needs one of " +
-                       human_bytes(static_cast<std::int64_t>(largest_file)),
+        kind, {.what = "the limit on the size of files is " +
+                       human_bytes(static_cast<std::int64_t>(size.rlim_cur)) + ", but '" + folder +
+                       "' needs a file of " + human_bytes(static_cast<std::int64_t>(largest_file)),
                .where = ancestor,
                .remedy = "raise the limit on the size of files (ulimit -f)"});
   }
@@ -77,11 +77,12 @@ void check_writable(const std::string& folder, ErrorKind kind, std::uint64_t byt
   if (::statvfs(ancestor.c_str(), &disk) != 0 || disk.f_blocks == 0) return;
   const std::uint64_t left = std::uint64_t{disk.f_bavail} * disk.f_frsize;
   if (left < bytes) {
-    throw Error(kind,
-                {.what = "'" + folder + "' needs " + human_bytes(static_cast<std::int64_t>(bytes)) +
-                         ", its disk has " + human_bytes(static_cast<std::int64_t>(left)) + " left",
-                 .where = ancestor,
-                 .remedy = "free some space there, or choose another folder"});
+    throw Error(
+        kind,
+        {.what = "'" + folder + "' needs " + human_bytes(static_cast<std::int64_t>(bytes)) +
+                 ", but its disk has " + human_bytes(static_cast<std::int64_t>(left)) + " left",
+         .where = ancestor,
+         .remedy = "free some space there, or choose another folder"});
   }
 }
 

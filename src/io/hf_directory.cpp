@@ -72,7 +72,7 @@ constexpr std::size_t kMostCandidates = 100'000;
   });
   throw Error(
       ErrorKind::kInput,
-      {.what = std::string("neither ") + kSingleFile + " nor " + kIndexFile,
+      {.what = std::string("the directory has neither ") + kSingleFile + " nor " + kIndexFile,
        .where = path,
        .remedy = other == names.end() ? "set `path` to a Hugging Face directory with weights"
                                       : "'" + *other + "' exists, but shards need their index"});
@@ -144,7 +144,7 @@ HfShards::HfShards(std::string path) : path_(std::move(path)) {
     throw Error(ErrorKind::kInput,
                 {.what = error ? "cannot open directory: " + error.message() : "not a directory",
                  .where = path_,
-                 .remedy = "`path` is a Hugging Face directory"});
+                 .remedy = "set `path` to a Hugging Face directory"});
   }
   WeightMap map;
   refuse_broken_link(path_, kSingleFile);

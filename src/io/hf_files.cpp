@@ -107,7 +107,7 @@ std::string resolve_local_link(const std::string& path) {
   if (lies_in(target, folder) || (!blobs.empty() && lies_in(target, blobs))) return target.string();
   throw Error(ErrorKind::kInput,
               {.what = "the file is a symbolic link to '" + target.string() +
-                       "', outside of the model's directory; every checkpoint would hold a copy",
+                       "', outside of the model's directory, so every checkpoint would hold a copy",
                .where = path,
                .remedy = "put the file itself in its place, remove the link, or name the directory "
                          "that has the file"});

@@ -255,10 +255,11 @@ void PublishedDirectory::begin_marker() {
     const bool committed = kind_.is_committed(path_);
     if (committed || is_unfinished(path_)) {
       throw Error(ErrorKind::kCheckpoint,
-                  {.what = committed ? "it is committed already" : "another process writes it",
+                  {.what = committed ? "the directory is committed already"
+                                     : "another process writes to the directory",
                    .where = path_,
-                   .remedy = "with commit = \"marker\" nothing is replaced: choose another folder, "
-                             "or remove it"});
+                   .remedy = "choose another folder, or remove this one: with commit = \"marker\" "
+                             "nothing is replaced"});
     }
     rename_to_kept(path_);
   }

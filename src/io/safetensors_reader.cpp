@@ -87,9 +87,9 @@ std::string SafetensorsReader::where(std::string_view name) const {
 const SafetensorsEntry& SafetensorsReader::entry(std::string_view name) const {
   if (const SafetensorsEntry* found = find(name)) return *found;
   const std::string near = nearest_name(name, names());
-  throw Error(ErrorKind::kInput, {.what = "no such tensor",
+  throw Error(ErrorKind::kInput, {.what = "the file has no such tensor",
                                   .where = where(name),
-                                  .remedy = near.empty() ? "names() lists those that are there"
+                                  .remedy = near.empty() ? "names() lists the tensors of the file"
                                                          : "did you mean '" + near + "'?"});
 }
 

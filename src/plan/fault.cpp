@@ -132,9 +132,9 @@ void add_selector(Fault& fault, const std::string& text, std::set<std::string>& 
                  "write " + name + (is_flag ? "" : "=VALUE"));
   }
   if ((name == "ms" || name == "busy") && fault.kind != FaultKind::kDelay)
-    refuse_fault("'" + name + "' is of delay alone", "leave it out");
+    refuse_fault("'" + name + "' applies to delay alone", "leave it out");
   if (name == "call" && (fault.kind == FaultKind::kNan || fault.kind == FaultKind::kCorrupt))
-    refuse_fault("'call' is not of nan and corrupt", "leave it out");
+    refuse_fault("'call' does not apply to nan and corrupt", "leave it out");
   set(fault, name, is_flag ? "" : std::string(trim(text.substr(equals + 1))));
 }
 

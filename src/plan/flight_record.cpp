@@ -155,9 +155,10 @@ FlightRow read_row(const Reader& reader) {
   row.instructions = reader.texts("instructions");
   row.peers = reader.ranks("peers");
   row.counterparts = reader.texts("counterparts");
-  if (row.peers.size() != row.instructions.size()) reader.fail("peers", "one an instruction");
+  if (row.peers.size() != row.instructions.size())
+    reader.fail("peers", "a list with one entry per instruction");
   if (row.counterparts.size() != row.instructions.size())
-    reader.fail("counterparts", "one an instruction");
+    reader.fail("counterparts", "a list with one entry per instruction");
   return row;
 }
 

@@ -102,7 +102,7 @@ std::vector<Json> lines_of(const std::string& path, bool& cut_off) {
     cut_off = !holds;
   }
   if (!lines.empty()) return lines;
-  throw Error(ErrorKind::kInput, {.what = "no step is logged here",
+  throw Error(ErrorKind::kInput, {.what = "the file has no logged step",
                                   .where = path,
                                   .remedy = "name the folder of a run that made steps"});
 }

@@ -437,10 +437,11 @@ FlightReport align_flight_records(std::vector<FlightRecord> records) {
                                       .remedy = "name a folder of one run's flight records"});
     };
     if (record.num_ranks != report.num_ranks) {
-      refuse(formatted("it is of a run of {}, another record of one of {}",
+      refuse(formatted("the record is of a run of {}, but another record is of a run of {}",
                        counted(record.num_ranks, "rank"), report.num_ranks));
     }
-    if (!present.insert(record.rank).second) refuse("a second record of " + name_of(record.rank));
+    if (!present.insert(record.rank).second)
+      refuse("the folder has a second record of " + name_of(record.rank));
     report.records.push_back(std::move(record));
   }
   std::sort(report.records.begin(), report.records.end(),

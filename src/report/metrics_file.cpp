@@ -82,14 +82,12 @@ EarlierLines copy_earlier_lines(const std::string& from, const std::string& to,
   return lines;
 }
 
-// "3 lines after step 5 and 1 line that no run wrote as it is", or "".
+// "3 lines after step 5 and 1 damaged or foreign line", or "".
 std::string dropped_text(const EarlierLines& lines, std::int64_t last_step) {
   std::vector<std::string> parts;
   if (lines.later > 0)
     parts.push_back(formatted("{} after step {}", counted(lines.later, "line"), last_step));
-  if (lines.foreign > 0)
-    parts.push_back(formatted("{} that no run wrote as {}", counted(lines.foreign, "line"),
-                              lines.foreign == 1 ? "it is" : "they are"));
+  if (lines.foreign > 0) parts.push_back(counted(lines.foreign, "damaged or foreign line"));
   return join(parts, " and ");
 }
 

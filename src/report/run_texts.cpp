@@ -44,8 +44,8 @@ std::string unsplit_stages_text(const Plan& plan, const std::vector<int>& stages
                                ? milliseconds_text(simulation.makespan)
                                : fixed(simulation.makespan, 3) + " " + plan.time_unit;
   return formatted(
-      "note: the backward of stage {} does not split: all its gradients are computed at I. With "
-      "that: {}, bubble {}%\n",
+      "note: the backward of stage {} does not split: all its gradients are computed at I. The "
+      "step then takes {}, with a bubble of {}%\n",
       numbers_text(stages), time, fixed(100 * simulation.bubble_fraction, 1));
 }
 

@@ -137,7 +137,8 @@ TEST(CheckpointTest, ATensorThatWasReplacedIsNamed) {
   bytes.back() = static_cast<char>(bytes.back() ^ 1);
   write_file(file, bytes);
   const Error error = refusal_of(path);
-  EXPECT_NE(error.fact().find("not what was saved: the hash is "), std::string::npos);
+  EXPECT_NE(error.fact().find("the content is not what was saved: its hash is "),
+            std::string::npos);
   EXPECT_EQ(error.where(), file + ", tensor 'embed.weight'");
 }
 
@@ -200,9 +201,9 @@ TEST(CheckpointTest, AHeaderThatDisagreesWithTheManifestIsRefused) {
   for (const Case& item : std::vector<Case>{
            {"\"embed.weight\", \"dtype\"", "\"embod.weight\", \"dtype\"",
             "does not have the tensor"},
-           {"\"shape\": [3, 4]", "\"shape\": [4, 3]", "the manifest says F32 [4, 3] at byte"},
+           {"\"shape\": [3, 4]", "\"shape\": [4, 3]", "the manifest records F32 [4, 3] at byte"},
            {"\"dtype\": \"F32\", \"shape\": [3, 4]", "\"dtype\": \"I32\", \"shape\": [3, 4]",
-            "the manifest says I32 [3, 4]"},
+            "the manifest records I32 [3, 4]"},
            {"\"file\": \"model-00001-of", "\"file\": \"model-00003-of", "No such file"},
            {"\"file\": \"model-00001-of", "\"file\": \"model-00002-of",
             "does not have the tensor"}}) {
@@ -256,7 +257,7 @@ TEST(CheckpointTest, AWrongHashIsFoundInEveryKindOfEntry) {
     for (const int threads : {1, 4}) {
       const Error error = error_of([&] { opened.verify(threads); });
       EXPECT_EQ(error.kind(), ErrorKind::kCheckpoint);
-      EXPECT_TRUE(error.fact().ends_with("the manifest says " + other)) << error.what();
+      EXPECT_TRUE(error.fact().ends_with("the manifest records " + other)) << error.what();
     }
   }
 }
@@ -276,7 +277,8 @@ TEST(CheckpointTest, APathThatIsNoneNamesTheNearest) {
             "did you mean '" + folder + "/step-00000012'?");
   EXPECT_EQ(refused(folder + "/latest").remedy(), "did you mean '" + folder + "/step-00000120'?");
   EXPECT_EQ(refused(folder).remedy(), "did you mean '" + folder + "/step-00000120'?");
-  EXPECT_EQ(refused(folder + "/step-00000121").fact(), "no manifest.json: it was not committed");
+  EXPECT_EQ(refused(folder + "/step-00000121").fact(),
+            "there is no manifest.json, so it was not committed");
   EXPECT_EQ(refused(folder + "/none/step-00000001").remedy(), "check the path");
   EXPECT_EQ(refused(folder + "/step-00000012/config.json").fact(), "not a directory");
   EXPECT_EQ(refused("").fact(), "there is no such checkpoint");
@@ -316,7 +318,7 @@ TEST(ListCheckpointsTest, SaysOfEveryFolderWhetherItCanBeGoneOnFrom) {
   EXPECT_EQ(list[7].path, at("00000120"));
   EXPECT_EQ(list[1].reason, "a symbolic link, not a checkpoint");
   EXPECT_EQ(list[2].reason, "not a folder");
-  EXPECT_EQ(list[3].reason, "no manifest.json: it was not committed");
+  EXPECT_EQ(list[3].reason, "there is no manifest.json, so it was not committed");
   EXPECT_FALSE(list[3].committed);
   EXPECT_NE(list[4].reason.find("does not end with its hash"), std::string::npos);
   EXPECT_FALSE(list[4].committed);
@@ -324,7 +326,7 @@ TEST(ListCheckpointsTest, SaysOfEveryFolderWhetherItCanBeGoneOnFrom) {
   EXPECT_NE(list[5].reason.find("; optimizer/state-00001-of-00001.safetensors, tensor 'exp_avg/"),
             std::string::npos)
       << list[5].reason;
-  EXPECT_EQ(list[6].reason, "its manifest is of step 12");
+  EXPECT_EQ(list[6].reason, "its name does not match its manifest of step 12");
   EXPECT_TRUE(list[6].committed);
 }
 

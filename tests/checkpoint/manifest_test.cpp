@@ -139,9 +139,9 @@ TEST(ManifestTest, AnInvariantThatIsBrokenIsRefusedByTheReaderAndNeverWritten) {
          m.weights[0].shape = {kMax, kMax};
        }},
       {"overflow", [](Manifest& m) { m.weights[0].shape = {kMax}; }},
-      {"in no file", [](Manifest& m) { m.weights[0].offset = 0; }},
-      {"in no file", [](Manifest& m) { m.weights[0].offset = 18446744073709551615u; }},
-      {"in no file", [](Manifest& m) { m.weights[0].offset = kMax; }},
+      {"outside of every file", [](Manifest& m) { m.weights[0].offset = 0; }},
+      {"outside of every file", [](Manifest& m) { m.weights[0].offset = 18446744073709551615u; }},
+      {"outside of every file", [](Manifest& m) { m.weights[0].offset = kMax; }},
       {"'hash'", [](Manifest& m) { m.weights[0].hash = "00"; }},
       {"'hash'", [](Manifest& m) { m.files[0].hash = std::string(32, 'G'); }},
       {"'hash'", [](Manifest& m) { m.fingerprints["model"].hash = ""; }},
@@ -201,7 +201,7 @@ TEST(ManifestTest, AFormThatIsNotOfItsVersionIsRefused) {
   };
   const std::vector<Case> cases = {
       {"\"sluice checkpoint\"", "\"other\"", "its format is 'other'"},
-      {"\"version\": 1", "\"version\": 2", "has version 2, this program reads version 1"},
+      {"\"version\": 1", "\"version\": 2", "has version 2, but this program reads version 1"},
       {"\"version\": 1", "\"version\": \"1\"", "a string in 'version'"},
       {"\"version\": 1", "\"version\": -1", "a negative number in 'version'"},
       {"\"version\": 1", "\"version\": 1.0", "not a 64-bit integer in 'version'"},

@@ -105,7 +105,7 @@ TEST_F(RetentionTest, WhatCannotBeRemovedStaysWithAWarningAndTheOthersGo) {
     fs::remove_all(doomed);
   });
   set_log_sink({});
-  EXPECT_EQ(said, "an older checkpoint stays: busy; " + path(1));
+  EXPECT_EQ(said, "cannot remove older checkpoints: busy; " + path(1));
   EXPECT_EQ(list_directory(folder_.str()),
             (std::set<std::string>{"step-00000001", "step-00000003"}));
   EXPECT_NO_THROW(Checkpoint(path(3)).verify());

@@ -263,7 +263,8 @@ TEST(SaverTest, InMarkerModeADamagedCheckpointMakesRoomAndAWholeOneDoesNot) {
   SaveTarget target = target_of(folder.str(), 5);
   target.commit = Commit::kMarker;
   save_on(1, target);
-  EXPECT_NE(failure_of(save_on(1, target)).find("it is committed already"), std::string::npos);
+  EXPECT_NE(failure_of(save_on(1, target)).find("the directory is committed already"),
+            std::string::npos);
   write_file(folder / "ck/config.json", "{}");
   EXPECT_EQ(failure_of(save_on(1, target)), "");
   Checkpoint(folder / "ck").verify();

@@ -129,10 +129,11 @@ TEST_F(CheckpointCommandTest, ListsByStepWhichCanBeGoneOnFrom) {
   fs::create_directory(ck + "/step-00000005");
   const nlohmann::json rows = json_of({"list", ck});
   ASSERT_EQ(rows.size(), 3u);
-  EXPECT_EQ(rows[0], (nlohmann::json{{"step", 5},
-                                     {"path", ck + "/step-00000005"},
-                                     {"ok", false},
-                                     {"reason", "no manifest.json: it was not committed"}}));
+  EXPECT_EQ(rows[0],
+            (nlohmann::json{{"step", 5},
+                            {"path", ck + "/step-00000005"},
+                            {"ok", false},
+                            {"reason", "there is no manifest.json, so it was not committed"}}));
   EXPECT_EQ(rows[1].at("ok"), false);
   EXPECT_NE(rows[1].at("reason").get<std::string>().find("tensor 'norm.weight'"),
             std::string::npos);

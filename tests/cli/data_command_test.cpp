@@ -151,7 +151,7 @@ TEST_F(DataCommandTest, RefusesWhatItCannotUse) {
   refused({"data", "tokenize", input}, 2, "--tokenizer is required");
   refused({"data", "tokenize", "--tokenizer", tokenizer}, 2, "FILE is required");
   refused({"data", "tokenize", "--tokenizer", tokenizer, "--decode", "--no-special", input}, 2,
-          "--no-special with --decode");
+          "--no-special has no effect with --decode");
   refused({"data", "tokenize", "--tokenizer", folder_ / "no.json", input}, 3, "no.json");
   refused({"data", "tokenize", "--tokenizer", tokenizer, folder_ / "none"}, 3, "none");
   refused({"data"}, 2, "command");

@@ -169,8 +169,8 @@ TEST_F(GraphRunTest, AProfileHasTheActionsOfTheGraph) {
 }
 
 TEST_F(GraphRunTest, WhatDoesNotGoWithAGraphIsRefusedAndCreatesNothing) {
-  expect_refused({"--lora.rank=4"}, 2, "lora.rank is not for a model.graph");
-  expect_refused({"--data.pack=true"}, 2, "data.pack is not for a model.graph");
+  expect_refused({"--lora.rank=4"}, 2, "lora.rank cannot be used with model.graph");
+  expect_refused({"--data.pack=true"}, 2, "data.pack cannot be used with model.graph");
   expect_refused({"--model.config=" + kModel}, 2, "model.config");
   expect_refused({"--parallelism.zero3=true", "--parallelism.data_parallel_degree=2",
                   "--training.local_batch_size=2"},

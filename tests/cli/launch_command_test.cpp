@@ -116,7 +116,7 @@ TEST(LaunchCommandTest, RefusesMachinesThatCannotMeet) {
   test::write_file(secret, "something\n");
   ::chmod(secret.c_str(), 0640);
   expect_refused(there + " --secret-file " + secret + command,
-                 "users other than its owner may read or change the secret; ");
+                 "other users than the owner may read or change the secret; ");
   ::chmod(secret.c_str(), 0600);
   test::write_file(secret, " \n");
   expect_refused(there + " --secret-file " + secret + command, "the file of the secret is empty; ");

@@ -19,7 +19,7 @@ namespace {
 const std::string kSource = SLUICE_TEST_DATA "/..";
 const std::string kReference = SLUICE_TEST_DATA "/reference/";
 constexpr const char* kNotBuilt = "is not built yet";
-constexpr const char* kPeersKey = "here not built yet";
+constexpr const char* kPeersKey = "here is not built yet";
 constexpr const char* kUndivided = "since it norms queries and keys over all heads";
 
 struct Claim {
@@ -155,14 +155,14 @@ const std::vector<Claim>& claims() {
       {"docs/any-model.md", "a graph is cut between its nodes, not within them; refused",
        of_graph({"--parallelism.context_parallel_degree=2"}), 2, kNotBuilt},
       {"docs/any-model.md", "LoRA adapters (`lora.rank`, `model.adapter`): refused",
-       of_graph({"--lora.rank=4"}), 2, "lora.rank is not for a model.graph"},
+       of_graph({"--lora.rank=4"}), 2, "lora.rank cannot be used with model.graph"},
       {"docs/any-model.md", "ZeRO-3: refused",
        of_graph({"--parallelism.zero3=true", "--parallelism.data_parallel_degree=2"}), 2,
        "write zero1 = true"},
       {"docs/any-model.md", "`zero1` and replicas work",
        of_graph({"--parallelism.zero1=true", "--parallelism.data_parallel_degree=2"})},
       {"docs/any-model.md", "a graph has one attention for all; refused",
-       of_graph({"--data.pack=true"}), 2, "data.pack is not for a model.graph"},
+       of_graph({"--data.pack=true"}), 2, "data.pack cannot be used with model.graph"},
       {"docs/any-model.md", "another `model.dtype` than the archive's",
        of_graph({"--model.dtype=bfloat16"}), 2, "exported in float32"},
       {"docs/any-model.md", "a name there is refused",
@@ -207,7 +207,7 @@ const std::vector<Claim>& claims() {
                 "--parallelism.pipeline_parallel_schedule=1F1B"}),
        2, "exactly 1 stage"},
       {"docs/from-torchtitan.md", "refused at its first other key, with what does it here",
-       planned({"--training.batch_size=4"}), 2, "here training.local_batch_size"},
+       planned({"--training.batch_size=4"}), 2, "here is training.local_batch_size"},
       {"docs/lora.md", "`training.trainable` beside an adapter is refused (exit 2)",
        of_base({"--lora.rank=4", "--training.trainable=['*norm*']"}), 2, "training.trainable"},
       {"docs/lora.md", "`sluice plan` takes it", planned({"--lora.rank=4"})},

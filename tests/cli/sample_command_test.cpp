@@ -209,7 +209,7 @@ TEST_F(SampleCommandTest, SaysWhyItCannot) {
   expect_sample_refused({kModel, "--prompt", "x", "--training.stesp", "1"}, 2,
                         "did you mean 'steps'");
   expect_sample_refused({kModel, "--prompt", std::string(5000, 'x')}, 2,
-                        "the model's sequences at most");
+                        "the model's sequences have at most");
 }
 
 }  // namespace

@@ -296,8 +296,8 @@ TEST_F(ScheduleCommandTest, RefusesOptionsThatMeanNothing) {
     more.insert(more.begin(), base.begin(), base.end());
     return run(more);
   };
-  expect_refused(run({}), 2, "neither --name nor --csv");
-  expect_refused(with({"--csv", "f.csv"}), 2, "both --name and --csv");
+  expect_refused(run({}), 2, "neither --name nor --csv is given");
+  expect_refused(with({"--csv", "f.csv"}), 2, "--name and --csv exclude each other");
   expect_refused(run({"--name", "1F1B", "--pp", "2"}), 2, "--name needs --microbatches");
   expect_refused(with({"--stage-to-rank", "loop"}), 2, "--stage-to-rank needs --csv");
   expect_refused(with({"--shard-parameters"}), 2, "--shard-parameters needs --lower");
@@ -308,7 +308,7 @@ TEST_F(ScheduleCommandTest, RefusesOptionsThatMeanNothing) {
   expect_refused(with({"--draw", "x.png"}), 2, "'x.png' is not a kind of picture");
   expect_refused(with({"--critical-path"}), 2, "--critical-path needs --draw");
   expect_refused(with({"--draw", folder_ / "x.svg", "--out", folder_ / "x.svg"}), 2,
-                 "--out and --draw name one file");
+                 "--out and --draw name the same file");
   test::write_file(folder_ / "costs.json", R"({"F": 1})");
   for (const char* option : {"--draw", "--out"}) {
     expect_refused(
@@ -321,7 +321,7 @@ TEST_F(ScheduleCommandTest, RefusesOptionsThatMeanNothing) {
   expect_refused(with({"--out", folder_ / "no/such/folder.csv"}), 2,
                  "cannot write the file: No such file or directory");
   expect_refused(with({"--stages", "2", "--stages-per-rank", "1"}), 2,
-                 "both --stages and --stages-per-rank");
+                 "--stages and --stages-per-rank exclude each other");
   expect_refused(run({"--name", "1F1B", "--pp", "x", "--microbatches", "2"}), 2,
                  "'x' is not a value of --pp");
 }

@@ -121,7 +121,7 @@ TEST_F(TrainAdapterTest, RefusesToGoOnAsWhatItWasNot) {
     EXPECT_EQ(result.exit_code, 4) << result.err;
     EXPECT_NE(result.err.find(says), std::string::npos) << result.err;
   };
-  refused({}, "the checkpoint has an adapter, and this run trains without one");
+  refused({}, "the checkpoint has an adapter, but this run trains without one");
   refused({"--lora.rank=8"}, "self_attn.q_proj.lora_A.weight' is [4, 64], not [8, 64]");
   refused({kRank, "--lora.target=[\"*o_proj\"]"}, "the checkpoint has no 'base_model.model.");
   std::string other = copied_model();
@@ -170,7 +170,7 @@ TEST_F(TrainAdapterTest, MergesWithTheBaseOfItsRunWhereverThatIsNow) {
   };
   const ProgramResult gone = merge({"--merge"});
   EXPECT_EQ(gone.exit_code, 3) << gone.err;
-  EXPECT_NE(gone.err.find("say where it is now: --base DIR"), std::string::npos) << gone.err;
+  EXPECT_NE(gone.err.find("give its directory: --base DIR"), std::string::npos) << gone.err;
   EXPECT_EQ(merge({"--base=" + moved}).exit_code, 2);
   std::string weights = read_file(moved + "/model.safetensors");
   weights.back() = static_cast<char>(weights.back() ^ 1);

@@ -270,10 +270,10 @@ TEST_F(TrainCommandTest, ASecondRunInTheFoldersOfOneThatIsAliveIsRefused) {
       EXPECT_EQ(second.err, "sluice: error: " + says + "\n");
     };
     refused({}, 4,
-            "another run that is alive saves its checkpoints here; " + out() +
+            "another run saves its checkpoints here; " + out() +
                 "/checkpoint; end it, or set checkpoint.folder to another folder");
     refused({"--checkpoint.folder=" + (folder_ / "other/checkpoint")}, 2,
-            "another run that is alive writes its metrics here; " + out() +
+            "another run writes its metrics here; " + out() +
                 "; end it, or set metrics.folder to another folder");
     EXPECT_FALSE(fs::exists(folder_ / "other"));
     kill(child, SIGTERM);

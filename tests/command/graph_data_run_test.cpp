@@ -303,8 +303,9 @@ TEST_F(GraphDataRunTest, RowsOfOneMicrobatchWithOtherSizesAreNamed) {
     job.train();
   });
   EXPECT_EQ(error.kind(), ErrorKind::kInput);
-  EXPECT_NE(error.fact().find("'input_ids' is [4], and [3] in the first row of the microbatch, " +
-                              rows() + ":1"),
+  EXPECT_NE(error.fact().find(
+                "'input_ids' has the shape [4], but [3] in the first row of the microbatch, " +
+                rows() + ":1"),
             std::string::npos)
       << error.what();
   EXPECT_NE(std::string(error.what()).find("step 1, " + rows() + ":2"), std::string::npos)

@@ -191,8 +191,8 @@ TEST_F(ProcessRunTest, ARunWhoseLastStepIsDoneSaysSoAndCreatesNothing) {
   const auto [first, second] = train_in_two();
   EXPECT_EQ(testing::internal::GetCapturedStdout(),
             "the run is finished: " + (folder_ / "out/checkpoint/step-00000003") +
-                " has step 3, training.steps = 3; for more steps raise training.steps; to start "
-                "afresh: --checkpoint.resume none, or another checkpoint.folder\n");
+                " has step 3, and training.steps = 3. Raise training.steps for more steps. To "
+                "start afresh, use --checkpoint.resume none or another checkpoint.folder.\n");
   EXPECT_EQ(first, "3 steps, says so");
   EXPECT_EQ(second, "3 steps");
   EXPECT_EQ(said_, "");

@@ -135,7 +135,7 @@ TEST_F(ResumeTest, SkipsWhatIsDamagedOrNotCommittedAndSaysWhy) {
     EXPECT_NE(point.warnings[i].find(reason, begin.size()), std::string::npos) << point.warnings[i];
   };
   expect(0, 30, "a symbolic link");
-  expect(1, 26, "its manifest is of step 25");
+  expect(1, 26, "its name does not match its manifest of step 25");
   expect(2, 20, "manifest.json");
   expect(3, 15, "not committed");
   expect(4, 10, "model-00002-of-00002.safetensors");
@@ -215,8 +215,7 @@ TEST_F(ResumeTest, OtherDataIsRefusedWithWhatDiffersUnlessAllowed) {
   });
   EXPECT_EQ(refusal().fact(), "the checkpoint belongs to other data: training.seq_len: 32 -> 16");
   leave(5, [](Manifest& manifest) { manifest.fingerprints.erase("data"); });
-  EXPECT_EQ(refusal().fact(),
-            "the checkpoint belongs to other data: it does not say which data it has seen");
+  EXPECT_EQ(refusal().fact(), "the checkpoint belongs to other data: its manifest records no data");
   config_.checkpoint.allow = {"model"};
   refusal();
   config_.checkpoint.allow = {"data"};

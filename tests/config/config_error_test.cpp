@@ -45,7 +45,7 @@ TEST_F(ConfigErrorTest, NamesTheNearestKeyOfTheSection) {
 
 TEST_F(ConfigErrorTest, AnEmptyListOfLayersIsNoChoice) {
   EXPECT_EQ(refusal("[training]\nactivation_checkpoint = []\n"),
-            "training.activation_checkpoint: an empty list; F:2:25; for example "
+            "training.activation_checkpoint is an empty list; F:2:25; for example "
             "training.activation_checkpoint = \"none\"");
 }
 
@@ -67,7 +67,7 @@ TEST_F(ConfigErrorTest, NamesTheNearestSection) {
 
 TEST_F(ConfigErrorTest, SaysWhichKeyDoesWhatAnotherLibrarysKeyDoes) {
   const std::string microbatches =
-      "it is NeuronX's: here training.local_batch_size / training.microbatch_size";
+      "NeuronX uses this name, which here is training.local_batch_size / training.microbatch_size";
   EXPECT_EQ(refusal("[parallelism]\nnum_microbatches = 4\n"),
             "unknown key 'parallelism.num_microbatches'; F:2:1; " + microbatches);
   EXPECT_EQ(refusal("num_microbatches = 4\n"),
@@ -85,25 +85,31 @@ TEST_F(ConfigErrorTest, SaysWhichKeyDoesWhatAnotherLibrarysKeyDoes) {
 
 TEST_F(ConfigErrorTest, AKeyOfAnotherLibraryIsThatOfItsSection) {
   EXPECT_EQ(refusal("[model]\nname = \"llama3\"\n"),
-            "unknown key 'model.name'; F:2:1; it is torchtitan's: here model.path or model.config");
+            "unknown key 'model.name'; F:2:1; torchtitan uses this name, which here is model.path "
+            "or model.config");
   EXPECT_EQ(refusal("[job]\ndump_folder = \"out\"\n"),
-            "unknown key 'job.dump_folder'; F:2:1; it is torchtitan's: here checkpoint.folder and "
+            "unknown key 'job.dump_folder'; F:2:1; torchtitan uses this name, which here is "
+            "checkpoint.folder and "
             "metrics.folder");
   EXPECT_EQ(refusal("", {}, {{"SLUICE_JOB_DUMP_FOLDER", "out"}}),
-            "unknown variable SLUICE_JOB_DUMP_FOLDER; environment; it is torchtitan's: here "
+            "unknown variable SLUICE_JOB_DUMP_FOLDER; environment; torchtitan uses this name, "
+            "which here is "
             "checkpoint.folder and metrics.folder");
-  EXPECT_EQ(refusal("[activation_checkpoint]\nmode = \"full\"\n"),
-            "unknown key 'activation_checkpoint.mode'; F:2:1; it is torchtitan's: here "
-            "training.activation_checkpoint");
+  EXPECT_EQ(
+      refusal("[activation_checkpoint]\nmode = \"full\"\n"),
+      "unknown key 'activation_checkpoint.mode'; F:2:1; torchtitan uses this name, which here is "
+      "training.activation_checkpoint");
   EXPECT_EQ(refusal("[float8]\n"),
-            "unknown section 'float8'; F:1:2; it is torchtitan's: here nothing (left out on "
+            "unknown section 'float8'; F:1:2; torchtitan uses this name, which here is nothing "
+            "(left out on "
             "purpose)");
   EXPECT_EQ(refusal("[distributed.pipeline]\npp_schedule = \"1f1b\"\n"),
-            "unknown key 'distributed.pipeline'; F:1:14; it is NeMo AutoModel's: here the keys of "
+            "unknown key 'distributed.pipeline'; F:1:14; NeMo AutoModel uses this name, which here "
+            "is the keys of "
             "[parallelism]");
   EXPECT_EQ(refusal("", {{"distributed.pipeline.pp_schedule", "1f1b"}}),
             "unknown key 'distributed.pipeline.pp_schedule'; --distributed.pipeline.pp_schedule; "
-            "it is NeMo AutoModel's: here parallelism.pipeline_parallel_schedule");
+            "NeMo AutoModel uses this name, which here is parallelism.pipeline_parallel_schedule");
   // The same key name in another library's section.
   EXPECT_EQ(refusal("[experimental]\npipeline_parallel_degree = 2\n"),
             "unknown key 'experimental.pipeline_parallel_degree'; F:2:1; did you mean "
@@ -114,12 +120,13 @@ TEST_F(ConfigErrorTest, AKeyOfAnotherLibraryIsThatOfItsSection) {
 TEST_F(ConfigErrorTest, AKeyOfAnotherLibraryIsNotTakenForAMisspeltOne) {
   const std::vector<std::array<std::string, 3>> answers = {
       {"parallelism", "expert_tensor_parallel_degree",
-       "it is torchtitan's: here nothing (experts are divided as "
+       "torchtitan uses this name, which here is nothing (experts are divided as "
        "parallelism.tensor_parallel_degree says)"},
       {"parallelism", "sequence_parallel_degree",
-       "it is torchtitan's: here parallelism.tensor_parallel_degree with "
+       "torchtitan uses this name, which here is parallelism.tensor_parallel_degree with "
        "parallelism.sequence_parallel"},
-      {"parallelism", "context_parallel_load_balancer", "it is torchtitan's: here not built yet"}};
+      {"parallelism", "context_parallel_load_balancer",
+       "torchtitan uses this name, which here is not built yet"}};
   for (const auto& [section, name, answer] : answers) {
     EXPECT_EQ(refusal("[" + section + "]\n" + name + " = 2\n"),
               "unknown key '" + section + "." + name + "'; F:2:1; " + answer);
@@ -130,15 +137,17 @@ TEST_F(ConfigErrorTest, AKeyOfAnotherLibraryIsNotTakenForAMisspeltOne) {
 }
 
 TEST_F(ConfigErrorTest, KeysOfTracedModelsAreAnsweredWithWhatGraphsHave) {
-  const std::string leaf = "it is NeuronX's: here --leaf of the export tool (sluice graph tool)";
+  const std::string leaf =
+      "NeuronX uses this name, which here is --leaf of the export tool (sluice graph tool)";
   const std::map<std::string, std::string> answers = {
       {"model.leaf_module_cls", leaf},
       {"model.autowrap_functions", leaf},
       {"model.autowrap_modules", leaf},
       {"model.autowrap_obj_methods", leaf},
-      {"model.output_loss_value_spec", "it is NeuronX's: here model.loss_output"},
+      {"model.output_loss_value_spec", "NeuronX uses this name, which here is model.loss_output"},
       {"model.input_names",
-       "it is NeuronX's: here nothing (fields of a row go to the inputs of model.graph that have "
+       "NeuronX uses this name, which here is nothing (fields of a row go to the inputs of "
+       "model.graph that have "
        "their names)"}};
   for (const auto& [key, answer] : answers)
     EXPECT_EQ(refusal("", {{key, "2"}}), "unknown key '" + key + "'; --" + key + "; " + answer);
@@ -146,12 +155,15 @@ TEST_F(ConfigErrorTest, KeysOfTracedModelsAreAnsweredWithWhatGraphsHave) {
 
 TEST_F(ConfigErrorTest, AWordInASectionOfAnotherLibraryIsNotTakenForAKeyOfOurs) {
   EXPECT_EQ(refusal("[loss_fn]\nname = \"mse\"\n"),
-            "unknown key 'loss_fn.name'; F:2:1; it is NeMo AutoModel's: here model.loss_output of "
+            "unknown key 'loss_fn.name'; F:2:1; NeMo AutoModel uses this name, which here is "
+            "model.loss_output of "
             "an exported graph");
-  EXPECT_EQ(refusal("[dataset]\nname = \"wiki\"\n"),
-            "unknown key 'dataset.name'; F:2:1; it is NeMo AutoModel's: here data.files");
+  EXPECT_EQ(
+      refusal("[dataset]\nname = \"wiki\"\n"),
+      "unknown key 'dataset.name'; F:2:1; NeMo AutoModel uses this name, which here is data.files");
   EXPECT_EQ(refusal("[job]\nfolder = \"out\"\n"),
-            "unknown key 'job.folder'; F:2:1; it is torchtitan's: here nothing (the job is the "
+            "unknown key 'job.folder'; F:2:1; torchtitan uses this name, which here is nothing "
+            "(the job is the "
             "file)");
 }
 
@@ -180,16 +192,19 @@ async_mode = "async"
   EXPECT_EQ(
       messages,
       (std::vector<std::string>{
-          "unknown key 'job.description'; F:2:1; it is torchtitan's: here nothing (the job is the "
+          "unknown key 'job.description'; F:2:1; torchtitan uses this name, which here is nothing "
+          "(the job is the "
           "file)",
           "unknown key 'training.stpes'; F:4:1; did you mean 'steps'?",
-          "unknown key 'training.learning_rate'; F:5:1; it is Hugging Face's: here optimizer.lr",
+          "unknown key 'training.learning_rate'; F:5:1; Hugging Face uses this name, which here is "
+          "optimizer.lr",
           "training.seq_len: the integer 0 is out of range; F:6:11; write a number 2 to 1073741824",
           "'adam' is not a value of optimizer.name; F:8:8; did you mean 'AdamW'?",
-          "unknown key 'lora.r'; F:10:1; it is PEFT's: here lora.rank",
-          "unknown key 'checkpoint.async_mode'; F:12:1; it is torchtitan's: here checkpoint.async",
+          "unknown key 'lora.r'; F:10:1; PEFT uses this name, which here is lora.rank",
+          "unknown key 'checkpoint.async_mode'; F:12:1; torchtitan uses this name, which here is "
+          "checkpoint.async",
           "unknown key 'parallelism.sequence_parallel_degree'; "
-          "--parallelism.sequence_parallel_degree; it is torchtitan's: here "
+          "--parallelism.sequence_parallel_degree; torchtitan uses this name, which here is "
           "parallelism.tensor_parallel_degree with parallelism.sequence_parallel"}));
 }
 
@@ -327,15 +342,14 @@ TEST_F(ConfigErrorTest, NamesBothKeysOfABatchThatDoesNotDivide) {
 TEST_F(ConfigErrorTest, RefusesKeysThatExcludeEachOther) {
   EXPECT_EQ(refusal("[model]\npath = \"a\"\nconfig = \"b\"\n"),
             "model.path and model.config exclude each other; F:3:1; "
-            "model.path for given weights, model.config to initialise them");
+            "keep model.path to load weights, or model.config to initialise them");
   for (const std::string key :
        {"pipeline_parallel_layers_per_stage = 2", "pipeline_parallel_stages_per_rank = 2",
         "round_virtual_stages_to_pp_multiple = \"up\""}) {
-    EXPECT_EQ(
-        refusal("[parallelism]\npipeline_parallel_schedule_csv = \"a.csv\"\n" + key + "\n"),
-        "parallelism." + key.substr(0, key.find(' ')) +
-            " and parallelism.pipeline_parallel_schedule_csv exclude each other; F:2:1; the file "
-            "settles the schedule and the number of stages");
+    EXPECT_EQ(refusal("[parallelism]\npipeline_parallel_schedule_csv = \"a.csv\"\n" + key + "\n"),
+              "parallelism." + key.substr(0, key.find(' ')) +
+                  " and parallelism.pipeline_parallel_schedule_csv exclude each other; F:2:1; "
+                  "leave it out: the schedule file sets the number of stages");
   }
   EXPECT_EQ(refusal("[parallelism]\npipeline_parallel_cuts = [\"a\"]\n"
                     "pipeline_parallel_split_points = [\"b\"]\n"),
@@ -386,7 +400,7 @@ TEST_F(ConfigErrorTest, RefusesAutocastToBfloat16OfAModelInFloat16) {
   const std::string both = "[training]\nmixed_precision = \"bfloat16\"\n[model]\ndtype = ";
   EXPECT_EQ(refusal(both + "\"float16\"\n"),
             "model.dtype = \"float16\" and training.mixed_precision = \"bfloat16\" exclude each "
-            "other; F:2:1; model.dtype = \"float32\" for products in bfloat16 and weights in "
+            "other; F:2:1; set model.dtype = \"float32\" for products in bfloat16 and weights in "
             "float32");
   for (const char* dtype : {"\"float32\"\n", "\"bfloat16\"\n"})
     EXPECT_EQ(refusal(both + dtype), "accepted") << dtype;
@@ -422,8 +436,8 @@ TEST_F(ConfigErrorTest, RefusesAFileBesideAScheduleThatIsChosen) {
   EXPECT_EQ(refusal("[parallelism]\npipeline_parallel_schedule = \"auto\"\n"
                     "pipeline_parallel_schedule_csv = \"own.csv\"\n"),
             "parallelism.pipeline_parallel_schedule and "
-            "parallelism.pipeline_parallel_schedule_csv exclude each other; F:3:1; \"auto\" "
-            "chooses a schedule, the file has one: keep one of them");
+            "parallelism.pipeline_parallel_schedule_csv exclude each other; F:3:1; keep one of "
+            "them: \"auto\" chooses a schedule, and the file contains one");
 }
 
 TEST_F(ConfigErrorTest, RefusesCutsBesideASplitThatFindsThem) {
@@ -431,9 +445,9 @@ TEST_F(ConfigErrorTest, RefusesCutsBesideASplitThatFindsThem) {
        {"pipeline_parallel_cuts = [\"model.layers.1\"]", "pipeline_parallel_layers_per_stage = 2",
         "first_stage_weight = 1"}) {
     const std::string message = refusal("[parallelism]\npartition = \"measured\"\n" + key + "\n");
-    EXPECT_EQ(message, "parallelism.partition and parallelism." + key.substr(0, key.find(' ')) +
-                           " exclude each other; F:3:1; \"measured\" finds the cuts itself: keep "
-                           "one of them");
+    EXPECT_EQ(message,
+              "parallelism.partition and parallelism." + key.substr(0, key.find(' ')) +
+                  " exclude each other; F:3:1; \"measured\" chooses the cuts: keep one of them");
   }
 }
 
@@ -478,8 +492,8 @@ TEST_F(ConfigErrorTest, NoVariableIsIgnored) {
             "SLUICE_METRICS_LOG_FREQ, SLUICE_METRICS_LOG_LEVEL, SLUICE_METRICS_PARAMETER_NORMS, "
             "SLUICE_METRICS_REPORT, SLUICE_METRICS_ENABLE_TENSORBOARD");
   EXPECT_EQ(refusal("", {}, {{"SLUICE_", "3"}}),
-            "unknown variable SLUICE_; environment; keys are set by SLUICE_SECTION_KEY, see "
-            "`sluice config reference`; or unset it");
+            "unknown variable SLUICE_; environment; unset it, or name a key as SLUICE_SECTION_KEY: "
+            "see `sluice config reference`");
   EXPECT_EQ(refusal("", {}, {{"SLUICE_training_steps", "3"}}),
             "unknown variable SLUICE_training_steps; environment; did you mean "
             "'SLUICE_TRAINING_STEPS'?");
@@ -511,7 +525,7 @@ TEST_F(ConfigErrorTest, NamesVariablesOfPathsThatAreNotSet) {
       refusal("[model]\npath = \"${SLUICE_NO_SUCH_VARIABLE}/x\"\n"),
       "the variable SLUICE_NO_SUCH_VARIABLE is not set; F:2:1; set it, or write the path out");
   EXPECT_EQ(refusal("[model]\npath = \"a/${HOME\"\n"),
-            "'${' without '}' in the path 'a/${HOME'; F:2:1; close it");
+            "the path 'a/${HOME' has '${' without '}'; F:2:1; add the '}'");
 }
 
 TEST_F(ConfigErrorTest, NamesAFileThatCannotBeRead) {
@@ -546,9 +560,11 @@ TEST_F(ConfigErrorTest, SurvivesHostileText) {
     inline_tables += "{a=";
   }
   EXPECT_EQ(refusal(dotted + "a = 1\n"),
-            "a key of more than 16 parts; F:1:32; keys are [section] and key");
+            "the key has more than 16 parts; F:1:32; write [section], and below it one key = value "
+            "a line");
   EXPECT_EQ(refusal(header + "]\n"),
-            "a key of more than 16 parts; F:1:33; keys are [section] and key");
+            "the key has more than 16 parts; F:1:33; write [section], and below it one key = value "
+            "a line");
   EXPECT_TRUE(refusal("x = " + std::string(many, '[')).starts_with("not TOML: "));
   EXPECT_TRUE(refusal("x = " + inline_tables).starts_with("not TOML: "));
   EXPECT_EQ(refusal(std::string((std::size_t{1} << 20) + 1, '\n')),

@@ -77,15 +77,13 @@ TEST_F(DataFilesTest, KeepsTheOrderOfPatternsAndReadsAFileOnce) {
 }
 
 TEST_F(DataFilesTest, RefusesAPatternWithoutFiles) {
-  EXPECT_EQ(
-      refusal({"a.txt", "*.jsonl"}, 3),
-      "no file matches 'D/*.jsonl'; run.toml:2:1; no such name in the folder 'D': mend the name "
-      "or the pattern");
-  EXPECT_EQ(
-      refusal({"none/x.txt"}, 3),
-      "no file matches 'D/none/x.txt'; run.toml:2:1; there is no folder 'D/none': mend the path "
-      "(a relative path in a configuration file starts at the file's folder, any other at the "
-      "working folder)");
+  EXPECT_EQ(refusal({"a.txt", "*.jsonl"}, 3),
+            "no file matches 'D/*.jsonl'; run.toml:2:1; nothing in the folder 'D' matches: correct "
+            "the name or the pattern");
+  EXPECT_EQ(refusal({"none/x.txt"}, 3),
+            "no file matches 'D/none/x.txt'; run.toml:2:1; there is no folder 'D/none': correct "
+            "the path (a relative path in a configuration file starts at the file's folder, any "
+            "other at the working folder)");
   EXPECT_EQ(refusal({"deep"}, 3), "'D/deep' is a folder; run.toml:2:1; write 'D/deep/**/*.txt'");
   EXPECT_EQ(refusal({}, 2),
             "data.files names no file; run.toml:2:1; "
@@ -100,11 +98,12 @@ TEST_F(DataFilesTest, SaysWhatAPatternMatchesThatIsNoFile) {
   EXPECT_EQ(refusal({"pip*"}, 3),
             "no file matches 'D/pip*': 'D/pipe' is not a regular file; run.toml:2:1; " + copy);
   EXPECT_EQ(refusal({"dangling.txt2"}, 3),
-            "'D/dangling.txt2' is a link to nothing; run.toml:2:1; mend the link, or name another "
-            "file");
-  EXPECT_EQ(refusal({"*.txt2"}, 3),
-            "no file matches 'D/*.txt2': 'D/dangling.txt2' is a link to nothing; run.toml:2:1; "
-            "mend the link, or name another file");
+            "'D/dangling.txt2' is a broken symbolic link; run.toml:2:1; correct the link, or name "
+            "another file");
+  EXPECT_EQ(
+      refusal({"*.txt2"}, 3),
+      "no file matches 'D/*.txt2': 'D/dangling.txt2' is a broken symbolic link; run.toml:2:1; "
+      "correct the link, or name another file");
   EXPECT_EQ(refusal({"de?p"}, 3),
             "no file matches 'D/de?p': 'D/deep' is a folder; run.toml:2:1; write "
             "'D/deep/**/*.txt'");

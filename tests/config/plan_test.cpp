@@ -394,9 +394,9 @@ TEST_F(PlanTest, WarnsOfValidationOnTrainingFiles) {
                                   {"validation.interval", interval}}))
         .warnings;
   };
-  EXPECT_EQ(warnings("2"),
-            std::vector<std::string>{"validation.files has files of data.files: the validation "
-                                     "loss is of rows that were trained on; --validation.files"});
+  EXPECT_EQ(warnings("2"), std::vector<std::string>{
+                               "validation.files shares files with data.files: the validation loss "
+                               "includes rows that were trained on; --validation.files"});
 }
 
 TEST_F(PlanTest, DescribesEveryStageAndRank) {

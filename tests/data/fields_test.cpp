@@ -95,7 +95,7 @@ TEST(FieldTest, RefusesRaggedLists) {
   EXPECT_EQ(error.fact(), "'x' has a list of 1 in its dimension 2, where 2 belong");
   EXPECT_EQ(error.remedy(), "the model takes 'x' as nested lists, float32[any, any]");
   EXPECT_EQ(refusal(field, "[[1], [2, 3]]").fact(),
-            "'x' has a number more than the 1 of its dimension 2");
+            "dimension 2 of 'x' has a number beyond its size of 1");
   EXPECT_EQ(refusal(field, "[[1], 2]").fact(),
             "'x' has a number where a list of its dimension 2 belongs");
   EXPECT_EQ(refusal(field, "[[1], [[2]]]").fact(), "'x' has lists in its dimension 2, the last");
@@ -106,7 +106,7 @@ TEST(FieldTest, RefusesOtherSizesThanTheModelTakes) {
   EXPECT_EQ(refusal(field, "[[1, 2]]").fact(),
             "'x' has a list of 1 in its dimension 1, where 2 belong");
   EXPECT_EQ(refusal(field, "[[1, 2], [3, 4], [5, 6]]").fact(),
-            "'x' has a list more than the 2 of its dimension 1");
+            "dimension 1 of 'x' has a list beyond its size of 2");
   EXPECT_EQ(refusal(field, "1").fact(), "'x' has a number where a list of its dimension 1 belongs");
   const Error error = refusal({"x", "float32", {}}, "[1]");
   EXPECT_EQ(error.fact(), "'x' is a list");
@@ -122,9 +122,9 @@ TEST(FieldTest, RefusesWhatIsNoNumberOfItsType) {
   EXPECT_EQ(refusal(integer, "[true]").fact(), "a truth value in 'x'");
   EXPECT_EQ(refusal(integer, "[9223372036854775808]").fact(), "a huge number in 'x'");
   EXPECT_EQ(refusal({"x", "int32", {}}, "2147483648").fact(),
-            "2147483648 in 'x' is not one of int32");
-  EXPECT_EQ(refusal({"x", "uint8", {}}, "-1").fact(), "-1 in 'x' is not one of uint8");
-  EXPECT_EQ(refusal(truth, "[2]").fact(), "2 in 'x' is not one of bool");
+            "2147483648 in 'x' is outside of the range of int32");
+  EXPECT_EQ(refusal({"x", "uint8", {}}, "-1").fact(), "-1 in 'x' is outside of the range of uint8");
+  EXPECT_EQ(refusal(truth, "[2]").fact(), "2 in 'x' is outside of the range of bool");
   EXPECT_EQ(refusal(truth, "[0.0]").kind(), ErrorKind::kInput);
   EXPECT_EQ(refusal(real, "[1e39]").fact(), "1e+39 in 'x' is beyond float32");
   EXPECT_EQ(refusal({"x", "float16", {}}, "65505").fact(), "65505 in 'x' is beyond float16");
@@ -188,7 +188,7 @@ TEST_F(NpyFieldTest, AFieldIsTheArrayInTheFileThatItNames) {
 TEST_F(NpyFieldTest, RefusesAnArrayThatTheFieldDoesNotTake) {
   const FieldOption real{"x", "float32", {2}};
   write_npy("x.npy", header("<f4", "(3,)"), Floats{1, 2, 3});
-  EXPECT_EQ(fact(real), "'x' has a number more than the 2 of its dimension 1");
+  EXPECT_EQ(fact(real), "dimension 1 of 'x' has a number beyond its size of 2");
   EXPECT_EQ(fact({"x", "int64", {3}}), "an array of the type '<f4' in 'x'");
   EXPECT_EQ(fact(real, "[\"x.npy\"]"), "a string in 'x'");
   EXPECT_EQ(fact(real, "\"x.bin\""), "a string in 'x'");
@@ -205,7 +205,8 @@ TEST_F(NpyFieldTest, RefusesAFileThatIsNotAnArrayOfNumbers) {
   write_npy("x.npy", header("|O", "(2,)"), Floats{1, 2});
   EXPECT_EQ(fact(real), "the array in the .npy file has numbers of the type '|O'");
   write_npy("x.npy", header("<f4", "(3,)"), Floats{1, 2});
-  EXPECT_EQ(fact(real), "the array in the .npy file has 8 bytes of numbers, its header says 12");
+  EXPECT_EQ(fact(real),
+            "the array in the .npy file has 8 bytes of numbers, but its header requires 12");
   write_npy("x.npy", header("<f4", "(1000000000, 1000000000, 1000000000)"), Floats{1, 2});
   EXPECT_EQ(fact(real), "the array in the .npy file has more than 1073741824 bytes");
   write_npy("x.npy", "{'descr': '<f4', 'fortran_order': True, 'shape': (2,), }", Floats{1, 2});
@@ -304,7 +305,7 @@ TEST_F(TensorFieldTest, RefusesATensorThatIsMissingOrDoesNotFit) {
   EXPECT_EQ(missing.remedy(), "one of: pixels, odd");
   EXPECT_EQ(refusal_of(real, "\"t.safetensors:pixel\"").remedy(), "did you mean 'pixels'?");
   const Error longer = refusal_of(real, "\"t.safetensors:pixels\"");
-  EXPECT_EQ(longer.fact(), "'x' has a number more than the 2 of its dimension 1");
+  EXPECT_EQ(longer.fact(), "dimension 1 of 'x' has a number beyond its size of 2");
   EXPECT_EQ(longer.where(), path);
   EXPECT_EQ(refusal_of({"x", "int64", {3}}, "\"t.safetensors:pixels\"").fact(),
             "an array of the type 'F32' in 'x'");
@@ -432,8 +433,9 @@ TEST_F(FieldRowsTest, HaveTheSameSizesWithinAMicrobatch) {
     const Error error = error_of([&] { data.step_share(1, 4, own); });
     EXPECT_EQ(error.kind(), ErrorKind::kInput);
     EXPECT_EQ(error.where(), "step 1, " + path() + ":3");
-    EXPECT_EQ(error.fact(),
-              "'image' is [2], and [1] in the first row of the microbatch, " + path() + ":1");
+    EXPECT_EQ(
+        error.fact(),
+        "'image' has the shape [2], but [1] in the first row of the microbatch, " + path() + ":1");
   }
 }
 

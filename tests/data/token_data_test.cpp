@@ -73,9 +73,9 @@ TEST(DataFilesInUseTest, AFileThatIsWrittenToIsAWarningOnce) {
   std::filesystem::last_write_time(files[1], written + std::chrono::seconds(1));
   for (std::int64_t step = 2; step <= 4; ++step) batch(data, step, 2);
   EXPECT_EQ(logged, std::vector<std::string>{
-                        files[1] + " changed while the run reads it: rows from here on may be "
-                                   "others, and a run that resumes refuses other data; leave data "
-                                   "files as they are while they are used"});
+                        files[1] +
+                        " changed while the run reads it: later rows may differ, and resuming "
+                        "fails with other data; leave data files as they are while they are used"});
   std::filesystem::last_write_time(files[2], written + std::chrono::seconds(2));
   batch(data, 5, 2);
   ASSERT_EQ(logged.size(), 2u);
@@ -670,8 +670,9 @@ TEST(JsonlDataTest, NeedsATokenizerOnlyForText) {
   options.data.files = {directory / "text.jsonl"};
   EXPECT_EQ(error_of([&] { TokenData data(options); }).kind(), ErrorKind::kInput);
   options.data.tokenizer = "bytes";
-  EXPECT_EQ(error_of([&] { TokenData data(options); }).fact(),
-            "text becomes one token per byte, which needs a vocabulary of 256; the model has 3");
+  EXPECT_EQ(
+      error_of([&] { TokenData data(options); }).fact(),
+      "text becomes one token per byte, which needs a vocabulary of 256, but the model has 3");
 }
 
 TEST(JsonlDataTest, RefusesFilesWithoutRows) {

@@ -194,12 +194,15 @@ TEST_F(TokenFileTest, RefusesAnIndexThatDoesNotFitItsIds) {
   refuses([](Index& i) { i.type = 6; }, "floating-point");
   refuses([](Index& i) { i.type = 7; }, "floating-point");
   refuses([](Index& i) { i.type = 9; }, "type 9");
-  refuses([](Index& i) { i.num_sequences = 5; }, "bytes do not hold");
-  refuses([](Index& i) { i.num_sequences = std::uint64_t{1} << 63; }, "bytes do not hold");
-  refuses([](Index& i) { i.num_sequences = 0x1555555555555556ULL; }, "bytes do not hold");
-  refuses([](Index& i) { i.num_entries = ~std::uint64_t{0}; }, "bytes do not hold");
-  refuses([](Index& i) { i.num_entries = std::uint64_t{1} << 61; }, "bytes do not hold");
-  refuses([](Index& i) { i.rest = "x"; }, "bytes do not hold");
+  refuses([](Index& i) { i.num_sequences = 5; }, "bytes of the file do not hold");
+  refuses([](Index& i) { i.num_sequences = std::uint64_t{1} << 63; },
+          "bytes of the file do not hold");
+  refuses([](Index& i) { i.num_sequences = 0x1555555555555556ULL; },
+          "bytes of the file do not hold");
+  refuses([](Index& i) { i.num_entries = ~std::uint64_t{0}; }, "bytes of the file do not hold");
+  refuses([](Index& i) { i.num_entries = std::uint64_t{1} << 61; },
+          "bytes of the file do not hold");
+  refuses([](Index& i) { i.rest = "x"; }, "bytes of the file do not hold");
   refuses([](Index& i) { i.lengths[1] = -1; }, "sequence 1 has length -1");
   refuses([](Index& i) { i.places[0] = 2; }, "sequence 0 is at byte 2");
   refuses([](Index& i) { i.places[1] = 4; }, "sequence 1 is at byte 4");
@@ -217,7 +220,7 @@ TEST_F(TokenFileTest, RefusesAnIndexThatDoesNotFitItsIds) {
         i.documents = {};
         i.num_entries = 0;
       },
-      "it names no document");
+      "the .idx names no document");
   for (std::size_t size = 0; size < good_index().bytes().size(); ++size) {
     write("a.idx", good_index().bytes().substr(0, size));
     EXPECT_EQ(error_of([&] { TokenData data(options({"a.bin"})); }).kind(), ErrorKind::kInput);

@@ -36,7 +36,7 @@ TEST(CheckWritableTest, RefusesADiskThatCannotTakeTheWeights) {
   const Error error = error_of(
       [&] { check_writable(directory / "new", ErrorKind::kCheckpoint, std::uint64_t{1} << 60); });
   EXPECT_EQ(error.kind(), ErrorKind::kCheckpoint);
-  EXPECT_NE(error.fact().find("needs 1024.00PiB, its disk has "), std::string::npos)
+  EXPECT_NE(error.fact().find("needs 1024.00PiB, but its disk has "), std::string::npos)
       << error.what();
   EXPECT_TRUE(list_directory(directory.str()).empty());
 }
@@ -52,7 +52,7 @@ TEST(CheckWritableTest, RefusesALimitOnFilesBelowTheLargest) {
       error_of([&] { check_writable(directory / "new", ErrorKind::kCheckpoint, 8192, 8192); });
   ::setrlimit(RLIMIT_FSIZE, &before);
   EXPECT_EQ(error.kind(), ErrorKind::kCheckpoint);
-  EXPECT_NE(error.fact().find("files of at most 4.00KiB may be written"), std::string::npos)
+  EXPECT_NE(error.fact().find("the limit on the size of files is 4.00KiB, but "), std::string::npos)
       << error.what();
   EXPECT_NE(error.remedy().find("ulimit -f"), std::string::npos);
 }

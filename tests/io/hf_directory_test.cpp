@@ -169,7 +169,7 @@ TEST(HfDirectoryTest, AdvisesHowToConvertPickles) {
 TEST(HfDirectoryTest, SaysWhatIsThereWhenThereAreNoWeights) {
   const TempDirectory directory;
   EXPECT_EQ(error_of([&] { HfDirectory opened(directory.str()); }).fact(),
-            "neither model.safetensors nor model.safetensors.index.json");
+            "the directory has neither model.safetensors nor model.safetensors.index.json");
   EXPECT_EQ(error_of([&] { HfDirectory opened(directory / "none"); }).kind(), ErrorKind::kInput);
   test::write_file(directory / "file", "");
   EXPECT_EQ(error_of([&] { HfDirectory opened(directory / "file"); }).fact(), "not a directory");

@@ -172,7 +172,7 @@ TEST(PublishedDirectoryTest, InMarkerModeNothingCommittedIsReplaced) {
   const TempDirectory directory;
   const std::string path = write_step(directory / "step-00000005", "1", Commit::kMarker);
   EXPECT_EQ(error_of([&] { write_step(path, "2", Commit::kMarker); }).fact(),
-            "it is committed already");
+            "the directory is committed already");
   EXPECT_EQ(read_file(path + "/value"), "1");
 }
 

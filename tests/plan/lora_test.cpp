@@ -325,7 +325,7 @@ TEST_F(AdapterDirectoryTest, PointsFromAPickleToSafetensors) {
 
 TEST_F(AdapterDirectoryTest, PatternsThatContradictEachOtherAreRefused) {
   config_["rank_pattern"] = {{"q_proj", 4}, {"self_attn.q_proj", 5}};
-  expect_refused("two of its patterns match 'model.layers.0.self_attn.q_proj'");
+  expect_refused("two patterns match 'model.layers.0.self_attn.q_proj'");
 }
 
 }  // namespace

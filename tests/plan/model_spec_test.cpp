@@ -140,8 +140,8 @@ TEST(ModelSpecTest, Qwen2IsALlamaWithBiasesOnQueriesKeysAndValues) {
 TEST(ModelSpecTest, RefusesRotarySettingsThatNoTypeUses) {
   for (const char* field : {"rope_scaling", "rope_parameters"}) {
     const std::string untyped = refusal_of(field, {{"factor", 8.0}});
-    EXPECT_NE(untyped.find("no rope_type says what it is for; config.json, field '" +
-                           std::string(field) + ".factor'"),
+    EXPECT_NE(untyped.find("no rope_type uses it; config.json, field '" + std::string(field) +
+                           ".factor'"),
               std::string::npos)
         << untyped;
     const std::string nested = refusal_of(

@@ -95,9 +95,10 @@ TEST(MoreFamiliesTest, Qwen3MoeHasExpertsWhereItsStepAndListLeaveThem) {
 }
 
 TEST(MoreFamiliesTest, RefusesWhatExpertsCannotDoByItsField) {
-  EXPECT_EQ(refusal_of("mixtral", "num_experts_per_tok", 7),
-            "a token goes to 7 experts, there are 6; config.json, field 'num_experts_per_tok'; "
-            "write at most their number");
+  EXPECT_EQ(
+      refusal_of("mixtral", "num_experts_per_tok", 7),
+      "a token goes to 7 experts, but there are only 6; config.json, field 'num_experts_per_tok'; "
+      "write at most their number");
   EXPECT_NE(refusal_of("mixtral", "router_jitter_noise", 0.1).find("'router_jitter_noise'"),
             std::string::npos);
   EXPECT_NE(refusal_of("mixtral", "num_local_experts", 4)

@@ -71,7 +71,7 @@ TEST_F(EarlierMetricsTest, ATornLastLineGoesWhereverItWasTorn) {
     said_.clear();
     leave(lines_of(1, 2) + last.substr(0, length));
     ASSERT_EQ(after_going_on_from(3), lines_of(1, 2) + line_of(4)) << length;
-    ASSERT_EQ(said_, "dropped from " + path() + ": 1 line that no run wrote as it is");
+    ASSERT_EQ(said_, "dropped from " + path() + ": 1 damaged or foreign line");
   }
 }
 
@@ -82,8 +82,8 @@ TEST_F(EarlierMetricsTest, WhatIsNoLineOfARunIsDroppedAndCounted) {
         std::string(100'000, '[') + "\n" + line_of(2) + zeros + "\n" + line_of(2) + line_of(1) +
         line_of(3) + line_of(9));
   EXPECT_EQ(after_going_on_from(4), lines_of(1, 3) + line_of(5));
-  EXPECT_EQ(said_, "dropped from " + path() +
-                       ": 1 line after step 4 and 11 lines that no run wrote as they are");
+  EXPECT_EQ(said_,
+            "dropped from " + path() + ": 1 line after step 4 and 11 damaged or foreign lines");
 }
 
 TEST_F(EarlierMetricsTest, LinesLongerThanWhatIsReadAtOnceAreKeptAsTheyAre) {

@@ -94,9 +94,10 @@ TEST(FaultTest, WhatIsMalformedIsNamedWithTheNearest) {
             "'rank' is given twice; SLUICE_FAULT; leave one of them");
   EXPECT_EQ(refusal("kill:rank"), "'rank' has no value; SLUICE_FAULT; write rank=VALUE");
   EXPECT_EQ(refusal("kill:always=1"), "'always' takes no value; SLUICE_FAULT; write always");
-  EXPECT_EQ(refusal("nan:call=1"), "'call' is not of nan and corrupt; SLUICE_FAULT; leave it out");
+  EXPECT_EQ(refusal("nan:call=1"),
+            "'call' does not apply to nan and corrupt; SLUICE_FAULT; leave it out");
   EXPECT_EQ(to_text(parse_faults("kill:action=F,call=3").front()), "kill at action F, call 3");
-  EXPECT_EQ(refusal("kill:ms=5"), "'ms' is of delay alone; SLUICE_FAULT; leave it out");
+  EXPECT_EQ(refusal("kill:ms=5"), "'ms' applies to delay alone; SLUICE_FAULT; leave it out");
   EXPECT_EQ(refusal("kill:"), refusal("kill:,"));
   EXPECT_EQ(refusal("kill;").substr(0, 16), "a fault is empty");
   EXPECT_EQ(refusal("throw:action=1G0").substr(0, 22), "'1G0' is not an action");

@@ -97,7 +97,8 @@ TEST(FlightRecordTest, ListsOfARowHaveOneLength) {
   nlohmann::json spoilt = nlohmann::json::parse(flight_json(sample()));
   spoilt["program"]["peers"].push_back(3);
   EXPECT_EQ(refusal(spoilt),
-            "'program.peers' is not one an instruction; rank_1.json; name a folder of flight "
+            "'program.peers' is not a list with one entry per instruction; rank_1.json; name a "
+            "folder of flight "
             "records as a run wrote it");
   spoilt = nlohmann::json::parse(flight_json(sample()));
   spoilt["actions"][1]["index"] = 2;

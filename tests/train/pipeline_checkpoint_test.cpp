@@ -300,7 +300,7 @@ TEST(PipelineCheckpointTest, SeveralOptimizersThatDoNotFitAreRefused) {
     std::swap(both[0], both[1]);
     return both;
   };
-  EXPECT_NE(refused(swapped).find("is not a state of AdamW; another optimizer had the parameter"),
+  EXPECT_NE(refused(swapped).find("is not a state of AdamW: the parameter had another optimizer"),
             std::string::npos);
 
   const auto save_refused = [&](const std::vector<std::size_t>& which) {

@@ -152,7 +152,7 @@ class WheelTest(unittest.TestCase):
         self.torch("2.3.1+cpu")
         told = run(self.sluice, "train", "run.toml", cwd=self.work)
         self.assertEqual(told.returncode, 2)
-        self.assertIn("this one is 2.3.1+cpu", told.stderr)
+        self.assertIn("but the one found is 2.3.1+cpu", told.stderr)
         self.assertEqual(json.loads(run(self.sluice, "--version", "--json").stdout)["torch_found"], "2.3.1+cpu")
 
     def test_the_quickstart_has_the_bits_of_the_build(self):

@@ -91,7 +91,7 @@ AddedTokens::AddedTokens(const TokenDeclarations& declared, const Bpe& model,
   for (const auto& [id, token] : by_id_) {
     if (!seen[token.normalized].emplace(token.pattern, id).second) {
       JsonField::refuse_at(token.where,
-                           "the text '" + token.pattern + "' of another added token, again,");
+                           "a second added token with the text '" + token.pattern + "'");
     }
     (token.normalized ? normalized_ : raw_).insert(token.pattern, id);
   }
@@ -111,7 +111,7 @@ void AddedTokens::add(AddedToken token, const Bpe& model, const Normalizer& norm
     scratch.pattern.allow(piece.text.size());
     normalizer.apply(piece, scratch);
     token.pattern = piece.text;
-    if (token.pattern.empty()) refuse("an added token that the normalizer leaves nothing of");
+    if (token.pattern.empty()) refuse("an added token that the normalizer reduces to nothing");
     refuse_length(token.pattern);
   }
   std::int32_t id = id_of(token.content);

@@ -75,7 +75,7 @@ void Bpe::read_vocabulary(const JsonField& vocabulary) {
       has_.resize(index + 1);
     }
     if (has_[index])
-      vocabulary[token].refuse("the id of another token, '" + tokens_[index] + "', again");
+      vocabulary[token].refuse("a token with the id of another token, '" + tokens_[index] + "',");
     has_[index] = true;
     tokens_[index] = token;
     vocabulary_.insert(token, id);
@@ -111,7 +111,7 @@ std::int32_t Bpe::token_of_merge(const JsonField& field, const std::string& toke
   const std::int32_t id = vocabulary_.find(token);
   if (id >= 0) return id;
   throw Error(ErrorKind::kInput,
-              {.what = "a merge with the token '" + token + "', which the vocabulary has not",
+              {.what = "a merge has the token '" + token + "', which is not in the vocabulary",
                .where = field.where(),
                .remedy = "add the token or take the merge out"});
 }

@@ -224,9 +224,9 @@ void Collection::read_older_file(const std::vector<JsonField>& file_items) {
     const std::int32_t id = field.token_id();
     const auto it = ids.find(text);
     if (indexed_.contains(id) || (it != ids.end() && it->second != id)) {
-      field.refuse(
-          it != ids.end() ? "another id than in tokenizer.json" : "the id of another token, again,",
-          "remove the file where tokenizer.json has its tokens");
+      field.refuse(it != ids.end() ? "a token with another id than in tokenizer.json"
+                                   : "a token with the id of another token",
+                   "remove the file where tokenizer.json has its tokens");
     }
     const bool is_special = special.contains(text);
     set_indexed(id, {.token = {.content = text,
@@ -280,7 +280,7 @@ void Collection::refuse_unordered(const std::set<std::string>& known,
     if (!first.empty()) {
       JsonField::refuse_at(declared.token.where,
                            "a new token '" + text + "', beside '" + first +
-                               "', whose id the order of keys in the file decides,",
+                               "', whose id depends on the order of keys in the file,",
                            "list both in extra_special_tokens");
     }
     first = text;

@@ -309,7 +309,7 @@ Pattern::Pattern(std::string_view pattern, const std::string& where)
     : where_(where), shown_(pattern) {
   if (pattern.size() > kMaxPatternBytes) {
     throw Error(ErrorKind::kInput,
-                {.what = formatted("a pattern of {} bytes", pattern.size()),
+                {.what = formatted("the pattern has {} bytes", pattern.size()),
                  .where = where,
                  .remedy = "give one of at most " + std::to_string(kMaxPatternBytes)});
   }

@@ -52,7 +52,7 @@ class Parser {
     return true;
   }
   char32_t take_codepoint() {
-    if (at_end()) refuse("an end in the middle");
+    if (at_end()) refuse("an unfinished escape or class");
     return next_codepoint(text_, at_);
   }
 
@@ -90,7 +90,7 @@ class Parser {
       refuse_long_folds(before, letter);
       before = letter;
       for (int repetitions = 0; quantify(atom); ++repetitions) {
-        if (repetitions == 3) refuse("a repetition of a repetition, and again");
+        if (repetitions == 3) refuse("more than 3 repetitions in a row");
         before = 0;
       }
       all.children.push_back(std::move(atom));
@@ -105,7 +105,7 @@ class Parser {
     static constexpr std::string_view kPairs[] = {"ss", "ff", "fi", "fl", "st"};
     for (const std::string_view pair : kPairs) {
       if (first == static_cast<char32_t>(pair[0]) && second == static_cast<char32_t>(pair[1]))
-        refuse("'" + std::string(pair) + "' without regard to case");
+        refuse("'" + std::string(pair) + "' where case is ignored");
     }
   }
 
@@ -125,7 +125,7 @@ class Parser {
 
   CodepointRanges without_case(char32_t c) const {
     if (!flags_.ignore_case) return one(c);
-    if (c >= 128) refuse("a character beyond ASCII without regard to case");
+    if (c >= 128) refuse("a character beyond ASCII where case is ignored");
     return closed_over_case(one(c));
   }
 
@@ -149,7 +149,7 @@ class Parser {
     if (take(".")) return set_node(flags_.dot_all ? complement({}) : any_but_newline());
     if (take("^")) return assertion(Assertion::kLineStart);
     if (take("$")) return assertion(Assertion::kLineEnd);
-    if (next_is("*") || next_is("+") || next_is("?")) refuse("nothing to repeat");
+    if (next_is("*") || next_is("+") || next_is("?")) refuse("a repetition of nothing");
     if (take("\\")) return escape();
     return set_node(without_case(take_codepoint()));
   }
@@ -203,7 +203,7 @@ class Parser {
   }
 
   CodepointRanges property(bool negated) {
-    if (flags_.ignore_case) refuse("a property without regard to case");
+    if (flags_.ignore_case) refuse("a property where case is ignored");
     if (take("^")) negated = !negated;
     const std::size_t end = text_.find('}', at_);
     if (end == std::string_view::npos) refuse("a property without an end");
@@ -277,7 +277,7 @@ class Parser {
 
   CodepointRanges closed(CodepointRanges set) const {
     if (!flags_.ignore_case) return set;
-    if (set.back().last >= 128) refuse("a character beyond ASCII without regard to case");
+    if (set.back().last >= 128) refuse("a character beyond ASCII where case is ignored");
     return closed_over_case(std::move(set));
   }
 

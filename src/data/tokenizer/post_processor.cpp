@@ -46,7 +46,7 @@ class Reader {
       if (sequence.is_null() == special.is_null()) piece.malformed("a Sequence or a SpecialToken");
       if (!sequence.is_null()) {
         if (sequence["id"].text() != "A")
-          sequence["id"].refuse("a second text in the template of one");
+          sequence["id"].refuse("the second text of a pair in the template for one");
         if (text_seen) sequence.refuse("a template with the text twice");
         text_seen = true;
         continue;

@@ -117,7 +117,7 @@ void rebuild(const RebuiltClass& by, const TokenizerSettings& settings, const st
     if (!model["vocab"].contains(unknown)) {
       JsonField::refuse_at(settings.class_where(),
                            "a " + std::string(by.name) + " whose unknown token '" + unknown +
-                               "' the vocabulary has not",
+                               "' is not in the vocabulary,",
                            "name one of its tokens as unk_token in tokenizer_config.json, or "
                            "another tokenizer_class");
     }

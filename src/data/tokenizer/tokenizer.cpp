@@ -116,7 +116,7 @@ void Tokenizer::Impl::encode(std::string_view text, bool goes_on,
                              std::vector<std::int32_t>& ids) const {
   if (text.size() > kMaxTextBytes) {
     throw Error(ErrorKind::kInput,
-                {.what = formatted("a text of {} bytes", text.size()),
+                {.what = formatted("the text has {} bytes", text.size()),
                  .where = where,
                  .remedy = formatted("give texts of at most {} bytes", kMaxTextBytes)});
   }

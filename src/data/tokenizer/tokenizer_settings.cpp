@@ -173,11 +173,11 @@ void TokenizerSettings::refuse_unsupported_settings() const {
   if (own_code.json().is_array() ||
       (own_code.json().is_object() && !is_nothing(own_code["AutoTokenizer"].json()))) {
     own_code.refuse("a tokenizer with its own code",
-                    "remove the setting where tokenizer.json says all");
+                    "remove the setting if tokenizer.json describes the whole tokenizer");
   }
   for (const char* key : {"add_bos_token", "add_eos_token"}) {
     if (!map_.is_null() && map_.json().contains(key))
-      map_[key].refuse("the setting here",
+      map_[key].refuse("the setting '" + std::string(key) + "'",
                        "remove it: what starts and ends a text is set by the "
                        "post_processor of tokenizer.json");
   }

@@ -75,12 +75,13 @@ class Reader {
  private:
   void require_known_type() const {
     if (config_.text("peft_type", "") != "LORA") {
-      config_.fail("peft_type", "an adapter of type '" + config_.text("peft_type", "") + "'",
-                   "only \"LORA\" is implemented");
+      config_.fail("peft_type",
+                   "adapters of type '" + config_.text("peft_type", "") + "' are not implemented",
+                   "use an adapter with \"LORA\"");
     }
     if (const std::string task = config_.text("task_type", "CAUSAL_LM"); task != "CAUSAL_LM")
-      config_.fail("task_type", "an adapter for the task '" + task + "'",
-                   "only \"CAUSAL_LM\" is implemented");
+      config_.fail("task_type", "adapters for the task '" + task + "' are not implemented",
+                   "use an adapter with \"CAUSAL_LM\"");
     if (const std::string bias = config_.text("bias", "none"); bias != "none")
       config_.fail("bias", "biases that are trained, '" + bias + "', are not implemented",
                    "use an adapter with \"none\"");
@@ -200,7 +201,7 @@ Value value_at(const std::vector<std::pair<std::string, Value>>& patterns,
     if (!matches_end(pattern, module)) continue;
     if (found && *found != value) {
       throw Error(ErrorKind::kInput,
-                  {.what = "two of its patterns match '" + module + "' with different values",
+                  {.what = "two patterns match '" + module + "' with different values",
                    .where = file + ", field '" + field + "'",
                    .remedy = "keep one of them"});
     }
@@ -227,9 +228,10 @@ bool chooses(const ModuleChoice& choice, const LinearLayer& layer, const std::st
   try {
     if (choice.expression) return choice.expression->matches(layer.name);
   } catch (const std::invalid_argument& error) {
-    throw Error(ErrorKind::kInput, {.what = std::string("the expression: ") + error.what(),
-                                    .where = file + ", field '" + field + "'",
-                                    .remedy = "write a list of names"});
+    throw Error(ErrorKind::kInput,
+                {.what = std::string("the expression cannot be used: ") + error.what(),
+                 .where = file + ", field '" + field + "'",
+                 .remedy = "write a list of names"});
   }
   return std::any_of(choice.ends.begin(), choice.ends.end(), [&](const std::string& end) {
     return layer.name == end || layer.name.ends_with("." + end);

@@ -141,7 +141,8 @@ Adapter make_adapter(const ModelSpec& model, const LoraOptions& options) {
            "name some, such as \"*q_proj\"");
   const std::vector<LinearLayer> linear = detail::linear_layers(model);
   if (linear.empty())
-    refuse("`lora.target`", "the model has no linear layers that are known", "use another model");
+    refuse("`lora.target`", "the model has no linear layers that sluice recognizes",
+           "use another model");
   for (const std::string& pattern : options.target) {
     const bool matches = std::any_of(linear.begin(), linear.end(), [&](const LinearLayer& layer) {
       return is_target(pattern, layer);

@@ -94,7 +94,8 @@ void require_shape(const Shapes& shapes, const std::string& parameter,
   if (found->second == expected) return;
   refuse(file, stored,
          "expected shape " + shape_text(expected) + ", found " + shape_text(found->second),
-         std::string("does ") + kAdapterConfigFile + " belong to it, and is it of this model?");
+         std::string("check that ") + kAdapterConfigFile +
+             " belongs to the tensors, and the adapter to this model");
 }
 
 // PEFT ignores tensors of layers that are not selected.
@@ -102,7 +103,7 @@ void require_chosen_layers(const AdapterConfig& config, const std::set<std::stri
                            const std::map<std::string, LinearLayer>& linear,
                            const std::string& file) {
   const std::string remedy =
-      std::string("mend ") + kAdapterConfigFile + ", or save the adapter again, whole";
+      std::string("correct ") + kAdapterConfigFile + ", or save the adapter again, whole";
   for (const auto& [name, layer] : linear) {
     const std::string tensor = kAdapterPrefix + name + ".lora_A.weight";
     const bool excluded = config.is_excluded(layer), targeted = config.is_targeted(layer);

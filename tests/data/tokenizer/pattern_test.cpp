@@ -86,7 +86,7 @@ TEST(PatternTest, RefusesWhatItDoesNotUnderstandByName) {
   for (const auto& [pattern, what] : std::vector<std::pair<std::string, std::string>>{
            {"(a", "a group without an end"},
            {"a)", "an unmatched ')'"},
-           {"*a", "nothing to repeat"},
+           {"*a", "a repetition of nothing"},
            {"[a", "a class without an end"},
            {"[]", "an empty class"},
            {"[z-a]", "a range"},
@@ -94,7 +94,7 @@ TEST(PatternTest, RefusesWhatItDoesNotUnderstandByName) {
            {"\\p{Klingon}", "the property 'Klingon'"},
            {"(a)\\1", "the escape '\\1'"},
            {"\\X", "the escape '\\X'"},
-           {"\\", "an end in the middle"},
+           {"\\", "an unfinished escape or class"},
            {"(?P<n>a)", "a group that is not known"},
            {"(?x:a)", "a group that is not known"},
            {"(a*)*", "an endless repetition of a part that may be empty"},
@@ -104,8 +104,8 @@ TEST(PatternTest, RefusesWhatItDoesNotUnderstandByName) {
            {"a{9999}", "a repetition of more than 1000"},
            {"a{2}{2}{2}{2}", "a repetition of a repetition"},
            {"(?<=a+)b", "a lookbehind of varying length"},
-           {"(?i:ä)", "beyond ASCII without regard to case"},
-           {"(?i:ss)", "'ss' without regard to case"},
+           {"(?i:ä)", "beyond ASCII where case is ignored"},
+           {"(?i:ss)", "'ss' where case is ignored"},
            {"(?:(?:(?:a{900}){900}){900})", "repetitions that are too large"},
            {std::string(60, '(') + std::string(60, ')'), "groups nested too deeply"},
            {std::string(20000, 'a'), "20000 bytes"}}) {

@@ -187,7 +187,8 @@ TEST_F(TokenizerDirectoryTest, WhatIsNotFollowedIsRefusedByName) {
   refused(R"({"pad_token": 3})", "a string", "pad_token");
   expect_refused({{"config.json", R"({"model_type": "bert"})"}}, "'BertTokenizer'",
                  "config.json: field 'model_type'");
-  expect_refused({{"added_tokens.json", R"({"<s>": 3})"}}, "another id than in tokenizer.json",
+  expect_refused({{"added_tokens.json", R"({"<s>": 3})"}},
+                 "a token with another id than in tokenizer.json",
                  "added_tokens.json: field '<s>'");
   expect_refused({{kMap, R"({"add_bos_token": true})"}}, "the setting",
                  std::string(kMap) + ": field 'add_bos_token'");

@@ -88,8 +88,8 @@ TEST(TokenizerFileTest, RefusesTemplatesThatAreNoPrefixAndSuffix) {
                  "a template without the text", "post_processor");
   expect_refused("/post_processor", with({piece("Sequence", "A"), piece("Sequence", "A")}),
                  "the text twice", "post_processor.single[1].Sequence");
-  expect_refused("/post_processor", with(Json::array({piece("Sequence", "B")})), "a second text",
-                 "post_processor.single[0].Sequence.id");
+  expect_refused("/post_processor", with(Json::array({piece("Sequence", "B")})),
+                 "the second text of a pair", "post_processor.single[0].Sequence.id");
   expect_refused("/post_processor", with({piece("SpecialToken", "<x>"), piece("Sequence", "A")}),
                  "expected", "post_processor.special_tokens.<x>");
   Json other = with({piece("SpecialToken", "<s>"), piece("Sequence", "A")});
@@ -104,7 +104,7 @@ TEST(TokenizerFileTest, RefusesTemplatesThatAreNoPrefixAndSuffix) {
 }
 
 TEST(TokenizerFileTest, RefusesVocabulariesAndMergesThatDoNotFitTogether) {
-  expect_refused("/model/merges", {"a q", "x y"}, "a merge with the token 'aq'", "model.merges");
+  expect_refused("/model/merges", {"a q", "x y"}, "a merge has the token 'aq'", "model.merges");
   expect_refused("/model/merges", {"a b", "a b c"}, "two tokens", "model.merges[1]");
   expect_refused("/model/merges", Json::array({Json::array({"a", 1})}), "two tokens",
                  "model.merges[0]");
