@@ -512,7 +512,8 @@ TEST_F(PipelineMisuseTest, Gradients) {
                  options.trainable = {"7.*"};
                  run(model, options, nothing);
                }),
-               ErrorKind::kUsage, {"the plan does not know the parameters", "requires_grad"});
+               ErrorKind::kUsage,
+               {"the parameters of layer", "are not in the plan", "requires_grad"});
 }
 
 TEST_F(PipelineMisuseTest, ParametersThatAreReplacedMovedOrUnfrozen) {
