@@ -230,7 +230,7 @@ TEST(SlicedParametersTest, WhatIsNoPartOfTheParameterIsRefused) {
   const at::Tensor value = at::zeros({2, 2});
   const ParameterSlices half = {.global_shape = {4, 2}, .split = {{.dim = 0}}, .slices = {0, 1, 2}};
   expect(refusal(at::zeros({3, 2}), half),
-         "slices 0 to 1 of 2 of [4, 2] are [2, 2], and its tensor is [3, 2]");
+         "slices 0 to 1 of 2 of [4, 2] are [2, 2], but its tensor is [3, 2]");
   ParameterSlices wrong = half;
   wrong.split->dim = 2;
   expect(refusal(value, wrong), "along dimension 2, but its shape is [4, 2]");
