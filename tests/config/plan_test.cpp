@@ -179,7 +179,7 @@ TEST_F(PlanTest, RefusesAScheduleThatDoesNotFitTheConfiguration) {
                     2),
             "the schedule D/own.csv has 2 ranks, but parallelism.pipeline_parallel_degree = 4; "
             "--parallelism.pipeline_parallel_schedule_csv; "
-            "parallelism.pipeline_parallel_degree = 2");
+            "set parallelism.pipeline_parallel_degree = 2");
   EXPECT_EQ(refusal(with_csv(kGood, {{"training.local_batch_size", "2"},
                                      {"parallelism.pipeline_parallel_split_points",
                                       "[\"model.layers.1\", \"model.layers.2\"]"}}),

@@ -245,10 +245,10 @@ TEST(PlanPipelineTest, RefusesCountsThatAScheduleOfOnesOwnDoesNotHave) {
   const Schedule own = parse_schedule_csv(kOwn, "own.csv");
   EXPECT_EQ(
       refusal({.num_ranks = 3, .own_schedule = own}),
-      "the schedule own.csv has 2 ranks, but `num_ranks` = 3; `own_schedule`; `num_ranks` = 2");
+      "the schedule own.csv has 2 ranks, but `num_ranks` = 3; `own_schedule`; set `num_ranks` = 2");
   EXPECT_EQ(refusal({.own_schedule = own, .num_microbatches = 4}),
             "the schedule own.csv has 2 microbatches, but `num_microbatches` = 4; `own_schedule`; "
-            "`num_microbatches` = 2");
+            "set `num_microbatches` = 2");
   EXPECT_EQ(refusal({.own_schedule = own, .partition = {.placement = Placement::kV}}),
             "`own_schedule` and `stage_to_rank` exclude each other; `own_schedule`; leave "
             "`stage_to_rank` out: the schedule places its stages on ranks [0, 1]");
